@@ -19,7 +19,7 @@ from installers.console import PreparationError
 # driver, fonts and sessions.
 # https://github.com/AppImageCommunity/pkg2appimage/blob/master/excludelist gives the reason for
 # each; libxcb-* here are those that Mesa includes, GLib and D-Bus those of any desktop.
-_OF_THE_HOST = re.compile(
+_HOST_LIBRARIES = re.compile(
     r"ld-linux.*|lib(c|m|dl|rt|util|pthread|resolv|anl|stdc\+\+|gcc_s)\.so\..*"
     r"|lib(GL|EGL|GLX|OpenGL|GLdispatch|drm|gbm|X11|X11-xcb|wayland-[a-z]+)\.so\..*"
     r"|libxcb(-(dri2|dri3|glx|present|randr|shm|sync|xfixes))?\.so\..*"
@@ -28,7 +28,7 @@ _OF_THE_HOST = re.compile(
 )
 _ELF = b"\x7fELF"
 _GLIBC = re.compile(rb"GLIBC_2\.(\d+)")
-_FOUND = re.compile(r"^\s*(\S+) => (/\S.*) \(0x", re.MULTILINE)
+_LDD_LINE = re.compile(r"^\s*(\S+) => (/\S.*) \(0x", re.MULTILINE)
 
 # Modules that the window imports (the two of OpenGL are pyqtgraph's), and plugins loaded by name.
 _QT_MODULES = ("QtCore", "QtGui", "QtOpenGL", "QtOpenGLWidgets", "QtSvg", "QtWidgets")
@@ -57,32 +57,36 @@ _QT_PLUGINS = (
 _QT_FILES = ("__init__.py", "_config.py", "_git_pyside_version.py")
 
 
-class Elf:
+class ElfEditor:
     """Programs and libraries, read and changed with patchelf."""
 
     def __init__(self, patchelf: Path) -> None:
         self._patchelf = patchelf
 
-    def needed(self, path: Path) -> tuple[str, ...]:
+    def needed_libraries(self, path: Path) -> tuple[str, ...]:
         """Return the names of the libraries that a file itself needs."""
-        return tuple(self._ask("--print-needed", path).split())
+        return tuple(self._run("--print-needed", path).split())
 
-    def search(self, path: Path, folder: Path) -> None:
+    def add_search_folder(self, path: Path, folder: Path) -> None:
         """Let a file find its libraries in a folder, after those that it already searches."""
-        here = os.path.relpath(folder, path.parent)
-        place = "$ORIGIN" if here == "." else f"$ORIGIN/{here}"
-        places = [one for one in self._ask("--print-rpath", path).strip().split(":") if one]
-        if place not in places:
-            self._ask("--set-rpath", ":".join([*places, place]), path)
+        relative_folder = os.path.relpath(folder, path.parent)
+        search_path = "$ORIGIN" if relative_folder == "." else f"$ORIGIN/{relative_folder}"
+        search_paths = [
+            entry for entry in self._run("--print-rpath", path).strip().split(":") if entry
+        ]
+        if search_path not in search_paths:
+            self._run("--set-rpath", ":".join([*search_paths, search_path]), path)
 
-    def _ask(self, *words: str | Path) -> str:
-        done = subprocess.run([self._patchelf, *words], capture_output=True, text=True)
-        if done.returncode:
-            raise PreparationError(f"patchelf stopped at {words[-1]}: {done.stderr.strip()}")
-        return done.stdout
+    def _run(self, *arguments: str | Path) -> str:
+        completed = subprocess.run([self._patchelf, *arguments], capture_output=True, text=True)
+        if completed.returncode:
+            raise PreparationError(
+                f"patchelf stopped at {arguments[-1]}: {completed.stderr.strip()}"
+            )
+        return completed.stdout
 
 
-def elves(folder: Path) -> Iterator[Path]:
+def elf_files(folder: Path) -> Iterator[Path]:
     """Yield every program and shared library in a folder."""
     for path in sorted(folder.rglob("*")):
         if path.is_file() and not path.is_symlink():
@@ -93,72 +97,74 @@ def elves(folder: Path) -> Iterator[Path]:
 
 def least_glibc(files: Iterable[Path]) -> str:
     """Return the oldest C library with which all of these files load."""
-    found = (int(minor) for path in files for minor in _GLIBC.findall(path.read_bytes()))
-    return f"2.{max(found)}"
+    versions = (int(minor) for path in files for minor in _GLIBC.findall(path.read_bytes()))
+    return f"2.{max(versions)}"
 
 
-def trim_qt(packages: Path, elf: Elf) -> None:
+def trim_qt(packages: Path, elf: ElfEditor) -> None:
     """Keep of PySide6 what the window needs: 100 MB of 230."""
     qt = packages / "PySide6"
-    kept = [qt / name for name in _QT_FILES] + sorted(qt.glob("libpyside6.*"))
-    kept += [qt / f"{name}.abi3.so" for name in _QT_MODULES]
-    kept += [qt / "Qt/plugins" / name for name in _QT_PLUGINS]
-    if missing := [path for path in kept if not path.is_file()]:
-        raise PreparationError(f"PySide6 no longer has {missing[0].relative_to(qt)}.")
-    wanted = set(kept)
-    waiting = [path for path in kept if path.suffix != ".py"]
-    while waiting:
-        for name in elf.needed(waiting.pop()):
+    start_files = [qt / name for name in _QT_FILES] + sorted(qt.glob("libpyside6.*"))
+    start_files += [qt / f"{name}.abi3.so" for name in _QT_MODULES]
+    start_files += [qt / "Qt/plugins" / name for name in _QT_PLUGINS]
+    if missing_files := [path for path in start_files if not path.is_file()]:
+        raise PreparationError(f"PySide6 no longer has {missing_files[0].relative_to(qt)}.")
+    needed_files = set(start_files)
+    pending_files = [path for path in start_files if path.suffix != ".py"]
+    while pending_files:
+        for name in elf.needed_libraries(pending_files.pop()):
             library = qt / "Qt/lib" / name
-            if library.exists() and library not in wanted:
-                wanted.add(library)
-                waiting.append(library)
+            if library.exists() and library not in needed_files:
+                needed_files.add(library)
+                pending_files.append(library)
     for path in sorted(qt.rglob("*")):
-        if not path.is_dir() and path not in wanted and qt / "support" not in path.parents:
+        if not path.is_dir() and path not in needed_files and qt / "support" not in path.parents:
             path.unlink()
-    _remove_empty(qt)
+    _remove_empty_folders(qt)
 
 
-def _remove_empty(folder: Path) -> None:
+def _remove_empty_folders(folder: Path) -> None:
     for path in sorted(folder.rglob("*"), reverse=True):
         if path.is_dir() and not any(path.iterdir()):
             path.rmdir()
 
 
-def bring_libraries(
-    files: Collection[Path], shipped: Collection[str], home: Path, elf: Elf
+def copy_libraries(
+    files: Collection[Path], bundled_names: Collection[str], target: Path, elf: ElfEditor
 ) -> tuple[Path, ...]:
-    """Copy to ``home`` the system's libraries that files need and not every desktop has.
+    """Copy to ``target`` the system's libraries that files need and not every desktop has.
 
-    ``shipped`` are the names of the libraries that came with the packages. Returns where each of
-    the others came from.
+    ``bundled_names`` are those of the libraries that came with the packages. Returns the source of
+    each of the others.
     """
-    brought: dict[str, Path] = {}
-    home.mkdir(parents=True, exist_ok=True)
-    waiting = list(files)
-    while waiting:
-        file = waiting.pop()
-        lacking = [
+    copied_libraries: dict[str, Path] = {}
+    target.mkdir(parents=True, exist_ok=True)
+    pending_files = list(files)
+    while pending_files:
+        file = pending_files.pop()
+        needed_names = [
             name
-            for name in elf.needed(file)
-            if name not in shipped and not _OF_THE_HOST.fullmatch(name)
+            for name in elf.needed_libraries(file)
+            if name not in bundled_names and not _HOST_LIBRARIES.fullmatch(name)
         ]
-        places = _places(file) if set(lacking) - brought.keys() else {}
-        for name in lacking:
-            if name not in brought:
-                if name not in places:
+        sources = _library_paths(file) if set(needed_names) - copied_libraries.keys() else {}
+        for name in needed_names:
+            if name not in copied_libraries:
+                if name not in sources:
                     raise PreparationError(f"{file.name} needs {name}, which is missing here.")
-                brought[name] = places[name]
-                shutil.copyfile(places[name], home / name)
-                elf.search(home / name, home)
-                waiting.append(places[name])
-        if lacking and file in files:
-            elf.search(file, home)
-    return tuple(sorted(path.resolve() for path in brought.values()))
+                copied_libraries[name] = sources[name]
+                shutil.copyfile(sources[name], target / name)
+                elf.add_search_folder(target / name, target)
+                pending_files.append(sources[name])
+        if needed_names and file in files:
+            elf.add_search_folder(file, target)
+    return tuple(sorted(path.resolve() for path in copied_libraries.values()))
 
 
-def _places(file: Path) -> dict[str, Path]:
+def _library_paths(file: Path) -> dict[str, Path]:
     """Return where the loader finds the libraries of a file, by name."""
     environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
-    listed = subprocess.run(["ldd", file], capture_output=True, text=True, env=environment).stdout
-    return {name: Path(place) for name, place in _FOUND.findall(listed)}
+    ldd_output = subprocess.run(
+        ["ldd", file], capture_output=True, text=True, env=environment
+    ).stdout
+    return {name: Path(path) for name, path in _LDD_LINE.findall(ldd_output)}

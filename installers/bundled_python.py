@@ -79,7 +79,7 @@ def install(
         ],
         log=log,
         progress=progress,
-        what="Installing Python packages",
+        label="Installing Python packages",
         environment=environment,
         hold=hold,
     )
@@ -112,7 +112,7 @@ def compile_sources(
         ],
         log=log,
         progress=progress,
-        what="Compiling Python modules",
+        label="Compiling Python modules",
         # The order of sets, and with it the bytes, depends on the seed.
         environment={**environment, "PYTHONHASHSEED": "0"},
     )

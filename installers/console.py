@@ -45,10 +45,10 @@ class Progress:
     def __init__(self, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic):
         self._stream = stream or sys.stderr
         self._clock = clock
-        self._moves = self._stream.isatty()
+        self._is_terminal = self._stream.isatty()
         self._text = ""
         self._detail = ""
-        self._began = self._reported_s = clock()
+        self._started_s = self._reported_s = clock()
 
     def note(self, text: str) -> None:
         """Print a line that stays."""
@@ -60,12 +60,12 @@ class Progress:
     def step(self, text: str) -> Iterator[None]:
         """Report everything until the end of the block as this step."""
         self._text, self._detail = text, ""
-        self._began = self._reported_s = self._clock()
-        self._say(f"{text} …")
+        self._started_s = self._reported_s = self._clock()
+        self._show(f"{text} …")
         yield
         self._detail = "done"
         self._report()
-        if self._moves:
+        if self._is_terminal:
             self._stream.write("\n")
         self._text = ""
 
@@ -76,19 +76,19 @@ class Progress:
 
     def tick(self) -> None:
         """Update the line as time passes."""
-        interval = _TERMINAL_INTERVAL_S if self._moves else _PLAIN_INTERVAL_S
+        interval = _TERMINAL_INTERVAL_S if self._is_terminal else _PLAIN_INTERVAL_S
         if self._clock() - self._reported_s >= interval:
             self._report()
 
     def _report(self) -> None:
         self._reported_s = self._clock()
-        words = [f"{self._reported_s - self._began:.0f} s"] + (
+        details = [f"{self._reported_s - self._started_s:.0f} s"] + (
             [self._detail] if self._detail else []
         )
-        self._say(f"{self._text}: {', '.join(words)}")
+        self._show(f"{self._text}: {', '.join(details)}")
 
-    def _say(self, line: str) -> None:
-        if self._moves:
+    def _show(self, line: str) -> None:
+        if self._is_terminal:
             width = os.get_terminal_size(self._stream.fileno()).columns or 80
             self._stream.write(f"\r\x1b[K{line[: width - 1]}")
         else:
@@ -96,7 +96,7 @@ class Progress:
         self._stream.flush()
 
     def _clear(self) -> None:
-        if self._moves and self._text:
+        if self._is_terminal and self._text:
             self._stream.write("\r\x1b[K")
 
 
@@ -105,7 +105,7 @@ def run_logged(
     *,
     log: Path,
     progress: Progress,
-    what: str,
+    label: str,
     on_line: Callable[[str], None] = lambda line: None,
     environment: Mapping[str, str] | None = None,
     folder: Path | None = None,
@@ -119,14 +119,14 @@ def run_logged(
     """
     tail: list[str] = []
 
-    def take(line: str) -> None:
+    def handle_line(line: str) -> None:
         tail.append(line)
         del tail[:-400]
         on_line(line)
 
-    with log.open("ab") as sink:
-        sink.write(f"\n$ {' '.join(map(str, command))}\n".encode())
-        sink.flush()
+    with log.open("ab") as log_file:
+        log_file.write(f"\n$ {' '.join(map(str, command))}\n".encode())
+        log_file.flush()
         process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
@@ -139,20 +139,20 @@ def run_logged(
         )
         try:
             with process:
-                for line in _lines(process, progress.tick):
-                    sink.write(line)
-                    take(line.decode(errors="replace").rstrip())
+                for line in _read_lines(process, progress.tick):
+                    log_file.write(line)
+                    handle_line(line.decode(errors="replace").rstrip())
         except BaseException:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             raise
     if process.returncode:
-        raise PreparationError(explain(what, process.returncode, "\n".join(tail), log))
+        raise PreparationError(explain_failure(label, process.returncode, "\n".join(tail), log))
 
 
-def _lines(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> Iterator[bytes]:
+def _read_lines(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> Iterator[bytes]:
     assert process.stdout is not None
-    rest = b""
+    partial_line = b""
     with selectors.DefaultSelector() as selector:
         selector.register(process.stdout, selectors.EVENT_READ)
         while True:
@@ -162,32 +162,34 @@ def _lines(process: subprocess.Popen[bytes], tick: Callable[[], None]) -> Iterat
             chunk = os.read(process.stdout.fileno(), 65536)
             if not chunk:
                 break
-            *whole, rest = (rest + chunk).split(b"\n")
-            yield from (line + b"\n" for line in whole)
-    if rest:
-        yield rest
+            *lines, partial_line = (partial_line + chunk).split(b"\n")
+            yield from (line + b"\n" for line in lines)
+    if partial_line:
+        yield partial_line
 
 
-def explain(what: str, exit_code: int, output: str, log: Path) -> str:
+def explain_failure(label: str, exit_code: int, output: str, log: Path) -> str:
     """Return one sentence for a program that failed: the cause and the remedy."""
     if _NO_SPACE.search(output):
         return (
-            f"{what} stopped because the disk that holds {log.parent} is full; free some space "
+            f"{label} stopped because the disk that holds {log.parent} is full; free some space "
             "and start again, it continues from here."
         )
     if _NO_TRUST.search(output):
         return (
-            f"{what} stopped because this machine does not trust the package index's "
+            f"{label} stopped because this machine does not trust the package index's "
             "certificate; if your institute uses a proxy with its own certificate, set "
             f"PIP_CERT=FILE to it (details: {log})."
         )
     if _NO_NETWORK.search(output):
         return (
-            f"{what} stopped because the package index cannot be reached; check the network and "
+            f"{label} stopped because the package index cannot be reached; check the network and "
             f"the proxy, then start again, it continues from here (details: {log})."
         )
     # uv names the reason in lines of its own below the error.
-    said = re.sub(r"\n\s+cause: ", ": ", output)
-    errors = [line.strip() for line in said.splitlines() if re.search(r"\berror\b", line, re.I)]
+    error_text = re.sub(r"\n\s+cause: ", ": ", output)
+    errors = [
+        line.strip() for line in error_text.splitlines() if re.search(r"\berror\b", line, re.I)
+    ]
     cause = f": {errors[0][:300]}" if errors else f" with exit code {exit_code}"
-    return f"{what} stopped{cause} (its whole output is in {log})."
+    return f"{label} stopped{cause} (its whole output is in {log})."

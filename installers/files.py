@@ -13,7 +13,7 @@ from installers.console import Progress
 
 
 @contextlib.contextmanager
-def locked(path: Path, what: str, progress: Progress | None) -> Iterator[int]:
+def locked(path: Path, label: str, progress: Progress | None) -> Iterator[int]:
     """Hold a lock among all starts of this user; yield its descriptor, for children to inherit.
 
     Without a `progress` to report to, there is no wait: BlockingIOError means that the lock is
@@ -26,7 +26,7 @@ def locked(path: Path, what: str, progress: Progress | None) -> Iterator[int]:
         except BlockingIOError:
             if progress is None:
                 raise
-            progress.note(f"Another start is preparing {what}; this one waits for it.")
+            progress.note(f"Another start is preparing {label}; this one waits for it.")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
     finally:
@@ -36,16 +36,16 @@ def locked(path: Path, what: str, progress: Progress | None) -> Iterator[int]:
 def replace_file(target: Path, text: str) -> None:
     """Replace a file atomically: a reader sees the old one or the new one."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_name(f"{target.name}.{os.getpid()}")
-    with fresh.open("w") as file:
+    temporary = target.with_name(f"{target.name}.{os.getpid()}")
+    with temporary.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(fresh, target)
+    os.replace(temporary, target)
 
 
 @contextlib.contextmanager
-def scratch(folder: Path) -> Iterator[Path]:
+def scratch_folder(folder: Path) -> Iterator[Path]:
     """An empty folder for the duration of a block; files of a killed start are removed first."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -55,8 +55,8 @@ def scratch(folder: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def remove(folder: Path) -> None:
+def remove_folder(folder: Path) -> None:
     """Rename a folder before its removal, so that an incomplete one is never used."""
-    aside = folder.with_name(f"{folder.name}.old-{os.getpid()}")
-    os.replace(folder, aside)
-    shutil.rmtree(aside)
+    renamed_folder = folder.with_name(f"{folder.name}.old-{os.getpid()}")
+    os.replace(folder, renamed_folder)
+    shutil.rmtree(renamed_folder)

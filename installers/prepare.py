@@ -34,14 +34,14 @@ from typing import NoReturn
 from backend.provisioning.pip_settings import as_pip_does
 from installers import horovod_wheel, system_packages
 from installers.console import Argument, PreparationError, Progress, run_logged
-from installers.files import locked, remove, replace_file, scratch
+from installers.files import locked, remove_folder, replace_file, scratch_folder
 
 STAMP = "ringmaster.json"
 _PACKAGES_STAMP = "packages-are-installed"
 _PROJECT = Path(__file__).resolve().parent.parent
 _NEEDED_BYTES = 3_000_000_000
 _EXTRAS = {"headless": ("node",), "window": ("node",), "test": ("node", "dev")}
-_FOREIGN = re.compile(
+_USER_VARIABLES = re.compile(
     r"(PYTHON(PATH|HOME)|PIP_(TARGET|PREFIX|CONSTRAINT)|LD_LIBRARY_PATH|LIBRARY_PATH|CC|CXX"
     r"|C(PLUS_INCLUDE_)?PATH|C(XX|PP)?FLAGS|LDFLAGS|(HOROVOD|CMAKE)_.*|CUDA.*)$"
 )
@@ -63,14 +63,16 @@ class Recipe:
         """Read the inputs from a checkout, for this Python."""
         table = tomllib.loads((project / "pyproject.toml").read_text("utf-8"))["project"]
         extras = table["optional-dependencies"]
-        wanted = table["dependencies"] + [r for name in _EXTRAS[purpose] for r in extras[name]]
+        requirements = table["dependencies"] + [
+            r for name in _EXTRAS[purpose] for r in extras[name]
+        ]
         lines = (project / "installers/constraints.txt").read_text("utf-8").splitlines()
         return cls(
             python="{}.{}".format(*sys.version_info[:2]),
             machine=platform.machine(),
-            requirements=tuple(sorted(set(wanted))),
+            requirements=tuple(sorted(set(requirements))),
             constraints=tuple(s for s in map(str.strip, lines) if s and not s.startswith("#")),
-            horovod=horovod_wheel.recipe() if has_horovod else "",
+            horovod=horovod_wheel.recipe_hash() if has_horovod else "",
         )
 
     @property
@@ -113,26 +115,31 @@ class Preparation:
                 "that path; set XDG_CACHE_HOME to a folder without a blank, or start with "
                 "--without-horovod."
             )
-        ready = [f for f in map(self._folder, (self._recipe, self._superset)) if is_whole(f)]
-        needs = system_packages.LIBRARIES[self._purpose]
-        system_packages.provide(needs, self._log, self._progress)
-        if horovod and not ready and not any(self._wheels.glob(f"*-{horovod}")):
-            with _or_without_horovod():
-                system_packages.provide(system_packages.BUILD, self._log, self._progress)
+        ready_folders = [
+            f for f in map(self._folder, (self._recipe, self._superset)) if is_complete(f)
+        ]
+        requirements = system_packages.LIBRARIES[self._purpose]
+        system_packages.install_missing(requirements, self._log, self._progress)
+        if horovod and not ready_folders and not any(self._wheels.glob(f"*-{horovod}")):
+            with _suggesting_no_horovod():
+                system_packages.install_missing(system_packages.BUILD, self._log, self._progress)
         if self._purpose != "headless":
             system_packages.recommend_fonts(self._log, self._progress)
-        if ready:
-            return ready[0] / "bin/python"
+        if ready_folders:
+            return ready_folders[0] / "bin/python"
         folder = self._folder(self._recipe)
         lock = self._environments / f"{folder.name}.lock"
-        with locked(lock, "the environment", self._progress) as held:
-            if not is_whole(folder):
-                self._make(folder, held)
+        with locked(lock, "the environment", self._progress) as lock_descriptor:
+            if not is_complete(folder):
+                self._make_environment(folder, lock_descriptor)
         return folder / "bin/python"
 
     def needs_a_build(self) -> bool:
         """Return whether Horovod has to be compiled for this environment."""
-        is_made = any(is_whole(self._folder(one)) for one in (self._recipe, self._superset))
+        is_made = any(
+            is_complete(self._folder(environment_recipe))
+            for environment_recipe in (self._recipe, self._superset)
+        )
         return not is_made and not any(self._wheels.glob(f"*-{self._recipe.horovod}"))
 
     def is_being_made(self) -> bool:
@@ -147,52 +154,59 @@ class Preparation:
     def _folder(self, recipe: Recipe) -> Path:
         return self._environments / recipe.name
 
-    def _make(self, folder: Path, lock: int) -> None:
+    def _make_environment(self, folder: Path, lock: int) -> None:
         self._progress.note(f"Setting up {folder}, once.")
         python = folder / "bin/python"
         # A build needs 2 GB of temporary space; a /tmp in memory often has less.
-        with scratch(self._environments / f"{folder.name}.tmp") as temporary:
+        with scratch_folder(self._environments / f"{folder.name}.tmp") as temporary:
             environment = clean_environment(temporary)
             if not ((folder / _PACKAGES_STAMP).exists() and os.access(python, os.X_OK)):
                 if folder.exists():
                     self._progress.note("An earlier set-up did not finish; it is started again.")
-                    remove(folder)
-                self._clear_halves()
-                self._ask_for_space()
+                    remove_folder(folder)
+                self._remove_incomplete()
+                self._check_space()
                 uv = self._provide_uv(lock, environment)
                 venv = (uv, "venv", "--quiet", "--python", sys.executable, folder)
                 self._run("Making the environment", venv, lock, environment)
                 self._install(python, self._recipe.requirements, lock, environment)
                 (folder / _PACKAGES_STAMP).touch()
-            facts = {"python": str(python), "requirements": self._recipe.requirements}
+            stamp = {"python": str(python), "requirements": self._recipe.requirements}
             if self._recipe.horovod:
-                ingredients = horovod_wheel.Ingredients.of(python)
-                facts |= asdict(ingredients)
-                with _or_without_horovod():
+                ingredients = horovod_wheel.Ingredients.read_from(python)
+                stamp |= asdict(ingredients)
+                with _suggesting_no_horovod():
                     wheel = self._install_horovod(python, ingredients, lock, environment)
-                facts["horovod_wheel"] = str(wheel)
-        replace_file(folder / STAMP, json.dumps(facts, indent=2) + "\n")
-        variants = (replace(self._recipe, horovod=one) for one in ("", horovod_wheel.recipe()))
-        same = {self._folder(variant) for variant in variants}
-        if any(is_whole(other) for other in self._environments.iterdir() if other not in same):
+                stamp["horovod_wheel"] = str(wheel)
+        replace_file(folder / STAMP, json.dumps(stamp, indent=2) + "\n")
+        variants = (
+            replace(self._recipe, horovod=horovod) for horovod in ("", horovod_wheel.recipe_hash())
+        )
+        own_folders = {self._folder(variant) for variant in variants}
+        if any(
+            is_complete(other_folder)
+            for other_folder in self._environments.iterdir()
+            if other_folder not in own_folders
+        ):
             self._progress.note(
                 f"Environments of other versions are kept in {self._environments}; those that no "
                 "job runs from can be deleted."
             )
 
-    def _clear_halves(self) -> None:
+    def _remove_incomplete(self) -> None:
         """Free the gigabytes of other versions' set-ups that did not finish."""
         for lock in self._environments.glob("*.lock"):
             folder = lock.with_suffix("")
             if folder.exists() and not (folder / STAMP).exists():
                 with contextlib.suppress(BlockingIOError), locked(lock, "it", None):
-                    remove(folder)
+                    remove_folder(folder)
 
-    def _ask_for_space(self) -> None:
-        free = shutil.disk_usage(self._environments).free
-        if free < _NEEDED_BYTES:
+    def _check_space(self) -> None:
+        free_bytes = shutil.disk_usage(self._environments).free
+        if free_bytes < _NEEDED_BYTES:
             raise PreparationError(
-                f"The disk that holds {self._environments} has {free / 1e9:.1f} GB free and an "
+                f"The disk that holds {self._environments} has {free_bytes / 1e9:.1f} GB free "
+                "and an "
                 f"environment needs {_NEEDED_BYTES / 1e9:.0f} GB (10 GB with the CUDA build of "
                 "torch); free some space, then start again."
             )
@@ -212,32 +226,32 @@ class Preparation:
                 self._run("Fetching uv", pip, lock, environment)
         return uv
 
-    def _uv(
+    def _install_by_uv(
         self, python: Path, arguments: Sequence[Argument], lock: int, environment: dict[str, str]
     ) -> None:
         """Install by uv, from where pip is configured to take packages."""
         uv = self._provide_uv(lock, environment)
-        listed = subprocess.run(
+        completed = subprocess.run(
             [uv.with_name("python"), "-m", "pip", "config", "list"],
             capture_output=True,
             text=True,
             env=environment,
             stdin=subprocess.DEVNULL,
         )
-        options, variables = as_pip_does(listed.stdout)
+        options, variables = as_pip_does(completed.stdout)
 
-        def pass_on(line: str) -> None:
-            if found := _UV_LINE.match(line):
-                verb, name, rest = found.groups()
-                self._progress.detail("unpacking" if verb == "Prepared" else f"{name}{rest}")
+        def show_line(line: str) -> None:
+            if match := _UV_LINE.match(line):
+                verb, name, suffix = match.groups()
+                self._progress.detail("unpacking" if verb == "Prepared" else f"{name}{suffix}")
 
         command = [uv, "pip", "install", "--no-config", "--python", python, *options, *arguments]
         run_logged(
             command,
             log=self._log,
             progress=self._progress,
-            what="Installing Python packages",
-            on_line=pass_on,
+            label="Installing Python packages",
+            on_line=show_line,
             environment={**environment, **variables},
             hold=(lock,),
         )
@@ -247,7 +261,7 @@ class Preparation:
     ) -> None:
         with self._progress.step(f"Installing {len(requirements)} packages and their dependencies"):
             constraints: tuple[Argument, ...] = ("--constraint", self._constraints)
-            self._uv(python, (*constraints, *requirements), lock, environment)
+            self._install_by_uv(python, (*constraints, *requirements), lock, environment)
 
     def _install_horovod(
         self,
@@ -257,10 +271,10 @@ class Preparation:
         environment: dict[str, str],
     ) -> Path:
         def install(arguments: Sequence[Argument]) -> None:
-            self._uv(python, arguments, lock, environment)
+            self._install_by_uv(python, arguments, lock, environment)
 
         for last_attempt in (False, True):
-            wheel = horovod_wheel.provide(
+            wheel = horovod_wheel.provide_wheel(
                 python,
                 ingredients,
                 wheels=self._wheels,
@@ -275,62 +289,64 @@ class Preparation:
             with self._progress.step("Installing Horovod"):
                 install(("--no-deps", "--reinstall", wheel))
             with self._progress.step("Testing Horovod"):
-                fault = horovod_wheel.fault_in(python, with_nccl=ingredients.has_nccl)
-            if fault is None:
+                load_error = horovod_wheel.find_load_error(python, with_nccl=ingredients.has_nccl)
+            if load_error is None:
                 return wheel
-            horovod_wheel.discard(wheel)
+            horovod_wheel.remove_wheel(wheel)
             if not last_attempt:
                 self._progress.note(
-                    f"The Horovod wheel is built again, because it does not load: {fault}"
+                    f"The Horovod wheel is built again, because it does not load: {load_error}"
                 )
         raise PreparationError(
-            f"Horovod was built but does not load: {fault} (the compiler's output is in "
+            f"Horovod was built but does not load: {load_error} (the compiler's output is in "
             f"{self._log})."
         )
 
     def _run(
         self,
-        what: str,
+        label: str,
         command: Sequence[Argument],
         lock: int,
         environment: dict[str, str],
     ) -> None:
-        with self._progress.step(what):
+        with self._progress.step(label):
             run_logged(
                 command,
                 log=self._log,
                 progress=self._progress,
-                what=what,
+                label=label,
                 environment=environment,
                 hold=(lock,),
             )
 
 
 @contextlib.contextmanager
-def _or_without_horovod() -> Iterator[None]:
+def _suggesting_no_horovod() -> Iterator[None]:
     """Name the way without Horovod if it cannot be built."""
     try:
         yield
     except PreparationError as error:
-        sentence = str(error).rstrip(".")
+        message = str(error).rstrip(".")
         raise PreparationError(
-            f"{sentence}; without Horovod, jobs train by DDP: start with --without-horovod."
+            f"{message}; without Horovod, jobs train by DDP: start with --without-horovod."
         ) from error
 
 
-def is_whole(folder: Path) -> bool:
+def is_complete(folder: Path) -> bool:
     """Return whether an environment is complete and its Python still exists."""
     return (folder / STAMP).exists() and os.access(folder / "bin/python", os.X_OK)
 
 
 def clean_environment(temporary: Path) -> dict[str, str]:
     """Return variables for programs of a set-up, without those that users set for other work."""
-    environment = {name: value for name, value in os.environ.items() if not _FOREIGN.match(name)}
+    environment = {
+        name: value for name, value in os.environ.items() if not _USER_VARIABLES.match(name)
+    }
     environment |= {"PIP_USER": "0", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "LC_ALL": "C.UTF-8"}
     return environment | {"TMPDIR": str(temporary)}
 
 
-def ended(signal_number: int, frame: FrameType | None) -> NoReturn:
+def interrupt(signal_number: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
@@ -341,29 +357,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--ready", type=Path, required=True)
     parser.add_argument("--horovod", choices=("now", "later", "never"), default="now")
     parser.add_argument("purpose", choices=sorted(_EXTRAS))
-    given = parser.parse_args(arguments)
-    signal.signal(signal.SIGTERM, ended)
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, interrupt)
     progress = Progress()
-    ready = given.ready
+    ready = options.ready
     try:
-        whole = Preparation(_PROJECT, given.cache, given.purpose, progress)
-        is_later = given.horovod == "later" and whole.needs_a_build()
-        preparation = whole
-        if is_later or given.horovod == "never":
+        full_preparation = Preparation(_PROJECT, options.cache, options.purpose, progress)
+        is_later = options.horovod == "later" and full_preparation.needs_a_build()
+        preparation = full_preparation
+        if is_later or options.horovod == "never":
             preparation = Preparation(
-                _PROJECT, given.cache, given.purpose, progress, has_horovod=False
+                _PROJECT, options.cache, options.purpose, progress, has_horovod=False
             )
         if is_later:
             ready = ready.with_name(f"{ready.name}-without-horovod")
         replace_file(ready, f"{preparation.python()}\n")
         if is_later:
-            _build_in_background(whole, given, progress)
+            _build_in_background(full_preparation, options, progress)
     except PreparationError as reason:
         progress.note(f"ringmaster: {reason}")
         return 1
     except OSError as error:
-        where = error.filename or given.cache
-        progress.note(f"ringmaster: {where}: {error.strerror}; fix that, then start again.")
+        path = error.filename or options.cache
+        progress.note(f"ringmaster: {path}: {error.strerror}; fix that, then start again.")
         return 1
     except KeyboardInterrupt:
         progress.note("\nringmaster: stopped; the next start continues from here.")
@@ -371,15 +387,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _build_in_background(whole: Preparation, given: argparse.Namespace, progress: Progress) -> None:
+def _build_in_background(
+    full_preparation: Preparation, options: argparse.Namespace, progress: Progress
+) -> None:
     """Start a set-up with Horovod that outlives this one, unless one is at work."""
-    log = given.cache / "horovod.log"
-    if not whole.is_being_made():
+    log = options.cache / "horovod.log"
+    if not full_preparation.is_being_made():
         lines = log.read_text(errors="replace").splitlines() if log.exists() else []
         if lines and lines[-1].startswith("ringmaster: "):
             progress.note(f"Horovod was not built: {lines[-1].removeprefix('ringmaster: ')}")
-        command = ["nice", sys.executable, "-P", "-m", "installers.prepare", given.purpose]
-        command += ["--cache", given.cache, "--ready", given.ready]
+        command = ["nice", sys.executable, "-P", "-m", "installers.prepare", options.purpose]
+        command += ["--cache", options.cache, "--ready", options.ready]
         with log.open("wb") as output:
             subprocess.Popen(
                 command,

@@ -41,7 +41,7 @@ def _has_font(pattern: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Need:
+class SystemPackage:
     """A requirement and the Debian package that has it."""
 
     package: str
@@ -54,92 +54,96 @@ def _has_header(name: str) -> bool:
 
 
 BUILD = (
-    Need("g++", "g++", shutil.which),
-    Need("make", "make", shutil.which),
-    Need("python{}.{}-dev".format(*sys.version_info[:2]), "Python.h", _has_header),
+    SystemPackage("g++", "g++", shutil.which),
+    SystemPackage("make", "make", shutil.which),
+    SystemPackage("python{}.{}-dev".format(*sys.version_info[:2]), "Python.h", _has_header),
 )
 
 # `readelf -d` of PySide6-Essentials 6.11.3: QtCore, QtGui, QtWidgets, and the offscreen platform.
 QT = (
-    Need("libegl1", "libEGL.so.1", _loads),
-    Need("libgl1", "libGL.so.1", _loads),
-    Need("libdbus-1-3", "libdbus-1.so.3", _loads),
-    Need("libfontconfig1", "libfontconfig.so.1", _loads),
-    Need("libglib2.0-0", "libgthread-2.0.so.0", _loads),
-    Need("libgssapi-krb5-2", "libgssapi_krb5.so.2", _loads),
-    Need("libxkbcommon0", "libxkbcommon.so.0", _loads),
-    Need("libx11-6", "libX11.so.6", _loads),
+    SystemPackage("libegl1", "libEGL.so.1", _loads),
+    SystemPackage("libgl1", "libGL.so.1", _loads),
+    SystemPackage("libdbus-1-3", "libdbus-1.so.3", _loads),
+    SystemPackage("libfontconfig1", "libfontconfig.so.1", _loads),
+    SystemPackage("libglib2.0-0", "libgthread-2.0.so.0", _loads),
+    SystemPackage("libgssapi-krb5-2", "libgssapi_krb5.so.2", _loads),
+    SystemPackage("libxkbcommon0", "libxkbcommon.so.0", _loads),
+    SystemPackage("libx11-6", "libX11.so.6", _loads),
 )
 
 # The same of plugins/platforms/libqxcb.so and libQt6XcbQpa.so.6.
 WINDOW = (
-    Need("libx11-xcb1", "libX11-xcb.so.1", _loads),
-    Need("libxcb-cursor0", "libxcb-cursor.so.0", _loads),
-    Need("libxcb-glx0", "libxcb-glx.so.0", _loads),
-    Need("libxcb-icccm4", "libxcb-icccm.so.4", _loads),
-    Need("libxcb-image0", "libxcb-image.so.0", _loads),
-    Need("libxcb-keysyms1", "libxcb-keysyms.so.1", _loads),
-    Need("libxcb-randr0", "libxcb-randr.so.0", _loads),
-    Need("libxcb-render-util0", "libxcb-render-util.so.0", _loads),
-    Need("libxcb-shape0", "libxcb-shape.so.0", _loads),
-    Need("libxcb-sync1", "libxcb-sync.so.1", _loads),
-    Need("libxcb-xfixes0", "libxcb-xfixes.so.0", _loads),
-    Need("libxcb-xkb1", "libxcb-xkb.so.1", _loads),
-    Need("libxkbcommon-x11-0", "libxkbcommon-x11.so.0", _loads),
+    SystemPackage("libx11-xcb1", "libX11-xcb.so.1", _loads),
+    SystemPackage("libxcb-cursor0", "libxcb-cursor.so.0", _loads),
+    SystemPackage("libxcb-glx0", "libxcb-glx.so.0", _loads),
+    SystemPackage("libxcb-icccm4", "libxcb-icccm.so.4", _loads),
+    SystemPackage("libxcb-image0", "libxcb-image.so.0", _loads),
+    SystemPackage("libxcb-keysyms1", "libxcb-keysyms.so.1", _loads),
+    SystemPackage("libxcb-randr0", "libxcb-randr.so.0", _loads),
+    SystemPackage("libxcb-render-util0", "libxcb-render-util.so.0", _loads),
+    SystemPackage("libxcb-shape0", "libxcb-shape.so.0", _loads),
+    SystemPackage("libxcb-sync1", "libxcb-sync.so.1", _loads),
+    SystemPackage("libxcb-xfixes0", "libxcb-xfixes.so.0", _loads),
+    SystemPackage("libxcb-xkb1", "libxcb-xkb.so.1", _loads),
+    SystemPackage("libxkbcommon-x11-0", "libxkbcommon-x11.so.0", _loads),
 )
 
 FONTS = (
-    Need("fonts-inter", "*Inter*", _has_font),
-    Need("fonts-jetbrains-mono", "*JetBrainsMono*", _has_font),
+    SystemPackage("fonts-inter", "*Inter*", _has_font),
+    SystemPackage("fonts-jetbrains-mono", "*JetBrainsMono*", _has_font),
 )
 
 # The test cluster: namespaces, disks in files, a Debian for its nodes, and their clocks.
 CLUSTER = (
-    Need("debootstrap", "debootstrap", _has_tool),
-    Need(
+    SystemPackage("debootstrap", "debootstrap", _has_tool),
+    SystemPackage(
         "debian-archive-keyring", "/usr/share/keyrings/debian-archive-keyring.gpg", os.path.exists
     ),
-    Need("e2fsprogs", "mkfs.ext4", _has_tool),
-    Need("gcc", "gcc", _has_tool),
-    Need("iproute2", "ip", _has_tool),
-    Need("libc6-dev", "/usr/include/dlfcn.h", os.path.exists),
-    Need("mount", "losetup", _has_tool),
-    Need("openssh-client", "ssh", _has_tool),
-    Need("openssh-server", "/usr/sbin/sshd", os.path.exists),
-    Need("util-linux", "nsenter", _has_tool),
+    SystemPackage("e2fsprogs", "mkfs.ext4", _has_tool),
+    SystemPackage("gcc", "gcc", _has_tool),
+    SystemPackage("iproute2", "ip", _has_tool),
+    SystemPackage("libc6-dev", "/usr/include/dlfcn.h", os.path.exists),
+    SystemPackage("mount", "losetup", _has_tool),
+    SystemPackage("openssh-client", "ssh", _has_tool),
+    SystemPackage("openssh-server", "/usr/sbin/sshd", os.path.exists),
+    SystemPackage("util-linux", "nsenter", _has_tool),
 )
 
 # A real screen for the tests of the window: an X server, a window manager, a tray, input, and
 # `xrandr`, which adds a second screen to the server and removes it.
 SCREEN = (
-    Need("openbox", "openbox", _has_tool),
-    Need("trayer", "trayer", _has_tool),
-    Need("x11-xserver-utils", "xrandr", _has_tool),
-    Need("xdotool", "xdotool", _has_tool),
-    Need("xvfb", "Xvfb", _has_tool),
+    SystemPackage("openbox", "openbox", _has_tool),
+    SystemPackage("trayer", "trayer", _has_tool),
+    SystemPackage("x11-xserver-utils", "xrandr", _has_tool),
+    SystemPackage("xdotool", "xdotool", _has_tool),
+    SystemPackage("xvfb", "Xvfb", _has_tool),
 )
 
-LIBRARIES: dict[str, tuple[Need, ...]] = {
+LIBRARIES: dict[str, tuple[SystemPackage, ...]] = {
     "headless": (),
     "window": QT + WINDOW,
     "test": QT + WINDOW + SCREEN + CLUSTER,
 }
 
 
-def missing(needs: Sequence[Need]) -> list[str]:
+def list_missing(requirements: Sequence[SystemPackage]) -> list[str]:
     """Return the missing packages, in the order of the requirements."""
-    return [need.package for need in needs if not need.is_there(need.name)]
+    return [
+        requirement.package
+        for requirement in requirements
+        if not requirement.is_there(requirement.name)
+    ]
 
 
-def provide(needs: Sequence[Need], log: Path, progress: Progress) -> None:
+def install_missing(requirements: Sequence[SystemPackage], log: Path, progress: Progress) -> None:
     """Install what is missing as root; otherwise report the administrator's command."""
-    packages = missing(needs)
+    packages = list_missing(requirements)
     if packages and _may_install():
         _install(packages, log, progress)
-        packages = missing(needs)
+        packages = list_missing(requirements)
     if packages:
         raise PreparationError(
-            f"This machine lacks {_listed(packages)}; "
+            f"This machine lacks {_list_packages(packages)}; "
             f"an administrator installs {'it' if len(packages) == 1 else 'them'} with: "
             f"apt-get install {' '.join(packages)}"
         )
@@ -147,11 +151,11 @@ def provide(needs: Sequence[Need], log: Path, progress: Progress) -> None:
 
 def recommend_fonts(log: Path, progress: Progress) -> None:
     """Recommend the window's own fonts: useful, but not required."""
-    packages = missing(FONTS)
+    packages = list_missing(FONTS)
     if packages and _may_install():
         with contextlib.suppress(PreparationError):
             _install(packages, log, progress)
-        packages = missing(FONTS)
+        packages = list_missing(FONTS)
     if packages:
         progress.note(
             "Two fonts of the window are missing; an administrator installs them with: apt-get "
@@ -169,9 +173,9 @@ def _install(packages: Sequence[str], log: Path, progress: Progress) -> None:
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
 
     def run(command: Sequence[str]) -> None:
-        run_logged(command, log=log, progress=progress, what="apt-get", environment=environment)
+        run_logged(command, log=log, progress=progress, label="apt-get", environment=environment)
 
-    with progress.step(f"Installing {_listed(packages)}"):
+    with progress.step(f"Installing {_list_packages(packages)}"):
         try:
             run(install)
         except PreparationError:
@@ -180,7 +184,7 @@ def _install(packages: Sequence[str], log: Path, progress: Progress) -> None:
             run(install)
 
 
-def _listed(packages: Sequence[str]) -> str:
+def _list_packages(packages: Sequence[str]) -> str:
     """Name the packages, unless the list is long; the command names them anyway."""
     if len(packages) > 3:
         return f"{len(packages)} packages of the system"

@@ -119,7 +119,7 @@ class ListController(QObject):
         def update_index() -> tuple[tuple[int, ...], bool, Uses | None]:
             update = self._index.update((*summaries, *map(summary_of, views)), removed_ids)
             return (
-                update.changed,
+                update.changed_slots,
                 update.order_changed,
                 self._index.uses() if update.jobs_added_or_removed else None,
             )
@@ -185,7 +185,7 @@ class ListController(QObject):
             result.waiting_count,
             result.match_count,
             result.sweep_slots,
-            result.empty,
+            result.empty_columns,
         )
 
     @Slot()

@@ -21,7 +21,7 @@ from backend.records.nodes.preflight import (
     Preflight,
     PreflightFinding,
     TrialResult,
-    placement_after,
+    fixed_placement,
 )
 from backend.services.context.container import Services
 from backend.services.preflight.service import PreflightFailed
@@ -216,7 +216,7 @@ class PreflightSession(QObject):
             key_dialog.key_trusted.connect(lambda _key: self._fix_all((finding,)))
             self._key_dialog.open(key_dialog)
         elif finding.fix.is_about_job:
-            self._move_job(placement_after(self._config.placement, finding), finding)
+            self._move_job(fixed_placement(self._config.placement, finding), finding)
         else:
             self._fix_all(self._findings_fixed_with(finding))
 

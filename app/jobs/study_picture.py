@@ -13,5 +13,5 @@ def draw(table: StudyTable, suffix: str) -> bytes:
     plot = StudyPlot()
     plot.resize(_WIDTH, _HEIGHT)
     plot.show_table(table)
-    picture = plot.picture()
+    picture = plot.as_picture()
     return {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[suffix]()

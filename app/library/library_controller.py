@@ -18,7 +18,7 @@ from backend.base.progress import Progress
 from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.library.gallery import Suggestion
-from backend.records.library.item import Combination, Kind, LibraryItem, unused_in_weights
+from backend.records.library.item import Combination, Kind, LibraryItem, unused_weights_message
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.project import ImportGuess
 from backend.services.context.example import NAME as EXAMPLE
@@ -379,7 +379,7 @@ class LibraryController(Controller):
     def _show_weights(self, item: LibraryItem) -> None:
         self._pages[Kind.MODEL].detail.end_trial()
         message = f"New jobs of {_title(item)} start from these weights"
-        unused_hint = unused_in_weights(item.details)
+        unused_hint = unused_weights_message(item.details)
         self._runner.notify(f"{message}. {unused_hint}" if unused_hint else message)
 
     # Preview and check.

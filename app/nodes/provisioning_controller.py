@@ -242,7 +242,7 @@ class ProvisioningController(Controller):
         while self._states:
             state = self._states.popleft()
             newest_states[state.node] = state
-            if state.failed is not None:
+            if state.failed_step is not None:
                 # Other nodes of the same set-up may take minutes; this one can be retried now.
                 self._running.pop(state.node, None)
         for name, state in newest_states.items():

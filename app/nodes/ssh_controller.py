@@ -37,7 +37,7 @@ class SshController(QObject):
     def refresh(self) -> None:
         """Read the keys and hosts again."""
         self._runner.run(
-            _QUEUE, self._cluster.ssh_details, self._page.show_details, self._show_error
+            _QUEUE, self._cluster.ssh_overview, self._page.show_details, self._show_error
         )
 
     def _show_error(self, error: BackendError) -> None:

@@ -145,7 +145,7 @@ def _title(button: QAbstractButton, subject: str) -> str:
         return (
             ""
             if button.isChecked()
-            else f"{group.title_of(button)} of {subject.partition(_OPEN)[0]}"
+            else f"{group.tab_title(button)} of {subject.partition(_OPEN)[0]}"
         )
     if isinstance(group, ChoiceRow):
         return "" if button.isChecked() else f"{group.accessibleName()}: {button.accessibleName()}"

@@ -115,7 +115,7 @@ class FrameController(QObject):
                 page.title, page.icon, partial(window.open_page, page.key), takes_key=False
             )
         self.add_command("Notifications", "bell", self.bell.show)
-        self.add_command("Refresh", "arrow-clockwise", window.check_again)
+        self.add_command("Refresh", "arrow-clockwise", window.request_refresh)
         self.add_command("Settings", "gear", self.open_settings)
         self.add_command("Help", "question", self.open_help)
         for key, title in TOPICS:

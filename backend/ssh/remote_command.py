@@ -172,7 +172,7 @@ def execute(
     The input is sent when the command has begun, not to a ``~/.bashrc`` that reads an answer.
 
     Raises:
-        LoginWaits: The login shell did not begin the command within ``limit_s``.
+        LoginTimeout: The login shell did not begin the command within ``limit_s``.
         TimeoutError: The command did not end within ``limit_s``.
         EOFError: The connection closed without the command's exit code.
         OSError: The connection broke.

@@ -15,7 +15,7 @@ FACTOR = 4.0
 best (``fastai/callback/schedule.py``: ``smooth_loss > 4*best_loss``); torch-lr-finder uses 5.
 """
 WINDOW = 32
-"""Steps whose median is the smoothed loss: half of them must be high, so outliers do not count."""
+"""Number of steps whose median is the smoothed loss, so that outliers do not count."""
 _SOUND_FACTOR = 2.0
 _STEP_COUNT = 64
 PATIENCE_FACTOR = 10.0
@@ -24,15 +24,15 @@ MIN_PATIENCE_S = 45.0
 
 
 class DivergenceWatch:
-    """Divergence of the loss; the same result on every rank, because all get the same losses.
+    """Detector of a diverging loss; the same result on every rank, as all get the same losses.
 
     A run has diverged if the median of the last steps is over `FACTOR` times the lowest such
     median, and at least half of the training's gain is lost: noise about a loss near zero is not
     divergence. If a loss may be negative, a ratio means nothing, and there is no warning.
 
     Attributes:
-        sound_step: Up to this step the weights are good, according to the losses. A median reports
-            a rise half a window late, so this is that much earlier than the last good median.
+        sound_step: The last step with good weights, according to the losses. A median reports a
+            rise half a window late, so this is half a window before the last good median.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class DivergenceWatch:
         self.sound_step = 0
 
     def add(self, step: int, loss: float) -> Alarm | None:
-        """Return the alarm at the step that raises it; not again before the loss has come back."""
+        """Add a loss; return the alarm of a new divergence, once until the loss has come back."""
         if not math.isfinite(loss):
             return None
         self._losses.append(loss)
@@ -74,7 +74,7 @@ class DivergenceWatch:
 
 
 class StandstillWatch:
-    """Measures the time of a step, and reports when the next one is long overdue."""
+    """Detector of steps that stop: measures the time of a step, and reports an overdue step."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class StandstillWatch:
         self._last_progress_s = monotonic()
 
     def add_steps(self, seconds: Sequence[float]) -> None:
-        """Record steps, with the seconds that each took."""
+        """Record steps, with the seconds of each."""
         self._seconds.extend(seconds)
         self.add_progress()
 
@@ -101,13 +101,14 @@ class StandstillWatch:
             return None
         median_s = statistics.median(self._seconds)
         waited_s = self._monotonic() - self._last_progress_s
-        if waited_s <= max(self._min_patience_s, PATIENCE_FACTOR * median_s):
+        patience_s = max(self._min_patience_s, PATIENCE_FACTOR * median_s)
+        if waited_s <= patience_s:
             return None
         return Alarm(
             STANDSTILL,
             step,
-            f"No step since step {step}; a step takes {_time_label(median_s)}, and this one has taken "
-            f"more than {_time_label(max(self._min_patience_s, PATIENCE_FACTOR * median_s))}.",
+            f"No step since step {step}; a step takes {_time_label(median_s)}, and this one has "
+            f"taken more than {_time_label(patience_s)}.",
         )
 
 

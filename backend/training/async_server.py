@@ -1,8 +1,8 @@
-"""The servers of an asynchronous job. Rank 0 also decides what every worker does.
+"""Servers of an asynchronous job. Rank 0 also assigns the work of every worker.
 
 Each worker has a thread at each server, which answers one message at a time: pushes are applied in
-the order in which the threads get the lock. To save or to stop, rank 0 pauses the workers: none
-gets its answer before all live ones have asked, so there is one state of all servers.
+the order in which the threads get the lock. To save or to stop, rank 0 pauses the workers: no
+worker gets its answer before all live workers have asked, so there is one state of all servers.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ QUORUM = 0.75
 """Chilimbi et al., "Project Adam" (OSDI 2014), section 3.2.2: an epoch ends when 75 % of the
 replicas are done."""
 _PORTION_COUNT = 10
-"""Of one worker's share of an epoch, with the policy “portion”."""
+"""Number of portions in a worker's share of an epoch, with the policy “portion”."""
 
 
 class PushRate:
-    """Pushes and samples per second, over the last `PUSH_WINDOW` pushes of an epoch.
+    """Rate of pushes and samples per second, over the last `PUSH_WINDOW` pushes of an epoch.
 
     The time from one push to the next is no measure: several workers often push at once.
     """
@@ -56,7 +56,7 @@ class PushRate:
         self._arrivals = deque([(start_s, 0)], maxlen=PUSH_WINDOW + 1)
 
     def add(self, now_s: float, samples: int) -> dict[str, float]:
-        """Record a push of so many samples; return the curves at it."""
+        """Record a push of ``samples``; return the values of its curves."""
         self._arrivals.append((now_s, self._arrivals[-1][1] + samples))
         start_s, earlier_samples = self._arrivals[0]
         span_s = max(now_s - start_s, 1e-9)
@@ -67,7 +67,7 @@ class PushRate:
 
 
 class _Shard:
-    """The part of a server: its parameters, and the optimizer."""
+    """Part of a server: its parameters, and the optimizer."""
 
     def __init__(self, config: JobConfig, rendezvous: Rendezvous, model: torch.nn.Module) -> None:
         self.model = model
@@ -93,7 +93,7 @@ class _Shard:
         self.lock = threading.Lock()
 
     def apply(self, worker: int, message: Any, gradients: Sequence[torch.Tensor]) -> None:
-        """Apply a push, if its worker says so to all servers."""
+        """Apply a push, if its worker counts it at all servers."""
         if not message["counts"]:
             return
         gradient_iterator = iter(gradients)
@@ -120,7 +120,7 @@ class _Shard:
 
 @dataclass
 class ShardServer:
-    """A server besides rank 0: it applies pushes, and hands its state to rank 0."""
+    """Server besides rank 0: applies pushes, and hands its state to rank 0."""
 
     launch: Launch
     rendezvous: Rendezvous
@@ -226,12 +226,12 @@ class AsyncServer(Leader):
 
     @property
     def _steps_per_epoch(self) -> int:
-        """Pushes; with a quorum there may be fewer."""
+        """Number of pushes in an epoch; with a quorum there may be fewer."""
         return self._config.steps_per_epoch(self._sizes[0])
 
     @property
     def _epoch_steps(self) -> int:
-        # Those that were made with another batch size count by their samples.
+        # Pushes with another batch size count by their samples.
         return self._state.position // self._step_samples
 
     @property
@@ -241,7 +241,7 @@ class AsyncServer(Leader):
     def _restore(self, saved: dict[str, Any]) -> None:
         super()._restore(saved)
         self._seek_order()
-        # A synchronous job takes the first samples that are left of the epoch.
+        # A synchronous job takes the first remaining samples of the epoch.
         self._state.done_spans = self._order.done_position_spans()
         if len(saved["ranks"]) == self._config.workers:
             self._saved_states = dict(zip(self._workers, saved["ranks"], strict=True))
@@ -284,7 +284,7 @@ class AsyncServer(Leader):
         return any(batches for _, batches in self._portions) or any(self._assigned_batches.values())
 
     def _deal_batches(self, batches: list[int]) -> deque[tuple[int | None, list[int]]]:
-        """Deal the batches of an epoch: to each live worker its shard, or in small pieces."""
+        """Deal the batches of an epoch: a shard to each live worker, or in small portions."""
         workers = sorted(self._live_workers)
         if self._config.strategy.setting("policy") == "portion":
             size = max(1, len(batches) // (_PORTION_COUNT * len(workers)))
@@ -293,7 +293,7 @@ class AsyncServer(Leader):
         return deque((worker, batches[n :: len(workers)]) for n, worker in enumerate(workers))
 
     def _is_over(self) -> bool:
-        """Wait a moment; return whether this epoch's batches are done."""
+        """Wait a moment; return whether all batches of this epoch are finished."""
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
         with self._changed:
             self._changed.wait(POLL_S)
@@ -320,7 +320,7 @@ class AsyncServer(Leader):
     # --- checkpoints ---------------------------------------------------------------------------
 
     def _rank_states(self) -> list[Any]:
-        """Take the one state that all servers have while the workers are paused."""
+        """Collect the common state of all servers while the workers are paused."""
         self._gather_servers()
         return self._gather_workers()
 
@@ -437,7 +437,7 @@ class AsyncServer(Leader):
         self._held_step = pending, result
 
     def _reassign_work(self, worker: int) -> None:
-        """The others get its batches in this epoch or the next."""
+        """Give the batches of a lost worker to the others, in this epoch or the next."""
         self._rank_steps.pop(worker, None)
         batch_numbers = self._assigned_batches.pop(worker, [])
         portions = [portion for portion in self._portions if portion[0] != worker]

@@ -1,9 +1,10 @@
-"""A worker of a job that rank 0 leads: it does what rank 0 asks for, and pushes gradients.
+"""Worker of a job that rank 0 leads: does the tasks of rank 0, and pushes gradients.
 
-The worker speaks and a server answers. It asks rank 0 for a task, trains on the task's batches with
-one push after each `n_push` steps, and asks for the next. Parameters come back with the answer to a
-push, every `n_fetch` steps; in between the worker applies what it pushes to its own, as in Dean et
-al. (NIPS 2012), algorithm 7.1. For a coordinator it sums the gradients of a portion.
+The worker sends requests and a server answers. It requests a task from rank 0, trains on the task's
+batches with one push after each `n_push` steps, and requests the next. Parameters come back with
+the answer to a push, every `n_fetch` steps; in between the worker applies its pushes to its own
+parameters, as in Dean et al. (NIPS 2012), algorithm 7.1. For a coordinator it sums the gradients of
+a portion.
 """
 
 from __future__ import annotations
@@ -134,7 +135,7 @@ class AsyncWorker:
             self._model, self.device, keeps=not self.launch.config.stop_on_nan
         )
         self._parameters = served_parameters(self._model)
-        # A gradient has its parameter's shape; it travels from the CPU.
+        # A gradient has its parameter's shape, and is sent from the CPU.
         self._shards = [
             [self._parameters[index] for index in indices]
             for indices in shard_indices(self._parameters, strategy.servers)
@@ -146,9 +147,9 @@ class AsyncWorker:
         self._exchange_ms = 0.0
 
     def _read_weights(self, subject: Subject, number: int) -> list[str] | None:
-        """Read the weights that the job begins with: servers send only those that are trained.
+        """Read the first weights of the job: servers send only the trained parameters.
 
-        Returns the parameters that were frozen when the checkpoint was saved, if it has them.
+        Return the parameters that were frozen when the checkpoint was saved, if it has them.
         """
         launch = self.launch
         path = Path(launch.resume_from or launch.start_from)
@@ -176,7 +177,7 @@ class AsyncWorker:
         return deal_portions(self._sizes[0], size, config.batch_size, config.seed)
 
     def _request(self, message: dict[str, Any], gradients: Sequence[torch.Tensor] = ()) -> Any:
-        """Send to rank 0, and return its answer; parameters that come with it are taken."""
+        """Send to rank 0, and return its answer; use the parameters that come with it."""
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         head = self._servers[0]
         head.send(message, gradients)
@@ -201,7 +202,7 @@ class AsyncWorker:
         return {name: buffer.detach().cpu() for name, buffer in self._model.named_buffers()}
 
     def _untrained(self) -> list[str]:
-        """Return what the model has replaced or added: the servers do not have it."""
+        """Return the parameters that the model has replaced or added, unknown to the servers."""
         parameter_ids = {id(parameter) for parameter in self._parameters}
         return [
             name
@@ -210,7 +211,7 @@ class AsyncWorker:
         ]
 
     def _fetch(self) -> None:
-        """Take the parameters of the other servers; rank 0's come with its answer."""
+        """Fetch the parameters of the other servers; rank 0's come with its answer."""
         for server, shard in zip(self._servers[1:], self._shards[1:], strict=True):
             server.send({"kind": "pull"})
             _receive_parameters(server, shard)
@@ -253,7 +254,7 @@ class AsyncWorker:
             if len(batch_numbers) < strategy.setting("n_push") and not is_last:
                 continue
             ended_s = time.perf_counter()
-            # The exchange is that of the push before, since this one is to come.
+            # The exchange of the previous push, as this push is not sent yet.
             parts = [
                 (loaded_s - started_s) * 1e3,
                 (ended_s - loaded_s) * 1e3,
@@ -289,7 +290,7 @@ class AsyncWorker:
         for parameter in self._parameters:
             parameter.grad = None
         for parameter in parameters:
-            # As another worker's model has thawed it: all have one loss.
+            # Another worker's model has thawed it, and all workers have one loss.
             parameter.requires_grad_()
         self._training_sampler.batches = shares = self._portions[task["number"]]
         loss, metrics, counts = 0.0, dict[str, float](), dict[str, int]()
@@ -339,7 +340,7 @@ class AsyncWorker:
         return {"kind": "push", "loss": loss.item(), "metrics": metrics}
 
     def _check_push(self, loss: float) -> dict[str, Any]:
-        """Clip the gradient; return its norm before, and whether the push counts.
+        """Clip the gradient; return its previous norm, and whether the push counts.
 
         The buffers of a push that does not count are restored.
         """
@@ -356,7 +357,7 @@ class AsyncWorker:
         return {"norm": float(norm), "has_nan_buffer": is_nan, "counts": counts}
 
     def _push(self, push: dict[str, Any]) -> Any:
-        """Push to the other servers first: what rank 0 has seen, all have applied."""
+        """Push to the other servers first, so that all have applied the pushes that rank 0 has."""
         servers = zip(self._servers[1:], self._shards[1:], strict=True)
         for server, shard in reversed(list(servers)):
             server.send({**push, "sent": _used_flags(shard)}, _gradients(shard))
@@ -385,18 +386,18 @@ class AsyncWorker:
 
 
 def _receive_parameters(server: Channel, shard: Sequence[torch.nn.Parameter]) -> None:
-    """Take a server's answer with the parameters that it sends."""
+    """Receive a server's answer with its parameters, and use them."""
     answer, values = server.receive(partial(sent_parameters, shard))
     fill(sent_parameters(shard, answer), values)
 
 
 def _used_flags(shard: Sequence[torch.nn.Parameter]) -> bytes:
-    """Return for each parameter whether the steps used it."""
+    """Return a flag for each parameter: whether the steps used it."""
     return bytes(parameter.grad is not None for parameter in shard)
 
 
 def _gradients(shard: Sequence[torch.nn.Parameter]) -> list[torch.Tensor]:
-    """Return the gradients of those that the steps used."""
+    """Return the gradients of the parameters that the steps used."""
     return [_gradient(parameter) for parameter in shard if parameter.grad is not None]
 
 

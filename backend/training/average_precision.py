@@ -4,8 +4,8 @@ Outputs and targets are those of torchvision: a dict for each picture with ``box
 and, of an output, ``scores``. A target may name its ``set``, which is then measured by itself.
 
 A box that the target marks in ``iscrowd`` (COCO) or ``difficult`` (Pascal VOC) need not be found: a
-detection that is right with no other box and overlaps with it is left out. The overlap with a crowd
-is the share of the detection that is in it, as a detection is of one object.
+detection that hits no other box and overlaps with a marked box is left out. The overlap with a
+crowd is the share of the detection inside the crowd, as a detection is of one object.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from typing import Any, NamedTuple
 import torch
 
 OVERLAPS = (0.5, 0.75)
-"""The least intersection over union of a detection that is right."""
+"""The thresholds: the least intersection over union of a hit."""
 _POINTS = tuple(number * 0.01 for number in range(101))
 _MAX_BOXES = 100
 
 
 class PictureMatches(NamedTuple):
-    """The true boxes of a picture, counted by class, and its detections, the most certain first.
+    """Number of true boxes of a picture by class, and its detections, the most certain first.
 
-    A detection is its score, and whether it is right for each of `OVERLAPS`, None if it is left out
-    there. It has plain values only, as it travels between ranks.
+    A detection is its score, and whether it is a hit for each of `OVERLAPS`, None if it is left out
+    there. All values are plain, as they travel between ranks.
     """
 
     group: str
@@ -36,14 +36,14 @@ class PictureMatches(NamedTuple):
 
 
 class ClassPrecision(NamedTuple):
-    """The true boxes of a class, counted, and for each of `OVERLAPS` the precision by recall."""
+    """Number of true boxes of a class, and for each of `OVERLAPS` the precision by recall."""
 
     label: int
     box_count: int
     curves: tuple[tuple[float, ...], ...]
 
     def area(self, number: int) -> float:
-        """Return the average precision for this one of `OVERLAPS`."""
+        """Return the average precision for the threshold with this index in `OVERLAPS`."""
         return math.fsum(self.curves[number]) / len(_POINTS)
 
 
@@ -135,7 +135,7 @@ def precision_by_class(pictures: Iterable[PictureMatches]) -> list[ClassPrecisio
 
 
 def mean_precisions(pictures: Sequence[PictureMatches]) -> dict[str, float]:
-    """Return the mean over the classes by the name of a metric, of each set."""
+    """Return the mean over the classes of each set, by the name of its metric."""
     means = {}
     for group in dict.fromkeys(picture.group for picture in pictures):
         classes = precision_by_class(picture for picture in pictures if picture.group == group)
@@ -149,7 +149,7 @@ def mean_precisions(pictures: Sequence[PictureMatches]) -> dict[str, float]:
 
 
 def _has_boxes(value: Any, *keys: str) -> bool:
-    """Return whether a value has boxes as rows of four, with a label and such values for each."""
+    """Return whether a value has boxes as rows of four, and all ``keys`` for each box."""
     if not isinstance(value, Mapping) or any(key not in value for key in keys):
         return False
     shape = getattr(value.get("boxes"), "shape", None)
@@ -166,7 +166,7 @@ def _boxes(value: Mapping[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _box_flags(target: Mapping[str, Any], key: str, count: int) -> torch.Tensor:
-    """Return which true boxes have a mark; none, if the target has not one for each."""
+    """Return a flag for each true box; all False without a flag for each box in the target."""
     flags = target.get(key)
     marks = torch.as_tensor(() if flags is None else flags).detach().cpu().reshape(-1).bool()
     return marks if len(marks) == count else torch.zeros(count, dtype=torch.bool)
@@ -175,9 +175,9 @@ def _box_flags(target: Mapping[str, Any], key: str, count: int) -> torch.Tensor:
 def _match_boxes(
     box_overlaps: list[list[float]], count: int, threshold: float, optional_overlaps: list[float]
 ) -> list[bool | None]:
-    """Give each detection the true box with which it overlaps most, if none before it took that.
+    """Match each detection with the free true box with which it overlaps most.
 
-    ``optional``: how much each detection overlaps with boxes that need not be found.
+    ``optional_overlaps``: the overlap of each detection with boxes that need not be found.
     """
     free = [True] * count
     hits: list[bool | None] = []
@@ -194,7 +194,7 @@ def _match_boxes(
 
 
 def _curve(right: Sequence[bool], count: int) -> tuple[float, ...]:
-    """Return the best precision from each point of recall on; 0 beyond the highest recall."""
+    """Return the best precision at or after each point of recall; 0 beyond the highest recall."""
     hit_sums = list(accumulate(right, initial=0))[1:]
     best_precisions = [hit / number for number, hit in enumerate(hit_sums, 1)]
     for index in range(len(best_precisions) - 2, -1, -1):

@@ -1,13 +1,13 @@
-"""Checkpoints: written in the background, verified before they count, refused if damaged.
+"""Checkpoints, written in the background, verified before they count, and refused if damaged.
 
 `Checkpointer.save` copies the state to its own memory and returns; a thread writes the copy to a
 temporary name and hashes it, reads it back, renames it, and only then updates ``latest.json``.
 ``torch.save`` in place left 25 of 25 files unloadable when killed, and ``torch.load`` noticed one
 flipped bit in 0 of 20 tries; hence the rename and the hash.
 
-A full disk does not end the training at once: `Checkpointer.failure` reports it, the last good
-checkpoint stays, and the next one is tried as usual. After a second failure in a row the job ends,
-unless its file says otherwise (``continue_unsaved``): what it computes could be lost.
+A full disk does not end the training at once: `Checkpointer.failure` has the reason, the last good
+checkpoint stays, and the next checkpoint is tried as usual. After a second failure in a row the job
+ends, unless its settings allow it to go on (``continue_unsaved``), because its work could be lost.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _MOST_PREFIXES = 4
 
 
 class Checkpointer:
-    """The only writer of a job's ``checkpoints/``. Rank 0 has it."""
+    """Only writer of a job's ``checkpoints/``, on rank 0."""
 
     def __init__(
         self, folder: JobFolder, run: int, policy: CheckpointPolicy, config_sha256: str
@@ -74,18 +74,17 @@ class Checkpointer:
         self._writer_error: BaseException | None = None
         self._last_checkpoint: Checkpoint | None = None
         self.failure = ""
-        """Why the last checkpoint could not be written, or ""."""
+        """The reason why the last checkpoint could not be written, or ""."""
         self.on_failure: Callable[[int, str], None] = lambda step, message: None
-        """Called with the step of a checkpoint that failed, after one that did not."""
+        """Called with the step of the first checkpoint that failed after a good one."""
         self.sound_step: int | None = None
-        """Up to this step the weights are good, according to the losses: such a checkpoint is kept.
-        """
+        """The last step with good weights, according to the losses; its checkpoint is kept."""
         self.expected_nan: Collection[str] = ()
-        """Names of the model's tensors in which NaN is meant."""
+        """Names of the model's tensors that hold NaN on purpose."""
         self.on_nan: Callable[[int, str], None] = lambda step, message: None
-        """Called with the step of a checkpoint that holds NaN, and a sentence about it."""
+        """Called with the step of a checkpoint that holds NaN, and a message."""
         self.nan_message = ""
-        """That sentence if the last checkpoint holds NaN, or "". It is never the newest or best."""
+        """The message if the last checkpoint holds NaN, or "". It is never the newest or best."""
         access_modes.make_folders(folder.checkpoints)
         # A run that was killed in a save left an incomplete file; this folder has one writer.
         for temporary_path in folder.checkpoints.glob(".epoch-*.tmp"):
@@ -101,7 +100,7 @@ class Checkpointer:
         metrics: Mapping[str, float],
         reason: str,
     ) -> None:
-        """Copy ``state`` and start to write it. Wait for the checkpoint before it."""
+        """Copy ``state`` and start to write it. Wait for the previous checkpoint."""
         self.wait()
         copy = self._copy(state, "", {})
         record = Checkpoint(
@@ -133,7 +132,7 @@ class Checkpointer:
             raise bug
 
     def write_again(self) -> None:
-        """Write the last checkpoint once more, and return when that is done."""
+        """Write the last checkpoint once more, and wait for the end."""
         self.wait()
         if self._last_save is not None:
             self._write(*self._last_save)
@@ -162,7 +161,7 @@ class Checkpointer:
         return newest_until(checkpoints, self.sound_step)
 
     def _copy(self, value: Any, path: str, copies: dict[Any, torch.Tensor]) -> Any:
-        """Return ``value`` with every tensor copied; two names of one tensor stay one."""
+        """Return ``value`` with every tensor copied; a tensor with two names is copied once."""
         if isinstance(value, torch.Tensor):
             tensor = value.detach()
             key = (
@@ -174,7 +173,7 @@ class Checkpointer:
             )
             if tensor.numel() and key in copies:
                 return copies[key]
-            # A copy into memory that was written before is three times as fast as into new memory.
+            # A copy into used memory is three times as fast as into new memory.
             copy = self._copies.get(path)
             if copy is None or copy.shape != tensor.shape or copy.dtype != tensor.dtype:
                 copy = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=tensor.is_cuda)
@@ -224,7 +223,7 @@ class Checkpointer:
             self._writer_error = error
 
     def _retire(self) -> None:
-        """Remove what the policy does not keep; two verified checkpoints always stay."""
+        """Remove old checkpoints by the policy; two verified checkpoints always stay."""
         checkpoints = read_checkpoints(self._folder.checkpoints)
         for checkpoint in retired_checkpoints(checkpoints, self._policy, self.sound_step):
             path = Path(checkpoint.path)
@@ -238,7 +237,7 @@ class Checkpointer:
 
 
 class NotSaved(BackendError):
-    """The last checkpoint could not be written. Every rank raises it; it is about rank 0."""
+    """The last checkpoint could not be written; every rank raises this, about rank 0."""
 
     rank = 0
     retry = "always"
@@ -258,7 +257,7 @@ class NotSaved(BackendError):
 
 
 def failure_reason(error: OSError, folder: Path) -> str:
-    """Return why the file system refuses a file there: "No space left" has several causes."""
+    """Return why the file system refuses a file in ``folder``; "No space left" has many causes."""
     reason = error.strerror or str(error)
     if error.errno == errno.EROFS:
         return f"{reason}; it was mounted again for reading only, usually after an error"
@@ -285,7 +284,7 @@ _LARGE_FREE_BYTES = 2**30
 
 
 def finish_writing(checkpointer: Checkpointer, beat: RankHeartbeat, stall_limit_s: float) -> str:
-    """Wait until the last checkpoint is on the disk; return why it is not, or "".
+    """Wait until the last checkpoint is on the disk; return the reason of a failure, or "".
 
     A share that is away for a minute, or a full disk where a user frees space, costs no work. The
     wait ends well before the stall limit of the other ranks' guards.
@@ -310,7 +309,7 @@ def permanent_names(folder: Path) -> set[str]:
 
 
 class _HashingFile:
-    """Hashes bytes before they reach the file, so that the hash is of the intended content."""
+    """File that hashes bytes before it writes them, so that the hash is of the intended content."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -328,7 +327,7 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
     """Write, read back, rename; the sidecar last, because it certifies the file.
 
     Raises:
-        OSError: The disk is full, the share is gone, or the file differs from what was written.
+        OSError: The disk is full, the share is gone, or the file differs from the written bytes.
     """
     path = folder / f"{record.name}{CHECKPOINT_SUFFIX}"
     temporary_path = folder / f".{path.name}.{os.getpid()}.tmp"
@@ -361,7 +360,7 @@ def write_checkpoint(folder: Path, state: Any, record: Checkpoint) -> Checkpoint
 
 
 def _require_loadable(path: Path) -> None:
-    """Map the file, do not read it: only its structure is checked, which takes a millisecond."""
+    """Check only the structure of the file by mapping it, which takes a millisecond."""
     try:
         torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except (pickle.UnpicklingError, AttributeError) as error:
@@ -394,14 +393,15 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
     """Return the state in a checkpoint, verified with its sidecar.
 
     Raises:
-        BackendError: It is damaged, was exchanged, or is not a checkpoint. Nothing was executed.
+        BackendError: The file is damaged, was exchanged, or is no checkpoint; nothing was executed.
     """
     reason = damage_reason(path)
     if not reason:
         try:
             state = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # noqa: BLE001 - a hostile file may raise anything
-            reason = f"it contains more than weights and numbers, and was not loaded ({_first_line(error)})"
+            cause = _first_line(error)
+            reason = f"it contains more than weights and numbers, and was not loaded ({cause})"
         else:
             if isinstance(state, dict) and state.get("format") == FORMAT:
                 return state
@@ -410,7 +410,7 @@ def load_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def damage_reason(path: Path) -> str:
-    """Return why the checkpoint is not the file that was written, or "". Execute nothing."""
+    """Return why the checkpoint is not the written file, or "". Execute nothing."""
     if not path.exists():
         return "the file is missing"
     try:
@@ -432,7 +432,7 @@ def damage_reason(path: Path) -> str:
 
 
 def resume_remedy(path: Path) -> str:
-    """Name the newest undamaged checkpoint before this one."""
+    """Return a remedy that names the newest undamaged checkpoint before this one."""
     checkpoints = read_checkpoints(path.parent)
     step = next((c.step for c in checkpoints if c.name == path.stem), None)
     for other_checkpoint in reversed(checkpoints):
@@ -449,13 +449,13 @@ def load_weights(path: Path) -> dict[str, torch.Tensor]:
     """Read initial weights: a state dict, a safetensors file, or a checkpoint of Ringmaster.
 
     Raises:
-        BackendError: It is none of these.
+        BackendError: The file is none of these.
     """
     return read_weights(path)[0]
 
 
 def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
-    """Read weights as `load_weights`; return also the names of what else is in the file."""
+    """Read weights as `load_weights`; return also the names of other content of the file."""
     if not path.is_file():
         raise BackendError(f"The weights file {path} does not exist.", "Choose another file.")
     if path.suffix == ".safetensors":
@@ -480,7 +480,7 @@ def read_weights(path: Path) -> tuple[dict[str, torch.Tensor], tuple[str, ...]]:
 
 
 def _find_state_dict(loaded: object) -> Mapping[Any, Any] | None:
-    """Return the state dict in a saved object: itself, under a usual key, or the only one in it."""
+    """Return the state dict of a saved object: itself, under a usual key, or its only dict."""
     if not isinstance(loaded, Mapping):
         return None
     inner_dicts = {
@@ -523,14 +523,14 @@ def fit_weights(
     have ``_orig_mod.``, data-parallel ones ``module.``, Lightning's ``model.``.
 
     Args:
-        pass_batch: Passes a batch to the model, which ties the weights of some.
+        pass_batch: Passes a batch to the model, which ties the weights of some models.
         leave_out: How the names begin of what keeps the values that it has.
 
     Returns:
         A sentence on the prefix that was removed or added, otherwise "".
 
     Raises:
-        BackendError: They belong to another architecture, or match only in part; it lists which.
+        BackendError: The weights belong to another architecture, or match only in part.
     """
     names = list(model.state_dict())
     candidates = [(weights, "")]
@@ -544,7 +544,7 @@ def fit_weights(
         candidates.append(
             (renamed_weights, f"The prefix “{prefix}” was added to the names in {source}.")
         )
-    # Of equals the first: the names as they are.
+    # The first of equal candidates: the names as they are.
     fitting_weights, message = max(
         candidates, key=lambda candidate: len(candidate[0].keys() & set(names))
     )
@@ -591,12 +591,9 @@ def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: st
 
 
 def _add_tied(model_state: Mapping[str, Any], weights: Mapping[str, Any]) -> dict[str, Any]:
-    """Add to ``weights`` what is in the memory of others of them, such as tied weights.
+    """Add the tensors to ``weights`` that share the memory of others, such as tied weights.
 
     Files often hold these once: safetensors' ``save_model`` drops the second name.
-
-    Args:
-        own: The model's state dict.
     """
     all_weights = dict(weights)
     memories: dict[int, list[str]] = {}
@@ -608,7 +605,7 @@ def _add_tied(model_state: Mapping[str, Any], weights: Mapping[str, Any]) -> dic
         missing_names = [name for name in names if name not in weights]
         if not saved_names or not missing_names:
             continue
-        # The memory as it will be, and which of its numbers are in the file.
+        # The future memory, and flags for its bytes that are in the file.
         nbytes = model_state[names[0]].untyped_storage().nbytes()
         memory = torch.zeros(nbytes, dtype=torch.uint8)
         is_known = torch.zeros(nbytes, dtype=torch.uint8)
@@ -626,7 +623,7 @@ def _has_shape(value: Any, tensor: torch.Tensor) -> bool:
 
 
 def _view_as(memory: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return the part of the memory that a tensor has in its own."""
+    """Return the part of ``memory`` at which ``tensor`` lies in its storage."""
     typed_memory = memory[: len(memory) // tensor.element_size() * tensor.element_size()].view(
         tensor.dtype
     )
@@ -634,7 +631,7 @@ def _view_as(memory: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _byte_view_as(memory: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
-    """Return the bytes of that part."""
+    """Return the bytes of the part of ``memory`` at which ``tensor`` lies in its storage."""
     size = tensor.element_size()
     return memory.as_strided(
         (*tensor.shape, size),

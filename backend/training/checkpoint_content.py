@@ -1,4 +1,4 @@
-"""Content of a checkpoint: all that a run needs to continue as if it had never stopped."""
+"""Content of a checkpoint, from which a run continues as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -83,9 +83,9 @@ def training_states(
 def rank_buffers(
     model: torch.nn.Module, strategy: Strategy, gather: Callable[[Any], list[Any]]
 ) -> dict[str, torch.Tensor]:
-    """Return the buffers of this rank that neither the state dict nor rank 0 has for it.
+    """Return the buffers of this rank that neither the state dict nor rank 0 holds.
 
-    Rank 0 returns those that its state dict leaves out (``persistent=False``), the others those
+    Rank 0 returns the buffers outside its state dict (``persistent=False``), the others the buffers
     that differ from rank 0's, such as running means. All ranks call this.
     """
     buffers = {name: buffer.detach().cpu() for name, buffer in model.named_buffers()}
@@ -105,7 +105,7 @@ def rank_buffers(
 def restore_buffers(
     model: torch.nn.Module, saved: Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 ) -> None:
-    """Restore what `own_buffers` returned; a list comes from a checkpoint before 0.1.0."""
+    """Restore the buffers of `rank_buffers`; a list comes from a checkpoint before 0.1.0."""
     model_buffers = dict(model.named_buffers())
     saved_buffers = (
         saved if isinstance(saved, Mapping) else dict(zip(model_buffers, saved, strict=False))
@@ -121,7 +121,7 @@ def frozen_names(model: torch.nn.Module) -> list[str]:
 
 
 def freeze(model: torch.nn.Module, names: Collection[str]) -> None:
-    """Restore what `frozen` returned, also on a model that froze or thawed layers later."""
+    """Freeze exactly the parameters ``names``, as `frozen_names` returns them; thaw all others."""
     for name, parameter in model.named_parameters():
         if parameter.requires_grad == (name in names):
             parameter.requires_grad_(name not in names)

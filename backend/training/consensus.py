@@ -1,4 +1,4 @@
-"""Consensus training of a split network: what each part does with a batch.
+"""Consensus training of a split network: the work of each part on a batch.
 
 The activations at a cut are a variable of their own (alternating directions, ADMM). With x the
 output of the part below, y the copy that the part above owns, u the multiplier and β the penalty,
@@ -40,7 +40,7 @@ from backend.training.model_parts import ModelParts
 from backend.training.saved_tensors import SavedTensors
 
 REACH = 0.1
-"""The longest way from x to y, as a share of the norm of x."""
+"""The longest distance from x to y, as a share of the norm of x."""
 _EPSILON = 1e-12
 
 
@@ -62,12 +62,12 @@ class ConsensusSettings:
 
 
 class ConsensusUpdate:
-    """One part of a network, and what it computes in a round.
+    """One part of a network, with its computations in a round.
 
     Attributes:
-        live: Figures of the last round, by name.
-        bytes_whole: Of activations that this part of the network holds in a step.
-        bytes_split: With y and u, which only a split network has.
+        figures: Figures of the last round, by name.
+        unsplit_bytes: Bytes of the activations that this part of the network holds in a step.
+        split_bytes: The same with y and u, which only a split network has.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class ConsensusUpdate:
         settings: ConsensusSettings,
         twin_layer: torch.nn.Module | None = None,
     ) -> None:
-        """``twin``: in a published form, this part's own layer after the cut above it."""
+        """``twin_layer``: in a published form, this part's own layer after the cut above it."""
         self._parts = parts
         self._number = number
         self._settings = settings
@@ -95,7 +95,7 @@ class ConsensusUpdate:
         """Return the part's output, whose graph is kept for `objective`.
 
         Args:
-            given: x of the cut below; None for the first part.
+            cut_input: x of the cut below; None for the first part.
         """
         if cut_input is not None:
             cut_input = self._begin_copy(data, cut_input)
@@ -107,7 +107,7 @@ class ConsensusUpdate:
         return self._output
 
     def _run_measured(self, data: Any, cut_input: torch.Tensor | None) -> Any:
-        """Return the output, and note the memory that its graph holds for the backward pass."""
+        """Return the output, and measure the memory that its graph holds for the backward pass."""
         with SavedTensors(self._parts.model) as saved_tensors:
             output = self._parts.run(self._number, data, cut_input)
         self.unsplit_bytes = saved_tensors.bytes
@@ -117,7 +117,7 @@ class ConsensusUpdate:
         return output
 
     def _begin_copy(self, data: Any, x: torch.Tensor) -> torch.Tensor:
-        """Return the part's input: y, after the step on u that the new x makes possible."""
+        """Return the part's input: y, after the step on u with the new x."""
         self._x = self._y = x
         if self._is_published:
             with torch.no_grad():
@@ -133,10 +133,10 @@ class ConsensusUpdate:
         return self._y.clone()
 
     def objective(self, answer: Sequence[torch.Tensor]) -> torch.Tensor:
-        """Return what a part that is not the last one makes small.
+        """Return the objective of a part that is not the last.
 
         Args:
-            answer: Of the part above.
+            answer: The answer of the part above.
         """
         x = self._output
         if self._is_published:
@@ -160,11 +160,11 @@ class ConsensusUpdate:
         return error.mean() / 2
 
     def answer(self) -> list[torch.Tensor]:
-        """Step y after the backward pass; return what the part below needs."""
+        """Step y after the backward pass; return the tensors for the part below."""
         if self._is_published:
             return [self._layer_output]
         x, u, gradient = self._x, self._u, self._y.grad
-        # Of each sample's loss: the loss of the batch is their mean.
+        # The gradient of each sample's loss: the loss of the batch is their mean.
         gradient = torch.zeros_like(x) if gradient is None else gradient * len(x)
         pull = gradient - u
         min_beta = (_square(pull) / (REACH**2 * _square(x) + _EPSILON)).sqrt()
@@ -174,7 +174,7 @@ class ConsensusUpdate:
         return [difference, u, beta]
 
     def _measure(self, name: str, value: torch.Tensor) -> None:
-        """Keep the mean norm of the samples' values at the cut above this part."""
+        """Store the mean norm of the samples' values at the cut above this part."""
         norm = float(_square(value.detach()).sqrt().mean())
         self.figures[f"{name} at cut {self._number + 1}"] = norm
 

@@ -1,4 +1,4 @@
-"""The time in which this thread could compute but waited for a core that another program had."""
+"""Time in which this thread could compute but waited for a core that another program had."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SCHEDSTAT = "/proc/thread-self/schedstat"
 
 
 class CpuWait:
-    """The wait for a core within the forward and backward pass of every eighth step.
+    """Meter of the wait for a core within the forward and backward pass of every eighth step.
 
     Threads of the same process that only wake up to poll wait as well, and do not slow a step. But
     they take cores: while the thread of Horovod polls, this thread may wait as long as that one
@@ -21,7 +21,7 @@ class CpuWait:
     """
 
     def __init__(self, threads: int = 1) -> None:
-        """``threads``: how many compute a step."""
+        """``threads``: the number of threads that compute a step."""
         self._cores = len(os.sched_getaffinity(0)) if threads == 1 else 0
         self._steps = 0
         self._start_wait_ms = self._start_others_ms = 0.0
@@ -32,7 +32,7 @@ class CpuWait:
             self._start_wait_ms, self._start_others_ms = thread_wait_ms(), other_threads_ms()
 
     def end_step(self) -> float:
-        """Return the milliseconds since `begin` of the last step that was measured."""
+        """Return the wait in milliseconds since `begin_step`, of the last measured step."""
         if self._steps % _STEP_INTERVAL == 0:
             self._ms = thread_wait_ms() - self._start_wait_ms
             if self._cores:

@@ -1,8 +1,8 @@
-"""The files in which training programs write their numbers, recognized by their content.
+"""Files in which training programs write their numbers, recognized by their content.
 
 Lines of JSON, a JSON document with a list of rows, a table with a header (comma, semicolon, tab or
-blanks), and the event files of TensorBoard. A row has a step or an epoch; a file in which no row
-has one holds no curves.
+blanks), and the event files of TensorBoard. A row has a step or an epoch; a file without such a row
+holds no curves.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ NO_METRICS = frozenset(
     (*STEPS, *EPOCHS, *TOTALS, *EPOCH_TOTALS, "time", "timestamp", "total_flos", "wall_time", "")
 )
 GROUPS = ("mode", "split", "phase", "subset", "stage")
-"""Names of a text that says of what a row's values are, such as ``"mode": "val"``."""
+"""Names of a text that describes a row's values, such as ``"mode": "val"``."""
 _CHUNK_BYTES = 4_000_000
-"""Of one file at once; the rest is read the next time."""
+"""Bytes that are read from a file at once; the rest is read the next time."""
 _HEAD_BYTES = 65_536
 _DOCUMENT_BYTES = 50_000_000
 _MAX_LINE_BYTES = 100_000
 _MAX_ELEMENTS = 16
-"""Of a list in a row, such as the twelve figures of COCO; a longer one is no metric."""
+"""Length of a list in a row, such as the twelve figures of COCO; a longer list is no metric."""
 _DELIMITERS = (",", ";", "\t", None)
 _EVENTS = b"brain.Event:"
 Row = Mapping[str, Any]
@@ -63,7 +63,7 @@ def has_position(names: Iterator[str] | Sequence[str]) -> bool:
 
 
 class CurveFile:
-    """A file that may hold curves; what it is may show only when it grows."""
+    """File that may hold curves; its format may show only when it grows."""
 
     def __init__(self, path: Path, offset: int = 0) -> None:
         self._file = ForeignFile(path, offset)
@@ -76,14 +76,14 @@ class CurveFile:
 
     @property
     def was_rewritten(self) -> bool:
-        """Return whether rows that were read may come again."""
+        """Return whether old rows may come again."""
         return self._file.was_replaced or self._was_document or self._format == self._document
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows that are new; all of them if the file was written again.
+        """Yield the new rows, or all rows if the file was written again.
 
         Raises:
-            OSError, ValueError: It cannot be read.
+            OSError, ValueError: The file cannot be read.
         """
         status = self._file.path.stat()
         signature = (status.st_ino, status.st_size, status.st_mtime_ns)
@@ -92,14 +92,14 @@ class CurveFile:
             self._signature = signature
             content = self._file.read(_CHUNK_BYTES if is_stream else _HEAD_BYTES)
             if self._file.offset == 0:
-                # New, or not what was read before.
+                # New, or another content than before.
                 self._was_document |= self._format == self._document
                 self._format = self._recognize(content[:_HEAD_BYTES])
             if self._format is not None:
                 yield from self._format()
 
     def lines(self) -> Iterator[str]:
-        """Yield the complete lines that were added.
+        """Yield the new complete lines.
 
         Raises:
             OSError: The file cannot be read.

@@ -3,7 +3,7 @@
 An epoch is one shuffled order of all samples, the same on every rank, derived only from seed and
 epoch. A step takes the next ``batch_size × ranks`` of it, so the position is one number, the
 samples taken, which is valid for any number of ranks and any batch size. Asynchronous workers do
-not take the first ones, so for them the places in the order are kept too. The samples at the end of
+not take the first samples, so their positions in the order are stored, too. The samples at the end of
 an epoch that do not fill a step are left out; the next epoch's order includes them again.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class BatchIndices(list[int]):
-    """The samples of one batch. ``number`` seeds the random generators of a loader worker."""
+    """Indices of one batch. ``number`` seeds the random generators of a loader worker."""
 
     def __init__(self, indices: list[int], number: int) -> None:
         super().__init__(indices)
@@ -41,7 +41,7 @@ class BatchIndices(list[int]):
 
 
 def spans(positions: torch.Tensor) -> list[Span]:
-    """Return rising places as spans."""
+    """Return rising positions as spans."""
     merged_spans: list[Span] = []
     for position in positions.tolist():
         if merged_spans and merged_spans[-1][1] == position:
@@ -52,11 +52,11 @@ def spans(positions: torch.Tensor) -> list[Span]:
 
 
 class TrainingOrder(Sampler[BatchIndices]):
-    """This rank's batches of what is left of an epoch.
+    """Order of this rank's remaining batches of an epoch.
 
     Attributes:
-        position: The samples taken: those in ``done``, and then the first of the others.
-        done: The places in the order that asynchronous workers have taken.
+        position: The number of samples taken: those in ``done_spans``, and then the first others.
+        done_spans: The positions in the order that asynchronous workers have taken.
     """
 
     def __init__(
@@ -100,11 +100,11 @@ class TrainingOrder(Sampler[BatchIndices]):
 
     @property
     def remaining_steps(self) -> int:
-        """Return the steps of the epoch from the position on."""
+        """Number of steps of the epoch from the position on."""
         return max(0, self._samples - self.position) // self.global_batch
 
     def _split_positions(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return the places that were taken besides `done`, and those that are left."""
+        """Return the taken positions outside `done_spans`, and the remaining positions."""
         is_free = torch.ones(self._samples, dtype=torch.bool)
         for start, end in self.done_spans:
             is_free[start:end] = False
@@ -116,10 +116,10 @@ class TrainingOrder(Sampler[BatchIndices]):
         return [*self.done_spans, *spans(self._split_positions()[0])]
 
     def remaining_batches(self) -> list[torch.Tensor]:
-        """Return the places of each batch that is left, for workers that take any of them.
+        """Return the positions of each remaining batch, for workers that take any of them.
 
-        After another batch size the batches may be smaller, so that no sample is left out; but a
-        single one is, on which batch normalization cannot train.
+        After another batch size the batches may be smaller, so that no sample is left out, except
+        a single sample, on which batch normalization cannot train.
         """
         sample_count = self._samples // self._batch_size * self._batch_size
         positions = self._split_positions()[1][: max(0, sample_count - self.position)]
@@ -128,7 +128,7 @@ class TrainingOrder(Sampler[BatchIndices]):
         return list(_split_evenly(positions, self._batch_size))
 
     def batches(self, batch_positions: Iterable[torch.Tensor]) -> Iterator[BatchIndices]:
-        """Make the batches with the samples at these places."""
+        """Make the batches with the samples at these positions."""
         generator = torch.Generator()
         generator.manual_seed(mixed_seed(self._seed, self.epoch))
         order = torch.randperm(self._samples, generator=generator)
@@ -150,9 +150,9 @@ class TrainingOrder(Sampler[BatchIndices]):
 
 
 def deal_portions(samples: int, size: int, batch_size: int, seed: int) -> list[list[BatchIndices]]:
-    """Deal a training set in portions of ``size`` samples or one less, each in such batches.
+    """Deal a training set in portions of ``size`` samples or one less, each in several batches.
 
-    They are the same in each epoch, mixed, and none is much smaller than the others: batch
+    The portions are the same in each epoch, mixed, and of about equal size, because batch
     normalization cannot train on a single sample.
     """
     generator = torch.Generator()
@@ -173,9 +173,9 @@ def _split_evenly(samples: torch.Tensor, size: int) -> tuple[torch.Tensor, ...]:
 
 
 class ValidationOrder(Sampler[BatchIndices]):
-    """Every sample once: the batches in order, dealt to the ranks in turn.
+    """Order of a validation with every sample once: its batches, dealt to the ranks in turn.
 
-    The batches are the same for any number of ranks, and so is every value computed from one.
+    The batches are the same for any number of ranks, and so are the values computed from them.
     """
 
     def __init__(self, samples: int, batch_size: int, rank: int, world_size: int) -> None:
@@ -190,7 +190,7 @@ class ValidationOrder(Sampler[BatchIndices]):
 
     @property
     def max_batch_count(self) -> int:
-        """The batches of the rank that has most."""
+        """Number of batches of the rank that has most."""
         return -(-self.batch_count // self._world_size)
 
     def batch_numbers(self) -> range:
@@ -211,13 +211,13 @@ class ValidationOrder(Sampler[BatchIndices]):
 
 
 class UserItems(Dataset[Any]):
-    """The user's dataset, read one whole batch at a time.
+    """The user's dataset, read a whole batch at a time.
 
     In a worker process the random generators are seeded for each batch: a resume creates new
     workers, and their random numbers must not depend on how long they have lived.
 
     Args:
-        is_alike: Do the same without a worker, so that each rank makes the same batch.
+        is_shared: Seed also without a worker, so that each rank makes the same batch.
     """
 
     def __init__(self, data: UserData, is_shared: bool) -> None:
@@ -278,9 +278,9 @@ def make_loader(
 
 
 def fingerprint(data: UserData, index: int, seed: int) -> str | None:
-    """Return a hash of the tensors, arrays, numbers and words of one item.
+    """Return a hash of the tensors, arrays, numbers and texts of one item.
 
-    None if the item cannot be read, or differs each time: then it is random in itself.
+    None if the item cannot be read, or is random and differs each time.
     """
     digests = set()
     for _ in range(2):

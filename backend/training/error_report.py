@@ -1,9 +1,9 @@
-"""Report of the error that ended a rank: one sentence for users, with a remedy.
+"""Report of the error that ended a rank: a message for users, with a remedy.
 
-Only the first failure of a run is news. When one rank dies, the collectives of the others break:
-The errors of Horovod and torch.distributed are such echoes (`is_echo`), and are recorded as
-secondary. But a call that waits for other ranks also reports what it did not cause: an exception of
-a signal handler, such as that of a DataLoader whose worker died, or too little memory (`root_of`).
+Only the first failure of a run counts. When one rank dies, the collectives of the others break: The
+errors of Horovod and torch.distributed are such echoes (`is_echo`), and are recorded as secondary.
+But a call that waits for other ranks also raises errors with another cause: an exception of a
+signal handler, such as that of a DataLoader whose worker died, or too little memory (`root_error`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def is_echo(error: BaseException) -> bool:
-    """Return whether the failure only reports that another rank has ended; of `root_of`."""
+    """Return whether the failure, of `root_error`, only reports that another rank has ended."""
     return _is_collective_error(error) and not _MEMORY.search(str(error))
 
 
@@ -32,10 +32,10 @@ def _is_collective_error(error: BaseException) -> bool:
 
 
 def root_error(error: BaseException) -> BaseException:
-    """Return the exception that was raised within a call and reported as that call's own.
+    """Return the exception that caused the error of a call.
 
-    Python runs signal handlers within any call. So the handler's exception may be the cause of one
-    of a collective, or of user code.
+    Python runs signal handlers within any call. So the handler's exception may be the cause of an
+    exception of a collective, or of user code.
     """
     inner_error = error.__cause__ or error.__context__
     if inner_error is None:
@@ -62,7 +62,7 @@ _ECHOES = {
 
 
 def describe_error(error: BaseException, batch: Batch | None, batch_size: int) -> str:
-    """Return one or two sentences: the cause, and what to do unless that is recorded apart."""
+    """Return a message of one or two sentences: the cause, and the remedy if it has no field."""
     if is_echo(error):
         return "Another rank ended, which interrupted their common step."
     if isinstance(error, BackendError):
@@ -111,7 +111,7 @@ def _is_batch_error(error: BackendError) -> bool:
 
 
 def _memory_message(error: BaseException, batch_size: int) -> str:
-    """Return the kind of memory that ran out and a batch size to try; "" for any other error."""
+    """Return a message on the kind of full memory, with a smaller batch size; "" otherwise."""
     on_gpu = any(kind.__name__ == "OutOfMemoryError" for kind in type(error).__mro__)
     if _is_collective_error(error):
         on_gpu = re.search("cuda|nccl", str(error), re.IGNORECASE) is not None
@@ -128,7 +128,7 @@ def _memory_message(error: BaseException, batch_size: int) -> str:
 
 
 def traceback_text(error: BaseException) -> str:
-    """Return the traceback for display; it begins in the user's code if it passed through it."""
+    """Return the traceback for display, from the first frame in the user's code on."""
     if isinstance(error, user_code.UserCodeError) and error.traceback:
         return error.traceback
     if isinstance(error, BackendError) and error.__cause__ is None:

@@ -16,12 +16,12 @@ and others, "Scaling laws for neural language models", 2020, section 2.1).
 
 
 class Eta:
-    """Steps at the pace of the last two minutes; evaluations and checkpoints are added.
+    """Estimator of the remaining time, by the pace of the last two minutes.
 
-    Each is timed separately, so that none of them causes a jump. An evaluation that has not run yet
-    is estimated from its number of batches: first by the time of a batch in its rehearsal, or by
-    that of a step if there was none, then by the time of its batches. There is no estimate before
-    `LEAST_STEPS` steps.
+    Steps, evaluations and checkpoints are timed separately, so that none of them causes a jump. An
+    evaluation that has not run yet is estimated from its number of batches: first by the time of a
+    batch in its rehearsal, or of a step without a rehearsal, then by the time of its batches. There
+    is no estimate before `MIN_STEPS` steps.
     """
 
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -38,7 +38,8 @@ class Eta:
         self._evaluated_batches = 0
 
     def plan(self, evaluation_batches: int, batch_s: float | None = None) -> None:
-        """Set how many batches one rank has in an evaluation, and what one took in a rehearsal."""
+        """Set the number of a rank's batches in an evaluation, and the seconds of a rehearsed one.
+        """
         self._evaluation_batches = evaluation_batches
         self._rehearsed_batch_s = batch_s
 
@@ -57,7 +58,7 @@ class Eta:
             self._seconds -= old_seconds
 
     def add_save(self, seconds: float) -> None:
-        """Record how long the training waited for a checkpoint."""
+        """Record the seconds in which the training waited for a checkpoint."""
         self._saves_s += seconds
 
     def begin_evaluation(self) -> None:
@@ -65,18 +66,18 @@ class Eta:
         self._evaluated_batches = 0
 
     def add_batches(self, batches: int) -> None:
-        """Record the batches done of the current evaluation."""
+        """Record the number of finished batches of the current evaluation."""
         self._evaluated_batches = batches
 
     def end_evaluation(self, seconds: float) -> None:
-        """Record how long an evaluation took."""
+        """Record the seconds of an evaluation."""
         self._evaluations.append(seconds)
         self._evaluation_start_s = None
 
     def remaining_s(self, steps: int, evaluations: int) -> float | None:
-        """Return seconds; ``evaluations`` includes the current one.
+        """Return the remaining seconds; ``evaluations`` includes the current evaluation.
 
-        None if it is not known: after few steps, or where there are more than were planned.
+        None if they are not known: after few steps, or after more steps than planned.
         """
         if self._all_steps < MIN_STEPS or steps < 0:
             return None
@@ -87,7 +88,7 @@ class Eta:
         return seconds
 
     def step_pace_s(self, steps_per_epoch: int, has_evaluations: bool) -> float | None:
-        """Return seconds a step, including everything between steps, over a whole epoch."""
+        """Return the seconds of a step, with all work between steps, over a whole epoch."""
         if self._all_steps < MIN_STEPS:
             return None
         evaluation = self._evaluation_s if has_evaluations else 0.0

@@ -1,4 +1,4 @@
-"""Validation: every sample once, distributed over the ranks, one result for any number of ranks.
+"""Validation of every sample once, on all ranks, with one result for any number of ranks.
 
 Each rank keeps the values of its batches separately; at the end all are put in order and averaged
 by the number of samples, so the result is bitwise identical on one rank and on many (the batches
@@ -76,9 +76,9 @@ class Evaluation:
         self._precision_name = precision_name
 
     def rehearse(self, model: torch.nn.Module) -> float:
-        """Compute the first batch and the last, smallest one, so that errors show at once.
+        """Compute the first batch and the last, smallest batch, so that errors show at once.
 
-        Returns the seconds of a batch. The first one is computed again for that: the first time a
+        Return the seconds of a batch. The first batch is computed again for that: the first time a
         device chooses its kernels and a model may be compiled.
         """
         model.eval()
@@ -105,8 +105,8 @@ class Evaluation:
         """Return loss and metrics of the whole validation set; None if the ranks agreed to stop.
 
         The ranks agree on a stop every few batches: often enough to stop soon, rarely enough to
-        cost nothing. The interval is derived from times that all of them share. ``on_batch`` gets
-        the number of this rank's batches that are done.
+        cost nothing. The interval is derived from times that all ranks share. ``on_batch`` gets the
+        number of this rank's finished batches.
         """
         model.eval()
         batch_values: list[tuple[int, dict[str, float]]] = []
@@ -145,7 +145,7 @@ class Evaluation:
 
     @property
     def max_batch_count(self) -> int:
-        """The batches of one rank."""
+        """Number of batches of one rank."""
         return self._order.max_batch_count
 
     _batches_per_check = 1
@@ -169,7 +169,7 @@ class Evaluation:
 
 
 class BatchValues(dict[str, float]):
-    """Loss and metrics of a batch by the names of their columns; of detections, their matches."""
+    """Loss and metrics of a batch by the names of their columns; also the matches of detections."""
 
     def __init__(
         self,
@@ -193,10 +193,10 @@ class BatchValues(dict[str, float]):
 def average_values(
     batch_values: list[tuple[int, dict[str, float]]], order: ValidationOrder
 ) -> dict[str, float]:
-    """Return the mean over all samples; ``found`` has the number and the values of each batch.
+    """Return the mean over all samples; ``batch_values`` has the number and values of each batch.
 
-    A value with a weight counts by that, the others by the samples of their batch. The average
-    precision of detections is no mean of batches: it is that of all their matches.
+    A value with a weight counts by that weight, the others by the samples of their batch. The
+    average precision of detections is no mean of batches, but computed from all their matches.
     """
     batch_values.sort(key=lambda part: part[0])
     pictures = [

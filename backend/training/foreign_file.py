@@ -1,7 +1,7 @@
-"""Reading on in a file that another program writes.
+"""Reader of the new content of a file that another program writes.
 
-Such a program appends, cuts, replaces or rewrites its file as it likes: Lightning writes its CSV
-again, with more columns, when a new metric comes. What was read is therefore compared each time.
+Such a program appends, cuts, replaces or rewrites its file: Lightning writes its CSV again, with
+more columns, when a new metric comes. The bytes read before are therefore compared each time.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ _COMPARED_BYTES = 4096
 
 
 class ForeignFile:
-    """A file that is read on from ``offset``, and from its start if it is not the file read before.
+    """File that is read from ``offset`` on, and from its start if it was replaced.
 
-    It is another one if its inode changed, if it is shorter than what was read, or if the first or
-    the last bytes that were read are different.
+    A replaced file has another inode, is shorter than the bytes read before, or has other first or
+    last bytes.
     """
 
     def __init__(self, path: Path, offset: int = 0) -> None:
@@ -27,7 +27,7 @@ class ForeignFile:
         self._head = self._tail = b""
 
     def read(self, limit_bytes: int) -> bytes:
-        """Return what follows ``offset``; `advance` says how much of it is done with.
+        """Return the bytes after ``offset``, which stays until `advance`.
 
         Raises:
             OSError: The file cannot be read.
@@ -57,5 +57,5 @@ class ForeignFile:
         self.offset += len(content)
 
     def skip(self, count: int) -> None:
-        """Continue ``count`` bytes further on, without comparing them later."""
+        """Skip ``count`` bytes, without comparing them later."""
         self.offset, self._tail = self.offset + count, b""

@@ -1,4 +1,4 @@
-"""Pieces of work for whichever worker is free, with backup copies of late ones.
+"""Queue of portions of work for free workers, with backup copies of late portions.
 
 Dean et al., "Large scale distributed deep networks" (NIPS 2012), section 4.2: the coordinator hands
 out small portions, and copies of the slowest ones at the end. No process and no clock here.
@@ -10,18 +10,18 @@ import math
 from collections import deque
 
 _LATE_FACTOR = 2.0
-"""A piece is late after twice the mean time of those that are done."""
+"""A portion is late after twice the mean time of the finished portions."""
 
 
 class PortionQueue:
-    """The pieces 0, 1, … of one pass; of a piece with copies the first result counts.
+    """Queue of the portions 0, 1, … of one pass; with copies, the first result counts.
 
     Attributes:
-        copies: The backup copies that were given.
+        copy_count: The number of backup copies so far.
     """
 
     def __init__(self, portion_count: int, default_s: float = math.inf) -> None:
-        """Begin a pass; ``usual_s`` is the time of a piece until one is done."""
+        """Begin a pass; ``default_s`` is the time of a portion until the first is finished."""
         self._free_portions = deque(range(portion_count))
         self._starts: dict[int, dict[int, float]] = {}
         self._default_s = default_s
@@ -41,7 +41,7 @@ class PortionQueue:
         )
 
     def take(self, worker: int, now_s: float) -> int | None:
-        """Return the next piece for a worker that has none; None if there is nothing to do."""
+        """Return the next portion for a free worker; None if no work remains."""
         if self._free_portions:
             portion = self._free_portions.popleft()
         else:
@@ -58,7 +58,7 @@ class PortionQueue:
         return portion
 
     def finish(self, worker: int, portion: int, now_s: float) -> bool:
-        """Return whether this result counts: it is of this pass, and the piece's first."""
+        """Return whether this result counts: of this pass, and the portion's first."""
         starts = self._starts.get(portion, {})
         if worker not in starts:
             return False
@@ -67,7 +67,7 @@ class PortionQueue:
         return True
 
     def release(self, worker: int) -> None:
-        """Give the piece of a worker that has ended to the next free one."""
+        """Give the portion of a worker that has ended to the next free worker."""
         for portion, starts in list(self._starts.items()):
             if starts.pop(worker, None) is not None and not starts:
                 del self._starts[portion]

@@ -1,6 +1,6 @@
-"""Writer of ``history.toml``: complete blocks in order, none ever lost.
+"""Writer of ``history.toml``: complete blocks in order, without a loss.
 
-Blocks that the disk does not accept wait in memory and are written with the next ones. On NFS other
+Blocks that the disk does not accept wait in memory and are written with the next blocks. On NFS other
 computers see data once it is flushed or closed, and only then is a full disk reported (nfs(5),
 "Data and metadata coherence"), so blocks that are not flushed are kept as well.
 """
@@ -32,7 +32,7 @@ class HistoryFile:
         self._flushed_end: int | None = None
         self._unflushed = b""
         self._written_bytes = 0
-        """The bytes of ``_unflushed`` that are in the file."""
+        """The number of bytes of ``_unflushed`` that are in the file."""
         self._flushed_s = -FLUSH_INTERVAL_S
         self._failed = False
 
@@ -41,10 +41,10 @@ class HistoryFile:
         return not self._unflushed
 
     def append(self, blocks: Iterable[Block], flush: bool = False) -> None:
-        """Write ``blocks`` and waiting ones; flush at intervals, or at once on request.
+        """Write ``blocks`` and waiting blocks; flush at intervals, or at once on request.
 
         Raises:
-            OSError: The disk accepted nothing; everything waits for the next call.
+            OSError: The disk accepted nothing; all blocks wait for the next call.
         """
         self._unflushed += b"".join(encode(block) for block in blocks)
         if not self._unflushed:
@@ -79,7 +79,7 @@ class HistoryFile:
         if self._file is None:
             self._file, end = open_history(self._path)
             if self._flushed_end is not None and end > self._flushed_end:
-                # Written before the file became unavailable, and still kept here.
+                # Written before the file became unavailable, and still in memory.
                 end = self._flushed_end
                 _truncate(self._file, end)
             self._flushed_end = end
@@ -87,7 +87,7 @@ class HistoryFile:
         return self._file, self._flushed_end
 
     def _undo_append(self, file: IO[bytes], end: int) -> None:
-        """Remove an incomplete block, so that none precedes the next one."""
+        """Remove an incomplete block, so that the next block follows a complete one."""
         self._written_bytes = 0
         try:
             _truncate(file, end)

@@ -1,4 +1,4 @@
-"""Batch L-BFGS over a function of one vector; no process and no message here.
+"""Batch L-BFGS over a function of one vector, without processes and messages.
 
 The direction is from Nocedal & Wright, "Numerical Optimization" (2006), algorithm 7.4 (two-loop
 recursion), the step length from 3.5 and 3.6 (strong Wolfe conditions), as `torch.optim.LBFGS` has
@@ -16,7 +16,7 @@ import torch
 from torch.optim import lbfgs
 
 _MIN_SLOPE, _MIN_CURVATURE = 1e-9, 1e-10
-"""torch.optim.LBFGS: a slope that is not worth a step, and the curvature that a pair needs."""
+"""Limits of torch.optim.LBFGS: the least slope for a step, and the least curvature of a pair."""
 
 
 class Lbfgs:
@@ -40,9 +40,9 @@ class Lbfgs:
     ) -> tuple[torch.Tensor, float, torch.Tensor] | None:
         """Make one iteration; return the new point with its loss and gradient.
 
-        Where no step along the direction lowers the loss, the gradient's is searched, without the
-        pairs. None: that lowers it neither, so it has converged. An exception of ``function``
-        leaves a state from which the same step is made.
+        Where no step along the direction lowers the loss, the direction of the gradient is
+        searched, without the pairs. None: no step lowers the loss, so it has converged. An
+        exception of ``function`` leaves a state from which the same step is made.
         """
         while (result := self._search(function, point, loss, gradient)) is None and self.pairs:
             self.pairs.clear()
@@ -105,7 +105,7 @@ class Lbfgs:
         return {"state": dict(enumerate(pairs)), "param_groups": []}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take the pairs of a checkpoint; the last ones, if the history is shorter now.
+        """Load the pairs of a checkpoint; only the last pairs, if the history is shorter now.
 
         Raises:
             KeyError: The state is of another optimizer.

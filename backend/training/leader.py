@@ -1,8 +1,8 @@
-"""Rank 0 of a job with a server or a coordinator: it leads the workers through the epochs.
+"""Rank 0 of a job with a server or a coordinator, which leads the workers through the epochs.
 
-Each worker has a thread here, which answers one message at a time: the worker asks, and gets a task
-or its share of the validation. A subclass trains; the main thread makes epochs, validations,
-checkpoints and the end.
+Each worker has a thread here, which answers one message at a time: the worker requests work, and
+gets a task or its share of the validation. A subclass trains; the main thread makes epochs,
+validations, checkpoints and the end.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ from backend.training.train_state import Batch, Outcome, Rank0Services, TrainSta
 
 POLL_S = 0.1
 _WAIT_S = 5.0
-"""A worker without a task asks again: its guard sees that it is not hung."""
+"""Interval in which a worker without a task asks again, so that its guard sees that it lives."""
 
 
 class WorkersLost(BackendError):
-    """No worker is left. Each has said why in its own record, so this is an echo."""
+    """All workers are lost. Each has recorded its own reason, so this error is an echo."""
 
 
 class Leader(ABC):
-    """Rank 0, without the way in which it trains."""
+    """Rank 0 of a job with workers; subclasses train."""
 
     def __init__(
         self,
@@ -105,13 +105,13 @@ class Leader(ABC):
 
     @property
     def _epoch_steps(self) -> int:
-        """The steps of the current epoch that are made."""
+        """Number of finished steps of the current epoch."""
         return self._state.epoch_step
 
     @property
     @abstractmethod
     def _step_samples(self) -> int:
-        """The samples of one step."""
+        """Number of samples of one step."""
 
     @abstractmethod
     def _epoch(self) -> bool:
@@ -119,22 +119,23 @@ class Leader(ABC):
 
     @abstractmethod
     def _next_task(self, worker: int) -> dict[str, Any] | None:
-        """Return a task of training; None if there is none at the moment."""
+        """Return a task of training; None without a task at the moment."""
 
     @abstractmethod
     def _parameters_for(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
-        """Return which parameters go with a task, and those; none if the worker has them."""
+        """Return the flags and values of the parameters for a task; empty if the worker has them.
+        """
 
     @abstractmethod
     def _rank_states(self) -> list[Any]:
-        """Return what a checkpoint keeps of each worker."""
+        """Return the state of each worker for a checkpoint."""
 
     def _restore(self, saved: dict[str, Any]) -> None:
-        """Take the rest of a checkpoint: model and `_state` are restored."""
+        """Restore the rest of a checkpoint, after model and `_state`."""
         state = saved["optimizer"]
         groups = self._optimizer.state_dict()["param_groups"]
         for group, own_group in zip(state["param_groups"], groups, strict=True):
-            # Older checkpoints have only those that were trained from the start: the first.
+            # Older checkpoints have only the parameters trained from the start: the first.
             group["params"] = own_group["params"]
         load_optimizer(self._optimizer, state, self._config)
 
@@ -277,7 +278,7 @@ class Leader(ABC):
         )
 
     def _gather_workers(self) -> list[Any]:
-        """Return random state and buffers of each live worker, by rank."""
+        """Return the random states and buffers of the live workers, by rank."""
         with self._changed:
             self._states = {}
             self._state_requests = set(self._live_workers)
@@ -336,7 +337,7 @@ class Leader(ABC):
     def _wait_for_answer(
         self, worker: int, channel: Channel, make_answer: Callable[[], dict[str, Any] | None]
     ) -> dict[str, Any]:
-        """Let a worker wait for its answer, which ``ask`` gives; not while there is a pause."""
+        """Let a worker wait for the answer of ``make_answer``, and for the end of a pause."""
         deadline_s = time.monotonic() + _WAIT_S
         try:
             while True:
@@ -371,13 +372,13 @@ class Leader(ABC):
         return task
 
     def _shared_buffers(self) -> dict[str, torch.Tensor]:
-        """Return the buffers with which all workers evaluate: those of the first one."""
+        """Return the buffers with which all workers evaluate: those of the first worker."""
         if self._buffers:
             return self._buffers[min(self._buffers)]
         return dict(self._model.named_buffers())
 
     def _process_report(self, worker: int, message: Any, tensors: Sequence[torch.Tensor]) -> None:
-        """Take what a worker says at the end of a task."""
+        """Process the report of a worker at the end of a task."""
         if "traits" in message:
             require_same_traits(self._traits, message["traits"], worker, self._launch)
         if message.get("untrained"):
@@ -398,7 +399,7 @@ class Leader(ABC):
             self._values += message["values"]
 
     def _commit(self, hold: bool) -> None:
-        """Report the last step; that of an epoch is kept back until the validation is over."""
+        """Report the last step; with ``hold``, keep it back until the validation has ended."""
         if self._held_step is not None:
             pending, result = self._held_step
             self._held_step = None

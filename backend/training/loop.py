@@ -1,4 +1,4 @@
-"""The training loop: epochs, steps, evaluations and checkpoints, the same on every rank.
+"""Training loop: epochs, steps, evaluations and checkpoints, the same on every rank.
 
 Every decision for all ranks (a stop, a checkpoint by time, an early end, a loss that is NaN) comes
 from values that are equal on every rank: the sync vector that was reduced with the gradients, or
@@ -66,7 +66,7 @@ from backend.training.train_state import Batch, Outcome, Rank0Services, TrainSta
 from backend.training.weight_average import WeightAverage
 
 LOSS_LIMIT_S = 60.0
-"""A failing validation costs at most this much training: a checkpoint precedes it."""
+"""Longest training without a checkpoint before a validation, in case the validation fails."""
 
 
 @dataclass
@@ -134,7 +134,7 @@ class Trainer:
         self._optimizer = make_optimizer(config, self._model, trained_parameters(self._model))
         self._scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
         self._is_adopted = False
-        # The names of all parameters that were trained until now, and those that were reported.
+        # The names of all parameters trained until now, and the names that were reported.
         self._trained_names = dict.fromkeys(optimized_names(self._model, self._optimizer))
         self._reported_names: set[str] = set()
         # Parameters that the model wants to train, and that the ranks have not agreed on.
@@ -172,7 +172,7 @@ class Trainer:
     def _rehearse_validation(self) -> float | None:
         """Try the validation before the first step: after an epoch its errors would cost hours.
 
-        Returns the seconds of one of its batches.
+        Return the seconds of one of its batches.
         """
         batch_s = None
         if self._evaluation is not None:
@@ -201,7 +201,7 @@ class Trainer:
         if is_same_size:
             self._rank_state = rank_state
         else:
-            # Other ranks than before: they continue from numbers that have not been drawn yet.
+            # Another number of ranks: they continue with new random numbers.
             seed_everything(
                 mixed_seed(
                     self.config.seed,
@@ -431,7 +431,7 @@ class Trainer:
             self._average.follow(self._model)
 
     def _optimize(self, names: Iterable[str]) -> None:
-        """Optimize these parameters as well, and those that took another one's place."""
+        """Optimize these parameters, too, and those that replaced other parameters."""
         self._trained_names |= dict.fromkeys(names)
         previous_optimizer = self._optimizer
         parameters = parameters_by_name(self._model, self._trained_names)
@@ -442,7 +442,7 @@ class Trainer:
                     self._optimizer.state[parameter] = previous_optimizer.state[parameter]
 
     def _has_new_parameters(self) -> bool:
-        """Return whether the model has other parameters to train than those that are known."""
+        """Return whether the model has new parameters to train."""
         parameters = all_parameters(self._model)
         self._thawed_parameters = [
             p for p in parameters if p.requires_grad and id(p) not in self._known_ids
@@ -450,7 +450,7 @@ class Trainer:
         return bool(self._thawed_parameters) or len(parameters) != self._parameter_count
 
     def _add_parameters(self) -> None:
-        """Agree on the parameters to train, which user code has changed; average their gradients.
+        """Agree on the new parameters to train, and average their gradients.
 
         Raises:
             UserCodeError: A parameter has a new name, so that no checkpoint could be resumed.
@@ -474,7 +474,7 @@ class Trainer:
             )
 
     def _complete(self, result: StepResult) -> StepResult:
-        """Exchange the metrics of a step in which a rank had one that is new."""
+        """Exchange the metrics of a step in which a rank had a new metric."""
         rank_metrics = self._gather(dict(result.rank_metrics))
         if self._step_sync.add_metrics(name for metrics in rank_metrics for name in metrics):
             self._set_layout()
@@ -496,7 +496,7 @@ class Trainer:
             started_s = time.perf_counter()
             self.strategy.share_buffers(self._model)
             # A stop inside the validation is resumed at its beginning, and a loader may draw random
-            # numbers for each sample: the checkpoint needs those from before.
+            # numbers for each sample: the checkpoint needs the states from before.
             self._saved_random = random_state(self.device)
             on_batch = (
                 self.rank0_services.reporter.add_evaluated_batches
@@ -526,7 +526,7 @@ class Trainer:
     # --- stopping and saving -------------------------------------------------------------------
 
     def _any_rank(self, value: bool) -> bool:
-        """Return whether any rank says so; all ranks call this."""
+        """Return whether ``value`` is true on any rank; all ranks call this."""
         return any(self._gather(value))
 
     def _save(self, reason: str, metrics: dict[str, float] | None = None) -> None:
@@ -559,8 +559,10 @@ class Trainer:
 
 
 def all_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Return all parameters, shared ones several times. Made for each step: 4 times as fast as
-    ``model.parameters()``."""
+    """Return all parameters, shared parameters several times.
+
+    Made for each step: 4 times as fast as ``model.parameters()``.
+    """
     parameters: list[torch.nn.Parameter | None] = []
     modules: list[torch.nn.Module | None] = [model]
     module_ids = set()

@@ -1,8 +1,8 @@
-"""Parts of a network: a model that is cut into pieces, each of which runs without the others.
+"""Parts of a network: a model that is cut into parts, each of which runs without the others.
 
 The model is traced (`torch.fx`), once for training and once for evaluation. Only the forward of a
-module that contains a cut is traced; what Python decides there is decided once. After a cut, the
-network uses the output of the module before it and the model's own input, and nothing more.
+module that contains a cut is traced; decisions of Python there are made once. After a cut, the
+network uses only the output of the module before the cut and the model's own input.
 """
 
 from __future__ import annotations
@@ -30,8 +30,9 @@ class ModelParts:
     """A model as a chain of parts.
 
     Attributes:
-        names: The modules after which it is cut.
-        first_layers: Of each part: from its input to the end of its first module with parameters.
+        names: The modules after which the model is cut.
+        first_layers: For each part, the graph from its input to the end of its first module with
+            parameters.
     """
 
     def __init__(self, model: torch.nn.Module, cut: Sequence[str], count: int, data: Any) -> None:
@@ -41,7 +42,7 @@ class ModelParts:
             data: A batch, on the model's device.
 
         Raises:
-            BackendError: It cannot be cut there, or nowhere by itself.
+            BackendError: The model cannot be cut there, or has no place for an automatic cut.
         """
         self.model = model
         was_training = model.training
@@ -76,7 +77,7 @@ class ModelParts:
 
         Args:
             data: The input of the whole model.
-            given: The output of the part before; None for the first part.
+            cut_input: The output of the previous part; None for the first part.
         """
         with user_code.calling(FORWARD):
             return self._graphs[self.model.training][part](data, cut_input)
@@ -99,7 +100,7 @@ class ModelParts:
     def owner_part(self, name: str) -> int:
         """Return the part that has a parameter, a buffer or an entry of the model's state.
 
-        What no part's forward uses belongs to the last one, which computes the loss.
+        Parameters that no part's forward uses belong to the last part, which computes the loss.
         """
         path = name.split(".")
         for end in range(len(path), 0, -1):
@@ -148,7 +149,7 @@ class ModelParts:
 
 
 class _SingleArgument(torch.nn.Module):
-    """Calls the model with one value, so that its other arguments have their defaults."""
+    """Module that calls the model with one value, so that its other arguments have defaults."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -159,7 +160,7 @@ class _SingleArgument(torch.nn.Module):
 
 
 class _ModelTracer(fx.Tracer):
-    """The graph of a model; its order is that of the forward pass."""
+    """Tracer of the graph of a model, in the order of the forward pass."""
 
     def __init__(self, model: torch.nn.Module, cut: Sequence[str]) -> None:
         super().__init__()
@@ -202,7 +203,7 @@ class _ModelTracer(fx.Tracer):
         return output
 
     def output_index(self, name: str) -> int:
-        """Return where a module's output is in the order of the forward pass."""
+        """Return the index of a module's output in the order of the forward pass."""
         node = self._outputs.get(f"{_ROOT}.{name}")
         if node is None:
             raise BackendError(
@@ -213,7 +214,7 @@ class _ModelTracer(fx.Tracer):
         return self._index_by_node[node]
 
     def passing_nodes(self, index: int) -> list[fx.Node]:
-        """Return the values that are computed up to a place and used after it."""
+        """Return the nodes that are computed up to an index and used after it."""
         return [
             node
             for node in self.nodes[: index + 1]
@@ -222,7 +223,7 @@ class _ModelTracer(fx.Tracer):
         ]
 
     def cut_candidates(self) -> dict[int, str]:
-        """Return the places where only one module's output passes, with the module's name."""
+        """Return the indices where only one module's output passes, with the module's name."""
         candidates: dict[int, str] = {}
         for path, node in self._outputs.items():
             index = self._index_by_node[node]
@@ -238,7 +239,7 @@ class _ModelTracer(fx.Tracer):
         """Return the graph of each part.
 
         Raises:
-            BackendError: More passes at a cut than the output of its module.
+            BackendError: Other values than the output of its module pass at a cut.
         """
         for name in names:
             index = self.output_index(name)
@@ -249,7 +250,8 @@ class _ModelTracer(fx.Tracer):
                 raise BackendError(
                     f"The model cannot be cut after “{name}”: "
                     + (
-                        f"its forward uses {name_list([_target_name(other_node) for other_node in other_nodes])} after it, too."
+                        f"its forward uses {name_list([*map(_target_name, other_nodes)])} after "
+                        "it, too."
                         if other_nodes
                         else "its forward does not use that module's output."
                     ),
@@ -273,7 +275,7 @@ class _ModelTracer(fx.Tracer):
         )
 
     def graph_module(self, nodes: Sequence[fx.Node]) -> fx.GraphModule:
-        """Return nodes that follow each other as a module of the model's input and their own."""
+        """Return consecutive nodes as a module of the model's input and their cut input."""
         graph = fx.Graph()
         data, cut_input = graph.placeholder("data"), graph.placeholder("given")
         copies: dict[fx.Node, fx.Node] = {}
@@ -291,12 +293,12 @@ class _ModelTracer(fx.Tracer):
 
 
 def _target_name(node: fx.Node) -> str:
-    """Return the name in the model of the module or tensor that a node uses, or its operation."""
+    """Return the name of the module or tensor that a node uses, or its operation."""
     return getattr(node.target, "__name__", str(node.target)).removeprefix(f"{_ROOT}.")
 
 
 def _measure_costs(model: torch.nn.Module, data: Any) -> tuple[Any, dict[str, int]]:
-    """Return the output of a batch, and about how many multiply-adds each module makes for it."""
+    """Return the output of a batch, and the estimated multiply-adds of each module."""
     costs: dict[str, int] = {}
 
     def counter(name: str) -> Callable[..., None]:
@@ -325,7 +327,7 @@ def _measure_costs(model: torch.nn.Module, data: Any) -> tuple[Any, dict[str, in
 def _balanced_cuts(
     trace: _ModelTracer, costs: Mapping[str, int], count: int, is_trained: Callable[[fx.Node], bool]
 ) -> tuple[str, ...]:
-    """Choose cuts so that the dearest of ``count`` parts costs least, and each trains."""
+    """Choose cuts so that each of ``count`` parts trains, and the largest cost is minimal."""
     candidates = trace.cut_candidates()
     bounds = [0, *(index + 1 for index in candidates), len(trace.nodes)]
     segments = [trace.nodes[start:end] for start, end in pairwise(bounds)]
@@ -364,7 +366,7 @@ def _balanced_cuts(
 
 
 def _require_same_output(model_output: Any, parts_output: Any) -> None:
-    """Refuse a model whose parts do not compute what it computes: Python decides in its forward."""
+    """Refuse a model whose parts have another output, because Python decides in its forward."""
     for model_tensor, parts_tensor in zip(
         tree_leaves(model_output), tree_leaves(parts_output), strict=True
     ):

@@ -1,4 +1,4 @@
-"""A parameter server: it applies what workers push, in the order of arrival.
+"""Parameter server, which applies the gradients of the workers in the order of arrival.
 
 Downpour SGD is from Dean et al., "Large scale distributed deep networks" (NIPS 2012), section 4.1;
 the compensation of delay from Zheng et al., "Asynchronous stochastic gradient descent with delay
@@ -22,14 +22,14 @@ from backend.records.jobs.config import StrategyConfig
 from backend.training.optimizer import set_rate
 
 _WINDOW = 100
-"""The last updates, over which staleness is reported."""
+"""Number of last updates over which staleness is reported."""
 _DECAY, _EPSILON = 0.95, 1e-7
 MEAN_SQUARE = "mean_square"
-"""In the optimizer's state of a parameter, and so in every checkpoint."""
+"""Key in the optimizer's state of a parameter, and so in every checkpoint."""
 
 
 class Staleness:
-    """Other workers' updates between a worker's pull and its push, over the last 100 pushes."""
+    """Numbers of other updates between a worker's pull and its push, of the last 100 pushes."""
 
     def __init__(self) -> None:
         self._last_updates: deque[int] = deque(maxlen=_WINDOW)
@@ -50,11 +50,11 @@ class Staleness:
 
 
 class ParameterServer:
-    """The parameters that one server owns, and the job's optimizer over them.
+    """Parameters of one server, and the job's optimizer over them.
 
     Attributes:
         version: The number of updates.
-        trained: For each parameter whether it was ever trained. One that was not is in no pull.
+        trained: A flag for each parameter that was ever trained; the others are in no pull.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class ParameterServer:
         self._new_means: dict[int, torch.Tensor] = {}
 
     def pull(self, worker: int) -> list[torch.Tensor]:
-        """Return what this worker has from now on: a copy, which its next pull changes."""
+        """Return a copy of the parameters for this worker, which its next pull changes."""
         self._pulled_versions[worker] = self.version
         copies = self._copies.setdefault(worker, {})
         for index, parameter in compress(enumerate(self.parameters), self.trained):
@@ -85,7 +85,7 @@ class ParameterServer:
         return [copies[index] for index in compress(range(len(self.parameters)), self.trained)]
 
     def thaw(self, index: int) -> None:
-        """Train a parameter from now on; until now each worker has the value that it has here."""
+        """Train a parameter from now on; each worker's copy still has the current value."""
         self.trained[index] = True
         for copies in self._copies.values():
             copies[index] = self.parameters[index].detach().clone()
@@ -102,10 +102,10 @@ class ParameterServer:
         """Apply a worker's gradients; return their staleness.
 
         Args:
-            gradients: One of each parameter, None where the worker's steps did not use it.
+            gradients: The gradient of each parameter, None where the worker's steps did not use it.
             rate: The learning rate of this update.
-            fetches: The worker pulls next. Otherwise it continues with its own copy, from which it
-                takes the gradients times the rate: w_bak of the next push.
+            fetches: The worker pulls next. Otherwise it continues with its own copy, less the
+                gradients times the rate: w_bak of the next push.
         """
         staleness = self.version - self._pulled_versions[worker]
         self._pulled_versions[worker] += 1
@@ -119,7 +119,7 @@ class ParameterServer:
             parameter.grad = gradient
         set_rate(self._optimizer, rate)
         self._optimizer.step()
-        # After the step: an optimizer makes its own state where it finds none.
+        # After the step: an optimizer makes its own state where it has none.
         for index, mean in self._new_means.items():
             self._optimizer.state[self.parameters[index]][MEAN_SQUARE] = mean
         self._new_means.clear()
@@ -142,26 +142,26 @@ class ParameterServer:
         return self._strength / torch.sqrt(mean + _EPSILON) * square * drift
 
     def release(self, worker: int) -> None:
-        """Release what is kept for a worker that has ended."""
+        """Release the copies of a worker that has ended."""
         self._pulled_versions.pop(worker, None)
         self._copies.pop(worker, None)
 
 
 def trained_flags(parameters: Sequence[torch.nn.Parameter]) -> bytes:
-    """Return for each parameter whether it is trained now."""
+    """Return a flag for each parameter: whether it is in training now."""
     return bytes(parameter.requires_grad for parameter in parameters)
 
 
 def sent_parameters(
     parameters: Sequence[torch.nn.Parameter], message: Mapping[str, Any]
 ) -> list[torch.nn.Parameter]:
-    """Return those of a server's parameters whose tensors come with a message."""
+    """Return the parameters of a server whose tensors come with a message."""
     return list(compress(parameters, message.get("sent", b"")))
 
 
 def shard_indices(parameters: Sequence[torch.nn.Parameter], servers: int) -> list[list[int]]:
-    """Deal parameters to servers so that each has about as many bytes, first those that are
-    trained now; return their places."""
+    """Deal parameters to servers with about equal bytes, first those in training; return their
+    indices."""
     indices: list[list[int]] = [[] for _ in range(servers)]
     loads = [0] * servers
 
@@ -177,7 +177,7 @@ def shard_indices(parameters: Sequence[torch.nn.Parameter], servers: int) -> lis
 
 @dataclass(frozen=True)
 class Delays:
-    """A made order of arrival: every push is ``delay`` updates late, or so many on average."""
+    """Simulated order of arrival: every push is ``delay`` updates late, exactly or on average."""
 
     delay: int
     is_random: bool = False
@@ -188,7 +188,7 @@ class Delays:
         return self.delay + 1
 
     def arrivals(self, pushes: int) -> list[int]:
-        """Return the worker of each push; a worker pulls as soon as it has pushed.
+        """Return the worker of each push; a worker pulls right after its push.
 
         In turn, each of ``delay + 1`` workers is late by ``delay`` updates, once all have pushed.
         If each is as likely to be the next, the number has this mean, and a geometric distribution.

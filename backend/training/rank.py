@@ -87,7 +87,7 @@ def _leave(code: int) -> NoReturn:
 
 
 class Rank:
-    """State of the process, so that it can report its end at any stage."""
+    """State of the process, which can report its end at any stage."""
 
     def __init__(self, folder: JobFolder, run: int, beat: RankHeartbeat) -> None:
         self._folder = folder
@@ -168,7 +168,7 @@ class Rank:
         )
         strategy.load()
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        # Only now: two threads that import at once can meet a module that is half initialised.
+        # Only now: two threads that import at once may get a partly initialised module.
         import_thread = threading.Thread(target=_import_ahead, name="imports")
         import_thread.start()
         try:
@@ -226,12 +226,12 @@ class Rank:
         )
 
     def record_error(self, error: BaseException) -> None:
-        """Record what ended this rank, and print it to its log."""
+        """Record the error that ended this rank, and print it to its log."""
         from backend.training.error_report import make_record, traceback_text
 
         if traceback_text(error):
             traceback.print_exception(error)
-        else:  # Its sentence names the cause; the frames are this program's own.
+        else:  # The message names the cause; the frames are this program's own.
             sys.stderr.write(f"{getattr(error, 'with_remedy', error)}\n")
         trainer = self._trainer
         record = make_record(
@@ -282,9 +282,9 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
 
 
 def _import_ahead() -> None:
-    """Import what is needed after the ranks have met, while they still wait for each other.
+    """Import the training loop while the ranks still wait for each other.
 
-    The meeting is 1.2 s of native code that does not need the interpreter.
+    The rendezvous is 1.2 s of native code that does not need the interpreter.
     """
     # A module that is missing or broken is reported by the code that needs it.
     with suppress(ImportError):
@@ -293,8 +293,9 @@ def _import_ahead() -> None:
 
 def _size_error(world_size: int, planned_size: int) -> BackendError:
     return BackendError(
-        f"This rank sees {world_size} process{'es' if world_size > 1 else ''}, but the job has {planned_size}: "
-        "the mpirun that started it and its MPI library come from different installations.",
+        f"This rank sees {world_size} process{'es' if world_size > 1 else ''}, but the job has "
+        f"{planned_size}: the mpirun that started it and its MPI library come from different "
+        "installations.",
         "Set the node up again. “Check” on the node's page names both installations.",
     )
 

@@ -39,15 +39,15 @@ from backend.training.tensorboard import EventFile
 
 _WRITE_INTERVAL_S = 0.5
 _MIN_INTERVAL_S = 0.1
-"""Least time between two writes of the status when the state changes quickly."""
+"""Least interval between two writes of the status when the state changes quickly."""
 _CLOSE_LIMIT_S = 30.0
 _TENSORBOARD_AFTER_S = 3.0
-"""Loading TensorBoard's writer takes a second of the interpreter; not during the first steps."""
+"""Delay of loading TensorBoard's writer, which takes a second of the interpreter."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One optimizer step, as it is written to the history."""
+    """One optimizer step of the history."""
 
     step: int
     epoch: int
@@ -57,13 +57,13 @@ class Step:
     rank_step_ms: Sequence[float]
     """Empty for a step of an earlier run, which is repeated with its validation."""
     rank_steps: Sequence[RankStep] = ()
-    """The same in parts; those of a server are zeros."""
+    """The parts of these times; zeros for a server."""
     replaces: str = ""
     """`history.REPLACES` or `history.REPLACES_RUN` if a step at or after this one was written."""
 
 
 class Reporter:
-    """The only writer of the job's status and history. Rank 0 has it.
+    """Only writer of the job's status and history, on rank 0.
 
     Every method except `close` returns at once. An error of the thread is in `failure` if the disk
     is the cause, and is otherwise raised by the next call.
@@ -85,8 +85,8 @@ class Reporter:
         """Start to write.
 
         Args:
-            before: The current status; of this run, with the figures of the runs before it.
-            times_exchange, nodes, has_servers: As of `StepBreakdown`.
+            previous_status: The current status; of this run, with the figures of earlier runs.
+            times_exchange, nodes, has_servers: As in `StepBreakdown`.
         """
         self._folder = folder
         self._run = run
@@ -128,7 +128,7 @@ class Reporter:
         self.failure = ""
         self._status_failure = ""
         self.other_failure: Callable[[], str] = str
-        """Problems of other writers (the checkpoints) for the status, asked at each write."""
+        """Return problems of other writers (the checkpoints) for each write of the status."""
         self._thread_error: BaseException | None = None
         self._status_file = PreallocatedFile(folder.status)
         self._wake_event = threading.Event()
@@ -166,11 +166,13 @@ class Reporter:
         step_samples: int | None = None,
         epochs: int = 0,
     ) -> None:
-        """``evaluation_batches``: of one rank, 0 without an evaluation.
+        """Set the planned steps and evaluations.
 
-        ``evaluation_batch_s``: the seconds of one, if it was rehearsed.
-        ``epochs``: of the job, if it became known now.
-        ``step_samples``: of one step, if it is not a global batch.
+        Args:
+            evaluation_batches: The batches of one rank, 0 without an evaluation.
+            evaluation_batch_s: The seconds of a batch, if the evaluation was rehearsed.
+            epochs: The epochs of the job, if they became known now.
+            step_samples: The samples of one step, if it is not a global batch.
         """
         self._global_batch = step_samples or self._global_batch
         self._eta.plan(evaluation_batches, evaluation_batch_s)
@@ -181,7 +183,7 @@ class Reporter:
         self._is_planned = True
 
     def add_pace(self, steps: int, seconds: float) -> None:
-        """Record how long ``steps`` steps of a script took, which it does not time itself."""
+        """Record the seconds of ``steps`` steps of a script, which has no own times."""
         self._eta.add_steps(steps, seconds)
 
     def begin_epoch(self, epoch: int, remaining_evaluations: int) -> None:
@@ -190,7 +192,7 @@ class Reporter:
         self._has_evaluations |= remaining_evaluations > 0
 
     def finish_early(self, epoch: int, message: str) -> None:
-        """Report that the job is over after this epoch, which is not its last, and why."""
+        """Report that the job ends with this epoch, which is not its last; ``message`` is why."""
         self._epoch, self._early_finish = epoch, message
 
     def add_step(self, step: Step) -> None:
@@ -210,7 +212,7 @@ class Reporter:
         self._eta.add_batches(batches)
 
     def add_save(self, seconds: float) -> None:
-        """Record how long the ranks waited for a checkpoint."""
+        """Record the seconds in which the ranks waited for a checkpoint."""
         self._eta.add_save(seconds)
 
     def end_evaluation(self, seconds: float) -> None:
@@ -218,10 +220,10 @@ class Reporter:
         self._remaining_evaluations = max(0, self._remaining_evaluations - 1)
 
     def close(self) -> None:
-        """Write all that is left.
+        """Write the remaining steps.
 
         Raises:
-            BackendError: It could not be written.
+            BackendError: They could not be written.
         """
         self._is_closing = True
         self._wake_event.set()
@@ -247,7 +249,7 @@ class Reporter:
             flushed_s = 0.0
             while not self._is_closing:
                 if self._folder.attempt(self._run + 1).path.exists():
-                    # This node stood still, and the job continues elsewhere.
+                    # This node stood still, and the job continues on others.
                     return
                 if time.monotonic() - flushed_s >= _WRITE_INTERVAL_S:
                     self._flush()
@@ -361,7 +363,7 @@ class Reporter:
     def _write_tensorboard(self) -> None:
         if not self._tensorboard_points:
             return
-        # A disk that does not accept them does not accept the history either, which reports it.
+        # A disk that refuses the points refuses the history, too, which reports it.
         with suppress(OSError):
             self._tensorboard.write((step.step, step.metrics) for step in self._tensorboard_points)
             self._tensorboard_points.clear()

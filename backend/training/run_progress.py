@@ -1,4 +1,4 @@
-"""Epochs, status and checkpoints of a run: equal for every way to train."""
+"""Epochs, status and checkpoints of a run, the same for every strategy."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from backend.training.train_state import Outcome, Rank0Services, TrainState
 
 
 class RunProgress:
-    """A rank's position in the job. All ranks call the same; rank 0, with services, reports it.
+    """A rank's position in the job. All ranks make the same calls; rank 0, with services, reports.
 
     Attributes:
-        state: The position; that of a checkpoint from `open` on.
-        saved_step: That of the last checkpoint.
+        state: The position; from `open` on, the position of the checkpoint.
+        saved_step: The step of the last checkpoint.
         recorder: The recorder of the steps, from `plan` on.
     """
 
@@ -55,10 +55,10 @@ class RunProgress:
         self._last_metrics: dict[str, float] = {}
 
     def open(self, subject: Subject, restore: Callable[[dict[str, Any]], None]) -> None:
-        """Begin where the job does: at a checkpoint, whose rest is for ``restore``, or weights."""
+        """Load the checkpoint or weights with which the run begins; ``restore`` gets the rest."""
         model, source = subject.model, Path(self._launch.resume_from or self._launch.start_from)
         if self._services is not None:
-            # Before a checkpoint is loaded, whose NaN would not be meant.
+            # Before a checkpoint is loaded, whose NaN would not be on purpose.
             self._services.checkpointer.expected_nan = not_finite_names(
                 {"model": model.state_dict()}
             )
@@ -82,7 +82,7 @@ class RunProgress:
         step_samples: int,
         evaluation_batch_s: float | None = None,
     ) -> None:
-        """Begin the run; ``left`` are the steps of the current epoch that are to be made."""
+        """Begin the run; ``remaining_steps`` are those of the current epoch."""
         state, epochs = self.state, self._config.epochs
         self._last_save_s, self.saved_step = time.monotonic(), state.step
         self.recorder = StepRecorder(self._config, state, self._services, step_samples)
@@ -109,7 +109,7 @@ class RunProgress:
         return self._services is not None and self._services.watcher.is_requested
 
     def is_unsaved_for(self, seconds: float) -> bool:
-        """Return whether rank 0's clock says that the last checkpoint is as old."""
+        """Return whether the last checkpoint is as old, by rank 0's clock."""
         return self._services is not None and time.monotonic() - self._last_save_s >= seconds
 
     @property
@@ -128,7 +128,7 @@ class RunProgress:
     def make_epochs(
         self, epoch: Callable[[], bool], save: Callable[[str], None], stop: bool = False
     ) -> Outcome:
-        """Make the epochs that are left, until one returns that a stop was requested."""
+        """Make the remaining epochs, until ``epoch`` returns that a stop was requested."""
         while not stop and not self._is_over:
             stop = epoch()
         if not stop:
@@ -140,7 +140,7 @@ class RunProgress:
         return Outcome.INTERRUPTED
 
     def _early_finish(self) -> str:
-        """Return why the job is over before its last epoch."""
+        """Return why the job ends before its last epoch."""
         position_label, rule = (
             f"at step {self.state.step:,} of {self._total_steps:,}",
             self._config.early_stop,
@@ -152,7 +152,7 @@ class RunProgress:
         return f"Stopped early {position_label}: “{rule.metric}” has not improved for {epochs}."
 
     def converge(self, save: Callable[[str, dict[str, float]], None]) -> None:
-        """End the job at its last step, and save that if it is not."""
+        """End the job at its last step, and save that step if it is not saved."""
         self.state.has_converged = True
         if self.saved_step < self.state.step:
             save("last", self._last_metrics)
@@ -169,7 +169,7 @@ class RunProgress:
         is_due: bool,
         save: Callable[[str, dict[str, float]], None],
     ) -> None:
-        """Apply the early stop, go to the next epoch, and save a checkpoint if one is due."""
+        """Apply the early stop, go to the next epoch, and save a checkpoint if it is due."""
         rule, epoch_interval = self._config.early_stop, self._config.checkpoint.every_epochs
         self._last_metrics = metrics = {**(self.state.held_metrics or {}), **validation}
         self.recorder.release(validation)
@@ -187,7 +187,7 @@ class RunProgress:
     # --- checkpoints ---------------------------------------------------------------------------
 
     def begin_save(self) -> bool:
-        """Wait for the checkpoint before; return whether it could not be written, or is useless."""
+        """Wait for the previous checkpoint; return whether it was not written, or is useless."""
         self._beat.beat(Phase.SAVING)
         self._last_save_s, self.saved_step = time.monotonic(), self.state.step
         return any(self._failures())
@@ -207,8 +207,8 @@ class RunProgress:
             has_failed: What `begin_save` returned on rank 0.
 
         Raises:
-            NotSaved: This is the second one that could not be written.
-            NotANumber: It is the second one with NaN.
+            NotSaved: This is the second checkpoint that could not be written.
+            NotANumber: This is the second checkpoint with NaN.
         """
         if self._services is not None:
             self.report(JobState.SAVING)
@@ -229,8 +229,8 @@ class RunProgress:
         """Wait until the last checkpoint and the last step are on the disk.
 
         Raises:
-            NotSaved: It could not be written.
-            NotANumber: It holds NaN.
+            NotSaved: The checkpoint could not be written.
+            NotANumber: The checkpoint holds NaN.
         """
         self._beat.beat(Phase.SAVING)
         if self._services is not None:

@@ -13,10 +13,10 @@ from backend.services.nodes.service import NodeService
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 
-TRIED = ModelCheck(10, 10, 40, loss=0.7, batch="([4, 4] float32, [4] int64)")
+MODEL_CHECK = ModelCheck(10, 10, 40, loss=0.7, batch="([4, 4] float32, [4] int64)")
 
 pytest.register_assert_rewrite(
-    *(f"tests.app.keys_{place}" for place in ("everywhere", "of_jobs", "of_new_job", "of_plots"))
+    *(f"tests.app.keys_{name}" for name in ("everywhere", "of_jobs", "of_new_job", "of_plots"))
 )
 
 
@@ -30,13 +30,13 @@ def no_style_stays(qapp: QApplication) -> Iterator[None]:
 @pytest.fixture(autouse=True, scope="module")
 def nothing_is_imported() -> Iterator[None]:
     """What is installed is checked, each new job measured and tried: seconds of torch."""
-    found = tuple(Finding(check, True, f"{check} is there") for check in ("MPI", "torch", "ssh"))
+    findings = tuple(Finding(check, True, f"{check} is there") for check in ("MPI", "torch", "ssh"))
 
     def measure(*_: object, **__: object) -> None:
         raise ToolError("not now")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(NodeService, "doctor", lambda _: (*found, Finding("GPUs", True, "none")))
+        patch.setattr(NodeService, "doctor", lambda _: (*findings, Finding("GPUs", True, "none")))
         patch.setattr(tool_process, "count_samples", measure)
-        patch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+        patch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
         yield

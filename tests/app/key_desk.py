@@ -7,7 +7,7 @@ from PySide6.QtTest import QTest
 
 from tests.app.keyboard_window import rows
 from tests.app.pointer import Hands
-from tests.app.used_data_root import WAITING, rows_of_all
+from tests.app.used_data_root import QUEUED_NAMES, rows_of_all
 from tests.windows import the
 from widgets.common.cards import Card, PageHeader
 from widgets.jobs.detail.job_header import JobHeader
@@ -21,9 +21,9 @@ PRESSED = {}
 """What presses a key and sees what it does, by its place and its words in the sheet."""
 
 
-def presses(does, where=""):
+def presses(label, page_title=""):
     def take(check):
-        PRESSED[where, does] = check
+        PRESSED[page_title, label] = check
         return check
 
     return take
@@ -74,9 +74,9 @@ class Desk:
         self.wait(lambda: name in rows(view))
         view.setCurrentIndex(view.model().index(rows(view).index(name), JobColumn.NAME))
 
-    def queue(self, name=WAITING[-1]):
+    def queue(self, name=QUEUED_NAMES[-1]):
         """The focus is on this one that waits."""
-        self.wait(lambda: self.order() == list(WAITING))
+        self.wait(lambda: self.order() == list(QUEUED_NAMES))
         self.program._open_job(self.ids[name])
         self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view)
         view = self.jobs.list.view
@@ -86,8 +86,8 @@ class Desk:
 
     def order(self):
         model = self.jobs.model
-        places = model.queue_places()
-        return [model.line(i).name for i in model.ids(range(model.rowCount())) if i in places]
+        numbers = model.queue_places()
+        return [model.line(i).name for i in model.ids(range(model.rowCount())) if i in numbers]
 
     def compared(self):
         self.program._compare_controller.compare((self.ids["slow"], self.ids["fast"]))
@@ -96,20 +96,20 @@ class Desk:
         self.wait(lambda: all(p.isVisible() for p in page.plots.panels().values()))
         return page
 
-    def click(self, place):
+    def click(self, area):
         """Click with the mouse: into the middle of a plot or current row, else near an edge."""
-        page = self.window._pages[self.window.place]
-        parts = [part for kind in _KINDS[place] for part in page.findChildren(kind)]
+        page = self.window._pages[self.window.page_key]
+        parts = [part for kind in _KINDS[area] for part in page.findChildren(kind)]
         part = next(part for part in parts if part.isVisible())
-        at = QPoint(3, 3)
-        if place == "plot":
+        position = QPoint(3, 3)
+        if area == "plot":
             part = the(PlotView, part).viewport()
-            at = part.rect().center()
-        elif place == "row":
-            at = part.visualRect(part.currentIndex()).center()
+            position = part.rect().center()
+        elif area == "row":
+            position = part.visualRect(part.currentIndex()).center()
             part = part.viewport()
         self.hands.focus().clearFocus()
-        QTest.mouseClick(part, Qt.MouseButton.LeftButton, pos=at)
+        QTest.mouseClick(part, Qt.MouseButton.LeftButton, pos=position)
 
     def sweep(self):
         lots = [i for name, i in self.ids.items() if name.startswith("digits batch")]

@@ -22,11 +22,11 @@ _CTRL = Qt.KeyboardModifier.ControlModifier
 def ids_and_program(qapp, request, tmp_path_factory):
     """One window for all flows: each begins where one lands who just opened it."""
     folder = tmp_path_factory.mktemp("keys")
-    places = (folder / "root", folder / "catalogue.sqlite")
+    paths = (folder / "root", folder / "catalogue.sqlite")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        ids = move_in(*places)
-        program = Program(qapp, *places, None)
+        ids = move_in(*paths)
+        program = Program(qapp, *paths, None)
         program._themes.choose(ThemeChoice.LIGHT)
         program.window.resize(1440, 900)
         bot = QtBot(request)
@@ -37,7 +37,7 @@ def ids_and_program(qapp, request, tmp_path_factory):
         yield ids, program
         program.window.close()
         end(program)
-        move_out(places[0])
+        move_out(paths[0])
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def program(ids_and_program, qtbot):
     qtbot.waitUntil(lambda: is_in_front(program.window))
     program.frame.palette.close_again()
     program.jobs.show_list()
-    program.window.go("jobs")
+    program.window.open_page("jobs")
     program.jobs.setFocus()
     return program
 
@@ -79,15 +79,15 @@ def open_job(hands, program, name):
     """By its name, as everything can be opened."""
     hands.press("Ctrl+K")
     hands.write(name)
-    found = the(QListView, program.frame.palette)
-    hands.wait(lambda: found.currentIndex().data() == name)
+    list_view = the(QListView, program.frame.palette)
+    hands.wait(lambda: list_view.currentIndex().data() == name)
     hands.press("Return")
 
 
-def go(hands, program, key, place):
+def go(hands, program, key, page_key):
     """A button that is pressed by its key is seen to go down, which takes a tenth of a second."""
     hands.press(key)
-    hands.wait(lambda: program.window.place == place)
+    hands.wait(lambda: program.window.page_key == page_key)
 
 
 def choose(hands, text):

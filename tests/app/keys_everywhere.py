@@ -19,39 +19,39 @@ def _(desk, press):
     desk.press("Esc")
 
 
-def _place(key):
+def _page(key):
     def check(desk, press):
-        desk.window.go("settings")
+        desk.window.open_page("settings")
         press()
-        desk.wait(lambda: desk.window.place == key)
+        desk.wait(lambda: desk.window.page_key == key)
 
     return check
 
 
-for _does in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes", "Scripts"):
-    presses(_does)(_place(_does.lower()))
+for _label in ("Jobs", "Compare", "Datasets", "Models", "Loaders", "Nodes", "Scripts"):
+    presses(_label)(_page(_label.lower()))
 
 
 @presses("Back")
 def _(desk, press):
-    desk.window.go("models")
+    desk.window.open_page("models")
     press()
-    assert desk.window.place == "jobs"
+    assert desk.window.page_key == "jobs"
 
 
 @presses("Forward")
 def _(desk, press):
-    desk.window.go("models")
+    desk.window.open_page("models")
     desk.window.back()
     press()
-    assert desk.window.place == "models"
+    assert desk.window.page_key == "models"
 
 
 @presses("Search this page")
 def _(desk, press):
     press()
     assert desk.jobs.list.search.hasFocus()
-    desk.window.go("models")
+    desk.window.open_page("models")
     press()
     assert desk.hands.name() == "Search: Name"
 
@@ -64,11 +64,11 @@ def _(desk, press):
     try:
         desk.wait(lambda: poller._list_started_s is None)
         root = desk.program._services.data_root.path
-        made = trained.job(root, f"made elsewhere {desk.jobs.job_count}", FALLING[:10])
+        job_id = trained.job(root, f"made elsewhere {desk.jobs.job_count}", FALLING[:10])
         desk.window.toast.hide()
         press()
         assert the(Label, desk.window.toast).text() == "Refreshing…"
-        desk.wait(lambda: desk.jobs.model.line(made) is not None)
+        desk.wait(lambda: desk.jobs.model.line(job_id) is not None)
     finally:
         poller.start()
 
@@ -83,14 +83,14 @@ def _(desk, press):
 @presses("Settings")
 def _(desk, press):
     press()
-    assert desk.window.place == "settings"
+    assert desk.window.page_key == "settings"
 
 
-def _scale(steps, before, after):
+def _scale(steps, old_percent, new_percent):
     def check(desk, press):
-        desk.program.frame._choose_scale(before)
+        desk.program.frame._choose_scale(old_percent)
         press()
-        assert desk.program._settings_writer.preferences.scale_percent == after
+        assert desk.program._settings_writer.preferences.scale_percent == new_percent
         desk.program.frame._choose_scale(100)
 
     presses(steps)(check)
@@ -112,7 +112,7 @@ def _(desk, press):
 @presses("Help")
 def _(desk, press):
     press()
-    assert desk.window.place == "help"
+    assert desk.window.page_key == "help"
 
 
 @presses("Keyboard shortcuts")
@@ -124,9 +124,9 @@ def _(desk, press):
 
 def _new_job(desk, press):
     press()
-    desk.wait(lambda: desk.window.place == "new-job")
+    desk.wait(lambda: desk.window.page_key == "new-job")
 
 
-for _where in ("", "Jobs"):
-    if (_where, "New job") in {(key.page_title, key.label) for key in SHORTCUTS}:
-        presses("New job", _where)(_new_job)
+for _page_title in ("", "Jobs"):
+    if (_page_title, "New job") in {(key.page_title, key.label) for key in SHORTCUTS}:
+        presses("New job", _page_title)(_new_job)

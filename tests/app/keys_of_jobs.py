@@ -10,7 +10,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.state import JobState
 from tests.app.key_desk import presses
 from tests.app.keyboard_window import answer_file_dialog, rows
-from tests.app.used_data_root import FALLING, WAITING
+from tests.app.used_data_root import FALLING, QUEUED_NAMES
 from tests.fakes import trained
 from tests.pictures import lab
 from tests.windows import the
@@ -21,13 +21,13 @@ from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.list.job_list_model import JobColumn
 
 
-def _step(by):
+def _step(step):
     def check(desk, press):
-        view = desk.queue(WAITING[1])
+        view = desk.queue(QUEUED_NAMES[1])
         press()
-        wanted = WAITING[1 + by]
-        desk.wait(lambda: view.currentIndex().data() == wanted)
-        desk.wait(lambda: desk.jobs.open_id == desk.ids[wanted])
+        name = QUEUED_NAMES[1 + step]
+        desk.wait(lambda: view.currentIndex().data() == name)
+        desk.wait(lambda: desk.jobs.open_id == desk.ids[name])
 
     return check
 
@@ -56,27 +56,27 @@ def _(desk, press):
 def _(desk, press):
     desk.queue()
     press()
-    desk.wait(lambda: desk.order() == [WAITING[0], WAITING[2], WAITING[1]])
+    desk.wait(lambda: desk.order() == [QUEUED_NAMES[0], QUEUED_NAMES[2], QUEUED_NAMES[1]])
     desk.press("Alt+Down")
-    desk.wait(lambda: desk.order() == list(WAITING))
+    desk.wait(lambda: desk.order() == list(QUEUED_NAMES))
 
 
 @presses("Later in the queue", "Jobs")
 def _(desk, press):
-    desk.queue(WAITING[1])
+    desk.queue(QUEUED_NAMES[1])
     press()
-    desk.wait(lambda: desk.order() == [WAITING[0], WAITING[2], WAITING[1]])
+    desk.wait(lambda: desk.order() == [QUEUED_NAMES[0], QUEUED_NAMES[2], QUEUED_NAMES[1]])
     desk.press("Alt+Up")
-    desk.wait(lambda: desk.order() == list(WAITING))
+    desk.wait(lambda: desk.order() == list(QUEUED_NAMES))
 
 
 def _trash(desk, press):
     """It asks, with the bytes; a no leaves all as it is."""
-    asked = []
-    desk.jobs.job_actions.on(job_actions.TRASH_ALL, asked.append)
+    job_ids = []
+    desk.jobs.job_actions.add_handler(job_actions.TRASH_ALL, job_ids.append)
     press()
     desk.wait(lambda: QApplication.activeModalWidget() is not None)
-    assert asked == [(desk.ids["fast"],)]
+    assert job_ids == [(desk.ids["fast"],)]
     desk.press("Esc")
     assert desk.jobs.model.line(desk.ids["fast"]) is not None
 
@@ -91,10 +91,10 @@ def _(desk, press):
 @presses("Stop the open job", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
-    asked = []
-    detail.job_actions.on(job_actions.STOP, asked.append)
+    job_ids = []
+    detail.job_actions.add_handler(job_actions.STOP, job_ids.append)
     press()
-    assert asked == [desk.ids["slow"]]
+    assert job_ids == [desk.ids["slow"]]
     desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
 
 
@@ -111,7 +111,7 @@ def _(desk, press):
 def _(desk, press):
     desk.open("slow")
     press()
-    desk.wait(lambda: desk.window.place == "new-job")
+    desk.wait(lambda: desk.window.page_key == "new-job")
     assert "slow" in desk.program.form.draft().raw["name"]
 
 
@@ -132,21 +132,21 @@ def _(desk, press):
 
 @presses("Select the job, to compare or tag", "Jobs")
 def _(desk, press):
-    desk.queue(WAITING[1])
+    desk.queue(QUEUED_NAMES[1])
     press()
-    assert desk.jobs.model.ticked() == (desk.ids[WAITING[1]],)
+    assert desk.jobs.model.ticked_ids() == (desk.ids[QUEUED_NAMES[1]],)
     assert desk.jobs.list.bar.isVisible()
     press()
-    assert desk.jobs.model.ticked() == ()
+    assert desk.jobs.model.ticked_ids() == ()
 
 
-def _tick_with(by):
+def _tick_with(step):
     def check(desk, press):
-        view = desk.queue(WAITING[1])
+        view = desk.queue(QUEUED_NAMES[1])
         press()
-        both = {desk.ids[name] for name in (WAITING[1], WAITING[1 + by])}
-        assert set(desk.jobs.model.ticked()) == both
-        assert view.currentIndex().data() == WAITING[1 + by]
+        ticked_ids = {desk.ids[name] for name in (QUEUED_NAMES[1], QUEUED_NAMES[1 + step])}
+        assert set(desk.jobs.model.ticked_ids()) == ticked_ids
+        assert view.currentIndex().data() == QUEUED_NAMES[1 + step]
 
     return check
 
@@ -176,11 +176,11 @@ def _logarithmic(axis, plots_of):
 
     def check(desk, press):
         plots = plots_of(desk)
-        before = is_log(plots)
+        flags = is_log(plots)
         press()
-        assert is_log(plots) == [not one for one in before]
+        assert is_log(plots) == [not f for f in flags]
         press()
-        assert is_log(plots) == before
+        assert is_log(plots) == flags
 
     return check
 
@@ -194,18 +194,18 @@ def _compared_plots(desk):
 
 
 for _axis in ("y", "x"):
-    _does = f"Toggle logarithmic {_axis}"
-    presses(_does, "Jobs")(_logarithmic(f"log_{_axis}", _plots_of_job))
-    presses(_does, "Compare")(_logarithmic(f"log_{_axis}", _compared_plots))
+    _label = f"Toggle logarithmic {_axis}"
+    presses(_label, "Jobs")(_logarithmic(f"log_{_axis}", _plots_of_job))
+    presses(_label, "Compare")(_logarithmic(f"log_{_axis}", _compared_plots))
 
 
 @presses("Focus the smoothing slider", "Jobs")
 def _(desk, press):
     plot = desk.plot()
-    before = plot.smoothing
+    smoothing = plot.smoothing
     press()
     desk.press("Right", times=5)
-    assert plot.smoothing == pytest.approx(before + 0.05)
+    assert plot.smoothing == pytest.approx(smoothing + 0.05)
     desk.press("Left", times=5)
 
 
@@ -230,9 +230,9 @@ def _(desk, press):
     desk.on_row(view, "slow")
     view.clearSelection()
     press()
-    assert view.chosen() == (desk.ids["slow"],)
+    assert view.selected_ids() == (desk.ids["slow"],)
     press()
-    assert view.chosen() == ()
+    assert view.selected_ids() == ()
 
 
 @presses("Open the job", TABLE)
@@ -294,10 +294,10 @@ def _(desk, press):
 @presses("Clone the selected jobs", TABLE)
 def _(desk, press):
     view = desk.table()
-    jobs = {desk.ids[name] for name in WAITING[:2]}
+    jobs = {desk.ids[name] for name in QUEUED_NAMES[:2]}
     view.choose(jobs)
     press()
-    drafts = {f"{name} (copy)" for name in WAITING[:2]}
+    drafts = {f"{name} (copy)" for name in QUEUED_NAMES[:2]}
     desk.wait(lambda: drafts <= set(rows(view)))
 
 

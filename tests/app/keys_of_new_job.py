@@ -10,7 +10,7 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 
 @presses("Start", "New job")
 def _(desk, press):
-    desk.window.go("new-job")
+    desk.window.open_page("new-job")
     form = desk.program.form
     started = []
     form._may_start, form._is_busy = True, False
@@ -35,7 +35,7 @@ def _gpus(check):
         program = desk.program
         program._node_controller.stop()
         try:
-            desk.window.go("new-job")
+            desk.window.open_page("new-job")
             states = (samples.state("gpu01"), samples.state("gpu02", "few"))
             program.form.show_nodes(states)
             desk.hands.tab_to("GPUs of gpu01")
@@ -47,19 +47,19 @@ def _gpus(check):
     return run
 
 
-def _taken(desk, node="gpu01"):
-    placed = desk.program.form.draft().raw.get("placement", ())
-    return next((p.get("gpus") for p in placed if p["node"] == node), [])
+def _selected_gpus(desk, node="gpu01"):
+    placement = desk.program.form.draft().raw.get("placement", ())
+    return next((p.get("gpus") for p in placement if p["node"] == node), [])
 
 
 @presses("Select or deselect the GPU", GPUS)
 @_gpus
 def _(desk, press):
-    before = list(_taken(desk))
+    selected = list(_selected_gpus(desk))
     press()
-    assert _taken(desk) != before
+    assert _selected_gpus(desk) != selected
     press()
-    assert _taken(desk) == before
+    assert _selected_gpus(desk) == selected
 
 
 @presses("Select all free GPUs of the node", GPUS)
@@ -67,13 +67,13 @@ def _(desk, press):
 def _(desk, press):
     desk.press("Down")
     press()
-    assert len(_taken(desk, "gpu02")) == 6
+    assert len(_selected_gpus(desk, "gpu02")) == 6
 
 
 def _is_on_second(desk):
-    before = set(_taken(desk))
+    selected = set(_selected_gpus(desk))
     desk.press("Space")
-    assert set(_taken(desk)) ^ before == {"GPU-1"}
+    assert set(_selected_gpus(desk)) ^ selected == {"GPU-1"}
     desk.press("Space")
 
 

@@ -12,10 +12,10 @@ from tests.app.key_desk import presses
 @presses("Focus the smoothing slider", "Compare")
 def _(desk, press):
     panel = next(iter(desk.compared().plots.panels().values()))
-    before = panel.smoothing
+    smoothing = panel.smoothing
     press()
     desk.press("Right", times=5)
-    assert panel.smoothing == pytest.approx(before + 0.05)
+    assert panel.smoothing == pytest.approx(smoothing + 0.05)
     desk.press("Left", times=5)
 
 
@@ -40,9 +40,9 @@ def _changes(first, read, compare):
     def check(desk, press):
         plot = desk.plot()
         desk.press(*first)
-        before = read(plot)
+        value = read(plot)
         press()
-        assert compare(read(plot), before)
+        assert compare(read(plot), value)
 
     return check
 
@@ -57,7 +57,7 @@ def _reads_out(first, start):
     return check
 
 
-def _pointed(plot):
+def _pointed_step(plot):
     return plot.pointed
 
 
@@ -66,20 +66,20 @@ def _width(plot):
     return high - low
 
 
-def _left(plot):
+def _left_end(plot):
     return plot.x_range()[0]
 
 
 ZOOMED = ("+", "+", "+")
 
-presses("Move the read-out left", PLOT)(_changes(["End"], _pointed, lt))
-presses("Move the read-out right", PLOT)(_changes(["Home"], _pointed, gt))
+presses("Move the read-out left", PLOT)(_changes(["End"], _pointed_step, lt))
+presses("Move the read-out right", PLOT)(_changes(["Home"], _pointed_step, gt))
 presses("Read out the first point in view", PLOT)(_reads_out("End", "step 1 "))
 presses("Read out the last point in view", PLOT)(_reads_out("Home", "step 30 "))
 presses("Zoom in", PLOT)(_changes([], _width, lt))
 presses("Zoom out", PLOT)(_changes(ZOOMED, _width, gt))
-presses("Pan to earlier steps", PLOT)(_changes(["End", *ZOOMED], _left, lt))
-presses("Pan to later steps", PLOT)(_changes(["Home", *ZOOMED], _left, gt))
+presses("Pan to earlier steps", PLOT)(_changes(["End", *ZOOMED], _left_end, lt))
+presses("Pan to later steps", PLOT)(_changes(["Home", *ZOOMED], _left_end, gt))
 
 
 # Parallel coordinates
@@ -103,14 +103,14 @@ presses("A better job", BRUSHES)(_walked(("Down", "Down", "Down"), 1))
 presses("The next worse job", BRUSHES)(_walked(("Down", "Down"), 2))
 
 
-def _beside(by):
+def _next_axis(step):
     def check(desk, press):
         plot = desk.sweep()
         axes = [axis.label for axis in plot._shown.axes]
         assert len(axes) > 2, "else the one on the left is the one on the right"
-        at = axes.index(_brushed_by_keys(plot))
+        index = axes.index(_brushed_by_keys(plot))
         press()
-        assert _brushed_by_keys(plot) == axes[(at + by) % len(axes)]
+        assert _brushed_by_keys(plot) == axes[(index + step) % len(axes)]
 
     return check
 
@@ -120,8 +120,8 @@ def _brushed_by_keys(plot):
     return plot.accessibleDescription().rpartition("Keys select a range of ")[2].removesuffix(".")
 
 
-presses("The axis on the left", BRUSHES)(_beside(-1))
-presses("The axis on the right", BRUSHES)(_beside(1))
+presses("The axis on the left", BRUSHES)(_next_axis(-1))
+presses("The axis on the right", BRUSHES)(_next_axis(1))
 
 
 def _brushed(first, is_narrower):

@@ -32,14 +32,14 @@ class Hands:
         popup = QApplication.activePopupWidget()
         if popup is not None and not popup.isVisible():
             popup = None
-        found = popup or QApplication.focusWidget() or QApplication.activeWindow() or self.window
-        if isinstance(found, QMenu) and not found.isVisible():
+        widget = popup or QApplication.focusWidget() or QApplication.activeWindow() or self.window
+        if isinstance(widget, QMenu) and not widget.isVisible():
             # The offscreen platform leaves the focus with a menu that has closed; the keys of a
             # real one go to the window again.
-            found = self.window.focusWidget() or self.window
-            found.setFocus()
-        assert found.isVisible(), f"the keys go to {found}, which is not visible"
-        return found
+            widget = self.window.focusWidget() or self.window
+            widget.setFocus()
+        assert widget.isVisible(), f"the keys go to {widget}, which is not visible"
+        return widget
 
     def press(self, *keys: str, times: int = 1) -> None:
         """Keys as Qt writes them, one after the other: ``Ctrl+K``, ``Shift+Tab``."""
@@ -56,13 +56,13 @@ class Hands:
 
     def tab_to(self, name: str, *, back: bool = False) -> QWidget:
         """Tab until what has the focus begins with this name."""
-        seen = []
+        names = []
         for _ in range(_MOST_TABS):
             self.press("Shift+Tab" if back else "Tab")
-            seen.append(self.name())
-            if seen[-1].startswith(name):
+            names.append(self.name())
+            if names[-1].startswith(name):
                 return self.focus()
-        raise AssertionError(f"Tab leads to no “{name}”, but to {list(dict.fromkeys(seen))}")
+        raise AssertionError(f"Tab leads to no “{name}”, but to {list(dict.fromkeys(names))}")
 
     def tab_until(self, widget: QWidget) -> None:
         """Tab until this one has the focus."""
@@ -77,15 +77,15 @@ class Hands:
 
     def walk(self) -> list[QWidget]:
         """Everything that Tab leads to, from here once around."""
-        begin = self.focus()
-        found: list[QWidget] = []
-        while len(found) < 4 * _MOST_TABS:
+        start = self.focus()
+        widgets: list[QWidget] = []
+        while len(widgets) < 4 * _MOST_TABS:
             self.press("Tab")
-            here = self.focus()
-            if here in found:
-                return found
-            found.append(here)
-        raise AssertionError(f"Tab from {begin} never comes around")
+            widget = self.focus()
+            if widget in widgets:
+                return widgets
+            widgets.append(widget)
+        raise AssertionError(f"Tab from {start} never comes around")
 
 
 def place_of(widget: QWidget) -> QRect:

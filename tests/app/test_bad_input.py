@@ -34,8 +34,8 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 __all__ = ["places", "services"]
 
 SGD = {"name": "sgd", "lr": 0.05}
-HERE = "this-computer"
-TYPED = [
+LOCAL_NODE = "this-computer"
+TYPED_ERRORS = [
     ("name", "", "Enter a name for the job."),
     ("name", "x" * 256, "A job's name can have at most 255 bytes; choose a shorter one."),
     (
@@ -72,7 +72,7 @@ TYPED = [
     ("loader_workers", "1000", "Loader workers must be between 0 and 256."),
     ("stall_limit_s", "1", "Stall limit must be 5 or more."),
 ]
-LOADED = [
+LOADED_ERRORS = [
     ("model", {"model": "gone"}, "There is no model “gone”"),
     ("dataset", {"dataset": "tiny@7"}, "tiny@7"),
     ("loader", {"loader": "gone@1"}, "There is no loader “gone"),
@@ -87,7 +87,7 @@ LOADED = [
         "strategy.n_push",
         {
             "strategy": {"name": "downpour", "n_push": 0},
-            "placement": [{"node": HERE, "processes": 2}],
+            "placement": [{"node": LOCAL_NODE, "processes": 2}],
         },
         "Push every must be 1 or more.",
     ),
@@ -100,7 +100,7 @@ LOADED = [
         "strategy.policy",
         {
             "strategy": {"name": "dc-asgd", "policy": "quorum"},
-            "placement": [{"node": HERE, "processes": 3}],
+            "placement": [{"node": LOCAL_NODE, "processes": 3}],
         },
         "A quorum of 75 % needs 4 workers or more; it has 2.",
     ),
@@ -108,7 +108,7 @@ LOADED = [
         "strategy.lambda",
         {
             "strategy": {"name": "dc-asgd", "lambda": -1.0},
-            "placement": [{"node": HERE, "processes": 2}],
+            "placement": [{"node": LOCAL_NODE, "processes": 2}],
         },
         "Lambda must be 0 or more.",
     ),
@@ -117,7 +117,7 @@ LOADED = [
         {
             "strategy": {"name": "downpour"},
             "batch_size": 300,
-            "placement": [{"node": HERE, "processes": 3}],
+            "placement": [{"node": LOCAL_NODE, "processes": 3}],
         },
         "One batch of each worker takes 2 × 300 samples, but the dataset has 512; choose 256 or",
     ),
@@ -127,11 +127,11 @@ LOADED = [
         "Precision “tf32” and “float16” need GPUs; the job runs on CPUs.",
     ),
 ]
-PLACED = [
+PLACEMENT_ERRORS = [
     ([], "Choose where to run: a node or some of its GPUs."),
     ([{"node": "gone", "processes": 1}], "There is no node “gone”"),
-    ([{"node": HERE, "processes": 60}], "processes at most"),
-    ([{"node": HERE, "gpus": ["GPU-gone"]}], "has no GPU “GPU-gone”"),
+    ([{"node": LOCAL_NODE, "processes": 60}], "processes at most"),
+    ([{"node": LOCAL_NODE, "gpus": ["GPU-gone"]}], "has no GPU “GPU-gone”"),
 ]
 
 
@@ -164,8 +164,8 @@ def errors_of(form):
     press_start(form)
     the(FormFoot, form).start_buttons.start.click()
     at_fault = {path: f.error() for path, f in all_fields(form).items() if f.error()}
-    placed = the(ErrorLine, the(PlacementPicker, form)).text()
-    return at_fault | ({"placement": placed} if placed else {})
+    placement_error = the(ErrorLine, the(PlacementPicker, form)).text()
+    return at_fault | ({"placement": placement_error} if placement_error else {})
 
 
 def is_one_sentence(text):
@@ -174,26 +174,26 @@ def is_one_sentence(text):
 
 def test_faults_of_every_part_are_shown_at_once(form, services):
     """What the file says by itself keeps nothing back that the library or the nodes know."""
-    gone = {"dataset": "gone", "start_from": "gone/best"}
-    placed = [{"node": "gone", "processes": 1}]
-    form.show_draft(JobDraft(raw_job(1, epochs=0, placement=placed, **gone)))
+    missing_parts = {"dataset": "gone", "start_from": "gone/best"}
+    placement = [{"node": "gone", "processes": 1}]
+    form.show_draft(JobDraft(raw_job(1, epochs=0, placement=placement, **missing_parts)))
     elapse(form)
-    at_fault = {path for path, field in all_fields(form).items() if field.error()}
-    assert at_fault == {"epochs", "dataset", "start_from"}
+    invalid_paths = {path for path, field in all_fields(form).items() if field.error()}
+    assert invalid_paths == {"epochs", "dataset", "start_from"}
     assert the(ErrorLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
     elapse(form)
-    at_fault = {path for path, field in all_fields(form).items() if field.error()}
-    assert at_fault == {"epochs", "batch_size"}, "the size of the dataset waits for no other"
+    invalid_paths = {path for path, field in all_fields(form).items() if field.error()}
+    assert invalid_paths == {"epochs", "batch_size"}, "the size of the dataset waits for no other"
 
 
 def test_the_items_are_counted_although_something_else_is_wrong(form, services, monkeypatch):
-    asked = []
+    polled = []
     monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: None)
-    monkeypatch.setattr(services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]))
+    monkeypatch.setattr(services.jobs, "count_items", lambda raw: polled.append(raw["dataset"]))
     form.show_draft(JobDraft(raw_job(1, epochs=0)))
     elapse(form)
-    assert asked == ["tiny"]
+    assert polled == ["tiny"]
 
 
 def test_a_job_without_faults_may_start(form):
@@ -204,30 +204,30 @@ def test_a_job_without_faults_may_start(form):
 
 
 def test_the_settings_determine_servers_and_batches(form):
-    placed = [{"node": HERE, "processes": 3}]
+    placement = [{"node": LOCAL_NODE, "processes": 3}]
     strategy = {"name": "downpour", "n_push": 2}
-    form.show_draft(JobDraft(raw_job(1, batch_size=32, placement=placed, strategy=strategy)))
+    form.show_draft(JobDraft(raw_job(1, batch_size=32, placement=placement, strategy=strategy)))
     elapse(form)
-    found = form._check
-    assert (found.workers, found.servers) == (2, 1)
-    assert (found.global_batch, found.steps_per_epoch) == (64, 8)
+    check = form._check
+    assert (check.workers, check.servers) == (2, 1)
+    assert (check.global_batch, check.steps_per_epoch) == (64, 8)
 
 
-@pytest.mark.parametrize(("path", "typed", "sentence"), TYPED)
-def test_m2_a_typed_fault_is_shown_at_its_field(form, path, typed, sentence):
+@pytest.mark.parametrize(("path", "text", "message"), TYPED_ERRORS)
+def test_m2_a_typed_fault_is_shown_at_its_field(form, path, text, message):
     form.show_draft(JobDraft(raw_job(1)))
     control = setting_field(form, path).control
     assert isinstance(control, LineEdit)
-    control.setText(typed)
-    assert errors_of(form) == {path: sentence}
-    assert is_one_sentence(sentence)
+    control.setText(text)
+    assert errors_of(form) == {path: message}
+    assert is_one_sentence(message)
     assert setting_field(form, path).control.property("bad") == "true"
     assert fields_of(form).first_invalid_control() is control
 
 
 @pytest.mark.parametrize(
     ("path", "settings"),
-    [one[:2] for one in LOADED if one[0].startswith(("strategy", "batch_size"))],
+    [e[:2] for e in LOADED_ERRORS if e[0].startswith(("strategy", "batch_size"))],
 )
 @pytest.mark.usefixtures("form")
 def test_a_job_file_of_a_strategy_at_fault_creates_nothing(services, path, settings):
@@ -238,29 +238,29 @@ def test_a_job_file_of_a_strategy_at_fault_creates_nothing(services, path, setti
     assert list(services.jobs.queries.list()) == []
 
 
-@pytest.mark.parametrize(("path", "settings", "sentence"), LOADED, ids=[one[0] for one in LOADED])
-def test_m2_a_loaded_fault_is_shown_at_its_field(form, path, settings, sentence):
+@pytest.mark.parametrize(("path", "settings", "message"), LOADED_ERRORS, ids=[e[0] for e in LOADED_ERRORS])
+def test_m2_a_loaded_fault_is_shown_at_its_field(form, path, settings, message):
     form.show_draft(JobDraft(raw_job(1, **settings)))
-    (found,) = errors_of(form).items()
-    assert found[0] == path
-    assert sentence in found[1]
-    assert is_one_sentence(found[1])
+    (error,) = errors_of(form).items()
+    assert error[0] == path
+    assert message in error[1]
+    assert is_one_sentence(error[1])
 
 
-@pytest.mark.parametrize(("placement", "sentence"), PLACED, ids=["none", "gone", "many", "gpu"])
-def test_m2_an_unusable_placement_is_shown_at_the_nodes(form, placement, sentence):
+@pytest.mark.parametrize(("placement", "message"), PLACEMENT_ERRORS, ids=["none", "gone", "many", "gpu"])
+def test_m2_an_unusable_placement_is_shown_at_the_nodes(form, placement, message):
     form.show_draft(JobDraft(raw_job(1, placement=placement)))
-    found = errors_of(form)
-    assert set(found) == {"placement"}
-    assert sentence in found["placement"]
-    assert is_one_sentence(found["placement"])
+    errors = errors_of(form)
+    assert set(errors) == {"placement"}
+    assert message in errors["placement"]
+    assert is_one_sentence(errors["placement"])
 
 
 def test_m2_a_fault_without_a_field_is_shown_among_the_checks(form):
     form.show_draft(JobDraft(raw_job(1, environment={"A B": "1"})))
     assert errors_of(form) == {}
-    words = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
-    assert words.startswith("Environment variable “A B”: names have ")
+    label_text = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
+    assert label_text.startswith("Environment variable “A B”: names have ")
 
 
 def test_all_faults_are_counted_and_the_first_is_jumped_to(form):

@@ -43,7 +43,7 @@ NO_UPDATES = re.compile(r"No news since \d\d:\d\d")
 PRESSES = 2
 
 
-class Seen:
+class WatchedWindow:
     """One window, as its user sees it."""
 
     def __init__(self, program, qtbot):
@@ -78,10 +78,10 @@ class Seen:
 
     @property
     def act(self):
-        return self.program.jobs.detail.header.act
+        return self.program.jobs.detail.header.main_button
 
     @property
-    def said(self):
+    def banner_text(self):
         """What stands atop the open job, "" for nothing."""
         banner = the(Banner, self.program.jobs.detail)
         return banner.accessibleName() if banner.isVisibleTo(self.program.jobs.detail) else ""
@@ -140,7 +140,7 @@ def open_window(qapp, qtbot, tmp_path, monkeypatch):
 
         def open_it(root=tmp_path / "data"):
             folder = tmp_path / f"desktop-{next(number)}"
-            return Seen(
+            return WatchedWindow(
                 stack.enter_context(window_on(qapp, root, folder, monkeypatch, qtbot)), qtbot
             )
 
@@ -162,7 +162,7 @@ def training(services):
 def window(open_window, training):
     window = open_window()
     window.open(training.job_id)
-    assert (window.word, window.said, window.failure) == ("Training", "", "")
+    assert (window.word, window.banner_text, window.failure) == ("Training", "", "")
     return window
 
 
@@ -175,16 +175,16 @@ BROKEN = {
 
 
 def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, training):
-    for number, (what, content) in enumerate(BROKEN.items()):
-        before = window.step
+    for number, (name, content) in enumerate(BROKEN.items()):
+        previous_step = window.step
         training.status.write_bytes(content)
-        window.wait(lambda: "tatus.json cannot be read" in window.said)
-        assert window.word == "Training", what
-        assert window.step == before, "the last good value"
+        window.wait(lambda: "tatus.json cannot be read" in window.banner_text)
+        assert window.word == "Training", name
+        assert window.step == previous_step, "the last good value"
         assert window.program.jobs.model.line(training.job_id).state is JobState.TRAINING
         assert window.act.text() == "Stop"
         replace_json(training.status, replace(TRAINING, step=41 + number).to_dict())
-        window.wait(lambda number=number: (window.step, window.said) == (41 + number, ""))
+        window.wait(lambda number=number: (window.step, window.banner_text) == (41 + number, ""))
 
 
 @pytest.mark.usefixtures("uncounted")
@@ -198,16 +198,16 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
     run.train(5)
     # The user of the window has accepted the host's key.
     key = remote_place.sshd.fingerprint
-    own = tmp_path / "desktop-0" / "catalogue.sqlite"
-    open_services(remote_place.address, own, accept=lambda one: one.fingerprint == key).close()
+    catalogue = tmp_path / "desktop-0" / "catalogue.sqlite"
+    open_services(remote_place.address, catalogue, accept=lambda host_key: host_key.fingerprint == key).close()
     window = open_window(remote_place.address)
     window.open(view.id)
     window.wait(lambda: window.presences == [Presence.ONLINE] * 2)
-    assert (window.word, window.step, window.said, window.failure) == ("Training", 6, "", "")
+    assert (window.word, window.step, window.banner_text, window.failure) == ("Training", 6, "", "")
     assert window.figure_tone == "text"
 
     remote_place.wire.cut()
-    window.wait(lambda: NO_UPDATES.match(window.said))
+    window.wait(lambda: NO_UPDATES.match(window.banner_text))
     window.wait(lambda: window.failure)
     assert "SSH server" in window.failure or "connect" in window.failure
     assert window.figure_tone == "text3"
@@ -221,7 +221,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
 
     remote_place.wire.repair()
     # Until its host is found; the poll that finds it, of the job or of the list, brings everything.
-    while window.said:
+    while window.banner_text:
         assert window.step in (6, 506)
         window.refresh()
         window.wait(lambda: not window.program._poller._poll_starts_s)
@@ -237,16 +237,16 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
 
 def test_f34_a_data_root_that_goes_and_comes_back_is_no_failure_in_the_window(window, training):
     jobs = training.path.parent
-    away = jobs.rename(jobs.with_name("away"))
-    window.wait(lambda: NO_UPDATES.match(window.said))
+    moved_folder = jobs.rename(jobs.with_name("away"))
+    window.wait(lambda: NO_UPDATES.match(window.banner_text))
     window.wait(lambda: "is missing" in window.failure)
     assert (window.word, window.figure_tone) == ("Training", "text3")
     assert window.program.jobs.open_id == training.job_id
     assert window.program.jobs.job_count == 1
     assert window.program.jobs.list.isVisible(), "its rows are there, and no first start"
-    away.rename(jobs)
+    moved_folder.rename(jobs)
     replace_json(training.status, replace(TRAINING, step=60, heartbeat=8).to_dict())
-    window.wait(lambda: (window.step, window.said, window.failure) == (60, "", ""))
+    window.wait(lambda: (window.step, window.banner_text, window.failure) == (60, "", ""))
     assert (window.word, window.figure_tone) == ("Training", "text")
 
 
@@ -256,14 +256,14 @@ def test_f34_a_data_root_that_is_not_connected_is_no_bug_of_the_window(
 ):
     folder = ShutFolder(tmp_path / "data", monkeypatch)
     folder.refuse(errno.ENOTCONN)
-    window.wait(lambda: window.said)
+    window.wait(lambda: window.banner_text)
     window.wait(lambda: window.failure)
     assert "not connected" in window.failure
     assert (window.word, window.figure_tone) == ("Training", "text3")
     assert window.program.jobs.open_id == training.job_id
     folder.open_up()
     replace_json(training.status, replace(TRAINING, step=60, heartbeat=8).to_dict())
-    window.wait(lambda: (window.step, window.said, window.failure) == (60, "", ""))
+    window.wait(lambda: (window.step, window.banner_text, window.failure) == (60, "", ""))
 
 
 def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_when(
@@ -274,12 +274,12 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     folder = ShutFolder(tmp_path / "data", monkeypatch)
     folder.hang()
     try:
-        window.wait(lambda: NO_UPDATES.match(window.said))
+        window.wait(lambda: NO_UPDATES.match(window.banner_text))
         window.wait(lambda: "does not respond: no news since" in window.failure)
         assert (window.word, window.figure_tone) == ("Training", "text3")
         # Nothing of these places asks the folder on the GUI thread, where it would hang.
-        for place in ("compare", "datasets", "models", "nodes", "new-job", "jobs"):
-            window.program.window.go(place)
+        for page_key in ("compare", "datasets", "models", "nodes", "new-job", "jobs"):
+            window.program.window.open_page(page_key)
             window.program.window.repaint()
         window.act.click()
         window.wait(lambda: folder.waiting > 2)
@@ -288,7 +288,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
         folder.open_up()
     # What was pressed meanwhile is done now.
     window.wait(lambda: (window.word, window.failure) == ("Stopping", ""))
-    window.wait(lambda: window.said.startswith("Stop requested by "))
+    window.wait(lambda: window.banner_text.startswith("Stop requested by "))
     assert training.lock.exists()
 
 

@@ -14,13 +14,13 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
     qtbot, qapp, remote_place, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    shown = []
-    monkeypatch.setattr(SideBar, "set_root", lambda bar, text: shown.append(text))
+    addresses = []
+    monkeypatch.setattr(SideBar, "set_root", lambda bar, text: addresses.append(text))
     program = Program(qapp, remote_place.address, tmp_path / "catalogue.sqlite", None)
     qtbot.addWidget(program.window)
     try:
         program.show()
-        assert shown == [f"lab:{remote_place.root}"]
+        assert addresses == [f"lab:{remote_place.root}"]
         qtbot.waitUntil(lambda: program.is_built)
         qtbot.waitUntil(lambda: program.window.page_key == "refusal")
         assert program.data_root_opener.unknown_key.fingerprint == remote_place.sshd.fingerprint

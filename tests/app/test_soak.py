@@ -10,15 +10,15 @@ import pytest
 from tests.benchmarks.soak import least_of_each_minute, slope_of, soak
 
 SECONDS = 12.0
-NODES, JOBS, ENDED = 8, 4, 6
+NODES, JOBS, ENDED_JOBS = 8, 4, 6
 WARM_ACTS = 30
 
 
 @pytest.mark.slow
 def test_a_window_in_use_sees_every_node_and_job_and_leaves_no_file_open():
-    result = soak(SECONDS, NODES, JOBS, life_s=20.0, ended=ENDED, warm_acts=WARM_ACTS)
+    result = soak(SECONDS, NODES, JOBS, life_s=20.0, ended=ENDED_JOBS, warm_acts=WARM_ACTS)
     assert result["nodes"] == NODES + 1, "this computer is one more"
-    assert abs(result["jobs"] - JOBS - ENDED) <= 1, "a job that ends is followed by another"
+    assert abs(result["jobs"] - JOBS - ENDED_JOBS) <= 1, "a job that ends is followed by another"
     assert result["acts"] >= 10
     samples = result["memory"]
     assert samples[-1][2] <= 50, "files stay open"
@@ -28,12 +28,12 @@ def test_a_window_in_use_sees_every_node_and_job_and_leaves_no_file_open():
 def test_a_leak_is_a_slope_and_noise_is_none():
     noise = random.Random(1)
     seconds = [5.0 * number for number in range(300)]
-    still = [200 + noise.gauss(0, 1) for _ in seconds]
-    leaking = [value + at / 3600 * 20 for at, value in zip(seconds, still, strict=True)]
-    assert slope_of(seconds, still).is_zero
-    found = slope_of(seconds, leaking)
-    assert not found.is_zero
-    assert abs(found.per_hour - 20) < found.error + 1
+    flat_values = [200 + noise.gauss(0, 1) for _ in seconds]
+    leaking_values = [value + time_s / 3600 * 20 for time_s, value in zip(seconds, flat_values, strict=True)]
+    assert slope_of(seconds, flat_values).is_zero
+    slope = slope_of(seconds, leaking_values)
+    assert not slope.is_zero
+    assert abs(slope.per_hour - 20) < slope.error + 1
 
 
 def test_memory_that_goes_in_steps_has_a_wide_error():
@@ -48,9 +48,9 @@ def test_memory_that_goes_in_steps_has_a_wide_error():
     assert slope_of(seconds, steps).error > 3 * plain.error
 
 
-@pytest.mark.parametrize(("leak_mb_per_hour", "least", "most"), [(0.0, 0, 15), (15.0, 95, 100)])
-def test_noise_within_a_minute_makes_no_slope_and_hides_none(leak_mb_per_hour, least, most):
-    found = 0
+@pytest.mark.parametrize(("leak_mb_per_hour", "min_count", "max_count"), [(0.0, 0, 15), (15.0, 95, 100)])
+def test_noise_within_a_minute_makes_no_slope_and_hides_none(leak_mb_per_hour, min_count, max_count):
+    slope_count = 0
     for number in range(100):
         noise = random.Random(number)
         seconds = [5.0 * sample for sample in range(360)]
@@ -59,8 +59,8 @@ def test_noise_within_a_minute_makes_no_slope_and_hides_none(leak_mb_per_hour, l
             level = likeness * level + math.sqrt(1 - likeness**2) * noise.gauss(0, 1.2)
             leaked = leak_mb_per_hour * at_s / 3600
             values.append(250 + level + abs(noise.gauss(0, 1.2)) + leaked)
-        found += not slope_of(*least_of_each_minute(seconds, values)).is_zero
-    assert least <= found <= most
+        slope_count += not slope_of(*least_of_each_minute(seconds, values)).is_zero
+    assert min_count <= slope_count <= max_count
 
 
 def test_an_incomplete_minute_has_no_minimum():

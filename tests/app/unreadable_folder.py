@@ -33,7 +33,7 @@ class ShutFolder:
         self._refusal = 0
         self._maker = threading.get_ident()
         self.on_gui_thread: list[str] = []
-        self.waiting = 0
+        self.waiting_count = 0
         for name in _CALLS:
             patch.setattr(os, name, self._gate(name, getattr(os, name)))
         patch.setattr(io, "open", self._gate("open", io.open))
@@ -52,10 +52,10 @@ class ShutFolder:
         self._may_pass.set()
 
     def _gate(self, name: str, call: Callable[..., Any]) -> Callable[..., Any]:
-        def gated(path: Any = ".", *more: Any, **named: Any) -> Any:
+        def gated(path: Any = ".", *args: Any, **kwargs: Any) -> Any:
             if isinstance(path, (str, Path)) and str(path).startswith(self._folder):
                 self._pass(name)
-            return call(path, *more, **named)
+            return call(path, *args, **kwargs)
 
         return gated
 
@@ -64,8 +64,8 @@ class ShutFolder:
             if threading.get_ident() == self._maker:
                 self.on_gui_thread.append(name)
                 return
-            self.waiting += 1
+            self.waiting_count += 1
             self._may_pass.wait()
-            self.waiting -= 1
+            self.waiting_count -= 1
         if self._refusal:
             raise OSError(self._refusal, os.strerror(self._refusal), self._folder)

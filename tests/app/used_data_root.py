@@ -17,7 +17,7 @@ from tests.waiting import wait_for
 
 SWEEP, SWEEP_NAME, SWEPT = "sweep:digits-k3pf", "digits", 6
 FALLING = [2.0 / step for step in range(1, 31)]
-WAITING = ("first in line", "second in line", "third in line")
+QUEUED_NAMES = ("first in line", "second in line", "third in line")
 LOG_LINES, FAULT_LINE = 400, 300
 NEEDLES = (40, 120, 210)
 
@@ -28,7 +28,7 @@ def move_in(root: Path, catalogue: Path) -> dict[str, str]:
     services = open_services(root, catalogue)
     raw = services.jobs.clone(create_example(services, 1).id)
     services.queue.pause()
-    for name in WAITING:
+    for name in QUEUED_NAMES:
         ids[name] = services.jobs.create({**raw, "name": name, "tags": []}).id
         services.queue.enqueue(ids[name])
     services.close()

@@ -115,7 +115,7 @@ def _write_steps(folder: Path, one: Steps) -> tuple[Path, Path]:
     for made in (model, loader):
         made.mkdir(parents=True)
     text = MODEL.format(
-        width=one.width, depth=one.depth, then=one.on_success, steps=one.steps, warm=_WARM
+        width=one.width, depth=one.depth, then=one.then, steps=one.steps, warm=_WARM
     )
     a_layer_s = one.elsewhere_s / one.depth
     text += ELSEWHERE.format(forward_s=a_layer_s / 3, backward_s=a_layer_s * 2 / 3)

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from backend.records.jobs.state import JobState
-from backend.records.studies.table import StudyTable, in_csv, in_markdown
+from backend.records.studies.table import StudyTable, csv_text, markdown_text
 from backend.services.context.container import Services, open_services
 
 PAGES = Path(__file__).parents[2] / "docs" / "studies"
@@ -65,7 +65,7 @@ def write_table(services: Services, name: str, sweep: str) -> None:
 def write(name: str, table: StudyTable, how: str) -> None:
     """Write a table and how it was measured into a page, and the values by seed beside it."""
     path = PAGES / f"{name}.md"
-    measured = f"{in_markdown(table)}\n{how} Values by seed: [{name}.csv]({name}.csv).\n"
+    measured = f"{markdown_text(table)}\n{how} Values by seed: [{name}.csv]({name}.csv).\n"
     before, after = "", ""
     if path.exists():
         before, _, rest = path.read_text().partition(BEGIN)
@@ -73,7 +73,7 @@ def write(name: str, table: StudyTable, how: str) -> None:
     if before:
         measured = f"#{measured}"
     path.write_text(f"{before}{BEGIN}{measured}{END}{after}")
-    path.with_suffix(".csv").write_text(in_csv(table))
+    path.with_suffix(".csv").write_text(csv_text(table))
 
 
 if __name__ == "__main__":

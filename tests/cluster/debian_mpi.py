@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from installers.console import Progress, run_logged
-from installers.files import locked, scratch
+from installers.files import locked, scratch_folder
 from tests.cluster import image
 from tests.cluster.node import Node
 
@@ -35,7 +35,7 @@ def provide(progress: Progress) -> Path:
         if not kept.exists():
             with (
                 progress.step("Fetching Debian's Open MPI for the test cluster, once"),
-                scratch(kept.with_name(f"{kept.name}.tmp")) as temporary,
+                scratch_folder(kept.with_name(f"{kept.name}.tmp")) as temporary,
             ):
                 _fetch(root, temporary, kept.with_name(f"{kept.name}.log"), progress, held)
                 (temporary / "archives").rename(kept)
@@ -64,7 +64,7 @@ def _fetch(root: Path, temporary: Path, log: Path, progress: Progress, lock: int
             ["timeout", str(_LIMIT_S), "apt-get", "-q", *options, *words],
             log=log,
             progress=progress,
-            what="Fetching Debian's Open MPI",
+            label="Fetching Debian's Open MPI",
             environment={**os.environ, "LC_ALL": "C.UTF-8"},
             hold=(lock,),
         )

@@ -18,7 +18,7 @@ from pathlib import Path
 import platformdirs
 
 from installers.console import Argument, Progress, run_logged
-from installers.files import locked, scratch
+from installers.files import locked, scratch_folder
 
 SUITE = "bookworm"
 USER = "lab"
@@ -49,7 +49,7 @@ def provide(progress: Progress, images: Path | None = None) -> Path:
         if not image.exists():
             with (
                 progress.step("Making the Debian image of the test cluster, once"),
-                scratch(images / f"{image.name}.tmp") as temporary,
+                scratch_folder(images / f"{image.name}.tmp") as temporary,
             ):
                 make(temporary / "root", images / f"{image.name}.log", progress, held)
                 (temporary / "root").rename(image)
@@ -65,7 +65,7 @@ def make(root: Path, log: Path, progress: Progress, lock: int) -> None:
             ["timeout", "--kill-after=5", str(limit_s), "unshare", "--mount", *command],
             log=log,
             progress=progress,
-            what="Making the image of the test cluster",
+            label="Making the image of the test cluster",
             environment={**os.environ, "DPKG_FORCE": "unsafe-io", "LC_ALL": "C.UTF-8"},
             hold=(lock,),
         )

@@ -137,6 +137,6 @@ def _is_known(cluster: Cluster, key: HostKey) -> bool:
 def _require(outcome: Mapping[str, NodeEntry | BackendError], steps: Mapping[str, SetUp]) -> None:
     for name, one in outcome.items():
         if isinstance(one, BackendError):
-            failed = steps[name].failed if name in steps else None
+            failed = steps[name].failed_step if name in steps else None
             output = failed.output if failed is not None else ""
             raise ClusterError(f"{name} could not be set up: {one}\n{output}")

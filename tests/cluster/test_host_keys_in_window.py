@@ -44,7 +44,7 @@ def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
 
 
 def is_ready(update: SetUp) -> bool:
-    return update.is_over and update.failed is None
+    return update.is_over and update.failed_step is None
 
 
 def fingerprint(ready: ReadyCluster) -> str:

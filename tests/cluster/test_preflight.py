@@ -17,7 +17,7 @@ from backend.base.errors import Cancelled
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.placement import Placement
-from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, placement_after
+from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, fixed_placement
 from backend.services.preflight import checks, names
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import read_ssh_settings
@@ -313,7 +313,7 @@ def test_another_gpu_is_taken_where_one_is_free(
         placement = job.placement
         for finding in preflight.run(job).blocking_findings:
             assert finding.fix is Fix.TAKE_FREE_GPUS
-            placement = placement_after(placement, finding)
+            placement = fixed_placement(placement, finding)
         assert placement == tuple(Placement(name, gpus=(free,)) for name in NODES)
         after = preflight.run(replace(job, placement=placement))
     assert after.succeeded, after.blocking_findings
@@ -325,7 +325,7 @@ def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyC
     found = preflight.run(config("node1", "gpu99", processes=100))
     assert problems_of(found) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
     finding = only(found, names.PROCESSES)
-    fitting = placement_after(config("node1", processes=100).placement, finding)
+    fitting = fixed_placement(config("node1", processes=100).placement, finding)
     assert found.smaller == fitting
     assert preflight.run(replace(config(), placement=fitting)).succeeded
 

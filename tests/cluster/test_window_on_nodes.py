@@ -135,7 +135,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
     user.take_pictures("setting-up")
     user.wait(lambda: all(one.is_over for one in set_ups.values()), SET_UP_MS)
     for one in set_ups.values():
-        failed = one.failed
+        failed = one.failed_step
         assert failed is None, f"{one.node}: {failed.title}: {failed.message}\n{failed.output}"
         assert one.steps[-1].title == "Test"
         assert all(step.state is StepState.DONE for step in one.steps)

@@ -17,7 +17,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.context.container import open_services
-from tests.app.used_data_root import WAITING, move_in, move_out
+from tests.app.used_data_root import QUEUED_NAMES, move_in, move_out
 from tests.display.desk import HEIGHT, LEFT, RIGHT, Desk
 from tests.fakes import trained
 from tests.waiting import wait_for
@@ -33,7 +33,7 @@ def places(tmp_path_factory):
     folder = tmp_path_factory.mktemp("real")
     root, catalogue = folder / "root", folder / "catalogue.sqlite"
     ids = move_in(root, catalogue)
-    ids["kept"] = trained.job(root, "kept", [1.0] * 30, pins=pins_of(root, ids[WAITING[0]]))
+    ids["kept"] = trained.job(root, "kept", [1.0] * 30, pins=pins_of(root, ids[QUEUED_NAMES[0]]))
     put_checkpoint(root, ids["kept"])
     yield root, catalogue, ids
     move_out(root)
@@ -87,7 +87,7 @@ def opened(desk, places, config, name):
     root, catalogue, _ = places
     arguments = ["--data-root", str(root), "--catalogue", str(catalogue)]
     program = desk.start_program(arguments, name, XDG_CONFIG_HOME=str(config))
-    wait_for(lambda: program.has(WAITING[0], "row"), "the list of jobs")
+    wait_for(lambda: program.has(QUEUED_NAMES[0], "row"), "the list of jobs")
     wait_for(lambda: program.window()["is_active"], "the window to be active")
     return program
 
@@ -180,10 +180,10 @@ def test_a_dragged_checkpoint_is_the_file_that_export_writes(
 
 def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk, places):
     root, catalogue, _ = places
-    open_job(desk, program, WAITING[2])
+    open_job(desk, program, QUEUED_NAMES[2])
 
     def order():
-        found = [p for p in program.parts() if p.kind == "row" and p.name in WAITING]
+        found = [p for p in program.parts() if p.kind == "row" and p.name in QUEUED_NAMES]
         return [p.name for p in sorted(found, key=lambda p: p.box[1])]
 
     services = open_services(root, catalogue)
@@ -261,7 +261,7 @@ def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
 
 
 def test_a_copied_command_can_be_pasted_elsewhere(program, desk, neighbour, places):
-    open_job(desk, program, WAITING[0])
+    open_job(desk, program, QUEUED_NAMES[0])
     tab = next(p for p in program.parts() if p.kind == "_Tab" and p.name == "Settings")
     desk.click(tab.middle)
     wait_for(lambda: any("mpirun" in p.text for p in program.parts()), "the command")

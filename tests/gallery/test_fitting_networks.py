@@ -18,7 +18,7 @@ shapes = st.builds(DataShape, st.sampled_from(["", "classification", "detection"
 
 
 def first(shape: DataShape) -> GalleryEntry:
-    return min(MODELS, key=shape.order)
+    return min(MODELS, key=shape.sort_key)
 
 
 @pytest.mark.parametrize(

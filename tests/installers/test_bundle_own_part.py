@@ -14,7 +14,7 @@ from app.shell.help import TOPICS
 from backend.provisioning.code_archive import make_bundle
 from installers import archive, bundled_python
 from installers.console import Progress
-from installers.linux_bundle import Builder
+from installers.linux_bundle import BundleBuilder
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(bundled_python, "compile_sources", lambda *given: None)
     folder = tmp_path / "own"
-    builder = Builder(ROOT, tmp_path / "cache", Progress(io.StringIO()))
+    builder = BundleBuilder(ROOT, tmp_path / "cache", Progress(io.StringIO()))
     builder._lay_out(folder, "2.35", dict(os.environ))
     return folder
 
@@ -55,7 +55,7 @@ def test_the_same_files_are_the_same_bytes_without_traces_of_their_packer(
         (tree / "link").symlink_to("file")
         os.utime(tree / "file", (len(packed), len(packed)))
         target = tmp_path / f"{name}.tar.gz"
-        assert archive.pack(target, {"top": tree}) == 14
+        assert archive.write_archive(target, {"top": tree}) == 14
         packed.append(target.read_bytes())
     assert packed[0] == packed[1]
     with tarfile.open(tmp_path / "one.tar.gz") as opened:

@@ -18,7 +18,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.nodes.reading import Gpu
 from installers import gpu_check
-from installers.gpu_check import QUERY, CheckContext, Failed, Load, Row, Steps
+from installers.gpu_check import QUERY, CheckContext, CheckFailed, Load, CheckRow, StepTiming
 from tests.fakes.nvml.driver import FakeDriver, build, put_smi
 from tests.installers.small_project import put_wheel
 
@@ -46,7 +46,7 @@ def fake(library: Path, tmp_path: Path) -> Iterator[FakeGpus]:
     environment = {**driver.environment, "PYTHONPATH": str(REPOSITORY)}
     smi = str(library / "nvidia-smi")
     context = CheckContext(tmp_path, gpu=GPUS[1], smi=smi, environment=environment)
-    with context.agent():
+    with context.running_agent():
         yield FakeGpus(driver, context)
 
 
@@ -57,22 +57,22 @@ def on_processors(tmp_path: Path) -> CheckContext:
     return CheckContext(tmp_path, load=small, environment=environment)
 
 
-def row_of(name: str, check: Callable[[], Iterator[Row]]) -> Row:
-    (row,) = gpu_check.attempt(name, check)
+def row_of(name: str, check: Callable[[], Iterator[CheckRow]]) -> CheckRow:
+    (row,) = gpu_check.run_check(name, check)
     return row
 
 
 def test_readings_that_agree_pass_and_a_wrong_one_is_named(fake: FakeGpus) -> None:
     fake.driver.describe(f"process 1 {os.getpid()} 700", "temperature 0 51")
     good = row_of("readings", lambda: gpu_check.check_readings(fake.context))
-    assert good.passed, good
+    assert good.has_passed, good
     assert good.figure == f"0 of {2 * (len(QUERY) + 2)} differ"
 
     wrong = {**fake.context.environment, "FAKE_SMI_WRONG": "temperature.gpu 57"}
     fake.context.environment = wrong
     bad = row_of("readings", lambda: gpu_check.check_readings(fake.context, tries=1))
-    assert not bad.passed
-    assert bad.sentence.startswith(
+    assert not bad.has_passed
+    assert bad.message.startswith(
         "GPU 0: temperature.gpu is 57 for nvidia-smi and 51 for the agent; GPU 1: "
     )
 
@@ -111,8 +111,8 @@ def test_each_field_is_compared(field: str) -> None:
 
 def test_a_process_that_one_of_them_does_not_see_is_named(fake: FakeGpus) -> None:
     fake.driver.describe(f"process 1 {os.getpid()} 700", "graphics 1 4194000 40")
-    gpu = fake.context.gpus(2)[1]
-    line = gpu_check.ask_smi(fake.context, "gpu", ("uuid", *QUERY))[1]
+    gpu = fake.context.read_gpus(2)[1]
+    line = gpu_check.query_smi(fake.context, "gpu", ("uuid", *QUERY))[1]
 
     def found(on_it: dict[int, str]) -> set[str]:
         return {name for name, _ in gpu_check.differences(line, on_it, (gpu, gpu))}
@@ -123,17 +123,17 @@ def test_a_process_that_one_of_them_does_not_see_is_named(fake: FakeGpus) -> Non
 
 
 def test_a_foreign_process_is_shown_with_its_owner(fake: FakeGpus) -> None:
-    def row() -> Row:
+    def row() -> CheckRow:
         return row_of("foreign", lambda: gpu_check.check_foreign_process(fake.context, os.getpid()))
 
     fake.driver.describe(f"process 1 {os.getpid()} 700")
-    assert row().passed
-    assert f"(pid {os.getpid()})" in row().sentence
+    assert row().has_passed
+    assert f"(pid {os.getpid()})" in row().message
     fake.driver.describe(f"process 0 {os.getpid()} 700")
-    assert not row().passed
-    assert "the agent sees nobody" in row().sentence
+    assert not row().has_passed
+    assert "the agent sees nobody" in row().message
     fake.driver.describe(f"process 1 {os.getpid()} 40")
-    assert not row().passed
+    assert not row().has_passed
 
 
 @pytest.mark.parametrize(
@@ -154,27 +154,27 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
         )
         code = "import sys; print(flush=True); sys.stdin.read()"
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
-        with rank.process("-c", code, **pipes) as process:
+        with rank.python_process("-c", code, **pipes) as process:
             assert process.stdout is not None
             process.stdout.readline()
             fake.driver.describe(f"process {on} {process.pid} 300")
-            context.gpus(2)
+            context.read_gpus(2)
             observe("pinned/1")
         return folder, RunExit(1, JobState.FINISHED, "")
 
     monkeypatch.setattr(CheckContext, "train", train)
     row = row_of("pin", lambda: gpu_check.check_pin(fake.context))
-    assert row.passed == passed, row
+    assert row.has_passed == passed, row
 
 
 def test_a_job_that_needs_too_much_memory_is_explained(on_processors: CheckContext) -> None:
     row = row_of("memory", lambda: gpu_check.check_out_of_memory(on_processors))
-    assert (row.passed, row.figure) == (True, "ERROR"), row
+    assert (row.has_passed, row.figure) == (True, "ERROR"), row
 
 
 def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: CheckContext) -> None:
     row = row_of("float16", lambda: gpu_check.check_training(on_processors, "float16"))
-    assert (row.passed, row.sentence) == (
+    assert (row.has_passed, row.message) == (
         False,
         "The job cannot be used: precision: “tf32” and “float16” need GPUs; the job runs on CPUs.",
     )
@@ -183,10 +183,10 @@ def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: Check
 @pytest.mark.slow
 def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckContext) -> None:
     row = row_of("training", lambda: gpu_check.check_training(on_processors, "float32"))
-    assert row.passed, row
-    steps, busy = gpu_check.attempt("steps", lambda: gpu_check.check_steps(on_processors))
-    assert "in a bare loop and" in steps.sentence
-    assert busy.sentence == "The agent reported no use of the GPU while steps were timed."
+    assert row.has_passed, row
+    steps, busy = gpu_check.run_check("steps", lambda: gpu_check.check_steps(on_processors))
+    assert "in a bare loop and" in steps.message
+    assert busy.message == "The agent reported no use of the GPU while steps were timed."
 
 
 @pytest.mark.parametrize(
@@ -202,9 +202,9 @@ def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckConte
 def test_a_step_is_held_against_the_bare_loop(
     step_ms: float, busy: tuple[float, float | None], passed: list[bool]
 ) -> None:
-    bare, job = [Steps(10.0, busy[0])] * 3, [Steps(step_ms, busy[1])] * 3
-    rows = gpu_check.attempt("steps", lambda: gpu_check.judge_steps(bare, job))
-    assert [row.passed for row in rows] == passed
+    bare, job = [StepTiming(10.0, busy[0])] * 3, [StepTiming(step_ms, busy[1])] * 3
+    rows = gpu_check.run_check("steps", lambda: gpu_check.compare_steps(bare, job))
+    assert [row.has_passed for row in rows] == passed
 
 
 def test_checks_without_a_job_are_made_where_no_job_can_run(
@@ -216,16 +216,16 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
         yield os.getpid()
 
     def no_job(*_given: Any, **_changes: Any) -> None:
-        raise Failed("There is no CUDA.")
+        raise CheckFailed("There is no CUDA.")
 
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
-    monkeypatch.setattr(gpu_check, "hold", hold)
+    monkeypatch.setattr(gpu_check, "hold_gpu_memory", hold)
     monkeypatch.setattr(CheckContext, "agent", lambda context: nullcontext())
     monkeypatch.setattr(CheckContext, "train", no_job)
-    monkeypatch.setattr(gpu_check, "timed", no_job)
+    monkeypatch.setattr(gpu_check, "time_steps", no_job)
     rows = list(gpu_check.check_all(replace(fake.context, gpu="")))
-    assert [row.check for row in rows if row.passed] == ["foreign process", "readings"]
-    assert {row.check: row.sentence for row in rows if not row.passed} == {
+    assert [row.check for row in rows if row.has_passed] == ["foreign process", "readings"]
+    assert {row.check: row.message for row in rows if not row.has_passed} == {
         "machine": f"{sys.executable} lacks lacking: give --wheels a folder of it.",
         **dict.fromkeys(
             ("training", "bfloat16", "float16", "pin by UUID", "out of memory", "steps"),
@@ -238,7 +238,7 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
 def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
     passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [Row("pin", True, "1 GPU", "Pinned."), Row("readings", passed, "0", "Compared.")]
+    rows = [CheckRow("pin", True, "1 GPU", "Pinned."), CheckRow("readings", passed, "0", "Compared.")]
     monkeypatch.setattr(gpu_check, "check_all", lambda context: iter(rows))
     assert gpu_check.main([]) == (0 if passed else 1)
     word = "pass" if passed else "FAIL"
@@ -266,7 +266,7 @@ def test_missing_modules_come_from_the_folder_of_wheels(
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    assert gpu_check.missing() == ["lacking"]
+    assert gpu_check.list_missing() == ["lacking"]
     gpu_check.unpack_wheels(tmp_path, tmp_path / "packages")
-    assert gpu_check.missing() == []
+    assert gpu_check.list_missing() == []
     assert os.environ["PYTHONPATH"] == f"{REPOSITORY}:{tmp_path / 'packages'}"

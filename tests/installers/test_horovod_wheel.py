@@ -11,7 +11,7 @@ import pytest
 
 from installers import horovod_wheel
 from installers.console import Progress
-from installers.horovod_wheel import Ingredients, Workshop, whole_wheel
+from installers.horovod_wheel import Ingredients, Workshop, find_wheel
 from tests.installers.small_project import put_horovod
 
 CPU = Ingredients("cp311", "x86_64", "2.13.0+cpu", "5.0.11", cuda_toolkit=None, nccl=None)
@@ -27,7 +27,7 @@ def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Pat
         return put_horovod(workshop)
 
     def provide() -> Path:
-        return horovod_wheel.provide(
+        return horovod_wheel.provide_wheel(
             tmp_path / "bin/python",
             CPU,
             wheels=tmp_path / "wheels",
@@ -64,7 +64,7 @@ def test_a_flipped_bit_is_noticed(provide) -> None:
     content = bytearray(wheel.read_bytes())
     content[len(content) // 3] ^= 1
     wheel.write_bytes(content)
-    assert whole_wheel(wheel.parent) is None
+    assert find_wheel(wheel.parent) is None
 
 
 def test_a_wheel_without_its_checksum_is_noticed(provide) -> None:
@@ -78,7 +78,7 @@ def test_the_rest_of_an_interrupted_build_is_cleared(provide, tmp_path: Path) ->
     rest = tmp_path / "wheels" / f"{CPU.folder_name}.build"
     (rest / "fresh").mkdir(parents=True)
     (rest / "horovod-0.28.1-py3-none-any.whl").touch()
-    assert whole_wheel(provide().parent)
+    assert find_wheel(provide().parent)
     assert not rest.exists()
 
 
@@ -111,12 +111,12 @@ def test_the_environments_mpi_comes_before_the_systems(tmp_path: Path) -> None:
 def test_only_inputs_that_change_the_wheel_change_the_recipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = horovod_wheel.recipe()
+    before = horovod_wheel.recipe_hash()
     with monkeypatch.context() as patch:
         patch.setattr(horovod_wheel, "_PERCENT", "")
-        assert horovod_wheel.recipe() == before
+        assert horovod_wheel.recipe_hash() == before
     for name in ("_PATCHES", "_NO_CUDA", "_RUNPATH", "_SOURCE", "_OPTIONS"):
         with monkeypatch.context() as patch:
             patch.setattr(horovod_wheel, name, "another")
-            assert horovod_wheel.recipe() != before, name
-    assert horovod_wheel.recipe() == before
+            assert horovod_wheel.recipe_hash() != before, name
+    assert horovod_wheel.recipe_hash() == before

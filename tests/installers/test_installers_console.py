@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from installers.console import PreparationError, Progress, explain, run_logged
+from installers.console import PreparationError, Progress, explain_failure, run_logged
 
 
 class Clock:
@@ -52,7 +52,7 @@ def run(tmp_path: Path, code: str, on_line=lambda line: None) -> str:
         [sys.executable, "-c", code],
         log=log,
         progress=Progress(io.StringIO()),
-        what="The build",
+        label="The build",
         on_line=on_line,
     )
     return log.read_text(errors="replace")
@@ -92,4 +92,4 @@ def test_a_program_that_stops_becomes_one_sentence(
 
 def test_a_full_disk_is_named_before_the_errors_it_causes() -> None:
     output = "error: cannot write\nNo space left on device"
-    assert "is full" in explain("The build", 1, output, Path("/cache/log"))
+    assert "is full" in explain_failure("The build", 1, output, Path("/cache/log"))

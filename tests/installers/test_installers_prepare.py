@@ -19,7 +19,7 @@ from installers import horovod_wheel, prepare, system_packages
 from installers.console import PreparationError
 from installers.files import locked
 from installers.horovod_wheel import Workshop
-from installers.prepare import Recipe, is_whole
+from installers.prepare import Recipe, is_complete
 from tests.installers.small_project import BROKEN_HOROVOD, put_horovod
 from tests.waiting import LIMIT_S, wait_for
 
@@ -106,7 +106,7 @@ def test_half_an_environment_is_noticed_and_made_again(
     next(folder.glob("lib/python*/site-packages/torch.py")).unlink()
     assert set_up() == ready
     assert "An earlier set-up did not finish" in said.getvalue()
-    assert is_whole(folder)
+    assert is_complete(folder)
 
 
 @pytest.mark.slow
@@ -135,7 +135,7 @@ def test_the_next_start_continues_a_stopped_build(
         set_up(build=stop)
     said.truncate(0)
     python = set_up()
-    assert is_whole(python.parent.parent)
+    assert is_complete(python.parent.parent)
     assert "packages" not in said.getvalue()
 
 
@@ -148,7 +148,7 @@ def test_a_killed_start_leaves_nothing_that_breaks_the_next_one(
     with driver() as first:
         wait_for((tmp_path / "builds").exists, "the build")
         os.kill(first.pid, signal.SIGKILL)
-    assert is_whole(set_up().parent.parent)
+    assert is_complete(set_up().parent.parent)
 
 
 def test_one_of_two_first_starts_works_and_the_other_waits(
@@ -175,7 +175,7 @@ def test_a_horovod_that_does_not_load_is_built_once_more(
 ) -> None:
     texts = [BROKEN_HOROVOD, "def mpi_built():\n    return True\n"]
     python = set_up(build=lambda workshop: put_horovod(workshop, texts.pop(0)))
-    assert is_whole(python.parent.parent)
+    assert is_complete(python.parent.parent)
     assert "built again, because it does not load: ImportError: libmpi.so.40" in said.getvalue()
 
 
@@ -197,7 +197,7 @@ def test_a_horovod_that_cannot_be_built_is_reported_with_the_way_without_it(
 ) -> None:
     with pytest.raises(PreparationError, match=r"no <mpi\.h> .*start with --without-horovod"):
         set_up(build=_refuse)
-    lacking = (system_packages.Need("g++", "g++", lambda name: False),)
+    lacking = (system_packages.SystemPackage("g++", "g++", lambda name: False),)
     monkeypatch.setattr(system_packages, "BUILD", lacking)
     monkeypatch.setattr(system_packages, "_may_install", lambda: False)
     with pytest.raises(PreparationError, match=r"lacks g\+\+.*start with --without-horovod"):
@@ -208,13 +208,13 @@ def test_without_horovod_nothing_is_built_and_the_other_environment_stays(
     set_up: SetUp, ready: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(cache / "wheels")
-    monkeypatch.setattr(system_packages, "BUILD", (system_packages.Need("g++", "", lambda _: 0),))
+    monkeypatch.setattr(system_packages, "BUILD", (system_packages.SystemPackage("g++", "", lambda _: 0),))
     python = set_up(build=_refuse, has_horovod=False)
     facts = json.loads((python.parent.parent / "ringmaster.json").read_text())
     assert "horovod_wheel" not in facts
     assert not list(python.parent.parent.glob("lib/python*/site-packages/horovod"))
     assert python != ready
-    assert is_whole(ready.parent.parent)
+    assert is_complete(ready.parent.parent)
     assert set_up(build=_refuse) == ready
 
 
@@ -289,7 +289,7 @@ def test_the_recipe_of_horovod_is_part_of_the_name(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = Recipe.read(project, "headless").name
-    monkeypatch.setattr(horovod_wheel, "recipe", lambda: "another")
+    monkeypatch.setattr(horovod_wheel, "recipe_hash", lambda: "another")
     assert Recipe.read(project, "headless").name != before
 
 

@@ -321,7 +321,7 @@ def test_the_bundle_has_the_horovod_of_its_maker_for_nodes(unpacked: Unpacked) -
     assert unpacked.folder / "app/wheels" in folders
     built = {path.parent.name for path in (unpacked.folder / "app/wheels").glob("*/*.whl")}
     (name,) = built
-    assert name.endswith(horovod_wheel.recipe())
+    assert name.endswith(horovod_wheel.recipe_hash())
     assert built_wheels([unpacked.folder / "app/wheels"])[0].target.machine == platform.machine()
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from installers import system_packages
 from installers.console import PreparationError, Progress
-from installers.system_packages import Need, provide, recommend_fonts
+from installers.system_packages import SystemPackage, install_missing, recommend_fonts
 
 
 @pytest.fixture
@@ -37,9 +37,9 @@ def as_user(monkeypatch: pytest.MonkeyPatch, uid: int) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: uid)
 
 
-CXX = Need("g++", "g++", shutil.which)
-MAKE = Need("make", "make", shutil.which)
-NO_LIBRARY = Need("libnowhere1", "libnowhere.so.1", system_packages._loads)
+CXX = SystemPackage("g++", "g++", shutil.which)
+MAKE = SystemPackage("make", "make", shutil.which)
+NO_LIBRARY = SystemPackage("libnowhere1", "libnowhere.so.1", system_packages._loads)
 
 
 def test_without_root_one_sentence_names_missing_packages_and_the_command(
@@ -48,7 +48,7 @@ def test_without_root_one_sentence_names_missing_packages_and_the_command(
     as_user(monkeypatch, 1000)
     calls = put_apt(machine, "")
     with pytest.raises(PreparationError) as refused:
-        provide((CXX, MAKE, NO_LIBRARY), tmp_path / "log", Progress(io.StringIO()))
+        install_missing((CXX, MAKE, NO_LIBRARY), tmp_path / "log", Progress(io.StringIO()))
     assert str(refused.value) == (
         "This machine lacks g++, make and libnowhere1; an administrator installs them with: "
         "apt-get install g++ make libnowhere1"
@@ -67,7 +67,7 @@ def test_root_installs_missing_packages_after_fetching_the_lists(
         f"[ -e {lists} ] || {{ echo 'E: Unable to locate package g++'; exit 100; }}\n"
         f": >{machine}/g++; chmod +x {machine}/g++",
     )
-    provide((CXX,), tmp_path / "log", Progress(io.StringIO()))
+    install_missing((CXX,), tmp_path / "log", Progress(io.StringIO()))
     assert [call.split()[0] for call in calls.read_text().splitlines()] == [
         "install",
         "update",
@@ -81,7 +81,7 @@ def test_a_missing_network_is_reported_to_root(
     as_user(monkeypatch, 0)
     put_apt(machine, "echo 'Temporary failure resolving deb.debian.org'; exit 100")
     with pytest.raises(PreparationError, match="cannot be reached; check the network"):
-        provide((CXX,), tmp_path / "log", Progress(io.StringIO()))
+        install_missing((CXX,), tmp_path / "log", Progress(io.StringIO()))
 
 
 def test_a_complete_machine_is_left_alone(
@@ -90,7 +90,7 @@ def test_a_complete_machine_is_left_alone(
     as_user(monkeypatch, 0)
     calls = put_apt(machine, "")
     (machine / "make").symlink_to(machine / "sh")
-    provide((MAKE,), tmp_path / "log", Progress(io.StringIO()))
+    install_missing((MAKE,), tmp_path / "log", Progress(io.StringIO()))
     assert not calls.exists()
 
 
@@ -98,7 +98,7 @@ def test_missing_fonts_are_a_hint_and_no_reason_to_stop(
     machine: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     as_user(monkeypatch, 1000)
-    font = Need("fonts-nowhere", "*NoSuchFont*", system_packages._has_font)
+    font = SystemPackage("fonts-nowhere", "*NoSuchFont*", system_packages._has_font)
     monkeypatch.setattr(system_packages, "FONTS", (font,))
     said = io.StringIO()
     recommend_fonts(tmp_path / "log", Progress(said))

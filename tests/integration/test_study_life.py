@@ -13,7 +13,7 @@ from backend.node.queue.keeper import lock_of
 from backend.node.system import process_identity
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
-from backend.records.studies.table import figure
+from backend.records.studies.table import number_text
 from backend.services.context.container import Services
 from tests.integration.conftest import is_training
 from tests.integration.tiny import CALM
@@ -78,7 +78,7 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
     assert rows[0].value.mean == pytest.approx(100 * (1 - accuracy))
     assert all(row.value.n == 1 and (row.further_cells[0].mean or 0) > 0 for row in rows)
     text = queue.studies.export(started, tmp_path / "table.md").read_text()
-    assert f"| {rows[0].label} | {figure(rows[0].value.mean)} |  | 50.0 |" in text
+    assert f"| {rows[0].label} | {number_text(rows[0].value.mean)} |  | 50.0 |" in text
     assert ends[0].status.other_cpu is not None
 
 

@@ -36,7 +36,7 @@ NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
 
 
 def jobs(in_columns):
-    model = JobListModel(in_columns=in_columns)
+    model = JobListModel(has_columns=in_columns)
     every = rows_of(*(replace(LIVE, id=name, name=name) for name in "abcd"))
     return model, lambda some: model.show_rows(replace(every, order=every.order[list(some)]))
 

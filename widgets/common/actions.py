@@ -98,11 +98,11 @@ def fill_menu(
             menu.addSeparator()
         for action in group:
             if action.is_offered(subject):
-                added = menu.addAction(action.title(subject), partial(trigger, action))
-                added.setEnabled(action.is_enabled(subject))
+                menu_action = menu.addAction(action.title(subject), partial(trigger, action))
+                menu_action.setEnabled(action.is_enabled(subject))
                 # Only displayed next to the text; the page handles the key.
-                added.setShortcut(action.shortcut if with_shortcuts else "")
-                added.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+                menu_action.setShortcut(action.shortcut if with_shortcuts else "")
+                menu_action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
 
 
 class MoreButton(IconButton):

@@ -14,13 +14,13 @@ from widgets.common.painting import text_width
 from widgets.common.style import repolish
 from widgets.common.theme import FAMILY_COLOR_ROLES, ICON_NAV, S1, S2, S3, S4, Family, Role
 
-_LEAST_H = 40
+_MIN_H = 40
 _LINES_GAP = 2
 _SLACK = 4
 """A label is some pixels wider than its text."""
-_STACKED: Margins = (S4, S3, S3, S3)
-_IN_LINE: Margins = (S3, S1, S1, S1)
-_WRAPPED: Margins = (S3, S2, S2, S2)
+_STACKED_MARGINS: Margins = (S4, S3, S3, S3)
+_IN_LINE_MARGINS: Margins = (S3, S1, S1, S1)
+_WRAPPED_MARGINS: Margins = (S3, S2, S2, S2)
 
 
 class Banner(QFrame):
@@ -48,39 +48,42 @@ class Banner(QFrame):
         self._is_in_line = False
         self._role: Role = "heading" if stacked else "strong"
         self._icon = IconLabel("info-fill", "text2", ICON_NAV)
-        self._strong = Label("", self._role, wrap=True)
+        self._headline = Label("", self._role, wrap=True)
         self._text = Label("", "body", "text", wrap=True)
-        for label in (self._strong, self._text):
+        for label in (self._headline, self._text):
             # A line that is not wrapped yet would keep the window from shrinking.
             label.setMinimumWidth(1)
-        self._words = col(self._strong, (self._text, 1), gap=_LINES_GAP)
+        self._text_layout = col(self._headline, (self._text, 1), gap=_LINES_GAP)
         self._actions = QHBoxLayout()
         self._actions.setContentsMargins(0, 0, 0, 0)
         self._actions.setSpacing(S2)
         # Next to something taller the text stays together, in the middle.
-        words = col(STRETCH, self._words, STRETCH, gap=0)
+        centred_text = col(STRETCH, self._text_layout, STRETCH, gap=0)
         self._row = row(
-            self._icon, (words, 1), self._actions, margins=_STACKED if stacked else _WRAPPED
+            self._icon,
+            (centred_text, 1),
+            self._actions,
+            margins=_STACKED_MARGINS if stacked else _WRAPPED_MARGINS,
         )
         self.setLayout(self._row)
-        self.setMinimumHeight(_LEAST_H)
+        self.setMinimumHeight(_MIN_H)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.set_finding(family, headline, text, icon=icon)
         self.set_actions(actions)
 
     def set_finding(self, family: Family, headline: str, text: str = "", *, icon: str = "") -> None:
         """Show another finding."""
-        tone = FAMILY_COLOR_ROLES[family]
+        color_role = FAMILY_COLOR_ROLES[family]
         if self.property("tint") != family:
             self.setProperty("tint", family)
             repolish(self)
-        self._icon.set_icon(icon or icons.FAMILY_ICONS[family], tone)
-        self._strong.set_color_role(tone)
-        self._strong.setText(headline)
+        self._icon.set_icon(icon or icons.FAMILY_ICONS[family], color_role)
+        self._headline.set_color_role(color_role)
+        self._headline.setText(headline)
         self._text.setText(text)
         self._text.setVisible(bool(text))
         self.setAccessibleName(f"{headline} {text}".strip())
-        self._fit()
+        self._update_direction()
 
     def set_actions(self, actions: Sequence[QWidget]) -> None:
         """Replace the buttons; old ones are deleted. At most three, the most likely first."""
@@ -92,31 +95,31 @@ class Banner(QFrame):
         self._buttons = tuple(actions)
         for action in actions:
             self._actions.addWidget(action)
-        self._fit()
+        self._update_direction()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._update_direction()
 
-    def _fit(self) -> None:
+    def _update_direction(self) -> None:
         """Use a single line if the text fits."""
         in_line = not self._stacked and self._line_width() <= self.width()
         if in_line == self._is_in_line:
             return
         self._is_in_line = in_line
-        way = QBoxLayout.Direction
-        self._words.setDirection(way.LeftToRight if in_line else way.TopToBottom)
-        self._words.setSpacing(S2 if in_line else _LINES_GAP)
-        self._row.setContentsMargins(*(_IN_LINE if in_line else _WRAPPED))
-        for label in (self._strong, self._text):
+        direction = QBoxLayout.Direction
+        self._text_layout.setDirection(direction.LeftToRight if in_line else direction.TopToBottom)
+        self._text_layout.setSpacing(S2 if in_line else _LINES_GAP)
+        self._row.setContentsMargins(*(_IN_LINE_MARGINS if in_line else _WRAPPED_MARGINS))
+        for label in (self._headline, self._text):
             label.setWordWrap(not in_line)
 
     def _line_width(self) -> int:
         """The width of the whole text in one line."""
-        left, _, right, _ = _IN_LINE
-        parts = [ICON_NAV, text_width(self._strong.text(), self._role) + _SLACK]
+        left_margin, _, right_margin, _ = _IN_LINE_MARGINS
+        widths = [ICON_NAV, text_width(self._headline.text(), self._role) + _SLACK]
         if self._text.text():
-            parts.append(text_width(self._text.text()) + _SLACK)
+            widths.append(text_width(self._text.text()) + _SLACK)
         # The layout does not count a button that was just added: it is shown later.
-        parts += [one.sizeHint().width() for one in self._buttons]
-        return left + sum(parts) + S2 * (len(parts) - 1) + right
+        widths += [button.sizeHint().width() for button in self._buttons]
+        return left_margin + sum(widths) + S2 * (len(widths) - 1) + right_margin

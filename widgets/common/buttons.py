@@ -106,8 +106,8 @@ class Button(QPushButton):
 
     def set_tip(self, tip: str) -> None:
         """Set the tool tip; the shortcut is appended."""
-        shown = tip or (self._text if self._key else "")
-        self.setToolTip(plain_tip(shown, self._key) if shown else "")
+        full_tip = tip or (self._text if self._key else "")
+        self.setToolTip(plain_tip(full_tip, self._key) if full_tip else "")
         if not self._text:
             self.setAccessibleName(tip)
         elif tip != self._text:
@@ -139,10 +139,10 @@ class Button(QPushButton):
     def _draw_icon(self) -> None:
         if not self._icon_name:
             return
-        beside = bool(self._text)
-        tone = _ICON_COLOR_ROLES.get(self._kind, "text")
-        self.setIcon(icons.icon(self._icon_name, tone, with_text=beside))
-        self.setIconSize(icons.button_icon_size() if beside else QSize(ICON, ICON))
+        has_text = bool(self._text)
+        color_role = _ICON_COLOR_ROLES.get(self._kind, "text")
+        self.setIcon(icons.icon(self._icon_name, color_role, with_text=has_text))
+        self.setIconSize(icons.button_icon_size() if has_text else QSize(ICON, ICON))
 
 
 class IconButton(Button):
@@ -172,7 +172,7 @@ class _Toggle(QCheckBox):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(escape_ampersands(text), parent)
-        self._shown = text
+        self._label = text
         self.setFont(theme.font("body"))
         self.setAccessibleName(name or text)
         self.setChecked(is_checked)
@@ -181,8 +181,8 @@ class _Toggle(QCheckBox):
 
     def sizeHint(self) -> QSize:
         # Four pixels around the mark are for the focus ring.
-        beside = 8 + text_width(self._shown) if self._shown else 0
-        return QSize(self.WIDTH + 8 + beside, TARGET_MIN)
+        label_w = 8 + text_width(self._label) if self._label else 0
+        return QSize(self.WIDTH + 8 + label_w, TARGET_MIN)
 
     def minimumSizeHint(self) -> QSize:
         return self.sizeHint()
@@ -195,9 +195,9 @@ class _Toggle(QCheckBox):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         mark = QRectF(4, (self.height() - self.HEIGHT) / 2, self.WIDTH, self.HEIGHT)
         self._paint_mark(painter, mark)
-        if self._shown:
+        if self._label:
             rect = QRectF(mark.right() + 8, 0, self.width() - mark.right() - 8, self.height())
-            paint_text(painter, rect, self._shown, "body", "text" if self.isEnabled() else "text3")
+            paint_text(painter, rect, self._label, "body", "text" if self.isEnabled() else "text3")
         if self.hasFocus():
             paint_focus(painter, mark.adjusted(-3, -3, 3, 3), self.RADIUS + 2)
 
@@ -213,12 +213,12 @@ class Switch(_Toggle):
 
     def _paint_mark(self, painter: QPainter, mark: QRectF) -> None:
         t = theme.current()
-        on = self.isChecked()
-        background = t.q("ink" if on else "line_strong", 1.0 if self.isEnabled() else 0.4)
+        is_on = self.isChecked()
+        background = t.q("ink" if is_on else "line_strong", 1.0 if self.isEnabled() else 0.4)
         fill_round(painter, mark, background, self.RADIUS)
         knob = self.HEIGHT - 4
-        painter.setBrush(t.q("on_ink" if on else "surface"))
-        x = mark.right() - knob - 2 if on else mark.left() + 2
+        painter.setBrush(t.q("on_ink" if is_on else "surface"))
+        x = mark.right() - knob - 2 if is_on else mark.left() + 2
         painter.drawEllipse(QRectF(x, mark.top() + 2, knob, knob))
 
 
@@ -242,7 +242,7 @@ def paint_check(painter: QPainter, box: QRectF, state: Qt.CheckState, enabled: b
     icons.paint_icon(painter, box.adjusted(1, 1, -1, -1), name, "on_ink")
 
 
-class _Choice(QAbstractButton):
+class _ChoiceButton(QAbstractButton):
     """One of several choices, of which exactly one is selected."""
 
     def __init__(self, text: str, parent: QWidget) -> None:
@@ -309,32 +309,32 @@ class ChoiceRow(QWidget):
         self.key_chosen.emit(self._keys[index])
 
 
-_USUAL_COUNT = "00"
+_WIDEST_COUNT = "00"
 """Numbers up to this width have their room from the start."""
 
 
-class _Segment(_Choice):
-    widest = ""
+class _Segment(_ChoiceButton):
+    widest_label = ""
     """A text that needs as much room as the segment may need later."""
 
     def sizeHint(self) -> QSize:
-        width = max(text_width(self.label, "medium"), text_width(self.widest, "medium"))
+        width = max(text_width(self.label, "medium"), text_width(self.widest_label, "medium"))
         return QSize(width + 22, self.height())
 
     def paintEvent(self, event: QPaintEvent) -> None:
         t = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        whole = QRectF(self.rect())
+        rect = QRectF(self.rect())
         if self.isChecked():
             painter.setPen(QPen(t.q("line_strong" if t.high_contrast else "line"), 1))
             painter.setBrush(t.q("surface" if t.name == "light" else "selected"))
-            painter.drawRoundedRect(whole.adjusted(0.5, 0.5, -0.5, -0.5), 5, 5)
-        strong = self.isChecked() or (self.underMouse() and self.isEnabled())
-        tone = "text3" if not self.isEnabled() else "text" if strong else "text2"
-        paint_text(painter, whole, self.label, "medium", tone, center=True)
+            painter.drawRoundedRect(rect.adjusted(0.5, 0.5, -0.5, -0.5), 5, 5)
+        is_strong = self.isChecked() or (self.underMouse() and self.isEnabled())
+        color_role = "text3" if not self.isEnabled() else "text" if is_strong else "text2"
+        paint_text(painter, rect, self.label, "medium", color_role, center=True)
         if self.hasFocus():
-            paint_focus(painter, whole, 5)
+            paint_focus(painter, rect, 5)
 
 
 class SegmentedControl(ChoiceRow):
@@ -375,7 +375,7 @@ class SegmentedControl(ChoiceRow):
         """Show a number after the title, as in "Live 3"; "" for none moves no other segment."""
         segment = self._group.button(self._keys.index(key))
         if isinstance(segment, _Segment):
-            segment.widest = f"{title} {_USUAL_COUNT}"
+            segment.widest_label = f"{title} {_WIDEST_COUNT}"
             segment.updateGeometry()
             self.set_text(key, f"{title} {count}".rstrip())
 
@@ -391,7 +391,7 @@ class SegmentedControl(ChoiceRow):
         fill_round(painter, QRectF(self.rect()), theme.current().q("sunken"), R_CONTROL)
 
 
-class _Tab(_Choice):
+class _Tab(_ChoiceButton):
     def __init__(self, text: str, parent: QWidget) -> None:
         self.count: str | None = None
         super().__init__(text, parent)
@@ -401,7 +401,7 @@ class _Tab(_Choice):
         # As wide as when selected; otherwise the others would move.
         width = text_width(self.label, "strong")
         if self.count is not None:
-            counts = (self.count, _USUAL_COUNT)
+            counts = (self.count, _WIDEST_COUNT)
             width += 6 + max(text_width(count, "small") for count in counts)
         return QSize(width + 1, TABS_H)
 
@@ -409,13 +409,17 @@ class _Tab(_Choice):
         t = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        on = self.isChecked()
-        room = QRectF(0, 0, self.width(), self.height() - 2)
-        tone = "text" if on or self.underMouse() else "text2"
-        taken = paint_text(painter, room, self.label, "strong" if on else "medium", tone)
+        is_selected = self.isChecked()
+        text_rect = QRectF(0, 0, self.width(), self.height() - 2)
+        color_role = "text" if is_selected or self.underMouse() else "text2"
+        text_w = paint_text(
+            painter, text_rect, self.label, "strong" if is_selected else "medium", color_role
+        )
         if self.count:
-            paint_text(painter, room.adjusted(taken + 6, 0, 0, 0), self.count, "small", "text3")
-        if on:
+            paint_text(
+                painter, text_rect.adjusted(text_w + 6, 0, 0, 0), self.count, "small", "text3"
+            )
+        if is_selected:
             line = QRectF(0, self.height() - 2, self.width() - 1, 2)
             fill_round(painter, line, t.q("text"), 1)
         if self.hasFocus():
@@ -454,21 +458,21 @@ class UnderlinedTabs(ChoiceRow):
                     tab.set_label(text)
             self.choose(selected_key)
             return
-        before = self.key()
-        for old in self._group.buttons():
-            self._group.removeButton(old)
-            self._row.removeWidget(old)
-            old.hide()
-            old.deleteLater()
+        previous_key = self.key()
+        for tab_button in self._group.buttons():
+            self._group.removeButton(tab_button)
+            self._row.removeWidget(tab_button)
+            tab_button.hide()
+            tab_button.deleteLater()
         self._keys = [key for key, _ in tabs]
         for index, (_, text) in enumerate(tabs):
             tab = _Tab(text, self)
             self._group.addButton(tab, index)
             self._row.insertWidget(index, tab)
-        wanted = selected_key or before
-        self.choose(wanted if wanted in self._keys else (self._keys[0] if self._keys else ""))
+        next_key = selected_key or previous_key
+        self.choose(next_key if next_key in self._keys else (self._keys[0] if self._keys else ""))
 
-    def title_of(self, tab: QAbstractButton) -> str:
+    def tab_title(self, tab: QAbstractButton) -> str:
         """Return the name of a tab, without its number."""
         return tab.label if isinstance(tab, _Tab) else ""
 

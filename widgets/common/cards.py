@@ -35,7 +35,7 @@ from widgets.common.theme import (
 
 LOADING_TEXT_DELAY_MS = 400
 """A list that arrives sooner needs no loading text."""
-_EMPTY_MOST_W = 560
+_EMPTY_MAX_W = 560
 
 
 class StyledFrame(QFrame):
@@ -100,7 +100,7 @@ class PageHeader(QWidget):
         self._row.insertWidget(self._row.indexOf(neighbour), widget)
 
 
-class _ShyBar(QScrollBar):
+class _UnobtrusiveScrollBar(QScrollBar):
     """A scroll bar that keeps its place, and is invisible when nothing can be scrolled."""
 
     def paintEvent(self, event: QPaintEvent) -> None:
@@ -120,7 +120,7 @@ class VerticalScrollArea(QScrollArea):
         if gutter:
             # A bar that appears and disappears, with a margin that compensates, can loop without
             # end: content that fits with one margin may not fit with the other.
-            bar = _ShyBar()
+            bar = _UnobtrusiveScrollBar()
             bar.setFixedWidth(SCROLL_BAR_W)
             self.setVerticalScrollBar(bar)
             self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
@@ -196,7 +196,7 @@ class EmptyState(QWidget):
         self._second_button.setVisible(bool(second_button))
         self._second_button.clicked.connect(self.second_pressed)
         for label in (self._title, self._message, self._hint):
-            label.setMaximumWidth(_EMPTY_MOST_W)
+            label.setMaximumWidth(_EMPTY_MAX_W)
         self._box = QVBoxLayout(self)
         self._box.setSpacing(S2)
         self._box.setContentsMargins(S4, S4, S4, S4)
@@ -210,7 +210,7 @@ class EmptyState(QWidget):
                 share = 4 if isinstance(part, Label) else 0
                 self._box.addLayout(row(STRETCH, (part, share), STRETCH))
         self._box.addStretch(2)
-        self._sync()
+        self._update_labels()
 
     def show_message(self, icon: str, title: str, message: str = "", *, button: str = "") -> None:
         """Show another text, such as “No job matches “resnt”.” with "Clear"."""
@@ -219,9 +219,9 @@ class EmptyState(QWidget):
         self._message.setText(message)
         self._button.setText(button)
         self._button.setVisible(bool(button))
-        self._sync()
+        self._update_labels()
 
-    def _sync(self) -> None:
+    def _update_labels(self) -> None:
         self._message.setVisible(bool(self._message.text()))
         self._hint.setVisible(bool(self._hint.text()))
         self.setAccessibleName(f"{self._title.text()} {self._message.text()}".strip())
@@ -247,9 +247,9 @@ class ProgressLine(QWidget):
         self._bar.setRange(0, 1000)
         self._cancel = Button(cancel_label, kind="quiet")
         self._cancel.setVisible(bool(cancel_label))
-        self._cancel.clicked.connect(self._end)
-        words = row((self._text, 1), self._figure)
-        self.setLayout(row((col(words, self._bar, gap=4), 1), self._cancel, gap=S3))
+        self._cancel.clicked.connect(self._request_cancel)
+        text_line = row((self._text, 1), self._figure)
+        self.setLayout(row((col(text_line, self._bar, gap=4), 1), self._cancel, gap=S3))
         self.set_progress(0.0, text)
 
     def set_progress(self, share: float | None, text: str = "", figure: str = "") -> None:
@@ -269,6 +269,6 @@ class ProgressLine(QWidget):
         self._cancel.setText(text)
 
     @Slot()
-    def _end(self) -> None:
+    def _request_cancel(self) -> None:
         self._cancel.setEnabled(False)
         self.cancelled.emit()

@@ -27,7 +27,7 @@ class Dialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle(title)
         self.setObjectName("dialog")
-        self._fits = not height
+        self._follows_content = not height
         self._error = Label("", "small", "bad", wrap=True, selectable=True)
         self._error.hide()
         if height:
@@ -44,9 +44,9 @@ class Dialog(QDialog):
         """
         title = head if head is not None else Label(self.windowTitle(), "title")
         buttons = foot if STRETCH in foot or not foot else (STRETCH, *foot)
-        last = row(*buttons) if foot else None
-        whole = col(title, *items, self._error, last, gap=S3, margins=(S6, S4, S6, S4))
-        self.setLayout(whole)
+        button_row = row(*buttons) if foot else None
+        layout = col(title, *items, self._error, button_row, gap=S3, margins=(S6, S4, S6, S4))
+        self.setLayout(layout)
 
     def show_error(self, message: str) -> None:
         """Show why the action failed; "" for nothing."""
@@ -54,12 +54,12 @@ class Dialog(QDialog):
         self._error.setVisible(bool(message))
 
     def default_button(
-        self, text: str, act: Callable[[], object], *, kind: Kind = "primary", icon: str = ""
+        self, text: str, action: Callable[[], object], *, kind: Kind = "primary", icon: str = ""
     ) -> Button:
         """The button that Enter presses."""
         button = Button(text, kind=kind, icon=icon)
         button.setDefault(True)
-        button.clicked.connect(act)
+        button.clicked.connect(action)
         return button
 
     def close_button(self, text: str = "Close") -> Button:
@@ -69,12 +69,12 @@ class Dialog(QDialog):
         return button
 
     def event(self, event: QEvent) -> bool:
-        done = bool(super().event(event))
-        if event.type() == QEvent.Type.LayoutRequest and self._fits:
+        is_handled = bool(super().event(event))
+        if event.type() == QEvent.Type.LayoutRequest and self._follows_content:
             fit_height(self)
-        return done
+        return is_handled
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        if self._fits:
+        if self._follows_content:
             fit_height(self)

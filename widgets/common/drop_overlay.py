@@ -11,7 +11,7 @@ from widgets.common.painting import fill_round, paint_focus, paint_text, text_wi
 from widgets.common.theme import ICON_NAV, R_CARD, S2, S4, S6
 
 _PLATE_H = 56
-_VEIL = 0.55
+_VEIL_ALPHA = 0.55
 
 
 class DropOverlay(QWidget):
@@ -51,14 +51,14 @@ class DropOverlay(QWidget):
         t = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        whole = QRectF(self.rect())
-        painter.fillRect(whole, t.q("canvas", _VEIL))
+        rect = QRectF(self.rect())
+        painter.fillRect(rect, t.q("canvas", _VEIL_ALPHA))
         if self._is_accepted:
-            paint_focus(painter, whole, 0)
-        room = whole.width() - 2 * S6
-        width = min(text_width(self._message, "heading") + ICON_NAV + S2 + 2 * S4 + 2, room)
+            paint_focus(painter, rect, 0)
+        max_width = rect.width() - 2 * S6
+        width = min(text_width(self._message, "heading") + ICON_NAV + S2 + 2 * S4 + 2, max_width)
         plate = QRectF(0, 0, width, _PLATE_H)
-        plate.moveCenter(whole.center())
+        plate.moveCenter(rect.center())
         fill_round(painter, plate, t.q("surface"), R_CARD)
         if self._is_accepted:
             paint_focus(painter, plate, R_CARD)

@@ -52,8 +52,8 @@ from widgets.common.painting import fill_round, paint_focus, paint_text
 from widgets.common.style import repolish
 from widgets.common.theme import ICON_SMALL, LABEL_GAP, SEGMENTED_SMALL_H, ColorRole
 
-_COMBO_MOST_W = 240
-_FAULT_GAP = 2
+_COMBO_MAX_W = 240
+_ERROR_GAP = 2
 _TEXT_GAP = 2
 """Qt's own, between the edge and the text of a line edit."""
 LEADS_FOCUS = "leadsFocus"
@@ -66,7 +66,7 @@ else:
     _Widget = object
 
 
-class _LeavesToWindow(_Widget):
+class _TextFieldMixin(_Widget):
     """A text field that leaves dropped files to the window, and its keys: Ctrl+E moves a cursor."""
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
@@ -78,14 +78,14 @@ class _LeavesToWindow(_Widget):
     def event(self, event: QEvent) -> bool:
         if event.type() == QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
             is_letter = Qt.Key.Key_A <= event.key() <= Qt.Key.Key_Z
-            is_ours = event.modifiers() == Qt.KeyboardModifier.ControlModifier and is_letter
-            if is_ours and chr(event.key()) not in _TEXT_KEYS:
+            is_ctrl_letter = event.modifiers() == Qt.KeyboardModifier.ControlModifier and is_letter
+            if is_ctrl_letter and chr(event.key()) not in _TEXT_KEYS:
                 event.ignore()
                 return False
         return bool(super().event(event))
 
 
-class LineEdit(_LeavesToWindow, QLineEdit):
+class LineEdit(_TextFieldMixin, QLineEdit):
     """One line of text, or a number with its unit at the right inside.
 
     A text that does not fit ends in "…" while nothing is typed, and its tool tip is the whole.
@@ -102,7 +102,7 @@ class LineEdit(_LeavesToWindow, QLineEdit):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(text, parent)
-        self._offered: QStringListModel | None = None
+        self._suggestions: QStringListModel | None = None
         self.setFont(theme.font("mono" if mono else "body"))
         self.setPlaceholderText(placeholder)
         self.setAccessibleName(name or placeholder)
@@ -112,15 +112,15 @@ class LineEdit(_LeavesToWindow, QLineEdit):
 
     def suggest(self, suggestions: Iterable[str]) -> None:
         """Suggest the ``words`` that contain the typed text."""
-        if self._offered is None:
+        if self._suggestions is None:
             # One completer for all lists: replacing it crashed PySide 6.11.3 (it deletes the
             # previous list).
-            self._offered = QStringListModel(self)
-            self._complete_from(self._offered)
-        self._offered.setStringList(list(suggestions))
+            self._suggestions = QStringListModel(self)
+            self._complete_from(self._suggestions)
+        self._suggestions.setStringList(list(suggestions))
 
-    def _complete_from(self, words: QStringListModel) -> None:
-        completer = QCompleter(words, self)
+    def _complete_from(self, suggestions: QStringListModel) -> None:
+        completer = QCompleter(suggestions, self)
         completer.setFilterMode(Qt.MatchFlag.MatchContains)
         completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         rows = QListView()
@@ -150,30 +150,32 @@ class LineEdit(_LeavesToWindow, QLineEdit):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         is_typed_in = self.hasFocus() and not self.isReadOnly()
-        shown = self.text()
+        visible_text = self.text()
         option = QStyleOptionFrame()
         self.initStyleOption(option)
-        room = (
+        text_rect = (
             self.style()
             .subElementRect(QStyle.SubElement.SE_LineEditContents, option, self)
             .marginsRemoved(self.textMargins())
             .adjusted(_TEXT_GAP, 0, -_TEXT_GAP, 0)
         )
         if not is_typed_in and self.echoMode() is QLineEdit.EchoMode.Normal:
-            shown = self.fontMetrics().elidedText(shown, Qt.TextElideMode.ElideRight, room.width())
-        if shown == self.text():
+            visible_text = self.fontMetrics().elidedText(
+                visible_text, Qt.TextElideMode.ElideRight, text_rect.width()
+            )
+        if visible_text == self.text():
             super().paintEvent(event)
             return
         painter = QStylePainter(self)
         painter.drawPrimitive(QStyle.PrimitiveElement.PE_PanelLineEdit, option)
-        sides = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        alignment = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         role = QPalette.ColorRole.Text
         self.style().drawItemText(
-            painter, room, sides, self.palette(), self.isEnabled(), shown, role
+            painter, text_rect, alignment, self.palette(), self.isEnabled(), visible_text, role
         )
 
 
-class SpinBox(_LeavesToWindow, QSpinBox):
+class SpinBox(_TextFieldMixin, QSpinBox):
     """A whole number. The wheel changes it only while it has the focus."""
 
     def __init__(
@@ -203,7 +205,7 @@ class SpinBox(_LeavesToWindow, QSpinBox):
         self.setValue(value)
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        _wheel(self, event, super().wheelEvent)
+        _handle_wheel(self, event, super().wheelEvent)
 
 
 class ComboBox(QComboBox):
@@ -222,8 +224,8 @@ class ComboBox(QComboBox):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._aside = ""
-        self._reserved = 0
+        self._suffix = ""
+        self._reserved_w = 0
         self.setFont(theme.font("body"))
         self.setAccessibleName(name)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
@@ -253,7 +255,7 @@ class ComboBox(QComboBox):
 
     def set_suffix(self, text: str) -> None:
         """Set text that belongs to the choice but is set elsewhere: "momentum 0.9"."""
-        self._aside = text
+        self._suffix = text
         self.setToolTip(plain_tip(self.display_text()) if text else "")
         self.update()
 
@@ -262,7 +264,7 @@ class ComboBox(QComboBox):
 
     def reserve_width(self, width: int) -> None:
         """Keep room for something that is over the field, left of the arrow."""
-        self._reserved = width
+        self._reserved_w = width
         self.update()
 
     def _text_rect(self) -> QRect:
@@ -274,7 +276,7 @@ class ComboBox(QComboBox):
 
     def display_text(self) -> str:
         """The selected option and the text that belongs to it."""
-        return ", ".join(filter(None, (self.currentText(), self._aside)))
+        return ", ".join(filter(None, (self.currentText(), self._suffix)))
 
     def clear_choice(self) -> None:
         """Select the default, which is the first option, or nothing if there is a placeholder."""
@@ -286,15 +288,15 @@ class ComboBox(QComboBox):
 
     def set_options(self, options: Iterable[tuple[str, str]], selected_key: str = "") -> None:
         """Set options as (key, text). The selected one stays if it still exists."""
-        wanted = selected_key or self.key()
-        nothing = -1 if self.placeholderText() else 0
+        next_key = selected_key or self.key()
+        fallback_index = -1 if self.placeholderText() else 0
         blocked = self.blockSignals(True)
         self.clear()
         for key, text in options:
             self.addItem(text, key)
             self.setItemData(self.count() - 1, plain_tip(text), Qt.ItemDataRole.ToolTipRole)
-        index = self.findData(wanted)
-        self.setCurrentIndex(max(index, nothing))
+        index = self.findData(next_key)
+        self.setCurrentIndex(max(index, fallback_index))
         self.blockSignals(blocked)
         self.updateGeometry()
 
@@ -303,19 +305,19 @@ class ComboBox(QComboBox):
         hint = super().sizeHint()
         frame = hint.width() - self.minimumContentsLength() * self.fontMetrics().averageCharWidth()
         text = self.fontMetrics().horizontalAdvance(self.currentText())
-        return QSize(max(hint.width(), min(text + frame, _COMBO_MOST_W)), hint.height())
+        return QSize(max(hint.width(), min(text + frame, _COMBO_MAX_W)), hint.height())
 
     def event(self, event: QEvent) -> bool:
         """Keep letters from the window's shortcuts: they search among the options."""
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride:
-            plain = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
-            if plain and event.text().isprintable() and event.text():
+            is_unmodified = not event.modifiers() & ~Qt.KeyboardModifier.ShiftModifier
+            if is_unmodified and event.text().isprintable() and event.text():
                 event.accept()
                 return True
         return bool(super().event(event))
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        _wheel(self, event, super().wheelEvent)
+        _handle_wheel(self, event, super().wheelEvent)
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QStylePainter(self)
@@ -323,9 +325,9 @@ class ComboBox(QComboBox):
         self.initStyleOption(option)
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         # Qt itself cuts a long text in the middle of a letter.
-        room = self._text_rect().width() + 1 - self._reserved
+        max_width = self._text_rect().width() + 1 - self._reserved_w
         option.currentText = self.fontMetrics().elidedText(
-            self.display_text(), Qt.TextElideMode.ElideRight, room
+            self.display_text(), Qt.TextElideMode.ElideRight, max_width
         )
         if self.currentIndex() < 0 and self.placeholderText():
             paint_text(
@@ -343,7 +345,7 @@ def paint_caret(painter: QPainter, field: QWidget) -> None:
     icons.paint_icon(painter, box, "caret-down", "text2" if field.isEnabled() else "text3")
 
 
-class TextBox(_LeavesToWindow, QPlainTextEdit):
+class TextBox(_TextFieldMixin, QPlainTextEdit):
     """Several lines: notes, or code with `mono`."""
 
     def __init__(
@@ -390,7 +392,7 @@ class Slider(QSlider):
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setAccessibleName(name)
         self.set_share(share)
-        self.valueChanged.connect(self._moved)
+        self.valueChanged.connect(self._emit_share)
 
     def share(self) -> float:
         return self.value() / self._STEPS
@@ -399,25 +401,25 @@ class Slider(QSlider):
         self.setValue(round(share * self._STEPS))
 
     @Slot(int)
-    def _moved(self, value: int) -> None:
+    def _emit_share(self, value: int) -> None:
         self.share_changed.emit(value / self._STEPS)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         t = theme.current()
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        room, middle = self.width() - 16, self.height() / 2
-        x = 8 + room * self.share()
-        able = self.isEnabled()
-        fill_round(painter, QRectF(8, middle - 1.5, room, 3), t.q("line_strong", 0.5), 1.5)
-        ink = t.q("ink" if able else "line_strong")
-        fill_round(painter, QRectF(8, middle - 1.5, x - 8, 3), ink, 1.5)
-        fill_round(painter, QRectF(x - 6, middle - 6, 12, 12), ink, 6)
+        groove_w, centre_y = self.width() - 16, self.height() / 2
+        x = 8 + groove_w * self.share()
+        is_enabled = self.isEnabled()
+        fill_round(painter, QRectF(8, centre_y - 1.5, groove_w, 3), t.q("line_strong", 0.5), 1.5)
+        ink = t.q("ink" if is_enabled else "line_strong")
+        fill_round(painter, QRectF(8, centre_y - 1.5, x - 8, 3), ink, 1.5)
+        fill_round(painter, QRectF(x - 6, centre_y - 6, 12, 12), ink, 6)
         if self.hasFocus():
-            paint_focus(painter, QRectF(x - 9, middle - 9, 18, 18), 9)
+            paint_focus(painter, QRectF(x - 9, centre_y - 9, 18, 18), 9)
 
 
-class SearchField(_LeavesToWindow, QLineEdit):
+class SearchField(_TextFieldMixin, QLineEdit):
     """A search field. Esc clears it; it sends the text when typing pauses.
 
     Signals:
@@ -435,55 +437,57 @@ class SearchField(_LeavesToWindow, QLineEdit):
         self.setAccessibleName(f"Search: {placeholder}")
         self.setToolTip(plain_tip("Search here", key) if key else "")
         self._hint = Label(native_key(key).replace("+", " ") if key else "", "tiny", "text3")
-        self._wipe = IconButton("x", "Clear")
-        self._wipe.setFixedSize(24, 24)
-        self._wipe.setFocusPolicy(Qt.FocusPolicy.NoFocus)
-        self._wipe.hide()
+        self._clear_button = IconButton("x", "Clear")
+        self._clear_button.setFixedSize(24, 24)
+        self._clear_button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
+        self._clear_button.hide()
         glass = IconLabel("magnifying-glass", "text3")
-        self.setLayout(row(glass, STRETCH, self._hint, self._wipe, margins=(11, 0, 8, 0), gap=6))
+        self.setLayout(
+            row(glass, STRETCH, self._hint, self._clear_button, margins=(11, 0, 8, 0), gap=6)
+        )
         self.setTextMargins(24, 0, max(self._hint.sizeHint().width(), 24) + 4, 0)
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(self._PAUSE_MS)
-        self._pause.timeout.connect(self._say)
-        self._said = ""
+        self._pause.timeout.connect(self._send_text)
+        self._sent_text = ""
         self.textChanged.connect(self._changed)
-        self.returnPressed.connect(self._say)
-        self._wipe.clicked.connect(self.clear)
+        self.returnPressed.connect(self._send_text)
+        self._clear_button.clicked.connect(self.clear)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() != Qt.Key.Key_Escape:
             super().keyPressEvent(event)
         elif self.text():
             self.clear()
-        elif not self._leave():
+        elif not self._focus_list():
             super().keyPressEvent(event)
 
-    def _leave(self) -> bool:
+    def _focus_list(self) -> bool:
         """Give the focus to the list that it searches; False in what Esc closes."""
-        at = self.parentWidget()
-        while at is not None and not at.isWindow():
-            if at.property(LEADS_FOCUS):
-                at.setFocus()
+        ancestor = self.parentWidget()
+        while ancestor is not None and not ancestor.isWindow():
+            if ancestor.property(LEADS_FOCUS):
+                ancestor.setFocus()
                 return True
-            at = at.parentWidget()
+            ancestor = ancestor.parentWidget()
         return False
 
     @Slot(str)
     def _changed(self, text: str) -> None:
         self._hint.setVisible(not text)
-        self._wipe.setVisible(bool(text))
+        self._clear_button.setVisible(bool(text))
         if text:
             self._pause.start()
         else:
-            self._say()
+            self._send_text()
 
     @Slot()
-    def _say(self) -> None:
+    def _send_text(self) -> None:
         self._pause.stop()
-        if self.text() != self._said:
-            self._said = self.text()
-            self.searched.emit(self._said)
+        if self.text() != self._sent_text:
+            self._sent_text = self.text()
+            self.searched.emit(self._sent_text)
 
 
 class ErrorLine(Label):
@@ -496,7 +500,7 @@ class ErrorLine(Label):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("", "tiny", "bad", elide="right", parent=parent)
         self._fields: list[Field] = []
-        self._starts: list[tuple[int, str]] = []
+        self._positions: list[tuple[int, str]] = []
 
     def attach_fields(self, *fields: Field) -> None:
         """Show the errors of these fields, which have no room of their own."""
@@ -512,39 +516,47 @@ class ErrorLine(Label):
 
     def show_errors(self) -> None:
         self.setText(" ".join(field.error() for field in self._fields if field.error()))
-        self._place()
+        self._align_text()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place()
+        self._align_text()
 
-    def _place(self) -> None:
+    def _align_text(self) -> None:
         """Begin below the first field at fault, or as near to it as the sentences fit."""
-        at_fault = [field for field in self._fields if field.error() and field.isVisible()]
-        starts = [self.mapFromGlobal(field.mapToGlobal(QPoint())).x() for field in at_fault]
+        invalid_fields = [field for field in self._fields if field.error() and field.isVisible()]
+        start_xs = [self.mapFromGlobal(field.mapToGlobal(QPoint())).x() for field in invalid_fields]
         advance = self.fontMetrics().horizontalAdvance
-        ends = [x + advance(f"{f.error()} ") for x, f in zip(starts, at_fault, strict=True)]
-        fits = all(end <= x for end, x in zip(ends, [*starts[1:], self.width()], strict=False))
-        sentences = [field.error() for field in at_fault]
-        self._starts = list(zip(starts, sentences, strict=True)) if fits and starts[1:] else []
-        room = self.width() - advance(self.text()) - 2
-        self.setContentsMargins(max(0, min(*starts[:1], room)) if starts else 0, 0, 0, _FAULT_GAP)
-        self._show()
+        end_xs = [
+            x + advance(f"{f.error()} ") for x, f in zip(start_xs, invalid_fields, strict=True)
+        ]
+        has_space = all(
+            end <= x for end, x in zip(end_xs, [*start_xs[1:], self.width()], strict=False)
+        )
+        messages = [field.error() for field in invalid_fields]
+        self._positions = (
+            list(zip(start_xs, messages, strict=True)) if has_space and start_xs[1:] else []
+        )
+        max_x = self.width() - advance(self.text()) - 2
+        self.setContentsMargins(
+            max(0, min(*start_xs[:1], max_x)) if start_xs else 0, 0, 0, _ERROR_GAP
+        )
+        self._update_text()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        if not self._starts:
+        if not self._positions:
             super().paintEvent(event)
             return
         painter = QPainter(self)
-        for x, sentence in self._starts:
-            paint_text(painter, QRectF(self.rect().adjusted(x, 0, 0, 0)), sentence, "tiny", "bad")
+        for x, message in self._positions:
+            paint_text(painter, QRectF(self.rect().adjusted(x, 0, 0, 0)), message, "tiny", "bad")
 
     def sizeHint(self) -> QSize:
-        return super().sizeHint().expandedTo(QSize(0, self.fontMetrics().height() + _FAULT_GAP))
+        return super().sizeHint().expandedTo(QSize(0, self.fontMetrics().height() + _ERROR_GAP))
 
     def minimumSizeHint(self) -> QSize:
         return (
-            super().minimumSizeHint().expandedTo(QSize(0, self.fontMetrics().height() + _FAULT_GAP))
+            super().minimumSizeHint().expandedTo(QSize(0, self.fontMetrics().height() + _ERROR_GAP))
         )
 
 
@@ -560,12 +572,12 @@ class Field(QWidget):
     ) -> None:
         super().__init__(parent)
         self.control = control
-        self._other: QWidget | None = None
+        self._replacement: QWidget | None = None
         self._note, self._error = note, ""
-        self._note_tone: ColorRole = "text3"
+        self._note_color_role: ColorRole = "text3"
         self._line: ErrorLine | None = None
         self._label = Label(label, "small", "text2", elide="right")
-        self._below = Label("", "tiny", "text3", wrap=True)
+        self._message_label = Label("", "tiny", "text3", wrap=True)
         if not control.accessibleName():
             control.setAccessibleName(label)
         box = self._box = QVBoxLayout(self)
@@ -573,9 +585,9 @@ class Field(QWidget):
         box.setSpacing(LABEL_GAP)
         box.addWidget(self._label)
         box.addWidget(control)
-        box.addWidget(self._below)
+        box.addWidget(self._message_label)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
-        self._show()
+        self._show_message()
 
     def error(self) -> str:
         return self._error
@@ -585,41 +597,41 @@ class Field(QWidget):
         if message == self._error:
             return
         self._error = message
-        self._mark(self.visible_control)
-        self._show()
+        self._mark_error(self.visible_control)
+        self._show_message()
 
     @property
     def visible_control(self) -> QWidget:
         """The control, or its replacement."""
-        return self._other or self.control
+        return self._replacement or self.control
 
     def replace_control(self, replacement: QWidget | None) -> None:
         """Show another widget in place of the control; None restores the control."""
-        if self._other is not None:
-            self._box.removeWidget(self._other)
-            self._other.hide()
-            self._other.deleteLater()
-        self._other = replacement
+        if self._replacement is not None:
+            self._box.removeWidget(self._replacement)
+            self._replacement.hide()
+            self._replacement.deleteLater()
+        self._replacement = replacement
         if replacement is not None:
             self._box.insertWidget(self._box.indexOf(self.control), replacement)
             replacement.show()  # the layout would do it later, and until then it takes no focus
         self.control.setVisible(replacement is None)
-        self._mark(self.visible_control)
-        self._show()
+        self._mark_error(self.visible_control)
+        self._show_message()
 
     def show_errors_in(self, line: ErrorLine) -> None:
         """Show errors in this line instead of below the control."""
         self._line = line
-        self._show()
+        self._show_message()
 
-    def _mark(self, control: QWidget) -> None:
+    def _mark_error(self, control: QWidget) -> None:
         control.setProperty("bad", "true" if self._error else "false")
         repolish(control)
 
     def set_note(self, note: str, color_role: ColorRole = "text3") -> None:
         """Set a hint below the control; hidden while there is an error."""
-        self._note, self._note_tone = note, color_role
-        self._show()
+        self._note, self._note_color_role = note, color_role
+        self._show_message()
 
     def set_label(self, label: str) -> None:
         self._label.setText(label)
@@ -632,11 +644,11 @@ class Field(QWidget):
         """Set the tool tip of the label, which explains the term."""
         self._label.set_tip(tip)
 
-    def _show(self) -> None:
+    def _show_message(self) -> None:
         text = self._error or self._note
-        self._below.setText(text)
-        self._below.set_color_role("bad" if self._error else self._note_tone)
-        self._below.setVisible(bool(text) and self._line is None)
+        self._message_label.setText(text)
+        self._message_label.set_color_role("bad" if self._error else self._note_color_role)
+        self._message_label.setVisible(bool(text) and self._line is None)
         if self._line is not None:
             self._line.show_errors()
         self.visible_control.setAccessibleDescription(text)
@@ -655,7 +667,7 @@ def align_with_field(button: Button) -> QWidget:
     return holder
 
 
-def _wheel(box: QWidget, event: QWheelEvent, scroll: Callable[[QWheelEvent], None]) -> None:
+def _handle_wheel(box: QWidget, event: QWheelEvent, scroll: Callable[[QWheelEvent], None]) -> None:
     """Ignore the wheel: scrolling a page must not change a field under the pointer."""
     if box.hasFocus():
         scroll(event)

@@ -67,34 +67,34 @@ class TabOrder:
 
     def refresh(self) -> None:
         """Update the chain; cheap if no widget came or went."""
-        wanted = list(reading_order(self._holder))
-        if wanted != self._chain:
-            self._chain = wanted
-            for before, after in itertools.pairwise(wanted):
-                QWidget.setTabOrder(before, after)
+        widgets = list(reading_order(self._holder))
+        if widgets != self._chain:
+            self._chain = widgets
+            for previous_widget, next_widget in itertools.pairwise(widgets):
+                QWidget.setTabOrder(previous_widget, next_widget)
 
 
 def _parts(holder: QWidget) -> list[QWidget]:
     if isinstance(holder, QStackedWidget):
-        return _there(holder.currentWidget())
+        return _existing_widgets(holder.currentWidget())
     if isinstance(holder, QScrollArea):
-        return _there(holder.widget())
+        return _existing_widgets(holder.widget())
     if isinstance(holder, QSplitter):
-        return _there(*(holder.widget(number) for number in range(holder.count())))
+        return _existing_widgets(*(holder.widget(number) for number in range(holder.count())))
     if isinstance(holder, (QAbstractScrollArea, QAbstractSpinBox, QComboBox)):
         return []
     layout = holder.layout()
-    return list(_of_layout(layout)) if layout is not None else []
+    return list(_layout_widgets(layout)) if layout is not None else []
 
 
-def _there(*widgets: QWidget | None) -> list[QWidget]:
+def _existing_widgets(*widgets: QWidget | None) -> list[QWidget]:
     return [widget for widget in widgets if widget is not None]
 
 
-def _of_layout(layout: QLayout) -> Iterator[QWidget]:
+def _layout_widgets(layout: QLayout) -> Iterator[QWidget]:
     numbers = list(range(layout.count()))
     if isinstance(layout, QGridLayout):
-        numbers.sort(key=lambda number: _cell(layout, number))
+        numbers.sort(key=lambda number: _cell_position(layout, number))
     for number in numbers:
         item = layout.itemAt(number)
         if item is None:
@@ -103,10 +103,10 @@ def _of_layout(layout: QLayout) -> Iterator[QWidget]:
         if widget is not None:
             yield widget
         elif inner is not None:
-            yield from _of_layout(inner)
+            yield from _layout_widgets(inner)
 
 
-def _cell(grid: QGridLayout, number: int) -> tuple[int, int]:
+def _cell_position(grid: QGridLayout, number: int) -> tuple[int, int]:
     # PySide types the tuple of row, column and spans as an object.
-    place = cast("tuple[int, int, int, int]", grid.getItemPosition(number))
-    return place[0], place[1]
+    position = cast("tuple[int, int, int, int]", grid.getItemPosition(number))
+    return position[0], position[1]

@@ -87,7 +87,7 @@ def metric(value: float | None, digits: int = 3) -> str:
 
     Below a ten-thousandth and from a million on as powers of ten: ``3.20e-5``.
     """
-    special = _special(value)
+    special = _special_text(value)
     if special is not None or value is None:
         return special or NONE
     if value == 0:
@@ -103,20 +103,20 @@ def metric(value: float | None, digits: int = 3) -> str:
 
 def typed_number(value: float | None) -> str:
     """``0.04``, ``1e-5``, ``12 000``: a number that the user typed, with no digit added or lost."""
-    special = _special(value)
+    special = _special_text(value)
     if special is not None or value is None:
         return special or NONE
     text = repr(float(value))
     if "e" in text:
         return _scientific(text)
-    whole, _, rest = text.partition(".")
-    figure = count(int(whole)) if whole != "-0" else whole
-    return figure if rest in ("", "0") else f"{figure}.{rest}"
+    integer_part, _, fraction = text.partition(".")
+    figure = count(int(integer_part)) if integer_part != "-0" else integer_part
+    return figure if fraction in ("", "0") else f"{figure}.{fraction}"
 
 
 def tick(value: float) -> str:
     """``2k``, ``0.5``, ``10⁻³``: a label on an axis."""
-    special = _special(value)
+    special = _special_text(value)
     if special is not None:
         return special
     size = abs(value)
@@ -136,7 +136,7 @@ def tick(value: float) -> str:
 
 def percent(share: float | None) -> str:
     """``64 %``: a share from 0 to 1, rounded."""
-    special = _special(share)
+    special = _special_text(share)
     if special is not None or share is None:
         return special or NONE
     return f"{share * 100:.0f}{GAP}%"
@@ -187,28 +187,30 @@ def with_ellipsis(step: str) -> str:
 
 def checkpoint(name: str) -> str:
     """``Epoch 20, step 440``: a checkpoint by the name of its file, ``epoch-0020-step-000440``."""
-    found = epoch_and_step(name)
-    return position_text(*found, count).capitalize() if found else name
+    epoch_step = epoch_and_step(name)
+    return position_text(*epoch_step, count).capitalize() if epoch_step else name
 
 
 def used_memory(used_bytes: float | None, total_bytes: float | None) -> str:
     """``61.2 of 80 GiB``: a GPU's memory, always in one unit so that cards compare."""
     if used_bytes is None or total_bytes is None:
         return NONE
-    unit, each = memory_unit()
-    return f"{_in(used_bytes, each)} of {_in(total_bytes, each)}{GAP}{unit}"
+    unit, unit_bytes = memory_unit()
+    return f"{_in_unit(used_bytes, unit_bytes)} of {_in_unit(total_bytes, unit_bytes)}{GAP}{unit}"
 
 
 def memory_span(min_bytes: float, max_bytes: float) -> str:
     """``18 GiB`` or ``9 to 18 GiB``: the memory of several GPUs in their one unit."""
-    unit, each = memory_unit()
-    ends = dict.fromkeys(_in(size, each) for size in (min_bytes, max_bytes))
-    return f"{' to '.join(ends)}{GAP}{unit}"
+    unit, unit_bytes = memory_unit()
+    limits = dict.fromkeys(
+        _in_unit(size_bytes, unit_bytes) for size_bytes in (min_bytes, max_bytes)
+    )
+    return f"{' to '.join(limits)}{GAP}{unit}"
 
 
 def duration(seconds: float | None) -> str:
     """``2 min 17 s``, ``1 h 55``, ``3 d 4 h``: at most two units."""
-    special = _special(seconds)
+    special = _special_text(seconds)
     if special is not None or seconds is None:
         return special or NONE
     if seconds < 0:
@@ -217,25 +219,25 @@ def duration(seconds: float | None) -> str:
         return f"{seconds * 1000:.0f}{GAP}ms" if seconds >= 0.0005 else f"0{GAP}s"
     if seconds < 9.95:
         return f"{seconds:.1f}{GAP}s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole}{GAP}s"
-    if whole < 3600:
-        minutes, rest = divmod(whole, 60)
-        return f"{minutes}{GAP}min" + (f" {rest}{GAP}s" if rest else "")
+    whole_seconds = round(seconds)
+    if whole_seconds < 60:
+        return f"{whole_seconds}{GAP}s"
+    if whole_seconds < 3600:
+        minutes, remainder = divmod(whole_seconds, 60)
+        return f"{minutes}{GAP}min" + (f" {remainder}{GAP}s" if remainder else "")
     minutes = round(seconds / 60)
     if minutes < 24 * 60:
         return f"{minutes // 60}{GAP}h {minutes % 60:02d}"
     hours = round(seconds / 3600)
-    days, rest = divmod(hours, 24)
+    days, remainder = divmod(hours, 24)
     if days >= 100:
         return f"{count(round(seconds / 86400))}{GAP}d"
-    return f"{days}{GAP}d" + (f" {rest}{GAP}h" if rest else "")
+    return f"{days}{GAP}d" + (f" {remainder}{GAP}h" if remainder else "")
 
 
 def rough_duration(seconds: float | None) -> str:
     """``41 min``, ``12 h``, ``2 s``: one unit, for estimates and approximate times."""
-    special = _special(seconds)
+    special = _special_text(seconds)
     if special is not None or seconds is None:
         return special or NONE
     seconds = max(seconds, 0.0)
@@ -250,7 +252,7 @@ def rough_duration(seconds: float | None) -> str:
 
 def time_left(seconds: float | None) -> str:
     """``41 min left``, ``1 h 55 left``; nothing more precise than a minute is known."""
-    special = _special(seconds)
+    special = _special_text(seconds)
     if special is not None or seconds is None:
         return ""
     if seconds < 60:
@@ -269,37 +271,41 @@ def short_time_left(seconds: float | None) -> str:
 
 def clock(time: datetime | float) -> str:
     """``14:02``, or ``2:02 PM``."""
-    return _time(_local(time), "")
+    return _time_text(_local_time(time), "")
 
 
 def clock_s(time: datetime | float) -> str:
     """``14:02:11``: in lists of events."""
-    return _time(_local(time), ":%S")
+    return _time_text(_local_time(time), ":%S")
 
 
 def day(time: datetime | float) -> str:
     """``3 Nov``: on a time axis."""
-    return _date(_local(time).date())
+    return _date_text(_local_time(time).date())
 
 
 def time_or_day(time: datetime | float | None, now: datetime | float) -> str:
     """``14:02`` if today, otherwise ``yesterday``, ``Wed``, ``3 Nov``, ``3 Nov 2025``."""
     if time is None:
         return NONE
-    at, today = _local(time), _local(now).date()
-    return _time(at, "") if at.date() == today else _day(at.date(), today)
+    local_time, today = _local_time(time), _local_time(now).date()
+    return (
+        _time_text(local_time, "")
+        if local_time.date() == today
+        else _day_text(local_time.date(), today)
+    )
 
 
 def time_with_day(time: datetime | float | None, now: datetime | float) -> str:
     """``14:02`` if today, otherwise with the day: ``yesterday 23:10``, ``3 Nov 2025 14:02``."""
     if time is None:
         return NONE
-    return _with_day(time, now, "")
+    return _time_with_day(time, now, "")
 
 
 def time_with_day_s(time: datetime | float, now: datetime | float) -> str:
     """``14:02:11`` if today, otherwise with the day: at the pointer of a time axis."""
-    return _with_day(time, now, ":%S")
+    return _time_with_day(time, now, ":%S")
 
 
 def estimated_time(time: datetime | float | None, now: datetime | float) -> str:
@@ -311,8 +317,9 @@ def full_time(time: datetime | float | None) -> str:
     """``Wed 3 Nov 2025, 14:02:11``: for tool tips."""
     if time is None:
         return NONE
-    at = _local(time)
-    return f"{_DAYS[at.weekday()]} {_date(at.date())} {at.year}, {_time(at, ':%S')}"
+    local_time = _local_time(time)
+    day = f"{_DAYS[local_time.weekday()]} {_date_text(local_time.date())} {local_time.year}"
+    return f"{day}, {_time_text(local_time, ':%S')}"
 
 
 def version(name: str, number: int) -> str:
@@ -333,7 +340,7 @@ def per_second(value: float | None, unit: str) -> str:
 
 def with_unit(value: float | None, unit: str) -> str:
     """``91 °C``, ``372 W``, ``6.1 kWh``: whole from 10 on, one decimal below."""
-    special = _special(value)
+    special = _special_text(value)
     if special is not None or value is None:
         return special or NONE
     figure = count(round(value)) if abs(value) >= 9.95 or value == int(value) else f"{value:.1f}"
@@ -358,13 +365,13 @@ def _at_least(value: float | None) -> str:
 def temperature(celsius: float | None) -> str:
     """``91 °C``, or ``196 °F``."""
     letter = "F" if _units.temperature == FAHRENHEIT else "C"
-    special = _special(celsius)
+    special = _special_text(celsius)
     return special if special is not None else f"{degrees(celsius)[:-1]}{GAP}°{letter}"
 
 
 def degrees(celsius: float | None) -> str:
     """``91°``: a temperature where room is short."""
-    special = _special(celsius)
+    special = _special_text(celsius)
     if special is not None or celsius is None:
         return special or NONE
     return f"{round(celsius * 1.8 + 32 if _units.temperature == FAHRENHEIT else celsius)}°"
@@ -372,7 +379,7 @@ def degrees(celsius: float | None) -> str:
 
 def milliseconds(value_ms: float | None) -> str:
     """``352 ms``: a step time, always in one unit so that ranks compare."""
-    special = _special(value_ms)
+    special = _special_text(value_ms)
     if special is not None or value_ms is None:
         return special or NONE
     if abs(value_ms) >= 9.95:
@@ -401,7 +408,7 @@ def ranges(numbers: Iterable[int]) -> str:
     )
 
 
-def _special(value: float | None) -> str | None:
+def _special_text(value: float | None) -> str | None:
     """The text for NaN and infinity; None for a number."""
     if value is None:
         return NONE
@@ -418,46 +425,51 @@ def _scientific(text: str) -> str:
 
 
 def _size(size_bytes: float | None, *, is_binary: bool) -> str:
-    special = _special(size_bytes)
+    special = _special_text(size_bytes)
     if special is not None or size_bytes is None:
         return special or NONE
     return number_format.size(size_bytes, is_binary=is_binary).replace(" ", GAP)
 
 
-def _in(size_bytes: float, each: int) -> str:
-    value = size_bytes / each
+def _in_unit(size_bytes: float, unit_bytes: int) -> str:
+    value = size_bytes / unit_bytes
     if not math.isfinite(value):
         return NONE
     figure = f"{value:.1f}" if value < 99.95 else f"{value:.0f}"
     return figure.removesuffix(".0")
 
 
-def _local(when: datetime | float) -> datetime:
-    if isinstance(when, datetime):
-        return when.astimezone()
-    return datetime.fromtimestamp(when).astimezone()
+def _local_time(time: datetime | float) -> datetime:
+    if isinstance(time, datetime):
+        return time.astimezone()
+    return datetime.fromtimestamp(time).astimezone()
 
 
-def _time(at: datetime, seconds: str) -> str:
+def _time_text(local_time: datetime, seconds_format: str) -> str:
     if _units.clock != HOURS_12:
-        return f"{at:%H:%M}" + at.strftime(seconds)
-    half = "AM" if at.hour < 12 else "PM"
-    return f"{at.hour % 12 or 12}:{at:%M}{at.strftime(seconds)}{GAP}{half}"
+        return f"{local_time:%H:%M}" + local_time.strftime(seconds_format)
+    day_half = "AM" if local_time.hour < 12 else "PM"
+    seconds = local_time.strftime(seconds_format)
+    return f"{local_time.hour % 12 or 12}:{local_time:%M}{seconds}{GAP}{day_half}"
 
 
-def _with_day(when: datetime | float, now: datetime | float, seconds: str) -> str:
-    at, today = _local(when), _local(now).date()
-    time_of_day = _time(at, seconds)
-    return time_of_day if at.date() == today else f"{_day(at.date(), today)} {time_of_day}"
+def _time_with_day(time: datetime | float, now: datetime | float, seconds_format: str) -> str:
+    local_time, today = _local_time(time), _local_time(now).date()
+    time_of_day = _time_text(local_time, seconds_format)
+    return (
+        time_of_day
+        if local_time.date() == today
+        else f"{_day_text(local_time.date(), today)} {time_of_day}"
+    )
 
 
-def _day(day: date, today: date) -> str:
+def _day_text(day: date, today: date) -> str:
     if day == today - timedelta(days=1):
         return "yesterday"
     if timedelta(0) < today - day < timedelta(days=7):
         return _DAYS[day.weekday()]
-    return _date(day) if day.year == today.year else f"{_date(day)} {day.year}"
+    return _date_text(day) if day.year == today.year else f"{_date_text(day)} {day.year}"
 
 
-def _date(day: date) -> str:
+def _date_text(day: date) -> str:
     return f"{day.day} {_MONTHS[day.month - 1]}"

@@ -40,9 +40,9 @@ def icon(name: str, color_role: str = "text", *, with_text: bool = False) -> QIc
     if with_text:
         width = theme.ICON + GAP_RIGHT
         options["offset"] = (-GAP_RIGHT / 2 / width, 0.0)
-    made = _phosphor().icon(f"{_PREFIX}.{name}", **options)
-    assert isinstance(made, QIcon)
-    return made
+    result = _phosphor().icon(f"{_PREFIX}.{name}", **options)
+    assert isinstance(result, QIcon)
+    return result
 
 
 @lru_cache(maxsize=1)
@@ -63,13 +63,13 @@ def pixmap(
     name: str, color_role: str = "text", size: int = theme.ICON, ratio: float = 1.0
 ) -> QPixmap:
     """An icon as a picture, sharp on a screen with `ratio` device pixels per pixel."""
-    return _drawn(name, theme.current().hex(color_role), color_role, size, ratio)
+    return _cached_pixmap(name, theme.current().hex(color_role), color_role, size, ratio)
 
 
 @lru_cache(maxsize=512)
-def _drawn(name: str, _colour: str, tone: str, size: int, ratio: float) -> QPixmap:
+def _cached_pixmap(name: str, _colour: str, color_role: str, size: int, ratio: float) -> QPixmap:
     """Drawn once: styling a page draws hundreds of few kinds."""
-    return icon(name, tone).pixmap(QSize(size, size), ratio)
+    return icon(name, color_role).pixmap(QSize(size, size), ratio)
 
 
 def paint_icon(painter: QPainter, rect: QRectF, name: str, color_role: str = "text") -> None:

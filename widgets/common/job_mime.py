@@ -15,7 +15,7 @@ from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import R_CELL, S2
 
 MIME = "application/x-ringmaster-jobs"
-_MOST = 64
+_MAX_IDS = 64
 """The limit of dragged ids; of a hundred thousand jobs a target needs only the number."""
 _NAME_CHARS = 48
 _CHIP_H = 26
@@ -43,16 +43,16 @@ def dragged_label(ids: Sequence[str], name: str) -> str:
 
 
 def put_jobs(content: QMimeData, ids: Sequence[str], label: str) -> None:
-    content_of = {"ids": list(ids[:_MOST]), "words": label}
-    content.setData(MIME, json.dumps(content_of).encode())
+    fields = {"ids": list(ids[:_MAX_IDS]), "words": label}
+    content.setData(MIME, json.dumps(fields).encode())
 
 
 def dragged_jobs(content: QMimeData) -> DraggedJobs | None:
     """The dragged jobs; None if something else is dragged."""
     if not content.hasFormat(MIME):
         return None
-    content_of = json.loads(bytes(content.data(MIME).data()))
-    return DraggedJobs(tuple(content_of["ids"]), content_of["words"])
+    fields = json.loads(bytes(content.data(MIME).data()))
+    return DraggedJobs(tuple(fields["ids"]), fields["words"])
 
 
 def drag_pixmap(label: str, ratio: float) -> QPixmap:

@@ -26,19 +26,19 @@ class KeyValue:
     tip: str = ""
 
 
-class _FactView(QWidget):
+class _KeyValueView(QWidget):
     def __init__(self, role: Role, parent: QWidget) -> None:
         super().__init__(parent)
         self.caption = Label("", "tiny", "text3")
         self.value = Label("", role, "text")
         self.setLayout(col(self.caption, self.value, gap=2))
 
-    def show_fact(self, fact: KeyValue) -> None:
-        self.caption.setText(fact.caption)
-        self.value.setText(fact.value)
-        self.value.set_color_role(fact.color_role)
-        self.value.set_tip(fact.tip)
-        self.setAccessibleName(f"{fact.caption}: {fact.value}")
+    def show_item(self, item: KeyValue) -> None:
+        self.caption.setText(item.caption)
+        self.value.setText(item.value)
+        self.value.set_color_role(item.color_role)
+        self.value.set_tip(item.tip)
+        self.setAccessibleName(f"{item.caption}: {item.value}")
 
 
 class KeyValueRow(QWidget):
@@ -64,8 +64,8 @@ class KeyValueRow(QWidget):
         self._gap = gap
         self._columns = columns
         self.items: tuple[KeyValue, ...] = ()
-        self._views: list[_FactView] = []
-        self._rooms: dict[str, int] = {}
+        self._views: list[_KeyValueView] = []
+        self._reserved_widths: dict[str, int] = {}
         """The largest room that each caption has needed."""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.set_items(items)
@@ -73,15 +73,15 @@ class KeyValueRow(QWidget):
     def set_items(self, items: Sequence[KeyValue]) -> None:
         if tuple(items) == self.items and self._views:
             return
-        if [fact.caption for fact in items] != [fact.caption for fact in self.items]:
-            self._rooms.clear()
+        if [item.caption for item in items] != [item.caption for item in self.items]:
+            self._reserved_widths.clear()
         self.items = tuple(items)
         while len(self._views) < len(items):
-            self._views.append(_FactView(self._role, self))
-        for view, fact in zip(self._views, items, strict=False):
-            view.show_fact(fact)
+            self._views.append(_KeyValueView(self._role, self))
+        for view, item in zip(self._views, items, strict=False):
+            view.show_item(item)
         self.updateGeometry()
-        self._place()
+        self._place_views()
 
     def visible_count(self) -> int:
         """The number of facts that fit now."""
@@ -98,26 +98,32 @@ class KeyValueRow(QWidget):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._place()
+        self._place_views()
 
-    def _place(self) -> None:
+    def _place_views(self) -> None:
         x = 0
-        hidden: list[KeyValue] = []
+        hidden_items: list[KeyValue] = []
         for view in self._views[len(self.items) :]:
             view.hide()
-        for index, (view, fact) in enumerate(zip(self._views, self.items, strict=False)):
+        for index, (view, item) in enumerate(zip(self._views, self.items, strict=False)):
             size = view.sizeHint()
             # Another unit, "24 s" for "250 ms", moves no neighbour.
             steps = -(-size.width() // _WIDTH_STEP)
-            room = self._rooms[fact.caption] = max(
-                self._rooms.get(fact.caption, 0), steps * _WIDTH_STEP
+            reserved_w = self._reserved_widths[item.caption] = max(
+                self._reserved_widths.get(item.caption, 0), steps * _WIDTH_STEP
             )
             if self._columns:
                 x = index * self.width() // self._columns
-            fits = not hidden and (x + size.width() <= self.width() or index == 0)
+            is_visible = not hidden_items and (x + size.width() <= self.width() or index == 0)
             view.setGeometry(x, 0, size.width(), size.height())
-            view.setVisible(fits)
-            if not fits:
-                hidden.append(fact)
-            x += room + self._gap
-        self.setToolTip(plain_tip("\n".join(f"{one.caption}: {one.value}" for one in hidden)))
+            view.setVisible(is_visible)
+            if not is_visible:
+                hidden_items.append(item)
+            x += reserved_w + self._gap
+        self.setToolTip(
+            plain_tip(
+                "\n".join(
+                    f"{hidden_item.caption}: {hidden_item.value}" for hidden_item in hidden_items
+                )
+            )
+        )

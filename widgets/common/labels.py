@@ -18,7 +18,7 @@ from widgets.common.layout import row
 from widgets.common.style import repolish
 from widgets.common.theme import ICON, ColorRole, Role
 
-_TIP_WRAPS_FROM = 60
+_MAX_TIP_LINE = 60
 
 
 def plain_tip(text: str, key: str = "") -> str:
@@ -28,7 +28,7 @@ def plain_tip(text: str, key: str = "") -> str:
     """
     if key:
         text = f"{text} ({native_key(key)})"
-    if len(text) > _TIP_WRAPS_FROM or "<" in text or "&" in text:
+    if len(text) > _MAX_TIP_LINE or "<" in text or "&" in text:
         # Only rich text wraps in a tool tip; "<b>" and "&lt;" would be interpreted as markup.
         return f'<p style="white-space: pre-wrap">{html.escape(text)}</p>'
     return text
@@ -65,7 +65,7 @@ class Label(QLabel):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._whole = text
+        self._full_text = text
         self._elide = elide
         self._heights: dict[tuple[str, int], int] = {}
         self._tip = ""
@@ -91,16 +91,16 @@ class Label(QLabel):
             policy = QSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
             policy.setHeightForWidth(True)
             self.setSizePolicy(policy)
-        self._show()
+        self._update_text()
 
     def text(self) -> str:
-        return self._whole
+        return self._full_text
 
     def setText(self, text: str) -> None:
-        if text != self._whole:
-            self._whole = text
+        if text != self._full_text:
+            self._full_text = text
             self._heights.clear()
-            self._show()
+            self._update_text()
             if self._elide:
                 self.updateGeometry()
 
@@ -109,7 +109,7 @@ class Label(QLabel):
         tip = plain_tip(text, key) if text else ""
         if tip != self._tip:
             self._tip = tip
-            self._show()
+            self._update_text()
 
     def color_role(self) -> str:
         return str(self.property("colorRole"))
@@ -123,20 +123,20 @@ class Label(QLabel):
         font = theme.font(role)
         if font != self.font():
             self.setFont(font)
-            self._show()
+            self._update_text()
             self.updateGeometry()
 
     def sizeHint(self) -> QSize:
         hint = super().sizeHint()
         if self._elide:
-            hint.setWidth(self._advance(self._whole) + 2)
+            hint.setWidth(self._text_width(self._full_text) + 2)
         return hint
 
     def minimumSizeHint(self) -> QSize:
         hint = super().minimumSizeHint()
         if self._elide:
-            few = self._advance(self._whole[:3] + "…")
-            hint.setWidth(min(few, self.sizeHint().width()))
+            min_width = self._text_width(self._full_text[:3] + "…")
+            hint.setWidth(min(min_width, self.sizeHint().width()))
         return hint
 
     def heightForWidth(self, width: int) -> int:
@@ -146,44 +146,46 @@ class Label(QLabel):
         """
         if not self.wordWrap():
             return -1
-        asked = (self.font().key(), width)
-        if asked not in self._heights:
-            self._heights[asked] = super().heightForWidth(width)
-        return self._heights[asked]
+        cache_key = (self.font().key(), width)
+        if cache_key not in self._heights:
+            self._heights[cache_key] = super().heightForWidth(width)
+        return self._heights[cache_key]
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._elide:
-            self._show()
+            self._update_text()
 
     def _metrics(self) -> QFontMetrics:
         return QFontMetrics(self.font())
 
-    def _show(self) -> None:
-        shown = self._whole
+    def _update_text(self) -> None:
+        visible_text = self._full_text
         if self._elide and self.width() > 0:
             mode = (
                 Qt.TextElideMode.ElideMiddle
                 if self._elide == "middle"
                 else Qt.TextElideMode.ElideRight
             )
-            shown = self._metrics().elidedText(self._whole, mode, self.contentsRect().width())
-            if shown != self._whole and self._elide == "clause":
-                shown = self._clause() or shown
-        if shown != super().text():
-            super().setText(shown)
-        self.setAccessibleName(self._whole)
-        whole = plain_tip(self._whole) if shown != self._whole else ""
-        self.setToolTip(self._tip or whole)
+            visible_text = self._metrics().elidedText(
+                self._full_text, mode, self.contentsRect().width()
+            )
+            if visible_text != self._full_text and self._elide == "clause":
+                visible_text = self._fitting_clause() or visible_text
+        if visible_text != super().text():
+            super().setText(visible_text)
+        self.setAccessibleName(self._full_text)
+        full_text_tip = plain_tip(self._full_text) if visible_text != self._full_text else ""
+        self.setToolTip(self._tip or full_text_tip)
 
-    def _clause(self) -> str:
+    def _fitting_clause(self) -> str:
         """As many words as fit and end at a comma, "" if none do."""
-        head = self._whole
-        while (head := head.rpartition(", ")[0]) and self._advance(head) > self.width():
+        head = self._full_text
+        while (head := head.rpartition(", ")[0]) and self._text_width(head) > self.width():
             pass
         return head
 
-    def _advance(self, text: str) -> int:
+    def _text_width(self, text: str) -> int:
         return self._metrics().horizontalAdvance(text)
 
 
@@ -200,26 +202,26 @@ class IconLabel(QLabel):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._name, self._tone, self._size = name, color_role, size
+        self._name, self._color_role, self._size = name, color_role, size
         self.setFixedSize(size, size)
         if accessible_name:
             self.setAccessibleName(accessible_name)
             self.setToolTip(plain_tip(accessible_name))
-        self._draw()
+        self._draw_icon()
 
     def set_icon(self, name: str, color_role: str) -> None:
-        if (name, color_role) != (self._name, self._tone):
-            self._name, self._tone = name, color_role
-            self._draw()
+        if (name, color_role) != (self._name, self._color_role):
+            self._name, self._color_role = name, color_role
+            self._draw_icon()
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange:
-            self._draw()
+            self._draw_icon()
 
-    def _draw(self) -> None:
+    def _draw_icon(self) -> None:
         ratio = self.devicePixelRatioF()
-        self.setPixmap(icons.pixmap(self._name, self._tone, self._size, ratio))
+        self.setPixmap(icons.pixmap(self._name, self._color_role, self._size, ratio))
 
 
 class Note(QWidget):
@@ -236,9 +238,14 @@ class Note(QWidget):
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
-        self._strong = Label(headline, "strong", color_role)
-        self._rest = Label(details, role, "text2", elide="clause")
+        self._headline = Label(headline, "strong", color_role)
+        self._details = Label(details, role, "text2", elide="clause")
         self.setLayout(
-            row(IconLabel(icon, color_role, theme.ICON_NAV), self._strong, (self._rest, 1), gap=6)
+            row(
+                IconLabel(icon, color_role, theme.ICON_NAV),
+                self._headline,
+                (self._details, 1),
+                gap=6,
+            )
         )
         self.setAccessibleName(f"{headline} {details}".strip())

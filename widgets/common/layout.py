@@ -29,7 +29,7 @@ Item: TypeAlias = QWidget | QLayout | int | _Stretch | tuple[QWidget | QLayout, 
 Margins: TypeAlias = tuple[int, int, int, int]
 NO_MARGINS: Margins = (0, 0, 0, 0)
 
-_LEAST_W, _LEAST_H, _AROUND = 640, 480, 48
+_MIN_W, _MIN_H, _PARENT_MARGIN = 640, 480, 48
 
 _Box = TypeVar("_Box", bound=QBoxLayout)
 
@@ -38,7 +38,7 @@ def row(
     *items: Item, gap: int = S2, margins: Margins = NO_MARGINS, top: bool = False
 ) -> QHBoxLayout:
     """Place items side by side. With `top`, all are aligned at the upper edge."""
-    box = _filled(QHBoxLayout(), items, gap, margins)
+    box = _fill_box(QHBoxLayout(), items, gap, margins)
     if top:
         for index in range(box.count()):
             item = box.itemAt(index)
@@ -49,7 +49,7 @@ def row(
 
 def col(*items: Item, gap: int = S2, margins: Margins = NO_MARGINS) -> QVBoxLayout:
     """Place items one below the other."""
-    return _filled(QVBoxLayout(), items, gap, margins)
+    return _fill_box(QVBoxLayout(), items, gap, margins)
 
 
 def keep_size_when_hidden(widget: QWidget) -> None:
@@ -72,10 +72,10 @@ def clear(layout: QLayout) -> None:
 
 def fit_into_parent(window: QWidget, parent: QWidget | None, width: int, height: int) -> None:
     """Give a dialog its size, or less if its parent has no room around it."""
-    room = parent.size() if parent is not None else QSize(width, height)
+    available_size = parent.size() if parent is not None else QSize(width, height)
     window.resize(
-        min(width, max(_LEAST_W, room.width() - _AROUND)),
-        min(height, max(_LEAST_H, room.height() - _AROUND)),
+        min(width, max(_MIN_W, available_size.width() - _PARENT_MARGIN)),
+        min(height, max(_MIN_H, available_size.height() - _PARENT_MARGIN)),
     )
 
 
@@ -91,11 +91,11 @@ def fit_height(window: QWidget) -> None:
         window.setMinimumHeight(0)
     layout.activate()
     wraps = layout.hasHeightForWidth()
-    wanted = layout.totalHeightForWidth(window.width()) if wraps else layout.sizeHint().height()
-    window.resize(window.width(), wanted)
+    height = layout.totalHeightForWidth(window.width()) if wraps else layout.sizeHint().height()
+    window.resize(window.width(), height)
 
 
-def _filled(box: _Box, items: tuple[Item, ...], gap: int, margins: Margins) -> _Box:
+def _fill_box(box: _Box, items: tuple[Item, ...], gap: int, margins: Margins) -> _Box:
     box.setContentsMargins(*margins)
     box.setSpacing(gap)
     for item in items:

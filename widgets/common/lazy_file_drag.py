@@ -83,8 +83,8 @@ class PromisedFile(QMimeData):
         if mime_type != URLS:
             return None
         promise = self._promise
-        is_held = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
-        if is_held and not promise.is_drag_over:
+        is_pressed = QGuiApplication.mouseButtons() & Qt.MouseButton.LeftButton
+        if is_pressed and not promise.is_drag_over:
             return [QUrl.fromLocalFile(promise.path)]
         promise.wait()
         if not promise.is_fulfilled:

@@ -27,27 +27,27 @@ class ListDetailSplitter(QSplitter):
         self.addWidget(list_pane)
         self.addWidget(detail_pane)
         self.setStretchFactor(1, 1)
-        self._is_sized_by_hand = False
+        self._is_user_sized = False
         self._list_w = 0
-        self.splitterMoved.connect(self._moved)
+        self.splitterMoved.connect(self._record_list_width)
 
     def restore(self, list_w: int) -> None:
         """Restore the width that the user chose; 0 for none."""
         if list_w > 0:
-            self._size(list_w)
-            self._is_sized_by_hand = True
+            self._set_list_width(list_w)
+            self._is_user_sized = True
 
     def suggest(self, list_w: int) -> None:
         """Set a width that suits the window, unless the user chose one."""
-        if list_w != self._list_w and not self._is_sized_by_hand:
-            self._size(list_w)
+        if list_w != self._list_w and not self._is_user_sized:
+            self._set_list_width(list_w)
 
-    def _size(self, list_w: int) -> None:
+    def _set_list_width(self, list_w: int) -> None:
         self._list_w = list_w
         self.setSizes([list_w, max(1, self.width() - list_w)])
 
     @Slot()
-    def _moved(self) -> None:
-        self._is_sized_by_hand = True
+    def _record_list_width(self) -> None:
+        self._is_user_sized = True
         self._list_w = self.sizes()[0]
         self.list_resized.emit(self._list_w)

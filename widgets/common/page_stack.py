@@ -12,9 +12,9 @@ def restyle(widget: QWidget) -> None:
         widget.style().polish(widget)
         QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
         widget.update()
-    later = widget.defer_restyling() if isinstance(widget, PageStack) else ()
+    deferred_pages = widget.defer_restyling() if isinstance(widget, PageStack) else ()
     for child in widget.children():
-        if isinstance(child, QWidget) and child not in later:
+        if isinstance(child, QWidget) and child not in deferred_pages:
             restyle(child)
 
 
@@ -27,13 +27,13 @@ class PageStack(QStackedWidget):
 
     def __init__(self, min_width: int = 0, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._least = QSize(min_width, 0)
+        self._min_size = QSize(min_width, 0)
         self._unstyled: set[QWidget] = set()
         self.currentChanged.connect(self._style_page)
 
     def defer_restyling(self) -> set[QWidget]:
         """Return the hidden pages, each of which is styled again when it is shown."""
-        pages = (self.widget(at) for at in range(self.count()))
+        pages = (self.widget(index) for index in range(self.count()))
         self._unstyled = {page for page in pages if page and page is not self.currentWidget()}
         return self._unstyled
 
@@ -48,7 +48,7 @@ class PageStack(QStackedWidget):
         return False
 
     def sizeHint(self) -> QSize:
-        return self._least
+        return self._min_size
 
     def minimumSizeHint(self) -> QSize:
-        return self._least
+        return self._min_size

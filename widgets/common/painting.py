@@ -12,7 +12,7 @@ from PySide6.QtGui import QColor, QFont, QFontMetrics, QPainter, QPen, QStaticTe
 from widgets.common import theme
 from widgets.common.theme import FOCUS_W, R_CONTROL, Role
 
-_TEXTS_KEPT = 1024
+_TEXT_CACHE_SIZE = 1024
 """Cache size: a tour through a window with 64 nodes writes 800 texts in a minute, 1.6 kB each."""
 
 
@@ -60,11 +60,11 @@ def paint_focus(painter: QPainter, rect: QRectF, radius: float = R_CONTROL) -> N
     _paint_edge(painter, rect, radius, "focus")
 
 
-def _paint_edge(painter: QPainter, rect: QRectF, radius: float, tone: str) -> None:
-    half = FOCUS_W / 2
-    painter.setPen(QPen(theme.current().q(tone), FOCUS_W))
+def _paint_edge(painter: QPainter, rect: QRectF, radius: float, color_role: str) -> None:
+    inset = FOCUS_W / 2
+    painter.setPen(QPen(theme.current().q(color_role), FOCUS_W))
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    painter.drawRoundedRect(rect.adjusted(half, half, -half, -half), radius, radius)
+    painter.drawRoundedRect(rect.adjusted(inset, inset, -inset, -inset), radius, radius)
 
 
 def paint_text(
@@ -80,13 +80,15 @@ def paint_text(
 ) -> float:
     """Write one line, elided to `rect` (in the middle for paths); return the width it took."""
     # One pixel of tolerance: text measured with this font is never cut by rounding.
-    line, width = _line(text, role, int(rect.width()) + 1, elide_middle)
+    line, width = _static_text(text, role, int(rect.width()) + 1, elide_middle)
     painter.setFont(_font(role))
     painter.setPen(theme.current().q(color_role))
-    room = rect.size() - line.size()
+    free_space = rect.size() - line.size()
     share = 1.0 if right else 0.5 if center else 0.0
-    at = QPointF(rect.left() + share * room.width(), rect.top() + room.height() / 2)
-    painter.drawStaticText(at, line)
+    position = QPointF(
+        rect.left() + share * free_space.width(), rect.top() + free_space.height() / 2
+    )
+    painter.drawStaticText(position, line)
     return width
 
 
@@ -95,9 +97,9 @@ def text_width(text: str, role: Role = "body") -> int:
     return _metrics(role).horizontalAdvance(text)
 
 
-def elided(text: str, width: int, role: Role = "body") -> str:
+def elide(text: str, width: int, role: Role = "body") -> str:
     """``text`` as it fits into ``width`` pixels, with "…" if it was cut."""
-    return _elided(text, role, width, middle=False)[0]
+    return _elide_text(text, role, width, middle=False)[0]
 
 
 @cache
@@ -110,21 +112,23 @@ def _metrics(role: Role) -> QFontMetrics:
     return QFontMetrics(theme.font(role))
 
 
-@lru_cache(maxsize=_TEXTS_KEPT)
-def _line(text: str, role: Role, width: int, middle: bool) -> tuple[QStaticText, float]:
+@lru_cache(maxsize=_TEXT_CACHE_SIZE)
+def _static_text(
+    text: str, role: Role, width: int, elide_middle: bool
+) -> tuple[QStaticText, float]:
     """Cached: a rack of nodes writes the same few hundred figures twice a second.
 
     Laying a line of text out takes Qt three times as long as painting it.
     """
-    shown, width_of_shown = _elided(text, role, width, middle)
-    line = QStaticText(shown.replace("\n", " "))
+    visible_text, visible_w = _elide_text(text, role, width, elide_middle)
+    line = QStaticText(visible_text.replace("\n", " "))
     line.setTextFormat(Qt.TextFormat.PlainText)
     line.prepare(font=_font(role))
-    return line, width_of_shown
+    return line, visible_w
 
 
-@lru_cache(maxsize=_TEXTS_KEPT)
-def _elided(text: str, role: Role, width: int, middle: bool) -> tuple[str, float]:
-    mode = Qt.TextElideMode.ElideMiddle if middle else Qt.TextElideMode.ElideRight
-    shown = _metrics(role).elidedText(text, mode, width)
-    return shown, float(_metrics(role).horizontalAdvance(shown))
+@lru_cache(maxsize=_TEXT_CACHE_SIZE)
+def _elide_text(text: str, role: Role, width: int, elide_middle: bool) -> tuple[str, float]:
+    mode = Qt.TextElideMode.ElideMiddle if elide_middle else Qt.TextElideMode.ElideRight
+    visible_text = _metrics(role).elidedText(text, mode, width)
+    return visible_text, float(_metrics(role).horizontalAdvance(visible_text))

@@ -52,11 +52,11 @@ class Popover(QFrame):
         """Show it below a control, or above it if room is short; ``first`` gets the focus."""
         window = self._window
         self.adjustSize()
-        where = control.mapTo(window, QPoint(0, control.height() + S1))
-        if where.y() + self.height() > window.height():
-            where = control.mapTo(window, QPoint(0, -self.height() - S1))
+        position = control.mapTo(window, QPoint(0, control.height() + S1))
+        if position.y() + self.height() > window.height():
+            position = control.mapTo(window, QPoint(0, -self.height() - S1))
         right, bottom = window.width() - self.width() - S2, window.height() - self.height() - S2
-        self.move(max(min(where.x(), right), S2), max(min(where.y(), bottom), S2))
+        self.move(max(min(position.x(), right), S2), max(min(position.y(), bottom), S2))
         self._background.setGeometry(window.rect())
         self._background.show()
         self._background.raise_()

@@ -20,7 +20,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
 RECORD_ROLE = Qt.ItemDataRole.UserRole
 _RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
-_NOT_PROVIDED = frozenset(
+_UNUSED_ROLES = frozenset(
     {
         Qt.ItemDataRole.FontRole,
         Qt.ItemDataRole.BackgroundRole,
@@ -64,24 +64,24 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
 
     def set_records(self, rows: Sequence[Record]) -> None:
         """Replace the records. The same number keeps the selection; equal rows emit nothing."""
-        wanted = tuple(rows)
-        if wanted == self._rows:
+        new_rows = tuple(rows)
+        if new_rows == self._rows:
             return
-        if len(wanted) == len(self._rows):
-            self._rows = wanted
-            last = self.index(len(wanted) - 1, len(self._columns) - 1)
+        if len(new_rows) == len(self._rows):
+            self._rows = new_rows
+            last = self.index(len(new_rows) - 1, len(self._columns) - 1)
             self.dataChanged.emit(self.index(0, 0), last)
             return
         self.beginResetModel()
-        self._rows = wanted
+        self._rows = new_rows
         self.endResetModel()
 
-    def retitle(self, column: int, title: str) -> None:
+    def set_column_title(self, column: int, title: str) -> None:
         """Change the title of a column: the metric that a job is judged by."""
-        old = self._columns[column]
-        if title != old.title:
-            changed = replace(old, title=title)
-            self._columns = (*self._columns[:column], changed, *self._columns[column + 1 :])
+        previous_column = self._columns[column]
+        if title != previous_column.title:
+            new_column = replace(previous_column, title=title)
+            self._columns = (*self._columns[:column], new_column, *self._columns[column + 1 :])
             self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
 
     def rowCount(self, parent: AnyIndex = NO_PARENT) -> int:
@@ -101,7 +101,7 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         return column.title if role == Qt.ItemDataRole.DisplayRole else None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
-        if role in _NOT_PROVIDED or not index.isValid():
+        if role in _UNUSED_ROLES or not index.isValid():
             return None
         record = self._rows[index.row()]
         column = self._columns[index.column()]
@@ -114,13 +114,13 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
         if role == Qt.ItemDataRole.ToolTipRole and column.tip is not None:
             return plain_tip(column.tip(record))
         if column.is_bad is not None and column.is_bad(record):
-            return _mark("x-circle-fill", "bad", role)
+            return _mark_data("x-circle-fill", "bad", role)
         if column.needs_attention is not None and column.needs_attention(record):
-            return _mark("warning-fill", "warn", role)
+            return _mark_data("warning-fill", "warn", role)
         return None
 
 
-def _mark(icon: str, tone: ColorRole, role: int) -> Any:
+def _mark_data(icon: str, color_role: ColorRole, role: int) -> Any:
     if role == Qt.ItemDataRole.ForegroundRole:
-        return theme.current().q(tone)
-    return icons.icon(icon, tone) if role == Qt.ItemDataRole.DecorationRole else None
+        return theme.current().q(color_role)
+    return icons.icon(icon, color_role) if role == Qt.ItemDataRole.DecorationRole else None

@@ -41,13 +41,13 @@ class RichText(QTextBrowser):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         """Limit the width of prose, because long lines are hard to read; code is not cut."""
-        prose = text_width(_PROSE) * TEXT_MAX_CHARS // len(_PROSE)
-        most = max(prose, text_width("0" * _CODE_CHARS, "mono") + S4 + S1)
-        self.setViewportMargins(0, 0, max(0, self.width() - SCROLL_BAR_W - most), 0)
+        prose_w = text_width(_PROSE) * TEXT_MAX_CHARS // len(_PROSE)
+        max_width = max(prose_w, text_width("0" * _CODE_CHARS, "mono") + S4 + S1)
+        self.setViewportMargins(0, 0, max(0, self.width() - SCROLL_BAR_W - max_width), 0)
         super().resizeEvent(event)
-        self._fit()
+        self._layout_text()
 
-    def _fit(self) -> None:
+    def _layout_text(self) -> None:
         """Lay the text out in the width that is left: Qt scrolls to that of before."""
         document, width = self.document(), self.viewport().width()
         document.setTextWidth(width)
@@ -61,7 +61,7 @@ class RichText(QTextBrowser):
         """Scroll to the heading that a link ``#a-heading`` means; "" is the top."""
         block = self.document().begin()
         while block.isValid():
-            if block.blockFormat().headingLevel() and _fragment_of(block.text()) == fragment:
+            if block.blockFormat().headingLevel() and _heading_fragment(block.text()) == fragment:
                 top = self.document().documentLayout().blockBoundingRect(block).top()
                 self.verticalScrollBar().setValue(int(top))
                 return
@@ -70,9 +70,9 @@ class RichText(QTextBrowser):
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() == QEvent.Type.StyleChange and self._markdown:
-            at = self.verticalScrollBar().value()
+            scroll_position = self.verticalScrollBar().value()
             self._render()
-            self.verticalScrollBar().setValue(at)
+            self.verticalScrollBar().setValue(scroll_position)
 
     def _render(self) -> None:
         document = self.document()
@@ -80,92 +80,95 @@ class RichText(QTextBrowser):
         document.setDocumentMargin(0)
         self.setMarkdown(self._markdown)
         # One edit block; otherwise each change would lay the whole page out again.
-        whole = QTextCursor(document)
-        whole.beginEditBlock()
+        cursor = QTextCursor(document)
+        cursor.beginEditBlock()
         block = document.begin()
         while block.isValid():
-            _dress_block(block)
+            _style_block(block)
             block = block.next()
         for frame in document.rootFrame().childFrames():
             if isinstance(frame, QTextTable):
-                _dress_table(frame)
-        whole.endEditBlock()
-        self._fit()
+                _style_table(frame)
+        cursor.endEditBlock()
+        self._layout_text()
         self.moveCursor(QTextCursor.MoveOperation.Start)
 
 
-def _fragment_of(heading: str) -> str:
+def _heading_fragment(heading: str) -> str:
     """Return the name of a heading in links, as GitHub makes it."""
-    kept = (char for char in heading.casefold() if char.isalnum() or char in " -_")
-    return "".join(kept).strip().replace(" ", "-")
+    valid_chars = (char for char in heading.casefold() if char.isalnum() or char in " -_")
+    return "".join(valid_chars).strip().replace(" ", "-")
 
 
 def _is_code(block: QTextBlock) -> bool:
-    form = block.blockFormat()
-    return form.hasProperty(QTextFormat.Property.BlockCodeLanguage) or form.nonBreakableLines()
+    block_format = block.blockFormat()
+    return (
+        block_format.hasProperty(QTextFormat.Property.BlockCodeLanguage)
+        or block_format.nonBreakableLines()
+    )
 
 
-def _dress_block(block: QTextBlock) -> None:
-    form, cursor = QTextBlockFormat(block.blockFormat()), QTextCursor(block)
-    level = form.headingLevel()
-    form.setTopMargin(S5 if level > 1 else 0)
-    form.setBottomMargin(0 if cursor.currentTable() else S2)
+def _style_block(block: QTextBlock) -> None:
+    block_format, cursor = QTextBlockFormat(block.blockFormat()), QTextCursor(block)
+    level = block_format.headingLevel()
+    block_format.setTopMargin(S5 if level > 1 else 0)
+    block_format.setBottomMargin(0 if cursor.currentTable() else S2)
     is_code = _is_code(block)
     if is_code:
         # A long command continues below itself, indented, so that the page needs no horizontal
         # scrolling.
-        form.setNonBreakableLines(False)
-        form.setLeftMargin(S4 + S5)
-        form.setTextIndent(-S5)
-        form.setBottomMargin(0 if _is_code(block.next()) else S3)
-    form.setLineHeight(
+        block_format.setNonBreakableLines(False)
+        block_format.setLeftMargin(S4 + S5)
+        block_format.setTextIndent(-S5)
+        block_format.setBottomMargin(0 if _is_code(block.next()) else S3)
+    block_format.setLineHeight(
         _LINE_HEIGHT_PERCENT, QTextBlockFormat.LineHeightTypes.ProportionalHeight.value
     )
-    cursor.setBlockFormat(form)
-    for piece in _pieces(block):
-        kind = piece.charFormat()
-        cursor.setPosition(piece.position())
-        cursor.setPosition(piece.position() + piece.length(), QTextCursor.MoveMode.KeepAnchor)
-        dress = QTextCharFormat()
+    cursor.setBlockFormat(block_format)
+    for fragment in _block_fragments(block):
+        text_format = fragment.charFormat()
+        cursor.setPosition(fragment.position())
+        cursor.setPosition(fragment.position() + fragment.length(), QTextCursor.MoveMode.KeepAnchor)
+        new_format = QTextCharFormat()
         if level:
-            dress.setFont(theme.font(_HEADINGS.get(level, "strong")))
+            new_format.setFont(theme.font(_HEADINGS.get(level, "strong")))
             # Not merged: Markdown's own factor for a heading's size would remain.
-            cursor.setCharFormat(dress)
+            cursor.setCharFormat(new_format)
             continue
-        if kind.fontFixedPitch() or is_code:
-            dress.setFont(theme.font("mono"))
-        elif kind.isAnchor():
-            dress.setForeground(theme.current().q("live"))
-        cursor.mergeCharFormat(dress)
+        if text_format.fontFixedPitch() or is_code:
+            new_format.setFont(theme.font("mono"))
+        elif text_format.isAnchor():
+            new_format.setForeground(theme.current().q("live"))
+        cursor.mergeCharFormat(new_format)
 
 
-def _pieces(block: QTextBlock) -> list[QTextFragment]:
-    found = []
-    at = block.begin()
-    while not at.atEnd():
-        found.append(at.fragment())
-        at += 1
-    return found
+def _block_fragments(block: QTextBlock) -> list[QTextFragment]:
+    fragments = []
+    iterator = block.begin()
+    while not iterator.atEnd():
+        fragments.append(iterator.fragment())
+        iterator += 1
+    return fragments
 
 
-def _dress_table(table: QTextTable) -> None:
-    form = table.format().toTableFormat()
-    form.setBorder(0)
-    form.setCellSpacing(0)
-    form.setTopMargin(S1)
-    form.setBottomMargin(S4)
-    form.setWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
-    table.setFormat(form)
+def _style_table(table: QTextTable) -> None:
+    table_format = table.format().toTableFormat()
+    table_format.setBorder(0)
+    table_format.setCellSpacing(0)
+    table_format.setTopMargin(S1)
+    table_format.setBottomMargin(S4)
+    table_format.setWidth(QTextLength(QTextLength.Type.PercentageLength, 100))
+    table.setFormat(table_format)
     for line in range(table.rows()):
         for column in range(table.columns()):
             cell = table.cellAt(line, column)
-            of_cell = QTextTableCellFormat()
-            of_cell.merge(cell.format())
-            of_cell.setTopPadding(S2)
-            of_cell.setBottomPadding(S2)
-            of_cell.setLeftPadding(0)
-            of_cell.setRightPadding(S4)
-            of_cell.setBottomBorder(1)
-            of_cell.setBottomBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
-            of_cell.setBottomBorderBrush(theme.current().q("line"))
-            cell.setFormat(of_cell)
+            cell_format = QTextTableCellFormat()
+            cell_format.merge(cell.format())
+            cell_format.setTopPadding(S2)
+            cell_format.setBottomPadding(S2)
+            cell_format.setLeftPadding(0)
+            cell_format.setRightPadding(S4)
+            cell_format.setBottomBorder(1)
+            cell_format.setBottomBorderStyle(QTextFrameFormat.BorderStyle.BorderStyle_Solid)
+            cell_format.setBottomBorderBrush(theme.current().q("line"))
+            cell.setFormat(cell_format)

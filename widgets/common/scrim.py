@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 
 from widgets.common import theme
 
-_SHARE = 0.28
+_VEIL_ALPHA = 0.28
 
 
 class Scrim(QWidget):
@@ -37,4 +37,4 @@ class Scrim(QWidget):
 
 
 def paint_veil(widget: QWidget) -> None:
-    QPainter(widget).fillRect(widget.rect(), theme.current().q("shadow", _SHARE))
+    QPainter(widget).fillRect(widget.rect(), theme.current().q("shadow", _VEIL_ALPHA))

@@ -49,7 +49,7 @@ not set up yet.
 
 MAX_SEGMENTS = 64
 _FRAME_MS = 33
-_TURNING = frozenset({JobState.STARTING, JobState.SETUP})
+_TURNING_STATES = frozenset({JobState.STARTING, JobState.SETUP})
 
 STATE_COLOR_ROLES: dict[str, ColorRole] = {
     "idle": "idle",
@@ -69,7 +69,7 @@ def state_color_role(state: JobState) -> ColorRole:
 
 def is_animated(state: JobState) -> bool:
     """Return True if the glyph of `state` moves now, so that a view repaints its row."""
-    return state in _TURNING and not theme.motion_reduced()
+    return state in _TURNING_STATES and not theme.motion_reduced()
 
 
 def current_turn() -> float:
@@ -90,15 +90,15 @@ def paint_state(
     """
     family = state.color_role
     colour = theme.current().q(family)
-    k = square.width() / 20
-    width = 2.2 * k
+    scale = square.width() / 20
+    width = 2.2 * scale
     ring = square.adjusted(width, width, -width, -width)
     centre = square.center()
 
-    def at(dx: float, dy: float) -> QPointF:
-        return QPointF(centre.x() + dx * k, centre.y() + dy * k)
+    def offset_point(dx: float, dy: float) -> QPointF:
+        return QPointF(centre.x() + dx * scale, centre.y() + dy * scale)
 
-    def arcs(*parts: tuple[float, float]) -> None:
+    def draw_arcs(*parts: tuple[float, float]) -> None:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(round_pen(theme.current().q(family, 0.28), width))
         painter.drawEllipse(ring)
@@ -106,71 +106,81 @@ def paint_state(
         for start, share in parts:
             painter.drawArc(ring, int((90 - start * 360) * 16), int(-share * 360 * 16))
 
-    def solid() -> None:
+    def use_solid_brush() -> None:
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(colour)
 
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    so_far = (0.0, min(max(progress, 0.03), 1.0))
+    progress_arc = (0.0, min(max(progress, 0.03), 1.0))
     if state is JobState.CREATED:
-        solid()
+        use_solid_brush()
         for i in range(8):
             a = radians(i * 45)
-            painter.drawEllipse(at(7.4 * cos(a), 7.4 * sin(a)), 1.25 * k, 1.25 * k)
+            painter.drawEllipse(
+                offset_point(7.4 * cos(a), 7.4 * sin(a)), 1.25 * scale, 1.25 * scale
+            )
     elif state is JobState.QUEUED:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(round_pen(colour, width * 0.85))
         painter.drawEllipse(ring)
-        painter.drawPolyline(QPolygonF([at(0, -4), at(0, 0.4), at(3, 2)]))
+        painter.drawPolyline(
+            QPolygonF([offset_point(0, -4), offset_point(0, 0.4), offset_point(3, 2)])
+        )
     elif state is JobState.PAUSED:
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.setPen(round_pen(colour, width * 0.85))
         painter.drawEllipse(ring)
-        painter.drawLine(at(-2.2, -2.2), at(-2.2, 2.2))
-        painter.drawLine(at(2.2, -2.2), at(2.2, 2.2))
+        painter.drawLine(offset_point(-2.2, -2.2), offset_point(-2.2, 2.2))
+        painter.drawLine(offset_point(2.2, -2.2), offset_point(2.2, 2.2))
     elif state is JobState.STARTING:
-        arcs((turn, 0.22))
+        draw_arcs((turn, 0.22))
     elif state is JobState.SETUP:
-        arcs((turn, 0.22), (turn + 0.5, 0.22))
+        draw_arcs((turn, 0.22), (turn + 0.5, 0.22))
     elif state is JobState.TRAINING:
-        arcs(so_far)
+        draw_arcs(progress_arc)
     elif state is JobState.EVALUATING:
-        arcs(so_far)
-        solid()
-        painter.drawEllipse(centre, 2.6 * k, 2.6 * k)
+        draw_arcs(progress_arc)
+        use_solid_brush()
+        painter.drawEllipse(centre, 2.6 * scale, 2.6 * scale)
     elif state is JobState.SAVING:
-        arcs(so_far)
-        painter.setPen(round_pen(colour, 1.9 * k))
-        painter.drawLine(at(0, -3.6), at(0, 3))
-        painter.drawPolyline(QPolygonF([at(-2.8, 0.6), at(0, 3.4), at(2.8, 0.6)]))
+        draw_arcs(progress_arc)
+        painter.setPen(round_pen(colour, 1.9 * scale))
+        painter.drawLine(offset_point(0, -3.6), offset_point(0, 3))
+        painter.drawPolyline(
+            QPolygonF([offset_point(-2.8, 0.6), offset_point(0, 3.4), offset_point(2.8, 0.6)])
+        )
     elif state is JobState.STOPPING:
-        arcs(so_far)
-        solid()
+        draw_arcs(progress_arc)
+        use_solid_brush()
         # Sharp and large: at 18 px a rounded square looks like the dot of Evaluating.
-        painter.drawRoundedRect(QRectF(at(-3.1, -3.1), at(3.1, 3.1)), 0.4 * k, 0.4 * k)
+        painter.drawRoundedRect(
+            QRectF(offset_point(-3.1, -3.1), offset_point(3.1, 3.1)), 0.4 * scale, 0.4 * scale
+        )
     elif state is JobState.INTERRUPTED:
-        arcs(so_far)
-        painter.setPen(round_pen(colour, 2.1 * k))
-        painter.drawLine(at(-1.9, -2.6), at(-1.9, 2.6))
-        painter.drawLine(at(1.9, -2.6), at(1.9, 2.6))
+        draw_arcs(progress_arc)
+        painter.setPen(round_pen(colour, 2.1 * scale))
+        painter.drawLine(offset_point(-1.9, -2.6), offset_point(-1.9, 2.6))
+        painter.drawLine(offset_point(1.9, -2.6), offset_point(1.9, 2.6))
     elif state is JobState.FINISHED:
         disc = QPainterPath()
-        disc.addEllipse(square.adjusted(k, k, -k, -k))
-        tick = QPainterPath(at(-3.7, 0.2))
-        tick.lineTo(at(-1.1, 2.9))
-        tick.lineTo(at(3.9, -2.9))
+        disc.addEllipse(square.adjusted(scale, scale, -scale, -scale))
+        tick = QPainterPath(offset_point(-3.7, 0.2))
+        tick.lineTo(offset_point(-1.1, 2.9))
+        tick.lineTo(offset_point(3.9, -2.9))
         painter.fillPath(disc - _stroke(tick, width), colour)
     elif state is JobState.ERROR:  # solid like Finished, but with corners
         corners = [radians(22.5 + 45 * i) for i in range(8)]
         octagon = QPainterPath()
-        octagon.addPolygon(QPolygonF([at(9.4 * cos(a), 9.4 * sin(a)) for a in corners]))
+        octagon.addPolygon(QPolygonF([offset_point(9.4 * cos(a), 9.4 * sin(a)) for a in corners]))
         octagon.closeSubpath()
-        cross = QPainterPath(at(-3, -3))
-        cross.lineTo(at(3, 3))
-        other = QPainterPath(at(3, -3))
-        other.lineTo(at(-3, 3))
-        painter.fillPath(octagon - _stroke(cross, width) - _stroke(other, width), colour)
+        first_stroke = QPainterPath(offset_point(-3, -3))
+        first_stroke.lineTo(offset_point(3, 3))
+        second_stroke = QPainterPath(offset_point(3, -3))
+        second_stroke.lineTo(offset_point(-3, 3))
+        painter.fillPath(
+            octagon - _stroke(first_stroke, width) - _stroke(second_stroke, width), colour
+        )
     else:
         pen = round_pen(colour, width)
         pen.setCapStyle(Qt.PenCapStyle.FlatCap)
@@ -178,13 +188,13 @@ def paint_state(
         painter.setPen(pen)
         painter.setBrush(Qt.BrushStyle.NoBrush)
         painter.drawEllipse(ring)
-        hook = QPainterPath(at(-2.2, -2))
-        hook.cubicTo(at(-2.2, -5.2), at(2.6, -5.2), at(2.4, -1.8))
-        hook.cubicTo(at(2.2, 0), at(0, 0), at(0, 1.8))
-        painter.setPen(round_pen(colour, 1.8 * k))
+        hook = QPainterPath(offset_point(-2.2, -2))
+        hook.cubicTo(offset_point(-2.2, -5.2), offset_point(2.6, -5.2), offset_point(2.4, -1.8))
+        hook.cubicTo(offset_point(2.2, 0), offset_point(0, 0), offset_point(0, 1.8))
+        painter.setPen(round_pen(colour, 1.8 * scale))
         painter.drawPath(hook)
-        solid()
-        painter.drawEllipse(at(0, 4.6), 1.15 * k, 1.15 * k)
+        use_solid_brush()
+        painter.drawEllipse(offset_point(0, 4.6), 1.15 * scale, 1.15 * scale)
     painter.restore()
 
 
@@ -227,8 +237,8 @@ def paint_rank_ring(
             start = 90 - i * span - gap / 2
             painter.drawArc(outer, int(start * 16), int(-(span - gap) * 16))
         inner = square.adjusted(8, 8, -8, -8)
-    half = width / 2
-    ring = inner.adjusted(half, half, -half, -half)
+    inset = width / 2
+    ring = inner.adjusted(inset, inset, -inset, -inset)
     painter.setPen(QPen(t.q(state.color_role, 0.16), width))
     painter.drawEllipse(ring)
     if progress > 0:
@@ -264,8 +274,8 @@ def paint_gpu_cell(
         path = QPainterPath()
         path.addRoundedRect(rect, radius, radius)
         hole = QPainterPath()
-        radius_of_hole = min(rect.height(), rect.width()) * 0.27
-        hole.addEllipse(rect.center(), radius_of_hole, radius_of_hole)
+        hole_radius = min(rect.height(), rect.width()) * 0.27
+        hole.addEllipse(rect.center(), hole_radius, hole_radius)
         painter.fillPath(path - hole, t.q("warn_fill"))
         painter.fillPath(hole, t.q("surface"))
     elif use == "free":
@@ -286,12 +296,12 @@ def paint_gpu_cell(
         path = QPainterPath()
         path.addRoundedRect(rect, radius, radius)
         painter.setClipPath(path)
-        chosen = use == "chosen"
-        painter.fillRect(rect, t.q("ink" if chosen else "live_tint"))
-        tall = 0.0 if chosen else rect.height() * min(max(share, 0.0), 1.0)
-        level = QRectF(rect.left(), rect.bottom() - tall, rect.width(), tall)
+        is_selected = use == "chosen"
+        painter.fillRect(rect, t.q("ink" if is_selected else "live_tint"))
+        level_h = 0.0 if is_selected else rect.height() * min(max(share, 0.0), 1.0)
+        level = QRectF(rect.left(), rect.bottom() - level_h, rect.width(), level_h)
         painter.fillRect(level, t.q("live"))
-        if not chosen and not tall:
+        if not is_selected and not level_h:
             painter.setPen(QPen(t.q("live"), 1))
             painter.drawRoundedRect(edge, radius, radius)
     painter.restore()
@@ -328,7 +338,7 @@ class StateGlyph(QWidget):
         self._state, self._progress = state, progress
         self.setAccessibleName(state.label)
         self.setToolTip(state.explanation)
-        self._watch()
+        self._update_timer()
         self.update()
 
     def is_turning(self) -> bool:
@@ -336,7 +346,7 @@ class StateGlyph(QWidget):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._watch()
+        self._update_timer()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
@@ -346,7 +356,7 @@ class StateGlyph(QWidget):
         painter = QPainter(self)
         paint_state(painter, QRectF(self.rect()), self._state, self._progress, current_turn())
 
-    def _watch(self) -> None:
+    def _update_timer(self) -> None:
         if self.isVisible() and is_animated(self._state):
             self._frames.start()
         else:
@@ -354,14 +364,14 @@ class StateGlyph(QWidget):
 
     @Slot()
     def _next_frame(self) -> None:
-        self._watch()
+        self._update_timer()
         self.update()
 
 
 @cache
 def live_word_width(role: Role, suffix: str = "") -> int:
     """The room of the longest word of a run in progress, with a text after it."""
-    return max(text_width(f"{one.label}{suffix}", role) for one in JobState if one.is_live)
+    return max(text_width(f"{state.label}{suffix}", role) for state in JobState if state.is_live)
 
 
 class StateBadge(QWidget):
@@ -419,13 +429,13 @@ class RankRing(QWidget):
         self, state: JobState, progress: float | None, ranks: Sequence[Mark] = ()
     ) -> None:
         """Set state, progress (0 to 1) and rank conditions; without ranks only the inner ring."""
-        new = (state, progress, tuple(ranks))
-        if new == (self._state, self._progress, self._ranks) and self.accessibleName():
+        new_values = (state, progress, tuple(ranks))
+        if new_values == (self._state, self._progress, self._ranks) and self.accessibleName():
             return
-        self._state, self._progress, self._ranks = new
+        self._state, self._progress, self._ranks = new_values
         unhealthy = sum(1 for mark in ranks if mark)
-        done = "" if progress is None else f", {progress_figure(progress)} percent"
-        name = f"{state.label}{done}"
+        percent_text = "" if progress is None else f", {progress_figure(progress)} percent"
+        name = f"{state.label}{percent_text}"
         if unhealthy:
             name += f", {unhealthy} of {len(ranks)} ranks need attention"
         self.setAccessibleName(name)
@@ -442,9 +452,9 @@ class RankRing(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         painter = QPainter(self)
-        whole = QRectF(self.rect())
+        rect = QRectF(self.rect())
         share = self._progress or 0.0
-        paint_rank_ring(painter, whole, self._state, share, self._ranks, self._width)
+        paint_rank_ring(painter, rect, self._state, share, self._ranks, self._width)
         if not self._with_figure:
             return
         figure = progress_figure(self._progress)
@@ -453,15 +463,15 @@ class RankRing(QWidget):
         figure_w = text_width(figure, role)
         unit_w = text_width(unit, "small_strong") + 2 if unit else 0
         x = (self.width() - figure_w - unit_w) / 2
-        left = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
+        alignment = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
         painter.setFont(theme.font(role))
         painter.setPen(theme.current().q("text"))
-        painter.drawText(QRectF(x, 0, figure_w + 2, self.height()), left, figure)
+        painter.drawText(QRectF(x, 0, figure_w + 2, self.height()), alignment, figure)
         if unit:
             painter.setFont(theme.font("small_strong"))
             painter.setPen(theme.current().q("text2"))
-            room = QRectF(x + figure_w + 2, 4, unit_w + 4, self.height())
-            painter.drawText(room, left, unit)
+            unit_rect = QRectF(x + figure_w + 2, 4, unit_w + 4, self.height())
+            painter.drawText(unit_rect, alignment, unit)
 
 
 def paint_logo(painter: QPainter, square: QRectF) -> None:
@@ -470,14 +480,14 @@ def paint_logo(painter: QPainter, square: QRectF) -> None:
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(Qt.PenStyle.NoPen)
-    half, centre = square.width() / 2, square.center()
+    radius, centre = square.width() / 2, square.center()
     for i in range(8):
         a = radians(i * 45 - 90)
-        first = i == 1
-        painter.setBrush(t.q("live" if first else "text"))
-        size = square.width() * (0.105 if first else 0.075)
-        at = QPointF(centre.x() + half * 0.78 * cos(a), centre.y() + half * 0.78 * sin(a))
-        painter.drawEllipse(at, size, size)
+        is_active = i == 1
+        painter.setBrush(t.q("live" if is_active else "text"))
+        size = square.width() * (0.105 if is_active else 0.075)
+        position = QPointF(centre.x() + radius * 0.78 * cos(a), centre.y() + radius * 0.78 * sin(a))
+        painter.drawEllipse(position, size, size)
     painter.restore()
 
 

@@ -1,7 +1,7 @@
 """The style sheet of the window, generated from the tokens.
 
 The sheet knows roles, not screens: the class of a widget, its dynamic properties ``kind``
-(buttons), ``colorRole`` (labels), ``tint`` (frames on a family's pale background) and ``bad`` (a field
+(buttons), ``colorRole`` (labels), ``tint`` (frames on a family's pale background), ``bad`` (a field
 with an error), and a few object names (``card``, ``pane``, ``sidebar`` …) that the classes of this
 package set. Fonts are not in it, because a style sheet's font drops the tabular figures.
 """
@@ -38,11 +38,11 @@ def repolish(widget: QWidget) -> None:
 def sheet(t: Theme) -> str:
     """The style sheet of the whole application."""
     return "\n".join(
-        (_grounds(t), _labels(t), _buttons(t), _fields(t), _views(t), _bars(t), _popups(t))
+        (_backgrounds(t), _labels(t), _buttons(t), _fields(t), _views(t), _bars(t), _popups(t))
     )
 
 
-def _grounds(t: Theme) -> str:
+def _backgrounds(t: Theme) -> str:
     edge = f"{FOCUS_W}px solid" if t.high_contrast else "0px solid"
     tints = "\n".join(
         f'QFrame[tint="{family}"] {{ background: {t.hex(family + "_tint")};'
@@ -79,7 +79,8 @@ QSplitter::handle:hover {{ background: {t.line_strong}; }}
 
 def _labels(t: Theme) -> str:
     return "\n".join(
-        f'QLabel[colorRole="{tone}"] {{ color: {t.hex(tone)}; }}' for tone in get_args(ColorRole)
+        f'QLabel[colorRole="{color_role}"] {{ color: {t.hex(color_role)}; }}'
+        for color_role in get_args(ColorRole)
     )
 
 
@@ -146,24 +147,24 @@ QToolButton:focus {{ border: {FOCUS_W}px solid {t.focus}; padding: 2px; }}
 
 def _fields(t: Theme) -> str:
     kinds = ("QLineEdit", "QAbstractSpinBox", "QComboBox")
-    every = ", ".join(kinds)
+    all_fields = ", ".join(kinds)
 
-    def each(suffix: str) -> str:
+    def with_suffix(suffix: str) -> str:
         return ", ".join(kind + suffix for kind in kinds)
 
-    thick = f"padding: 0 9px; min-height: {CONTROL_H - 4}px; max-height: {CONTROL_H - 4}px;"
+    focus_size = f"padding: 0 9px; min-height: {CONTROL_H - 4}px; max-height: {CONTROL_H - 4}px;"
     return f"""
-{every} {{ background: {t.surface}; color: {t.text}; border: 1px solid {t.line_strong};
+{all_fields} {{ background: {t.surface}; color: {t.text}; border: 1px solid {t.line_strong};
   border-radius: {R_CONTROL}px; padding: 0 10px; min-height: {CONTROL_H - 2}px;
   max-height: {CONTROL_H - 2}px; selection-background-color: {t.live_tint};
   selection-color: {t.text}; placeholder-text-color: {t.text3}; }}
 QLineEdit[kind="search"] {{ border-color: {t.line}; }}
-{each(":read-only")} {{ background: {t.canvas}; }}
+{with_suffix(":read-only")} {{ background: {t.canvas}; }}
 QComboBox:!editable {{ background: {t.surface}; }}
-{each(":disabled")} {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
-{each(":focus")} {{ border: {FOCUS_W}px solid {t.focus}; {thick} }}
-{each('[bad="true"]')} {{ border: 2px solid {t.bad}; {thick} }}
-{each('[bad="true"]:focus')} {{ border-color: {t.focus}; }}
+{with_suffix(":disabled")} {{ background: {t.sunken}; color: {t.text3}; border-color: {t.line}; }}
+{with_suffix(":focus")} {{ border: {FOCUS_W}px solid {t.focus}; {focus_size} }}
+{with_suffix('[bad="true"]')} {{ border: 2px solid {t.bad}; {focus_size} }}
+{with_suffix('[bad="true"]:focus')} {{ border-color: {t.focus}; }}
 QAbstractSpinBox::up-button, QAbstractSpinBox::down-button {{ width: 0; border: 0; }}
 QAbstractSpinBox QLineEdit, QComboBox QLineEdit {{ border: 0; background: transparent;
   padding: 0; min-height: 0; }}
@@ -194,7 +195,7 @@ QCheckBox::indicator:focus, QRadioButton::indicator:focus {{ border: 2px solid {
 
 def _views(t: Theme) -> str:
     edge = f"{FOCUS_W}px solid {t.text}"
-    chosen_edge = (
+    selection_edge = (
         f"QTableView::item:selected {{ border-top: {edge}; border-bottom: {edge}; }}\n"
         f"QTreeView::item:selected, QListView::item:selected {{ border: {edge}; }}"
         if t.high_contrast
@@ -209,7 +210,7 @@ QTreeView::item {{ min-height: {TABLE_ROW_H - 1}px; }}
 QListView::item {{ border-radius: {R_CONTROL}px; padding: 0 8px; }}
 QAbstractItemView::item:hover {{ background: {t.hover}; }}
 QAbstractItemView::item:selected {{ background: {t.selected}; color: {t.text}; }}
-{chosen_edge}
+{selection_edge}
 QTableView, QTreeView {{ border: {FOCUS_W}px solid transparent; }}
 QTableView:focus, QTreeView:focus {{ border: {FOCUS_W}px solid {t.focus};
   border-radius: {R_CONTROL}px; }}
@@ -255,16 +256,16 @@ QTabBar::tab:focus {{ {underline} {t.focus}; }}
 def _popups(t: Theme) -> str:
     return f"""
 QToolTip {{ background: {t.ink}; color: {t.on_ink}; border: 0; padding: 6px 8px; }}
-QFrame#popover {{ background: {t.raised}; border: 1px solid {t.line_strong};
+QFrame#popover {{ background: {t.popup}; border: 1px solid {t.line_strong};
   border-radius: {R_CARD}px; }}
-QMenu {{ background: {t.raised}; color: {t.text}; border: 1px solid {t.line_strong};
+QMenu {{ background: {t.popup}; color: {t.text}; border: 1px solid {t.line_strong};
   padding: 4px; }}
 QMenu::item {{ padding: 7px 24px 7px 12px; border-radius: {R_CELL}px; }}
 QMenu::icon {{ padding-left: 8px; }}
 QMenu::item:selected {{ background: {t.selected}; }}
 QMenu::item:disabled {{ color: {t.text3}; }}
 QMenu::separator {{ height: 1px; background: {t.line}; margin: 4px 8px; }}
-QComboBox QAbstractItemView, QListView#popover {{ background: {t.raised};
+QComboBox QAbstractItemView, QListView#popover {{ background: {t.popup};
   border: 1px solid {t.line_strong}; padding: 4px; }}
 QComboBox QAbstractItemView::item, QListView#popover::item {{ min-height: {TARGET_MIN}px;
   padding: 0 8px; border-radius: {R_CELL}px; }}

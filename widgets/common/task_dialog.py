@@ -60,6 +60,6 @@ class ProgressDialog(TaskDialog):
 
     def __init__(self, title: str, about: str = "", parent: QWidget | None = None) -> None:
         super().__init__(title, parent)
-        subject = Label(about, "body", "text2", elide="middle")
-        subject.setVisible(bool(about))
-        self.fill(subject, S2, self._status, STRETCH, foot=(self._close,))
+        label = Label(about, "body", "text2", elide="middle")
+        label.setVisible(bool(about))
+        self.fill(label, S2, self._status, STRETCH, foot=(self._close,))

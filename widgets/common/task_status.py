@@ -37,7 +37,7 @@ class TaskStatus(QWidget):
         self.progress = ProgressLine(task_name, cancel_label=cancel_label)
         self.progress.cancelled.connect(self.cancelled)
         self.show_in_folder = Button("Show in folder", icon="folder-open")
-        self.show_in_folder.clicked.connect(self._ask_folder)
+        self.show_in_folder.clicked.connect(self._request_folder)
         self._path = ""
         line = row((self.message, 1), self.show_in_folder, gap=S2)
         self.setLayout(col(line, self.progress, STRETCH, gap=0))
@@ -46,10 +46,10 @@ class TaskStatus(QWidget):
 
     def reserve_height(self, is_reserved: bool) -> None:
         """Have the room of a result before there is one, or not."""
-        lines = _LINES * self.message.fontMetrics().lineSpacing()
+        text_h = _LINES * self.message.fontMetrics().lineSpacing()
         parts = (self.progress, self.show_in_folder)
-        room = max(lines, *(part.sizeHint().height() for part in parts))
-        self.setMinimumHeight(room if is_reserved else 0)
+        height = max(text_h, *(part.sizeHint().height() for part in parts))
+        self.setMinimumHeight(height if is_reserved else 0)
 
     def show_progress(self, share: float | None, text: str) -> None:
         if self.progress.isHidden():
@@ -74,5 +74,5 @@ class TaskStatus(QWidget):
             part.hide()
 
     @Slot()
-    def _ask_folder(self) -> None:
+    def _request_folder(self) -> None:
         self.folder_requested.emit(self._path)

@@ -10,5 +10,5 @@ def term_tip(label: str, term: str, explanation: str, hint: str = "") -> str:
     """
     if not explanation:
         return hint
-    begin = "" if term.casefold() in label.casefold() else f"{term[:1].upper()}{term[1:]}: "
-    return f"{begin}{explanation}" + (f"\n{hint}" if hint else "")
+    prefix = "" if term.casefold() in label.casefold() else f"{term[:1].upper()}{term[1:]}: "
+    return f"{prefix}{explanation}" + (f"\n{hint}" if hint else "")

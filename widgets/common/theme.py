@@ -73,7 +73,7 @@ class Theme:
     canvas: str
     surface: str
     sunken: str
-    raised: str
+    popup: str
     hover: str
     selected: str
     line: str
@@ -133,7 +133,7 @@ class Theme:
             result.setAlphaF(alpha)
         return result
 
-    def contrasted(self) -> Theme:
+    def with_high_contrast(self) -> Theme:
         """This theme for users who set their system to more contrast."""
         background = self.surface
         return replace(
@@ -159,7 +159,7 @@ LIGHT = Theme(
     canvas="#F4F3F0",
     surface="#FFFFFF",
     sunken="#EAE8E3",
-    raised="#FFFFFF",
+    popup="#FFFFFF",
     hover="#F0EEEA",
     selected="#E9E6E0",
     line="#E1DED8",
@@ -202,7 +202,7 @@ DARK = Theme(
     canvas="#131211",
     surface="#1B1A18",
     sunken="#0D0C0B",
-    raised="#24221F",
+    popup="#24221F",
     hover="#23211E",
     selected="#2C2A26",
     line="#2E2B27",
@@ -293,7 +293,7 @@ FONT_SIZES: dict[str, tuple[int, int]] = {
 """Role -> pixel size and weight."""
 
 _current: Theme = LIGHT
-_still: bool = False
+_motion_reduced: bool = False
 
 
 def current() -> Theme:
@@ -309,34 +309,34 @@ def set_theme(theme: Theme) -> None:
 
 def motion_reduced() -> bool:
     """Return True if nothing may be animated, by the system's setting or the user's."""
-    return _still
+    return _motion_reduced
 
 
 def reduce_motion(reduced: bool) -> None:
     """Set the result of `motion_reduced`. `ThemeManager` updates the running window."""
-    global _still
-    _still = reduced
+    global _motion_reduced
+    _motion_reduced = reduced
 
 
 @cache
-def family(kind: Literal["text", "mono"] = "text") -> str:
+def font_family(kind: Literal["text", "mono"] = "text") -> str:
     """The font family: Inter and JetBrains Mono if installed, otherwise the system's own."""
     installed = set(QFontDatabase.families())
-    wanted: tuple[str, ...]
+    preferred: tuple[str, ...]
     if kind == "mono":
-        wanted = ("JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono")
-        system = QFontDatabase.SystemFont.FixedFont
+        preferred = ("JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono")
+        system_font = QFontDatabase.SystemFont.FixedFont
     else:
-        wanted = ("Inter",)
-        system = QFontDatabase.SystemFont.GeneralFont
-    own = QFontDatabase.systemFont(system).family()
-    return next((name for name in wanted if name in installed), own)
+        preferred = ("Inter",)
+        system_font = QFontDatabase.SystemFont.GeneralFont
+    system_family = QFontDatabase.systemFont(system_font).family()
+    return next((name for name in preferred if name in installed), system_family)
 
 
 @cache
 def _font(role: str) -> QFont:
     size, weight = FONT_SIZES[role]
-    font = QFont(family("mono" if role == "mono" else "text"))
+    font = QFont(font_family("mono" if role == "mono" else "text"))
     font.setPixelSize(size)
     font.setWeight(QFont.Weight(weight))
     if role != "mono":

@@ -55,7 +55,7 @@ class ThemeManager(QObject):
         # Qt 6.10 and newer report whether more contrast is requested.
         self._accessibility = getattr(self._hints, "accessibility", lambda: None)()
         self._follow_system()
-        self._dress()
+        self._apply_theme()
         self._hints.colorSchemeChanged.connect(self._scheme_changed)
         if self._accessibility is not None:
             self._accessibility.contrastPreferenceChanged.connect(self._contrast_changed)
@@ -103,7 +103,7 @@ class ThemeManager(QObject):
         """
         if units != formats.units():
             formats.set_units(units)
-            self._dress_again()
+            self._restyle_widgets()
 
     @Slot(Qt.ColorScheme)
     def _scheme_changed(self, scheme: Qt.ColorScheme) -> None:
@@ -124,16 +124,16 @@ class ThemeManager(QObject):
             self._hints.setColorScheme(Qt.ColorScheme.Dark if dark else Qt.ColorScheme.Light)
 
     def _refresh(self) -> None:
-        if self._dress():
+        if self._apply_theme():
             self.changed.emit()
 
-    def _wanted(self) -> theme.Theme:
+    def _selected_theme(self) -> theme.Theme:
         dark = self._choice is ThemeChoice.DARK or (
             self._choice is ThemeChoice.SYSTEM and self._system is Qt.ColorScheme.Dark
         )
-        wanted = theme.DARK if dark else theme.LIGHT
+        selected_theme = theme.DARK if dark else theme.LIGHT
         is_high = self._high_contrast or self._system_wants_contrast()
-        return wanted.contrasted() if is_high else wanted
+        return selected_theme.with_high_contrast() if is_high else selected_theme
 
     def _system_wants_contrast(self) -> bool:
         hints = self._accessibility
@@ -141,18 +141,22 @@ class ThemeManager(QObject):
             hints is not None and hints.contrastPreference() is Qt.ContrastPreference.HighContrast
         )
 
-    def _dress(self) -> bool:
-        wanted, still = self._wanted(), self._reduced_motion
-        dressed = bool(self._app.styleSheet())
-        if dressed and wanted == theme.current() and still == theme.motion_reduced():
+    def _apply_theme(self) -> bool:
+        selected_theme, motion_reduced = self._selected_theme(), self._reduced_motion
+        is_styled = bool(self._app.styleSheet())
+        if (
+            is_styled
+            and selected_theme == theme.current()
+            and motion_reduced == theme.motion_reduced()
+        ):
             return False
-        theme.set_theme(wanted)
-        theme.reduce_motion(still)
-        self._app.setPalette(palette(wanted))
-        self._dress_again()
+        theme.set_theme(selected_theme)
+        theme.reduce_motion(motion_reduced)
+        self._app.setPalette(palette(selected_theme))
+        self._restyle_widgets()
         return True
 
-    def _dress_again(self) -> None:
+    def _restyle_widgets(self) -> None:
         # Qt would style each of 3,000 widgets twice, and lay it out twice: 0.7 s. So their marks
         # say meanwhile that no widget needs it, and `restyle` styles those that are shown.
         polished, has_own = Qt.WidgetAttribute.WA_WState_Polished, Qt.WidgetAttribute.WA_SetStyle
@@ -177,31 +181,31 @@ class ThemeManager(QObject):
 def palette(t: theme.Theme) -> QPalette:
     """The palette, for what no style sheet reaches: placeholders, selections, links."""
     result = QPalette()
-    role = QPalette.ColorRole
-    for where, token in (
-        (role.Window, "canvas"),
-        (role.Base, "surface"),
-        (role.AlternateBase, "hover"),
-        (role.Button, "surface"),
-        (role.WindowText, "text"),
-        (role.Text, "text"),
-        (role.ButtonText, "text"),
-        (role.BrightText, "bad"),
-        (role.PlaceholderText, "text3"),
-        (role.ToolTipBase, "ink"),
-        (role.ToolTipText, "on_ink"),
-        (role.Highlight, "selected"),
-        (role.HighlightedText, "text"),
-        (role.Link, "live"),
-        (role.LinkVisited, "live"),
-        (role.Light, "line"),
-        (role.Midlight, "line"),
-        (role.Mid, "line"),
-        (role.Dark, "line_strong"),
-        (role.Shadow, "shadow"),
-        (role.Accent, "ink"),
+    roles = QPalette.ColorRole
+    for color_role, token in (
+        (roles.Window, "canvas"),
+        (roles.Base, "surface"),
+        (roles.AlternateBase, "hover"),
+        (roles.Button, "surface"),
+        (roles.WindowText, "text"),
+        (roles.Text, "text"),
+        (roles.ButtonText, "text"),
+        (roles.BrightText, "bad"),
+        (roles.PlaceholderText, "text3"),
+        (roles.ToolTipBase, "ink"),
+        (roles.ToolTipText, "on_ink"),
+        (roles.Highlight, "selected"),
+        (roles.HighlightedText, "text"),
+        (roles.Link, "live"),
+        (roles.LinkVisited, "live"),
+        (roles.Light, "line"),
+        (roles.Midlight, "line"),
+        (roles.Mid, "line"),
+        (roles.Dark, "line_strong"),
+        (roles.Shadow, "shadow"),
+        (roles.Accent, "ink"),
     ):
-        result.setColor(where, t.q(token))
-    for where in (role.WindowText, role.Text, role.ButtonText):
-        result.setColor(QPalette.ColorGroup.Disabled, where, t.q("text3"))
+        result.setColor(color_role, t.q(token))
+    for color_role in (roles.WindowText, roles.Text, roles.ButtonText):
+        result.setColor(QPalette.ColorGroup.Disabled, color_role, t.q("text3"))
     return result

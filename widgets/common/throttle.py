@@ -25,30 +25,30 @@ class Throttle(QObject):
     def __init__(self, interval_ms: int, call: Callable[[], object], parent: QObject) -> None:
         super().__init__(parent)
         self._call = call
-        self._asked = False
+        self._is_pending = False
         self._pause = QTimer(self)
         self._pause.setSingleShot(True)
         self._pause.setInterval(interval_ms)
-        self._pause.timeout.connect(self._pause_over)
+        self._pause.timeout.connect(self._end_pause)
 
     def request(self) -> None:
         """Call now, or when the pause after the last call is over."""
         if self._pause.isActive():
-            self._asked = True
+            self._is_pending = True
         else:
-            self._now()
+            self._call_now()
 
     def stop(self) -> None:
         """Drop the pending call: its receiver may be gone."""
         self._pause.stop()
-        self._asked = False
+        self._is_pending = False
 
     @Slot()
-    def _pause_over(self) -> None:
-        if self._asked:
-            self._now()
+    def _end_pause(self) -> None:
+        if self._is_pending:
+            self._call_now()
 
-    def _now(self) -> None:
-        self._asked = False
+    def _call_now(self) -> None:
+        self._is_pending = False
         self._pause.start()
         self._call()

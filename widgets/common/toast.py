@@ -16,7 +16,7 @@ from widgets.common.layout import row
 from widgets.common.painting import text_width
 from widgets.common.theme import TOAST_MS
 
-_ROUNDING = 2
+_ROUNDING_PX = 2
 _EVASION_MS = 250
 
 
@@ -42,55 +42,55 @@ class Toast(QFrame):
     """
 
     undone = Signal(str)
-    _MARGIN, _MOST_W = 16, 640
-    _ALONE, _WITH_UNDO = (16, 10, 16, 10), (16, 4, 6, 4)
+    _MARGIN, _MAX_W = 16, 640
+    _TEXT_MARGINS, _UNDO_MARGINS = (16, 10, 16, 10), (16, 4, 6, 4)
 
     def __init__(self, parent: QWidget) -> None:
         super().__init__(parent)
-        self._over = parent
+        self._parent = parent
         self.setObjectName("toast")
         self._tag = ""
         self._text = Label("", "medium", "on_ink", wrap=True)
         self._text.setAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)
         self._undo = Button("Undo", kind="toast")
-        self._undo.clicked.connect(self._undone)
+        self._undo.clicked.connect(self._emit_undone)
         self._row = row(self._text, self._undo)
         self.setLayout(self._row)
         self._timer = QTimer(self)
         self._timer.setSingleShot(True)
         self._timer.setInterval(TOAST_MS)
-        self._timer.timeout.connect(self._leave)
+        self._timer.timeout.connect(self._hide_unless_used)
         self._evasion = QTimer(self)
         self._evasion.setInterval(_EVASION_MS)
-        self._evasion.timeout.connect(self._place)
+        self._evasion.timeout.connect(self._move_to_corner)
         parent.installEventFilter(self)
         self.hide()
 
     def show_message(self, text: str, *, undo_tag: str = "") -> None:
         """Show `text`; with `undo_tag` also Undo, which returns the tag."""
         self._tag = undo_tag
-        self._say(text, "Undo" if undo_tag else "")
+        self._show_text(text, "Undo" if undo_tag else "")
 
     @Slot()
     def update_position(self) -> None:
         """Take the place that fits the page below it, once that is laid out."""
         if self.isVisible():
-            QTimer.singleShot(0, self, self._place)
+            QTimer.singleShot(0, self, self._move_to_corner)
 
-    def _say(self, text: str, button: str) -> None:
+    def _show_text(self, text: str, button: str) -> None:
         self._text.setText(text)
         self._undo.setText(button)
         self._undo.setVisible(bool(button))
-        self._row.setContentsMargins(*(self._WITH_UNDO if button else self._ALONE))
+        self._row.setContentsMargins(*(self._UNDO_MARGINS if button else self._TEXT_MARGINS))
         self.setAccessibleName(text)
-        self._place()
+        self._move_to_corner()
         self.show()
         self.raise_()
         self._timer.start()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() == QEvent.Type.Resize and self.isVisible():
-            self._place()
+            self._move_to_corner()
         return super().eventFilter(watched, event)
 
     def showEvent(self, event: QShowEvent) -> None:
@@ -102,46 +102,46 @@ class Toast(QFrame):
         self._evasion.stop()
 
     @Slot()
-    def _leave(self) -> None:
+    def _hide_unless_used(self) -> None:
         if self.underMouse() or self._undo.hasFocus():
             self._timer.start()
         else:
             self.hide()
 
     @Slot()
-    def _undone(self) -> None:
+    def _emit_undone(self) -> None:
         self.hide()
         self._timer.stop()
         self.undone.emit(self._tag)
 
     @Slot()
-    def _place(self) -> None:
-        edges = self._row.contentsMargins()
-        beside = edges.left() + edges.right()
+    def _move_to_corner(self) -> None:
+        margins = self._row.contentsMargins()
+        extra_w = margins.left() + margins.right()
         if self._undo.text():
-            beside += self._row.spacing() + self._undo.sizeHint().width()
-        room = min(self._over.width() - 2 * self._MARGIN - beside, self._MOST_W)
+            extra_w += self._row.spacing() + self._undo.sizeHint().width()
+        max_text_w = min(self._parent.width() - 2 * self._MARGIN - extra_w, self._MAX_W)
         # The size hint of a wrapped label is narrower than its text. A text that just fits is
         # broken where the scale rounds its width.
-        width = text_width(self._text.text(), "medium") + _ROUNDING
-        self._text.setFixedWidth(min(width, room))
+        width = text_width(self._text.text(), "medium") + _ROUNDING_PX
+        self._text.setFixedWidth(min(width, max_text_w))
         width = self._row.sizeHint().width()
         self.resize(width, self._row.heightForWidth(width))
-        place = QRect(
-            self._over.width() - self.width() - self._MARGIN,
-            self._over.height() - self.height() - self._MARGIN,
+        rect = QRect(
+            self._parent.width() - self.width() - self._MARGIN,
+            self._parent.height() - self.height() - self._MARGIN,
             self.width(),
             self.height(),
         )
-        buttons = self._over.findChildren(Button)
-        ends = [
+        buttons = self._parent.findChildren(Button)
+        foot_buttons = [
             button
             for button in buttons
             if button.property("kind") in ("big", "tall") or button.text() == "Cancel"
         ]
-        for part in (*ends, *self._over.findChildren(ProgressLine)):
+        for part in (*foot_buttons, *self._parent.findChildren(ProgressLine)):
             if part.isVisible():
-                its = QRect(part.mapTo(self._over, QPoint()), part.size())
-                if its.intersects(place.adjusted(0, 0, 0, self._MARGIN)):
-                    place.moveBottom(its.top() - self._MARGIN)
-        self.move(place.topLeft())
+                part_rect = QRect(part.mapTo(self._parent, QPoint()), part.size())
+                if part_rect.intersects(rect.adjusted(0, 0, 0, self._MARGIN)):
+                    rect.moveBottom(part_rect.top() - self._MARGIN)
+        self.move(rect.topLeft())

@@ -33,8 +33,8 @@ from widgets.common import theme
 from widgets.common.painting import paint_focus
 from widgets.common.theme import TABLE_ROW_H, TARGET_MIN
 
-_LINE_W, _MEASURED_ROWS = 1, 32
-_MOST_H = (1 << 24) - 1
+_LINE_W, _SAMPLE_ROWS = 1, 32
+_MAX_H = (1 << 24) - 1
 """Qt's value for an unlimited height."""
 
 
@@ -64,11 +64,11 @@ def style_view(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) 
         view.verticalHeader().setDefaultSectionSize(row_h)
         # Fixed height; otherwise a table of 100,000 rows measures each of them.
         view.verticalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
-        _dress_header(view.horizontalHeader())
+        _style_header(view.horizontalHeader())
     elif isinstance(view, QTreeView):
         view.setUniformRowHeights(True)
         view.setAllColumnsShowFocus(True)
-        _dress_header(view.header())
+        _style_header(view.header())
     elif isinstance(view, QListView):
         view.setUniformItemSizes(True)
 
@@ -97,7 +97,7 @@ def share_column_width(view: QTableView, stretched_column: int, *, equally: bool
     header = view.horizontalHeader()
     header.setStretchLastSection(False)  # of two that stretch each has half
     # A thousand rows, Qt's default, take 0.2 s.
-    header.setResizeContentsPrecision(_MEASURED_ROWS)
+    header.setResizeContentsPrecision(_SAMPLE_ROWS)
     header.setSectionResizeMode(modes.Stretch if equally else modes.ResizeToContents)
     header.setSectionResizeMode(stretched_column, modes.Stretch)
 
@@ -107,7 +107,7 @@ class ColumnHider(QObject):
 
     def __init__(self, view: QTableView, optional_columns: Sequence[int]) -> None:
         super().__init__(view)
-        self._view, self._spare = view, optional_columns
+        self._view, self._optional_columns = view, optional_columns
         view.viewport().installEventFilter(self)
         view.model().modelReset.connect(self.update_columns)
 
@@ -122,15 +122,19 @@ class ColumnHider(QObject):
         view = self._view
         header = view.horizontalHeader()
 
-        def wanted(column: int) -> int:
+        def needed_width(column: int) -> int:
             return max(view.sizeHintForColumn(column), header.sectionSizeHint(column))
 
         columns = range(header.count())
-        shown = [at for at in columns if at in self._spare or not view.isColumnHidden(at)]
-        missing = sum(map(wanted, shown)) - view.viewport().width()
-        for column in self._spare:
-            view.setColumnHidden(column, missing > 0)
-            missing -= wanted(column)
+        candidates = [
+            number
+            for number in columns
+            if number in self._optional_columns or not view.isColumnHidden(number)
+        ]
+        missing_w = sum(map(needed_width, candidates)) - view.viewport().width()
+        for column in self._optional_columns:
+            view.setColumnHidden(column, missing_w > 0)
+            missing_w -= needed_width(column)
 
 
 class TableHeightLimit(QObject):
@@ -143,7 +147,7 @@ class TableHeightLimit(QObject):
     def __init__(self, view: QTableView, frame: QWidget, margin_px: int) -> None:
         """``around``: Pixels of the frame above and below the view, together."""
         super().__init__(frame)
-        self._view, self._frame, self._around = view, frame, margin_px
+        self._view, self._frame, self._margin_px = view, frame, margin_px
         model = view.model()
         for changed in (model.modelReset, model.rowsInserted, model.rowsRemoved):
             changed.connect(self.update_height)
@@ -154,13 +158,13 @@ class TableHeightLimit(QObject):
         """Measure again: the view was shown or hidden."""
         rows, row_h = self._view.model().rowCount(), self._view.verticalHeader()
         # A frame of the maximum height has no limit.
-        wanted = _MOST_H
+        max_height = _MAX_H
         if not self._view.isHidden():
-            head = self._view.horizontalHeader().sizeHint().height()
+            header_h = self._view.horizontalHeader().sizeHint().height()
             # The view's own edge, the line around the frame, and the space between them.
-            edges = 2 * self._view.frameWidth() + 2 * _LINE_W + self._around
-            wanted = min(head + rows * row_h.defaultSectionSize() + edges, _MOST_H)
-        self._frame.setMaximumHeight(wanted)
+            edges = 2 * self._view.frameWidth() + 2 * _LINE_W + self._margin_px
+            max_height = min(header_h + rows * row_h.defaultSectionSize() + edges, _MAX_H)
+        self._frame.setMaximumHeight(max_height)
 
 
 class RowPointer(QObject):
@@ -174,12 +178,12 @@ class RowPointer(QObject):
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
         if isinstance(event, QMouseEvent):
-            self._point(self._view.rowAt(int(event.position().y())))
+            self._set_row(self._view.rowAt(int(event.position().y())))
         elif event.type() == QEvent.Type.Leave:
-            self._point(-1)
+            self._set_row(-1)
         return False
 
-    def _point(self, row: int) -> None:
+    def _set_row(self, row: int) -> None:
         if row != self.row:
             self.row = row
             self._view.viewport().update()
@@ -226,7 +230,7 @@ class TallRowDelegate(QStyledItemDelegate):
             painter.restore()
 
 
-def _dress_header(header: QHeaderView) -> None:
+def _style_header(header: QHeaderView) -> None:
     header.setFont(theme.font("small"))
     header.setHighlightSections(False)
     header.setDefaultAlignment(Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter)

@@ -27,7 +27,7 @@ from backend.records.jobs.comparison import (
 )
 from backend.records.jobs.summary import JobQuery
 from backend.records.jobs.view import JobView
-from backend.records.sweeps.summary import common_word_count, own_words
+from backend.records.sweeps.summary import shared_token_count, job_label
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, VerticalScrollArea
@@ -369,8 +369,8 @@ def short_names(names: Sequence[str]) -> tuple[str, ...]:
 
     Long names lose their middle. Equal names get a number.
     """
-    common_words = common_word_count(names) if len(names) > 1 else 0
-    shortened = [_cut_middle(own_words(name, common_words)) for name in names]
+    common_words = shared_token_count(names) if len(names) > 1 else 0
+    shortened = [_cut_middle(job_label(name, common_words)) for name in names]
     repeated = Counter(shortened)
     occurrences: Counter[str] = Counter()
     numbered_names = []

@@ -59,7 +59,7 @@ class _Plot(Card):
     removal_requested = Signal()
 
     def __init__(self, link: HoverLink) -> None:
-        self.metric = ""
+        self.metric_name = ""
         self.is_user_choice = False
         self._metrics: tuple[str, ...] = ()
         self.drawn_curves: dict[str, tuple[object, ...]] = {}
@@ -88,7 +88,7 @@ class _Plot(Card):
 
     def show_smoothing(self, weight: float) -> None:
         """Show whether the values at the ends are smoothed; the table has the measured values."""
-        self._smoothing_label.setVisible(weight > 0 and not is_sparse(self.metric))
+        self._smoothing_label.setVisible(weight > 0 and not is_sparse(self.metric_name))
 
     def set_metrics(self, metrics: Iterable[str]) -> None:
         """Set the metrics to choose from."""
@@ -103,8 +103,8 @@ class _Plot(Card):
             )
 
     def show_metric(self, metric: str) -> None:
-        if metric != self.metric:
-            self.metric = metric
+        if metric != self.metric_name:
+            self.metric_name = metric
             self.panel.clear()
             self.drawn_curves.clear()
             self.panel.title = _metric_title(metric)
@@ -223,7 +223,7 @@ class ComparePlots(QWidget):
         """Add a plot of a metric that is not shown yet."""
         if len(self._plots) < _MAX_PLOTS:
             plot = self._add_empty_plot()
-            shown_metrics = {p.metric for p in self._plots}
+            shown_metrics = {p.metric_name for p in self._plots}
             unused_metrics = [name for name in self._metric_names() if name not in shown_metrics]
             plot.is_user_choice = True
             plot.show_metric(unused_metrics[0] if unused_metrics else self._plots[0].metric)
@@ -231,7 +231,7 @@ class ComparePlots(QWidget):
 
     def panels(self) -> Mapping[str, CurvePanel]:
         """Return the plots by their metrics."""
-        return {plot.metric: plot.panel for plot in self._plots}
+        return {plot.metric_name: plot.panel for plot in self._plots}
 
     # -- internals
 
@@ -258,12 +258,12 @@ class ComparePlots(QWidget):
         plot.show_smoothing(self._smoothing)
         with panel.batch_redraws():
             for key in tuple(plot.drawn_curves):
-                if key not in self._runs or self._runs[key].curves.get(plot.metric) is None:
+                if key not in self._runs or self._runs[key].curves.get(plot.metric_name) is None:
                     panel.remove_curve(key)
                     plot.drawn_curves.pop(key, None)
-            smooth = not is_sparse(plot.metric)
+            smooth = not is_sparse(plot.metric_name)
             for run in self._runs.values():
-                data = run.curves.get(plot.metric)
+                data = run.curves.get(plot.metric_name)
                 drawn_key = (run.name, run.colour, data)
                 if data is not None and plot.drawn_curves.get(run.key) != drawn_key:
                     plot.drawn_curves[run.key] = drawn_key

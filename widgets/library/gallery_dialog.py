@@ -130,7 +130,7 @@ class GalleryDialog(Dialog):
 
     def show_entries(self, entries: Sequence[GalleryEntry]) -> None:
         data = self._preset.data
-        sorted_entries = sorted(entries, key=data.order) if self._kind is Kind.MODEL else entries
+        sorted_entries = sorted(entries, key=data.sort_key) if self._kind is Kind.MODEL else entries
         self._rows = {
             entry.name: GalleryRow(entry, misfit=data.misfit_reason(entry.card))
             for entry in sorted_entries
@@ -371,7 +371,7 @@ class GalleryDialog(Dialog):
             field = self._fields[key] = Field(setting.label, control)
             field.set_note(_setting_note(setting))
             if key in misfits:
-                field.set_note(f"The data has {misfits[key]}; valid is {setting.valid()}.", "warn")
+                field.set_note(f"The data has {misfits[key]}; valid is {setting.valid_text()}.", "warn")
             self._settings.addWidget(
                 field, *divmod(number, _SETTING_COLUMNS), Qt.AlignmentFlag.AlignTop
             )
@@ -475,7 +475,7 @@ def _value_text(value: object) -> str:
 def _setting_note(setting: CardSetting) -> str:
     """Return what the setting does, or which numbers are valid."""
     has_limits = setting.minimum is not None or setting.maximum is not None
-    limits = setting.valid().capitalize() + "." if has_limits and not setting.choices else ""
+    limits = setting.valid_text().capitalize() + "." if has_limits and not setting.choices else ""
     return setting.help or limits
 
 

@@ -48,8 +48,10 @@ class PlotMarks:
     axis_marks: AxisMarks = field(default_factory=AxisMarks)
 
     def label_x(self, x: float, reach: float) -> float:
-        """The x of the name of a curve that ends at `x`: right of a marker that it would overlap."""
-        return max([x, *(post.x for post in self.vertical_markers if x <= post.x <= x + reach)])
+        """The x of the name of a curve that ends at `x`: right of a marker that would overlap."""
+        return max(
+            [x, *(marker.x for marker in self.vertical_markers if x <= marker.x <= x + reach)]
+        )
 
     def to_coordinates(self, mapping: AxisMapping) -> PlotMarks:
         """The same marks in coordinates of the x axis; marks without a coordinate are dropped."""
@@ -142,7 +144,7 @@ class CurveEnds:
         curves: Iterable[tuple[str, DrawnCurve]],
     ) -> list[CurveEnd]:
         """The preferred positions of the names of curves that end in the picture."""
-        ends: list[CurveEnd] = []
+        labelled_ends: list[CurveEnd] = []
         lines: list[tuple[Floats, Floats]] = []
         for key, curve in curves:
             if not curve.with_label or curve.last_point is None:
@@ -154,15 +156,15 @@ class CurveEnds:
                 reach = name_width(text) / frame.rect.width() * (frame.x1 - frame.x0)
                 min_x = frame.px(self.marks.label_x(x, reach))
                 colour = self._colour(key, curve)
-                ends.append(CurveEnd(frame.point(x, y_end), text, colour, min_x=min_x))
+                labelled_ends.append(CurveEnd(frame.point(x, y_end), text, colour, min_x=min_x))
                 if self.with_labels:
                     lines.append(self._line(frame, curve))
         if not self.with_labels:
-            return ends
+            return labelled_ends
         lines += self._threshold_lines(frame)
         return [
             replace(end, shift=_best_shift(frame, end, name_span(frame, end), lines))
-            for end in ends
+            for end in labelled_ends
         ]
 
     def _colour(self, key: str, curve: DrawnCurve) -> QColor:

@@ -32,7 +32,7 @@ _TEXT_OVERLAP_COST = 100_000
 _BACKGROUND_ALPHA = 0.85
 _SHADE_ALPHA = 0.14
 
-_Coordinates = TypeVar("_Places", float, Floats)
+_Coordinates = TypeVar("_Coordinates", float, Floats)
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ def paint_vertical_markers(
     """Paint events. Solid 2 px; dashed 1 px for minor ones.
 
     Args:
-        count_points_under: Returns how much of the curves is in a rectangle: texts go where it is least.
+        count_points_under: Returns how much of the curves is in a rectangle: texts avoid curves.
     """
     text_rects: list[QRectF] = []
     for marker in sorted(markers, key=lambda marker: marker.x):
@@ -324,7 +324,7 @@ def paint_read_out(
         if not any(lower_box.adjusted(-DOT, -DOT, DOT, 0).contains(dot) for dot in dots):
             box = lower_box
     painter.setPen(QPen(t.q("line_strong", 0.6), 1))
-    painter.setBrush(t.q("raised"))
+    painter.setBrush(t.q("popup"))
     painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
     inner = box.adjusted(_SIDE, 0, -_SIDE, 0)
     title_rect = QRectF(inner.left(), box.top() + 5, inner.width(), 16)

@@ -18,8 +18,8 @@ from widgets.plots.annotations import NAME_GAP, NAME_H, TOP_MARGIN, PlotGeometry
 class CurveEnd:
     """The end of a curve: its last point, and the name and value next to it.
 
-    ``shift`` is the preferred distance of the name below the point, ``min_x`` the x of a marker that
-    the name must be right of.
+    ``shift`` is the preferred distance of the name below the point, ``min_x`` the x of a marker
+    left of the name.
     """
 
     point: QPointF
@@ -99,7 +99,7 @@ def spread_labels(
     """Return centres for labels of one height, without overlap, all within low…high.
 
     Each is as near to its preferred centre as the others allow: labels that would touch form a
-    group, which is centred at the mean of its preferred centres. They keep their order. If there are
+    group, which is centred at the mean of the preferred centres. Labels keep their order. If there are
     too many, they begin at `low` and overflow at the other end.
     """
     order = sorted(range(len(preferred_centres)), key=lambda i: preferred_centres[i])

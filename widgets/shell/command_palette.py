@@ -35,8 +35,8 @@ from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordListModel
 
 _WIDTH = 620
 _ROW_H = 40
-_ROWS_SHOWN = 10
-_FROM_TOP = 80
+_MAX_ROWS = 10
+_TOP_MARGIN = 80
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class CommandPalette(Overlay):
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self._field = LineEdit(placeholder="Search jobs, nodes, commands…", name="Command palette")
-        self._field.textChanged.connect(self._typed)
+        self._field.textChanged.connect(self._send_search)
         self._field.installEventFilter(self)
         self._model = RecordListModel(
             lambda target: (target.title, target.aside, target.shortcut),
@@ -80,28 +80,28 @@ class CommandPalette(Overlay):
         self._list = self._model.view("Matches", _TargetDelegate)
         self._list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._list.clicked.connect(self._choose)
-        self._nothing = Label("", "body", "text3", align="center")
-        self._nothing.setFixedHeight(_ROW_H)
-        inner = col(self._field, self._list, self._nothing, gap=S2, margins=(S3, S3, S3, S3))
-        self._plate = StyledFrame("dialog", inner, self)
+        self._no_match_label = Label("", "body", "text3", align="center")
+        self._no_match_label.setFixedHeight(_ROW_H)
+        inner = col(self._field, self._list, self._no_match_label, gap=S2, margins=(S3, S3, S3, S3))
+        self._panel = StyledFrame("dialog", inner, self)
 
     def open(self) -> None:
         """Open it empty, at the upper middle of the window."""
         self._field.clear()
-        self._typed("")
-        self.appear()
+        self._send_search("")
+        self.show_on_top()
         self._field.setFocus()
 
-    def show_targets(self, targets: Sequence[PaletteEntry], is_all: bool = True) -> None:
+    def show_targets(self, targets: Sequence[PaletteEntry], is_complete: bool = True) -> None:
         """Show the matches, the best first; ``is_all``: the search is complete."""
         self._model.replace(tuple(targets))
         self._list.setVisible(bool(targets))
-        self._nothing.setVisible(not targets and is_all)
-        self._nothing.setText(f"No match for “{self._field.text().strip()}”.")
+        self._no_match_label.setVisible(not targets and is_complete)
+        self._no_match_label.setText(f"No match for “{self._field.text().strip()}”.")
         if targets:
             self._list.setCurrentIndex(self._model.index(0, 0))
-        self._list.setFixedHeight(_ROW_H * min(len(targets), _ROWS_SHOWN))
-        self._place()
+        self._list.setFixedHeight(_ROW_H * min(len(targets), _MAX_ROWS))
+        self._place_panel()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """The field has the focus; arrows and Enter control the list."""
@@ -109,7 +109,7 @@ class CommandPalette(Overlay):
         if is_press and isinstance(event, QKeyEvent) and watched is self._field:
             step = _STEPS.get(Qt.Key(event.key()))
             if step is not None:
-                self._step(step)
+                self._move_selection(step)
                 return True
             if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
                 self._choose(self._list.currentIndex())
@@ -124,21 +124,21 @@ class CommandPalette(Overlay):
     def paintEvent(self, _event: QPaintEvent) -> None:
         paint_veil(self)
 
-    def _place(self) -> None:
+    def _place_panel(self) -> None:
         self.setGeometry(self._window.rect())
         width = min(_WIDTH, self.width() - 2 * S6)
-        self._plate.setFixedWidth(width)
-        self._plate.adjustSize()
-        self._plate.move((self.width() - width) // 2, min(_FROM_TOP, self.height() // 8))
+        self._panel.setFixedWidth(width)
+        self._panel.adjustSize()
+        self._panel.move((self.width() - width) // 2, min(_TOP_MARGIN, self.height() // 8))
 
     @Slot(str)
-    def _typed(self, text: str) -> None:
+    def _send_search(self, text: str) -> None:
         self.searched.emit(text.strip())
 
-    def _step(self, by: int) -> None:
+    def _move_selection(self, offset: int) -> None:
         rows = self._model.rowCount()
         if rows:
-            row = (self._list.currentIndex().row() + by) % rows
+            row = (self._list.currentIndex().row() + offset) % rows
             self._list.setCurrentIndex(self._model.index(row, 0))
 
     @Slot(QModelIndex)
@@ -152,8 +152,8 @@ class CommandPalette(Overlay):
 _STEPS = {
     Qt.Key.Key_Down: 1,
     Qt.Key.Key_Up: -1,
-    Qt.Key.Key_PageDown: _ROWS_SHOWN - 1,
-    Qt.Key.Key_PageUp: 1 - _ROWS_SHOWN,
+    Qt.Key.Key_PageDown: _MAX_ROWS - 1,
+    Qt.Key.Key_PageUp: 1 - _MAX_ROWS,
 }
 
 
@@ -169,26 +169,30 @@ class _TargetDelegate(QStyledItemDelegate):
         state = option.state
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        chosen = bool(state & QStyle.StateFlag.State_Selected)
-        pointed = bool(state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, rect, is_selected=chosen, is_hovered=pointed)
-        middle = rect.center().y()
-        square = QRectF(rect.left() + S3, middle - ICON / 2, ICON, ICON)
+        is_selected = bool(state & QStyle.StateFlag.State_Selected)
+        is_hovered = bool(state & QStyle.StateFlag.State_MouseOver)
+        paint_background(painter, rect, is_selected=is_selected, is_hovered=is_hovered)
+        centre_y = rect.center().y()
+        square = QRectF(rect.left() + S3, centre_y - ICON / 2, ICON, ICON)
         icons.paint_icon(painter, square, target.icon or "arrow-right", "text2")
-        left, right = square.right() + S3, rect.right() - S3
+        text_x, end_x = square.right() + S3, rect.right() - S3
         if target.shortcut:
             key = native_key(target.shortcut)
             paint_text(painter, rect.adjusted(0, 0, -S3, 0), key, "small", "text3", right=True)
-            right -= text_width(key, "small") + S3
-        aside = min(text_width(target.remark, "small"), (right - left) * 0.5)
-        title = min(text_width(target.title, "medium") + 2, right - left - aside - S3)
-        paint_text(
-            painter, QRectF(left, rect.top(), title, rect.height()), target.title, "medium", "text"
-        )
-        left += title + S3
+            end_x -= text_width(key, "small") + S3
+        remark_w = min(text_width(target.remark, "small"), (end_x - text_x) * 0.5)
+        title_w = min(text_width(target.title, "medium") + 2, end_x - text_x - remark_w - S3)
         paint_text(
             painter,
-            QRectF(left, rect.top(), max(0.0, right - left), rect.height()),
+            QRectF(text_x, rect.top(), title_w, rect.height()),
+            target.title,
+            "medium",
+            "text",
+        )
+        text_x += title_w + S3
+        paint_text(
+            painter,
+            QRectF(text_x, rect.top(), max(0.0, end_x - text_x), rect.height()),
             target.remark,
             "small",
             "text3",

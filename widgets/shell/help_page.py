@@ -43,35 +43,35 @@ class HelpPage(QWidget):
         super().__init__(parent)
         self.setObjectName("page")
         self._topics: tuple[Topic, ...] = ()
-        self._wanted = ""
+        self._topic_key = ""
         self._model = QStringListModel()
         self._list = QListView()
         style_view(self._list, "Topics")
         self._list.setModel(self._model)
         self._list.setItemDelegate(TallRowDelegate(self._list))
-        self._list.selectionModel().currentChanged.connect(self._chosen)
+        self._list.selectionModel().currentChanged.connect(self._show_topic)
         self._text = RichText()
         self._text.setAccessibleName("Text of the topic")
-        self._text.anchorClicked.connect(self._follow)
+        self._text.anchorClicked.connect(self._follow_link)
         self._search = SearchField("Search this page", key="Ctrl+F")
         self._search.searched.connect(self._find_first)
         self._search.returnPressed.connect(self._find_next)
-        self._nothing = Label("", "small", "text2", wrap=True)
-        self._nothing.hide()
+        self._no_match_label = Label("", "small", "text2", wrap=True)
+        self._no_match_label.hide()
         self.keys = Button("Keyboard shortcuts", icon="keyboard", kind="quiet")
         QShortcut(QKeySequence("Ctrl+F"), self, self._search.setFocus)
-        left = QWidget()
-        left.setFixedWidth(LIBRARY_LIST_W)
-        left.setLayout(
+        topics_pane = QWidget()
+        topics_pane.setFixedWidth(LIBRARY_LIST_W)
+        topics_pane.setLayout(
             col(
-                col(self._search, self._nothing, gap=S1, margins=(S4, 0, S4, S2)),
+                col(self._search, self._no_match_label, gap=S1, margins=(S4, 0, S4, S2)),
                 (col((self._list, 1), margins=(S4, 0, S4, 0)), 1),
                 row(self.keys, STRETCH, margins=(S2, S2, S4, S4)),
                 gap=0,
             )
         )
         text = row((self._text, 1), gap=0, margins=(PAGE_MARGIN, PAGE_MARGIN, 0, 0))
-        body = row(left, (StyledFrame("pane", text), 1), gap=0)
+        body = row(topics_pane, (StyledFrame("pane", text), 1), gap=0)
         self.setLayout(col(PageHeader("Help"), (body, 1), gap=0))
         FocusForwarder(self, self._list)
 
@@ -79,11 +79,11 @@ class HelpPage(QWidget):
         if topics != self._topics:
             self._topics = topics
             self._model.setStringList([topic.title for topic in topics])
-        self.open_topic(self._wanted or (topics[0].key if topics else ""))
+        self.open_topic(self._topic_key or (topics[0].key if topics else ""))
 
     def open_topic(self, key: str) -> None:
         """Open a page at its top, now or when it has been read."""
-        self._wanted = key
+        self._topic_key = key
         number = next((n for n, topic in enumerate(self._topics) if topic.key == key), None)
         if number is not None:
             self._list.selectionModel().setCurrentIndex(
@@ -95,15 +95,15 @@ class HelpPage(QWidget):
         self.topics_requested.emit()
 
     @Slot()
-    def _chosen(self) -> None:
+    def _show_topic(self) -> None:
         number = self._list.currentIndex().row()
         if 0 <= number < len(self._topics):
-            self._wanted = self._topics[number].key
+            self._topic_key = self._topics[number].key
             self._text.show_markdown(self._topics[number].markdown)
             self._find_first(self._search.text())
 
     @Slot(QUrl)
-    def _follow(self, url: QUrl) -> None:
+    def _follow_link(self, url: QUrl) -> None:
         if not url.path() and url.fragment():
             self._text.show_heading(url.fragment())
         elif any(topic.key == url.path() for topic in self._topics):
@@ -115,9 +115,9 @@ class HelpPage(QWidget):
     @Slot(str)
     def _find_first(self, text: str) -> None:
         self._text.moveCursor(QTextCursor.MoveOperation.Start)
-        found = not text or self._text.find(text)
-        self._nothing.setText("" if found else f"No match on this page for “{text}”.")
-        self._nothing.setVisible(not found)
+        has_match = not text or self._text.find(text)
+        self._no_match_label.setText("" if has_match else f"No match on this page for “{text}”.")
+        self._no_match_label.setVisible(not has_match)
 
     @Slot()
     def _find_next(self) -> None:

@@ -36,8 +36,8 @@ from widgets.common.toast import Toast
 from widgets.shell.side_bar import SideBar
 
 _NAME_CHARS = 48
-_SMALLEST_W, _SMALLEST_H, _SMALLEST_ON_A_LOW_SCREEN_H = 900, 600, 480
-_STEPS_BACK = 100
+_MIN_W, _MIN_H, _LOW_SCREEN_MIN_H = 900, 600, 480
+_MAX_HISTORY = 100
 """Length of the history, because a window may be open for weeks."""
 
 
@@ -68,7 +68,7 @@ class MainWindow(QMainWindow):
     def __init__(self) -> None:
         super().__init__()
         self.setWindowTitle("Ringmaster")
-        self.set_min_height(_SMALLEST_H)
+        self.set_min_height(_MIN_H)
         self.setAcceptDrops(True)
         self.hides_when_closed = lambda: False
         self.side_bar = SideBar()
@@ -88,15 +88,15 @@ class MainWindow(QMainWindow):
         self._stack.currentChanged.connect(self.toast.update_position)
         self.drop_overlay = DropOverlay(self)
         self._scrim = Scrim(self)
-        self._back_keys: deque[str] = deque(maxlen=_STEPS_BACK)
+        self._back_keys: deque[str] = deque(maxlen=_MAX_HISTORY)
         self._forward_keys: list[str] = []
         self._page_key = ""
         QShortcut(QKeySequence("Shift+F10"), self, self.open_menu)
 
     def set_min_height(self, available_h: int) -> None:
         """Let the window be as low as the screen: at 200 % many have less than 600 pixels."""
-        low = max(_SMALLEST_ON_A_LOW_SCREEN_H, min(available_h, _SMALLEST_H))
-        self.setMinimumSize(_SMALLEST_W, low)
+        min_height = max(_LOW_SCREEN_MIN_H, min(available_h, _MIN_H))
+        self.setMinimumSize(_MIN_W, min_height)
 
     def add_page(self, key: str, page: QWidget) -> None:
         """Add a page, which may be "new-job": not in the side bar, but opened from another page."""
@@ -115,19 +115,19 @@ class MainWindow(QMainWindow):
         if self._page_key:
             self._back_keys.append(self._page_key)
         self._forward_keys.clear()
-        self._show(key)
+        self._show_page(key)
 
     @Slot()
     def back(self) -> None:
         if self._back_keys:
             self._forward_keys.append(self._page_key)
-            self._show(self._back_keys.pop())
+            self._show_page(self._back_keys.pop())
 
     @Slot()
     def forward(self) -> None:
         if self._forward_keys:
             self._back_keys.append(self._page_key)
-            self._show(self._forward_keys.pop())
+            self._show_page(self._forward_keys.pop())
 
     def focusNextPrevChild(self, forward: bool) -> bool:
         self._tab_order.refresh()
@@ -164,20 +164,20 @@ class MainWindow(QMainWindow):
             # A drag that began in this window is not dropped into it.
             event.ignore()
             return
-        paths = _local(event.mimeData().urls())
+        paths = _local_paths(event.mimeData().urls())
         if paths:
             event.acceptProposedAction()
-            self.drop_overlay.open(_drop_hint(paths), is_accepted=_takes_drop(paths))
+            self.drop_overlay.open(_drop_hint(paths), is_accepted=_accepts_drop(paths))
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
         self.drop_overlay.hide()
 
     def dropEvent(self, event: QDropEvent) -> None:
         self.drop_overlay.hide()
-        paths = _local(event.mimeData().urls())
+        paths = _local_paths(event.mimeData().urls())
         if paths:
             event.acceptProposedAction()
-        if _takes_drop(paths):
+        if _accepts_drop(paths):
             self.dropped.emit(paths[0])
         elif paths:
             self.toast.show_message(_drop_hint(paths))
@@ -190,7 +190,7 @@ class MainWindow(QMainWindow):
             self.showFullScreen()
 
     @Slot()
-    def check_again(self) -> None:
+    def request_refresh(self) -> None:
         self.refresh_requested.emit()
 
     @Slot()
@@ -200,12 +200,12 @@ class MainWindow(QMainWindow):
         if widget is None:
             return
         cursor = widget.inputMethodQuery(Qt.InputMethodQuery.ImCursorRectangle)
-        at = cursor.center() if isinstance(cursor, QRect) else widget.rect().center()
+        position = cursor.center() if isinstance(cursor, QRect) else widget.rect().center()
         reason = QContextMenuEvent.Reason.Keyboard
-        request = QContextMenuEvent(reason, at, widget.mapToGlobal(at))
+        request = QContextMenuEvent(reason, position, widget.mapToGlobal(position))
         QCoreApplication.sendEvent(widget, request)
 
-    def _show(self, key: str) -> None:
+    def _show_page(self, key: str) -> None:
         self._page_key = key
         page = self._pages[key]
         self._stack.setCurrentWidget(page)
@@ -215,11 +215,11 @@ class MainWindow(QMainWindow):
         self.page_changed.emit(key)
 
 
-def _local(urls: list[QUrl]) -> list[str]:
+def _local_paths(urls: list[QUrl]) -> list[str]:
     return [url.toLocalFile() for url in urls if url.isLocalFile()]
 
 
-def _takes_drop(paths: Sequence[str]) -> bool:
+def _accepts_drop(paths: Sequence[str]) -> bool:
     """Return True if the window accepts them: one at a time, because each opens a dialog."""
     return len(paths) == 1 and not is_weights(paths[0])
 

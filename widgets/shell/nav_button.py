@@ -25,7 +25,7 @@ from widgets.shell.pages import Page
 
 _NAV_H = 32
 _TITLE_X, _TITLE_END = 40, 10
-_IN_LINES = Qt.AlignmentFlag.AlignVCenter.value | Qt.TextFlag.TextWordWrap.value
+_WRAPPED_TEXT = Qt.AlignmentFlag.AlignVCenter.value | Qt.TextFlag.TextWordWrap.value
 _DWELL_MS = 800
 """The time after which a drag held over it opens the page."""
 
@@ -48,10 +48,10 @@ class NavButton(QAbstractButton):
         self._narrow = False
         self._describe_drop: Callable[[DraggedJobs], DropOffer] | None = None
         self._offer: DropOffer | None = None
-        self._dwelling = QTimer(self)
-        self._dwelling.setSingleShot(True)
-        self._dwelling.setInterval(_DWELL_MS)
-        self._dwelling.timeout.connect(self.drag_dwelt)
+        self._dwell_timer = QTimer(self)
+        self._dwell_timer.setSingleShot(True)
+        self._dwell_timer.setInterval(_DWELL_MS)
+        self._dwell_timer.timeout.connect(self.drag_dwelt)
         self.setCheckable(True)
         self.setAutoExclusive(True)
         self.setAttribute(Qt.WidgetAttribute.WA_Hover)
@@ -89,14 +89,14 @@ class NavButton(QAbstractButton):
             return
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
-        self._say(self._describe_drop(dragged))
-        self._dwelling.start()
+        self._show_offer(self._describe_drop(dragged))
+        self._dwell_timer.start()
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
-        self._say(None)
+        self._show_offer(None)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        self._say(None)
+        self._show_offer(None)
         end_hover(self)
         dragged = dragged_jobs(event.mimeData())
         if dragged is not None:
@@ -104,58 +104,62 @@ class NavButton(QAbstractButton):
             event.accept()
             self.jobs_dropped.emit(dragged.ids)
 
-    def _say(self, offer: DropOffer | None) -> None:
+    def _show_offer(self, offer: DropOffer | None) -> None:
         """Describe a drop in place of the title, or next to it if there is no room."""
         self._offer = offer
-        self._dwelling.stop()
-        words = offer.message if offer is not None else ""
-        self.setAccessibleDescription(words or self._count)
-        is_cut = self._narrow or not self._has_room(words)
-        beside = self.mapToGlobal(QPoint(self.width(), 0))
-        QToolTip.showText(beside, plain_tip(words) if words and is_cut else "", self)
+        self._dwell_timer.stop()
+        message = offer.message if offer is not None else ""
+        self.setAccessibleDescription(message or self._count)
+        is_cut = self._narrow or not self._fits_text(message)
+        tip_position = self.mapToGlobal(QPoint(self.width(), 0))
+        QToolTip.showText(tip_position, plain_tip(message) if message and is_cut else "", self)
         self.update()
 
-    def _words_box(self) -> QRectF:
+    def _text_rect(self) -> QRectF:
         return QRectF(self.rect()).adjusted(_TITLE_X, 0, -_TITLE_END, 0)
 
-    def _has_room(self, words: str) -> bool:
+    def _fits_text(self, text: str) -> bool:
         """Return True if a sentence fits, in at most two small lines."""
-        if text_width(words, "strong") <= self._words_box().width():
+        if text_width(text, "strong") <= self._text_rect().width():
             return True
-        room = self._words_box().toAlignedRect()
-        needed = QFontMetrics(theme.font("small")).boundingRect(room, _IN_LINES, words)
-        return needed.height() <= room.height() and needed.width() <= room.width()
+        text_rect = self._text_rect().toAlignedRect()
+        needed_rect = QFontMetrics(theme.font("small")).boundingRect(text_rect, _WRAPPED_TEXT, text)
+        return (
+            needed_rect.height() <= text_rect.height() and needed_rect.width() <= text_rect.width()
+        )
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         box = QRectF(self.rect())
-        on = self.isChecked()
-        paint_background(painter, box, is_selected=on, is_hovered=self.underMouse())
+        is_selected = self.isChecked()
+        paint_background(painter, box, is_selected=is_selected, is_hovered=self.underMouse())
         offer = self._offer
-        refuses = offer is not None and not offer.is_accepted
-        icon = "prohibit" if refuses else self._page.icon + ("-fill" if on else "")
-        tone = "text" if on or refuses else "text2"
-        left = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
-        square = QRectF(left, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
-        icons.paint_icon(painter, square, icon, tone)
+        is_refused = offer is not None and not offer.is_accepted
+        icon = "prohibit" if is_refused else self._page.icon + ("-fill" if is_selected else "")
+        color_role = "text" if is_selected or is_refused else "text2"
+        icon_x = (box.width() - ICON_NAV) / 2 if self._narrow else 12.0
+        square = QRectF(icon_x, (box.height() - ICON_NAV) / 2, ICON_NAV, ICON_NAV)
+        icons.paint_icon(painter, square, icon, color_role)
         if not self._narrow:
-            role: theme.Role = "strong" if on else "medium"
+            role: theme.Role = "strong" if is_selected else "medium"
             if offer is not None:
                 self._paint_offer(painter, offer.message)
             else:
-                paint_text(painter, box.adjusted(_TITLE_X, 0, -48, 0), self._page.title, role, tone)
-                counted = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
-                paint_text(painter, counted, self._count, "small", "text3", right=True)
+                paint_text(
+                    painter, box.adjusted(_TITLE_X, 0, -48, 0), self._page.title, role, color_role
+                )
+                count_rect = box.adjusted(box.width() - 60, 0, -_TITLE_END, 0)
+                paint_text(painter, count_rect, self._count, "small", "text3", right=True)
         if self.hasFocus() or (offer is not None and offer.is_accepted):
             paint_focus(painter, box)
 
-    def _paint_offer(self, painter: QPainter, words: str) -> None:
+    def _paint_offer(self, painter: QPainter, message: str) -> None:
         """Paint it in one line, or in two small ones if only those fit."""
-        room = self._words_box()
-        if text_width(words, "strong") > room.width() and self._has_room(words):
+        text_rect = self._text_rect()
+        if text_width(message, "strong") > text_rect.width() and self._fits_text(message):
             painter.setFont(theme.font("small"))
             painter.setPen(theme.current().q("text"))
-            painter.drawText(room, _IN_LINES, words)
+            painter.drawText(text_rect, _WRAPPED_TEXT, message)
         else:
-            paint_text(painter, room, words, "strong")
+            paint_text(painter, text_rect, message, "strong")

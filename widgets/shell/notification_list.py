@@ -36,10 +36,10 @@ from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordListModel
 
 _WIDTH = 420
 _ROW_H = 56
-_ROWS_SHOWN = 8
+_MAX_ROWS = 8
 _BADGE_H = 14
-_MOST_COUNTED = 9
-_TONES: dict[Family, str] = {"warn": "warn", "bad": "bad", "good": "good"}
+_MAX_COUNT = 9
+_COLOR_ROLES: dict[Family, str] = {"warn": "warn", "bad": "bad", "good": "good"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class NotificationBell(IconButton):
         super().paintEvent(event)
         if not self._count:
             return
-        text = str(self._count) if self._count <= _MOST_COUNTED else f"{_MOST_COUNTED}+"
+        text = str(self._count) if self._count <= _MAX_COUNT else f"{_MAX_COUNT}+"
         width = max(float(_BADGE_H), text_width(text, "tiny") + 6.0)
         badge = QRectF(self.width() - width, 2, width, _BADGE_H)
         painter = QPainter(self)
@@ -105,8 +105,8 @@ class NoticeList(Overlay):
         self._list.installEventFilter(self)
         gear = IconButton("gear", "Notification settings")
         gear.clicked.connect(self._request_settings)
-        self._nothing = Label("No notifications yet", "strong", align="center")
-        self._why = Label(
+        self._empty_title = Label("No notifications yet", "strong", align="center")
+        self._empty_hint = Label(
             "Ended and stalled jobs, and nodes lost during a job, appear here.",
             "small",
             "text2",
@@ -114,10 +114,12 @@ class NoticeList(Overlay):
             align="center",
         )
         self._empty = QWidget()
-        self._empty.setLayout(col(self._nothing, self._why, gap=S1, margins=(S6, S4, S6, S6)))
+        self._empty.setLayout(
+            col(self._empty_title, self._empty_hint, gap=S1, margins=(S6, S4, S6, S6))
+        )
         head = row(Label("Notifications", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
         inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
-        self._plate = StyledFrame("dialog", inner, self)
+        self._panel = StyledFrame("dialog", inner, self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     def show_items(self, items: Sequence[NoticeItem]) -> None:
@@ -125,9 +127,9 @@ class NoticeList(Overlay):
         self._model.replace(tuple(items))
         self._list.setVisible(bool(items))
         self._empty.setVisible(not items)
-        self._list.setFixedHeight(_ROW_H * min(len(items), _ROWS_SHOWN))
+        self._list.setFixedHeight(_ROW_H * min(len(items), _MAX_ROWS))
         if self.isVisible():
-            self._place()
+            self._place_panel()
 
     def open(self, anchor: QWidget) -> None:
         """Open it above ``anchor``, the bell; close it if it is open."""
@@ -135,7 +137,7 @@ class NoticeList(Overlay):
             self.dismiss()
             return
         self._anchor = anchor
-        self.appear()
+        self.show_on_top()
         self._list.scrollToTop()
         self._list.clearSelection()
         (self._list if self._model.rowCount() else self).setFocus()
@@ -144,11 +146,11 @@ class NoticeList(Overlay):
         """Enter opens an item, Esc closes the list."""
         is_press = event.type() == QEvent.Type.KeyPress
         if is_press and isinstance(event, QKeyEvent) and watched is self._list:
-            has_chosen = self._list.selectionModel().hasSelection()
-            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and has_chosen:
+            has_selection = self._list.selectionModel().hasSelection()
+            if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and has_selection:
                 self._open(self._list.currentIndex())
                 return True
-            if event.key() == Qt.Key.Key_Down and not has_chosen:
+            if event.key() == Qt.Key.Key_Down and not has_selection:
                 # Nothing is selected yet: select the first, not the second.
                 self._list.setCurrentIndex(self._model.index(0, 0))
                 return True
@@ -160,18 +162,18 @@ class NoticeList(Overlay):
         else:
             super().keyPressEvent(event)
 
-    def _place(self) -> None:
+    def _place_panel(self) -> None:
         self.setGeometry(self._window.rect())
-        room = self.height() - 2 * S6
-        rows = min(self._model.rowCount(), _ROWS_SHOWN, max(1, (room - 80) // _ROW_H))
+        available_h = self.height() - 2 * S6
+        rows = min(self._model.rowCount(), _MAX_ROWS, max(1, (available_h - 80) // _ROW_H))
         self._list.setFixedHeight(_ROW_H * rows)
-        self._plate.setFixedWidth(min(_WIDTH, self.width() - 2 * S3))
-        self._plate.adjustSize()
-        at = QPoint(S3, self.height() - S6)
+        self._panel.setFixedWidth(min(_WIDTH, self.width() - 2 * S3))
+        self._panel.adjustSize()
+        anchor_position = QPoint(S3, self.height() - S6)
         if self._anchor is not None:
-            at = self._anchor.mapTo(self._window, QPoint(0, 0))
-        x = max(S3, min(at.x(), self.width() - self._plate.width() - S3))
-        self._plate.move(x, max(S3, at.y() - self._plate.height() - S2))
+            anchor_position = self._anchor.mapTo(self._window, QPoint(0, 0))
+        x = max(S3, min(anchor_position.x(), self.width() - self._panel.width() - S3))
+        self._panel.move(x, max(S3, anchor_position.y() - self._panel.height() - S2))
 
     @Slot()
     def _request_settings(self) -> None:
@@ -196,25 +198,25 @@ class _NoticeDelegate(QStyledItemDelegate):
         rect = QRectF(option.rect)
         painter.save()
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        chosen = bool(option.state & QStyle.StateFlag.State_Selected)
-        pointed = bool(option.state & QStyle.StateFlag.State_MouseOver)
-        paint_background(painter, rect, is_selected=chosen, is_hovered=pointed)
-        both = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
-        if option.state & both == both:
+        is_selected = bool(option.state & QStyle.StateFlag.State_Selected)
+        is_hovered = bool(option.state & QStyle.StateFlag.State_MouseOver)
+        paint_background(painter, rect, is_selected=is_selected, is_hovered=is_hovered)
+        focused_state = QStyle.StateFlag.State_HasFocus | QStyle.StateFlag.State_Selected
+        if option.state & focused_state == focused_state:
             paint_focus(painter, rect)
         square = QRectF(rect.left() + S3, rect.top() + S2 + 1, ICON_NAV, ICON_NAV)
-        tone = _TONES.get(item.family, "text2")
-        icons.paint_icon(painter, square, icons.FAMILY_ICONS[item.family], tone)
-        left, right = square.right() + S3, rect.right() - S3
-        upper = QRectF(left, rect.top() + S2, right - left, 20)
-        lower = QRectF(left, upper.bottom(), right - left, 18)
-        when = text_width(item.time_text, "small") + 2
-        paint_text(painter, upper, item.time_text, "small", "text3", right=True)
-        title = upper.adjusted(0, 0, -when - S3 - (S3 if item.is_new else 0), 0)
+        color_role = _COLOR_ROLES.get(item.family, "text2")
+        icons.paint_icon(painter, square, icons.FAMILY_ICONS[item.family], color_role)
+        text_x, end_x = square.right() + S3, rect.right() - S3
+        upper_line = QRectF(text_x, rect.top() + S2, end_x - text_x, 20)
+        lower_line = QRectF(text_x, upper_line.bottom(), end_x - text_x, 18)
+        time_w = text_width(item.time_text, "small") + 2
+        paint_text(painter, upper_line, item.time_text, "small", "text3", right=True)
+        title_rect = upper_line.adjusted(0, 0, -time_w - S3 - (S3 if item.is_new else 0), 0)
         role: theme.Role = "strong" if item.is_new else "medium"
-        width = paint_text(painter, title, item.title, role, "text")
+        width = paint_text(painter, title_rect, item.title, role, "text")
         if item.is_new:
-            dot = QRectF(title.left() + width + S2, title.center().y() - 2.5, 6, 6)
+            dot = QRectF(title_rect.left() + width + S2, title_rect.center().y() - 2.5, 6, 6)
             fill_round(painter, dot, theme.current().q("live"), 3)
-        paint_text(painter, lower, item.text, "small", "text2")
+        paint_text(painter, lower_line, item.text, "small", "text2")
         painter.restore()

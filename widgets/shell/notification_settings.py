@@ -28,7 +28,7 @@ from widgets.common.layout import col, row
 from widgets.common.theme import ICON, S1, S2, S3, S4, ColorRole
 
 _SECURITY = ((STARTTLS, "STARTTLS"), (TLS, "TLS"), (PLAIN, "None (trusted network)"))
-_KEPT = "Stored in the system keyring of this computer."
+_KEYRING_NOTE = "Stored in the system keyring of this computer."
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class NoticeSettings(QWidget):
         self.finished_switch = Switch(name="Notify when a job finishes")
         self.finished_switch.setChecked(True)
         self.tray_switch = Switch(name="Stay in the tray")
-        self._stays_line = _choice(
+        self._tray_row = _switch_row(
             "Stay in the tray",
             "When you close the window, the program stays in the tray and still notifies you. "
             "Click its icon to open the window.",
@@ -68,7 +68,7 @@ class NoticeSettings(QWidget):
         )
         self._from_nodes = Switch(name="Also from the nodes")
         self._from_nodes.toggled.connect(self._apply)
-        self._tray = Label(
+        self._no_tray_label = Label(
             "This desktop has no tray. The bell has the list of notifications.",
             "small",
             "text2",
@@ -78,19 +78,19 @@ class NoticeSettings(QWidget):
         self._make_mail()
         self.setLayout(
             col(
-                _choice(
+                _switch_row(
                     "Notify when a job finishes",
                     "Always notified: failures, lost jobs, stalls, and nodes that go offline "
                     "during a job.",
                     self.finished_switch,
                 ),
-                self._stays_line,
-                self._tray,
+                self._tray_row,
+                self._no_tray_label,
                 Separator(),
                 row(
                     (self._webhook_field, 1), align_with_field(self._webhook_test), gap=S3, top=True
                 ),
-                self._webhook_said,
+                self._webhook_result,
                 Separator(),
                 row((self._to_field, 3), (self._sender_field, 2), gap=S3, top=True),
                 row(
@@ -107,9 +107,9 @@ class NoticeSettings(QWidget):
                     gap=S3,
                     top=True,
                 ),
-                self._mail_said,
+                self._mail_result,
                 Separator(),
-                _choice(
+                _switch_row(
                     "Also from the nodes",
                     "Send notifications even when no window is open. Your addresses are then "
                     "stored on each node, readable only by you. Passwords never leave this "
@@ -120,7 +120,7 @@ class NoticeSettings(QWidget):
             )
         )
         self.show_tray(True)
-        self._fit()
+        self._update_buttons()
 
     # -- input
 
@@ -128,14 +128,14 @@ class NoticeSettings(QWidget):
         with QSignalBlocker(self.finished_switch):
             self.finished_switch.setChecked(tells_finished)
 
-    def show_stays(self, stays: bool) -> None:
+    def show_stays_in_tray(self, stays: bool) -> None:
         with QSignalBlocker(self.tray_switch):
             self.tray_switch.setChecked(stays)
 
     def show_tray(self, is_available: bool) -> None:
         """Set whether the desktop has a tray for messages, and to stay in."""
-        self._tray.setVisible(not is_available)
-        self._stays_line.setVisible(is_available)
+        self._no_tray_label.setVisible(not is_available)
+        self._tray_row.setVisible(is_available)
 
     def show_channels(self, channels: Channels, has_password: bool) -> None:
         """Show the stored channels."""
@@ -150,13 +150,13 @@ class NoticeSettings(QWidget):
             self._user.setText(mail.user)
             with QSignalBlocker(self._security):
                 self._security.choose(mail.security)
-            is_usual = mail.port == PORTS[mail.security]
-            self._port.setText("" if is_usual else str(mail.port))
+            is_default_port = mail.port == PORTS[mail.security]
+            self._port.setText("" if is_default_port else str(mail.port))
         self._password.clear()
         self._password.setPlaceholderText("•" * 8 if has_password and channels.mail else "")
         with QSignalBlocker(self._from_nodes):
             self._from_nodes.setChecked(channels.from_nodes)
-        self._fit()
+        self._update_buttons()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -164,16 +164,16 @@ class NoticeSettings(QWidget):
 
     def show_keyring(self, cause: str) -> None:
         """Show why a password is kept only until the program ends, or ""."""
-        note = f"{cause} The password is used until this window closes." if cause else _KEPT
+        note = f"{cause} The password is used until this window closes." if cause else _KEYRING_NOTE
         self._password_field.set_note(note, "warn" if cause else "text3")
 
     def show_test_result(self, kind: str, message: str, color_role: ColorRole) -> None:
         """Show the result of the last test, "" for none."""
-        said = self._webhook_said if kind == WEBHOOK else self._mail_said
-        said.say(message, color_role)
+        result = self._webhook_result if kind == WEBHOOK else self._mail_result
+        result.show_result(message, color_role)
         test = self._webhook_test if kind == WEBHOOK else self._mail_test
         test.setText("Send a test")
-        self._fit()
+        self._update_buttons()
 
     # -- construction
 
@@ -182,7 +182,7 @@ class NoticeSettings(QWidget):
         # The address is a secret: the field hides it from onlookers.
         self._webhook.setEchoMode(QLineEdit.EchoMode.PasswordEchoOnEdit)
         self._webhook.editingFinished.connect(self._apply)
-        self._webhook.textChanged.connect(self._fit)
+        self._webhook.textChanged.connect(self._update_buttons)
         self._webhook_field = Field(
             "Webhook",
             self._webhook,
@@ -190,8 +190,8 @@ class NoticeSettings(QWidget):
             "Mattermost and Teams.",
         )
         self._webhook_test = Button("Send a test")
-        self._webhook_test.clicked.connect(lambda: self._test(WEBHOOK))
-        self._webhook_said = _Said()
+        self._webhook_test.clicked.connect(lambda: self._request_test(WEBHOOK))
+        self._webhook_result = _TestResult()
 
     def _make_mail(self) -> None:
         self._to = LineEdit(placeholder="you@lab.example", name="Mail to")
@@ -204,7 +204,7 @@ class NoticeSettings(QWidget):
         self._password.setEchoMode(QLineEdit.EchoMode.Password)
         for edit in (self._to, self._sender, self._host, self._port, self._user, self._password):
             edit.editingFinished.connect(self._apply)
-            edit.textChanged.connect(self._fit)
+            edit.textChanged.connect(self._update_buttons)
         self._security.currentIndexChanged.connect(self._apply)
         self._to_field = Field("Mail to", self._to, note="Separate several addresses by commas.")
         self._sender_field = Field("From", self._sender)
@@ -212,10 +212,10 @@ class NoticeSettings(QWidget):
         self._port_field = Field("Port", self._port)
         self._security_field = Field("Encryption", self._security)
         self._user_field = Field("User", self._user, note="Only if the server requires one.")
-        self._password_field = Field("Password", self._password, note=_KEPT)
+        self._password_field = Field("Password", self._password, note=_KEYRING_NOTE)
         self._mail_test = Button("Send a test")
-        self._mail_test.clicked.connect(lambda: self._test(MAIL))
-        self._mail_said = _Said()
+        self._mail_test.clicked.connect(lambda: self._request_test(MAIL))
+        self._mail_result = _TestResult()
 
     # -- events
 
@@ -223,7 +223,7 @@ class NoticeSettings(QWidget):
         edits = (self._to, self._sender, self._host)
         return any(edit.text().strip() for edit in edits)
 
-    def _typed(self) -> Channels:
+    def _typed_channels(self) -> Channels:
         """Return the content of the fields, valid or not."""
         mail = None
         if self._typed_mail():
@@ -251,56 +251,58 @@ class NoticeSettings(QWidget):
     @Slot()
     def _apply(self) -> None:
         """Apply the usable part; an incomplete one waits, and says what is missing."""
-        typed = self._typed()
-        fault = webhook_error(typed.webhook) if typed.webhook else ""
-        self._webhook_field.set_error(fault)
-        lacks = mail_error(typed.mail) if typed.mail is not None else ""
-        self._mail_said.say(f"Not used yet: {lacks}" if lacks else "", "warn")
-        if fault:
-            typed = replace(typed, webhook=self._channels.webhook)
-        if lacks:
-            typed = replace(typed, mail=self._channels.mail)
+        channels = self._typed_channels()
+        webhook_cause = webhook_error(channels.webhook) if channels.webhook else ""
+        self._webhook_field.set_error(webhook_cause)
+        mail_cause = mail_error(channels.mail) if channels.mail is not None else ""
+        self._mail_result.show_result(f"Not used yet: {mail_cause}" if mail_cause else "", "warn")
+        if webhook_cause:
+            channels = replace(channels, webhook=self._channels.webhook)
+        if mail_cause:
+            channels = replace(channels, mail=self._channels.mail)
         password = self._typed_password()
-        if typed != self._channels or (password is not None and not lacks):
-            self._channels = typed
-            self.channels_chosen.emit(typed, password)
-        self._fit()
+        if channels != self._channels or (password is not None and not mail_cause):
+            self._channels = channels
+            self.channels_chosen.emit(channels, password)
+        self._update_buttons()
 
     @Slot()
-    def _fit(self) -> None:
-        typed = self._typed()
-        self._webhook_test.setEnabled(bool(typed.webhook) and not webhook_error(typed.webhook))
-        self._mail_test.setEnabled(typed.mail is not None and not mail_error(typed.mail))
+    def _update_buttons(self) -> None:
+        channels = self._typed_channels()
+        self._webhook_test.setEnabled(
+            bool(channels.webhook) and not webhook_error(channels.webhook)
+        )
+        self._mail_test.setEnabled(channels.mail is not None and not mail_error(channels.mail))
         self._port.setPlaceholderText(str(PORTS[self._security.key()]))
 
-    def _test(self, kind: str) -> None:
+    def _request_test(self, kind: str) -> None:
         test = self._webhook_test if kind == WEBHOOK else self._mail_test
         test.setText("Sending…")
         test.setEnabled(False)
-        self.test_requested.emit(ChannelTest(kind, self._typed(), self._typed_password()))
+        self.test_requested.emit(ChannelTest(kind, self._typed_channels(), self._typed_password()))
 
 
-class _Said(QWidget):
+class _TestResult(QWidget):
     """One sentence with its icon; hidden while it is empty."""
 
     def __init__(self) -> None:
         super().__init__()
         self._icon = IconLabel("info-fill", "text3", ICON)
-        self._words = Label("", "small", "text2", wrap=True)
-        self.setLayout(row(self._icon, (self._words, 1), gap=S2))
+        self._message = Label("", "small", "text2", wrap=True)
+        self.setLayout(row(self._icon, (self._message, 1), gap=S2))
         self.hide()
 
-    def say(self, sentence: str, tone: ColorRole) -> None:
+    def show_result(self, message: str, color_role: ColorRole) -> None:
         icon = {"good": "check-circle-fill", "warn": "warning-fill", "bad": "x-circle-fill"}
-        self._icon.set_icon(icon.get(tone, "info-fill"), tone)
-        self._words.setText(sentence)
-        self.setVisible(bool(sentence))
+        self._icon.set_icon(icon.get(color_role, "info-fill"), color_role)
+        self._message.setText(message)
+        self.setVisible(bool(message))
 
 
-def _choice(title: str, sentence: str, control: QWidget) -> QWidget:
+def _switch_row(title: str, description: str, control: QWidget) -> QWidget:
     holder = QWidget()
-    words = col(Label(title, "body"), Label(sentence, "small", "text2", wrap=True), gap=S1)
-    line = row((words, 1), control, gap=S4)
+    texts = col(Label(title, "body"), Label(description, "small", "text2", wrap=True), gap=S1)
+    line = row((texts, 1), control, gap=S4)
     line.setAlignment(control, Qt.AlignmentFlag.AlignVCenter)
     holder.setLayout(line)
     return holder

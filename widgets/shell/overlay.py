@@ -31,32 +31,32 @@ class Overlay(QWidget):
     system. A subclass makes the ``_plate``, and places it.
     """
 
-    _plate: StyledFrame
+    _panel: StyledFrame
 
     def __init__(self, window: QWidget) -> None:
         super().__init__(window)
         self._window = window
-        self._before: QWidget | None = None
+        self._previous_focus: QWidget | None = None
         window.installEventFilter(self)
         self.hide()
 
-    def appear(self) -> None:
-        self._before = self._window.focusWidget()
-        self._place()
+    def show_on_top(self) -> None:
+        self._previous_focus = self._window.focusWidget()
+        self._place_panel()
         self.show()
         self.raise_()
 
     def dismiss(self) -> None:
         """Close it and restore the focus."""
         self.hide()
-        if self._before is not None:
-            self._before.setFocus()
+        if self._previous_focus is not None:
+            self._previous_focus.setFocus()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         """Follow the window's size."""
         is_resized = watched is self._window and event.type() == QEvent.Type.Resize
         if is_resized and self.isVisible():
-            self._place()
+            self._place_panel()
         return super().eventFilter(watched, event)
 
     def event(self, event: QEvent) -> bool:
@@ -66,10 +66,10 @@ class Overlay(QWidget):
         return bool(super().event(event))
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
-        if not self._plate.geometry().contains(event.position().toPoint()):
+        if not self._panel.geometry().contains(event.position().toPoint()):
             self.dismiss()
 
-    def _place(self) -> None:
+    def _place_panel(self) -> None:
         raise NotImplementedError
 
 

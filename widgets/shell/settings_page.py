@@ -81,8 +81,8 @@ class SettingsPage(QWidget):
         self._scale = SegmentedControl(
             [(str(scale), f"{scale} %") for scale in SCALES], "100", name="Size"
         )
-        for key, does in (("Ctrl++", "Zoom in"), ("Ctrl+-", "Zoom out"), ("Ctrl+0", "100 %")):
-            self._scale.add_tip(plain_tip(does, key))
+        for key, tip in (("Ctrl++", "Zoom in"), ("Ctrl+-", "Zoom out"), ("Ctrl+0", "100 %")):
+            self._scale.add_tip(plain_tip(tip, key))
         self._scale.key_chosen.connect(self._choose_scale)
         self._active_scale = 100
         self.restart = Button("Restart the window", icon="arrow-clockwise")
@@ -100,12 +100,12 @@ class SettingsPage(QWidget):
         self.ssh = SshSettings()
         self.ssh.path_opened.connect(self.path_opened)
         self.verify = VerifySection()
-        self._places = QVBoxLayout()
-        self._places.setSpacing(0)
+        self._paths = QVBoxLayout()
+        self._paths.setSpacing(0)
         self._checks = QVBoxLayout()
         self._checks.setSpacing(S2)
-        self._again = Button("Check again")
-        self._again.clicked.connect(self._refresh)
+        self._recheck = Button("Check again")
+        self._recheck.clicked.connect(self._refresh)
         self.keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))
         self.help = Button("Help", icon="question", tip=plain_tip("Help", "F1"))
         self.report = Button("Report a problem…", icon="first-aid")
@@ -134,12 +134,12 @@ class SettingsPage(QWidget):
                 ),
                 section("Notifications", self.notices),
                 section("SSH", self.ssh),
-                section("Locations", self._places),
+                section("Locations", self._paths),
                 section("Data root", self.verify),
                 section(
                     "This installation",
                     self._checks,
-                    row(Label(f"Ringmaster {version}", "small", "text3"), STRETCH, self._again),
+                    row(Label(f"Ringmaster {version}", "small", "text3"), STRETCH, self._recheck),
                 ),
                 section(
                     "Help",
@@ -175,7 +175,7 @@ class SettingsPage(QWidget):
         self._temperature.choose(choices.units.temperature)
         self._clock.choose(choices.units.clock)
         self.notices.show_finished(choices.notifies_finished)
-        self.notices.show_stays(choices.stays_in_tray)
+        self.notices.show_stays_in_tray(choices.stays_in_tray)
         self._restart_line.setVisible(choices.scale_percent != self._active_scale)
 
     def set_active_scale(self, percent: int) -> None:
@@ -183,31 +183,33 @@ class SettingsPage(QWidget):
         self._active_scale = percent
 
     def show_paths(self, paths: SettingsPaths) -> None:
-        clear(self._places)
+        clear(self._paths)
         for caption, path in (
             ("Data root", paths.data_root),
             ("Catalogue", paths.catalogue),
             ("These settings", paths.settings),
             ("Log of this window", paths.log),
         ):
-            self._places.addLayout(path_line(caption, path, self.path_opened.emit))
+            self._paths.addLayout(path_line(caption, path, self.path_opened.emit))
 
     def show_checks(self, findings: Sequence[Finding]) -> None:
         """Show the state of this installation, one line each; problems with their remedy."""
-        self._again.setEnabled(True)
+        self._recheck.setEnabled(True)
         clear(self._checks)
         for finding in findings:
-            icon, tone = ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
-            words = col(Label(finding.message, "body", wrap=True), gap=S1)
+            icon, color_role = (
+                ("check-circle-fill", "good") if finding.ok else ("warning-fill", "warn")
+            )
+            texts = col(Label(finding.message, "body", wrap=True), gap=S1)
             if finding.remedy and not finding.ok:
                 remedy = Label(finding.remedy, "small", "text2", wrap=True, selectable=True)
-                words.addWidget(remedy)
+                texts.addWidget(remedy)
             self._checks.addLayout(
-                row(IconLabel(icon, tone, ICON_NAV), (words, 1), gap=S3, top=True)
+                row(IconLabel(icon, color_role, ICON_NAV), (texts, 1), gap=S3, top=True)
             )
 
     def show_checking(self) -> None:
-        self._again.setEnabled(False)
+        self._recheck.setEnabled(False)
         clear(self._checks)
         self._checks.addWidget(Label("Checking…", "body", "text3"))
 

@@ -21,15 +21,15 @@ class SettingsRow(QWidget):
         super().__init__()
         self.description = Label(description, "small", "text2", wrap=True)
         self.description.setVisible(bool(description))
-        words = col(Label(title, "body"), self.description, gap=S1)
-        self._rule = Separator()
-        self._rule.hide()
-        line = row((words, 1), control, gap=S4)
+        texts = col(Label(title, "body"), self.description, gap=S1)
+        self._separator = Separator()
+        self._separator.hide()
+        line = row((texts, 1), control, gap=S4)
         line.setAlignment(control, Qt.AlignmentFlag.AlignVCenter)
-        self.setLayout(col(self._rule, line, gap=S3))
+        self.setLayout(col(self._separator, line, gap=S3))
 
-    def set_ruled(self) -> None:
-        self._rule.show()
+    def show_separator(self) -> None:
+        self._separator.show()
 
 
 def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
@@ -37,20 +37,20 @@ def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
     parts: list[QWidget | QHBoxLayout | QVBoxLayout] = []
     for line in lines:
         if parts and isinstance(line, SettingsRow):
-            line.set_ruled()
+            line.show_separator()
         parts.append(line)
     holder = QWidget()
     holder.setLayout(col(Label(title, "heading"), Card(*parts, gap=S3), gap=S2))
     return holder
 
 
-def path_line(caption: str, path: str, open_it: Callable[[str], object]) -> QHBoxLayout:
+def path_line(caption: str, path: str, open_path: Callable[[str], object]) -> QHBoxLayout:
     """A path, and a button that opens its folder."""
     # SSH keeps its capital letters.
-    words = caption if caption[:2].isupper() else f"{caption[:1].lower()}{caption[1:]}"
-    button = IconButton("folder-open", f"Open {words}")
+    name = caption if caption[:2].isupper() else f"{caption[:1].lower()}{caption[1:]}"
+    button = IconButton("folder-open", f"Open {name}")
     button.setEnabled(bool(path))
-    button.clicked.connect(lambda: open_it(path))
+    button.clicked.connect(lambda: open_path(path))
     return row(
         Label(caption, "body"),
         S3,

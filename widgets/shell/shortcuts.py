@@ -29,7 +29,7 @@ _BRUSHES = "Parallel coordinates"
 
 SHORTCUTS = (
     Shortcut("Ctrl+K", "Command palette"),
-    *(Shortcut(f"Ctrl+{place.number}", place.title) for place in PAGES),
+    *(Shortcut(f"Ctrl+{page.number}", page.title) for page in PAGES),
     Shortcut("Ctrl+N", "New job"),
     Shortcut("Alt+Left", "Back"),
     Shortcut("Alt+Right", "Forward"),

@@ -32,15 +32,15 @@ class ShortcutsDialog(Dialog):
         body = QWidget()
         body.setLayout(col(self._lines, STRETCH, margins=(0, 0, S4, 0)))
         self.fill((VerticalScrollArea(body), 1), foot=(self.default_button("Close", self.accept),))
-        for where, keys in groupby(SHORTCUTS, key=lambda key: key.page_title):
-            self._add_place(where or "Everywhere", keys)
+        for page_title, shortcuts in groupby(SHORTCUTS, key=lambda key: key.page_title):
+            self._add_page(page_title or "Everywhere", shortcuts)
 
-    def _add_place(self, where: str, keys: Iterable[Shortcut]) -> None:
+    def _add_page(self, page_title: str, shortcuts: Iterable[Shortcut]) -> None:
         lines = self._lines
-        heading = Label(where, "strong")
+        heading = Label(page_title, "strong")
         heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)
         lines.addWidget(heading, lines.rowCount(), 0, 1, 2)
-        for key in keys:
-            at = lines.rowCount()
-            lines.addWidget(Label(native_key(key.key), "mono", "text2"), at, 0)
-            lines.addWidget(Label(key.label), at, 1)
+        for shortcut in shortcuts:
+            line = lines.rowCount()
+            lines.addWidget(Label(native_key(shortcut.key), "mono", "text2"), line, 0)
+            lines.addWidget(Label(shortcut.label), line, 1)

@@ -37,14 +37,14 @@ from widgets.shell.notification_list import NotificationBell
 from widgets.shell.pages import PAGES
 from widgets.shell.shortcuts import SHORTCUTS
 
-_RUNNING_SHOWN = 3
-_RUNNING_LOW, _LOW_H = 2, 700
+_MAX_RINGS = 3
+_LOW_RINGS, _LOW_H = 2, 700
 """In a narrow bar lower than this, a third ring would be cut."""
-_RUNNING_LOWEST, _LOWEST_H = 1, 600
+_LOWEST_RINGS, _LOWEST_H = 1, 600
 """In any bar lower than this, a second ring and the mark would be cut."""
-_REST_H = 516
+_FIXED_PARTS_H = 516
 """The height of all that a bar always shows, from its places to its foot."""
-_RING = RAIL_W - 2 * S3
+_RING_SIZE = RAIL_W - 2 * S3
 """The largest size that fits the narrow bar."""
 
 
@@ -62,17 +62,17 @@ class RunningJob(QWidget):
         self._job_id = ""
         self._view: JobView | None = None
         self._narrow = False
-        self._stale = False
+        self._is_stale = False
         self._name = Label("", "name", elide="middle")
-        self._ring = RankRing(_RING, role="strong", with_figure=False, width=6)
+        self._ring = RankRing(_RING_SIZE, role="strong", with_figure=False, width=6)
         self._percent = Label("", "far")
         self._unit = Label("%", "small_strong", "text2")
-        self._left = Label("", "strong", "live", align="right", elide="right")
+        self._time_left = Label("", "strong", "live", align="right", elide="right")
         self._phase = Label("", "small", "text2", elide="right")
-        figures = row(self._percent, self._unit, (self._left, 1), gap=3)
-        self._words = QWidget()
-        self._words.setLayout(col(figures, self._phase, gap=0))
-        self.setLayout(col(self._name, row(self._ring, (self._words, 1), gap=S3), gap=2))
+        figures = row(self._percent, self._unit, (self._time_left, 1), gap=3)
+        self._texts = QWidget()
+        self._texts.setLayout(col(figures, self._phase, gap=0))
+        self.setLayout(col(self._name, row(self._ring, (self._texts, 1), gap=S3), gap=2))
         self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
         self.setCursor(Qt.CursorShape.PointingHandCursor)
 
@@ -82,40 +82,40 @@ class RunningJob(QWidget):
         self._show_ring()
         self._percent.setText(formats.progress_figure(view.progress))
         self._unit.setText("" if view.progress is None else "%")
-        self._left.setText(formats.short_time_left(view.status.eta_s))
+        self._time_left.setText(formats.short_time_left(view.status.eta_s))
         unit = "GPU" if view.config.uses_gpus else "process"
         plural = "GPUs" if view.config.uses_gpus else "processes"
-        on = formats.plural(view.world_size, unit, plural)
-        self._phase.setText(view.contact_warning or f"{on} · {view.state.label}")
+        processes = formats.plural(view.world_size, unit, plural)
+        self._phase.setText(view.contact_warning or f"{processes} · {view.state.label}")
         self._phase.set_color_role("warn" if view.contact_warning else "text2")
-        self._settle_tones()
-        sentence = f"{view.name}, {view.state.label}, {formats.progress(view.progress)}"
-        self.setAccessibleName(sentence)
-        self.setToolTip(plain_tip(sentence))
+        self._update_colors()
+        description = f"{view.name}, {view.state.label}, {formats.progress(view.progress)}"
+        self.setAccessibleName(description)
+        self.setToolTip(plain_tip(description))
 
     def set_narrow(self, narrow: bool) -> None:
         """On the narrow bar the ring has the percentage, in place of its ranks."""
         self._narrow = narrow
         self._name.setVisible(not narrow)
-        self._words.setVisible(not narrow)
+        self._texts.setVisible(not narrow)
         self._ring.set_figure(narrow)
         self._show_ring()
 
     def set_stale(self, stale: bool) -> None:
         """Mark its figures as possibly outdated."""
-        self._stale = stale
-        self._settle_tones()
+        self._is_stale = stale
+        self._update_colors()
 
     def _show_ring(self) -> None:
         if self._view is not None:
-            ranks: Sequence[Mark] = () if self._narrow else segments(self._view)
+            ranks: Sequence[Mark] = () if self._narrow else ring_segments(self._view)
             self._ring.set_progress(self._view.state, self._view.progress, ranks)
 
-    def _settle_tones(self) -> None:
-        self._percent.set_color_role("text3" if self._stale else "text")
+    def _update_colors(self) -> None:
+        self._percent.set_color_role("text3" if self._is_stale else "text")
         if self._view is not None:
-            self._left.set_color_role(
-                "text3" if self._stale else state_color_role(self._view.state)
+            self._time_left.set_color_role(
+                "text3" if self._is_stale else state_color_role(self._view.state)
             )
 
     def set_wide(self, wide: bool) -> None:
@@ -138,16 +138,16 @@ class RunningJob(QWidget):
             super().keyPressEvent(event)
 
 
-def segments(view: JobView) -> Sequence[Mark]:
+def ring_segments(view: JobView) -> Sequence[Mark]:
     """The segments of a job's ring: one for each rank, or one for each node if there are many."""
     marks = rank_marks(view)
     if len(marks) <= MAX_SEGMENTS:
         return marks
-    worst: list[Mark] = []
+    worst_marks: list[Mark] = []
     for placement in view.config.placement[:MAX_SEGMENTS]:
-        own, marks = marks[: placement.slots], marks[placement.slots :]
-        worst.append("bad" if "bad" in own else "warn" if "warn" in own else "")
-    return worst
+        node_marks, marks = marks[: placement.slots], marks[placement.slots :]
+        worst_marks.append("bad" if "bad" in node_marks else "warn" if "warn" in node_marks else "")
+    return worst_marks
 
 
 class SideBar(QWidget):
@@ -173,19 +173,21 @@ class SideBar(QWidget):
         self.setObjectName("sidebar")
         self._narrow = False
         self._wide = False
-        self._room_h = _LOW_H
-        self._live: tuple[JobView, ...] = ()
+        self._available_h = _LOW_H
+        self._live_views: tuple[JobView, ...] = ()
         self._has_read_jobs = False
-        self._buttons = {place.key: NavButton(place) for place in PAGES}
+        self._buttons = {page.key: NavButton(page) for page in PAGES}
         for key, button in self._buttons.items():
             button.clicked.connect(partial(self.page_chosen.emit, key))
             button.drag_dwelt.connect(partial(self.page_chosen.emit, key))
             button.jobs_dropped.connect(self.jobs_dropped)
-        self._mark = Label("Ringmaster", "name")
+        self._program_name = Label("Ringmaster", "name")
         logo = Logo(24)
-        logo.setToolTip(_window_keys())
-        self._head = QWidget()
-        self._head.setLayout(row(logo, self._mark, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, S3)))
+        logo.setToolTip(_window_shortcuts())
+        self._header = QWidget()
+        self._header.setLayout(
+            row(logo, self._program_name, STRETCH, gap=S3, margins=(S4 - S1, 0, 0, S3))
+        )
         self._failure = Label("", "small", "bad", wrap=True)
         self._failure.setContentsMargins(S2, 0, S2, 0)
         self._failure_mark = IconLabel("wifi-slash", "bad", ICON_LARGE)
@@ -193,20 +195,20 @@ class SideBar(QWidget):
             part.hide()
         self._running_title = Label("Running", "small_strong", "text2")
         self._running_count = Label("", "small", "text3")
-        self._jobs = [RunningJob() for _ in range(_RUNNING_SHOWN)]
+        self._jobs = [RunningJob() for _ in range(_MAX_RINGS)]
         for job in self._jobs:
             job.job_opened.connect(self.job_opened)
             job.hide()
-        self._more = Label("", "small", "text3")
-        self._more.hide()
-        self._next = Label("", "small", "text2", elide="middle")
-        self._next.hide()
+        self._more_label = Label("", "small", "text3")
+        self._more_label.hide()
+        self._next_label = Label("", "small", "text2", elide="middle")
+        self._next_label.hide()
         self._running = QWidget()
         self._running.setLayout(
             col(
                 row(self._running_title, STRETCH, self._running_count),
                 *self._jobs,
-                col(self._more, self._next, gap=2),
+                col(self._more_label, self._next_label, gap=2),
                 gap=S3,
                 margins=(S2, 0, S2, 0),
             )
@@ -225,41 +227,41 @@ class SideBar(QWidget):
         self.keys.setToolTip(plain_tip("Keyboard shortcuts", "?"))
         self.help = IconButton("question", "Help")
         self.help.setToolTip(plain_tip("Help", "F1"))
-        acts = (self.bell, self.theme, self.keys, self.help, self.gear)
-        self._foot = row(*acts, STRETCH, gap=2)
-        for act in acts:
-            self._foot.setAlignment(act, Qt.AlignmentFlag.AlignCenter)
-        places = col(*self._buttons.values(), gap=2)
-        self._rules = (Separator(), Separator())
+        buttons = (self.bell, self.theme, self.keys, self.help, self.gear)
+        self._footer = row(*buttons, STRETCH, gap=2)
+        for action_button in buttons:
+            self._footer.setAlignment(action_button, Qt.AlignmentFlag.AlignCenter)
+        pages = col(*self._buttons.values(), gap=2)
+        self._separators = (Separator(), Separator())
         self.setLayout(
             col(
-                self._head,
-                places,
+                self._header,
+                pages,
                 S2,
-                self._rules[0],
+                self._separators[0],
                 S1,
                 self._failure,
                 row(STRETCH, self._failure_mark, STRETCH),
                 self._running,
-                self._rules[1],
+                self._separators[1],
                 S1,
                 self._cluster,
                 STRETCH,
                 row(self.folder, (self._root, 1), gap=2),
-                self._foot,
+                self._footer,
                 gap=S2,
                 margins=(S3, S4, S3, S3),
             )
         )
         self.setFixedWidth(SIDEBAR_W)
-        self._settle_live()
+        self._update_live()
 
     def choose(self, key: str) -> None:
         """Highlight a page, or none if the present page is not in the side bar."""
-        for place, button in self._buttons.items():
+        for page_key, button in self._buttons.items():
             # A button of an exclusive group cannot be unchecked.
             button.setAutoExclusive(key in self._buttons)
-            button.setChecked(place == key)
+            button.setChecked(page_key == key)
 
     def set_count(self, key: str, count: int) -> None:
         self._buttons[key].set_count(count)
@@ -285,52 +287,54 @@ class SideBar(QWidget):
         self._failure_mark.setAccessibleName(message)
         for job in self._jobs:
             job.set_stale(bool(message))
-        self._settle_failure()
-        self._settle_live()
+        self._update_failure()
+        self._update_live()
 
-    def _settle_failure(self) -> None:
+    def _update_failure(self) -> None:
         has_failure = bool(self._failure.text())
         self._failure.setVisible(has_failure and not self._narrow)
         self._failure_mark.setVisible(has_failure and self._narrow)
         # It takes the room of the logo in a low bar.
-        is_tight = has_failure and self._room_h < _LOW_H
-        self._head.setVisible(self._room_h >= _LOWEST_H and not is_tight)
+        is_tight = has_failure and self._available_h < _LOW_H
+        self._header.setVisible(self._available_h >= _LOWEST_H and not is_tight)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
         """Show the running jobs, oldest first; a job keeps its place while it runs."""
-        self._live, self._has_read_jobs = views, True
-        self._settle_live()
+        self._live_views, self._has_read_jobs = views, True
+        self._update_live()
 
-    def _settle_live(self) -> None:
-        views = self._live
+    def _update_live(self) -> None:
+        views = self._live_views
         self._running_count.setText(formats.count(len(views)) if views else "")
-        room = self._rings()
+        max_rings = self._max_rings()
         for index, job in enumerate(self._jobs):
-            job.setVisible(index < min(room, len(views)))
+            job.setVisible(index < min(max_rings, len(views)))
             if index < len(views):
                 job.show_job(views[index])
-        left = self._room_h - self._fixed_h() - min(room, len(views)) * self._ring_h()
-        left -= self._fit_cluster(left)
+        free_h = self._available_h - self._fixed_h() - min(max_rings, len(views)) * self._ring_h()
+        free_h -= self._fit_cluster(free_h)
         # In a low bar the count next to the title says it.
-        has_room = left >= self._more.sizeHint().height() + S3
-        rest = len(views) - room if has_room else 0
+        has_room = free_h >= self._more_label.sizeHint().height() + S3
+        hidden_count = len(views) - max_rings if has_room else 0
         # Nothing is known while the data root is being opened.
         idle_text = "Nothing is running" if self._has_read_jobs else ""
-        self._more.setText(f"and {rest} more" if rest > 0 else idle_text)
-        self._more.setVisible((rest > 0 or not views) and not self._narrow)
-        self._next.setVisible(not views and bool(self._next.text()) and not self._narrow)
-        for rule in self._rules:
-            has_room = not self._narrow or self._room_h >= _LOWEST_H
-            rule.setVisible(has_room and (not self._narrow or bool(views)))
+        self._more_label.setText(f"and {hidden_count} more" if hidden_count > 0 else idle_text)
+        self._more_label.setVisible((hidden_count > 0 or not views) and not self._narrow)
+        self._next_label.setVisible(
+            not views and bool(self._next_label.text()) and not self._narrow
+        )
+        for separator in self._separators:
+            has_room = not self._narrow or self._available_h >= _LOWEST_H
+            separator.setVisible(has_room and (not self._narrow or bool(views)))
 
-    def _rings(self) -> int:
+    def _max_rings(self) -> int:
         """Return how many running jobs have room."""
-        if self._room_h < _LOWEST_H:
-            return _RUNNING_LOWEST
+        if self._available_h < _LOWEST_H:
+            return _LOWEST_RINGS
         if self._narrow:
-            return _RUNNING_LOW if self._room_h < _LOW_H else _RUNNING_SHOWN
-        fitting = (self._room_h - self._fixed_h()) // self._ring_h()
-        return max(_RUNNING_LOWEST, min(_RUNNING_SHOWN, fitting))
+            return _LOW_RINGS if self._available_h < _LOW_H else _MAX_RINGS
+        fitting_count = (self._available_h - self._fixed_h()) // self._ring_h()
+        return max(_LOWEST_RINGS, min(_MAX_RINGS, fitting_count))
 
     def _ring_h(self) -> int:
         return self._jobs[0].minimumSizeHint().height() + S3
@@ -338,37 +342,37 @@ class SideBar(QWidget):
     def _fixed_h(self) -> int:
         has_failure = bool(self._failure.text())
         width = self.width() - 2 * S3
-        return _REST_H + (self._failure.heightForWidth(width) + S2 if has_failure else 0)
+        return _FIXED_PARTS_H + (self._failure.heightForWidth(width) + S2 if has_failure else 0)
 
-    def _fit_cluster(self, left: int) -> int:
+    def _fit_cluster(self, free_h: int) -> int:
         """Hide the map, then the sentences, if they do not fit; return the height in use."""
-        sentences, picture = self.cluster.heights()
-        shown = self._room_h
-        if sentences > left:
-            shown = min(shown, NOTES_MIN_H - 1)
-        elif sentences + picture > left:
-            shown = min(shown, MAP_MIN_H_SINGLE - 1)
-        self.cluster.set_available_height(shown)
+        notes_h, map_h = self.cluster.heights()
+        cluster_h = self._available_h
+        if notes_h > free_h:
+            cluster_h = min(cluster_h, NOTES_MIN_H - 1)
+        elif notes_h + map_h > free_h:
+            cluster_h = min(cluster_h, MAP_MIN_H_SINGLE - 1)
+        self.cluster.set_available_height(cluster_h)
         return sum(self.cluster.heights(of_visible_parts=True))
 
     def show_queue(self, queue: Queue) -> None:
         """While nothing runs, show the next queued job and what it waits for."""
-        first = next(iter(queue.jobs), None)
-        self._next.setText(f"Next: {first.entry.name}" if first is not None else "")
-        self._next.set_tip(first.message if first is not None else "")
-        self._settle_live()
+        next_job = next(iter(queue.jobs), None)
+        self._next_label.setText(f"Next: {next_job.entry.name}" if next_job is not None else "")
+        self._next_label.set_tip(next_job.message if next_job is not None else "")
+        self._update_live()
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
         """Show all nodes in their fixed order."""
         self.cluster.show_nodes(states)
-        self._settle_live()
+        self._update_live()
 
     def set_narrow(self, narrow: bool) -> None:
         """The narrow bar: icons and rings."""
         if narrow == self._narrow:
             return
         self._narrow = narrow
-        self._settle_width()
+        self._update_width()
         inner = 0 if narrow else S2
         for part in (self._running, self._cluster):
             layout = part.layout()
@@ -379,7 +383,7 @@ class SideBar(QWidget):
         for job in self._jobs:
             job.set_narrow(narrow)
         for widget in (
-            self._mark,
+            self._program_name,
             self._root,
             self._running_title,
             self._running_count,
@@ -387,31 +391,31 @@ class SideBar(QWidget):
         ):
             widget.setVisible(not narrow)
         directions = QBoxLayout.Direction
-        self._foot.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
+        self._footer.setDirection(directions.TopToBottom if narrow else directions.LeftToRight)
         self.cluster.set_narrow(narrow)
-        self._settle_failure()
-        self._settle_live()
+        self._update_failure()
+        self._update_live()
 
     def set_wide(self, wide: bool) -> None:
         """On a large screen large figures are larger."""
         if wide == self._wide:
             return
         self._wide = wide
-        self._settle_width()
+        self._update_width()
         for job in self._jobs:
             job.set_wide(wide)
         self.cluster.set_wide(wide)
 
-    def _settle_width(self) -> None:
-        whole = SIDEBAR_WIDE_W if self._wide else SIDEBAR_W
-        self.setFixedWidth(RAIL_W if self._narrow else whole)
+    def _update_width(self) -> None:
+        full_width = SIDEBAR_WIDE_W if self._wide else SIDEBAR_W
+        self.setFixedWidth(RAIL_W if self._narrow else full_width)
 
     @Slot(int)
     def set_available_height(self, height: int) -> None:
         """A low window hides the cluster's details first, then rings, then the mark."""
-        self._room_h = height
-        self._settle_failure()
-        self._settle_live()
+        self._available_h = height
+        self._update_failure()
+        self._update_live()
 
     @Slot(str)
     def _open_node(self, name: str) -> None:
@@ -419,8 +423,8 @@ class SideBar(QWidget):
         self.node_opened.emit(name)
 
 
-def _window_keys() -> str:
+def _window_shortcuts() -> str:
     """The keys of the window that no button shows, one per line."""
     keys = ("Ctrl+K", "Alt+Left", "Alt+Right", "F5", "Shift+F10", "F11", "?")
-    known = {key.key: key.label for key in SHORTCUTS if not key.page_title}
-    return "\n".join(plain_tip(known[key], key) for key in keys)
+    labels = {key.key: key.label for key in SHORTCUTS if not key.page_title}
+    return "\n".join(plain_tip(labels[key], key) for key in keys)

@@ -16,7 +16,7 @@ from widgets.common.theme import S1, S2, S3
 from widgets.shell.settings_rows import SettingsRow, path_line
 
 _HOSTS_W = 220
-_KEPT = "Kept until you quit, or in the system keyring if you tick it."
+_PASSPHRASE_NOTE = "Kept until you quit, or in the system keyring if you tick it."
 
 
 class SshSettings(QWidget):
@@ -35,9 +35,9 @@ class SshSettings(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._keys: dict[str, HostKey] = {}
-        self._ways = Label("Reading…", "small", "text2", wrap=True)
-        self._places = QVBoxLayout()
-        self._places.setSpacing(0)
+        self._login_keys = Label("Reading…", "small", "text2", wrap=True)
+        self._paths = QVBoxLayout()
+        self._paths.setSpacing(0)
         self._hosts = ComboBox(name="Host with an accepted key")
         self._hosts.setFixedWidth(_HOSTS_W)
         self._hosts.currentIndexChanged.connect(self._show_fingerprint)
@@ -47,43 +47,46 @@ class SshSettings(QWidget):
         self._forget.clicked.connect(self._request_forget)
         control = QWidget()
         control.setLayout(row(self._hosts, self._forget, gap=S2))
-        self._hosts_line = SettingsRow("Accepted host keys", "–", control)
-        self._hosts_line.description.setTextInteractionFlags(
+        self._hosts_row = SettingsRow("Accepted host keys", "–", control)
+        self._hosts_row.description.setTextInteractionFlags(
             Qt.TextInteractionFlag.TextSelectableByMouse
         )
         self._passphrases = Label("", "small", "text2", wrap=True)
         self.setLayout(
             col(
-                col(Label("Keys", "body"), self._ways, gap=S1),
+                col(Label("Keys", "body"), self._login_keys, gap=S1),
                 col(Label("Passphrases", "body"), self._passphrases, gap=S1),
-                self._hosts_line,
-                self._places,
+                self._hosts_row,
+                self._paths,
                 gap=S3,
             )
         )
-        self._hosts_line.set_ruled()
+        self._hosts_row.show_separator()
         self._show_keys(())
 
     def show_details(self, details: SshOverview) -> None:
-        self._ways.set_color_role("text2")
-        self._ways.setText(_ways(details))
-        known = formats.plural(details.passphrases, "passphrase")
-        now = f"{known} {'is' if details.passphrases == 1 else 'are'} kept now." * bool(
-            details.passphrases
+        self._login_keys.set_color_role("text2")
+        self._login_keys.setText(_login_keys_text(details))
+        passphrase_count = formats.plural(details.passphrases, "passphrase")
+        passphrase_state = (
+            f"{passphrase_count} {'is' if details.passphrases == 1 else 'are'} kept now."
+            * bool(details.passphrases)
         )
-        self._passphrases.setText(" ".join(filter(None, (_KEPT, now, details.keyring_error))))
+        self._passphrases.setText(
+            " ".join(filter(None, (_PASSPHRASE_NOTE, passphrase_state, details.keyring_error)))
+        )
         self._show_keys(details.accepted_keys)
-        clear(self._places)
+        clear(self._paths)
         for caption, path in (
             ("File of accepted host keys", details.known_hosts),
             ("SSH client settings", details.config),
         ):
-            self._places.addLayout(path_line(caption, path, self.path_opened.emit))
+            self._paths.addLayout(path_line(caption, path, self.path_opened.emit))
 
     def show_error(self, message: str) -> None:
         """Show why the facts could not be read."""
-        self._ways.set_color_role("bad")
-        self._ways.setText(message)
+        self._login_keys.set_color_role("bad")
+        self._login_keys.setText(message)
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
@@ -91,7 +94,7 @@ class SshSettings(QWidget):
 
     def _show_keys(self, keys: tuple[HostKey, ...]) -> None:
         self._keys = {f"{key.host}:{key.port}": key for key in keys}
-        self._hosts.set_options((place, _name(key)) for place, key in self._keys.items())
+        self._hosts.set_options((address, _host_label(key)) for address, key in self._keys.items())
         for part in (self._hosts, self._forget):
             part.setVisible(bool(keys))
         self._show_fingerprint()
@@ -99,8 +102,8 @@ class SshSettings(QWidget):
     @Slot()
     def _show_fingerprint(self) -> None:
         key = self._keys.get(self._hosts.key())
-        none = "None yet. Each host is confirmed once, when it is added."
-        self._hosts_line.description.setText(f"{key.kind} {key.fingerprint}" if key else none)
+        empty_text = "None yet. Each host is confirmed once, when it is added."
+        self._hosts_row.description.setText(f"{key.kind} {key.fingerprint}" if key else empty_text)
 
     @Slot()
     def _request_forget(self) -> None:
@@ -109,18 +112,18 @@ class SshSettings(QWidget):
             self.forget_requested.emit(key)
 
 
-def _name(key: HostKey) -> str:
+def _host_label(key: HostKey) -> str:
     return key.host if key.port == 22 else f"{key.host}, port {key.port}"
 
 
-def _ways(facts: SshOverview) -> str:
-    held = facts.agent_keys
+def _login_keys_text(details: SshOverview) -> str:
+    agent_key_count = details.agent_keys
     agent = "No SSH agent is running"
-    if held is not None:
-        agent = f"The SSH agent holds {formats.plural(held, 'key')}"
-    files = f"the key files {formats.join_names(facts.keys)} are" if len(facts.keys) > 1 else ""
-    if len(facts.keys) == 1:
-        files = f"the key file {facts.keys[0]} is"
-    words = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."
-    named = " Nodes and ~/.ssh/config can specify other keys."
-    return words + named
+    if agent_key_count is not None:
+        agent = f"The SSH agent holds {formats.plural(agent_key_count, 'key')}"
+    files = f"the key files {formats.join_names(details.keys)} are" if len(details.keys) > 1 else ""
+    if len(details.keys) == 1:
+        files = f"the key file {details.keys[0]} is"
+    text = f"{agent}; {files} tried." if files else f"{agent}; there is no key file in ~/.ssh."
+    config_note = " Nodes and ~/.ssh/config can specify other keys."
+    return text + config_note

@@ -20,7 +20,7 @@ from widgets.common.task_status import TaskStatus
 from widgets.common.theme import ICON_NAV, S1, S2, S3
 from widgets.shell.settings_rows import SettingsRow
 
-_SHOWN = 100
+_MAX_ROWS = 100
 _WIDTH, _LIST_LINES = 560, 12
 
 
@@ -59,7 +59,7 @@ class VerifySection(QWidget):
             "Reads every file of the versions and checkpoints. Large datasets take minutes.",
             self.contents,
         )
-        contents.set_ruled()
+        contents.show_separator()
         self.setLayout(
             col(
                 SettingsRow(
@@ -93,31 +93,35 @@ class VerifySection(QWidget):
     def show_result(self, verification: Verification) -> None:
         """Show the findings, each with its repair."""
         self.check.setEnabled(True)
-        self._findings = tuple(one for one in verification.findings if one.repair)
+        self._findings = tuple(finding for finding in verification.findings if finding.repair)
         self.status.show()
         self.status.show_result("text2" if verification.findings else "good", verification.message)
         self.repair_all.setVisible(len(self._findings) > 1)
         clear(self.rows)
-        for one in verification.findings[:_SHOWN]:
-            self.rows.addLayout(self._row(one.message, one.repair or one.remedy, one))
-        rest = len(verification.findings) - _SHOWN
-        if rest > 0:
-            words = f"{formats.plural(rest, 'finding')} more: ringmaster verify lists all."
-            self.rows.addWidget(Label(words, "small", "text2"))
-        for sentence in verification.not_checked:
-            self.rows.addLayout(self._row("Not checked", sentence, None))
+        for finding in verification.findings[:_MAX_ROWS]:
+            self.rows.addLayout(
+                self._make_row(finding.message, finding.repair or finding.remedy, finding)
+            )
+        hidden_count = len(verification.findings) - _MAX_ROWS
+        if hidden_count > 0:
+            note = f"{formats.plural(hidden_count, 'finding')} more: ringmaster verify lists all."
+            self.rows.addWidget(Label(note, "small", "text2"))
+        for message in verification.not_checked:
+            self.rows.addLayout(self._make_row("Not checked", message, None))
 
-    def _row(self, title: str, text: str, one: VerifyFinding | None) -> QVBoxLayout:
-        icon, tone = ("warning-fill", "warn") if one is not None else ("info-fill", "text3")
-        words = col(Label(title, "body", wrap=True, selectable=True), gap=S1)
+    def _make_row(self, title: str, text: str, finding: VerifyFinding | None) -> QVBoxLayout:
+        icon, color_role = (
+            ("warning-fill", "warn") if finding is not None else ("info-fill", "text3")
+        )
+        texts = col(Label(title, "body", wrap=True, selectable=True), gap=S1)
         if text:
-            words.addWidget(Label(text, "small", "text2", wrap=True, selectable=True))
+            texts.addWidget(Label(text, "small", "text2", wrap=True, selectable=True))
         button = None
-        if one is not None and one.repair:
+        if finding is not None and finding.repair:
             button = Button("Repair…")
             button.setAccessibleName(f"Repair: {title}")
-            button.clicked.connect(partial(self.repair_requested.emit, (one,)))
-        line = row(IconLabel(icon, tone, ICON_NAV), (words, 1), button, gap=S3, top=True)
+            button.clicked.connect(partial(self.repair_requested.emit, (finding,)))
+        line = row(IconLabel(icon, color_role, ICON_NAV), (texts, 1), button, gap=S3, top=True)
         return col(line, gap=0)
 
     @Slot()
@@ -140,26 +144,28 @@ class RepairDialog(Dialog):
 
     def __init__(self, findings: Sequence[VerifyFinding], parent: QWidget | None = None) -> None:
         super().__init__("Repair", _WIDTH, parent)
-        moves = tuple(dict.fromkeys(path for one in findings for path in one.moves))
-        acts = tuple(dict.fromkeys(one.repair for one in findings))
-        paths = [Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moves]
+        moved_paths = tuple(dict.fromkeys(path for finding in findings for path in finding.moves))
+        repairs = tuple(dict.fromkeys(finding.repair for finding in findings))
+        paths = [
+            Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moved_paths
+        ]
         holder = QWidget()
         holder.setLayout(col(*paths, STRETCH, gap=S1))
-        listed = VerticalScrollArea(holder)
+        path_list = VerticalScrollArea(holder)
         height = holder.fontMetrics().lineSpacing() * _LIST_LINES
-        listed.setFixedHeight(min(height, holder.sizeHint().height()))
-        listed.setVisible(bool(moves))
-        moved = "Nothing is moved or deleted."
-        if moves:
-            count = formats.plural(len(moves), "file or folder", "files or folders")
-            moved = f"{count} of the data root move to its trash. Nothing is deleted."
-        go = self.default_button("Repair", self._request)
+        path_list.setFixedHeight(min(height, holder.sizeHint().height()))
+        path_list.setVisible(bool(moved_paths))
+        moves_note = "Nothing is moved or deleted."
+        if moved_paths:
+            count = formats.plural(len(moved_paths), "file or folder", "files or folders")
+            moves_note = f"{count} of the data root move to its trash. Nothing is deleted."
+        repair_button = self.default_button("Repair", self._request)
         self.fill(
-            *(Label(text, "body", wrap=True) for text in acts),
-            Label(moved, "body", "text2", wrap=True),
-            listed,
+            *(Label(text, "body", wrap=True) for text in repairs),
+            Label(moves_note, "body", "text2", wrap=True),
+            path_list,
             head=Label(f"Repair {formats.plural(len(findings), 'finding')}?", "title"),
-            foot=(self.close_button("Cancel"), go),
+            foot=(self.close_button("Cancel"), repair_button),
         )
 
     @Slot()

@@ -117,7 +117,7 @@ def _described(entry: GalleryEntry) -> Iterator[Part]:
     if card.settings:
         yield ""
         rows = (
-            (key, json.dumps(one.default).strip('"'), one.valid(), one.meaning)
+            (key, json.dumps(one.default).strip('"'), one.valid_text(), one.meaning)
             for key, one in card.settings.items()
         )
         yield Table(("SETTING", "DEFAULT", "VALID", "MEANS"), rows, "")

@@ -10,7 +10,7 @@ from backend.cli.command import Word, command
 from backend.cli.commands._library import Reference, for_kind, record
 from backend.cli.parameters import count
 from backend.cli.printing import Answer, Note, Table, in_bytes
-from backend.records.library.item import unused_in_weights
+from backend.records.library.item import unused_weights_message
 from backend.services.context.container import Services
 
 for_kind("model")
@@ -98,6 +98,6 @@ def weights(
 ) -> Answer:
     """Store weights with a model, from which its new jobs start."""
     item = services.library.add_weights(reference, path, progress=progress)
-    unused = unused_in_weights(item.details)
+    unused = unused_weights_message(item.details)
     begin = f"New jobs of {item.reference} begin with these weights."
     return Answer(item, begin, [unused] if unused else [])

@@ -18,11 +18,11 @@ from backend.records.studies.study import FormName, StartedStudy
 from backend.records.studies.table import (
     Cell,
     StudyTable,
-    figure,
-    interval,
+    number_text,
+    interval_text,
     seed_difference_label,
     seed_difference_titles,
-    spread,
+    spread_text,
 )
 from backend.records.sweeps.spec import sweep_name
 from backend.services.context.container import Services
@@ -113,12 +113,12 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
         (
             row.label,
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
-            spread(row.value),
-            interval(row.value),
-            figure(row.published),
-            *[figure(row.difference, "+")] * table.compares,
+            spread_text(row.value),
+            interval_text(row.value),
+            number_text(row.published),
+            *[number_text(row.difference, "+")] * table.compares,
             *[seed_difference_label(row)] * len(seed_titles),
-            *map(spread, row.further_cells),
+            *map(spread_text, row.further_cells),
         )
         for row in table.rows
     )

@@ -85,7 +85,7 @@ class RunFacts:
 class RunState:
     """The derived state: ``status`` has the state, message and error with the last figures.
 
-    ``doubt`` is "no news since 14:02" or ""; doubt is not a state. ``unrecorded_end`` is set for a
+    ``uncertainty`` is "no news since 14:02" or ""; it is no state. ``unrecorded_end`` is set for a
     run that is over and recorded no end: it has to be reaped.
     """
 

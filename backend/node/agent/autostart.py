@@ -85,7 +85,7 @@ class AgentService:
 
 @dataclass(frozen=True)
 class Autostart:
-    """``by``: "systemd", "crontab", or "" if nothing starts the agent after a reboot."""
+    """``method``: "systemd", "crontab", or "" if nothing starts the agent after a reboot."""
 
     method: str
     message: str
@@ -172,7 +172,7 @@ def start_recorded(home: Path = CODE_ROOT.parents[1]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.agent.autostart", description=__doc__)
-    parser.add_argument("what", choices=("install", "remove"))
+    parser.add_argument("action", choices=("install", "remove"))
     parser.add_argument("--name", required=True)
     parser.add_argument("--folder", required=True, type=os.path.abspath)
     parser.add_argument("--data-root", required=True, type=os.path.abspath)
@@ -186,12 +186,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         interval_s=options.interval,
         log=options.log,
     )
-    if options.what == "install":
+    if options.action == "install":
         autostart = install(service)
     else:
         remove(service)
         autostart = Autostart("", "The agent was stopped, and nothing starts it again.")
-    sys.stdout.write(json.dumps(asdict(autostart)) + "\n")
+    report = {"by": autostart.method, "sentence": autostart.message}
+    sys.stdout.write(json.dumps(report) + "\n")
     return 0
 
 

@@ -94,7 +94,7 @@ def report(**fields: Any) -> None:
 def listen(request: dict[str, Any]) -> None:
     """Listen on ``address``, which the ranks are to use; "" if there is only one node.
 
-    The listener ends after ``visitors`` connections, or after ``limit_s``.
+    The listener ends after ``connection_count`` connections, or after ``limit_s``.
     """
     fields: dict[str, Any] = {"clock": time.time(), "port": 0, "why": "", **load(request)}
     if request["address"]:

@@ -353,7 +353,7 @@ def _final_line_chain(
 
 
 def _is_more_specific(match: RuleMatch, other_match: RuleMatch) -> bool:
-    """Return whether both have the same cause and only ``one`` names its subject."""
+    """Return whether both have the same cause and only ``match`` names its subject."""
     return (
         match.cause == other_match.cause
         and match.rule.weight is other_match.rule.weight

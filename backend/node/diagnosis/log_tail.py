@@ -44,5 +44,5 @@ class LogTail:
         """The first line after which nothing shows that the program kept working."""
 
     def offset(self, lines: Sequence[str]) -> int:
-        """Return the offset of ``first`` in the lines joined by line feeds."""
+        """Return the offset of ``start`` in the lines joined by line feeds."""
         return sum(len(line) + 1 for line in lines[: self.start])

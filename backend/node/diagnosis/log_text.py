@@ -75,7 +75,7 @@ def _without_shared_prefixes(lines: Sequence[str]) -> list[str]:
 
 
 def read_parts(path: Path, offset: int = 0) -> tuple[LogPart, ...]:
-    """Read the beginning and the end of a log from byte ``begin`` on; empty without a log."""
+    """Read the beginning and the end of a log from byte ``offset`` on; empty without a log."""
     with suppress(OSError), path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         offset = min(offset, size)

@@ -12,7 +12,7 @@ from backend.node.diagnosis.rule import Rule, Weight
 
 @dataclass(frozen=True)
 class RuleMatch:
-    """A rule that matched. ``first`` and ``last`` are line indices; a traceback has no ``part``."""
+    """A rule that matched. The indices are those of lines; a traceback has no ``part``."""
 
     rule: Rule
     match: re.Match[str]
@@ -77,7 +77,7 @@ def select_causes(matches: Sequence[RuleMatch]) -> tuple[RuleMatch, ...]:
     """Return the finding that explains the others; several if they contradict each other, or none.
 
     Only those of the best weight count. Within a family, and of two that cause each other, the
-    earlier one is the cause: ``found`` is in the order of the lines of one log.
+    earlier one is the cause: ``matches`` are in the order of the lines of one log.
     """
     if not matches:
         return ()

@@ -51,9 +51,9 @@ class SearchedText(Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One entry. A hint about a mistake in the program's own code has no ``sentence``.
+    """One rule. A hint about a mistake in the program's own code has no ``message``.
 
-    ``sentence`` may use the named groups of ``pattern``: ``{host}``. ``otherwise`` is used if one
+    ``message`` may use the named groups of ``pattern``: ``{host}``. ``otherwise`` is used if one
     of them did not match. ``is_quoted`` is the value of `Explanation.is_quoted`.
     ``is_follow_up``: a rank ends so when another one has failed.
     """

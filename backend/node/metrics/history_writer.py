@@ -12,7 +12,7 @@ from backend.records.base.access_modes import open_for_writing
 from backend.records.base.layout import NodeFolder
 from backend.records.nodes.health import Health
 from backend.records.nodes.history import EVERY_S, WEEK_EVERY_S, names_line, past_line, uuids_of
-from backend.records.nodes.reading import HealthFinding, NodeReading, bad_gpus, problems_by_gpu
+from backend.records.nodes.reading import HealthFinding, NodeReading, bad_gpu_uuids, problems_by_gpu
 
 LIMIT_BYTES = 1_500_000
 """For each file: with eight GPUs more than a day in short steps, more than a week in long ones."""
@@ -89,7 +89,7 @@ class _LineFile:
         self._next_s = now_s + self._every_s
         unhealthy_findings, self._unhealthy_findings = self._unhealthy_findings.values(), {}
         return past_line(
-            reading, clock_s, problems_by_gpu(unhealthy_findings), bad_gpus(unhealthy_findings)
+            reading, clock_s, problems_by_gpu(unhealthy_findings), bad_gpu_uuids(unhealthy_findings)
         )
 
     def append(self, line: bytes, reading: NodeReading) -> None:

@@ -32,7 +32,7 @@ from backend.records.queue.entry import (
     Cause,
     QueueEntry,
     WaitReason,
-    in_order,
+    sorted_entries,
     is_a_desk,
     node_key,
 )
@@ -40,7 +40,7 @@ from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
     QuietTimes,
-    judge_queue,
+    wait_reasons,
     node_view_of,
     wait_reason,
 )
@@ -145,10 +145,10 @@ class Scheduler:
         queue_state = self._read_state(entries, running_jobs)
         if queue_state is None or not running_jobs.is_complete:
             return []
-        outcomes = judge_queue(entries, queue_state)
+        outcomes = wait_reasons(entries, queue_state)
         due_entries = (
             entry
-            for entry in in_order(entries)
+            for entry in sorted_entries(entries)
             if outcomes[entry.job_id] is None and self._is_head_of(entry)
         )
         started_ids = [entry.job_id for entry in due_entries if self._starts(entry)]

@@ -35,7 +35,7 @@ from backend.records.jobs.stop_request import StopRequest, stop_requested
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.give_way_hours import gives_way_at
 from backend.records.nodes.reading import NodeReading
-from backend.records.queue.scheduling import gives_way_to, quiet_after
+from backend.records.queue.scheduling import give_way_message, quiet_after
 
 EVERY_S = 2.0
 _HOUR_S = 3600.0
@@ -79,7 +79,7 @@ class GiveWayWatch:
             own_processes = self._own_processes.setdefault(
                 node, _processes_of_user(reading, user_name())
             )
-            pause = gives_way_to(reading, gpus, own_processes)
+            pause = give_way_message(reading, gpus, own_processes)
             if pause:
                 self._request(pause)
                 return

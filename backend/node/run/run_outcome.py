@@ -83,11 +83,11 @@ class EndedRun:
 
     ``ended_early``: the supervisor ended the run before the first step, as requested.
     ``stopped_by``: the user who requested it, or ""; ``pause``: why the run gave way, or "".
-    ``end_requested``: name of the signal that ended the supervisor, or "".
-    ``gave_up``: a sentence about why the supervisor ended mpirun by itself, or "".
-    ``unreached``: nodes that did not answer over SSH when the run had ended; ``blind``: those that
-    answered and did not see ``data_root``. ``stood_still``: nodes that gave no sign of life within
-    the limit, why the supervisor ended the run.
+    ``end_signal``: name of the signal that ended the supervisor, or "".
+    ``give_up_reason``: message about why the supervisor ended mpirun by itself, or "".
+    ``unreached_nodes`` did not answer over SSH when the run had ended; ``nodes_without_root``
+    answered and did not see ``data_root``. ``silent_nodes`` gave no sign of life within the limit,
+    why the supervisor ended the run.
     """
 
     run: int
@@ -123,13 +123,13 @@ class EndedRun:
     wrote_nothing: bool = False
     """Of a script: it left no figure, no checkpoint and no file."""
     has_no_curve: bool = False
+    """Of a script: none of its numbers was found."""
     log_end: str = ""
     """Of a script: the end of the log of its first process."""
-    """Of a script: none of its numbers was found."""
 
 
 def run_exit(ended_run: EndedRun, leftovers: tuple[int, ...], ended_at: str) -> RunExit:
-    """The exit record of a run."""
+    """Return the exit record of a run."""
     ended_run = _mark_secondary(ended_run)
     state, message, failure = _derive_end(ended_run)
     error = failure.error if failure is not None else None

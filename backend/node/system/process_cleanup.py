@@ -100,7 +100,7 @@ def end(
 ) -> tuple[int, ...]:
     """Send TERM to what ``find`` finds, KILL after the grace, and repeat until nothing is found.
 
-    ``meanwhile`` is called between two rounds (a subreaper collects its dead there). Returns the
+    ``on_round`` is called between two rounds (a subreaper collects its dead there). Returns the
     pids that are left: none, or processes that cannot die.
     """
     started_s = time.monotonic()

@@ -78,8 +78,8 @@ class Manifest(Record, label="manifest", required=("runs", "checkpoint", "left_o
 
     def files_below(self, folder: str) -> dict[str, BundledFile]:
         """Return the files below a folder of the bundle, sorted by their relative paths."""
-        found = {name.removeprefix(f"{folder}/"): one for name, one in self.files.items()}
-        return {name: found[name] for name in sorted(found) if f"{folder}/{name}" in self.files}
+        files = {name.removeprefix(f"{folder}/"): file for name, file in self.files.items()}
+        return {name: files[name] for name in sorted(files) if f"{folder}/{name}" in self.files}
 
 
 @dataclass(frozen=True)

@@ -137,8 +137,11 @@ def checkpoint_to_resume(
         known: All of the job, oldest first.
         sound_step: Of the error that ended it: a loss that rose is resumed from before its rise.
     """
-    usable = finite_checkpoints(checkpoints)
-    latest = next((c for c in usable if c.is_latest), usable[-1] if usable else None)
+    sound_checkpoints = finite_checkpoints(checkpoints)
+    latest = next(
+        (c for c in sound_checkpoints if c.is_latest),
+        sound_checkpoints[-1] if sound_checkpoints else None,
+    )
     return newest_until(checkpoints, sound_step) or latest
 
 

@@ -31,7 +31,8 @@ def too_many_message(compared_ids: Iterable[str], added_ids: Iterable[str]) -> s
         return ""
     if len(new_ids) > MOST_JOBS:
         return f"At most {MOST_JOBS} jobs can be compared at once"
-    return f"At most {MOST_JOBS} jobs can be compared: remove {'one' if excess_count == 1 else excess_count} first"
+    excess_text = "one" if excess_count == 1 else str(excess_count)
+    return f"At most {MOST_JOBS} jobs can be compared: remove {excess_text} first"
 
 
 @dataclass(frozen=True)
@@ -185,7 +186,7 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
         ("energy_kwh", "Energy, kWh", [view.status.total_energy_j for view in views], JOULES_A_KWH),
     ):
         if any(amounts):
-            values = tuple(None if one is None else one / unit for one in amounts)
+            values = tuple(None if a is None else a / unit for a in amounts)
             yield ComparedRow(key, label_text, values, (False,) * len(views), RowKind.METRIC)
 
 

@@ -647,7 +647,7 @@ class JobConfig:
         foreign_kind = "training" if self.script else "script"
         for setting_field in fields(self):
             value = getattr(self, setting_field.name)
-            if setting_field.metadata["setting"].of == foreign_kind or (
+            if setting_field.metadata["setting"].job_kind == foreign_kind or (
                 self.script and value in ("", ())
             ):
                 continue
@@ -789,7 +789,7 @@ def _script_values(top: Table) -> dict[str, Any]:
     """Return stand-ins for the settings that a job with a script does not have."""
     values: dict[str, Any] = {} if "dataset" in top else {"dataset": ""}
     for setting_field in fields(JobConfig):
-        if setting_field.metadata["setting"].of == "training":
+        if setting_field.metadata["setting"].job_kind == "training":
             if setting_field.name in top:
                 top.take_value(setting_field.name, None)
                 top.add_error(

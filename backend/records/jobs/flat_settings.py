@@ -167,15 +167,16 @@ def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, st
         # A job with a script has none of them.
         if part not in raw:
             continue
-        known = options[raw[part]["name"]]
-        defaults = {name: setting.default for name, setting in known.items()}
+        name_options = options[raw[part]["name"]]
+        defaults = {name: setting.default for name, setting in name_options.items()}
         if "lambda" in defaults:
             defaults["lambda"] = config.strategy.compensation
         raw[part] = {**defaults, **raw[part]}
     if config.strategy.servers and "strategy" in raw:
         del raw["strategy"]["lr_scaling"]
     raw["placement"] = ", ".join(
-        f"{'this computer' if placement.node == THIS_COMPUTER else placement.node} × {placement.slots}"
+        f"{'this computer' if placement.node == THIS_COMPUTER else placement.node} × "
+        f"{placement.slots}"
         for placement in config.placement
     )
     return flatten(raw)

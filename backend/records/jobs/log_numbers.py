@@ -47,9 +47,11 @@ def invalid_pattern(patterns: Iterable[str]) -> str:
 def _is_pattern(pattern: str) -> bool:
     parts = [part for part in pattern.split(ANY) if part.strip()]
     for part in parts:
-        pieces = _NAME.split(part)
+        texts = _NAME.split(part)
         # The text between two names separates their numbers.
-        if not "".join(pieces[::2]).strip() or not all(piece.strip() for piece in pieces[2:-1:2]):
+        if not "".join(texts[::2]).strip() or not all(
+            part_text.strip() for part_text in texts[2:-1:2]
+        ):
             return False
     return bool(_NAME.search(pattern))
 
@@ -129,11 +131,11 @@ def _compile_pattern(pattern: str) -> list[tuple[re.Pattern[str], list[str]]]:
     for part in pattern.split(ANY):
         if not part.strip():
             continue
-        pieces = _NAME.split(part.strip())
-        fixed_texts = [r"\s+".join(map(re.escape, piece.split())) for piece in pieces[::2]]
+        texts = _NAME.split(part.strip())
+        fixed_texts = [r"\s+".join(map(re.escape, part_text.split())) for part_text in texts[::2]]
         # The first and the last number of a part may have any space next to their text.
         text = rf"\s*({_NUMBER})\s*".join(fixed_texts)
-        parts.append((re.compile(text, re.IGNORECASE), pieces[1::2]))
+        parts.append((re.compile(text, re.IGNORECASE), texts[1::2]))
     return parts
 
 

@@ -114,7 +114,8 @@ RULES = (
         "placeholders",
         ("arguments", "resume_arguments"),
         lambda job: job.unknown_placeholder,
-        f"takes the placeholders {_escaped_placeholders(PLACEHOLDERS)}; “{{job.unknown_placeholder}}” is not one.",
+        f"takes the placeholders {_escaped_placeholders(PLACEHOLDERS)}; "
+        f"“{{job.unknown_placeholder}}” is not one.",
     ),
     Rule(
         "entry",

@@ -46,11 +46,11 @@ def _all_settings() -> Iterator[tuple[str, Setting]]:
         if name not in _TABLES:
             yield name, setting
             continue
-        for key, one in declared_settings(_TABLES[name]).items():
-            yield f"{name}.{key}", one
+        for key, table_setting in declared_settings(_TABLES[name]).items():
+            yield f"{name}.{key}", table_setting
         for options in OPTIONS.get(name, {}).values():
-            for key, one in options.items():
-                yield f"{name}.{key}", one
+            for key, table_setting in options.items():
+                yield f"{name}.{key}", table_setting
 
 
 def _sorted_settings() -> dict[str, Setting]:

@@ -20,10 +20,11 @@ class Options(dict[str, Setting]):
 
 
 class Strategy(Options):
-    """The settings of a strategy, and what the form says of it.
+    """The settings of a strategy, and its texts in the form.
 
     Attributes:
-        does, pays, needs: A sentence each: its way, when it pays, and its costs or needs.
+        description, advantage, costs: A sentence each: how the strategy works, when it pays, and
+            its costs or needs.
         library: The package with which its processes exchange, besides PyTorch; "" for none.
     """
 

@@ -71,7 +71,7 @@ def c_value(text: str) -> Fraction:
 
 
 def plan_depth(
-    side: int, kernel: int, least: Fraction = LEAST_C, *, as_printed: bool = False
+    side: int, kernel: int, least_c: Fraction = LEAST_C, *, as_printed: bool = False
 ) -> DepthPlan:
     """Return the stages a₁ … aₙ with the largest sum, exactly.
 
@@ -93,24 +93,28 @@ def plan_depth(
     Raises:
         ValueError: There is no plan; the message is a sentence.
     """
-    _check(side, kernel, least)
-    room = Fraction(kernel, kernel - 1) / least * (2 if as_printed else 1)
+    _check_input(side, kernel, least_c)
+    cost_limit = Fraction(kernel, kernel - 1) / least_c * (2 if as_printed else 1)
     stages: list[DepthStage] = []
-    used, cost = 0, 1
+    used_cost, cost = 0, 1
     while True:
-        most = min(room * cost, Fraction(side, kernel - 1))
-        convolutions = (most - used) // cost
+        max_cost = min(cost_limit * cost, Fraction(side, kernel - 1))
+        convolutions = (max_cost - used_cost) // cost
         if not convolutions:
             break
-        used += convolutions * cost
-        sees = used * (kernel - 1)
-        stages.append(DepthStage(convolutions, -(-side // cost), sees, kernel * cost / sees))
+        used_cost += convolutions * cost
+        receptive_field = used_cost * (kernel - 1)
+        stages.append(
+            DepthStage(
+                convolutions, -(-side // cost), receptive_field, kernel * cost / receptive_field
+            )
+        )
         cost *= 2
     depth = sum(stage.convolutions for stage in stages)
-    return DepthPlan(side, kernel, float(least), as_printed, depth, tuple(stages))
+    return DepthPlan(side, kernel, float(least_c), as_printed, depth, tuple(stages))
 
 
-def _check(side: int, kernel: int, least: Fraction) -> None:
+def _check_input(side: int, kernel: int, least_c: Fraction) -> None:
     if kernel < 2:
         raise ValueError(
             f"A kernel of {kernel} sees no neighbours and sets no limit: take 2 or more."
@@ -123,5 +127,5 @@ def _check(side: int, kernel: int, least: Fraction) -> None:
         )
     if side > MOST_SIDE:
         raise ValueError(f"A side of {side} is too large: take {MOST_SIDE} or less.")
-    if not _SMALLEST_C <= least <= 1:
-        raise ValueError(f"The smallest c-value must be from {_SMALLEST_C} to 1, not {least}.")
+    if not _SMALLEST_C <= least_c <= 1:
+        raise ValueError(f"The smallest c-value must be from {_SMALLEST_C} to 1, not {least_c}.")

@@ -56,7 +56,7 @@ class CardSetting:
             with contextlib.suppress(ValueError):
                 value = type(self.default)(text)
         if not self.is_valid(value):
-            raise ValueError(f"{name} must be {self.valid()}, not “{text}”")
+            raise ValueError(f"{name} must be {self.valid_text()}, not “{text}”")
         return value
 
     def is_valid(self, value: Value) -> bool:
@@ -72,7 +72,7 @@ class CardSetting:
             self.maximum is None or value <= self.maximum
         )
 
-    def valid(self) -> str:
+    def valid_text(self) -> str:
         """Return which values are valid, in words."""
         if self.choices:
             *first, last = map(str, self.choices)
@@ -117,18 +117,22 @@ class Card(Record, label="card", rules=STRICT):
     collection: str = ""
     training: Mapping[str, Any] = field(default_factory=dict)
 
-    def values(self, given: Mapping[str, str]) -> dict[str, Value]:
+    def values(self, texts: Mapping[str, str]) -> dict[str, Value]:
         """Return the value of every setting, checked.
 
         Raises:
             ValueError: A setting is unknown or has an invalid value; the message names it.
         """
-        for key in given.keys() - self.settings.keys():
-            near = closest_match(key, tuple(self.settings))
-            known = f" (did you mean {near}?)" if near else f": it has {', '.join(self.settings)}"
-            raise ValueError(f"{self.title} has no setting “{key}”{known}")
-        values = {key: one.default for key, one in self.settings.items()}
-        return {**values, **{key: self.settings[key].parse(key, given[key]) for key in given}}
+        for key in texts.keys() - self.settings.keys():
+            suggestion = closest_match(key, tuple(self.settings))
+            hint = (
+                f" (did you mean {suggestion}?)"
+                if suggestion
+                else f": it has {', '.join(self.settings)}"
+            )
+            raise ValueError(f"{self.title} has no setting “{key}”{hint}")
+        values = {key: setting.default for key, setting in self.settings.items()}
+        return {**values, **{key: self.settings[key].parse(key, texts[key]) for key in texts}}
 
 
 @dataclass(frozen=True)
@@ -188,17 +192,17 @@ class DataShape:
         sizes = (f"{key.capitalize()} {value}" for key, value in self.invalid_sizes(card).items())
         return next((f"{size} does not fit" for size in sizes), "")
 
-    def order(self, entry: GalleryEntry) -> tuple[object, ...]:
+    def sort_key(self, entry: GalleryEntry) -> tuple[object, ...]:
         """Return the sort key of an entry: first those that fit and that one begins with."""
         card = entry.card
-        suits = all(self.sizes.get(key, 0) <= most for key, most in card.suits.items())
-        fit = -len(self.settings(card))
+        suits = all(self.sizes.get(key, 0) <= limit for key, limit in card.suits.items())
+        fitting_count = -len(self.settings(card))
         size = entry.figures.layers.parameters if entry.figures is not None else 0
         return (
             bool(self.misfit_reason(card)),
             bool(card.collection),
             not suits,
-            fit,
+            fitting_count,
             card.rank,
             size,
         )

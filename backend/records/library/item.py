@@ -60,10 +60,14 @@ WEIGHTS_DETAIL = "weights"
 ``unused``: the names of what else the file holds."""
 
 
-def unused_in_weights(facts: Mapping[str, Any]) -> str:
+def unused_weights_message(details: Mapping[str, Any]) -> str:
     """Return a sentence on what a model's file of weights holds besides weights, or ""."""
-    unused = facts.get(WEIGHTS_DETAIL, {}).get("unused", ())
-    return f"Not used of this file: {name_list([str(name) for name in unused])}." if unused else ""
+    unused_names = details.get(WEIGHTS_DETAIL, {}).get("unused", ())
+    return (
+        f"Not used of this file: {name_list([str(name) for name in unused_names])}."
+        if unused_names
+        else ""
+    )
 
 
 def is_weights(path: str) -> bool:
@@ -77,24 +81,30 @@ STUDY_DETAIL = "study"
 """Fact of what a study added: its title."""
 LEAKS_DETAIL = "leaks"
 """Fact of a dataset: how many samples of validation its newest scan found in training, too."""
-_LEFT_OUT = "left_out"
-_LEFT_OUT_NAMES = "left_out_names"
-_PACKED, _PACKED_NAMES = "packed", "packed_names"
-_NAMES_KEPT = 20
+_OMITTED_KEY = "left_out"
+_OMITTED_NAMES_KEY = "left_out_names"
+_PACKED_KEY, _PACKED_NAMES_KEY = "packed", "packed_names"
+_MAX_NAMES = 20
 _IMPORT_NOTES = (
-    ("Left out, as files of systems and tools or link loops", _LEFT_OUT, _LEFT_OUT_NAMES),
-    ("Not unpacked, and so read by few loaders", _PACKED, _PACKED_NAMES),
+    ("Left out, as files of systems and tools or link loops", _OMITTED_KEY, _OMITTED_NAMES_KEY),
+    ("Not unpacked, and so read by few loaders", _PACKED_KEY, _PACKED_NAMES_KEY),
 )
 
 
-def import_details(left_out: Sequence[str], packed: Sequence[str]) -> dict[str, Any]:
+def import_details(omitted_files: Sequence[str], packed_files: Sequence[str]) -> dict[str, Any]:
     """Return the facts about files that an import left out, and archives that it did not unpack."""
-    found: dict[str, Any] = {}
-    if left_out:
-        found |= {_LEFT_OUT: len(left_out), _LEFT_OUT_NAMES: list(left_out[:_NAMES_KEPT])}
-    if packed:
-        found |= {_PACKED: len(packed), _PACKED_NAMES: list(packed[:_NAMES_KEPT])}
-    return found
+    details: dict[str, Any] = {}
+    if omitted_files:
+        details |= {
+            _OMITTED_KEY: len(omitted_files),
+            _OMITTED_NAMES_KEY: list(omitted_files[:_MAX_NAMES]),
+        }
+    if packed_files:
+        details |= {
+            _PACKED_KEY: len(packed_files),
+            _PACKED_NAMES_KEY: list(packed_files[:_MAX_NAMES]),
+        }
+    return details
 
 
 @dataclass(frozen=True)
@@ -164,8 +174,8 @@ def split_reference(reference: str) -> tuple[str, int | None]:
     Raises:
         ValueError: What follows the @ is not a version number.
     """
-    name, at, version = reference.partition("@")
-    if not at:
+    name, separator, version = reference.partition("@")
+    if not separator:
         return name, None
     if not version.isdecimal() or int(version) < 1:
         raise ValueError(f"“{reference}” should be NAME or NAME@VERSION, such as digits@2")

@@ -40,7 +40,11 @@ class LayerGraph(Record, label="graph of layers"):
 
 def graph_layers(layers: Iterable[Layer]) -> list[Layer]:
     """Return the layers of a graph: those that ran and read others, or are read."""
-    found = list(layers)
-    read = {name for layer in found for name in layer.inputs}
-    joined = [one for one in found if one.inputs or one.name in read]
-    return joined or [one for one in found if one.output_shape is not None]
+    all_layers = list(layers)
+    read_names = {name for layer in all_layers for name in layer.inputs}
+    connected_layers = [
+        candidate for candidate in all_layers if candidate.inputs or candidate.name in read_names
+    ]
+    return connected_layers or [
+        candidate for candidate in all_layers if candidate.output_shape is not None
+    ]

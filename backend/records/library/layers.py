@@ -31,12 +31,12 @@ class Layer:
     inputs: tuple[str, ...] = ()
     """The layers whose output it reads."""
 
-    def of_batch(self, before: int, after: int) -> Layer:
+    def of_batch(self, old_size: int, new_size: int) -> Layer:
         """Return the layer for a batch of ``after`` samples in place of ``before``."""
         shape = self.output_shape
-        if shape and shape[0] == before:
-            shape = (after, *shape[1:])
-        size = round(self.activation_bytes * after / before)
+        if shape and shape[0] == old_size:
+            shape = (new_size, *shape[1:])
+        size = round(self.activation_bytes * new_size / old_size)
         return replace(self, output_shape=shape, activation_bytes=size)
 
 
@@ -55,7 +55,7 @@ class ModelLayers(Record, label="list of layers", rules=TOOL_RULES):
         return replace(
             self,
             batch_size=batch_size,
-            layers=tuple(one.of_batch(self.batch_size, batch_size) for one in self.layers),
+            layers=tuple(layer.of_batch(self.batch_size, batch_size) for layer in self.layers),
         )
 
     @property
@@ -65,8 +65,8 @@ class ModelLayers(Record, label="list of layers", rules=TOOL_RULES):
     @property
     def multiply_adds(self) -> int | None:
         """Return those of all layers for one sample, None if they could not be counted."""
-        known = [one.multiply_adds for one in self.layers if one.multiply_adds is not None]
-        return sum(known) if len(known) == len(self.layers) else None
+        counts = [layer.multiply_adds for layer in self.layers if layer.multiply_adds is not None]
+        return sum(counts) if len(counts) == len(self.layers) else None
 
     @property
     def activation_bytes(self) -> int:

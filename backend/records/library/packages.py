@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-_NAMED_ALIKE = """
+_SAME_NAMES = """
 accelerate aeon albumentations anndata ase astropy av biotite boto3 bottleneck braindecode cartopy
 catboost chardet click cloudpickle cupy dask datasets decord deepspeed diffusers dgl e3nn einops
 evaluate fairseq fastai fiona flax fsspec geopandas gensim gym gymnasium h5py huggingface_hub
@@ -25,7 +25,7 @@ torchsummary torchtext torchvision torchviz tqdm transformers trimesh ujson ultr
 webdataset xarray xgboost yacs zarr zstandard
 """
 
-PYPI_NAMES = {name: name.replace("_", "-") for name in _NAMED_ALIKE.split()} | {
+PYPI_NAMES = {name: name.replace("_", "-") for name in _SAME_NAMES.split()} | {
     "Bio": "biopython",
     "OpenEXR": "OpenEXR",
     "PIL": "Pillow",
@@ -65,8 +65,8 @@ def is_package_name(name: str) -> bool:
 
 def missing_module(texts: Iterable[str]) -> str:
     """Return the top-level module that the last error in these texts lacks, "" for none."""
-    found = [match["root"] for text in texts for match in _MISSING.finditer(text)]
-    return found[-1] if found else ""
+    modules = [match["root"] for text in texts for match in _MISSING.finditer(text)]
+    return modules[-1] if modules else ""
 
 
 def module_of(traceback: str) -> str:

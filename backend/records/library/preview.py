@@ -29,7 +29,7 @@ def _number(raw: Any) -> float | None:
 TOOL_RULES = Rules(
     {**LENIENT.readers, str: _text, Union[float, None]: _number}, exact_types=frozenset({int, bool})
 )
-_AS_IT_IS = {READ: str}
+_RAW_TEXT = {READ: str}
 """Metadata of text that is shown in several lines, or not at all."""
 
 
@@ -45,7 +45,7 @@ class SamplePart:
     shape: tuple[int, ...] | None
     dtype: str
     display_kind: str = field(metadata={KEY: "look"})
-    png: str = field(default="", metadata=_AS_IT_IS)
+    png: str = field(default="", metadata=_RAW_TEXT)
     """The thumbnail, a PNG file in base64."""
     values: tuple[float | None, ...] = ()
     rows: tuple[tuple[float | None, ...], ...] = ()
@@ -77,15 +77,15 @@ _LEAST_MEAN = 20
 
 def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
     """Return the classes with less than a quarter of the mean, the rarest first."""
-    mean = sum(one.count for one in classes) / len(classes) if classes else 0.0
-    found = (one for one in classes if one.count < _RARE_SHARE * mean)
-    return tuple(sorted(found, key=lambda one: one.count))
+    mean = sum(c.count for c in classes) / len(classes) if classes else 0.0
+    rare = (c for c in classes if c.count < _RARE_SHARE * mean)
+    return tuple(sorted(rare, key=lambda c: c.count))
 
 
 def rare_class_warning(classes: tuple[ClassCount, ...]) -> str:
     """Return a warning about rare classes, "" if there are none, or too few samples."""
     rare = rare_classes(classes)
-    total = sum(one.count for one in classes)
+    total = sum(c.count for c in classes)
     if not rare or total < _LEAST_MEAN * len(classes):
         return ""
     rarest = f"{number_format.count_of(rare[0].count, total)} samples"
@@ -152,7 +152,7 @@ class SampleError:
     message: str = field(metadata={KEY: "sentence"})
     remedy: str = ""
     index: int | None = None
-    traceback: str = field(default="", metadata=_AS_IT_IS)
+    traceback: str = field(default="", metadata=_RAW_TEXT)
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class Preview(Record, label="preview", rules=TOOL_RULES):
     error_count: int = field(default=0, metadata={KEY: "fault_count"})
     errors: tuple[SampleError, ...] = field(default=(), metadata={KEY: "faults"})
     warnings: tuple[str, ...] = ()
-    output: str = field(default="", metadata=_AS_IT_IS)
+    output: str = field(default="", metadata=_RAW_TEXT)
     """The end of what the user's code printed."""
 
     @property
@@ -229,7 +229,7 @@ class ModelCheck(Record, label="model check", rules=TOOL_RULES):
     """What autograd keeps of one sample for the backward pass."""
     has_metrics: bool = False
     warnings: tuple[str, ...] = ()
-    output: str = field(default="", metadata=_AS_IT_IS)
+    output: str = field(default="", metadata=_RAW_TEXT)
     """The end of what the user's code printed."""
 
     @property

@@ -28,7 +28,9 @@ class ProjectPart:
         """Return whether a file or folder below ``folder`` belongs to it."""
         if self.included_names and path.partition("/")[0] not in self.included_names:
             return False
-        return not any(path == one or path.startswith(f"{one}/") for one in self.excluded_paths)
+        return not any(
+            path == excluded or path.startswith(f"{excluded}/") for excluded in self.excluded_paths
+        )
 
     def path_of(self, name: str) -> str:
         """Return the path from the top of an entry of ``folder``."""

@@ -43,10 +43,12 @@ class ReadingNote(Record, label="reading note", rules=TOOL_RULES):
         """Such as "Left out, …: 24 pictures (a.png, b.png, c.png and 21 more)."."""
         plural = "es" if self.item.endswith(("s", "x")) else "s"
         items = f"{number_format.count(self.count)} {self.item}{'' if self.count == 1 else plural}"
-        shown = [sanitize(name, _NAME_LENGTH) for name in self.names[:_NAMES_SHOWN]]
-        more = self.count - len(shown)
-        names = ", ".join(shown) + (f" and {number_format.count(more)} more" if more > 0 else "")
-        return f"{self.reason}: {items}{f' ({names})' if shown else ''}."
+        shown_names = [sanitize(name, _NAME_LENGTH) for name in self.names[:_NAMES_SHOWN]]
+        hidden_count = self.count - len(shown_names)
+        names = ", ".join(shown_names) + (
+            f" and {number_format.count(hidden_count)} more" if hidden_count > 0 else ""
+        )
+        return f"{self.reason}: {items}{f' ({names})' if shown_names else ''}."
 
 
 def note_messages(raw: object) -> tuple[str, ...]:

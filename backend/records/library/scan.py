@@ -81,49 +81,62 @@ class DatasetScan(SplitScan, Record, label="scan of a dataset", rules=TOOL_RULES
             ("training", self),
             *([("validation", self.validation)] if self.validation else []),
         ]
-        found = [finding for split, one in splits for finding in _unusable(one, split)]
-        split, between = "validation", ("training", "validation")
-        why = "in the training set, too, so the validation metrics are too good"
-        found += _pairs(self.leak_count, split, why, self.leaks, between)
-        like = "almost equal to training samples"
-        found += _pairs(self.near_leak_count, split, like, self.near_leaks, between)
-        found += [ScanFinding(sentence) for sentence in self.shifts]
-        for split, one in splits:
+        findings = [
+            finding for split, scan in splits for finding in _unusable_findings(scan, split)
+        ]
+        split, both_splits = "validation", ("training", "validation")
+        leak_text = "in the training set, too, so the validation metrics are too good"
+        findings += _pair_findings(self.leak_count, split, leak_text, self.leaks, both_splits)
+        similar_text = "almost equal to training samples"
+        findings += _pair_findings(
+            self.near_leak_count, split, similar_text, self.near_leaks, both_splits
+        )
+        findings += [ScanFinding(message) for message in self.shifts]
+        for split, scan in splits:
             prefix = "" if split == "training" else "Validation: "
-            found += [ScanFinding(prefix + sentence) for sentence in one.warnings]
-            same = "equal to earlier ones"
-            found += _pairs(one.duplicate_count, split, same, one.duplicates, (split, split))
-            like = "almost equal to earlier ones"
-            pairs = one.near_duplicates
-            found += _pairs(one.near_duplicate_count, split, like, pairs, (split, split))
-        return tuple(found)
+            findings += [ScanFinding(prefix + message) for message in scan.warnings]
+            equal_text = "equal to earlier ones"
+            findings += _pair_findings(
+                scan.duplicate_count, split, equal_text, scan.duplicates, (split, split)
+            )
+            similar_text = "almost equal to earlier ones"
+            pairs = scan.near_duplicates
+            findings += _pair_findings(
+                scan.near_duplicate_count, split, similar_text, pairs, (split, split)
+            )
+        return tuple(findings)
 
 
-def _samples(count: int, split: str) -> str:
+def _sample_count_text(count: int, split: str) -> str:
     return f"{number_format.count(count)} {split} {'sample' if count == 1 else 'samples'}"
 
 
-def _unusable(one: SplitScan, split: str) -> list[ScanFinding]:
+def _unusable_findings(scan: SplitScan, split: str) -> list[ScanFinding]:
     """Return the findings that prevent training."""
-    found = []
-    if one.broken:
-        were = "was" if one.broken_count == 1 else "were"
-        words = f"{_samples(one.broken_count, split)} {were} not read: {one.broken[0].message}"
-        groups = tuple(((split, sample.index),) for sample in one.broken)
-        found.append(ScanFinding(words, groups))
-    if one.not_finite:
-        have = "has" if one.not_finite == 1 else "have"
-        words = f"{_samples(one.not_finite, split)} {have} NaN or infinite values"
-        groups = tuple(((split, index),) for index in one.not_finite_samples)
-        found.append(ScanFinding(f"{words}, so the loss will be NaN too.", groups))
-    return found
+    findings = []
+    if scan.broken:
+        were = "was" if scan.broken_count == 1 else "were"
+        count_text = _sample_count_text(scan.broken_count, split)
+        message = f"{count_text} {were} not read: {scan.broken[0].message}"
+        groups = tuple(((split, sample.index),) for sample in scan.broken)
+        findings.append(ScanFinding(message, groups))
+    if scan.not_finite:
+        have = "has" if scan.not_finite == 1 else "have"
+        message = f"{_sample_count_text(scan.not_finite, split)} {have} NaN or infinite values"
+        groups = tuple(((split, index),) for index in scan.not_finite_samples)
+        findings.append(ScanFinding(f"{message}, so the loss will be NaN too.", groups))
+    return findings
 
 
-def _pairs(
-    count: int, split: str, words: str, pairs: tuple[tuple[int, ...], ...], of: tuple[str, str]
+def _pair_findings(
+    count: int,
+    split: str,
+    predicate: str,
+    pairs: tuple[tuple[int, ...], ...],
+    splits: tuple[str, str],
 ) -> list[ScanFinding]:
     if not count:
         return []
-    groups = tuple(((of[0], pair[0]), (of[1], pair[1])) for pair in pairs)
+    groups = tuple(((splits[0], pair[0]), (splits[1], pair[1])) for pair in pairs)
     are = "is" if count == 1 else "are"
-    return [ScanFinding(f"{_samples(count, split)} {are} {words}.", groups)]
+    return [ScanFinding(f"{_sample_count_text(count, split)} {are} {predicate}.", groups)]

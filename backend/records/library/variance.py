@@ -64,60 +64,67 @@ class DepthVariance(Record, label="list of variances", rules=TOOL_RULES):
     def judge(self) -> tuple[bool, str]:
         """Return whether depth does not hinder training, and a sentence about it."""
         # An output breaks all after it, then every gradient; a gradient those before it.
-        order = [one for one in self.layers if one.broken == "output"]
-        order += [one for one in reversed(self.layers) if one.broken]
-        if order:
+        broken_layers = [layer for layer in self.layers if layer.broken == "output"]
+        broken_layers += [layer for layer in reversed(self.layers) if layer.broken]
+        if broken_layers:
             return False, (
-                f"The {order[0].broken} of {order[0].name} is the first that is infinite or not a "
+                f"The {broken_layers[0].broken} of {broken_layers[0].name} is the first that is "
+                "infinite or not a "
                 "number. Look for logarithms, divisions by zero and large values before it."
             )
         count = len(self.layers)
         if count < _LEAST_LAYERS:
             return True, f"Fewer than {_LEAST_LAYERS} layers with weights have no depth to judge."
-        gradients = [one.gradient for one in self.layers]
+        gradients = [layer.gradient for layer in self.layers]
         if all(value is None for value in gradients):
             return False, "No layer gets a gradient, so that none learns."
-        of_gradients, of_outputs = _fit(gradients), _fit([one.activation for one in self.layers])
-        is_sigmoid = 2 * self.sigmoids >= count and of_gradients >= math.log(_OF_SIGMOID / 2)
+        gradient_slope, output_slope = (
+            _median_slope(gradients),
+            _median_slope([layer.activation for layer in self.layers]),
+        )
+        is_sigmoid = 2 * self.sigmoids >= count and gradient_slope >= math.log(_OF_SIGMOID / 2)
         # Each with its slope in the direction of its way, then what shrinking and growing do.
-        for slope, what, less, more in (
+        for slope, nouns, shrink_effect, growth_effect in (
             (
-                -of_gradients,
+                -gradient_slope,
                 ("gradients", "a layer from the output to the input"),
                 f"the first layers hardly learn. {_NO_SIGMOID if is_sigmoid else _FIXES}",
                 f"the first layers take too large steps. {_FIXES}",
             ),
             (
-                of_outputs,
+                output_slope,
                 ("outputs between samples", "a layer"),
                 f"the last layers hardly distinguish them. {_FIXES}",
                 f"the last layers get too large values. {_FIXES}",
             ),
         ):
             if abs(slope) * (count - 1) >= math.log(_MATTERS):
-                changes, effect = ("shrinks", less) if slope < 0 else ("grows", more)
-                times = f"about {_figure(abs(slope))} times {what[1]}"
-                return False, f"The variance of the {what[0]} {changes} {times}: {effect}"
-        silent = sum(value == 0 for value in gradients)
-        if silent:
+                changes, effect = (
+                    ("shrinks", shrink_effect) if slope < 0 else ("grows", growth_effect)
+                )
+                times = f"about {_figure(abs(slope))} times {nouns[1]}"
+                return False, f"The variance of the {nouns[0]} {changes} {times}: {effect}"
+        zero_count = sum(value == 0 for value in gradients)
+        if zero_count:
             return False, (
-                f"The gradient of {silent} of {count} layers is zero: weights of zero after them, "
-                "or a ReLU whose inputs are all negative, keep it from them."
+                f"The gradient of {zero_count} of {count} layers is zero: weights of zero after "
+                "them, or a ReLU whose inputs are all negative, keep it from them."
             )
-        most = _figure(max(abs(of_gradients), abs(of_outputs)))
+        largest_factor = _figure(max(abs(gradient_slope), abs(output_slope)))
         return True, (
-            f"Variances change about {most} times a layer: depth is not what prevents training."
+            f"Variances change about {largest_factor} times a layer: depth is not what prevents "
+            "training."
         )
 
 
-def _fit(values: Sequence[float | None]) -> float:
+def _median_slope(values: Sequence[float | None]) -> float:
     """Return the change of the logarithm from a layer to the next: the median of all slopes.
 
     One layer that differs, as after pooling over the whole picture, does not change it.
     """
-    found = [(n, math.log(value)) for n, value in enumerate(values) if value]
-    some = found[:: 1 + len(found) // _MOST_FITTED]
-    slopes = [(b - a) / (n - m) for (m, a), (n, b) in combinations(some, 2)]
+    logarithms = [(n, math.log(value)) for n, value in enumerate(values) if value]
+    sampled_logarithms = logarithms[:: 1 + len(logarithms) // _MOST_FITTED]
+    slopes = [(b - a) / (n - m) for (m, a), (n, b) in combinations(sampled_logarithms, 2)]
     return statistics.median(slopes or [0.0])
 
 

@@ -15,7 +15,18 @@ from backend.records.base.schema import KEY, STRICT, Record
 from backend.records.nodes.give_way_hours import NEVER
 
 ENTRY_SCHEMA = 1
-_INNER = ("docker", "br-", "veth", "virbr", "cni", "flannel", "podman", "lxc", "lxd", "cali")
+_INNER_PREFIXES = (
+    "docker",
+    "br-",
+    "veth",
+    "virbr",
+    "cni",
+    "flannel",
+    "podman",
+    "lxc",
+    "lxd",
+    "cali",
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +54,7 @@ class Interface:
     @property
     def is_inner(self) -> bool:
         """True if containers or VMs made it: it leads nowhere and is often equal on all nodes."""
-        return self.name.startswith(_INNER)
+        return self.name.startswith(_INNER_PREFIXES)
 
 
 @dataclass(frozen=True)
@@ -146,19 +157,19 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
     @property
     def has_own_mpi(self) -> bool:
         """True if it uses the Open MPI of its system, not Ringmaster's."""
-        there = self.installation
-        return there is not None and (
-            PurePosixPath(there.mpirun).parent != PurePosixPath(there.python).parent
+        installation = self.installation
+        return installation is not None and (
+            PurePosixPath(installation.mpirun).parent != PurePosixPath(installation.python).parent
         )
 
     @property
     def shares_environment(self) -> bool:
         """True if its environment lies on the data root, for all similar nodes."""
-        there = self.installation
-        if there is None or not self.data_root:
+        installation = self.installation
+        if installation is None or not self.data_root:
             return False
         shared = NodeHome.shared_in(PurePosixPath(self.data_root))
-        return PurePosixPath(there.python).is_relative_to(shared.path)
+        return PurePosixPath(installation.python).is_relative_to(shared.path)
 
     @property
     def data_root(self) -> str:
@@ -167,10 +178,12 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
     @property
     def addresses(self) -> tuple[str, ...]:
         """All its addresses with their prefix; the one that other nodes use comes first."""
-        found = [self.ranks_address] if self.ranks_address else []
+        addresses = [self.ranks_address] if self.ranks_address else []
         if self.info is not None:
-            found += [one.address for one in self.info.interfaces if not one.is_inner]
-        return tuple(dict.fromkeys(found))
+            addresses += [
+                interface.address for interface in self.info.interfaces if not interface.is_inner
+            ]
+        return tuple(dict.fromkeys(addresses))
 
 
 @dataclass(frozen=True)
@@ -247,9 +260,9 @@ class SetUp:
 
     @property
     def is_over(self) -> bool:
-        return self.failed is not None or all(s.state is StepState.DONE for s in self.steps)
+        return self.failed_step is not None or all(s.state is StepState.DONE for s in self.steps)
 
     @property
-    def failed(self) -> SetUpStep | None:
-        ended = (StepState.FAILED, StepState.CANCELLED)
-        return next((step for step in self.steps if step.state in ended), None)
+    def failed_step(self) -> SetUpStep | None:
+        failed_states = (StepState.FAILED, StepState.CANCELLED)
+        return next((step for step in self.steps if step.state in failed_states), None)

@@ -12,8 +12,8 @@ from backend.records.base.validation import sanitize
 
 NEVER, ALWAYS = "", "always"
 EXAMPLE = "08:00–18:00 Mon–Fri"
-_LONG = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
-_DAYS = tuple(one[:3] for one in _LONG)
+_LONG_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
+_DAYS = tuple(day[:3] for day in _LONG_DAYS)
 _MIDNIGHT = 24 * 60
 
 
@@ -25,37 +25,37 @@ def parse_hours(text: str) -> str:
     Raises:
         ValueError: It is none of them; the message is a sentence.
     """
-    words = re.sub(r"\s*[-–]\s*", "–", text.strip().replace(",", " ")).split()
-    if [word.lower() for word in words] in ([], ["never"], [ALWAYS]):
-        return ALWAYS if words and words[0].lower() == ALWAYS else NEVER
-    times = [word for word in words if word[0].isdigit()]
+    tokens = re.sub(r"\s*[-–]\s*", "–", text.strip().replace(",", " ")).split()
+    if [token.lower() for token in tokens] in ([], ["never"], [ALWAYS]):
+        return ALWAYS if tokens and tokens[0].lower() == ALWAYS else NEVER
+    times = [token for token in tokens if token[0].isdigit()]
     if len(times) != 1 or times[0].count("–") != 1:
         raise ValueError(f"“{sanitize(text)}” is not never, always, or hours such as {EXAMPLE}.")
-    begin, end = (_minute(one) for one in times[0].split("–"))
-    if begin in (end, _MIDNIGHT):
+    start, end = (_minute(time) for time in times[0].split("–"))
+    if start in (end, _MIDNIGHT):
         raise ValueError(f"The hours {times[0]} have no length; for the whole day: 00:00–24:00.")
-    days = dict.fromkeys(_days_word(word) for word in words if word != times[0])
-    return " ".join((f"{_clock(begin)}–{_clock(end)}", *days))
+    days = dict.fromkeys(_days_word(token) for token in tokens if token != times[0])
+    return " ".join((f"{_clock(start)}–{_clock(end)}", *days))
 
 
 def gives_way_at(hours: str, now: datetime) -> bool:
     """Return whether a node with these parsed hours gives way at this local time."""
     if hours in (NEVER, ALWAYS):
         return hours == ALWAYS
-    times, *words = hours.split()
-    begin, end = (_minute(one) for one in times.split("–"))
-    days = {day for word in words for day in _days(word)} or set(range(7))
+    times, *day_tokens = hours.split()
+    start, end = (_minute(time) for time in times.split("–"))
+    days = {day for token in day_tokens for day in _days(token)} or set(range(7))
     minute, day = now.hour * 60 + now.minute, now.weekday()
-    if begin < end:
-        return day in days and begin <= minute < end
+    if start < end:
+        return day in days and start <= minute < end
     # The days are those on which the hours begin.
     yesterday = (now - timedelta(days=1)).weekday()
-    return (day in days and minute >= begin) or (yesterday in days and minute < end)
+    return (day in days and minute >= start) or (yesterday in days and minute < end)
 
 
 def _minute(time: str) -> int:
-    found = re.fullmatch(r"(\d{1,2}):([0-5]\d)", time)
-    minute = int(found[1]) * 60 + int(found[2]) if found else _MIDNIGHT + 1
+    match = re.fullmatch(r"(\d{1,2}):([0-5]\d)", time)
+    minute = int(match[1]) * 60 + int(match[2]) if match else _MIDNIGHT + 1
     if minute > _MIDNIGHT:
         raise ValueError(f"“{sanitize(time)}” is not a time of day; write it as in {EXAMPLE}.")
     return minute
@@ -70,7 +70,7 @@ def _days_word(word: str) -> str:
 
 
 def _day(name: str) -> str:
-    for long in _LONG:
+    for long in _LONG_DAYS:
         if len(name) > 2 and long.lower().startswith(name.lower()):
             return long[:3]
     raise ValueError(f"“{sanitize(name)}” is not a day; the days are {', '.join(_DAYS)}.")

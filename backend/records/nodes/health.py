@@ -47,8 +47,8 @@ class HealthThreshold:
     enter: float
     leave: float
 
-    def holds(self, value: float, held: bool) -> bool:
-        return value >= self.enter or (held and value > self.leave)
+    def holds(self, value: float, held_before: bool) -> bool:
+        return value >= self.enter or (held_before and value > self.leave)
 
 
 @dataclass(frozen=True)
@@ -78,16 +78,18 @@ class Health:
         A reading that was judged before (by its heartbeat) is not judged again. ``now_s`` is the
         reader's monotonic time, ``silent_s`` the time since the heartbeat last advanced by it.
         """
-        held = {finding.key: finding for finding in self.findings}
+        previous_findings = {finding.key: finding for finding in self.findings}
         is_new = reading.heartbeat != self.heartbeat
-        signs = [_agent(reading, silent_s, is_new)]
-        signs += _signs(reading, held, self.limits) if is_new else []
-        shown = {sign.key for sign in signs}
+        signs = [_agent_sign(reading, silent_s, is_new)]
+        signs += _signs(reading, previous_findings, self.limits) if is_new else []
+        sign_keys = {sign.key for sign in signs}
         # Findings about GPUs stay while the GPUs cannot be read.
-        keeps = not is_new or reading.gpus_unreadable
-        kept = [one for one in self.findings if one.key not in shown and keeps]
-        found = [_finding(held.get(sign.key), sign, now_s) for sign in signs]
-        findings = (*(one for one in found if one is not None), *kept)
+        keeps_others = not is_new or reading.gpus_unreadable
+        kept_findings = [
+            earlier for earlier in self.findings if earlier.key not in sign_keys and keeps_others
+        ]
+        new_findings = [_finding(previous_findings.get(sign.key), sign, now_s) for sign in signs]
+        findings = (*(earlier for earlier in new_findings if earlier is not None), *kept_findings)
         return replace(self, findings=findings, heartbeat=reading.heartbeat)
 
 
@@ -97,42 +99,44 @@ class _Sign:
 
     key: str
     severity: str | None
-    words: str
+    description: str
     remedy: str
     gpu: Gpu | None = None
     lingers: bool = False
 
 
-def _finding(held: HealthFinding | None, sign: _Sign, now_s: float) -> HealthFinding | None:
+def _finding(previous: HealthFinding | None, sign: _Sign, now_s: float) -> HealthFinding | None:
     if sign.severity is None:
-        return held
+        return previous
     if not sign.severity:
-        if held is None or not sign.lingers or held.calm_readings + 1 >= CALM_READINGS:
+        if previous is None or not sign.lingers or previous.calm_readings + 1 >= CALM_READINGS:
             return None
-        return replace(held, calm_readings=held.calm_readings + 1)
-    index, uuid = _place(sign.gpu) if sign.gpu is not None else (None, "")
-    since_s = held.since_s if held is not None else now_s
-    return HealthFinding(sign.key, sign.severity, sign.words, sign.remedy, since_s, index, uuid)
+        return replace(previous, calm_readings=previous.calm_readings + 1)
+    index, uuid = _index_and_uuid(sign.gpu) if sign.gpu is not None else (None, "")
+    since_s = previous.since_s if previous is not None else now_s
+    return HealthFinding(
+        sign.key, sign.severity, sign.description, sign.remedy, since_s, index, uuid
+    )
 
 
-def _place(gpu: Gpu) -> tuple[int, str]:
+def _index_and_uuid(gpu: Gpu) -> tuple[int, str]:
     return gpu.index, gpu.uuid
 
 
 def _severity(
     value: float | None,
-    held: HealthFinding | None,
+    previous: HealthFinding | None,
     warn: HealthThreshold,
     bad: HealthThreshold | None = None,
 ) -> str | None:
     if value is None:
         return None
-    if bad is not None and bad.holds(value, held is not None and held.severity == BAD):
+    if bad is not None and bad.holds(value, previous is not None and previous.severity == BAD):
         return BAD
-    return WARN if warn.holds(value, held is not None) else ""
+    return WARN if warn.holds(value, previous is not None) else ""
 
 
-def _agent(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
+def _agent_sign(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
     is_silent = silent_s > missed_after_s(reading)
     return _Sign(
         AGENT_KEY,
@@ -146,30 +150,32 @@ def _agent(reading: NodeReading, silent_s: float, is_new: bool) -> _Sign:
     )
 
 
-def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
-    free = reading.disk_free_bytes
+def _signs(
+    reading: NodeReading, previous_findings: dict[str, HealthFinding], limits: Limits
+) -> Iterator[_Sign]:
+    free_bytes = reading.disk_free_bytes
     yield _Sign(
         "disk",
         _severity(
-            None if free is None else -free,
-            held.get("disk"),
+            None if free_bytes is None else -free_bytes,
+            previous_findings.get("disk"),
             limits.little_disk_bytes,
             limits.no_disk_bytes,
         ),
-        f"{(free or 0) / 1e9:.1f} GB left for the data root",
+        f"{(free_bytes or 0) / 1e9:.1f} GB left for the data root",
         "Remove old jobs or datasets, or empty the trash of the data root.",
     )
-    files = reading.disk_free_files
+    free_files = reading.disk_free_files
     yield _Sign(
         "files",
-        "" if files is None or files >= LEAST_FILES else BAD,
-        f"The data root {free_files_message(files or 0)}",
+        "" if free_files is None or free_files >= LEAST_FILES else BAD,
+        f"The data root {free_files_message(free_files or 0)}",
         "Remove old jobs or datasets, or empty the trash.",
     )
     share = _percent(reading.memory_used_bytes, reading.memory_total_bytes)
     yield _Sign(
         "memory",
-        _severity(share, held.get("memory"), limits.full_memory_percent),
+        _severity(share, previous_findings.get("memory"), limits.full_memory_percent),
         f"Memory is {share or 0:.0f} % full",
         "End programs that are not needed, or use fewer loader workers.",
     )
@@ -180,10 +186,12 @@ def _signs(reading: NodeReading, held: dict[str, HealthFinding], limits: Limits)
         "Restart the node; an update of the driver requires it.",
     )
     for gpu in reading.gpus:
-        yield from _gpu_signs(gpu, held, limits)
+        yield from _gpu_signs(gpu, previous_findings, limits)
 
 
-def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iterator[_Sign]:
+def _gpu_signs(
+    gpu: Gpu, previous_findings: dict[str, HealthFinding], limits: Limits
+) -> Iterator[_Sign]:
     key = f"gpu {gpu.uuid or gpu.index}"
     yield _Sign(
         f"{key} lost",
@@ -203,12 +211,20 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
         "the GPU replaced.",
         gpu,
     )
-    repair = (gpu.repair_failed, gpu.repair_pending)
+    repair_flags = (gpu.repair_failed, gpu.repair_pending)
     yield _Sign(
         f"{key} memory repair",
-        None if repair == (None, None) else BAD if repair[0] else WARN if repair[1] else "",
-        "has no spare memory left for repairs" if repair[0] else "still uses bad memory",
-        "Have the GPU replaced." if repair[0] else "Restart the node to disable the bad memory.",
+        None
+        if repair_flags == (None, None)
+        else BAD
+        if repair_flags[0]
+        else WARN
+        if repair_flags[1]
+        else "",
+        "has no spare memory left for repairs" if repair_flags[0] else "still uses bad memory",
+        "Have the GPU replaced."
+        if repair_flags[0]
+        else "Restart the node to disable the bad memory.",
         gpu,
     )
     yield _Sign(
@@ -222,7 +238,10 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     yield _Sign(
         f"{key} temperature",
         _severity(
-            gpu.temperature_c, held.get(f"{key} temperature"), limits.hot_c, limits.too_hot_c
+            gpu.temperature_c,
+            previous_findings.get(f"{key} temperature"),
+            limits.hot_c,
+            limits.too_hot_c,
         ),
         f"runs hot, {gpu.temperature_c} °C",
         "Check fans, dust and room temperature.",
@@ -231,7 +250,7 @@ def _gpu_signs(gpu: Gpu, held: dict[str, HealthFinding], limits: Limits) -> Iter
     share = _percent(gpu.memory_used_bytes, gpu.memory_total_bytes)
     yield _Sign(
         f"{key} memory",
-        _severity(share, held.get(f"{key} memory"), limits.full_gpu_memory_percent),
+        _severity(share, previous_findings.get(f"{key} memory"), limits.full_gpu_memory_percent),
         f"has {share or 0:.0f} % of its memory in use",
         "Use a smaller batch, or end other programs on this GPU.",
         gpu,
@@ -245,5 +264,5 @@ def _slowdown(reasons: Iterable[str]) -> str:
     return BAD if by_hardware else WARN if thermal else ""
 
 
-def _percent(used: float | None, total: float | None) -> float | None:
-    return 100.0 * used / total if used is not None and total else None
+def _percent(used_amount: float | None, total: float | None) -> float | None:
+    return 100.0 * used_amount / total if used_amount is not None and total else None

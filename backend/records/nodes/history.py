@@ -19,7 +19,7 @@ from backend.records.nodes.reading import Gpu, NodeReading
 
 EVERY_S, WEEK_EVERY_S = 20.0, 300.0
 MOST_GPUS = 64
-_LONGEST_UUID, _LONGEST_WORDS = 80, 80
+_LONGEST_UUID, _LONGEST_PROBLEM = 80, 80
 _LARGEST = 1e15
 
 
@@ -63,27 +63,27 @@ def names_line(uuids: Sequence[str]) -> bytes:
 def past_line(
     reading: NodeReading,
     at_s: float,
-    unhealthy: Mapping[str, str],
-    bad: Collection[str] = (),
+    problems_by_uuid: Mapping[str, str],
+    bad_uuids: Collection[str] = (),
 ) -> bytes:
     """Return one line with the problems of GPUs by UUID; ``bad`` are the GPUs that are bad."""
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "t": round(at_s, 1),
         "p": reading.cpu.use_percent,
         "n": _round(reading.network_bytes_per_s),
         "g": [_numbers(gpu) for gpu in reading.gpus],
     }
-    words = {
-        str(place): unhealthy[uuid]
-        for place, uuid in enumerate(uuids_of(reading))
-        if unhealthy.get(uuid)
+    problems = {
+        str(index): problems_by_uuid[uuid]
+        for index, uuid in enumerate(uuids_of(reading))
+        if problems_by_uuid.get(uuid)
     }
-    if words:
-        found["w"] = words
-    places = [place for place, uuid in enumerate(uuids_of(reading)) if uuid in bad]
-    if places:
-        found["b"] = places
-    return _line(found)
+    if problems:
+        record["w"] = problems
+    bad_indexes = [index for index, uuid in enumerate(uuids_of(reading)) if uuid in bad_uuids]
+    if bad_indexes:
+        record["b"] = bad_indexes
+    return _line(record)
 
 
 def _line(value: Mapping[str, Any]) -> bytes:
@@ -91,12 +91,14 @@ def _line(value: Mapping[str, Any]) -> bytes:
 
 
 def _numbers(gpu: Gpu) -> list[float | None]:
-    used, total = gpu.memory_used_bytes, gpu.memory_total_bytes
-    share = None if used is None or not total else round(100 * used / total, 1)
-    read = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
+    used_bytes, total_bytes = gpu.memory_used_bytes, gpu.memory_total_bytes
+    share = (
+        None if used_bytes is None or not total_bytes else round(100 * used_bytes / total_bytes, 1)
+    )
+    numbers = [gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent, share, _round(gpu.power_w)]
     # Most GPUs have no ECC; their lines stay short.
     has_ecc = (gpu.ecc_corrected, gpu.ecc_uncorrected) != (None, None)
-    return [*read, gpu.ecc_corrected, gpu.ecc_uncorrected] if has_ecc else read
+    return [*numbers, gpu.ecc_corrected, gpu.ecc_uncorrected] if has_ecc else numbers
 
 
 def _round(value: float | None) -> float | None:
@@ -109,13 +111,13 @@ class HistoryParser:
     def __init__(self, every_s: float = EVERY_S) -> None:
         self._every_s = every_s
         self._uuids: tuple[str, ...] = ()
-        self._rest = b""
+        self._incomplete_line = b""
 
-    def feed(self, piece: bytes) -> list[PastReading]:
+    def feed(self, chunk: bytes) -> list[PastReading]:
         """Return the readings of the lines that this piece completes."""
-        *lines, self._rest = (self._rest + piece).split(b"\n")
-        found = (self._reading(line) for line in lines if line)
-        return [one for one in found if one is not None]
+        *lines, self._incomplete_line = (self._incomplete_line + chunk).split(b"\n")
+        readings = (self._reading(line) for line in lines if line)
+        return [reading for reading in readings if reading is not None]
 
     def _reading(self, line: bytes) -> PastReading | None:
         try:
@@ -127,23 +129,32 @@ class HistoryParser:
             at_s = _number(raw["t"])
             if at_s is None:
                 return None
-            words, bad = raw.get("w", {}), raw.get("b", [])
+            problems, bad_indexes = raw.get("w", {}), raw.get("b", [])
             gpus = tuple(
-                _gpu(uuid, numbers, words.get(str(place), ""), place in bad)
-                for place, (uuid, numbers) in enumerate(zip(self._uuids, raw["g"]))
+                _gpu(uuid, numbers, problems.get(str(index), ""), index in bad_indexes)
+                for index, (uuid, numbers) in enumerate(zip(self._uuids, raw["g"]))
             )
-            read = _number(raw.get("p")), _number(raw.get("n"))
-            return PastReading(at_s, *read, gpus, self._every_s)
+            node_numbers = _number(raw.get("p")), _number(raw.get("n"))
+            return PastReading(at_s, *node_numbers, gpus, self._every_s)
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             swallowed(error)
             return None
 
 
-def _gpu(uuid: str, numbers: Sequence[object], words: object, is_bad: bool) -> PastGpu:
-    read = [_number(value) for value in (*numbers[:7], *[None] * 7)]
-    unhealthy = sanitize(str(words), _LONGEST_WORDS) if words else ""
+def _gpu(uuid: str, numbers: Sequence[object], problem: object, is_bad: bool) -> PastGpu:
+    values = [_number(value) for value in (*numbers[:7], *[None] * 7)]
+    unhealthy = sanitize(str(problem), _LONGEST_PROBLEM) if problem else ""
     return PastGpu(
-        uuid, read[0], read[1], read[2], read[3], read[4], unhealthy, is_bad, read[5], read[6]
+        uuid,
+        values[0],
+        values[1],
+        values[2],
+        values[3],
+        values[4],
+        unhealthy,
+        is_bad,
+        values[5],
+        values[6],
     )
 
 

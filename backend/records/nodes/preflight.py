@@ -132,34 +132,42 @@ class Preflight:
     @property
     def unchecked_message(self) -> str:
         """A sentence on what was not checked, "" if everything was."""
-        checks: dict[str, list[str]] = {}
+        checks_by_node: dict[str, list[str]] = {}
         for check, node in self.unchecked:
-            checks.setdefault(node, []).append(check)
-        all_of_them = "; ".join(f"{', '.join(some)} on {node}" for node, some in checks.items())
-        return f"Not checked: {all_of_them}." if checks else ""
+            checks_by_node.setdefault(node, []).append(check)
+        check_list = "; ".join(
+            f"{', '.join(check_names)} on {node}" for node, check_names in checks_by_node.items()
+        )
+        return f"Not checked: {check_list}." if checks_by_node else ""
 
-    def after_part(self, part: Preflight, asked: Sequence[str]) -> Preflight:
+    def after_part(self, part: Preflight, nodes: Sequence[str]) -> Preflight:
         """Return these results, updated by a later check of ``asked`` and possibly others.
 
         Results that concern none of ``asked`` stay.
         """
-        about = set(asked)
-        kept = [one for one in self.findings if one.ok or not about.intersection(one.nodes)]
-        fresh = [one for one in part.findings if not one.ok and about.intersection(one.nodes)]
-        wrong = {one.check for one in (*kept, *fresh) if not one.ok}
-        left = [one for one in self.unchecked if one[1] not in about.union(part.nodes)]
-        unchecked = (*left, *part.unchecked)
-        wrong.update(check for check, _ in unchecked)
-        passed = [one for one in kept if one.ok and one.check not in wrong]
-        known = {one.check for one in passed} | wrong
+        requested_nodes = set(nodes)
+        kept_findings = [
+            f for f in self.findings if f.ok or not requested_nodes.intersection(f.nodes)
+        ]
+        new_findings = [
+            f for f in part.findings if not f.ok and requested_nodes.intersection(f.nodes)
+        ]
+        failed_checks = {f.check for f in (*kept_findings, *new_findings) if not f.ok}
+        remaining_unchecked = [
+            f for f in self.unchecked if f[1] not in requested_nodes.union(part.nodes)
+        ]
+        unchecked = (*remaining_unchecked, *part.unchecked)
+        failed_checks.update(check for check, _ in unchecked)
+        passed_findings = [f for f in kept_findings if f.ok and f.check not in failed_checks]
+        known_checks = {f.check for f in passed_findings} | failed_checks
         for finding in part.findings:
-            if finding.ok and finding.check not in known:
-                passed.append(finding)
-                known.add(finding.check)
-        faults = [one for one in (*kept, *fresh) if not one.ok]
+            if finding.ok and finding.check not in known_checks:
+                passed_findings.append(finding)
+                known_checks.add(finding.check)
+        failures = [f for f in (*kept_findings, *new_findings) if not f.ok]
         return replace(
             self,
-            findings=(*sorted(faults, key=lambda one: one.is_warning), *passed),
+            findings=(*sorted(failures, key=lambda f: f.is_warning), *passed_findings),
             took_s=part.took_s,
             unchecked=unchecked,
         )
@@ -173,45 +181,52 @@ def smaller_placement(
     Of two nodes that cannot reach each other, the one with more such findings is removed, otherwise
     the later one, because the first node of a job leads it.
     """
-    faults = [finding for finding in findings if finding.blocks]
-    if not faults or any(not finding.nodes for finding in faults):
+    blocking = [finding for finding in findings if finding.blocks]
+    if not blocking or any(not finding.nodes for finding in blocking):
         return ()
-    order = [one.node for one in placement]
-    bad_gpus = {gpu for finding in faults for gpu in finding.gpus}
-    fitting = {one.nodes[0]: one.process_capacity for one in faults if one.fix is Fix.FIT_PROCESSES}
-    whole = [one.nodes for one in faults if not one.gpus and one.fix is not Fix.FIT_PROCESSES]
-    out = {nodes[0] for nodes in whole if len(nodes) == 1}
-    while between := [nodes for nodes in whole if len(set(nodes) - out) == len(nodes) > 1]:
-        failures = Counter(node for nodes in between for node in nodes)
-        out.add(max(failures, key=lambda node: (failures[node], order.index(node))))
-    left = []
-    for one in placement:
-        gpus = tuple(gpu for gpu in one.gpus if gpu not in bad_gpus)
-        if one.node not in out and (gpus or one.processes):
-            processes = fitting.get(one.node, one.processes)
-            left.append(replace(one, gpus=gpus, processes=processes))
-    return tuple(left)
+    order = [p.node for p in placement]
+    bad_gpus = {gpu for finding in blocking for gpu in finding.gpus}
+    capacities = {p.nodes[0]: p.process_capacity for p in blocking if p.fix is Fix.FIT_PROCESSES}
+    node_groups = [p.nodes for p in blocking if not p.gpus and p.fix is not Fix.FIT_PROCESSES]
+    removed_nodes = {nodes[0] for nodes in node_groups if len(nodes) == 1}
+    while broken_links := [
+        nodes for nodes in node_groups if len(set(nodes) - removed_nodes) == len(nodes) > 1
+    ]:
+        failures = Counter(node for nodes in broken_links for node in nodes)
+        removed_nodes.add(max(failures, key=lambda node: (failures[node], order.index(node))))
+    remaining_placement = []
+    for p in placement:
+        gpus = tuple(gpu for gpu in p.gpus if gpu not in bad_gpus)
+        if p.node not in removed_nodes and (gpus or p.processes):
+            processes = capacities.get(p.node, p.processes)
+            remaining_placement.append(replace(p, gpus=gpus, processes=processes))
+    return tuple(remaining_placement)
 
 
-def placement_after(
+def fixed_placement(
     placement: Sequence[Placement], finding: PreflightFinding
 ) -> tuple[Placement, ...]:
     """Return the placement after the finding's `Fix` about the job; may be ()."""
     return tuple(
-        changed
-        for one in placement
-        if (changed := _after(one, finding) if one.node in finding.nodes else one) is not None
+        changed_placement
+        for node_placement in placement
+        if (
+            changed_placement := _apply_fix(node_placement, finding)
+            if node_placement.node in finding.nodes
+            else node_placement
+        )
+        is not None
     )
 
 
-def _after(placement: Placement, finding: PreflightFinding) -> Placement | None:
+def _apply_fix(placement: Placement, finding: PreflightFinding) -> Placement | None:
     if finding.fix is Fix.FIT_PROCESSES:
         return replace(placement, processes=finding.process_capacity)
     if not finding.gpus:
         return None
-    instead: tuple[str, ...] = ()
+    replacement_gpus: tuple[str, ...] = ()
     if finding.fix is Fix.TAKE_FREE_GPUS:
-        instead = finding.free_gpus
-    kept = tuple(gpu for gpu in placement.gpus if gpu not in finding.gpus)
-    gpus = (*kept, *(gpu for gpu in instead if gpu not in kept))
+        replacement_gpus = finding.free_gpus
+    kept_gpus = tuple(gpu for gpu in placement.gpus if gpu not in finding.gpus)
+    gpus = (*kept_gpus, *(gpu for gpu in replacement_gpus if gpu not in kept_gpus))
     return replace(placement, gpus=gpus) if gpus else None

@@ -13,7 +13,7 @@ from backend.records.nodes.entry import NodeEntry, NodeInfo
 SYSTEM_MPI, SHARED, LIMITS_KEY = "system_mpi", "shared", "limits_key"
 WITHOUT_HOROVOD = "without_horovod"
 """Keys of the options that the window offers, as in `SetUpOptions`."""
-_MOST_NAMED = 3
+_MAX_NAMES = 3
 
 
 @dataclass(frozen=True)
@@ -52,22 +52,25 @@ def usual_options(entries: Sequence[NodeEntry]) -> SetUpOptions:
 
     The key of a new node is limited, whatever that of others is: each node decides it for itself.
     """
-    ready = [options_of(entry) for entry in entries if entry.is_ready]
+    all_options = [options_of(entry) for entry in entries if entry.is_ready]
 
-    def most(has: Callable[[SetUpOptions], bool]) -> bool:
-        return 2 * sum(has(one) for one in ready) > len(ready)
+    def is_majority(predicate: Callable[[SetUpOptions], bool]) -> bool:
+        return 2 * sum(predicate(options) for options in all_options) > len(all_options)
 
-    keys = {one.own_key for one in ready}
+    keys = {options.own_key for options in all_options}
     return SetUpOptions(
-        system_mpi=most(lambda one: one.system_mpi),
-        shared=most(lambda one: one.shared),
-        without_horovod=most(lambda one: one.without_horovod),
+        system_mpi=is_majority(lambda options: options.system_mpi),
+        shared=is_majority(lambda options: options.shared),
+        without_horovod=is_majority(lambda options: options.without_horovod),
         own_key=keys.pop() if len(keys) == 1 else "",
     )
 
 
 def choice_errors(
-    options: SetUpOptions, chosen: Sequence[NodeEntry], others: Sequence[NodeEntry], brought: str
+    options: SetUpOptions,
+    chosen_nodes: Sequence[NodeEntry],
+    other_nodes: Sequence[NodeEntry],
+    bundled_version: str,
 ) -> Mapping[str, str]:
     """Return why options do not fit, a sentence by the key of the option.
 
@@ -76,86 +79,95 @@ def choice_errors(
         others: All other nodes; they stay as they are.
         brought: Version of Ringmaster's own Open MPI, "" if it is not known.
     """
-    faults = {
-        SYSTEM_MPI: _own_mpi_fault(chosen, others)
+    errors = {
+        SYSTEM_MPI: _own_mpi_error(chosen_nodes, other_nodes)
         if options.system_mpi
-        else _brought_mpi_fault(chosen, others, brought),
-        SHARED: _shared_fault(chosen) if options.shared else "",
+        else _bundled_mpi_error(chosen_nodes, other_nodes, bundled_version),
+        SHARED: _shared_error(chosen_nodes) if options.shared else "",
     }
-    return {name: fault for name, fault in faults.items() if fault}
+    return {name: error for name, error in errors.items() if error}
 
 
-def _own_mpi_fault(chosen: Sequence[NodeEntry], others: Sequence[NodeEntry]) -> str:
-    inspected = _inspected(chosen)
-    lacking = [name for name, facts in inspected if not facts.mpirun]
-    if lacking:
+def _own_mpi_error(chosen_nodes: Sequence[NodeEntry], other_nodes: Sequence[NodeEntry]) -> str:
+    inspected = _known_infos(chosen_nodes)
+    names_without_mpi = [name for name, info in inspected if not info.mpirun]
+    if names_without_mpi:
         return (
-            f"{_named(lacking)} {_have(lacking)} no Open MPI. Install it, for example with "
-            "apt-get install openmpi-bin, or use Ringmaster's Open MPI."
+            f"{_name_list(names_without_mpi)} {_have(names_without_mpi)} no Open MPI. Install it, "
+            "for example with apt-get install openmpi-bin, or use Ringmaster's Open MPI."
         )
-    for name, facts in inspected:
-        if facts.mpi_version.partition(".")[0] not in ("4", "5"):
-            return f"{name} has Open MPI {facts.mpi_version}; only 4.1 and 5.0 can be used."
-    versions = [(name, facts.mpi_version) for name, facts in inspected]
-    for (name, mine), (other, theirs) in zip(versions, versions[1:]):
-        if mine != theirs:
+    for name, info in inspected:
+        if info.mpi_version.partition(".")[0] not in ("4", "5"):
+            return f"{name} has Open MPI {info.mpi_version}; only 4.1 and 5.0 can be used."
+    versions = [(name, info.mpi_version) for name, info in inspected]
+    for (name, version), (next_name, next_version) in zip(versions, versions[1:]):
+        if version != next_version:
             return (
-                f"{name} has Open MPI {mine} and {other} has {theirs}; the ranks of a job need the "
+                f"{name} has Open MPI {version} and {next_name} has {next_version}; the ranks of a "
+                "job need the "
                 "same on all nodes. Install the same version, or use Ringmaster's Open MPI."
             )
-    return _apart(versions[0][1], others) if versions else ""
+    return _mpi_conflict(versions[0][1], other_nodes) if versions else ""
 
 
-def _brought_mpi_fault(
-    chosen: Sequence[NodeEntry], others: Sequence[NodeEntry], brought: str
+def _bundled_mpi_error(
+    chosen_nodes: Sequence[NodeEntry], other_nodes: Sequence[NodeEntry], bundled_version: str
 ) -> str:
-    return _apart(brought, others) if chosen and brought else ""
+    return _mpi_conflict(bundled_version, other_nodes) if chosen_nodes and bundled_version else ""
 
 
-def _apart(version: str, others: Sequence[NodeEntry]) -> str:
+def _mpi_conflict(version: str, other_nodes: Sequence[NodeEntry]) -> str:
     """Return why nodes that are not being set up conflict, because they use another Open MPI."""
-    for other in others:
-        there = other.installation
-        if there is not None and there.mpi_version != version:
-            apart = [one.name for one in others if _is_apart(one, version)]
-            whose = "of its own" if other.has_own_mpi else "from Ringmaster"
+    for node in other_nodes:
+        installation = node.installation
+        if installation is not None and installation.mpi_version != version:
+            conflicting_names = [
+                other_node.name for other_node in other_nodes if _has_other_mpi(other_node, version)
+            ]
+            origin = "of its own" if node.has_own_mpi else "from Ringmaster"
             return (
-                f"This would be Open MPI {version}, and {_named(apart)} {_have(apart)} "
-                f"{there.mpi_version} {whose}; the ranks of a job need the same on all nodes. "
-                f"Choose the same, or set {_named(apart)} up together with this."
+                f"This would be Open MPI {version}, and {_name_list(conflicting_names)} "
+                f"{_have(conflicting_names)} "
+                f"{installation.mpi_version} {origin}; the ranks of a job need the same on all "
+                "nodes. "
+                f"Choose the same, or set {_name_list(conflicting_names)} up together with this."
             )
     return ""
 
 
-def _is_apart(entry: NodeEntry, version: str) -> bool:
+def _has_other_mpi(entry: NodeEntry, version: str) -> bool:
     return entry.installation is not None and entry.installation.mpi_version != version
 
 
-def _shared_fault(chosen: Sequence[NodeEntry]) -> str:
-    inspected = _inspected(chosen)
-    blind = [one.name for one in chosen if one.info and (one.is_staged or not one.info.data_root)]
-    if blind:
-        sees = "does" if len(blind) == 1 else "do"
+def _shared_error(chosen_nodes: Sequence[NodeEntry]) -> str:
+    inspected = _known_infos(chosen_nodes)
+    staged_names = [
+        node.name
+        for node in chosen_nodes
+        if node.info and (node.is_staged or not node.info.data_root)
+    ]
+    if staged_names:
+        verb = "does" if len(staged_names) == 1 else "do"
         return (
-            f"{_named(blind)} {sees} not see the data root, so nothing can be shared in it. "
-            "Mount it, or give each node its own environment."
+            f"{_name_list(staged_names)} {verb} not see the data root, so nothing can be shared in "
+            "it. Mount it, or give each node its own environment."
         )
-    barred = [name for name, facts in inspected if not facts.data_root_writable]
-    if barred:
+    read_only_names = [name for name, info in inspected if not info.data_root_writable]
+    if read_only_names:
         return (
-            f"{_named(barred)} may not write to the data root, so nothing can be shared in it. "
-            "Mount it with write permission, or give each node its own environment."
+            f"{_name_list(read_only_names)} may not write to the data root, so nothing can be "
+            "shared in it. Mount it with write permission, or give each node its own environment."
         )
     return ""
 
 
-def _inspected(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeInfo]]:
+def _known_infos(entries: Sequence[NodeEntry]) -> list[tuple[str, NodeInfo]]:
     return [(entry.name, entry.info) for entry in entries if entry.info is not None]
 
 
-def _named(names: Sequence[str]) -> str:
+def _name_list(names: Sequence[str]) -> str:
     """ "gpu1, gpu2 and 5 more"."""
-    if len(names) > _MOST_NAMED:
+    if len(names) > _MAX_NAMES:
         return f"{', '.join(names[:2])} and {len(names) - 2} more"
     *first, last = names
     return f"{', '.join(first)} and {last}" if first else last

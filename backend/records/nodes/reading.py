@@ -43,8 +43,8 @@ class GpuProcess:
         if self.run_tag:
             return f"the job {sanitize(self.run_tag.partition('/')[0])}"
         program = self.command.split(" ")[0].rpartition("/")[2]
-        what = sanitize(program) or "a process"
-        return f"{sanitize(self.user) or 'unknown user'}: {what} (pid {self.pid})"
+        program_label = sanitize(program) or "a process"
+        return f"{sanitize(self.user) or 'unknown user'}: {program_label} (pid {self.pid})"
 
 
 @dataclass(frozen=True)
@@ -136,17 +136,17 @@ class Gpu:
             return GpuProcess(0, "administrator", None, "its compute mode, which is Prohibited")
         if self.mig_enabled:
             parts = len(self.mig_instances)
-            words = f"MIG, which divides it into {parts} instance{'' if parts == 1 else 's'}"
-            return GpuProcess(0, "MIG", None, words)
+            command = f"MIG, which divides it into {parts} instance{'' if parts == 1 else 's'}"
+            return GpuProcess(0, "MIG", None, command)
         amounts = [process.memory_bytes for process in self.processes]
         if self.memory_used_bytes is None or None in amounts:
             return None
-        hidden = self.memory_used_bytes - sum(bytes_ or 0 for bytes_ in amounts)
+        hidden_bytes = self.memory_used_bytes - sum(bytes_ or 0 for bytes_ in amounts)
         # Where one process locks out all others, the context of a small one is enough.
-        if hidden <= HIDDEN_BYTES // (2 if self.compute_mode == EXCLUSIVE else 1):
+        if hidden_bytes <= HIDDEN_BYTES // (2 if self.compute_mode == EXCLUSIVE else 1):
             return None
-        words = "hidden processes, of a container or left by a crash"
-        return GpuProcess(0, "hidden processes", hidden, words)
+        command = "hidden processes, of a container or left by a crash"
+        return GpuProcess(0, "hidden processes", hidden_bytes, command)
 
     @property
     def unlisted_remedy(self) -> str:
@@ -163,21 +163,21 @@ class Gpu:
     @property
     def compute_processes(self) -> tuple[GpuProcess, ...]:
         """Processes that compute. What only draws leaves the GPU free: a display cannot move."""
-        listed = tuple(process for process in self.processes if not process.only_draws)
-        unlisted = self.unlisted_holder
-        return listed if unlisted is None else (*listed, unlisted)
+        listed_processes = tuple(process for process in self.processes if not process.only_draws)
+        unlisted_holder = self.unlisted_holder
+        return listed_processes if unlisted_holder is None else (*listed_processes, unlisted_holder)
 
-    def foreign_processes(self, beside: str = "") -> tuple[GpuProcess, ...]:
+    def foreign_processes(self, allowed_user: str = "") -> tuple[GpuProcess, ...]:
         """Return the computing processes with which a job may not share the GPU.
 
         ``beside`` is a user with whom it may; that does not include runs of the program.
         """
         if self.compute_mode == EXCLUSIVE:
-            beside = ""
+            allowed_user = ""
         return tuple(
             process
             for process in self.compute_processes
-            if process.run_tag or not beside or process.user != beside
+            if process.run_tag or not allowed_user or process.user != allowed_user
         )
 
     @property
@@ -317,26 +317,28 @@ class HealthFinding:
 
 def worst_finding(findings: Iterable[HealthFinding]) -> HealthFinding | None:
     """Return the first bad finding, otherwise the first one; None if the node is healthy."""
-    found = tuple(findings)
-    bad = (finding for finding in found if finding.severity == BAD)
-    return next(bad, next(iter(found), None))
+    all_findings = tuple(findings)
+    bad = (finding for finding in all_findings if finding.severity == BAD)
+    return next(bad, next(iter(all_findings), None))
 
 
 def problems_by_gpu(findings: Iterable[HealthFinding]) -> dict[str, str]:
     """Return all problems of each GPU, by UUID."""
-    found: dict[str, str] = {}
+    problems: dict[str, str] = {}
     for finding in findings:
         if finding.gpu_uuid:
-            before = found.get(finding.gpu_uuid)
-            found[finding.gpu_uuid] = (
-                f"{before}, {finding.description}" if before else finding.description
+            previous_problem = problems.get(finding.gpu_uuid)
+            problems[finding.gpu_uuid] = (
+                f"{previous_problem}, {finding.description}"
+                if previous_problem
+                else finding.description
             )
-    return found
+    return problems
 
 
-def bad_gpus(findings: Iterable[HealthFinding]) -> frozenset[str]:
+def bad_gpu_uuids(findings: Iterable[HealthFinding]) -> frozenset[str]:
     """Return the UUIDs of the GPUs with a bad finding, not only a warning."""
-    return frozenset(one.gpu_uuid for one in findings if one.severity == BAD and one.gpu_uuid)
+    return frozenset(f.gpu_uuid for f in findings if f.severity == BAD and f.gpu_uuid)
 
 
 class Presence(Enum):
@@ -372,7 +374,7 @@ class NodeState:
 
     def worst_gpu_finding(self, gpu: Gpu) -> HealthFinding | None:
         """Return the worst finding about one GPU, None if it is healthy."""
-        return worst_finding(one for one in self.health if one.is_about(gpu))
+        return worst_finding(f for f in self.health if f.is_about(gpu))
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that ``--json`` prints."""

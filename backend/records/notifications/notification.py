@@ -69,13 +69,15 @@ class Channels(Record, label="settings of notices", newest_schema=SCHEMA):
 
     @property
     def targets(self) -> tuple[NotificationTarget, ...]:
-        found = []
+        targets = []
         if self.webhook:
-            found.append(NotificationTarget(WEBHOOK, _key(self.webhook)))
+            targets.append(NotificationTarget(WEBHOOK, _key(self.webhook)))
         if self.mail is not None:
-            place = "\n".join((self.mail.host, *sorted(self.mail.to)))
-            found.append(NotificationTarget(MAIL, _key(place), needs_password=bool(self.mail.user)))
-        return tuple(found)
+            mail_key = "\n".join((self.mail.host, *sorted(self.mail.to)))
+            targets.append(
+                NotificationTarget(MAIL, _key(mail_key), needs_password=bool(self.mail.user))
+            )
+        return tuple(targets)
 
     def notifies_of(self, state: JobState) -> bool:
         """Return whether to notify of an end."""

@@ -57,11 +57,11 @@ class Slot:
     gpus: tuple[str, ...] = ()
     processes: int = 0
 
-    def competes(self, other: Slot) -> bool:
-        if self.node != other.node:
+    def competes_with(self, other_slot: Slot) -> bool:
+        if self.node != other_slot.node:
             return False
-        if self.gpus or other.gpus:
-            return bool(set(self.gpus) & set(other.gpus))
+        if self.gpus or other_slot.gpus:
+            return bool(set(self.gpus) & set(other_slot.gpus))
         return True
 
 
@@ -81,11 +81,14 @@ def node_label(key: str) -> str:
 
 def _placement(raw: Iterable[Mapping[str, Any]]) -> tuple[Placement, ...]:
     keys = ("node", "gpus", "processes")
-    placement, faults = parse_placement(
-        [{key: one[key] for key in keys if one.get(key)} for one in raw]
+    placement, errors = parse_placement(
+        [
+            {key: raw_placement[key] for key in keys if raw_placement.get(key)}
+            for raw_placement in raw
+        ]
     )
-    if faults or not placement:
-        raise ValueError(f"queued job without a usable placement: {faults}")
+    if errors or not placement:
+        raise ValueError(f"queued job without a usable placement: {errors}")
     return placement
 
 
@@ -129,7 +132,7 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
         return node_key(self.placement[0].node, self.machine)
 
     @property
-    def order(self) -> tuple[float, float, str, str]:
+    def sort_key(self) -> tuple[float, float, str, str]:
         return (-self.priority, self.position, self.queued, self.job_id)
 
     @classmethod
@@ -200,28 +203,27 @@ class Queue:
     pause_message: str = ""
 
     def find_job(self, job_id: str) -> QueuedJob | None:
-        return next((one for one in self.jobs if one.entry.job_id == job_id), None)
+        return next((job for job in self.jobs if job.entry.job_id == job_id), None)
 
 
-def in_order(entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
-    return tuple(sorted(entries, key=lambda entry: entry.order))
+def sorted_entries(entries: Iterable[QueueEntry]) -> tuple[QueueEntry, ...]:
+    return tuple(sorted(entries, key=lambda entry: entry.sort_key))
 
 
 def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
     return tuple(
-        Slot(node_key(one.node, machine), one.gpus, 0 if one.gpus else one.processes)
-        for one in placement
+        Slot(node_key(p.node, machine), p.gpus, 0 if p.gpus else p.processes) for p in placement
     )
 
 
-def position_between(before: float | None, after: float | None) -> float | None:
+def position_between(previous: float | None, following: float | None) -> float | None:
     """Return a place after ``before`` and before ``after``; None if there is no room for one."""
-    if before is None and after is None:
+    if previous is None and following is None:
         return 0.0
-    if before is None:
-        assert after is not None
-        return after - STEP
-    if after is None:
-        return before + STEP
-    middle = (before + after) / 2
-    return middle if before < middle < after else None
+    if previous is None:
+        assert following is not None
+        return following - STEP
+    if following is None:
+        return previous + STEP
+    position = (previous + following) / 2
+    return position if previous < position < following else None

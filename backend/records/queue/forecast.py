@@ -13,15 +13,17 @@ from backend.records.queue.entry import (
     QueueEntry,
     Slot,
     WaitReason,
-    in_order,
+    sorted_entries,
 )
 from backend.records.queue.scheduling import ClusterState
 
 _ENDS_BY_ITSELF = frozenset({Cause.BUSY, Cause.TURN, Cause.NOT_BEFORE})
 
 
-def starts_in(
-    entries: Iterable[QueueEntry], outcomes: Mapping[str, WaitReason | None], scene: ClusterState
+def seconds_to_start(
+    entries: Iterable[QueueEntry],
+    outcomes: Mapping[str, WaitReason | None],
+    cluster_state: ClusterState,
 ) -> dict[str, float | None]:
     """Return the seconds to the start of each waiting job; None if it is not known.
 
@@ -29,42 +31,50 @@ def starts_in(
     duration makes the start of later jobs on its slots unknown too, and so does a cause without
     a known end (a foreign process, a full disk).
     """
-    found: dict[str, float | None] = {}
-    laid: list[tuple[Slot, float | None]] = [
-        (slot, running.remaining_s) for running in scene.running for slot in running.slots
+    start_times: dict[str, float | None] = {}
+    reservations: list[tuple[Slot, float | None]] = [
+        (slot, running.remaining_s) for running in cluster_state.running for slot in running.slots
     ]
-    for entry in in_order(entries):
-        waiting = outcomes[entry.job_id]
-        if waiting is None:
+    for entry in sorted_entries(entries):
+        reason = outcomes[entry.job_id]
+        if reason is None:
             start: float | None = 0.0
-        elif waiting.cause not in _ENDS_BY_ITSELF:
+        elif reason.cause not in _ENDS_BY_ITSELF:
             start = None
         else:
-            start = _first_room(entry, laid, scene)
-        found[entry.job_id] = start
-        if waiting is None or waiting.cause in _ENDS_BY_ITSELF:
+            start = _earliest_start(entry, reservations, cluster_state)
+        start_times[entry.job_id] = start
+        if reason is None or reason.cause in _ENDS_BY_ITSELF:
             end = None
             if start is not None and entry.lasts_s is not None:
                 end = start + entry.lasts_s
-            laid += [(slot, end) for slot in entry.slots]
-    return found
+            reservations += [(slot, end) for slot in entry.slots]
+    return start_times
 
 
-def _first_room(
-    entry: QueueEntry, laid: list[tuple[Slot, float | None]], scene: ClusterState
+def _earliest_start(
+    entry: QueueEntry, reservations: list[tuple[Slot, float | None]], cluster_state: ClusterState
 ) -> float | None:
-    begin = instant(entry.not_before)
-    start = max(0.0, (begin - scene.now).total_seconds()) if begin is not None else 0.0
+    not_before = instant(entry.not_before)
+    start = (
+        max(0.0, (not_before - cluster_state.now).total_seconds())
+        if not_before is not None
+        else 0.0
+    )
     for slot in entry.slots:
-        node = scene.nodes.get(slot.node)
-        there = [(one, end) for one, end in laid if one.competes(slot)]
+        node = cluster_state.nodes.get(slot.node)
+        competing = [
+            (reserved_slot, end)
+            for reserved_slot, end in reservations
+            if reserved_slot.competes_with(slot)
+        ]
         if node is None:
             return None
         if slot.gpus:
-            ends = [end for _, end in there]
+            end_times = [end for _, end in competing]
         else:
-            ends = _ends_to_wait_for(slot, there, node.cores)
-        for end in ends:
+            end_times = _ends_to_wait_for(slot, competing, node.cores)
+        for end in end_times:
             if end is None:
                 return None
             start = max(start, end)
@@ -72,21 +82,23 @@ def _first_room(
 
 
 def _ends_to_wait_for(
-    slot: Slot, there: list[tuple[Slot, float | None]], cores: int
+    slot: Slot, competing: list[tuple[Slot, float | None]], cores: int
 ) -> list[float | None]:
     """Return the ends after which enough cores are free, the earliest first."""
-    taken = sum(one.processes for one, _ in there)
-    ends: list[float | None] = []
+    used_processes = sum(reserved_slot.processes for reserved_slot, _ in competing)
+    end_times: list[float | None] = []
     later = float("inf")
-    for one, end in sorted(there, key=lambda pair: later if pair[1] is None else pair[1]):
-        if taken == 0 or taken + slot.processes <= cores:
+    for reserved_slot, end in sorted(
+        competing, key=lambda pair: later if pair[1] is None else pair[1]
+    ):
+        if used_processes == 0 or used_processes + slot.processes <= cores:
             break
-        taken -= one.processes
-        ends.append(end)
-    return ends
+        used_processes -= reserved_slot.processes
+        end_times.append(end)
+    return end_times
 
 
-def lasts_s(steps_left: int, pace_s: float | None) -> float | None:
+def run_duration_s(steps_left: int, pace_s: float | None) -> float | None:
     """Return the duration of a run of so many steps at the pace of the one before."""
     if not pace_s or steps_left <= 0:
         return None

@@ -25,14 +25,14 @@ from backend.records.queue.entry import (
     QueueEntry,
     RunningJob,
     WaitReason,
-    in_order,
     node_label,
+    sorted_entries,
 )
 
 LEAST_DISK_BYTES = 100_000_000
 _DISPLAY_SHARE = 0.1
 """Of a GPU's memory. The screen of a user's own computer takes less, and no job waits for it."""
-_KEEPS_ITS_PLACE = frozenset({Cause.TURN, Cause.FOREIGN, Cause.BUSY, Cause.QUIET})
+_RESERVING_CAUSES = frozenset({Cause.TURN, Cause.FOREIGN, Cause.BUSY, Cause.QUIET})
 _KEYBOARD = ""
 """Stands for the keyboard among the GPUs of a node."""
 _UNSEEN_S = 300.0
@@ -80,131 +80,139 @@ class ClusterState:
     pause_suffix: str = ""
 
 
-def judge_queue(entries: Iterable[QueueEntry], scene: ClusterState) -> dict[str, WaitReason | None]:
+def wait_reasons(
+    entries: Iterable[QueueEntry], cluster_state: ClusterState
+) -> dict[str, WaitReason | None]:
     """Return why each job waits, None if it may start now; all that may start fit together."""
-    found: dict[str, WaitReason | None] = {}
-    ahead: list[QueueEntry] = []
-    for entry in in_order(entries):
-        waiting = wait_reason(entry, ahead, scene)
-        found[entry.job_id] = waiting
-        if waiting is None:
-            begun = RunningJob(entry.job_id, entry.name, entry.slots, entry.lasts_s)
-            scene = replace(scene, running=(*scene.running, begun))
-        elif waiting.cause in _KEEPS_ITS_PLACE:
-            ahead.append(entry)
-    return found
+    reasons: dict[str, WaitReason | None] = {}
+    earlier_entries: list[QueueEntry] = []
+    for entry in sorted_entries(entries):
+        reason = wait_reason(entry, earlier_entries, cluster_state)
+        reasons[entry.job_id] = reason
+        if reason is None:
+            started_job = RunningJob(entry.job_id, entry.name, entry.slots, entry.lasts_s)
+            cluster_state = replace(cluster_state, running=(*cluster_state.running, started_job))
+        elif reason.cause in _RESERVING_CAUSES:
+            earlier_entries.append(entry)
+    return reasons
 
 
 def wait_reason(
-    entry: QueueEntry, ahead: Sequence[QueueEntry], scene: ClusterState
+    entry: QueueEntry, earlier_entries: Sequence[QueueEntry], cluster_state: ClusterState
 ) -> WaitReason | None:
     """Return why ``entry`` waits; None if it may start.
 
     ``ahead`` are the jobs before it in the queue that keep their place. A cause that the user must
     fix comes before one that ends by itself.
     """
-    if scene.is_paused:
-        return WaitReason(Cause.PAUSED, f"The queue is paused{scene.pause_suffix}.")
-    never = entry.refusal or _never(entry, scene)
-    if never:
-        return WaitReason(Cause.NEVER, never)
-    begin = instant(entry.not_before)
-    if begin is not None and scene.now < begin:
-        return WaitReason(Cause.NOT_BEFORE, f"Not before {_shown(begin, scene.now)}.")
+    if cluster_state.is_paused:
+        return WaitReason(Cause.PAUSED, f"The queue is paused{cluster_state.pause_suffix}.")
+    refusal = entry.refusal or _refusal(entry, cluster_state)
+    if refusal:
+        return WaitReason(Cause.NEVER, refusal)
+    not_before = instant(entry.not_before)
+    if not_before is not None and cluster_state.now < not_before:
+        return WaitReason(
+            Cause.NOT_BEFORE, f"Not before {_time_text(not_before, cluster_state.now)}."
+        )
     for slot in entry.slots:
-        node = scene.nodes[slot.node]
+        node = cluster_state.nodes[slot.node]
         if node.down_reason:
             return WaitReason(Cause.NODE_DOWN, node.down_reason)
         if slot.gpus and node.gpu_read_error:
-            why = f"{_first(node_label(slot.node))}: {node.gpu_read_error}."
-            return WaitReason(Cause.NODE_DOWN, why)
+            message = f"{_capitalize(node_label(slot.node))}: {node.gpu_read_error}."
+            return WaitReason(Cause.NODE_DOWN, message)
     return (
-        _disk(entry, scene)
-        or _turn(entry, ahead)
-        or _foreign(entry, scene, lambda node: node.foreign_holders)
-        or _unquiet(entry, scene)
-        or _busy(entry, scene)
+        _disk_reason(entry, cluster_state)
+        or _turn_reason(entry, earlier_entries)
+        or _holder_reason(entry, cluster_state, lambda node: node.foreign_holders)
+        or _quiet_reason(entry, cluster_state)
+        or _busy_reason(entry, cluster_state)
         # A run of ours in a container is not listed either, and `_busy` knows its name.
-        or _foreign(entry, scene, lambda node: node.hidden_holders)
+        or _holder_reason(entry, cluster_state, lambda node: node.hidden_holders)
     )
 
 
-def _never(entry: QueueEntry, scene: ClusterState) -> str:
+def _refusal(entry: QueueEntry, cluster_state: ClusterState) -> str:
     for slot in entry.slots:
-        place = node_label(slot.node)
-        node = scene.nodes.get(slot.node)
+        label = node_label(slot.node)
+        node = cluster_state.nodes.get(slot.node)
         if node is None:
-            return f"{sanitize(place)} is no longer a node of this data root. {_LEAVE}"
+            return f"{sanitize(label)} is no longer a node of this data root. {_LEAVE}"
         # A node that is off reports no GPUs, but may still have them.
         is_known = not (node.down_reason or node.gpu_read_error)
-        missing = [one for one in slot.gpus if one not in node.gpus] if is_known else []
-        if missing:
-            return f"{sanitize(missing[0])} is no longer on {place}. {_LEAVE}"
+        missing_gpus = [gpu for gpu in slot.gpus if gpu not in node.gpus] if is_known else []
+        if missing_gpus:
+            return f"{sanitize(missing_gpus[0])} is no longer on {label}. {_LEAVE}"
         slots = node.cores * PROCESSES_PER_CORE
         if slot.processes > slots and not node.down_reason:
             return (
-                f"{_first(place)} has {_count(node.cores, 'core')}, enough for "
+                f"{_capitalize(label)} has {_count(node.cores, 'core')}, enough for "
                 f"{slots} processes; the job asks for {slot.processes}. {_LEAVE}"
             )
     return ""
 
 
-def _disk(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
-    needed = max(LEAST_DISK_BYTES, entry.needed_bytes)
-    free = scene.nodes[entry.head].disk_free_bytes
-    files = scene.nodes[entry.head].disk_free_files
-    if files is not None and files < LEAST_FILES:
+def _disk_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
+    needed_bytes = max(LEAST_DISK_BYTES, entry.needed_bytes)
+    free_bytes = cluster_state.nodes[entry.head].disk_free_bytes
+    free_files = cluster_state.nodes[entry.head].disk_free_files
+    if free_files is not None and free_files < LEAST_FILES:
         return WaitReason(
-            Cause.DISK, f"The data root {free_files_message(files)}. Remove files from it."
+            Cause.DISK, f"The data root {free_files_message(free_files)}. Remove files from it."
         )
-    if free is None or free >= needed:
+    if free_bytes is None or free_bytes >= needed_bytes:
         return None
     return WaitReason(
         Cause.DISK,
-        f"The data root has {free / 1e9:.1f} GB left, and {needed / 1e9:.1f} GB are needed. "
-        "Free some space.",
+        f"The data root has {free_bytes / 1e9:.1f} GB left, and {needed_bytes / 1e9:.1f} GB are "
+        "needed. Free some space.",
     )
 
 
-def _turn(entry: QueueEntry, ahead: Sequence[QueueEntry]) -> WaitReason | None:
+def _turn_reason(entry: QueueEntry, earlier_entries: Sequence[QueueEntry]) -> WaitReason | None:
     for slot in entry.slots:
-        for other in ahead:
-            if any(slot.competes(one) for one in other.slots):
+        for earlier_entry in earlier_entries:
+            if any(slot.competes_with(earlier_slot) for earlier_slot in earlier_entry.slots):
                 return WaitReason(
                     Cause.TURN,
-                    f"Waiting for “{sanitize(other.name)}”, which is before it in the queue on "
-                    f"{node_label(slot.node)}.",
+                    f"Waiting for “{sanitize(earlier_entry.name)}”, which is before it in the "
+                    f"queue on {node_label(slot.node)}.",
                 )
     return None
 
 
-def _foreign(
-    entry: QueueEntry, scene: ClusterState, held: Callable[[NodeView], Mapping[str, str]]
+def _holder_reason(
+    entry: QueueEntry,
+    cluster_state: ClusterState,
+    holders_of: Callable[[NodeView], Mapping[str, str]],
 ) -> WaitReason | None:
     for slot in entry.slots:
-        node = scene.nodes[slot.node]
+        node = cluster_state.nodes[slot.node]
         for gpu in slot.gpus:
-            if gpu in held(node):
-                where = f"{node.gpus[gpu]} of {node_label(slot.node)}"
-                return WaitReason(Cause.FOREIGN, f"{where} is in use by {held(node)[gpu]}.")
+            if gpu in holders_of(node):
+                gpu_label = f"{node.gpus[gpu]} of {node_label(slot.node)}"
+                return WaitReason(
+                    Cause.FOREIGN, f"{gpu_label} is in use by {holders_of(node)[gpu]}."
+                )
     return None
 
 
-def _unquiet(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
+def _quiet_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
     """Return why a job that gave way does not continue yet."""
     if not entry.quiet_s:
         return None
     for slot in entry.slots:
-        at_keyboard = scene.nodes[slot.node].at_keyboard
+        at_keyboard = cluster_state.nodes[slot.node].at_keyboard
         if at_keyboard:
-            where = node_label(slot.node)
-            return WaitReason(Cause.KEYBOARD, f"{at_keyboard} is at the keyboard of {where}.")
+            label = node_label(slot.node)
+            return WaitReason(Cause.KEYBOARD, f"{at_keyboard} is at the keyboard of {label}.")
     for slot in entry.slots:
-        quiet = scene.nodes[slot.node].quiet_s
-        if any(quiet.get(one, 0.0) < entry.quiet_s for one in (_KEYBOARD, *slot.gpus)):
+        quiet_times = cluster_state.nodes[slot.node].quiet_s
+        if any(quiet_times.get(device, 0.0) < entry.quiet_s for device in (_KEYBOARD, *slot.gpus)):
             minutes = f"{entry.quiet_s / 60:.3g}"
-            words = "1 minute" if minutes == "1" else f"{minutes} minutes"
-            return WaitReason(Cause.QUIET, f"It continues after {words} without other users.")
+            duration = "1 minute" if minutes == "1" else f"{minutes} minutes"
+            return WaitReason(Cause.QUIET, f"It continues after {duration} without other users.")
     return None
 
 
@@ -220,36 +228,49 @@ class QuietTimes:
     """Remembers since when GPUs and keyboards have been free of other users."""
 
     def __init__(self) -> None:
-        self._since: dict[tuple[str, str], float] = {}
-        self._seen = 0.0
-        self._paused: frozenset[tuple[str, int]] = frozenset()
+        self._free_since: dict[tuple[str, str], float] = {}
+        self._updated_s = 0.0
+        self._paused_runs: frozenset[tuple[str, int]] = frozenset()
 
     def update(
-        self, nodes: Mapping[str, NodeView], now: float, entries: Iterable[QueueEntry] = ()
+        self, nodes: Mapping[str, NodeView], now_s: float, entries: Iterable[QueueEntry] = ()
     ) -> dict[str, NodeView]:
         """Return the views of the nodes with `NodeView.quiet_s` at this monotonic time.
 
         The nodes and GPUs of a job that paused were in use a moment ago, even if no look at them
         has seen that.
         """
-        known = self._since if now - self._seen <= _UNSEEN_S else {}
-        paused = {(one.job_id, one.run): one.slots for one in entries if one.quiet_s}
-        for slot in (slot for key in paused.keys() - self._paused for slot in paused[key]):
-            known = {**known, **{(slot.node, one): now for one in (_KEYBOARD, *slot.gpus)}}
-        self._paused = frozenset(paused)
-        self._seen, self._since = now, {}
-        found = {}
+        free_since = self._free_since if now_s - self._updated_s <= _UNSEEN_S else {}
+        paused_slots = {
+            (device.job_id, device.run): device.slots for device in entries if device.quiet_s
+        }
+        for slot in (
+            slot for key in paused_slots.keys() - self._paused_runs for slot in paused_slots[key]
+        ):
+            free_since = {
+                **free_since,
+                **{(slot.node, device): now_s for device in (_KEYBOARD, *slot.gpus)},
+            }
+        self._paused_runs = frozenset(paused_slots)
+        self._updated_s, self._free_since = now_s, {}
+        views = {}
         for name, view in nodes.items():
-            for one in (_KEYBOARD, *view.gpus):
-                is_used = view.at_keyboard if one == _KEYBOARD else one in view.foreign_holders
-                since = now if is_used or view.down_reason else known.get((name, one), now)
-                self._since[name, one] = since
-            quiet = {one: now - self._since[name, one] for one in (_KEYBOARD, *view.gpus)}
-            found[name] = replace(view, quiet_s=quiet)
-        return found
+            for device in (_KEYBOARD, *view.gpus):
+                is_used = (
+                    view.at_keyboard if device == _KEYBOARD else device in view.foreign_holders
+                )
+                since_s = (
+                    now_s if is_used or view.down_reason else free_since.get((name, device), now_s)
+                )
+                self._free_since[name, device] = since_s
+            quiet_times = {
+                device: now_s - self._free_since[name, device] for device in (_KEYBOARD, *view.gpus)
+            }
+            views[name] = replace(view, quiet_s=quiet_times)
+        return views
 
 
-def gives_way_to(
+def give_way_message(
     reading: NodeReading, gpus: Collection[str], shared_with: Collection[int] = ()
 ) -> str:
     """Return why a run on these GPUs of a node is to give way, as a sentence; "" if it is not.
@@ -261,7 +282,7 @@ def gives_way_to(
         shared_with: Processes (pids) that were on the GPUs when the run began.
     """
     is_a_desk = reading.name == THIS_COMPUTER
-    place = "this computer" if is_a_desk else reading.name
+    label = "this computer" if is_a_desk else reading.name
     for gpu in reading.gpus:
         for process in gpu.compute_processes if gpu.uuid in gpus and not gpu.is_lost else ():
             if (
@@ -270,87 +291,88 @@ def gives_way_to(
                 and process.pid not in shared_with
             ):
                 user = sanitize(process.user)
-                return f"Paused: {user} uses GPU {gpu.index} on {place}."
+                return f"Paused: {user} uses GPU {gpu.index} on {label}."
     if reading.at_keyboard:
-        return f"Paused: {sanitize(reading.at_keyboard)} is at the keyboard of {place}."
+        return f"Paused: {sanitize(reading.at_keyboard)} is at the keyboard of {label}."
     return ""
 
 
-def _busy(entry: QueueEntry, scene: ClusterState) -> WaitReason | None:
+def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason | None:
     for slot in entry.slots:
-        node = scene.nodes[slot.node]
-        place = node_label(slot.node)
-        there = [
-            (running, one)
-            for running in scene.running
-            for one in running.slots
-            if one.competes(slot)
+        node = cluster_state.nodes[slot.node]
+        label = node_label(slot.node)
+        competing = [
+            (running, running_slot)
+            for running in cluster_state.running
+            for running_slot in running.slots
+            if running_slot.competes_with(slot)
         ]
-        if slot.gpus and there:
-            running, one = there[0]
-            taken = [node.gpus[gpu] for gpu in slot.gpus if gpu in one.gpus]
+        if slot.gpus and competing:
+            running, running_slot = competing[0]
+            shared_gpus = [node.gpus[gpu] for gpu in slot.gpus if gpu in running_slot.gpus]
             return WaitReason(
-                Cause.BUSY, f"“{sanitize(running.name)}” is on {taken[0]} of {place}."
+                Cause.BUSY, f"“{sanitize(running.name)}” is on {shared_gpus[0]} of {label}."
             )
-        taken_slots = sum(one.processes for _, one in there)
-        if taken_slots and taken_slots + slot.processes > node.cores:
-            free = max(0, node.cores - taken_slots)
+        used_processes = sum(running_slot.processes for _, running_slot in competing)
+        if used_processes and used_processes + slot.processes > node.cores:
+            free_cores = max(0, node.cores - used_processes)
             return WaitReason(
                 Cause.BUSY,
-                f"{_first(place)} is busy with “{sanitize(there[0][0].name)}”: "
-                f"{free} of {_count(node.cores, 'core')} {'is' if free == 1 else 'are'} free, and "
+                f"{_capitalize(label)} is busy with “{sanitize(competing[0][0].name)}”: "
+                f"{free_cores} of {_count(node.cores, 'core')} "
+                f"{'is' if free_cores == 1 else 'are'} free, and "
                 f"this job asks for {slot.processes}.",
             )
     return None
 
 
 def node_view_of(
-    reading: NodeReading, live: Collection[str], *, why_down: str = "", is_a_desk: bool = False
+    reading: NodeReading, live_tags: Collection[str], *, why_down: str = "", is_a_desk: bool = False
 ) -> NodeView:
     """Build the view of a node from its last reading. ``live`` are the tags of running runs.
 
     A user works at a computer that ``is_a_desk``, and its screen is on one of the GPUs.
     """
-    foreign: dict[str, str] = {}
-    hidden: dict[str, str] = {}
+    foreign_holders: dict[str, str] = {}
+    hidden_holders: dict[str, str] = {}
     for gpu in reading.gpus:
         if gpu.is_lost:
-            foreign[gpu.uuid] = "an unknown process: it stopped responding"
+            foreign_holders[gpu.uuid] = "an unknown process: it stopped responding"
             continue
-        who = _holder(gpu, live, is_a_desk)
-        if who:
-            foreign[gpu.uuid] = who
+        holder = _holder(gpu, live_tags, is_a_desk)
+        if holder:
+            foreign_holders[gpu.uuid] = holder
         elif gpu.unlisted_holder is not None and not (
             is_a_desk and _is_small(gpu.unlisted_holder, gpu)
         ):
-            hidden[gpu.uuid] = f"{gpu.unlisted_holder.owner_label}. {gpu.unlisted_remedy}".rstrip(
-                "."
+            hidden_holders[gpu.uuid] = (
+                f"{gpu.unlisted_holder.owner_label}. {gpu.unlisted_remedy}".rstrip(".")
             )
     return NodeView(
         cores=max(1, reading.cpu.cores),
         gpus={gpu.uuid: f"GPU {gpu.index}" for gpu in reading.gpus},
-        foreign_holders=foreign,
-        hidden_holders=hidden,
+        foreign_holders=foreign_holders,
+        hidden_holders=hidden_holders,
         disk_free_bytes=reading.disk_free_bytes,
         disk_free_files=reading.disk_free_files,
-        down_reason=why_down or _unknown(reading),
+        down_reason=why_down or _unknown_reason(reading),
         gpu_read_error=reading.gpu_message if reading.gpus_unreadable else "",
         at_keyboard=sanitize(reading.at_keyboard),
     )
 
 
-def _unknown(reading: NodeReading) -> str:
+def _unknown_reason(reading: NodeReading) -> str:
     """Return why nothing can start on a node that answers: what is not known is not free."""
     if reading.disk_free_bytes is None:
         return f"The data root does not answer on {reading.name}."
     return ""
 
 
-def _holder(gpu: Gpu, live: Collection[str], is_a_desk: bool) -> str:
+def _holder(gpu: Gpu, live_tags: Collection[str], is_a_desk: bool) -> str:
     for process in gpu.compute_processes:
         if not process.pid:
             continue
-        if process.run_tag and process.run_tag not in live:
+        if process.run_tag and process.run_tag not in live_tags:
             return f"a process that an earlier run left behind (pid {process.pid})"
         if _is_foreign(process, gpu, is_a_desk):
             return process.owner_label
@@ -365,23 +387,27 @@ def _is_foreign(process: GpuProcess, gpu: Gpu, is_a_desk: bool) -> bool:
 
 
 def _is_small(process: GpuProcess, gpu: Gpu) -> bool:
-    held, total = process.memory_bytes, gpu.memory_total_bytes
-    return held is not None and bool(total) and held < _DISPLAY_SHARE * (total or 0)
-
-
-def _shown(when: datetime, now: datetime) -> str:
-    here, today = when.astimezone(), now.astimezone()
-    if here.date() == today.date():
-        return f"{here:%H:%M}"
-    return f"{here:%H:%M} on {here.day} {here:%B}" + (
-        "" if here.year == today.year else f" {here.year}"
+    held_bytes, total_bytes = process.memory_bytes, gpu.memory_total_bytes
+    return (
+        held_bytes is not None
+        and bool(total_bytes)
+        and held_bytes < _DISPLAY_SHARE * (total_bytes or 0)
     )
 
 
-def _first(place: str) -> str:
+def _time_text(time: datetime, now_time: datetime) -> str:
+    local_time, today = time.astimezone(), now_time.astimezone()
+    if local_time.date() == today.date():
+        return f"{local_time:%H:%M}"
+    return f"{local_time:%H:%M} on {local_time.day} {local_time:%B}" + (
+        "" if local_time.year == today.year else f" {local_time.year}"
+    )
+
+
+def _capitalize(label: str) -> str:
     """Capitalize a place at the beginning of a sentence; a node's name stays as it is."""
-    return "This computer" if place == "this computer" else place
+    return "This computer" if label == "this computer" else label
 
 
-def _count(number: int, what: str) -> str:
-    return f"1 {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, noun: str) -> str:
+    return f"1 {noun}" if number == 1 else f"{number} {noun}s"

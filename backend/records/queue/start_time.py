@@ -12,11 +12,11 @@ from backend.records.base.validation import sanitize
 
 FORMS = "18:30, 2026-12-24 06:00, +2h, or +1d (the same time tomorrow)"
 _CLOCK = re.compile(r"([01]?\d|2[0-3]):([0-5]\d)")
-_AFTER = re.compile(r"\+ ?(\d{1,4}) ?([mhd])")
+_DELAY = re.compile(r"\+ ?(\d{1,4}) ?([mhd])")
 _UNITS = {"m": 60, "h": 3600}
 
 
-def parse_when(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
+def parse_start_time(text: str, now: datetime, zone: tzinfo | None = None) -> datetime:
     """Parse a time of day (the next one), a date and time, or a delay after ``now``.
 
     A time of the clock is one of ``zone``, by default that of this computer, with the offset of its
@@ -29,47 +29,53 @@ def parse_when(text: str, now: datetime, zone: tzinfo | None = None) -> datetime
     text = text.strip()
     now = now.astimezone(zone)
     today = now.replace(tzinfo=None)
-    after, clock = _AFTER.fullmatch(text), _CLOCK.fullmatch(text)
-    if after and after[2] in _UNITS:
-        utc = now.astimezone(timezone.utc) + timedelta(seconds=int(after[1]) * _UNITS[after[2]])
+    delay, clock = _DELAY.fullmatch(text), _CLOCK.fullmatch(text)
+    if delay and delay[2] in _UNITS:
+        utc = now.astimezone(timezone.utc) + timedelta(seconds=int(delay[1]) * _UNITS[delay[2]])
         return utc.astimezone(zone)
-    if after:
-        return _on_clock(today + timedelta(days=int(after[1])), zone)
+    if delay:
+        return _on_clock(today + timedelta(days=int(delay[1])), zone)
     if clock:
-        typed = today.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0)
+        clock_time = today.replace(
+            hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0
+        )
         # An hour that comes twice may be ahead for the second time; one that a change skips today
         # comes again tomorrow.
-        days = (typed, typed.replace(fold=1), *(typed + timedelta(days=n) for n in (1, 2)))
-        times = [_on_clock(day, zone) for day in days if _shows(day, zone)]
-        return next(time for time in times if _utc(time) > _utc(now))
+        days = (
+            clock_time,
+            clock_time.replace(fold=1),
+            *(clock_time + timedelta(days=n) for n in (1, 2)),
+        )
+        times = [_on_clock(day, zone) for day in days if _exists_on_clock(day, zone)]
+        return next(candidate for candidate in times if _utc(candidate) > _utc(now))
     try:
-        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        parsed_time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     except ValueError:
         raise ValueError(f"“{sanitize(text)}” is not a time; use {FORMS}.") from None
-    if when.tzinfo is not None:
-        return when.astimezone(zone)
-    if not _shows(when, zone):
+    if parsed_time.tzinfo is not None:
+        return parsed_time.astimezone(zone)
+    if not _exists_on_clock(parsed_time, zone):
         raise ValueError(
             f"{sanitize(text)} does not exist, because the clock is put forward then; "
-            f"use {_on_clock(when, zone):%Y-%m-%d %H:%M}."
+            f"use {_on_clock(parsed_time, zone):%Y-%m-%d %H:%M}."
         )
-    return _on_clock(when, zone)
+    return _on_clock(parsed_time, zone)
 
 
-def _on_clock(wall: datetime, zone: tzinfo | None) -> datetime:
+def _on_clock(wall_time: datetime, zone: tzinfo | None) -> datetime:
     """Return when the clock of a zone shows ``wall``, or an hour later if it skips that hour."""
-    if not _shows(wall, zone):
-        return max((_read(wall.replace(fold=fold), zone) for fold in (0, 1)), key=_utc)
-    return _read(wall, zone)
+    if not _exists_on_clock(wall_time, zone):
+        return max((_resolve(wall_time.replace(fold=fold), zone) for fold in (0, 1)), key=_utc)
+    return _resolve(wall_time, zone)
 
 
-def _shows(wall: datetime, zone: tzinfo | None) -> bool:
-    return _read(wall, zone).replace(tzinfo=None, fold=0) == wall.replace(fold=0)
+def _exists_on_clock(wall_time: datetime, zone: tzinfo | None) -> bool:
+    return _resolve(wall_time, zone).replace(tzinfo=None, fold=0) == wall_time.replace(fold=0)
 
 
-def _read(wall: datetime, zone: tzinfo | None) -> datetime:
-    local = wall.astimezone() if zone is None else wall.replace(tzinfo=zone)
-    return _utc(local).astimezone(zone)
+def _resolve(wall_time: datetime, zone: tzinfo | None) -> datetime:
+    local_time = wall_time.astimezone() if zone is None else wall_time.replace(tzinfo=zone)
+    return _utc(local_time).astimezone(zone)
 
 
 def _utc(time: datetime) -> datetime:

@@ -18,13 +18,13 @@ from backend.records.jobs.config import StrategyConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.library.item import KINDS, Kind
-from backend.records.sweeps.spec import BEFORE_ROW, Point, Sweep, expand, leaves
+from backend.records.sweeps.spec import ROW_SEPARATOR, Point, Sweep, expand, leaf_values
 
-MOST_SEEDS = 100
+MAX_SEEDS = 100
 LIBRARY_KEYS = ("dataset", "loader", "model")
 GALLERY_KEY = "gallery"
 _NAME_LENGTH = 60
-_OF_THE_STUDY = ("name", "seed", "placement", "tags")
+_STUDY_KEYS = ("name", "seed", "placement", "tags")
 """Keys of a job file that the study sets itself."""
 
 
@@ -167,8 +167,8 @@ class Study(Record, label="study", rules=STRICT):
 
     def rows_of(self, name: FormName) -> tuple[StudyRow, ...]:
         """Return the rows of a form, in the order of the table."""
-        listed = self.form(name).rows
-        return tuple(row for row in self.rows if not listed or row.name in listed)
+        row_names = self.form(name).rows
+        return tuple(row for row in self.rows if not row_names or row.name in row_names)
 
     def rows_on(self, name: FormName, device: str) -> tuple[StudyRow, ...]:
         """Return the rows of a form that run on CPUs or on GPUs."""
@@ -213,9 +213,9 @@ class GalleryStudy:
     def from_study(cls, name: str, study: Study) -> GalleryStudy:
         sizes = {}
         for form in FormName:
-            found = study.form(form)
-            jobs = len(study.rows_on(form, "cpu")) * len(found.seeds)
-            sizes[form] = FormSize(jobs, found.minutes, found.note)
+            study_form = study.form(form)
+            jobs = len(study.rows_on(form, "cpu")) * len(study_form.seeds)
+            sizes[form] = FormSize(jobs, study_form.minutes, study_form.note)
         return cls(name, study.title, study.question, study.source, sizes)
 
 
@@ -246,22 +246,22 @@ def read_study(raw: Mapping[str, Any]) -> Study:
         ValueError: It is invalid; the message is a clause that names the key.
     """
     study = Study.from_dict(dict(raw))
-    for fault in _faults(study):
-        raise ValueError(fault)
+    for error in _errors(study):
+        raise ValueError(error)
     for name in FormName:
         for row in study.rows_of(name):
-            for wrong in expand(_sweep(study, name, [(row, 1)], ())).errors:
-                raise ValueError(f"the row “{row.name}”: {wrong.message.rstrip('.')}")
+            for job_error in expand(_sweep(study, name, [(row, 1)], ())).errors:
+                raise ValueError(f"the row “{row.name}”: {job_error.message.rstrip('.')}")
     return study
 
 
-def rows_at(study: Study, form: FormName, places: Sequence[Placement]) -> tuple[StudyRow, ...]:
+def rows_for(study: Study, form: FormName, placements: Sequence[Placement]) -> tuple[StudyRow, ...]:
     """Return the rows that run on these places, on this computer for ().
 
     Raises:
         ValueError: There is none.
     """
-    device = "gpu" if any(place.gpus for place in places) else "cpu"
+    device = "gpu" if any(placement.gpus for placement in placements) else "cpu"
     rows = study.rows_on(form, device)
     if not rows:
         raise ValueError(f"no row runs on {device.upper()}s")
@@ -277,7 +277,7 @@ def library_of(study: Study, form: FormName, row: StudyRow) -> dict[str, str | G
 def sweep_of_study(
     study: Study,
     form: FormName,
-    places: Sequence[Placement],
+    placements: Sequence[Placement],
     library: Mapping[str, str],
     added: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> tuple[Sweep, tuple[tuple[str, int], ...]]:
@@ -293,17 +293,17 @@ def sweep_of_study(
     Raises:
         ValueError: No row can run on these places, or one needs more processes than they have.
     """
-    rows = rows_at(study, form, places)
+    rows = rows_for(study, form, placements)
     cells = [(row, seed) for seed in study.form(form).seeds for row in rows]
-    made = _sweep(study, form, cells, places, library, added)
-    return made, tuple((row.name, seed) for row, seed in cells)
+    sweep = _sweep(study, form, cells, placements, library, added)
+    return sweep, tuple((row.name, seed) for row, seed in cells)
 
 
 def _sweep(
     study: Study,
     form: FormName,
     cells: Iterable[tuple[StudyRow, int]],
-    places: Sequence[Placement],
+    placements: Sequence[Placement],
     library: Mapping[str, str] = dict.fromkeys(LIBRARY_KEYS, "digits"),
     added: Mapping[GalleryPart, str] = MappingProxyType({}),
 ) -> Sweep:
@@ -314,12 +314,12 @@ def _sweep(
             for key, value in _values(study, form, row).items()
         }
         # A script takes no model and no loader.
-        usual = {} if "script" in values else library
-        placement = _placement(row, row.workers + _servers(values), places)
+        library_values = {} if "script" in values else library
+        placement = _placement(row, row.workers + _servers(values), placements)
         points.append(
             Point(
-                f"{BEFORE_ROW} {row.name} seed={seed}",
-                (*{**usual, **values}.items(), ("seed", seed), ("placement", placement)),
+                f"{ROW_SEPARATOR} {row.name} seed={seed}",
+                (*{**library_values, **values}.items(), ("seed", seed), ("placement", placement)),
             )
         )
     return Sweep({"name": study.title}, points=tuple(points))
@@ -331,12 +331,16 @@ def _values(study: Study, form: FormName, row: StudyRow) -> dict[str, Any]:
     Raises:
         ValueError: A table of a model or loader names no entry.
     """
-    own = dict(leaves(row.job))
-    values = {**dict(leaves(study.job)), **dict(leaves(study.form(form).job)), **own}
+    row_values = dict(leaf_values(row.job))
+    values = {
+        **dict(leaf_values(study.job)),
+        **dict(leaf_values(study.form(form).job)),
+        **row_values,
+    }
     for key, kind in KINDS.items():
-        start = f"{key}."
-        paths = [path for path in values if path.startswith(start)]
-        table = {path[len(start) :]: values.pop(path) for path in paths}
+        prefix = f"{key}."
+        paths = [path for path in values if path.startswith(prefix)]
+        table = {path[len(prefix) :]: values.pop(path) for path in paths}
         if not table:
             continue
         entry = table.pop(GALLERY_KEY, None)
@@ -345,15 +349,17 @@ def _values(study: Study, form: FormName, row: StudyRow) -> dict[str, Any]:
                 f"the row “{row.name}”: {key} must be a name"
                 + ("" if kind is Kind.DATASET else f", or a table with “{GALLERY_KEY}”")
             )
-        in_row = [path[len(start) :] for path in own if path in paths]
-        words = [_word(one, table[one]) for one in in_row if one in table]
-        name = re.sub(r"([^\w.]|_)+", "-", "-".join([entry, *filter(None, words)])).strip("-.")
-        settings = tuple((one, str(value)) for one, value in table.items())
+        row_settings = [path[len(prefix) :] for path in row_values if path in paths]
+        name_parts = [
+            _name_part(setting, table[setting]) for setting in row_settings if setting in table
+        ]
+        name = re.sub(r"([^\w.]|_)+", "-", "-".join([entry, *filter(None, name_parts)])).strip("-.")
+        settings = tuple((setting, str(value)) for setting, value in table.items())
         values[key] = GalleryPart(kind, entry, name[:_NAME_LENGTH], settings)
     return values
 
 
-def _word(setting: str, value: Any) -> str:
+def _name_part(setting: str, value: Any) -> str:
     """Return a setting in a name: ``relu``, ``depth-8``, ``batch-norm``, "" for false."""
     if isinstance(value, bool):
         return setting if value else ""
@@ -370,51 +376,58 @@ def _servers(values: Mapping[str, Any]) -> int:
     ).servers
 
 
-def _placement(row: StudyRow, needed: int, places: Sequence[Placement]) -> list[dict[str, Any]]:
+def _placement(
+    row: StudyRow, process_count: int, placements: Sequence[Placement]
+) -> list[dict[str, Any]]:
     """Return the places of the first processes, one node after the other."""
-    if not places:
-        return [{"node": THIS_COMPUTER, "processes": needed}]
-    taken = []
-    left = needed
-    for place in places:
-        count = min(left, place.slots)
-        left -= count
+    if not placements:
+        return [{"node": THIS_COMPUTER, "processes": process_count}]
+    row_placement = []
+    remaining_count = process_count
+    for placement in placements:
+        count = min(remaining_count, placement.slots)
+        remaining_count -= count
         if count:
-            amount = {"gpus": list(place.gpus[:count])} if place.gpus else {"processes": count}
-            taken.append({"node": place.node, **amount})
-    if left:
-        kind = "GPUs" if places[0].gpus else "processes"
+            amount = (
+                {"gpus": list(placement.gpus[:count])} if placement.gpus else {"processes": count}
+            )
+            row_placement.append({"node": placement.node, **amount})
+    if remaining_count:
+        kind = "GPUs" if placements[0].gpus else "processes"
         raise ValueError(
-            f"the row “{row.name}” needs {needed} {kind}, and the nodes have {needed - left}"
+            f"the row “{row.name}” needs {process_count} {kind}, and the nodes have "
+            f"{process_count - remaining_count}"
         )
-    return taken
+    return row_placement
 
 
-def _faults(study: Study) -> Iterator[str]:
+def _errors(study: Study) -> Iterator[str]:
     names = [row.name for row in study.rows]
     for key in ("title", "question", "source"):
         if not getattr(study, key).strip():
             yield f"{key} is empty"
     if not names:
         yield "rows is empty"
-    compared = [("against", study.against)]
-    compared += [(f"rows[{number}].against", row.against) for number, row in enumerate(study.rows)]
-    for key, name in compared:
+    comparisons = [("against", study.against)]
+    comparisons += [
+        (f"rows[{number}].against", row.against) for number, row in enumerate(study.rows)
+    ]
+    for key, name in comparisons:
         if name not in {"", *names, *(row.series for row in study.rows)}:
             yield f"{key} names “{name}”, which is neither a row nor a series"
     for number, row in enumerate(study.rows):
-        where = f"rows[{number}]"
+        path = f"rows[{number}]"
         if not row.name.strip() or "|" in row.name or "\n" in row.name:
-            yield f"{where}.name must be a text without “|” and line ends"
+            yield f"{path}.name must be a text without “|” and line ends"
         if row.name in names[:number]:
-            yield f"{where}.name is “{row.name}” as in another row"
+            yield f"{path}.name is “{row.name}” as in another row"
         if row.workers < 1:
-            yield f"{where}.workers must be 1 or more, not {row.workers}"
+            yield f"{path}.workers must be 1 or more, not {row.workers}"
         if row.device not in ("", "cpu", "gpu"):
-            yield f"{where}.device must be “cpu” or “gpu”, not “{row.device}”"
+            yield f"{path}.device must be “cpu” or “gpu”, not “{row.device}”"
         for key, value in (("published", row.published), ("x", row.x)):
             if value is not None and not math.isfinite(value):
-                yield f"{where}.{key} must be a finite number"
+                yield f"{path}.{key} must be a finite number"
     jobs = [("job", study.job)]
     jobs += [(f"rows[{number}].job", row.job) for number, row in enumerate(study.rows)]
     for name in FormName:
@@ -424,12 +437,12 @@ def _faults(study: Study) -> Iterator[str]:
             yield f"{name.value}.minutes must be above 0"
         if not form.seeds or len(set(form.seeds)) < len(form.seeds) or min(form.seeds) < 0:
             yield f"{name.value}.seeds must be different whole numbers, 0 or more"
-        if len(form.seeds) > MOST_SEEDS:
-            yield f"{name.value}.seeds has more than {MOST_SEEDS} values"
+        if len(form.seeds) > MAX_SEEDS:
+            yield f"{name.value}.seeds has more than {MAX_SEEDS} values"
         for row_name in form.rows:
             if row_name not in names:
                 yield f"{name.value}.rows names “{row_name}”, which is not a row"
-    for where, job in jobs:
-        for key in _OF_THE_STUDY:
+    for path, job in jobs:
+        for key in _STUDY_KEYS:
             if key in job:
-                yield f"{where}.{key} is set by the study"
+                yield f"{path}.{key} is set by the study"

@@ -30,7 +30,7 @@ from backend.records.studies.study import (
 
 JobMeasures = Mapping[Measure, float]
 """What one finished job gave."""
-_BUSY = 0.1
+_BUSY_SHARE = 0.1
 """The share of all processors that other programs use on a busy computer."""
 
 
@@ -47,8 +47,8 @@ class Cell:
         """The 95 % interval of the mean."""
         if self.mean is None or self.sd is None:
             return None
-        half = _student_t(self.n - 1) * self.sd / math.sqrt(self.n)
-        return self.mean - half, self.mean + half
+        half_width = _student_t(self.n - 1) * self.sd / math.sqrt(self.n)
+        return self.mean - half_width, self.mean + half_width
 
 
 @dataclass(frozen=True)
@@ -131,40 +131,40 @@ class StudyTable:
     @property
     def remarks(self) -> tuple[str, ...]:
         """Sentences about how to read the figures."""
-        found = ["Mean ± standard deviation; the interval is that of the mean (Student's t)."]
+        remarks = ["Mean ± standard deviation; the interval is that of the mean (Student's t)."]
         if self.published_on and any(row.published is not None for row in self.rows):
-            found.append(
+            remarks.append(
                 f"The published values are for {self.published_on}: there is no difference to show."
             )
         if self.has_own_mean:
-            found.append(
+            remarks.append(
                 "The first row of a series is compared with its own mean, the others with it by "
                 "seed."
             )
         if any(row.is_best for row in self.rows):
             is_same = self.seed_column is None or self.seed_column == self.value
             label = "these same values" if is_same else f"“{self.value.label}”, not by the test set"
-            found.append(f"Compare the rows marked “best”, which were chosen by {label}.")
+            remarks.append(f"Compare the rows marked “best”, which were chosen by {label}.")
         if self.seed_column is not None:
-            found.append(
+            remarks.append(
                 "By seed: the mean difference of jobs with the same seed and its 95 % interval, "
                 "not corrected for the number of rows."
             )
         busy = max((row.busy or 0.0 for row in self.rows), default=0.0)
         if busy:
-            found.append(
+            remarks.append(
                 f"* Other programs used up to {100 * busy:.0f} % of the processors meanwhile, so "
                 "these times are too long."
             )
         environments = (job.environment for job in self.jobs)
         ran_on = dict.fromkeys(_environment_label(e) for e in environments if e is not None)
-        return (*found, *(f"Ran on {label}." for label in ran_on))
+        return (*remarks, *(f"Ran on {label}." for label in ran_on))
 
 
 def study_table(
     study: Study,
     started: StartedStudy,
-    measured: Mapping[str, JobMeasures],
+    measures_by_job: Mapping[str, JobMeasures],
     busy: Mapping[str, float] = MappingProxyType({}),
     environments: Mapping[str, RunEnvironment] = MappingProxyType({}),
 ) -> StudyTable:
@@ -175,34 +175,41 @@ def study_table(
         busy: The share of the processors that other programs used during a job, where known.
         environments: Of the finished jobs, where known.
     """
-    rows, size = study.rows_of(started.form), study.form(started.form)
-    also = (*study.further_measures, *size.further_measures)
-    published_on = size.published_on or study.published_on
-    found: dict[tuple[str, int], JobMeasures] = {
-        (job.row, job.seed): measured[job.id] for job in started.jobs if job.id in measured
+    rows, form = study.rows_of(started.form), study.form(started.form)
+    further_measures = (*study.further_measures, *form.further_measures)
+    published_on = form.published_on or study.published_on
+    measures_by_cell: dict[tuple[str, int], JobMeasures] = {
+        (job.row, job.seed): measures_by_job[job.id]
+        for job in started.jobs
+        if job.id in measures_by_job
     }
-    first: dict[str, StudyRow] = {}
+    first_rows: dict[str, StudyRow] = {}
     for row in rows:
-        first.setdefault(row.series, row)
-    seeds = size.seeds
+        first_rows.setdefault(row.series, row)
+    seeds = form.seeds
 
     def value_of(row: StudyRow, measure: Measure, seed: int) -> float | None:
-        base, own = first[row.series], found.get((row.name, seed))
-        of_base = found.get((base.name, seed))
-        if row is base and measure in RELATIVE:
+        base_row, own_measures = first_rows[row.series], measures_by_cell.get((row.name, seed))
+        base_measures = measures_by_cell.get((base_row.name, seed))
+        if row is base_row and measure in RELATIVE:
             # Compared with itself, each job would be its own mean, and the row had no spread.
-            raw = RELATIVE[measure]
-            peers = (found.get((row.name, peer_seed), {}).get(raw) for peer_seed in seeds)
+            base_measure = RELATIVE[measure]
+            peers = (
+                measures_by_cell.get((row.name, peer_seed), {}).get(base_measure)
+                for peer_seed in seeds
+            )
             mean = cell_of([value for value in peers if value is not None]).mean
-            of_base = None if mean is None else {raw: mean}
-        return _value(measure, row, base, own, of_base)
+            base_measures = None if mean is None else {base_measure: mean}
+        return _value(measure, row, base_row, own_measures, base_measures)
 
     def cell(row: StudyRow, measure: Measure) -> Cell:
         values = (value_of(row, measure, seed) for seed in seeds)
         return cell_of([value for value in values if value is not None])
 
     cells = {row.name: cell(row, study.measure) for row in rows}
-    compared_measure = Measure.TEST_ERROR if Measure.TEST_ERROR in also else study.measure
+    compared_measure = (
+        Measure.TEST_ERROR if Measure.TEST_ERROR in further_measures else study.measure
+    )
 
     def reference_of(row: StudyRow) -> StudyRow | None:
         """Return the row that a row is compared with by seed."""
@@ -220,44 +227,56 @@ def study_table(
             (value_of(row, compared_measure, s), value_of(reference, compared_measure, s))
             for s in seeds
         )
-        return cell_of([own - peer for own, peer in pairs if own is not None and peer is not None])
+        return cell_of(
+            [
+                own_value - reference_value
+                for own_value, reference_value in pairs
+                if own_value is not None and reference_value is not None
+            ]
+        )
 
-    is_timed = not TIMED.isdisjoint((study.measure, *also))
+    is_timed = not TIMED.isdisjoint((study.measure, *further_measures))
 
-    def made_of(row: StudyRow) -> TableRow:
+    def table_row(row: StudyRow) -> TableRow:
         ids = [job.id for job in started.jobs if job.row == row.name]
-        shares = [busy[one] for one in ids if is_timed and one in measured and one in busy]
+        shares = [
+            busy[job_id]
+            for job_id in ids
+            if is_timed and job_id in measures_by_job and job_id in busy
+        ]
         mean = cells[row.name].mean
-        series = [cells[one.name].mean for one in rows if one.series == row.series]
+        series = [cells[job_id.name].mean for job_id in rows if job_id.series == row.series]
         reference = reference_of(row)
         return TableRow(
             *(row.name, row.series, row.plot_x, len(ids), cells[row.name], row.published),
-            tuple(cell(row, measure) for measure in also),
+            tuple(cell(row, measure) for measure in further_measures),
             None if mean is None or row.published is None or published_on else mean - row.published,
             study.best
             and mean is not None
-            and mean == min(one for one in series if one is not None),
-            max((one for one in shares if one > _BUSY), default=None),
+            and mean == min(job_id for job_id in series if job_id is not None),
+            max((job_id for job_id in shares if job_id > _BUSY_SHARE), default=None),
             *(() if reference is None else (reference.name, seed_difference(row, reference))),
         )
 
-    made = tuple(map(made_of, rows))
+    table_rows = tuple(map(table_row, rows))
     seed_column = Column(compared_measure.label, compared_measure.unit)
-    columns = tuple(Column(measure.label, measure.unit) for measure in (study.measure, *also))
+    columns = tuple(
+        Column(measure.label, measure.unit) for measure in (study.measure, *further_measures)
+    )
     return StudyTable(
-        *(study.title, study.question, study.source, size.note, started.form),
-        *(columns[0], columns[1:], study.x, made, seeds),
+        *(study.title, study.question, study.source, form.note, started.form),
+        *(columns[0], columns[1:], study.x, table_rows, seeds),
         published_on=published_on,
         jobs=tuple(
             JobValues(
-                *(job.row, job.seed, job.id, measured[job.id]),
+                *(job.row, job.seed, job.id, measures_by_job[job.id]),
                 *(busy.get(job.id), environments.get(job.id)),
             )
             for job in started.jobs
-            if job.id in measured
+            if job.id in measures_by_job
         ),
-        seed_column=seed_column if any(row.against for row in made) else None,
-        has_own_mean=not RELATIVE.keys().isdisjoint((study.measure, *also)),
+        seed_column=seed_column if any(row.against for row in table_rows) else None,
+        has_own_mean=not RELATIVE.keys().isdisjoint((study.measure, *further_measures)),
     )
 
 
@@ -274,16 +293,19 @@ def _value(
     measure: Measure,
     row: StudyRow,
     base: StudyRow,
-    own: JobMeasures | None,
-    of_base: JobMeasures | None,
+    own_measures: JobMeasures | None,
+    base_measures: JobMeasures | None,
 ) -> float | None:
     """Return the value of a job; of a relative measure the comparison with ``of_base``."""
-    if own is None:
+    if own_measures is None:
         return None
     if measure not in RELATIVE:
-        return own.get(measure)
-    raw = RELATIVE[measure]
-    value, base_value = own.get(raw), None if of_base is None else of_base.get(raw)
+        return own_measures.get(measure)
+    base_measure = RELATIVE[measure]
+    value, base_value = (
+        own_measures.get(base_measure),
+        None if base_measures is None else base_measures.get(base_measure),
+    )
     if not value or not base_value:
         return None
     if measure is Measure.GROWTH:
@@ -293,37 +315,37 @@ def _value(
     return 100 * speed_up * base.workers / row.workers
 
 
-def in_markdown(table: StudyTable) -> str:
+def markdown_text(table: StudyTable) -> str:
     """Return the table as a page of documentation; all its figures are measured or published."""
     seeds = ", ".join(map(str, table.seeds))
     notes = [f"**Source.** {table.source}.", f"**Form.** {table.form.value}, seeds {seeds}."]
     if table.note:
         notes[-1] += f" {table.note}"
-    head = [f"{table.value.label}{_in_unit(table.value)}", "95 % interval", "published"]
+    head = [f"{table.value.label}{_unit_suffix(table.value)}", "95 % interval", "published"]
     head += [*["difference"] * table.compares, *seed_difference_titles(table), "jobs"]
-    head += [f"{column.label}{_in_unit(column)}" for column in table.further_columns]
+    head += [f"{column.label}{_unit_suffix(column)}" for column in table.further_columns]
     lines = [f"# {table.title}", "", table.question, ""]
     for note in notes:
         lines += [note, ""]
     lines += [f"| | {' | '.join(head)} |", "|---" * (len(head) + 1) + "|"]
     for row in table.rows:
         cells = [
-            *(spread(row.value), interval(row.value), figure(row.published)),
-            *[figure(row.difference, "+")] * table.compares,
+            *(spread_text(row.value), interval_text(row.value), number_text(row.published)),
+            *[number_text(row.difference, "+")] * table.compares,
             *[seed_difference_label(row)] * (table.seed_column is not None),
             f"{row.value.n} of {row.jobs}" if row.jobs else "not run",
-            *map(spread, row.further_cells),
+            *map(spread_text, row.further_cells),
         ]
         lines.append(f"| {row.label} | {' | '.join(cells)} |")
     return "\n".join([*lines, "", *table.remarks]) + "\n"
 
 
-def in_csv(table: StudyTable) -> str:
+def csv_text(table: StudyTable) -> str:
     """Return what each finished job gave, with all digits: a line for each row and seed."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     measures = [m for m in Measure if any(m in job.values for job in table.jobs)]
-    labels = [f"{m.label}{_in_unit(Column(m.label, m.unit))}" for m in measures]
+    labels = [f"{m.label}{_unit_suffix(Column(m.label, m.unit))}" for m in measures]
     writer.writerow(["Row", "Seed", "Job", *labels, "Busy", "Device", "PyTorch", "Program"])
     for job in table.jobs:
         environment = job.environment or RunEnvironment(0, job.seed, 0)
@@ -341,14 +363,14 @@ def seed_difference_label(row: TableRow) -> str:
     """Return the difference by seed: ``-0.58 (-2.10 to 0.94) against relu``, or ""."""
     if row.seed_difference.mean is None:
         return ""
-    ends = f" ({interval(row.seed_difference)})" if row.seed_difference.interval else ""
-    return f"{figure(row.seed_difference.mean, '+')}{ends} against {row.against}"
+    suffix = f" ({interval_text(row.seed_difference)})" if row.seed_difference.interval else ""
+    return f"{number_text(row.seed_difference.mean, '+')}{suffix} against {row.against}"
 
 
 def seed_difference_titles(table: StudyTable) -> Sequence[str]:
     """Return the title of the column with the differences by seed, if the table has one."""
     column = table.seed_column
-    return () if column is None else (f"{column.label}, difference by seed{_in_unit(column)}",)
+    return () if column is None else (f"{column.label}, difference by seed{_unit_suffix(column)}",)
 
 
 def _environment_label(environment: RunEnvironment) -> str:
@@ -358,7 +380,7 @@ def _environment_label(environment: RunEnvironment) -> str:
     return f"{kind} {environment.device}, PyTorch {environment.torch}, program {program}"
 
 
-def figure(value: float | None, sign: str = "") -> str:
+def number_text(value: float | None, sign: str = "") -> str:
     """Return a number with one decimal, below 10 with two; "" for None."""
     if value is None:
         return ""
@@ -366,17 +388,17 @@ def figure(value: float | None, sign: str = "") -> str:
     return f"{value:{sign}.{digits}f}"
 
 
-def spread(cell: Cell) -> str:
+def spread_text(cell: Cell) -> str:
     """Return mean and standard deviation: ``4.2 ± 1.5``."""
     if cell.mean is None:
         return ""
     if cell.sd is None:
-        return figure(cell.mean)
+        return number_text(cell.mean)
     digits = 1 if abs(cell.mean) >= 10 else 2
     return f"{cell.mean:.{digits}f} ± {cell.sd:.{digits}f}"
 
 
-def interval(cell: Cell) -> str:
+def interval_text(cell: Cell) -> str:
     """Return the ends of the 95 % interval: ``2.3 to 6.1``."""
     if cell.mean is None or cell.interval is None:
         return ""
@@ -403,10 +425,10 @@ def _student_t(freedom: int) -> float:
 
     low, high = 0.0, math.pi / 2
     for _ in range(60):
-        middle = (low + high) / 2
-        low, high = (middle, high) if share(middle) < 0.95 else (low, middle)
+        center = (low + high) / 2
+        low, high = (center, high) if share(center) < 0.95 else (low, center)
     return math.sqrt(freedom) * math.tan(low)
 
 
-def _in_unit(column: Column) -> str:
+def _unit_suffix(column: Column) -> str:
     return f", {column.unit}" if column.unit else ""

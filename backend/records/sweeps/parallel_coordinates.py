@@ -78,7 +78,7 @@ class ParallelCoordinates:
 
 
 def parallel_plot(
-    views: Sequence[JobView], in_words: Callable[[float], str] = "{:.4g}".format
+    views: Sequence[JobView], format_value: Callable[[float], str] = "{:.4g}".format
 ) -> ParallelCoordinates:
     """Return the lines of these jobs, the first `MOST_LINES` of them, in their order.
 
@@ -86,26 +86,28 @@ def parallel_plot(
     """
     views = views[:MOST_LINES]
     rows = [flat_settings.effective_settings(view) for view in views]
-    keys = dict.fromkeys(key for one in rows for key in one)
+    keys = dict.fromkeys(key for settings in rows for key in settings)
     # A setting that only some jobs have adds nothing to the setting that it depends on.
-    differing = [key for key in keys if len({one[key] for one in rows if key in one}) > 1]
+    differing = [
+        key for key in keys if len({settings[key] for settings in rows if key in settings}) > 1
+    ]
     metrics = rated_metrics(views)
     metric = metrics[0] if len(metrics) == 1 else ""
-    way = best_mode(metric, views) if metric else ""
+    mode = best_mode(metric, views) if metric else ""
     values = [_value(view, metric) for view in views]
     axes: list[ParallelAxis] = []
     columns: list[Sequence[tuple[float | None, str]]] = []
     for key in differing:
-        axis, column = _setting_axis(key, [one.get(key) for one in rows])
+        axis, column = _setting_axis(key, [settings.get(key) for settings in rows])
         axes.append(axis)
         columns.append(column)
     if metric:
         title = f"Best {metric_label(metric)}"
-        texts = ["" if value is None else in_words(value) for value in values]
-        axis, column = _number_axis(METRIC, title, values, texts, in_words)
+        texts = ["" if value is None else format_value(value) for value in values]
+        axis, column = _number_axis(METRIC, title, values, texts, format_value)
         axes.append(axis)
         columns.append(column)
-    best = mark_best(values, way)
+    is_best = mark_best(values, mode)
     lines = tuple(
         ParallelLine(
             view.id,
@@ -113,11 +115,11 @@ def parallel_plot(
             tuple(column[number][0] for column in columns),
             tuple(column[number][1] for column in columns),
             values[number],
-            best[number],
+            is_best[number],
         )
         for number, view in enumerate(views)
     )
-    return ParallelCoordinates(tuple(axes), lines, metric, way)
+    return ParallelCoordinates(tuple(axes), lines, metric, mode)
 
 
 def jobs_in_brushes(
@@ -127,12 +129,12 @@ def jobs_in_brushes(
     return {
         line.job_id
         for line in lines
-        if all(_within(line.positions[axis], *ends) for axis, ends in brushes.items())
+        if all(_is_within(line.positions[axis], *limits) for axis, limits in brushes.items())
     }
 
 
-def _within(place: float | None, low: float, high: float) -> bool:
-    return place is not None and low <= place <= high
+def _is_within(position: float | None, low: float, high: float) -> bool:
+    return position is not None and low <= position <= high
 
 
 def _value(view: JobView, metric: str) -> float | None:
@@ -147,16 +149,18 @@ def _setting_axis(
     title = label(key)
     texts = [None if text is None else value_label(key, text) for text in texts]
     numbers = [_number(text) for text in texts]
-    given = [text for text in texts if text is not None]
-    if all(_number(text) is not None for text in given):
-        shown = ["" if text is None else text for text in texts]
-        return _number_axis(key, title, numbers, shown)
-    known = sorted(dict.fromkeys(given))
-    places = {text: _share(n, len(known)) for n, text in enumerate(known)}
+    present_texts = [text for text in texts if text is not None]
+    if all(_number(text) is not None for text in present_texts):
+        shown_texts = ["" if text is None else text for text in texts]
+        return _number_axis(key, title, numbers, shown_texts)
+    choices = sorted(dict.fromkeys(present_texts))
+    positions = {text: _share(n, len(choices)) for n, text in enumerate(choices)}
     marks = (
-        tuple(AxisMark(places[text], text) for text in known) if len(known) <= _MOST_MARKS else ()
+        tuple(AxisMark(positions[text], text) for text in choices)
+        if len(choices) <= _MOST_MARKS
+        else ()
     )
-    column = [(None, "") if text is None else (places[text], text) for text in texts]
+    column = [(None, "") if text is None else (positions[text], text) for text in texts]
     return ParallelAxis(key, title, marks), column
 
 
@@ -165,18 +169,18 @@ def _number_axis(
     title: str,
     values: Sequence[float | None],
     texts: Sequence[str],
-    in_words: Callable[[float], str] | None = None,
+    format_value: Callable[[float], str] | None = None,
 ) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
     """Make an axis of numbers. With ``in_words`` they were measured: it has round marks."""
-    listed = in_words is None
-    write: Callable[[float], str] = "{:.3g}".format if in_words is None else in_words
-    given = sorted({value for value in values if value is not None})
-    if not given:
+    is_setting = format_value is None
+    format_mark: Callable[[float], str] = "{:.3g}".format if format_value is None else format_value
+    numbers = sorted({value for value in values if value is not None})
+    if not numbers:
         return ParallelAxis(key, title), [(None, "")] * len(values)
-    low, high = given[0], given[-1]
-    is_log = listed and low > 0 and high / low >= _LOG_FROM
+    low, high = numbers[0], numbers[-1]
+    is_log = is_setting and low > 0 and high / low >= _LOG_FROM
 
-    def place(value: float) -> float:
+    def position_of(value: float) -> float:
         if high == low:
             return 0.5
         if is_log:
@@ -186,14 +190,15 @@ def _number_axis(
     def value_at(share: float) -> float:
         return low * (high / low) ** share if is_log else low + (high - low) * share
 
-    if listed and len(given) <= _MOST_MARKS:
-        words = dict(zip(values, texts))
-        marks = tuple(AxisMark(place(value), words[value]) for value in given)
+    if is_setting and len(numbers) <= _MOST_MARKS:
+        text_by_value = dict(zip(values, texts))
+        marks = tuple(AxisMark(position_of(value), text_by_value[value]) for value in numbers)
     else:
         shares = (0.0, *_MIDDLES, 1.0) if high > low else (0.5,)
-        marks = tuple(AxisMark(share, write(value_at(share))) for share in shares)
+        marks = tuple(AxisMark(share, format_mark(value_at(share))) for share in shares)
     column = [
-        (None, "") if value is None else (place(value), text) for value, text in zip(values, texts)
+        (None, "") if value is None else (position_of(value), text)
+        for value, text in zip(values, texts)
     ]
     return ParallelAxis(key, title, marks, is_log), column
 

@@ -28,15 +28,15 @@ from backend.records.jobs.settings import (
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_text
 
-MOST_JOBS = 200
+MAX_JOBS = 200
 TAG = "sweep:"
-BEFORE_ROW = "·"
+ROW_SEPARATOR = "·"
 """In the name of a job, between the name of a study and that of its row."""
 """Prefix of the tag of a sweep's jobs: any Ringmaster reads it, any list finds it."""
 DRAWS, SEED = "sweep.random", "sweep.seed"
 """The fields of the sweep itself, as its file names them."""
 _NAME_BYTES = 255
-_SHUFFLED_UP_TO = 4 * MOST_JOBS
+_SHUFFLED_UP_TO = 4 * MAX_JOBS
 _TRIES_A_JOB = 100
 _OWNERS = {"checkpoint.best_mode": "checkpoint.best_metric", "early_stop.mode": "early_stop.metric"}
 """Settings that belong to the value of another one."""
@@ -111,10 +111,12 @@ def sweep_name(tag: str) -> str:
 
 def sweep_title(tag: str, names: Sequence[str]) -> str:
     """Return the name that the user typed: that of its jobs, without their values."""
-    places = zip(*(name.split() for name in names))
-    shared = itertools.takewhile(lambda words: len(set(words)) == 1, places)
-    typed = itertools.takewhile(lambda word: "=" not in word, (words[0] for words in shared))
-    return " ".join(typed).rstrip(f" {BEFORE_ROW}") or sweep_name(tag)
+    columns = zip(*(name.split() for name in names))
+    shared_columns = itertools.takewhile(lambda tokens: len(set(tokens)) == 1, columns)
+    name_tokens = itertools.takewhile(
+        lambda token: "=" not in token, (tokens[0] for tokens in shared_columns)
+    )
+    return " ".join(name_tokens).rstrip(f" {ROW_SEPARATOR}") or sweep_name(tag)
 
 
 def expand(sweep: Sweep, tag: str = "") -> Expansion:
@@ -127,22 +129,22 @@ def expand(sweep: Sweep, tag: str = "") -> Expansion:
     """
     points = sweep.points
     if not points:
-        faults = list(_axis_faults(sweep))
-        if faults:
-            return Expansion(errors=tuple(faults))
-        drawn, fault = _combinations(sweep)
-        if fault is not None:
-            return Expansion(errors=(fault,))
-        points = _points(sweep.axes, drawn)
-    elif len(points) > MOST_JOBS:
-        sentence = f"There are {len(points)} jobs; the limit is {MOST_JOBS}."
-        return Expansion(errors=(ConfigError("", sentence),))
-    jobs = _named(sweep, points, tag)
-    found_faults: dict[ConfigError, None] = {}
+        errors = list(_axis_errors(sweep))
+        if errors:
+            return Expansion(errors=tuple(errors))
+        point_values, error = _job_values(sweep)
+        if error is not None:
+            return Expansion(errors=(error,))
+        points = _points(sweep.axes, point_values)
+    elif len(points) > MAX_JOBS:
+        message = f"There are {len(points)} jobs; the limit is {MAX_JOBS}."
+        return Expansion(errors=(ConfigError("", message),))
+    jobs = _swept_jobs(sweep, points, tag)
+    job_errors: dict[ConfigError, None] = {}
     for job in jobs:
-        for one in parse_job(job.raw).errors:
-            found_faults[_with_value(one, job)] = None
-    return Expansion(jobs, tuple(found_faults))
+        for job_error in parse_job(job.raw).errors:
+            job_errors[_add_value(job_error, job)] = None
+    return Expansion(jobs, tuple(job_errors))
 
 
 def swept_path(text: str, base: Mapping[str, Any]) -> str:
@@ -151,16 +153,16 @@ def swept_path(text: str, base: Mapping[str, Any]) -> str:
     Raises:
         ValueError: No field or several match; the message is a sentence.
     """
-    known = _known_paths(base)
-    if text in known or text.startswith("environment.") or is_name(argument_name(text)):
+    known_paths = _known_paths(base)
+    if text in known_paths or text.startswith("environment.") or is_name(argument_name(text)):
         return text
-    ends = [path for path in known if path.rpartition(".")[2] == text]
-    if len(ends) == 1:
-        return ends[0]
-    if ends:
-        raise ValueError(f"{text}: could be {' or '.join(ends)}; write one of them.")
-    near = closest_match(text, known)
-    hint = f" Did you mean “{near}”?" if near else ""
+    matches = [path for path in known_paths if path.rpartition(".")[2] == text]
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        raise ValueError(f"{text}: could be {' or '.join(matches)}; write one of them.")
+    suggestion = closest_match(text, known_paths)
+    hint = f" Did you mean “{suggestion}”?" if suggestion else ""
     raise ValueError(f"{text}: is not a setting of a job.{hint}")
 
 
@@ -176,20 +178,20 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[ConfigError,
         return None, (
             ConfigError("sweep", "sweep: is missing; it lists the fields and their values."),
         )
-    faults: list[ConfigError] = []
+    errors: list[ConfigError] = []
     axes: list[Axis] = []
-    given = table.get("axes", {})
-    if not isinstance(given, Mapping):
-        given = {}
-    for text, value in leaves(given):
+    axes_table = table.get("axes", {})
+    if not isinstance(axes_table, Mapping):
+        axes_table = {}
+    for text, value in leaf_values(axes_table):
         axis = _read_axis(text, value, base)
         if isinstance(axis, ConfigError):
-            faults.append(axis)
+            errors.append(axis)
         else:
             axes.append(axis)
-    if not given:
-        faults.append(ConfigError("sweep.axes", "sweep.axes: names no field."))
-    faults.extend(
+    if not axes_table:
+        errors.append(ConfigError("sweep.axes", "sweep.axes: names no field."))
+    errors.extend(
         ConfigError(f"sweep.{key}", f"sweep.{key}: is not a setting of a sweep.")
         for key in table
         if key not in ("axes", "random", "seed")
@@ -197,9 +199,9 @@ def read_sweep(raw: Mapping[str, Any]) -> tuple[Sweep | None, tuple[ConfigError,
     draws, seed = table.get("random"), table.get("seed", 1)
     for key, number in (("random", draws), ("seed", seed)):
         if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
-            sentence = f"sweep.{key}: must be a whole number, not {kind_of(number)}."
-            faults.append(ConfigError(f"sweep.{key}", sentence))
-    return (None if faults else Sweep(base, tuple(axes), draws, seed)), tuple(faults)
+            message = f"sweep.{key}: must be a whole number, not {kind_of(number)}."
+            errors.append(ConfigError(f"sweep.{key}", message))
+    return (None if errors else Sweep(base, tuple(axes), draws, seed)), tuple(errors)
 
 
 def sweep_file(sweep: Sweep) -> dict[str, Any]:
@@ -235,145 +237,147 @@ def _axis(path: str, value: Any) -> Axis:
         for key in value:
             if key not in _SPAN_KEYS:
                 raise ValueError(f"{path}: a range has from, to, steps and scale, not “{key}”.")
-        ends = [value.get("from"), value.get("to"), value.get("steps", 0)]
-        if not all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in ends):
+        limits = [value.get("from"), value.get("to"), value.get("steps", 0)]
+        if not all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in limits):
             raise ValueError(f"{path}: a range needs numbers as from, to and steps.")
-        low, high, steps = (float(n) for n in ends)
+        low, high, steps = (float(n) for n in limits)
         span = ValueRange(low, high, int(steps), str(value.get("scale", "linear")))
         return Axis(path, span=span)
     return Axis(path, tuple(value) if isinstance(value, list) else (value,))
 
 
-def leaves(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def leaf_values(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield each value of nested tables by its path; a range is a value."""
     for key, value in table.items():
         name = f"{path}.{key}" if path else str(key)
         if isinstance(value, Mapping) and "from" not in value and "to" not in value:
-            yield from leaves(value, name)
+            yield from leaf_values(value, name)
         else:
             yield name, value
 
 
-def _axis_faults(sweep: Sweep) -> Iterator[ConfigError]:
+def _axis_errors(sweep: Sweep) -> Iterator[ConfigError]:
     paths = [axis.path for axis in sweep.axes]
     if not paths:
         yield ConfigError("", "No field has several values; name at least one.")
     for number, axis in enumerate(sweep.axes):
-        sentence = axis.error_message()
+        message = axis.error_message()
         if axis.path in NOTES:
-            sentence = "distinguishes the jobs of a sweep, and cannot have several values."
+            message = "distinguishes the jobs of a sweep, and cannot have several values."
         elif axis.path in paths[:number]:
-            sentence = "is named twice."
-        elif any(other.startswith(f"{axis.path}.") for other in paths):
-            sentence = "is a table, and a part of it has several values too."
-        elif not sentence and sweep.draws is None and not axis.points():
-            sentence = "is a range without steps; give their number, or draw at random."
-        if sentence:
-            yield ConfigError(axis.path, f"{axis.path}: {sentence}")
-    if sweep.draws is not None and not 1 <= sweep.draws <= MOST_JOBS:
-        yield ConfigError(DRAWS, f"{DRAWS}: must be 1 to {MOST_JOBS}, not {sweep.draws}.")
+            message = "is named twice."
+        elif any(other_path.startswith(f"{axis.path}.") for other_path in paths):
+            message = "is a table, and a part of it has several values too."
+        elif not message and sweep.draws is None and not axis.points():
+            message = "is a range without steps; give their number, or draw at random."
+        if message:
+            yield ConfigError(axis.path, f"{axis.path}: {message}")
+    if sweep.draws is not None and not 1 <= sweep.draws <= MAX_JOBS:
+        yield ConfigError(DRAWS, f"{DRAWS}: must be 1 to {MAX_JOBS}, not {sweep.draws}.")
 
 
-def combinations(axes: Sequence[Axis]) -> int:
+def combination_count(axes: Sequence[Axis]) -> int:
     """Return the number of jobs of the whole grid.
 
     A setting that only some names of a table have multiplies only the jobs of those.
     """
-    names = _names(axes)
-    total = 0
-    for one in itertools.product(*names.values()):
-        chosen = dict(zip(names, one))
-        others = (axis for axis in axes if axis.path not in names)
-        total += math.prod(
-            len(axis.points()) for axis in others if _applies(axis.path, chosen, names)
+    names = _swept_names(axes)
+    job_count = 0
+    for combination in itertools.product(*names.values()):
+        chosen_names = dict(zip(names, combination))
+        other_axes = (axis for axis in axes if axis.path not in names)
+        job_count += math.prod(
+            len(axis.points()) for axis in other_axes if _applies(axis.path, chosen_names, names)
         )
-    return total
+    return job_count
 
 
-def _names(axes: Iterable[Axis]) -> dict[str, tuple[Any, ...]]:
+def _swept_names(axes: Iterable[Axis]) -> dict[str, tuple[Any, ...]]:
     """Return the swept names of tables: ``{"optimizer.name": ("sgd", "adam")}``."""
-    wanted = {f"{part}.name" for part in OPTIONS}
-    return {axis.path: axis.points() for axis in axes if axis.path in wanted}
+    name_paths = {f"{part}.name" for part in OPTIONS}
+    return {axis.path: axis.points() for axis in axes if axis.path in name_paths}
 
 
-def _applies(path: str, chosen: Mapping[str, Any], names: Mapping[str, Sequence[Any]]) -> bool:
+def _applies(
+    path: str, chosen_values: Mapping[str, Any], names: Mapping[str, Sequence[Any]]
+) -> bool:
     """Return whether a job with the ``chosen`` values has a setting; all have a wrong one."""
     part, _, key = path.partition(".")
     name = f"{part}.name"
-    if name not in names or name not in chosen:
+    if name not in names or name not in chosen_values:
         return True
-    known = OPTIONS[part]
-    return key in known.get(str(chosen[name]), ()) or not any(
-        key in known.get(str(other), ()) for other in names[name]
+    options = OPTIONS[part]
+    return key in options.get(str(chosen_values[name]), ()) or not any(
+        key in options.get(str(other_name), ()) for other_name in names[name]
     )
 
 
-def _fitting(
+def _applicable_values(
     values: Sequence[tuple[str, Any]], names: Mapping[str, Sequence[Any]]
 ) -> tuple[tuple[str, Any], ...]:
     """Return the values that a job has, without the settings of another optimizer."""
-    chosen = dict(values)
-    return tuple(pair for pair in values if _applies(pair[0], chosen, names))
+    chosen_values = dict(values)
+    return tuple(pair for pair in values if _applies(pair[0], chosen_values, names))
 
 
 def _grid(axes: Sequence[Axis]) -> list[tuple[tuple[str, Any], ...]]:
-    names = _names(axes)
+    names = _swept_names(axes)
     columns = [[(axis.path, value) for value in axis.points()] for axis in axes]
-    jobs = (_fitting(one, names) for one in itertools.product(*columns))
+    jobs = (_applicable_values(combination, names) for combination in itertools.product(*columns))
     return list({repr(job): job for job in jobs}.values())
 
 
-def _combinations(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], ConfigError | None]:
+def _job_values(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], ConfigError | None]:
     axes = sweep.axes
-    names = _names(axes)
-    size = combinations(axes)
-    if sweep.draws is None and size > MOST_JOBS:
+    names = _swept_names(axes)
+    size = combination_count(axes)
+    if sweep.draws is None and size > MAX_JOBS:
         longest = max(axes, key=lambda axis: len(axis.points()))
         return [], ConfigError(
             longest.path,
             f"{longest.path}: With its {len(longest.points())} values the sweep has {size} "
-            f"jobs; the limit is {MOST_JOBS}. Remove values, or draw some at random.",
+            f"jobs; the limit is {MAX_JOBS}. Remove values, or draw some at random.",
         )
     if sweep.draws is None:
         return _grid(axes), None
     draw = random.Random(sweep.seed).random
     if all(axis.span is None for axis in axes) and size <= _SHUFFLED_UP_TO:
-        found = _grid(axes)
-        for number in range(len(found) - 1, 0, -1):
-            other = int(draw() * (number + 1))
-            found[number], found[other] = found[other], found[number]
-        found = found[: sweep.draws]
+        jobs = _grid(axes)
+        for index in range(len(jobs) - 1, 0, -1):
+            other_index = int(draw() * (index + 1))
+            jobs[index], jobs[other_index] = jobs[other_index], jobs[index]
+        jobs = jobs[: sweep.draws]
     else:
-        found = []
-        seen: set[str] = set()
+        jobs = []
+        known_jobs: set[str] = set()
         for _ in range(_TRIES_A_JOB * sweep.draws):
-            if len(found) == sweep.draws:
+            if len(jobs) == sweep.draws:
                 break
-            one = _fitting([(axis.path, axis.value_at(draw())) for axis in axes], names)
-            if repr(one) not in seen:
-                seen.add(repr(one))
-                found.append(one)
-    if len(found) < sweep.draws:
+            job = _applicable_values([(axis.path, axis.value_at(draw())) for axis in axes], names)
+            if repr(job) not in known_jobs:
+                known_jobs.add(repr(job))
+                jobs.append(job)
+    if len(jobs) < sweep.draws:
         path = axes[-1].path
         return [], ConfigError(
             path,
-            f"{path}: {sweep.draws} jobs were requested, but these values give only {len(found)} "
+            f"{path}: {sweep.draws} jobs were requested, but these values give only {len(jobs)} "
             "different ones.",
         )
-    return found, None
+    return jobs, None
 
 
 def _points(
-    axes: Sequence[Axis], drawn: Iterable[tuple[tuple[str, Any], ...]]
+    axes: Sequence[Axis], point_values: Iterable[tuple[tuple[str, Any], ...]]
 ) -> tuple[Point, ...]:
-    words = _words([axis.path for axis in axes])
+    labels = _short_labels([axis.path for axis in axes])
     return tuple(
-        Point(" ".join(f"{words[path]}={value_text(value)}" for path, value in values), values)
-        for values in drawn
+        Point(" ".join(f"{labels[path]}={value_text(value)}" for path, value in values), values)
+        for values in point_values
     )
 
 
-def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, ...]:
+def _swept_jobs(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, ...]:
     base_name = sweep.base.get("name", "")
     jobs: dict[str, SweptJob] = {}
     points = tuple(points)
@@ -383,70 +387,84 @@ def _named(sweep: Sweep, points: Iterable[Point], tag: str) -> tuple[SweptJob, .
         for part in OPTIONS
     }
     for point in points:
-        raw = copy.deepcopy(_fitting_base(sweep.base, dict(point.values), names))
+        raw = copy.deepcopy(_applicable_base(sweep.base, dict(point.values), names))
         for path, value in point.values:
             raw = with_value(raw, path, copy.deepcopy(value))
-        name = _cut(str(base_name), point.name)
+        name = _job_name(str(base_name), point.name)
         number = 2
         while name in jobs:
-            name, number = _cut(str(base_name), f"{point.name} ({number})"), number + 1
+            name, number = _job_name(str(base_name), f"{point.name} ({number})"), number + 1
         if isinstance(base_name, str):
             raw["name"] = name
         if tag:
-            kept = raw.get("tags", ())
-            others = [one for one in kept if isinstance(one, str) and not one.startswith(TAG)]
-            raw["tags"] = [*others, tag]
+            base_tags = raw.get("tags", ())
+            other_tags = [
+                base_tag
+                for base_tag in base_tags
+                if isinstance(base_tag, str) and not base_tag.startswith(TAG)
+            ]
+            raw["tags"] = [*other_tags, tag]
         jobs[name] = SweptJob(name, raw, point.values)
     return tuple(jobs.values())
 
 
-def _fitting_base(
-    base: Mapping[str, Any], chosen: Mapping[str, Any], names: Mapping[str, Sequence[Any]]
+def _applicable_base(
+    base: Mapping[str, Any], chosen_values: Mapping[str, Any], names: Mapping[str, Sequence[Any]]
 ) -> dict[str, Any]:
     """Copy the base without settings that belong to another value than the one chosen."""
 
-    def stays(path: str) -> bool:
+    def is_kept(path: str) -> bool:
         owner = _OWNERS.get(path, "")
-        was = value_at(base, owner)
-        return _applies(path, chosen, names) and (was is None or chosen.get(owner, was) == was)
+        base_value = value_at(base, owner)
+        return _applies(path, chosen_values, names) and (
+            base_value is None or chosen_values.get(owner, base_value) == base_value
+        )
 
     return {
-        part: {key: one for key, one in value.items() if stays(f"{part}.{key}")}
+        part: {
+            key: setting_value for key, setting_value in value.items() if is_kept(f"{part}.{key}")
+        }
         if isinstance(value, Mapping)
         else value
         for part, value in base.items()
     }
 
 
-def _words(paths: Sequence[str]) -> dict[str, str]:
+def _short_labels(paths: Sequence[str]) -> dict[str, str]:
     """Return a short word for each field: ``lr``, ``batch``; the path if two would be equal."""
 
-    def short(path: str) -> str:
+    def short_label(path: str) -> str:
         part, _, key = path.rpartition(".")
         return part if key == "name" and part else {"batch_size": "batch"}.get(key, key)
 
-    made = {path: short(path) for path in paths}
-    words = list(made.values())
-    return {path: path if words.count(word) > 1 else word for path, word in made.items()}
+    labels = {path: short_label(path) for path in paths}
+    all_labels = list(labels.values())
+    return {path: path if all_labels.count(label) > 1 else label for path, label in labels.items()}
 
 
-def _cut(name: str, values: str) -> str:
+def _job_name(name: str, values: str) -> str:
     """Shorten the base name, because the values distinguish the jobs."""
-    room = max(_NAME_BYTES - len(values.encode()) - 1, 0)
-    return f"{name.encode()[:room].decode(errors='ignore').rstrip()} {values}".strip()
+    free_bytes = max(_NAME_BYTES - len(values.encode()) - 1, 0)
+    return f"{name.encode()[:free_bytes].decode(errors='ignore').rstrip()} {values}".strip()
 
 
-def _with_value(fault: ConfigError, job: SweptJob) -> ConfigError:
+def _add_value(error: ConfigError, job: SweptJob) -> ConfigError:
     """Add the value to a fault of a swept field, unless its sentence has it."""
-    value = dict(job.values).get(fault.path)
-    begin = f"{fault.path}: "
-    shown = f"“{value_text(value)}”"
-    if value is None or not fault.message.startswith(f"{begin}must") or shown in fault.message:
-        return fault
-    return ConfigError(fault.path, f"{begin}{shown} {fault.message[len(begin) :]}")
+    value = dict(job.values).get(error.path)
+    prefix = f"{error.path}: "
+    quoted_value = f"“{value_text(value)}”"
+    if (
+        value is None
+        or not error.message.startswith(f"{prefix}must")
+        or quoted_value in error.message
+    ):
+        return error
+    return ConfigError(error.path, f"{prefix}{quoted_value} {error.message[len(prefix) :]}")
 
 
 def _known_paths(base: Mapping[str, Any]) -> tuple[str, ...]:
-    known = [path for path in SETTINGS if is_of(path, script="script" in base)]
-    own = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
-    return tuple(dict.fromkeys((*known, *own, *argument_rows(base.get("arguments")))))
+    setting_paths = [path for path in SETTINGS if is_of(path, script="script" in base)]
+    base_paths = [f"{k}.{s}" for k, v in base.items() if isinstance(v, Mapping) for s in v]
+    return tuple(
+        dict.fromkeys((*setting_paths, *base_paths, *argument_rows(base.get("arguments"))))
+    )

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import LIVE_GROUP, JobSummary, SweepCount
-from backend.records.sweeps.spec import BEFORE_ROW, TAG, sweep_title
+from backend.records.sweeps.spec import ROW_SEPARATOR, TAG, sweep_title
 
-FEWEST = 2
+MIN_JOBS = 2
 """A single job is not a sweep, and needs no row above it."""
-OPEN_UP_TO = 3
+MAX_UNFOLDED_JOBS = 3
 """Sweeps of so few jobs are unfolded by default; a longer one would hide the next job on a small
 screen."""
 _LETTER_FIRST = re.compile(r"\W*[^\W\d]")
@@ -57,40 +57,40 @@ def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
     jobs = sorted(jobs, key=lambda line: (line.created_s, line.id))
     states = [line.state for line in jobs]
     state = min(states, key=_LOUDEST_FIRST.index)
-    live = [line for line in jobs if line.group == LIVE_GROUP]
-    waiting = sum(state.is_queued for state in states)
-    best = _best(jobs)
+    live_jobs = [line for line in jobs if line.group == LIVE_GROUP]
+    queued_count = sum(state.is_queued for state in states)
+    best = _best_job(jobs)
     started = min((line.started_s for line in jobs if line.started_s), default=0.0)
-    common = common_word_count([line.name for line in jobs])
+    shared_tokens = shared_token_count([line.name for line in jobs])
     return JobSummary(
         id=tag,
         name=sweep_title(tag, [line.name for line in jobs]),
         state=state,
-        progress=sum(_done(line) for line in jobs) / len(jobs),
+        progress=sum(_progress(line) for line in jobs) / len(jobs),
         best_metric=None if best is None else best.best_metric,
         nodes=tuple(dict.fromkeys(node for line in jobs for node in line.nodes)),
-        world_size=sum(line.world_size for line in live),
-        uses_gpus=any(line.uses_gpus for line in live),
+        world_size=sum(line.world_size for line in live_jobs),
+        uses_gpus=any(line.uses_gpus for line in live_jobs),
         created_s=jobs[0].created_s,
         started_s=started,
-        ended_s=0.0 if live or waiting else max(line.ended_s for line in jobs),
+        ended_s=0.0 if live_jobs or queued_count else max(line.ended_s for line in jobs),
         earlier_gpu_s=_total(_gpu_s_at(line, started) for line in jobs if line.run),
         energy_j=_total(line.energy_j for line in jobs if line.run),
         run=max(line.run for line in jobs),
         user=", ".join(dict.fromkeys(line.user for line in jobs if line.user)),
         tags=_common_tags(jobs),
-        eta_s=_eta_s(live) if live and not waiting else None,
+        eta_s=_eta_s(live_jobs) if live_jobs and not queued_count else None,
         best_mode="" if best is None else best.best_mode,
         sweep=SweepCount(
             ids=tuple(line.id for line in jobs),
-            live=len(live),
-            queued=waiting,
+            live=len(live_jobs),
+            queued=queued_count,
             finished=states.count(JobState.FINISHED),
             stopped=states.count(JobState.INTERRUPTED),
             failed=states.count(JobState.ERROR) + states.count(JobState.LOST),
-            common=common,
+            common=shared_tokens,
             drafts=states.count(JobState.CREATED),
-            best_job="" if best is None else own_words(best.name, common),
+            best_job="" if best is None else job_label(best.name, shared_tokens),
         ),
     )
 
@@ -106,48 +106,48 @@ def _gpu_s_at(line: JobSummary, started: float) -> float | None:
 
 def _total(values: Iterable[float | None]) -> float | None:
     """Return the sum; None if one value is not known."""
-    found = list(values)
-    given = [value for value in found if value is not None]
-    return sum(given) if found and len(given) == len(found) else None
+    all_values = list(values)
+    known_values = [value for value in all_values if value is not None]
+    return sum(known_values) if all_values and len(known_values) == len(all_values) else None
 
 
-def _done(line: JobSummary) -> float:
+def _progress(line: JobSummary) -> float:
     return 1.0 if line.state is JobState.FINISHED else line.progress or 0.0
 
 
-def _best(jobs: Sequence[JobSummary]) -> JobSummary | None:
-    judged = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
-    if len({(metric[0], line.best_mode) for metric, line in judged}) != 1:
+def _best_job(jobs: Sequence[JobSummary]) -> JobSummary | None:
+    rated_jobs = [(line.best_metric, line) for line in jobs if line.best_metric is not None]
+    if len({(metric[0], line.best_mode) for metric, line in rated_jobs}) != 1:
         return None
     # NaN is better than no value, and worse than every number.
-    numbers = [(metric[1], line) for metric, line in judged if metric[1] == metric[1]]
+    numbers = [(metric[1], line) for metric, line in rated_jobs if metric[1] == metric[1]]
     if not numbers or not numbers[0][1].best_mode:
         return None
     sign = -1.0 if numbers[0][1].best_mode == "max" else 1.0
     return min(numbers, key=lambda pair: sign * pair[0])[1]
 
 
-def common_word_count(names: Sequence[str]) -> int:
+def shared_token_count(names: Sequence[str]) -> int:
     """Return with how many words all names begin that may be left out.
 
     What remains of each name is not empty and does not begin with a bare number: of ``digits 1``
     and ``digits 2`` nothing is left out.
     """
-    words_by_name = [name.split() for name in names]
-    columns = list(zip(*words_by_name))
+    tokens_by_name = [name.split() for name in names]
+    columns = list(zip(*tokens_by_name))
     count = next((n for n, column in enumerate(columns) if len(set(column)) > 1), len(columns))
-    while count and not all(_is_readable(words[count:]) for words in words_by_name):
+    while count and not all(_is_readable(tokens[count:]) for tokens in tokens_by_name):
         count -= 1
     return count
 
 
-def own_words(name: str, common: int) -> str:
+def job_label(name: str, shared_tokens: int) -> str:
     """Return a job's name without the words that all names have: ``lr=0.1``."""
-    return " ".join(name.split()[common:]).lstrip(f" {BEFORE_ROW}") or name
+    return " ".join(name.split()[shared_tokens:]).lstrip(f" {ROW_SEPARATOR}") or name
 
 
-def _is_readable(words: Sequence[str]) -> bool:
-    return bool(words) and _LETTER_FIRST.match(words[0]) is not None
+def _is_readable(tokens: Sequence[str]) -> bool:
+    return bool(tokens) and _LETTER_FIRST.match(tokens[0]) is not None
 
 
 def _common_tags(jobs: Sequence[JobSummary]) -> tuple[str, ...]:

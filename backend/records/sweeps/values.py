@@ -20,7 +20,7 @@ from backend.records.jobs.settings import SETTINGS
 
 LINEAR, LOG = "linear", "log"
 SCALES = (LINEAR, LOG)
-MOST_VALUES = 200
+MAX_VALUES = 200
 FORMS = "0.01, 0.03, 0.1 or 0.01..0.1:3"
 ARGUMENT = "argument"
 """The kind of an argument of a script, whose values stay as typed: only the script knows it."""
@@ -71,7 +71,7 @@ class Axis:
         """Return the values of a grid; empty for a range without steps."""
         if self.span is None:
             return self.values
-        return _points(self.span, self.is_whole)
+        return _range_values(self.span, self.is_whole)
 
     def value_at(self, share: float) -> Any:
         """Return the value at a share from 0 to below 1 of the axis, for random draws."""
@@ -79,18 +79,18 @@ class Axis:
             return self.values[int(share * len(self.values))]
         if self.is_whole:
             # Extended by half a step at both ends, otherwise the ends are drawn half as often.
-            wider = ValueRange(self.span.low - 0.5, self.span.high + 0.5)
-            where = wider if self.span.scale == LINEAR else self.span
-            value = round(_between(where, share))
+            wide_span = ValueRange(self.span.low - 0.5, self.span.high + 0.5)
+            drawn_span = wide_span if self.span.scale == LINEAR else self.span
+            value = round(_value_at_share(drawn_span, share))
             return int(min(max(value, math.ceil(self.span.low)), math.floor(self.span.high)))
-        drawn = float(f"{_between(self.span, share):.4g}")
-        return min(max(drawn, self.span.low), self.span.high)
+        number = float(f"{_value_at_share(self.span, share):.4g}")
+        return min(max(number, self.span.low), self.span.high)
 
     def error_message(self) -> str:
         """Return why the axis has no values, as one sentence, or ""."""
         span = self.span
         if span is None:
-            return _list_fault(self.values)
+            return _list_error(self.values)
         if not has_ranges(self.path):
             return "cannot have a range; give its values one by one."
         if not (math.isfinite(span.low) and math.isfinite(span.high)):
@@ -101,8 +101,8 @@ class Axis:
             return f"has the scale “{sanitize(span.scale)}”; it must be linear or log."
         if span.scale == LOG and span.low <= 0:
             return f"is logarithmic and begins at {span.low:g}; it must begin above 0."
-        if span.steps and not 2 <= span.steps <= MOST_VALUES:
-            return f"has {span.steps} steps; it must have 2 to {MOST_VALUES}."
+        if span.steps and not 2 <= span.steps <= MAX_VALUES:
+            return f"has {span.steps} steps; it must have 2 to {MAX_VALUES}."
         if self.is_whole and math.ceil(span.low) > math.floor(span.high):
             return f"contains no whole number between {span.low:g} and {span.high:g}."
         return ""
@@ -127,9 +127,9 @@ def parse_axis(path: str, text: str) -> Axis:
         ValueError: It is not an axis; the message is a sentence that names the field.
     """
     kind = field_kind(path)
-    found = _RANGE.match(text) if kind in _RANGES else None
-    if found is not None:
-        low, high, steps, scale = found.groups()
+    match = _RANGE.match(text) if kind in _RANGES else None
+    if match is not None:
+        low, high, steps, scale = match.groups()
         axis = Axis(
             path,
             span=ValueRange(
@@ -142,14 +142,14 @@ def parse_axis(path: str, text: str) -> Axis:
         if kind in ("whole", "number"):
             _refuse_ambiguous(path, kind, text)
         has_semicolons = kind in LISTS or (";" in text and kind != "text")
-        pieces = text.split(";" if has_semicolons else ",")
-        if not all(piece.strip() for piece in pieces):
+        texts = text.split(";" if has_semicolons else ",")
+        if not all(part.strip() for part in texts):
             raise ValueError(f"{path}: has an empty value next to a comma; use {FORMS}.")
-        axis = Axis(path, tuple(read_value(kind, piece.strip()) for piece in pieces))
+        axis = Axis(path, tuple(read_value(kind, part.strip()) for part in texts))
         if kind in ("whole", "number"):
-            words = next((value for value in axis.values if isinstance(value, str)), None)
-            if words is not None:
-                raise ValueError(f"{path}: {sanitize(words)} is not a number.")
+            first_text = next((value for value in axis.values if isinstance(value, str)), None)
+            if first_text is not None:
+                raise ValueError(f"{path}: {sanitize(first_text)} is not a number.")
     if axis.error_message():
         raise ValueError(f"{path}: {axis.error_message()}")
     return axis
@@ -176,7 +176,9 @@ def axis_text(axis: Axis) -> str:
     if axis.span is not None and not axis.span.steps:
         return f"{value_text(axis.span.low)} to {value_text(axis.span.high)}"
     texts = [value_text(value) for value in axis.points()]
-    has_commas = field_kind(axis.path) == ARGUMENT and any("," in one for one in texts)
+    has_commas = field_kind(axis.path) == ARGUMENT and any(
+        "," in axis_value for axis_value in texts
+    )
     return ("; " if has_commas or field_kind(axis.path) in LISTS else ", ").join(texts)
 
 
@@ -189,7 +191,7 @@ def read_value(kind: str, text: str) -> Any:
     if kind == "flag":
         return _FLAGS.get(text.lower(), text)
     if kind == "pair":
-        return [read_value("number", piece) for piece in text.split(",")]
+        return [read_value("number", element) for element in text.split(",")]
     if kind == "wholes":
         return [read_value("whole", part) for part in text.split(",")]
     if kind == "words":
@@ -197,7 +199,7 @@ def read_value(kind: str, text: str) -> Any:
             return shlex.split(text)
         return text
     if kind == "texts":
-        return [piece.strip() for piece in text.split(",")]
+        return [element.strip() for element in text.split(",")]
     if kind not in ("whole", "number"):
         return text
     number = _with_point("".join(text.split()))
@@ -226,43 +228,43 @@ def _refuse_ambiguous(path: str, kind: str, text: str) -> None:
         return
     is_unclear = kind == "number" and "." not in text and text.count(",") == 1
     for comma in _COMMA.finditer(text):
-        left, right = comma.groups()
-        if is_unclear or (len(right) > 1 and right.startswith("0")):
-            one = left + ("." if kind == "number" else "") + right
+        before_comma, after_comma = comma.groups()
+        if is_unclear or (len(after_comma) > 1 and after_comma.startswith("0")):
+            joined_number = before_comma + ("." if kind == "number" else "") + after_comma
             raise ValueError(
-                f"{path}: “{left},{right}” could be one number or two. Write {one} for one, or "
-                f"“{left}; {int(right)}” for two."
+                f"{path}: “{before_comma},{after_comma}” could be one number or two. Write "
+                f"{joined_number} for one, or “{before_comma}; {int(after_comma)}” for two."
             )
 
 
-def _list_fault(values: Sequence[Any]) -> str:
+def _list_error(values: Sequence[Any]) -> str:
     if not values:
         return f"has no values; use {FORMS}."
-    if len(values) > MOST_VALUES:
-        return f"has {len(values)} values; the limit is {MOST_VALUES}."
+    if len(values) > MAX_VALUES:
+        return f"has {len(values)} values; the limit is {MAX_VALUES}."
     for number, value in enumerate(values):
         if value in values[:number]:
             return f"names {sanitize(value_text(value))} twice."
     return ""
 
 
-def _between(span: ValueRange, share: float) -> float:
+def _value_at_share(span: ValueRange, share: float) -> float:
     if span.scale == LOG:
         return math.exp(math.log(span.low) * (1 - share) + math.log(span.high) * share)
     return span.low * (1 - share) + span.high * share
 
 
-def _points(span: ValueRange, whole: bool) -> tuple[Any, ...]:
+def _range_values(span: ValueRange, is_whole: bool) -> tuple[Any, ...]:
     if not span.steps:
         return ()
-    exact = [_between(span, n / (span.steps - 1)) for n in range(1, span.steps - 1)]
-    if whole:
+    exact_values = [_value_at_share(span, n / (span.steps - 1)) for n in range(1, span.steps - 1)]
+    if is_whole:
         low, high = math.ceil(span.low), math.floor(span.high)
-        return tuple(dict.fromkeys((low, *(round(v) for v in exact), high)))
-    made: tuple[float, ...] = ()
+        return tuple(dict.fromkeys((low, *(round(v) for v in exact_values), high)))
+    values: tuple[float, ...] = ()
     for digits in _ENOUGH_DIGITS:
-        inner = (float(f"{value:.{digits}g}") for value in exact)
-        made = tuple(dict.fromkeys((span.low, *inner, span.high)))
-        if len(made) == span.steps and list(made) == sorted(made):
+        inner_values = (float(f"{value:.{digits}g}") for value in exact_values)
+        values = tuple(dict.fromkeys((span.low, *inner_values, span.high)))
+        if len(values) == span.steps and list(values) == sorted(values):
             break
-    return made
+    return values

@@ -51,15 +51,19 @@ class Verification:
     def message(self) -> str:
         """A summary: the number of parts that were checked, and of findings."""
         parts = ((self.jobs, "job"), (self.versions, "version"), (self.checkpoints, "checkpoint"))
-        words = [f"{number_format.count(n)} {what}{'' if n == 1 else 's'}" for n, what in parts]
-        found, hashed = len(self.findings), self.hashed_bytes
-        needed = number_format.size(self.needed_bytes)
-        room = f" The next checkpoints need {needed}." if self.needed_bytes else ""
-        compared = "" if hashed is None else f"; compared {number_format.size(hashed)} with hashes"
+        counts = [f"{number_format.count(n)} {noun}{'' if n == 1 else 's'}" for n, noun in parts]
+        finding_count, hashed_bytes = len(self.findings), self.hashed_bytes
+        needed_size = number_format.size(self.needed_bytes)
+        checkpoint_text = f" The next checkpoints need {needed_size}." if self.needed_bytes else ""
+        hash_text = (
+            ""
+            if hashed_bytes is None
+            else f"; compared {number_format.size(hashed_bytes)} with hashes"
+        )
         return (
-            f"Checked {words[0]}, {words[1]} and {words[2]}{compared}. "
-            f"{'No' if not found else number_format.count(found)} "
-            f"finding{'' if found == 1 else 's'}.{room}"
+            f"Checked {counts[0]}, {counts[1]} and {counts[2]}{hash_text}. "
+            f"{'No' if not finding_count else number_format.count(finding_count)} "
+            f"finding{'' if finding_count == 1 else 's'}.{checkpoint_text}"
         )
 
 
@@ -75,7 +79,9 @@ class RepairResult:
     @property
     def message(self) -> str:
         count = len(self.repaired_findings)
-        done = f"Repaired {number_format.count(count)} finding{'' if count == 1 else 's'}."
-        moved = any(one.moves for one in self.repaired_findings)
-        kept = f" What was moved is in {self.folder}." if moved else ""
-        return " ".join([done + kept, *(one.message for one in self.remaining_findings)])
+        repair_text = f"Repaired {number_format.count(count)} finding{'' if count == 1 else 's'}."
+        has_moves = any(finding.moves for finding in self.repaired_findings)
+        trash_text = f" What was moved is in {self.folder}." if has_moves else ""
+        return " ".join(
+            [repair_text + trash_text, *(finding.message for finding in self.remaining_findings)]
+        )

@@ -145,7 +145,7 @@ class ReplayService:
             original=original_id,
             replay=job_id,
             differences=recorded_differences,
-            sentence=_message(result, recorded_differences, tolerance, original_update.view),
+            message=_message(result, recorded_differences, tolerance, original_update.view),
         )
 
     def _recorded_differences(

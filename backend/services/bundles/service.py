@@ -102,9 +102,9 @@ class BundleService:
             )
         ]
         versions = self._add_versions(file, with_data, members, progress)
-        record = self._find_checkpoint(folder, file.config, checkpoint, job_id)
-        if record is not None:
-            members += self._checkpoint_members(record, progress)
+        checkpoint_record = self._find_checkpoint(folder, file.config, checkpoint, job_id)
+        if checkpoint_record is not None:
+            members += self._checkpoint_members(checkpoint_record, progress)
         with as_backend_error(f"The history of the job {job_id} could not be read"):
             self._root.files.refresh_history(folder)
             if folder.history.exists():
@@ -124,7 +124,7 @@ class BundleService:
             ),
             versions=versions,
             runs=imported_job.environments(folder),
-            checkpoint=record.name if record is not None else "",
+            checkpoint=checkpoint_record.name if checkpoint_record is not None else "",
             omitted_variables=tuple(sorted(file.config.environment)),
         )
         target = output or Path(imported_job.safe_stem(file.name) + SUFFIX)
@@ -256,8 +256,8 @@ class BundleService:
         origin_text = imported_job.origin_message(manifest)
         pins: dict[str, Pin] = {}
         imported_pins: dict[tuple[Kind, str], Pin] = {}
-        imported: list[tuple[Kind, str]] = []
-        reused: list[str] = []
+        imported_items: list[tuple[Kind, str]] = []
+        reused_labels: list[str] = []
         notes: list[str] = []
         try:
             # The largest first, because it is the most likely not to fit or to be cancelled.
@@ -270,10 +270,10 @@ class BundleService:
                     pins[key] = imported_pins[content_key]
                     continue
                 if item is not None:
-                    reused.append(f"{version.kind.value} {item.reference}")
+                    reused_labels.append(f"{version.kind.value} {item.reference}")
                 elif version.folder:
                     item = self._import(bundle, version, origin_text, progress)
-                    imported.append((version.kind, item.reference))
+                    imported_items.append((version.kind, item.reference))
                 else:
                     notes.append(f"{_missing_message(version)} {_DATASET_REMEDY}")
                 pin = version.pin if item is None else Pin(item.name, item.version, item.sha256)
@@ -284,7 +284,7 @@ class BundleService:
                     self._root, config, ordered_pins, bundle, progress
                 )
         except BaseException:
-            for kind, reference in imported:
+            for kind, reference in imported_items:
                 with suppress(BackendError):
                     self._library.remove(kind, reference)
             raise
@@ -301,8 +301,8 @@ class BundleService:
         return ImportedJob(
             view=self._jobs.queries.show(job_id),
             origin=origin_text,
-            imported=tuple(f"{kind.value} {reference}" for kind, reference in imported),
-            reused=tuple(reused),
+            imported=tuple(f"{kind.value} {reference}" for kind, reference in imported_items),
+            reused=tuple(reused_labels),
             notes=tuple(notes),
         )
 

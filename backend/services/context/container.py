@@ -200,7 +200,7 @@ class Services:
             self.data_root,
             default_paths(self._root_key, CODE_ROOT / "installers" / "constraints.txt"),
             open_shell=lambda entry: self.cluster.open_shell(entry.name),
-            inspect=lambda entry, shell: self.cluster.node_details(entry, shell),
+            inspect=lambda entry, shell: self.cluster.node_info(entry, shell),
             host_key=lambda entry: self.cluster.host_key(entry.name),
         )
 

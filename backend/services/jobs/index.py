@@ -103,7 +103,7 @@ class JobQueryResult:
     waiting_count: int = 0
     match_count: int = 0
     sweep_slots: Slots = field(default_factory=lambda: NO_SLOTS)
-    empty: frozenset[str] = frozenset()
+    empty_columns: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -116,7 +116,7 @@ class IndexUpdate:
         jobs_added_or_removed: Whether a job was added or removed.
     """
 
-    changed: tuple[int, ...] = ()
+    changed_slots: tuple[int, ...] = ()
     order_changed: bool = False
     jobs_added_or_removed: bool = False
 
@@ -144,7 +144,7 @@ class JobIndex:
         self, summaries: Iterable[JobSummary], removed_ids: Iterable[str] = ()
     ) -> IndexUpdate:
         """Add or replace these jobs, and remove ``removed_ids``."""
-        changed = []
+        changed_slots = []
         has_removed = order_changed = False
         for job_id in removed_ids:
             slot = self._slots.pop(job_id, None)
@@ -160,13 +160,13 @@ class JobIndex:
             elif self.summaries[slot] != summary:
                 order_changed = order_changed or self.summaries[slot].state is not summary.state
                 self._replace(slot, summary)
-                changed.append(slot)
+                changed_slots.append(slot)
         first_slot = len(self.summaries)
         self.summaries.extend(new_summaries)
         for slot, summary in enumerate(new_summaries, first_slot):
             self._slots[summary.id] = slot
             self._sweeps.put(slot, summary)
-        sweeps, regrouped = self._sweeps.update()
+        sweeps, is_regrouped = self._sweeps.update()
         added_count = len(self.summaries) - first_slot
         if added_count:
             is_job = np.arange(added_count) < len(new_summaries)
@@ -174,7 +174,7 @@ class JobIndex:
             self._values_by_key.clear()
         jobs_changed = bool(new_summaries) or has_removed
         return IndexUpdate(
-            (*changed, *sweeps), order_changed or jobs_changed or regrouped, jobs_changed
+            (*changed_slots, *sweeps), order_changed or jobs_changed or is_regrouped, jobs_changed
         )
 
     def _replace(self, slot: int, summary: JobSummary) -> None:
@@ -213,7 +213,7 @@ class JobIndex:
             metrics = self._values("metric")[slots]
             keys = (*keys, np.where(np.isnan(metrics), inf, metrics))
         order = slots[np.lexsort(keys)].astype(np.int32)
-        empty = frozenset(
+        empty_columns = frozenset(
             column
             for column, key in _HARDWARE_COLUMNS.items()
             # NaN is not larger.
@@ -221,7 +221,7 @@ class JobIndex:
         )
         total_count = len(self._slots)
         return JobQueryResult(
-            self.summaries, order, total_count, live_count, waiting_count, len(order), empty=empty
+            self.summaries, order, total_count, live_count, waiting_count, len(order), empty_columns=empty_columns
         )
 
     def fold(self, result: JobQueryResult, query: JobQuery, folds: FoldState) -> JobQueryResult:
@@ -266,12 +266,12 @@ class JobIndex:
         slots = np.flatnonzero(mask)
         newest_first = slots[np.argsort(-self._values("created")[slots], kind="stable")]
         summaries = [self.summaries[slot] for slot in newest_first.tolist()]
-        joined = " ".join(tokens)
+        prefix = " ".join(tokens)
         prefix_matches = [
-            summary for summary in summaries if summary.name.casefold().startswith(joined)
+            summary for summary in summaries if summary.name.casefold().startswith(prefix)
         ]
         other_matches = (
-            summary for summary in summaries if not summary.name.casefold().startswith(joined)
+            summary for summary in summaries if not summary.name.casefold().startswith(prefix)
         )
         return tuple(
             prefix_matches[:limit]
@@ -404,13 +404,13 @@ class JobIndex:
             texts = summary_settings.settings(self.summaries, name)
         else:
             texts = list(map(_TEXTS[name], self.summaries))
-        distinct = list(dict.fromkeys(texts))
-        merged: list[str] = []
-        for start in range(0, len(distinct), _SORT_CHUNK):
-            merged += sorted(distinct[start : start + _SORT_CHUNK])
+        distinct_texts = list(dict.fromkeys(texts))
+        sorted_texts: list[str] = []
+        for start in range(0, len(distinct_texts), _SORT_CHUNK):
+            sorted_texts += sorted(distinct_texts[start : start + _SORT_CHUNK])
         # Runs that are sorted already are only merged.
-        merged.sort()
-        ranks = {text: float(rank) for rank, text in enumerate(merged)}
+        sorted_texts.sort()
+        ranks = {text: float(rank) for rank, text in enumerate(sorted_texts)}
         # Empty values come last, as with numbers.
         ranks[""] = nan
         return np.fromiter((ranks[text] for text in texts), np.float32, len(texts))

@@ -143,10 +143,10 @@ class JobLifecycle:
         else:
             weights = self._initial_weights(file, view, start_over)
         # A queue waits for busy GPUs and nodes that are off; only impossible jobs are refused.
-        prepared = self._starter.prepare(
+        prepared_run = self._starter.prepare(
             file, view.run + 1, resume_from=resume_from, start_from=weights, progress=progress
         )
-        return folder, view, prepared
+        return folder, view, prepared_run
 
     def stop(self, job_id: str) -> JobView:
         """Request the run to stop after a checkpoint. Without a live run it changes nothing."""

@@ -58,7 +58,7 @@ class PredictionService:
         """Return the predictions of a checkpoint ("latest" and "best" are names, too).
 
         Raises:
-            BackendError: The checkpoint or the data is missing or damaged, or the user's code cannot
+            BackendError: The checkpoint or the data is missing or damaged, or the code cannot
                 be used.
             Cancelled: By ``progress``.
         """

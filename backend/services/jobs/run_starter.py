@@ -96,11 +96,11 @@ class RunStarter:
             OSError: The job's folder cannot be written.
         """
         progress = progress or Progress()
-        prepared = self.prepare(
+        prepared_run = self.prepare(
             file, run, resume_from=resume_from, start_from=start_from, progress=progress
         )
-        plan = prepared.plan
-        launch = replace(prepared.launch, steps_limit=steps_limit)
+        plan = prepared_run.plan
+        launch = replace(prepared_run.launch, steps_limit=steps_limit)
         access = self._root.files
         if plan.staged_nodes:
             weights = [Path(p) for p in (resume_from, start_from) if p]

@@ -1,4 +1,4 @@
-"""Jobs from the job file to the exported checkpoint; what the window and the command line call.
+"""Jobs from the job file to the exported checkpoint, for the window and the command line.
 
 `queries` reads jobs, `lifecycle` starts and stops them; this module creates, copies, renames,
 exports and removes them.
@@ -91,11 +91,11 @@ _FIGURE_SETTINGS = ("epochs", "batch_size", "optimizer", "schedule", "strategy",
 
 
 class JobService:
-    """See `docs/architecture.md`. Every call is plain and blocking and may run on any thread.
+    """Jobs; see `docs/architecture.md`. Every call blocks and may run on any thread.
 
     Attributes:
-        queries: What is known of jobs.
-        lifecycle: Their starts and stops.
+        queries: Reads jobs.
+        lifecycle: Starts and stops jobs.
     """
 
     def __init__(
@@ -119,7 +119,7 @@ class JobService:
         self._starter = RunStarter(root, library, nodes)
         self.lifecycle = JobLifecycle(queries, reaper, self._validator, self._starter, preflight)
         self._sizes = DataSizeCounter(library, cache / "sizes")
-        self._forecasts = JobForecaster(root, library, index)
+        self._forecaster = JobForecaster(root, library, index)
 
     # Making a job.
 
@@ -135,21 +135,23 @@ class JobService:
         if check.trial is not None and not checked_job.config.script:
             hint = memory_hint(checked_job.config, check.trial, self._validator.node_states())
             check = replace(check, findings=(*check.findings, *hint))
-        job_forecast = self._forecasts.estimate(
-            checked_job.config, checked_job.pins, check.steps_per_epoch
-        )
-        return replace(check, forecast=job_forecast)
+        pins_by_key, steps_per_epoch = checked_job.pins, check.steps_per_epoch
+        forecast = self._forecaster.estimate(checked_job.config, pins_by_key, steps_per_epoch)
+        return replace(check, forecast=forecast)
 
     def try_batch(
         self, raw: Mapping[str, Any], progress: Progress | None = None, *, fetch: bool = True
     ) -> bool:
-        """Try one batch of the dataset in the model, once for the same files; whether it was tried.
+        """Try one batch of the dataset in the model, once for the same files.
 
-        Runs the user's code in a process of its own. Without ``fetch`` it is not tried where that
-        takes more than this computer has: the files of the dataset, or PyTorch.
+        The user's code runs in a process of its own. Without ``fetch``, there is no trial on a
+        computer without the files of the dataset or without PyTorch.
+
+        Returns:
+            Whether the batch was tried.
 
         Raises:
-            BackendError: They do not fit together, or it cannot be tried.
+            BackendError: The parts do not fit together, or cannot be tried.
         """
         model, dataset, loader = (self._validator.check(raw).pins[key] for key in _BATCH_PARTS)
         is_ready = (
@@ -161,12 +163,15 @@ class JobService:
         return True
 
     def count_items(self, raw: Mapping[str, Any], progress: Progress | None = None) -> bool:
-        """Count what the loader gives of the dataset; whether it is known afterwards.
+        """Count the samples of the dataset with the loader, once for the same files.
 
-        Runs the user's loader in a process of its own; once for the same files.
+        The user's loader runs in a process of its own.
+
+        Returns:
+            Whether the number is known now.
 
         Raises:
-            BackendError: The loader cannot be used, or did not come to an end.
+            BackendError: The loader cannot be used, or did not finish.
         """
         checked_job = self._validator.check(raw)
         return self._sizes.count(checked_job.pins, progress or Progress()) is not None
@@ -178,16 +183,16 @@ class JobService:
         is_random: bool = False,
         progress: Progress | None = None,
     ) -> Simulation:
-        """Train a job file in one process on this computer, with a made staleness.
+        """Train a job file in one process on this computer, with simulated staleness.
 
         Raises:
-            BackendError: The file has a fault, its strategy has no staleness, or the training
+            BackendError: The file has an error, its strategy has no staleness, or the training
                 failed.
         """
         return simulate(self._validator.check(raw), self._library, staleness, is_random, progress)
 
     def config_errors(self, raw: Mapping[str, Any]) -> tuple[ConfigError, ...]:
-        """Return the faults of a job file without its figures, which is fast for many files."""
+        """Return the errors of a job file without its figures, which is fast for many files."""
         return self._check_job(raw)[0].errors
 
     def _check_job(self, raw: Mapping[str, Any]) -> tuple[JobCheck, CheckedJob]:
@@ -196,7 +201,7 @@ class JobService:
         check_batch_size(checked_job, size)
         config = checked_job.config
         if config is None and not checked_job.has_error(*_FIGURE_SETTINGS):
-            # A fault elsewhere does not take the figures away.
+            # An error in another setting does not remove the figures.
             config = checked_job.draft
         if config is None:
             job_check = JobCheck(
@@ -211,9 +216,8 @@ class JobService:
             try:
                 self._starter.plan(config, "JOB", 1)
             except BackendError as error:
-                checked_job.add_error(
-                    "placement", " ".join(filter(None, (str(error), error.remedy)))
-                )
+                message = " ".join(filter(None, (str(error), error.remedy)))
+                checked_job.add_error("placement", message)
         if config.script:
             job_check = JobCheck(
                 errors=tuple(checked_job.errors),
@@ -236,7 +240,7 @@ class JobService:
         return job_check, checked_job
 
     def command(self, job_id: str) -> JobCommand:
-        """Return the command of the newest run, to run by hand, or that of the first run."""
+        """Return the command of the newest run for a manual run, or that of the first run."""
         folder, file, view = self.queries.read(job_id)
         try:
             launch = Launch.from_dict(read_json(folder.launch))
@@ -247,7 +251,7 @@ class JobService:
                 return JobCommand(mpirun.shell_line(plan.argv, {}))
             return JobCommand()
         name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-        # As the node sees it that leads.
+        # The path on the head node.
         remote_folder = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
         return JobCommand(
             mpirun.manual_command(launch, name),
@@ -258,13 +262,13 @@ class JobService:
     def create(
         self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
     ) -> JobView:
-        """Make a job; nothing is made when anything is wrong with it.
+        """Create a job; an invalid job file creates nothing.
 
         Args:
-            replay_of: The id of the job whose curve it is to make again, or "".
+            replay_of: The id of the job that the new job replays, or "".
 
         Raises:
-            BackendError: Every fault, one sentence after the other.
+            BackendError: The job file is invalid; the message has every error.
         """
         checked_job, config = self._checked_config(raw, progress or Progress())
         return self.queries.show(self._create_job(checked_job, config, replay_of).id)
@@ -272,10 +276,10 @@ class JobService:
     def create_and_start(
         self, raw: Mapping[str, Any], progress: Progress | None = None, replay_of: str = ""
     ) -> JobView:
-        """Make a job and start it; nothing is made when anything keeps it from starting.
+        """Create a job and start it; a job that cannot start is not created.
 
         Raises:
-            PreflightFailed: Its nodes cannot run it as they are.
+            PreflightFailed: The nodes cannot run the job.
             Cancelled: By ``progress``.
             BackendError: As `create` and `start`.
         """
@@ -288,7 +292,7 @@ class JobService:
         try:
             return self.lifecycle.run(folder, file, 1, False, progress, start_from=weights)
         except BackendError:
-            # A run that was claimed stays: it may have begun, and says why it failed.
+            # A claimed run stays: it may have begun, and has the reason of its failure.
             with suppress(BackendError, OSError):
                 if not self._root.files.names(folder.attempts):
                     self.remove(file.id)
@@ -299,7 +303,7 @@ class JobService:
     ) -> tuple[CheckedJob, JobConfig]:
         checked_job = self._validator.check(raw)
         if checked_job.config is not None and not checked_job.errors:
-            # A loader may need what only the job gives it; then the ranks will say what is wrong.
+            # A loader may need values that only a run has; then the ranks report the error.
             with suppress(ToolError):
                 check_batch_size(checked_job, self._sizes.count(checked_job.pins, progress))
         if checked_job.errors or checked_job.config is None:
@@ -318,18 +322,18 @@ class JobService:
         return file
 
     def clone(self, job_id: str) -> dict[str, Any]:
-        """A job file that repeats a job: same settings, same versions, another name."""
+        """Return a job file that repeats a job: same settings, same versions, another name."""
         file = read_job(self.queries.folder(job_id))
         raw = without_shared_gpus(file.config.to_dict())
         raw.update(name=self._copy_name(file.name))
         for key, pin in file.pins.items():
             raw[key] = pin.reference
         if not file.config.start_from and "model" in file.pins:
-            # The model may have been given weights since, with which this job did not begin.
+            # The model may have got weights since, with which this job did not begin.
             with suppress(BackendError):
                 if self._library.weights(raw["model"]) is not None:
                     raw["start_from"] = RANDOM_WEIGHTS
-        # With other settings it is no job of that sweep.
+        # With other settings the copy is no job of that sweep.
         tags = [tag for tag in file.tags if not sweep_of((tag,))]
         for key, value in (("notes", file.notes), ("tags", tags)):
             raw.pop(key, None)
@@ -345,7 +349,7 @@ class JobService:
         names = (_truncate(stem, _NAME_BYTES - len(suffix)) + suffix for suffix in suffixes)
         return next(name for name in names if name not in taken_names)
 
-    # What a user changes.
+    # Changes by a user.
 
     def annotate(
         self,
@@ -354,7 +358,7 @@ class JobService:
         notes: str | None = None,
         tags: Sequence[str] | None = None,
     ) -> JobView:
-        """Change what is said about a job; None leaves it as it is."""
+        """Change the name, the notes or the tags of a job; None leaves a value unchanged."""
         folder, file, _ = self.queries.read(job_id)
         errors = (
             "" if name is None else job_name_error(name),
@@ -375,10 +379,10 @@ class JobService:
         return self.queries.show(job_id)
 
     def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
-        """Keep a checkpoint always, or leave it to the job's policy again.
+        """Keep a checkpoint always, or apply the job's policy again.
 
         Raises:
-            BackendError: It is gone.
+            BackendError: The checkpoint does not exist any more.
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
@@ -387,7 +391,7 @@ class JobService:
             return record
         with as_backend_error(f"The checkpoint {record.name} could not be marked"):
             keep(folder.files, record, is_kept)
-            # Only now it is certain that rank 0 saw the mark before it removed anything.
+            # After this second list, rank 0 certainly saw the mark before a removal.
             checkpoints = list_checkpoints(self.queries.fresh_folder(job_id), policy)
         kept_checkpoint = checkpoint_named(checkpoints, record.name)
         if kept_checkpoint is None:
@@ -402,10 +406,10 @@ class JobService:
         return replace(kept_checkpoint, path=self._root.display_path(Path(kept_checkpoint.path)))
 
     def find_damage(self, job_id: str, checkpoint: str) -> str:
-        """Read a checkpoint's file: "" where it is what was saved, else what is wrong with it.
+        """Read the file of a checkpoint, and return its damage, "" if it is valid.
 
         Raises:
-            BackendError: It cannot be read.
+            BackendError: The file cannot be read.
         """
         folder = self.queries.fresh_folder(job_id)
         policy = read_job(folder).config.checkpoint
@@ -423,10 +427,10 @@ class JobService:
             return audit_log.acts_of(folder, read_job(folder))
 
     def edit(self, job_id: str, field: str, previous_value: object, new_value: object) -> JobView:
-        """Change the "name", the "notes" or the "tags" of a job, if they are what the user saw.
+        """Change the "name", the "notes" or the "tags" of a job, if still ``previous_value``.
 
         Raises:
-            BackendError: It cannot be that, or another desktop changed it meanwhile.
+            BackendError: The new value is invalid, or another desktop changed the value meanwhile.
         """
         file = self.queries.read(job_id)[1]
         current_value = {"name": file.name, "notes": file.notes, "tags": file.tags}[field]
@@ -436,8 +440,8 @@ class JobService:
             current_text = ", ".join(file.tags) if field == "tags" else str(current_value)
             verb = "is" if field == "name" else "are"
             raise BackendError(
-                f"The {field} {verb} now “{sanitize(current_text)}”, changed by someone else; yours "
-                f"{'was' if verb == 'is' else 'were'} not saved.",
+                f"The {field} {verb} now “{sanitize(current_text)}”, changed by someone else; "
+                f"yours {'was' if verb == 'is' else 'were'} not saved.",
                 "Change it again if you still want to.",
             )
         if field == "tags":
@@ -445,13 +449,13 @@ class JobService:
         return self.annotate(job_id, **{field: str(new_value)})
 
     def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
-        """Give a job these tags and take those from it; the others stay as they are by then."""
+        """Add and remove tags of a job; other tags stay, also those of other desktops."""
         tags = self.queries.read(job_id)[1].tags
         kept_tags = [tag for tag in tags if tag not in remove]
         new_tags = tuple(dict.fromkeys((*kept_tags, *add)))
-        return (
-            self.queries.show(job_id) if new_tags == tags else self.annotate(job_id, tags=new_tags)
-        )
+        if new_tags == tags:
+            return self.queries.show(job_id)
+        return self.annotate(job_id, tags=new_tags)
 
     def size_bytes(self, job_id: str) -> int:
         """Return the disk space of a job in the data root, in bytes."""
@@ -466,11 +470,8 @@ class JobService:
             for entry in folder.path.rglob("*"):
                 # A rank may take a file away meanwhile.
                 with suppress(FileNotFoundError):
-                    if (
-                        entry.name not in weight_bytes
-                        and not entry.is_symlink()
-                        and entry.is_file()
-                    ):
+                    is_file = not entry.is_symlink() and entry.is_file()
+                    if is_file and entry.name not in weight_bytes:
                         other_bytes += entry.stat().st_size
         return other_bytes + sum(weight_bytes.values())
 
@@ -495,14 +496,14 @@ class JobService:
             return output.absolute()
         pins = file.parts()
         # A dataset is read for ONNX alone, and may be large.
-        part = self._library.open_content if format == "onnx" else self._library.content
+        find_content = self._library.open_content if format == "onnx" else self._library.content
         tool_process.export(
             Path(record.path),
             format,
             output,
             self._library.open_content(Kind.MODEL, pins[Kind.MODEL].reference),
-            part(Kind.LOADER, pins[Kind.LOADER].reference),
-            part(Kind.DATASET, pins[Kind.DATASET].reference),
+            find_content(Kind.LOADER, pins[Kind.LOADER].reference),
+            find_content(Kind.DATASET, pins[Kind.DATASET].reference),
             files={"job.toml": tomli_w.dumps(shareable_config(file.config))},
             history=folder.history if folder.history.exists() else None,
             progress=progress,
@@ -523,10 +524,10 @@ class JobService:
         return view
 
     def restore(self, job_id: str) -> JobView:
-        """Move a job's folder back from the trash; one that waited in the queue does so no more.
+        """Move a job's folder back from the trash; the job is not in the queue any more.
 
         Raises:
-            BackendError: It is not in the trash, or is in its place again already.
+            BackendError: The job is not in the trash, or exists again already.
         """
         if not job_id or job_id != Path(job_id).name or job_id.startswith("."):
             raise _not_in_trash(job_id)
@@ -541,7 +542,7 @@ class JobService:
 
 
 def _copy_out(path: Path, output: Path, *, is_zip: bool) -> None:
-    """Copy what a script wrote, into a zip or as it is; nothing is replaced."""
+    """Copy the checkpoint of a script, zipped or unchanged; an existing file is not replaced."""
     if path.is_dir() and not is_zip:
         raise BackendError(f"The checkpoint {path.name} is a folder.", "Export it as zip.")
     if output.exists():
@@ -582,5 +583,5 @@ def _tags(value: object) -> tuple[str, ...]:
 
 
 def _truncate(name: str, size_bytes: int) -> str:
-    """Return ``name``, not longer than this, and no character cut in two."""
+    """Return at most ``size_bytes`` of a name, cut between two characters."""
     return name.encode()[:size_bytes].decode(errors="ignore")

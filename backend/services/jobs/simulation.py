@@ -26,7 +26,7 @@ def simulate(
     is_random: bool,
     progress: Progress | None,
 ) -> Simulation:
-    """See `JobService.simulate`."""
+    """Train a checked job in one process; see `JobService.simulate`."""
     config = checked_job.config
     if config is None or checked_job.errors:
         raise BackendError(" ".join(error.message for error in checked_job.errors))

@@ -12,17 +12,17 @@ import numpy.typing as npt
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import FEWEST, OPEN_UP_TO, FoldState, sweep_summary
+from backend.records.sweeps.summary import MIN_JOBS, MAX_UNFOLDED_JOBS, FoldState, sweep_summary
 
 Slots = npt.NDArray[np.int32]
 NO_SLOTS: Slots = np.zeros(0, np.int32)
 
 
 class JobSweeps:
-    """Is updated with every job, then with `update` after several; then it can fold.
+    """The sweeps of all jobs: call `put` for each job, then `update`, then `fold`.
 
     Args:
-        lines: All jobs by slot. The rows of sweeps are appended to them.
+        summaries: All jobs by slot. The rows of sweeps are appended.
     """
 
     def __init__(self, summaries: list[JobSummary]) -> None:
@@ -34,14 +34,14 @@ class JobSweeps:
         self._is_regrouped = False
         self._sizes = NO_SLOTS
         self.sweep_slots: Slots = NO_SLOTS
-        """Slot of a job's sweep by the job's slot, -1 for none. It is replaced, never changed."""
+        """Slot of a job's sweep by the job's slot, -1 for none. The array never changes."""
 
     def slot(self, tag: str) -> int | None:
         """Return the slot of a sweep. May be called from any thread."""
         return self._slots.get(tag)
 
     def put(self, slot: int, summary: JobSummary) -> None:
-        """Add a job, or update it."""
+        """Add or update a job."""
         tag, previous_tag = sweep_of(summary.tags), self._tag_of.get(slot, "")
         if tag != previous_tag:
             self.drop(slot)
@@ -64,12 +64,12 @@ class JobSweeps:
         """Yield the row of each sweep that still has enough jobs."""
         for slot in self._slots.values():
             summary = self._summaries[slot]
-            if summary.sweep is not None and len(summary.sweep.ids) >= FEWEST:
+            if summary.sweep is not None and len(summary.sweep.ids) >= MIN_JOBS:
                 yield summary
 
     def update(self) -> tuple[tuple[int, ...], bool]:
-        """Return the slots of sweeps whose row changed, and whether jobs joined or left one."""
-        changed = []
+        """Return the slots of sweeps whose row changed, and whether jobs joined or left sweeps."""
+        changed_slots = []
         for tag in self._changed_tags:
             members = self._members[tag]
             if not members:
@@ -83,7 +83,7 @@ class JobSweeps:
                 self._summaries.append(summary)
             elif self._summaries[slot] != summary:
                 self._summaries[slot] = summary
-                changed.append(slot)
+                changed_slots.append(slot)
         self._changed_tags.clear()
         is_regrouped, self._is_regrouped = self._is_regrouped, False
         if is_regrouped:
@@ -92,7 +92,7 @@ class JobSweeps:
             padding = np.full(len(self._summaries) - len(self.sweep_slots), -1, np.int32)
             self.sweep_slots = np.concatenate((self.sweep_slots, padding))
             self._sizes = np.concatenate((self._sizes, np.zeros_like(padding)))
-        return tuple(changed), is_regrouped
+        return tuple(changed_slots), is_regrouped
 
     def _renumber(self) -> None:
         sweep_slots = np.full(len(self._summaries), -1, np.int32)
@@ -104,21 +104,21 @@ class JobSweeps:
         self.sweep_slots, self._sizes = sweep_slots, sizes
 
     def fold(self, order: Slots, folds: FoldState, *, is_search: bool) -> Slots:
-        """Return the same rows, with those of a sweep below a row of its own, or only that row.
+        """Return the rows, with the jobs of a sweep below the row of the sweep or folded into it.
 
-        A sweep is placed where the first of its jobs would be, so any order orders sweeps too.
+        A sweep has the position of the first of its jobs, so any order orders sweeps too.
 
         Args:
             order: Slots of jobs, in the order that they have without sweeps.
             folds: The sweeps that the user folded and unfolded.
-            is_search: The list shows search results: if only some jobs of a sweep match, these are
-                shown, folded or not.
+            is_search: The list shows search results: if only some jobs of a sweep match, the
+                matching jobs are shown, folded or not.
         """
         if not self._slots or not len(order):
             return order
         sweep_slots = self.sweep_slots[order]
         sweep_slots = np.where(
-            (sweep_slots >= 0) & (self._sizes[sweep_slots] >= FEWEST), sweep_slots, -1
+            (sweep_slots >= 0) & (self._sizes[sweep_slots] >= MIN_JOBS), sweep_slots, -1
         )
         member_rows = np.flatnonzero(sweep_slots >= 0)
         if not len(member_rows):
@@ -146,8 +146,8 @@ class JobSweeps:
     def _open_mask(
         self, member_sweeps: Slots, folds: FoldState, *, is_search: bool
     ) -> npt.NDArray[np.bool_]:
-        """Return by slot of a sweep whether it is open; ``swept`` has it once for each match."""
-        is_open = self._sizes <= OPEN_UP_TO
+        """Return by slot whether a sweep is open; ``member_sweeps`` has its slot once a match."""
+        is_open = self._sizes <= MAX_UNFOLDED_JOBS
         self._apply(folds.stored_folds, is_open)
         if is_search:
             is_open |= np.bincount(member_sweeps, minlength=len(is_open)) < self._sizes

@@ -30,14 +30,14 @@ class TemplateService:
         self._root = root
 
     def list(self) -> tuple[Template, ...]:
-        """Return all templates by name; a damaged file has a fault and hides no other."""
+        """Return all templates by name; a damaged file has an error and hides no other."""
         return tuple(self._entry(name) for name in self._names())
 
     def load(self, name: str) -> dict[str, Any]:
         """Return the settings, as a job file without a name.
 
         Raises:
-            BackendError: There is none, or its file is damaged.
+            BackendError: There is no such template, or its file is damaged.
         """
         names = self._names()
         if name not in names:
@@ -54,7 +54,7 @@ class TemplateService:
         """Save settings under a name.
 
         Raises:
-            BackendError: The name is invalid, or exists and ``replaces`` is not set; nothing was
+            BackendError: The name is invalid, or exists and ``overwrite`` is not set; nothing was
                 changed.
         """
         self._require_valid_name(name)
@@ -69,7 +69,7 @@ class TemplateService:
         return self._entry(name)
 
     def rename(self, name: str, new_name: str) -> Template:
-        """Rename a template; an existing one is never overwritten."""
+        """Rename a template; an existing template is never overwritten."""
         self._require_valid_name(new_name)
         self.load(name)
         with as_backend_error(f"The template “{name}” could not be renamed"):

@@ -1,8 +1,8 @@
-"""Train one batch on the real ranks before a long run, to find what checks cannot.
+"""Train one batch on the real ranks before a long run, to find errors that checks cannot find.
 
-A canary is a run like any other, with the job's own settings and on its own nodes, in a folder
-``jobs/.canary-…`` that no list shows and that is removed afterwards. It makes one step, writes a
-checkpoint, verifies it and reads it back.
+A trial is a run with the job's own settings and on its own nodes, in a folder ``jobs/.canary-…``
+that no list shows and that is removed afterwards. The trial makes one step, writes a checkpoint,
+verifies the checkpoint and reads it back.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TrialRunService:
         With a ``placement`` the batch is trained there.
 
         Raises:
-            BackendError: It could not be started; no files of it remain.
+            BackendError: The trial could not be started; none of its files remain.
             Cancelled: ``cancelled`` returned True, and the ranks have ended.
         """
         started_s = time.monotonic()
@@ -101,7 +101,7 @@ class TrialRunService:
         on_state: Callable[[JobState], None],
         cancelled: Callable[[], bool],
     ) -> RunState:
-        """Wait until it has ended."""
+        """Wait until the trial has ended."""
         reader = RunStateReader(folder)
         deadline_s = time.monotonic() + _LIMIT_S
         reported_state = None
@@ -134,7 +134,7 @@ class TrialRunService:
                     self._remove(folder, config)
 
     def _remove(self, folder: OpenJob, config: JobConfig) -> None:
-        """Remove by name; the nodes' user removes what only that user may remove."""
+        """Remove a trial's folder, on the head node with the rights of the node's user."""
         head, access = config.placement[0].node, self._root.files
         access.remove_tree(folder.path)
         if head == THIS_COMPUTER:
@@ -153,7 +153,7 @@ class TrialRunService:
 
 
 def _one_step_config(config: JobConfig) -> JobConfig:
-    """Return the same training, without anything that needs more than one step."""
+    """Return the settings of the same training for a single step."""
     return replace(
         config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
     )

@@ -1,4 +1,4 @@
-"""Find everything that prevents making or starting a job, and compute the job's figures.
+"""Find all errors that prevent the creation or the start of a job, and compute its figures.
 
 `records.jobs.config.parse_job` checks a job file alone; this module checks it against the library,
 the nodes and the size of the data.
@@ -50,10 +50,10 @@ class CheckedJob:
 
     config: JobConfig | None
     draft: JobConfig
-    """The part of it that can be read; the whole config if there is one."""
+    """The readable part of the job file; equal to ``config`` if that is set."""
     errors: list[ConfigError] = field(default_factory=list)
     usual_strategy: str = ""
-    """Of a job file that names none, on the same nodes."""
+    """The strategy of a job file without a strategy, on the same nodes."""
     pins: dict[str, Pin] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
 
@@ -61,15 +61,17 @@ class CheckedJob:
         self.errors.append(ConfigError(name, f"{name}: {message}"))
 
     def has_error(self, *parts: str) -> bool:
-        """Return whether one of these parts of the job file has a fault."""
+        """Return whether one of these parts of the job file has an error."""
         return any(error.part in parts for error in self.errors)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Weights to start from; ``record`` is set if they are a checkpoint of a job.
+    """Weights to start from.
 
-    ``sha256``: of those stored with a model, if it is known.
+    Attributes:
+        record: The checkpoint of a job that has the weights, if any.
+        sha256: The hash of weights that are stored with a model, "" if unknown.
     """
 
     files: DataRootAccess
@@ -80,6 +82,8 @@ class Weights:
 
 
 class JobValidator:
+    """Checks job files against the library and the nodes."""
+
     def __init__(
         self,
         root: OpenRoot,
@@ -105,7 +109,7 @@ class JobValidator:
                 self._add_pin(checked_job, key, kind, reference)
         if "script" in checked_job.pins and not checked_job.has_error("entry"):
             self._check_entry(checked_job, checked_job.pins["script"])
-        # So is everything that does not depend on an invalid setting.
+        # Everything that does not depend on an invalid setting is checked, too.
         if not checked_job.has_error("start_from"):
             self._check_start_from(checked_job, parsed.draft.start_from)
         if not checked_job.has_error("placement"):
@@ -116,31 +120,29 @@ class JobValidator:
         """Check at the start of a run that all chosen nodes are online and their GPUs are free.
 
         Raises:
-            BackendError: They are not; it has every reason, one sentence after the other.
+            BackendError: A node is offline, or a GPU is in use; the message has every reason.
         """
         checked_job, nodes = CheckedJob(config, config), self.node_states()
         self._check_placements(checked_job, config, nodes)
         reasons = [error.message.partition(": ")[2] for error in checked_job.errors]
-        reasons += [one.message for one in checked_job.findings if one.check == NODE_CHECK]
+        reasons += [f.message for f in checked_job.findings if f.check == NODE_CHECK]
         if reasons:
-            names = [one.node for one in config.placement]
-            offline_names = [name for name in names if not _is_online(nodes.get(name))]
-            online_names = [name for name in names if name not in offline_names]
+            names = [placement.node for placement in config.placement]
+            offline = [name for name in names if not _is_online(nodes.get(name))]
+            online = [name for name in names if name not in offline]
             raise BackendError(
                 " ".join(reasons),
-                f"Bring {' and '.join(offline_names)} back, or run on {', '.join(online_names)} only."
-                if offline_names and online_names
+                f"Bring {' and '.join(offline)} back, or run on {', '.join(online)} only."
+                if offline and online
                 else "Choose other nodes; nothing was started.",
             )
         self._require_free_gpus(config, nodes)
 
     def check_again(self, checked_job: CheckedJob, config: JobConfig) -> None:
-        """Check, just before a start, what may have changed since ``checked``.
-
-        That is a node that was offline, and the use of GPUs.
+        """Check, just before a start, nodes that were offline and the use of GPUs.
 
         Raises:
-            BackendError: As `placement`.
+            BackendError: As `require_placement`.
         """
         if config.uses_gpus or any(finding.check == NODE_CHECK for finding in checked_job.findings):
             self.require_placement(config)
@@ -176,13 +178,16 @@ class JobValidator:
             checked_job.add_error(key, str(error))
 
     def _check_entry(self, checked_job: CheckedJob, pin: Pin) -> None:
-        """Check that the script has its entry, or choose one."""
+        """Check that the script has its entry, or choose an entry."""
         folder = self._library.content(Kind.SCRIPT, pin.reference)
         files = [f.path for f in self._root.files.list_files(folder)]
         entry = checked_job.draft.entry or usual_entry(files)
         if not entry:
-            some = ", ".join(sorted(f for f in files if f.endswith(".py"))[:_FILES_SHOWN]) or "none"
-            checked_job.add_error("entry", f"is missing; Python files of {pin.reference}: {some}.")
+            python_files = sorted(f for f in files if f.endswith(".py"))[:_FILES_SHOWN]
+            file_list = ", ".join(python_files) or "none"
+            checked_job.add_error(
+                "entry", f"is missing; Python files of {pin.reference}: {file_list}."
+            )
         elif not entry.startswith("-") and entry not in files:
             suggestion = closest_match(entry, tuple(files))
             hint = f" Did you mean “{suggestion}”?" if suggestion else ""
@@ -196,8 +201,10 @@ class JobValidator:
                     Finding("entry", True, f"It runs {entry}, found by itself")
                 )
         if checked_job.draft.python == REQUIREMENTS and not usual_requirement_file(files):
-            some = ", ".join(REQUIREMENT_FILES[:-1])
-            message = f"{pin.reference} has neither {some} nor {REQUIREMENT_FILES[-1]} that lists packages."
+            first_names, last_name = ", ".join(REQUIREMENT_FILES[:-1]), REQUIREMENT_FILES[-1]
+            message = (
+                f"{pin.reference} has neither {first_names} nor {last_name} that lists packages."
+            )
             checked_job.add_error("python", message)
 
     def _check_start_from(self, checked_job: CheckedJob, start_from: str) -> None:
@@ -216,7 +223,7 @@ class JobValidator:
             checked_job.config = replace(checked_job.config, start_from=weights.lasting_name)
 
     def _model_weights(self, checked_job: CheckedJob) -> str:
-        """Return the weights of a model, with which its jobs begin unless they say otherwise."""
+        """Return the weights of a model, with which its jobs begin by default."""
         model = checked_job.pins.get("model")
         weights_path = self._library.weights(model.reference) if model is not None else None
         if model is None or weights_path is None:
@@ -225,8 +232,8 @@ class JobValidator:
             Finding(
                 "start_from",
                 True,
-                f"It begins with the weights of {model.reference}; set “Start from” to “{RANDOM_WEIGHTS}” "
-                "for random weights.",
+                f"It begins with the weights of {model.reference}; set “Start from” to "
+                f"“{RANDOM_WEIGHTS}” for random weights.",
             )
         )
         return f"{model.reference}/{weights_path.name}"
@@ -235,7 +242,7 @@ class JobValidator:
         """Resolve ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path.
 
         Raises:
-            BackendError: It does not exist.
+            BackendError: The weights do not exist.
         """
         job_id, _, name = start_from.partition("/")
         folder = self._root.job(job_id)
@@ -338,8 +345,9 @@ class JobValidator:
             sharing_user = placement.sharing_user(uuid)
             foreign_processes = gpu.foreign_processes(sharing_user)
             if foreign_processes:
-                message = f"{gpu_label} is in use by {_process_owner(foreign_processes[0])}; the job can start when it "
-                checked_job.findings.append(Finding(GPU_CHECK, False, f"{message}is free."))
+                owner = _process_owner(foreign_processes[0])
+                message = f"{gpu_label} is in use by {owner}; the job can start when it is free."
+                checked_job.findings.append(Finding(GPU_CHECK, False, message))
             elif gpu.compute_processes:
                 message = f"{gpu_label} is shared with {sanitize(sharing_user)} (your choice)."
                 checked_job.findings.append(Finding(GPU_CHECK, True, message))
@@ -397,8 +405,8 @@ def memory_hint(
 ) -> tuple[Finding, ...]:
     """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
 
-    Counted are the tensors that autograd keeps of a step, and four values for each parameter: the
-    weight, its gradient and two of the optimizer.
+    The estimate has the tensors that autograd keeps of a step, and four values for each parameter:
+    the weight, its gradient and two of the optimizer.
     """
     capacities = []
     for placement in config.placement:

@@ -47,8 +47,8 @@ class Rescan:
     def read_all(self, progress: Progress) -> RescanReport:
         """Read the whole data root into the catalogue, replacing its content."""
         counts: dict[str, int] = {}
-        forgotten: list[str] = []
-        swept: list[str] = []
+        forgotten_labels: list[str] = []
+        swept_labels: list[str] = []
         problems: list[str] = []
         for kind in Kind:
             items = []
@@ -61,10 +61,10 @@ class Rescan:
             for staging_folder in staging.stagings(library_files.kind_folder(self._root, kind)):
                 if staging_folder.is_left_over:
                     staging.sweep(staging_folder)
-                    swept.append(f"{kind.value} {staging_folder.name}")
+                    swept_labels.append(f"{kind.value} {staging_folder.name}")
             removed_versions = {(i.name, i.version) for i in self._catalogue.items(kind)}
             removed_versions -= {(item.name, item.version) for item in items}
-            forgotten += [
+            forgotten_labels += [
                 f"{kind.value} {name}@{version}" for name, version in sorted(removed_versions)
             ]
             self._catalogue.sync_items(kind, items, removed_versions)
@@ -83,8 +83,8 @@ class Rescan:
         return RescanReport(
             **counts,
             jobs=len(views),
-            forgotten=(*forgotten, *(f"job {job_id}" for job_id in removed_jobs)),
-            swept=tuple(swept),
+            forgotten=(*forgotten_labels, *(f"job {job_id}" for job_id in removed_jobs)),
+            swept=tuple(swept_labels),
             problems=tuple(problems),
         )
 

@@ -99,10 +99,10 @@ class LibraryService:
         The same files again become a new version, because that was requested. With ``reuse_same``
         the newest version with exactly these files is returned instead.
         """
-        find_same = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
+        find_existing = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
         self._root.files.refresh_library(kind)
         item, fingerprint = imports.import_version(
-            self._root, kind, source, name, progress or Progress(), find_same
+            self._root, kind, source, name, progress or Progress(), find_existing
         )
         self._catalogue.put_item(item, fingerprint)
         return item
@@ -154,7 +154,7 @@ class LibraryService:
     def known_combinations(self) -> tuple[Combination, ...]:
         """Return what worked together: in previews and checks, then in jobs, newest job first."""
         combinations = [
-            Combination(item.name, _name(loader))
+            Combination(item.name, _name_of(loader))
             for item in self._catalogue.items(Kind.DATASET)
             if (loader := item.details.get("seen_through"))
         ]
@@ -162,7 +162,7 @@ class LibraryService:
             trial_parts = item.details.get("tried_on")
             if isinstance(trial_parts, list) and len(trial_parts) == 2:
                 combinations.append(
-                    Combination(_name(trial_parts[0]), _name(trial_parts[1]), item.name)
+                    Combination(_name_of(trial_parts[0]), _name_of(trial_parts[1]), item.name)
                 )
         for view in self._catalogue.jobs(limit=_MAX_JOBS):
             names = {key: pin.name for key, pin in view.pins.items()}
@@ -216,10 +216,10 @@ class LibraryService:
     def remove_added(self, kind: Kind, reference: str) -> tuple[str, ...]:
         """Move the files that were added to a version to the trash of the data root."""
         folder = self._folder(kind, reference)
-        added = self.added_files(kind, reference)
+        added_paths = self.added_files(kind, reference)
         with as_backend_error(f"The files added to the {folder.text} cannot be removed"):
-            library_files.move_added(folder, added)
-        return added
+            library_files.move_added(folder, added_paths)
+        return added_paths
 
     def text(self, kind: Kind, reference: str, path: str) -> str:
         """Return one of the user's files, to be shown; at most a megabyte of it."""
@@ -291,7 +291,7 @@ class LibraryService:
             BackendError: They are not; the first file that differs is named.
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
-        item, digests = self._pinned(folder, pin)
+        item, digests = self._read_pinned(folder, pin)
         subject = f"The {folder.text}"
         with as_backend_error(f"{subject} cannot be verified"):
             fingerprint = self._root.files.fingerprint(folder.content)
@@ -310,14 +310,14 @@ class LibraryService:
             BackendError: They have not; the first file that is missing or was added is named.
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
-        item, digests = self._pinned(folder, pin)
+        item, digests = self._read_pinned(folder, pin)
         subject = f"The {folder.text}"
         files = library_files.list_files(folder)
         hashes.compare_names(subject, {f.path for f in files}, digests)
         if sum(f.bytes for f in files) != item.bytes:
             raise hashes.changed(subject, "was changed after it was imported: its size differs")
 
-    def _pinned(self, folder: VersionFolder, pin: Pin) -> tuple[LibraryItem, dict[str, str]]:
+    def _read_pinned(self, folder: VersionFolder, pin: Pin) -> tuple[LibraryItem, dict[str, str]]:
         item = self._item(folder)
         listing, digests = self._hashes(folder)
         if hashlib.sha256(listing).hexdigest() != pin.sha256:
@@ -328,7 +328,7 @@ class LibraryService:
         """Move a version to the trash of the data root; refused while a live job uses it."""
         folder = self._folder(kind, reference)
         item = library_files.read_item(folder)
-        for view in self._pinned_by(kind, item):
+        for view in self._jobs_using(kind, item):
             if view.state.is_live or view.state.is_queued:
                 raise BackendError(
                     f"The {folder.text} is in use by the job “{sanitize(view.name)}” "
@@ -529,7 +529,7 @@ class LibraryService:
                     return item
         return None
 
-    def _pinned_by(self, kind: Kind, item: LibraryItem) -> Iterator[JobView]:
+    def _jobs_using(self, kind: Kind, item: LibraryItem) -> Iterator[JobView]:
         """Yield every job that uses a version, with its current state."""
         for job_id in self._rescan.job_ids():
             try:
@@ -542,12 +542,12 @@ class LibraryService:
                 yield self._see_job(job_id)
 
     def _add_details(self, item: LibraryItem, details: dict[str, Any], warning: str) -> LibraryItem:
-        merged = {**item.details, **details, "warning": warning}
+        merged_details = {**item.details, **details, "warning": warning}
         if not warning:
-            del merged["warning"]
-        if merged == item.details:
+            del merged_details["warning"]
+        if merged_details == item.details:
             return item
-        updated_item = replace(item, details=merged)
+        updated_item = replace(item, details=merged_details)
         # Facts are optional: if the data root is read-only, only the catalogue has them.
         with suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
@@ -560,7 +560,7 @@ def _check_key(model: str, dataset: str, loader: str) -> tuple[str, ...]:
     return "check", model, loader, dataset
 
 
-def _name(reference: object) -> str:
+def _name_of(reference: object) -> str:
     return str(reference).partition("@")[0]
 
 

@@ -19,7 +19,7 @@ _MAX_LINES = 5_000
 def compare_versions(
     older: tuple[str, Mapping[str, str]],
     newer: tuple[str, Mapping[str, str]],
-    text: Callable[[str, str], str],
+    read_text: Callable[[str, str], str],
 ) -> VersionChanges:
     """Compare the files of two versions.
 
@@ -28,19 +28,19 @@ def compare_versions(
         text: Reads a file, by reference and path; raises BackendError if it is not text.
     """
     (older_reference, older_hashes), (newer_reference, newer_hashes) = older, newer
-    added = sorted(newer_hashes.keys() - older_hashes.keys())
-    removed = sorted(older_hashes.keys() - newer_hashes.keys())
-    changed = sorted(
+    added_paths = sorted(newer_hashes.keys() - older_hashes.keys())
+    removed_paths = sorted(older_hashes.keys() - newer_hashes.keys())
+    changed_paths = sorted(
         path
         for path in older_hashes.keys() & newer_hashes.keys()
         if older_hashes[path] != newer_hashes[path]
     )
 
     def lines(reference: str, path: str, hashes: Mapping[str, str]) -> list[str]:
-        return text(reference, path).splitlines() if path in hashes else []
+        return read_text(reference, path).splitlines() if path in hashes else []
 
     def changed_lines() -> Iterator[str]:
-        for path in sorted((*changed, *added, *removed))[:_MAX_FILES]:
+        for path in sorted((*changed_paths, *added_paths, *removed_paths))[:_MAX_FILES]:
             try:
                 sides = (
                     lines(older_reference, path, older_hashes),
@@ -62,13 +62,13 @@ def compare_versions(
             diff_lines.append("… (cut off)")
             break
         diff_lines.append(line)
-    if len(added) + len(removed) + len(changed) > _MAX_FILES:
+    if len(added_paths) + len(removed_paths) + len(changed_paths) > _MAX_FILES:
         diff_lines.append(f"… (the first {_MAX_FILES} files)")
     return VersionChanges(
         older_reference,
         newer_reference,
-        tuple(added),
-        tuple(removed),
-        tuple(changed),
+        tuple(added_paths),
+        tuple(removed_paths),
+        tuple(changed_paths),
         "\n".join(diff_lines),
     )

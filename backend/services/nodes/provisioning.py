@@ -142,9 +142,9 @@ class ProvisioningService:
         """
         set_up_options = options or SetUpOptions()
         entries = {e.name: e for e in self._entries()}
-        new_entries = [self._find_entry(entries, name) for name in dict.fromkeys(names)]
-        other_entries = [e for e in entries.values() if e not in new_entries]
-        key = None if set_up_options.own_key else self._cluster_key([*other_entries, *new_entries])
+        requested_entries = [self._find_entry(entries, name) for name in dict.fromkeys(names)]
+        other_entries = [e for e in entries.values() if e not in requested_entries]
+        key = None if set_up_options.own_key else self._cluster_key([*other_entries, *requested_entries])
         bundle = make_bundle()
         wheels = _NodeWheels(self._paths, set_up_options)
         versions = _MpiVersions(
@@ -153,7 +153,7 @@ class ProvisioningService:
         peers = self.peers()
         lock_environment = _NamedLocks().get
         # One of the nodes that share an environment receives the wheels anyway.
-        relay = Relay() if len(new_entries) >= LEAST_NODES and not set_up_options.shared else None
+        relay = Relay() if len(requested_entries) >= LEAST_NODES and not set_up_options.shared else None
 
         def set_up_node(entry: NodeEntry) -> NodeEntry | BackendError:
             plan = SetUpPlan(
@@ -189,16 +189,16 @@ class ProvisioningService:
                 return error
             return ready_entry
 
-        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(new_entries)))) as pool:
+        with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(requested_entries)))) as pool:
             results = dict(
-                zip((e.name for e in new_entries), pool.map(set_up_node, new_entries), strict=True)
+                zip((e.name for e in requested_entries), pool.map(set_up_node, requested_entries), strict=True)
             )
         if key is not None:
             new_names = [e.name for e in results.values() if isinstance(e, NodeEntry)]
             self._authorize_new(other_entries, new_names, key)
         if relay is not None and relay.used_by:
             self._clear_relay(
-                relay, [e for e in results.values() if isinstance(e, NodeEntry)] + new_entries
+                relay, [e for e in results.values() if isinstance(e, NodeEntry)] + requested_entries
             )
         return results
 
@@ -241,8 +241,8 @@ class ProvisioningService:
 
             steps = Steps(node_label, ("Packages",), report, cancelled)
             is_shared = entry is not None and entry.shares_environment
-            details = None if entry is None or is_shared or entry.is_staged else entry.info
-            accepts_wheels = details is not None and details.data_root_writable
+            node_info = None if entry is None or is_shared or entry.is_staged else entry.info
+            accepts_wheels = node_info is not None and node_info.data_root_writable
 
             def make_on(shell: Machine, home: NodeHome) -> None:
                 environments = NodeEnvironments(shell, home, steps)
@@ -620,9 +620,9 @@ class _NodeWheels(Wheelhouses):
         self._cpu_only = options.cpu_only
 
     def choose(
-        self, name: str, details: NodeInfo
+        self, name: str, info: NodeInfo
     ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
-        return horovod_wheels.choose(name, details, self._built, cpu_only=self._cpu_only)
+        return horovod_wheels.choose(name, info, self._built, cpu_only=self._cpu_only)
 
 
 class _NamedLocks:

@@ -69,7 +69,7 @@ class NodeRegistry:
         """Path of the accepted host keys, one a line."""
         return self._known_hosts.path
 
-    def ssh_details(self) -> SshOverview:
+    def ssh_overview(self) -> SshOverview:
         """Return the SSH settings and keys of this computer.
 
         Raises:
@@ -139,13 +139,13 @@ class NodeRegistry:
             inspection = self._inspect(shell, name, node_data_root)
         finally:
             shell.close()
-        details = inspection.facts
+        info = inspection.facts
         if no_share:
-            details = _with_staged_root(
-                details, self._staged_root(NodeHome(PurePosixPath(details.home)))
+            info = _with_staged_root(
+                info, self._staged_root(NodeHome(PurePosixPath(info.home)))
             )
         entry = NodeEntry(
-            name, full_address, details, ranks_address=inspection.ranks_address, is_staged=no_share
+            name, full_address, info, ranks_address=inspection.ranks_address, is_staged=no_share
         )
         node_files.write_entry(self._root, entry)
         return entry
@@ -164,12 +164,12 @@ class NodeRegistry:
             inspection = self._inspect(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
-        details = _keep_root(inspection.facts, entry)
-        updated_entry = replace(entry, info=details, ranks_address=_keep_address(entry, inspection))
+        info = _keep_root(inspection.facts, entry)
+        updated_entry = replace(entry, info=info, ranks_address=_keep_address(entry, inspection))
         node_files.write_entry(self._root, updated_entry)
         return updated_entry
 
-    def node_details(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
+    def node_info(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
         """Inspect a node through an open connection; nothing is stored.
 
         Raises:
@@ -430,17 +430,17 @@ def _absolute(identity: str) -> str:
     return str(Path(identity).absolute())
 
 
-def _keep_root(details: NodeInfo, entry: NodeEntry) -> NodeInfo:
+def _keep_root(info: NodeInfo, entry: NodeEntry) -> NodeInfo:
     """Keep the path of a share that is not mounted at the moment: it will return there."""
     if entry.is_staged:
-        return _with_staged_root(details, entry.data_root)
-    if details.data_root:
-        return details
-    return replace(details, data_root=entry.data_root, data_root_writable=False)
+        return _with_staged_root(info, entry.data_root)
+    if info.data_root:
+        return info
+    return replace(info, data_root=entry.data_root, data_root_writable=False)
 
 
-def _with_staged_root(details: NodeInfo, staged_root: str) -> NodeInfo:
-    return replace(details, data_root=staged_root, data_root_writable=True)
+def _with_staged_root(info: NodeInfo, staged_root: str) -> NodeInfo:
+    return replace(info, data_root=staged_root, data_root_writable=True)
 
 
 def _keep_address(entry: NodeEntry, inspection: NodeInspection) -> str:

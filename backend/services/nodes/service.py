@@ -113,8 +113,8 @@ class NodeService:
         """
         if name == THIS_COMPUTER:
             return ()
-        details = self._cluster.entry(name).info
-        clock_offset_s = details.clock_offset_s if details is not None else None
+        info = self._cluster.entry(name).info
+        clock_offset_s = info.clock_offset_s if info is not None else None
         folder = self._root.node(name)
         with suppress(Unreachable):
             self._root.files.refresh_past(folder)

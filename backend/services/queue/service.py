@@ -40,16 +40,16 @@ from backend.records.queue.entry import (
     Queue,
     QueuedJob,
     QueueEntry,
-    in_order,
+    sorted_entries,
     is_a_desk,
     node_key,
     position_between,
 )
-from backend.records.queue.forecast import lasts_s, starts_in
+from backend.records.queue.forecast import run_duration_s, seconds_to_start
 from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
-    judge_queue,
+    wait_reasons,
     node_view_of,
 )
 from backend.services.jobs.service import JobService
@@ -73,7 +73,7 @@ class QueueService:
         self._nodes = nodes
         self._needed_bytes = needed_bytes
         self._python = python
-        self._live = LiveRuns(root)
+        self._live_runs = LiveRuns(root)
 
     def read(self) -> Queue:
         """Return every waiting job, the next one first, with the reason why it waits.
@@ -81,20 +81,20 @@ class QueueService:
         The first call may wait for the next heartbeats of the nodes' agents.
         """
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root))
+            entries = sorted_entries(queue_files.entries(self._root))
             pausing_user = queue_files.who_paused(self._root)
-        paused = "" if pausing_user is None else f"The queue is paused{pausing_user}."
+        pause_message = "" if pausing_user is None else f"The queue is paused{pausing_user}."
         if not entries:
-            return Queue((), paused)
+            return Queue((), pause_message)
         cluster_state = self._cluster_state(entries, pausing_user)
-        outcomes = judge_queue(entries, cluster_state)
-        starts = starts_in(entries, outcomes, cluster_state)
+        outcomes = wait_reasons(entries, cluster_state)
+        starts = seconds_to_start(entries, outcomes, cluster_state)
         return Queue(
             tuple(
                 QueuedJob(entry, number, outcomes[entry.job_id], starts[entry.job_id])
                 for number, entry in enumerate(entries, 1)
             ),
-            paused,
+            pause_message,
         )
 
     def enqueue(
@@ -126,25 +126,25 @@ class QueueService:
             raise BackendError(
                 f"The job {job_id} is {view.state.label.lower()}.", "Stop it before it is queued."
             )
-        folder, view, prepared = self._jobs.lifecycle.prepare(
+        folder, view, prepared_run = self._jobs.lifecycle.prepare(
             job_id, start_over, placement, progress
         )
-        config = prepared.launch.config
-        if prepared.plan.staged_nodes:
+        config = prepared_run.launch.config
+        if prepared_run.plan.staged_nodes:
             raise BackendError(
-                f"{prepared.plan.staged_nodes[0]} does not see the data root, and so not the queue.",
+                f"{prepared_run.plan.staged_nodes[0]} does not see the data root, and so not the queue.",
                 "Start the job by hand when its nodes are free.",
             )
-        self._require_on_agent(config.placement[0].node)
+        self._require_current_agent(config.placement[0].node)
         # A head that is off starts the job when it is back, with the settings that it has.
         with suppress(Unreachable):
-            self._nodes.prepare_head(prepared.plan.ranks)
+            self._nodes.prepare_head(prepared_run.plan.ranks)
         with as_backend_error(f"The job {job_id} could not be queued"):
             entries = queue_files.entries(self._root)
             entry = QueueEntry(
                 job_id=job_id,
                 name=view.name,
-                run=prepared.launch.run,
+                run=prepared_run.launch.run,
                 placement=config.placement,
                 machine=machine(),
                 host=socket.gethostname(),
@@ -158,10 +158,10 @@ class QueueService:
             )
             if placement:
                 job_files.write_placement(folder, config)
-            queue_files.put(self._root, entry, prepared.launch)
+            queue_files.put(self._root, entry, prepared_run.launch)
         audit_log.add(folder, "Queued")
         self.ensure_keeper()
-        return self._queue_position(entry)
+        return self._queued_job(entry)
 
     def dequeue(self, job_id: str) -> JobView:
         """Remove a job from the queue; a job that is not queued stays as it is."""
@@ -189,28 +189,28 @@ class QueueService:
         if not_before is not None or start_now:
             entry = replace(entry, not_before=_stamp(not_before))
         self._update_entry(entry)
-        return self._queue_position(entry)
+        return self._queued_job(entry)
 
     def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuedJob:
         """Move a waiting job right before or after another one, whose priority it gets."""
         moved_entry = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            entries = in_order(queue_files.entries(self._root))
+            entries = sorted_entries(queue_files.entries(self._root))
         other_entries = [entry for entry in entries if entry.job_id != job_id]
         neighbor = self._entry(before_id or after_id)
         if neighbor.job_id == job_id:
-            return self._queue_position(moved_entry)
+            return self._queued_job(moved_entry)
         index = next(n for n, entry in enumerate(other_entries) if entry.job_id == neighbor.job_id)
         index += 0 if before_id else 1
         other_entries.insert(index, replace(moved_entry, priority=neighbor.priority))
         self._write_position(other_entries, index)
-        return self._queue_position(other_entries[index])
+        return self._queued_job(other_entries[index])
 
     def to_top(self, job_id: str) -> QueuedJob:
         """Move a job before all others."""
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
-            first_entry = in_order(queue_files.entries(self._root))[0]
+            first_entry = sorted_entries(queue_files.entries(self._root))[0]
         return self.reorder(job_id, before_id=first_entry.job_id)
 
     def pause(self) -> Queue:
@@ -251,9 +251,9 @@ class QueueService:
         rank = equal_indexes.index(index)
         lower = entries[equal_indexes[rank - 1]].position if rank else None
         upper = entries[equal_indexes[rank + 1]].position if rank + 1 < len(equal_indexes) else None
-        queue_position = position_between(lower, upper)
-        if queue_position is not None:
-            self._update_entry(replace(entry, position=queue_position))
+        new_position = position_between(lower, upper)
+        if new_position is not None:
+            self._update_entry(replace(entry, position=new_position))
             return
         for number, n in enumerate(equal_indexes):
             self._update_entry(replace(entries[n], position=(number + 1) * STEP))
@@ -279,20 +279,20 @@ class QueueService:
             )
         return entry
 
-    def _queue_position(self, entry: QueueEntry) -> QueuedJob:
+    def _queued_job(self, entry: QueueEntry) -> QueuedJob:
         # It may have been started already.
         return self.read().find_job(entry.job_id) or QueuedJob(entry, 0)
 
-    def _require_on_agent(self, head: str) -> None:
+    def _require_current_agent(self, head: str) -> None:
         if head == THIS_COMPUTER:
             return
         path = self._root.node(head).info
-        starts = False
+        starts_queued_jobs = False
         with as_backend_error(f"The agent of {head} could not be looked up"), suppress(ValueError):
             self._root.files.refresh_file(path)
             with suppress(FileNotFoundError):
-                starts = read_json(path).get("starts_queued") is True
-        if not starts:
+                starts_queued_jobs = read_json(path).get("starts_queued") is True
+        if not starts_queued_jobs:
             raise BackendError(
                 f"The agent of {head} is older than this Ringmaster and starts no queued jobs.",
                 f"Set {head} up again, or start the job by hand.",
@@ -305,12 +305,12 @@ class QueueService:
     ) -> ClusterState:
         with as_backend_error("The jobs could not be read"):
             self._root.files.refresh_jobs()
-            live = self._live.read()
+            running_jobs = self._live_runs.read()
         keys = {slot.node for entry in entries for slot in entry.slots}
         local_key = node_key(THIS_COMPUTER, machine())
         nodes: dict[str, NodeView] = {}
         if local_key in keys:
-            nodes[local_key] = node_view_of(self._nodes.reading(), live.tags, is_a_desk=True)
+            nodes[local_key] = node_view_of(self._nodes.reading(), running_jobs.tags, is_a_desk=True)
         desktop_hosts = {
             slot.node: entry.host
             for entry in entries
@@ -323,17 +323,17 @@ class QueueService:
                 "it waits."
             )
         if keys - nodes.keys():
-            nodes.update((state.name, _node_view(state, live)) for state in self._nodes.remote())
+            nodes.update((state.name, _node_view(state, running_jobs)) for state in self._nodes.remote())
         return ClusterState(
             now=datetime.now(UTC),
             nodes=nodes,
-            running=live.running,
+            running=running_jobs.running,
             is_paused=pausing_user is not None,
             pause_suffix=pausing_user or "",
         )
 
 
-def _node_view(state: NodeState, live: RunningJobs) -> NodeView:
+def _node_view(state: NodeState, running_jobs: RunningJobs) -> NodeView:
     reason = ""
     if state.presence is not Presence.ONLINE:
         detail = (
@@ -343,13 +343,13 @@ def _node_view(state: NodeState, live: RunningJobs) -> NodeView:
     if state.presence is Presence.NEW:
         reason = f"{state.name} is not set up yet."
     if state.reading is None:
-        return NodeView(down_reason=why or f"{state.name} is offline.")
-    return node_view_of(state.reading, live.tags, why_down=reason)
+        return NodeView(down_reason=reason or f"{state.name} is offline.")
+    return node_view_of(state.reading, running_jobs.tags, why_down=reason)
 
 
 def _lasts_s(view: JobView, start_over: bool) -> float | None:
     done_steps = 0 if start_over else view.step
-    return lasts_s(view.status.total_steps - done_steps, view.status.pace_s)
+    return run_duration_s(view.status.total_steps - done_steps, view.status.pace_s)
 
 
 def _check_priority(priority: int) -> None:

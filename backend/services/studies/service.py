@@ -30,10 +30,10 @@ from backend.records.studies.study import (
     StudyRow,
     library_of,
     read_study,
-    rows_at,
+    rows_for,
     sweep_of_study,
 )
-from backend.records.studies.table import StudyTable, in_csv, in_markdown, study_table
+from backend.records.studies.table import StudyTable, csv_text, markdown_text, study_table
 from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.example import EXAMPLE, NAME, import_part
 from backend.services.jobs.job_file import read_job_file
@@ -121,7 +121,7 @@ class StudyService:
         except ValueError as error:
             raise BackendError(f"{study.title}: {error}.", "Choose other nodes: --on.") from error
         row_parts = [
-            self._checked_parts(study, form, row) for row in rows_at(study, form, placement)
+            self._checked_parts(study, form, row) for row in rows_for(study, form, placement)
         ]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
             if all(kind.value in one or "script" in one for one in row_parts):
@@ -136,14 +136,14 @@ class StudyService:
         parts = dict.fromkeys(
             part for one in row_parts for part in one.values() if isinstance(part, GalleryPart)
         )
-        added = {part: self._add_part(part, study.title, progress) for part in parts}
-        sweep, cells = sweep_of_study(study, form, placement, library, added)
+        references = {part: self._add_part(part, study.title, progress) for part in parts}
+        sweep, cells = sweep_of_study(study, form, placement, library, references)
 
-        def record_study(sweep_jobs: QueuedSweep) -> None:
+        def record_study(queued_sweep: QueuedSweep) -> None:
             jobs = tuple(
-                StudyJob(v.id, *cell) for v, cell in zip(sweep_jobs.jobs, cells, strict=True)
+                StudyJob(v.id, *cell) for v, cell in zip(queued_sweep.jobs, cells, strict=True)
             )
-            record = StartedStudy(sweep_name(sweep_jobs.tag), form, text, jobs)
+            record = StartedStudy(sweep_name(queued_sweep.tag), form, text, jobs)
             content = json.dumps(record.to_dict(), indent=1).encode()
             with as_backend_error("The study could not be written down"):
                 self._root.files.make_folder(self._root.studies, exist_ok=True)
@@ -199,13 +199,13 @@ class StudyService:
             f"To list studies: {COMMAND} study list",
         )
 
-    def table(self, started: StartedStudy) -> StudyTable:
+    def table(self, started_study: StartedStudy) -> StudyTable:
         """Return the table with what the finished jobs gave."""
         # It imports numpy, which most commands do not need.
         from backend.services.studies.measures import measures_of
 
         measures, cpu_loads, environments = {}, {}, {}
-        for job in started.jobs:
+        for job in started_study.jobs:
             # A job may be in the trash.
             with suppress(BackendError):
                 view = self._jobs.show(job.id)
@@ -220,12 +220,12 @@ class StudyService:
                     environment = environment_of(self._root.job(job.id), view.run)
                     if environment is not None:
                         environments[job.id] = environment
-        study = _parse_study(started.text, started.sweep)
-        return study_table(study, started, measures, cpu_loads, environments)
+        study = _parse_study(started_study.text, started_study.sweep)
+        return study_table(study, started_study, measures, cpu_loads, environments)
 
     def export(
         self,
-        started: StartedStudy,
+        started_study: StartedStudy,
         path: Path,
         *,
         draw_plot: Callable[[StudyTable, str], bytes] | None = None,
@@ -243,7 +243,7 @@ class StudyService:
         """
         path = expand_home(path).absolute()
         suffix = path.suffix.lower().removeprefix(".")
-        format_table = {"md": in_markdown, "csv": in_csv}.get(suffix)
+        format_table = {"md": markdown_text, "csv": csv_text}.get(suffix)
         if format_table is None and (draw_plot is None or suffix not in PICTURES):
             picture_hint = "" if draw_plot is None else f", or a picture in .{', .'.join(PICTURES)}"
             raise BackendError(
@@ -255,7 +255,7 @@ class StudyService:
                 f"{path} exists already and was not changed.", "Choose another name."
             )
         with as_backend_error(f"{path} could not be written"):
-            table = self.table(started)
+            table = self.table(started_study)
             if format_table is not None:
                 path.write_bytes(format_table(table).encode())
             elif draw_plot is not None:

@@ -69,7 +69,7 @@ class SweepService:
             )
         return sweep
 
-    def base_of(self, job_id: str) -> dict[str, Any]:
+    def base_job_file(self, job_id: str) -> dict[str, Any]:
         """Return the job file that repeats a job under its own name, as the base of a sweep."""
         raw = self._jobs.clone(job_id)
         raw["name"] = self._jobs.queries.show(job_id).name
@@ -96,7 +96,7 @@ class SweepService:
         self,
         sweep: Sweep,
         progress: Progress | None = None,
-        on_created: Callable[[QueuedSweep], None] = lambda views: None,
+        on_created: Callable[[QueuedSweep], None] = lambda jobs: None,
     ) -> QueuedSweep:
         """Make every job and queue it, in the order of the sweep.
 
@@ -109,33 +109,33 @@ class SweepService:
         """
         progress = progress or Progress()
         sweep = self._with_free_name(sweep)
-        tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_letters(4)}"
+        tag = f"{TAG}{_slug(str(sweep.base.get('name', '')))}-{_random_letters(4)}"
         expansion = self.expand(sweep)
         if expansion.errors:
             raise BackendError(
                 _error_message(expansion.errors), "Change the sweep; nothing was created."
             )
         tagged_jobs = expand(sweep, tag).jobs
-        total = len(tagged_jobs)
-        views: list[JobView] = []
+        job_count = len(tagged_jobs)
+        jobs: list[JobView] = []
         queued_count = 0
         try:
             for job in tagged_jobs:
-                progress.step(len(views), 2 * total, f"Making job {len(views) + 1} of {total}")
-                views.append(self._jobs.create(job.raw))
-            on_created(QueuedSweep(tag, tuple(views)))
-            for number, view in enumerate(views):
-                progress.step(total + number, 2 * total, f"Queueing job {number + 1} of {total}")
+                progress.step(len(jobs), 2 * job_count, f"Making job {len(jobs) + 1} of {job_count}")
+                jobs.append(self._jobs.create(job.raw))
+            on_created(QueuedSweep(tag, tuple(jobs)))
+            for number, view in enumerate(jobs):
+                progress.step(job_count + number, 2 * job_count, f"Queueing job {number + 1} of {job_count}")
                 self._queue.enqueue(view.id, progress=progress)
                 queued_count += 1
         except BackendError as error:
-            if not views:
+            if not jobs:
                 raise
             reason = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
-            message = f"{reason}: {len(views)} of {total} jobs were made, {queued_count} of them are queued."
-            raise IncompleteSweep(message, tag, tuple(views)) from error
-        progress.report(2 * total, 2 * total, f"Queued {total} jobs")
-        return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in views))
+            message = f"{reason}: {len(jobs)} of {job_count} jobs were made, {queued_count} of them are queued."
+            raise IncompleteSweep(message, tag, tuple(jobs)) from error
+        progress.report(2 * job_count, 2 * job_count, f"Queued {job_count} jobs")
+        return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in jobs))
 
     def _with_free_name(self, sweep: Sweep) -> Sweep:
         """Number the name if a sweep has it: ``shapes (2)``."""
@@ -156,7 +156,7 @@ class SweepService:
         Raises:
             BackendError: The sweep has no jobs.
         """
-        tag, jobs = self._jobs_of(tag)
+        tag, jobs = self._find_jobs(tag)
         removed: list[JobView] = []
         remaining: list[JobView] = []
         for number, view in enumerate(jobs):
@@ -213,7 +213,7 @@ class SweepService:
         *,
         last_first: bool = False,
     ) -> tuple[JobView, ...]:
-        tag, jobs = self._jobs_of(tag)
+        tag, jobs = self._find_jobs(tag)
         views: list[JobView] = []
         failures: list[str] = []
         for view in reversed(jobs) if last_first else jobs:
@@ -226,7 +226,7 @@ class SweepService:
             raise BackendError(" ".join((count, *failures[:_MAX_ERRORS])))
         return tuple(reversed(views)) if last_first else tuple(views)
 
-    def _jobs_of(self, tag: str) -> tuple[str, list[JobView]]:
+    def _find_jobs(self, tag: str) -> tuple[str, list[JobView]]:
         """Return the whole tag and the jobs of a sweep, the first one first."""
         tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
         jobs = [view for view in self._jobs.queries.list() if sweep_of(view.tags) == tag]
@@ -252,5 +252,5 @@ def _slug(name: str) -> str:
     return "-".join(tokens)[:_MAX_SLUG_LENGTH].strip("-._") or "job"
 
 
-def _letters(count: int) -> str:
+def _random_letters(count: int) -> str:
     return "".join(secrets.choice(_LETTERS) for _ in range(count))

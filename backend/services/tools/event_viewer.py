@@ -30,7 +30,7 @@ class EventViewers:
     def __init__(self, root: OpenRoot) -> None:
         self._root = root
         self._lock = threading.Lock()
-        self._running: dict[str, tuple[subprocess.Popen[str], str]] = {}
+        self._servers: dict[str, tuple[subprocess.Popen[str], str]] = {}
 
     def open(self, job_id: str, progress: Progress | None = None) -> str:
         """Return the address for a browser; it has a secret, and only this computer serves it.
@@ -53,18 +53,18 @@ class EventViewers:
                 "A run writes them a few seconds after its first step.",
             )
         with self._lock:
-            process, url = self._running.get(job_id, (None, ""))
+            process, url = self._servers.get(job_id, (None, ""))
             if process is None or process.poll() is not None:
                 process, url = _start(folder, progress)
-                self._running[job_id] = process, url
+                self._servers[job_id] = process, url
         return url
 
     def close(self) -> None:
         """End all servers."""
         with self._lock:
-            for process, _ in self._running.values():
+            for process, _ in self._servers.values():
                 _end(process)
-            self._running.clear()
+            self._servers.clear()
 
 
 def _start(folder: Path, progress: Progress) -> tuple[subprocess.Popen[str], str]:

@@ -25,7 +25,7 @@ class ResultCache:
     def get(
         self,
         key: tuple[str, ...],
-        read: Callable[[dict[str, Any]], T],
+        parse: Callable[[dict[str, Any]], T],
         compute: Callable[[], T],
     ) -> T:
         """Return the cached result, otherwise the result of ``find``, which is then cached.
@@ -33,9 +33,9 @@ class ResultCache:
         Args:
             read: Parses the output of ``to_dict``; raises ValueError if it cannot.
         """
-        cached = self.cached(key, read)
-        if cached is not None:
-            return cached
+        cached_result = self.cached(key, parse)
+        if cached_result is not None:
+            return cached_result
         result = compute()
         self.put(key, result)
         return result
@@ -47,10 +47,10 @@ class ResultCache:
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_json(self.path(key), result.to_dict(), mode=0o600)
 
-    def cached(self, key: tuple[str, ...], read: Callable[[dict[str, Any]], T]) -> T | None:
+    def cached(self, key: tuple[str, ...], parse: Callable[[dict[str, Any]], T]) -> T | None:
         """Return the cached result, None if there is none that can be read."""
         with suppress(OSError, ValueError):
-            return read(read_json(self.path(key), _MAX_BYTES))
+            return parse(read_json(self.path(key), _MAX_BYTES))
         return None
 
     def path(self, key: tuple[str, ...], suffix: str = ".json") -> Path:

@@ -242,27 +242,27 @@ def _notes(raw: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(str(note) for note in raw["notes"])
 
 
-_warm: WarmProcess | None = None
+_warm_process: WarmProcess | None = None
 
 
 def start_warm_process() -> None:
     """Fork the tools of this window from one process, which has PyTorch imported."""
-    global _warm
-    _warm = _warm or WarmProcess()
+    global _warm_process
+    _warm_process = _warm_process or WarmProcess()
 
 
 def stop_warm_process() -> None:
     """End that process."""
-    global _warm
-    if _warm is not None:
-        _warm.close()
-    _warm = None
+    global _warm_process
+    if _warm_process is not None:
+        _warm_process.close()
+    _warm_process = None
 
 
 def run_tool(
     tool: str,
     request: Mapping[str, Any],
-    read: Callable[[Mapping[str, Any]], T],
+    parse: Callable[[Mapping[str, Any]], T],
     title: str,
     time_limit_s: float,
     progress: Progress | None = None,
@@ -279,7 +279,7 @@ def run_tool(
     try:
         with _ToolRun(tool, request, folder, title, time_limit_s) as run:
             run.wait(progress or Progress())
-        return run.result(read)
+        return run.result(parse)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -297,17 +297,17 @@ class _ToolRun:
         self._progress_file = folder / "progress"
         self._progress_file.touch()
         self._activity = "Starting Python"
-        self._tail = bytearray()
+        self._output_tail = bytearray()
         replace_json(folder / "request.json", {**request, "time_limit_s": time_limit_s})
-        work = folder / "work"
-        work.mkdir()
+        work_folder = folder / "work"
+        work_folder.mkdir()
         python, module = training_python(), f"backend.training.tools.{tool}"
         files = [str(folder / "request.json"), str(self._result), str(self._progress_file)]
         environment = _environment(self._tag)
-        forked = _warm and _warm.start(python, module, files, work, environment, [RUN_VARIABLE])
-        self._process = forked or subprocess.Popen(
+        forked_tool = _warm_process and _warm_process.start(python, module, files, work_folder, environment, [RUN_VARIABLE])
+        self._process = forked_tool or subprocess.Popen(
             [python, "-m", module, *files],
-            cwd=work,
+            cwd=work_folder,
             env=environment,
             # The tool ends when this pipe breaks, because the desktop has ended then.
             stdin=subprocess.PIPE,
@@ -346,12 +346,12 @@ class _ToolRun:
                     self._process.wait(_POLL_S)
             self._read_progress(lines)
 
-    def result(self, read: Callable[[Mapping[str, Any]], T]) -> T:
+    def result(self, parse: Callable[[Mapping[str, Any]], T]) -> T:
         """Return the tool's result, with the end of its output."""
         try:
             reply = read_json(self._result, _RESULT_BYTES)
             if reply["ok"]:
-                return read({**reply["result"], "output": self.output})
+                return parse({**reply["result"], "output": self.output})
             error = reply["error"]
             tool_error = ToolError(
                 sanitize(str(error["sentence"]), 1000),
@@ -374,7 +374,7 @@ class _ToolRun:
     @property
     def output(self) -> str:
         """Return the end of what was printed."""
-        return strip_codes(self._tail[-_OUTPUT_CHARACTERS:].decode("utf-8", "replace"))
+        return strip_codes(self._output_tail[-_OUTPUT_CHARACTERS:].decode("utf-8", "replace"))
 
     def _exit_error(self) -> ToolError:
         """Describe a process that left no result."""
@@ -417,9 +417,9 @@ class _ToolRun:
     def _drain(self, stream: IO[bytes]) -> None:
         with stream, suppress(OSError):
             while chunk := os.read(stream.fileno(), 1 << 16):
-                self._tail += chunk
-                if len(self._tail) > 2 * _OUTPUT_BYTES:
-                    del self._tail[:-_OUTPUT_BYTES]
+                self._output_tail += chunk
+                if len(self._output_tail) > 2 * _OUTPUT_BYTES:
+                    del self._output_tail[:-_OUTPUT_BYTES]
 
     def _end(self) -> None:
         """Kill the remaining processes of the tool: its children first, then the tool."""

@@ -107,8 +107,8 @@ class WarmProcess:
 
         ``own``: the names of the variables that are of this call.
         """
-        common = {name: value for name, value in environment.items() if name not in own_variables}
-        key = (python, _install_times(python), tuple(sorted(common.items())))
+        common_variables = {name: value for name, value in environment.items() if name not in own_variables}
+        key = (python, _install_times(python), tuple(sorted(common_variables.items())))
         request = {
             "module": module,
             "arguments": list(arguments),
@@ -118,7 +118,7 @@ class WarmProcess:
         with self._lock, suppress(OSError, AttributeError):
             if self._process is None or self._process.poll() is not None or key != self._key:
                 self._stop()
-                self._launch(python, common)
+                self._launch(python, common_variables)
                 self._key = key
             assert self._socket is not None
             return _send_request(self._socket, json.dumps(request).encode())

@@ -55,7 +55,7 @@ class CheckFinding:
     subject: str
     values: Mapping[str, object] = field(default_factory=dict)
     moves: Sequence[Path] = ()
-    act: Callable[[], object] | None = None
+    repair: Callable[[], object] | None = None
     remedy: str = ""
 
 
@@ -122,9 +122,9 @@ def _check_version_records(scan: Scan) -> Iterator[CheckFinding]:
             continue
         is_gone = folder.meta.name not in scan.names(folder.path) or _is_damaged(folder.meta)
         is_used = folder.removed.name in scan.names(folder.path.parent)
-        act = partial(_move_version, scan, folder) if is_gone and not is_used else None
+        repair = partial(_move_version, scan, folder) if is_gone and not is_used else None
         moves = [folder.path] if is_gone else []
-        yield CheckFinding(folder.text, {"why": version.error}, moves, act, version.error.remedy)
+        yield CheckFinding(folder.text, {"why": version.error}, moves, repair, version.error.remedy)
 
 
 def _move_version(scan: Scan, folder: VersionFolder) -> None:
@@ -158,10 +158,10 @@ def _check_version_files(scan: Scan) -> Iterator[CheckFinding]:
         except (Cancelled, Unreachable):
             raise
         except BackendError as error:
-            added: tuple[str, ...] = ()
+            added_paths: tuple[str, ...] = ()
             with suppress(BackendError):  # The first error is shown.
-                added = library.added_files(item.kind, item.reference)
-            moves = [version.folder.content / path for path in added]
+                added_paths = library.added_files(item.kind, item.reference)
+            moves = [version.folder.content / path for path in added_paths]
             yield CheckFinding(version.folder.text, {"why": error}, moves, remedy=error.remedy)
 
 
@@ -242,17 +242,17 @@ def _check_small_records(scan: Scan) -> Iterator[CheckFinding]:
 def _check_run_ends(scan: Scan) -> Iterator[CheckFinding]:
     node_names = {entry.name for entry in scan.services.cluster.known_entries()}
     for job in scan.jobs:
-        if job.run_state is None:
+        if job.run_inspection is None:
             continue
-        details, state = job.run_state
-        values = {"job": job.folder.job_id, "run": details.run}
+        run_facts, state = job.run_inspection
+        values = {"job": job.folder.job_id, "run": run_facts.run}
         if state.unrecorded_end is not None:
             reason = state.unrecorded_end.message
-            act = partial(_record_end, scan, job.folder)
-            yield CheckFinding(job.subject, {**values, "why": reason}, act=act)
+            repair = partial(_record_end, scan, job.folder)
+            yield CheckFinding(job.subject, {**values, "why": reason}, repair=repair)
         elif (
             job.is_live
-            and details.supervision is Supervision.ON_OTHER_HOST
+            and run_facts.supervision is Supervision.ON_OTHER_HOST
             and job.file is not None
         ):
             head = job.file.config.placement[0].node
@@ -286,8 +286,8 @@ def _check_queue(scan: Scan) -> Iterator[CheckFinding]:
         if queue_entries.entry_of(folder) is not None:
             if not is_listed and scan.is_stale(folder.queued):
                 reason = "The job waits, but the queue does not list it, so it never starts"
-                act = partial(_restore_mark, scan, mark)
-                yield CheckFinding(job.subject, {"why": reason}, act=act)
+                repair = partial(_restore_mark, scan, mark)
+                yield CheckFinding(job.subject, {"why": reason}, repair=repair)
             continue
         leftover_paths = [
             path for path in (folder.queued, folder.queued_launch) if path.name in job.names
@@ -378,12 +378,12 @@ def _content_error(
     if not has_file:
         # The oldest checkpoints of a live job are removed meanwhile.
         return None if job.is_live else (f"The file of the checkpoint {record.name} is missing", "")
-    done = 0
+    read_bytes = 0
 
     def count(read: int, _total: int) -> None:
-        nonlocal done
-        scan.on_bytes(read - done)
-        done = read
+        nonlocal read_bytes
+        scan.on_bytes(read - read_bytes)
+        read_bytes = read
 
     try:
         checkpoint_files.verify(scan.root.files, record, count, hashes=scan.hashes)
@@ -400,7 +400,7 @@ def _check_catalogue(scan: Scan) -> Iterator[CheckFinding]:
     catalogue = scan.services.catalogue
     for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
         if scan.is_missing(f"job {job_id}", scan.root.job(job_id).path):
-            yield CheckFinding(f"job {job_id}", act=partial(catalogue.remove_job, job_id))
+            yield CheckFinding(f"job {job_id}", repair=partial(catalogue.remove_job, job_id))
     version_keys = {(v.folder.kind, v.folder.name, v.folder.version) for v in scan.versions}
     for kind in Kind:
         if not library_files.kind_folder(scan.root, kind).is_dir():
@@ -410,7 +410,7 @@ def _check_catalogue(scan: Scan) -> Iterator[CheckFinding]:
             folder = VersionFolder(scan.root, kind, item.name, item.version)
             key = (kind, item.name, item.version)
             if key not in version_keys and scan.is_missing(folder.text, folder.path):
-                yield CheckFinding(folder.text, act=partial(catalogue.remove_item, *key))
+                yield CheckFinding(folder.text, repair=partial(catalogue.remove_item, *key))
 
 
 def _check_processes(scan: Scan) -> Iterator[CheckFinding]:
@@ -436,7 +436,7 @@ def _check_processes(scan: Scan) -> Iterator[CheckFinding]:
             for orphan in orphans:
                 subject = f"process {orphan.process.pid} on {node}"
                 values = {"command": sanitize(orphan.command, 60), "why": orphan.message}
-                yield CheckFinding(subject, values, act=partial(_end_process, scan, node, orphan))
+                yield CheckFinding(subject, values, repair=partial(_end_process, scan, node, orphan))
 
 
 def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:
@@ -464,9 +464,9 @@ def _check_access(scan: Scan) -> Iterator[CheckFinding]:
     for subject, path in paths:
         with suppress(FileNotFoundError):
             if path.name[0] != "." and access_modes.is_closed(path, root):
-                act = partial(access_modes.inherit_access, path, scan.root.path)
+                repair = partial(access_modes.inherit_access, path, scan.root.path)
                 yield CheckFinding(
-                    subject, {"path": sanitize(scan.root.display_path(path), 300)}, act=act
+                    subject, {"path": sanitize(scan.root.display_path(path), 300)}, repair=repair
                 )
 
 

@@ -48,7 +48,7 @@ class ScannedJob:
     names: frozenset[str]
     file: JobFile | None
     error: BackendError | None
-    run_state: tuple[RunFacts, RunState] | None
+    run_inspection: tuple[RunFacts, RunState] | None
 
     @property
     def subject(self) -> str:
@@ -57,15 +57,15 @@ class ScannedJob:
     @property
     def is_live(self) -> bool:
         """A process may write to its files now."""
-        if self.run_state is None:
+        if self.run_inspection is None:
             return True
-        state = self.run_state[1]
+        state = self.run_inspection[1]
         return state.state.is_live and state.unrecorded_end is None
 
     @property
     def will_continue(self) -> bool:
         """It will make checkpoints without an action of the user."""
-        return self.run_state is not None and (self.is_live or self.run_state[1].state.is_queued)
+        return self.run_inspection is not None and (self.is_live or self.run_inspection[1].state.is_queued)
 
 
 @dataclass
@@ -167,16 +167,16 @@ class Scan:
             folder = self.root.job(job_id)
             if self.cannot_list(folder.path):
                 continue
-            file, job_error, run_state = None, None, None
+            file, job_error, run_inspection = None, None, None
             try:
-                run_state = inspect(folder)
+                run_inspection = inspect(folder)
             except BackendError as error:
                 self.not_checked.append(error.with_remedy)
             try:
                 file = read_job(folder)
             except BackendError as error:
                 job_error = error
-            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, job_error, run_state)
+            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, job_error, run_inspection)
 
     def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:
         """Yield the folders of a job with checkpoints: its own, and those of earlier runs.

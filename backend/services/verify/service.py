@@ -84,7 +84,7 @@ class VerifyService:
 
     def _finding(self, check: Check, check_finding: CheckFinding) -> VerifyFinding:
         root = self._services.data_root.path
-        can_be_repaired = check_finding.act is not None or bool(check_finding.moves)
+        can_be_repaired = check_finding.repair is not None or bool(check_finding.moves)
         return VerifyFinding(
             check.name,
             check_finding.subject,
@@ -96,8 +96,8 @@ class VerifyService:
 
 
 def _repair(scan: Scan, check_finding: CheckFinding) -> None:
-    if check_finding.act is not None:
-        check_finding.act()
+    if check_finding.repair is not None:
+        check_finding.repair()
         return
     for path in check_finding.moves:
         # An earlier repair may have moved it already.

@@ -28,7 +28,7 @@ from backend.training.user_code import (
 ITEM_LIST = "items"
 """The form of a list with one entry for each sample."""
 Form = Any
-"""An `Axis`, `ITEMS`, a dict of forms by key, or None for what has no axis of samples."""
+"""An `Axis`, `ITEM_LIST`, a dict of forms by key, or None for what has no axis of samples."""
 Keys = tuple[Any, ...]
 _EXAMPLE_COUNT = 8
 _AGREEMENT_SHARE = 0.75

@@ -25,7 +25,7 @@ def adopt_descendants() -> None:
 def kill_all(spared_pids: Collection[int] = ()) -> None:
     """Kill the children of this process, and those of theirs that it adopts by that.
 
-    ``but``: pids of children to leave alone.
+    ``spared_pids``: children to leave alone.
     """
     deadline = time.monotonic() + _LIMIT_S
     was_empty = False

@@ -112,7 +112,7 @@ def _difference_hash(grey: Array) -> Array:
 
 @dataclass(frozen=True)
 class SamplePairs:
-    """Pairs of samples: ``second`` was found again, ``first`` is the first sample like it."""
+    """Pairs of samples, by index: a copy, and the first sample like it, the original."""
 
     originals: Array
     copies: Array
@@ -124,7 +124,7 @@ class SamplePairs:
         )
 
     def excluding(self, excluded_pairs: SamplePairs) -> SamplePairs:
-        """Return the pairs whose second sample is not one of ``found``."""
+        """Return the pairs whose copy is no copy of ``excluded_pairs``."""
         is_new = ~numpy.isin(self.copies, excluded_pairs.copies)
         return SamplePairs(self.originals[is_new], self.copies[is_new])
 
@@ -192,7 +192,7 @@ def similar_pairs(
                 numpy.minimum(left_rows, right_rows),
                 numpy.maximum(left_rows, right_rows),
             )
-            # Those of validation come last, so that `high` is of validation where they mix.
+            # Those of validation come last, so that `upper_rows` are theirs where they mix.
             numpy.minimum.at(
                 partners_between, upper_rows[is_between], samples[lower_rows[is_between]]
             )

@@ -43,7 +43,7 @@ def is_complete(block: bytes) -> bool:
 
 def rows(history_blocks: Iterable[bytes]) -> tuple[dict[int, Row], int]:
     """Return step -> (epoch, metrics), without steps that a resumed run replaced, and the number of
-    blocks in ``found`` that cannot be read.
+    blocks that cannot be read.
     """
     table: dict[int, Row] = {}
     damaged_count = last_step = 0

@@ -12,7 +12,7 @@ MODEL_LAYER = "(the model)"
 
 
 class LayerModule(NamedTuple):
-    """A module. ``own`` are its parameters outside its parts; one that is shared is in one only."""
+    """A module with its parameters outside its parts; a shared one belongs to one module only."""
 
     name: str
     module: torch.nn.Module

@@ -136,7 +136,7 @@ class _Trace(TorchFunctionMode):
 
 
 class _Hooks:
-    """Hooks on all modules, which fill a `_Seen` for each."""
+    """Hooks on all modules, which fill a `_LayerRecord` for each."""
 
     def __init__(
         self, modules: Sequence[LayerModule], trace: _Trace | None, flops: Callable[[], int]

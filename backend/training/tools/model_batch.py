@@ -53,7 +53,7 @@ def model_batch(
     report: tool_protocol.Report,
     sample_limit: int,
 ) -> ModelBatch:
-    """Build the model, and a batch of the first ``most`` samples or all.
+    """Build the model, and a batch of the first ``sample_limit`` samples or all.
 
     ``model``, ``loader`` and ``dataset`` of the request are folders.
     """

@@ -103,7 +103,7 @@ class Survey:
     """Reads the items and gathers their statistics.
 
     ``observe`` gets each item that was read: its index, its leaves, and whether a value is NaN or
-    infinite. ``most_faults`` are listed; all are counted.
+    infinite. ``error_limit`` errors are listed; all are counted.
     """
 
     def __init__(
@@ -483,7 +483,7 @@ def spread_indices(count: int, sample_count: int) -> list[int]:
 
 
 def _reading_order(count: int, leading_indices: list[int]) -> Iterator[int]:
-    """Yield every index once, ``first`` before the others; each part of it covers the whole set."""
+    """Yield every index once, the leading ones first; each part of them covers the whole set."""
     yield from (leading_indices[number] for number in _scattered_indices(len(leading_indices)))
     leading_set = set(leading_indices)
     yield from (index for index in _scattered_indices(count) if index not in leading_set)

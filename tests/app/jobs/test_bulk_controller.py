@@ -34,8 +34,8 @@ def services(tmp_path):
 
 @pytest.fixture
 def ids(services):
-    made = (job_files.create_job(services.data_root, CONFIG, {}).id for _ in range(3))
-    return tuple(sorted(made))
+    job_ids = (job_files.create_job(services.data_root, CONFIG, {}).id for _ in range(3))
+    return tuple(sorted(job_ids))
 
 
 @pytest.fixture
@@ -53,10 +53,10 @@ def page(qtbot, services, ids):
 def acts(services, page, immediately):
     stopped, in_form = [], []
     jobs = SimpleNamespace(stop=stopped.append, clone=in_form.append)
-    many = BulkController(services, immediately, page, jobs, page, page)
-    many.stopped, many.in_form = stopped, in_form
-    many.sentences = immediately.heard
-    return many
+    controller = BulkController(services, immediately, page, jobs, page, page)
+    controller.stopped, controller.in_form = stopped, in_form
+    controller.messages = immediately.heard
+    return controller
 
 
 def test_a_changed_cell_is_written_and_shown(acts, page, services, ids):
@@ -69,7 +69,7 @@ def test_a_changed_cell_is_written_and_shown(acts, page, services, ids):
 def test_the_page_keeps_and_reports_a_newer_value_of_another_desktop(acts, page, services, ids):
     services.jobs.annotate(ids[0], name="theirs")
     page.table.model.edited.emit(CellEdit(ids[0], "name", "digits", "mine"))
-    assert acts.sentences == [
+    assert acts.messages == [
         "The name is now “theirs”, changed by someone else; yours was not saved. "
         "Change it again if you still want to."
     ]
@@ -82,15 +82,15 @@ def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
     page.job_actions.ask(job_actions.TAG_ALL, ids[:2])
     dialog = window(TagDialog)
     assert not button(dialog, "Tag").isEnabled()
-    dialog._add.setText("a, b")
-    dialog._remove.setText("old")
+    dialog._add_edit.setText("a, b")
+    dialog._remove_edit.setText("old")
     button(dialog, "Tag").click()
     assert [services.jobs.queries.show(job_id).tags for job_id in ids] == [
         ("kept", "a", "b"),
         ("a", "b"),
         (),
     ]
-    assert acts.sentences == ["Tagged 2 jobs."]
+    assert acts.messages == ["Tagged 2 jobs."]
     assert page.table.model.line(ids[1]).tags == ("a", "b")
 
 
@@ -100,7 +100,7 @@ def test_stop_ends_only_running_jobs(acts, page, ids):
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
     page.job_actions.ask(job_actions.STOP_ALL, ids)
     assert acts.stopped == [ids[1]]
-    assert acts.sentences == ["Stopping 1 job; each saves a checkpoint first."]
+    assert acts.messages == ["Stopping 1 job; each saves a checkpoint first."]
 
 
 def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monkeypatch):
@@ -117,16 +117,16 @@ def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monke
     monkeypatch.setattr(acts._queue, "dequeue", dequeue)
     page.job_actions.ask(job_actions.STOP_ALL, ids)
     assert acts.stopped == [("left", ids[1]), ("left", ids[2]), ids[0]]
-    assert acts.sentences == [
+    assert acts.messages == [
         "Removed 2 jobs from the queue. Stopping 1 job; each saves a checkpoint first."
     ]
 
 
 def test_an_export_names_the_job_that_has_nothing_to_export(acts, ids, tmp_path):
     acts.export(ids, tmp_path)
-    (sentence,) = acts.sentences
-    assert sentence.startswith("Exported 0 of 3 jobs. digits: The job")
-    assert "has no checkpoint" in sentence
+    (message,) = acts.messages
+    assert message.startswith("Exported 0 of 3 jobs. digits: The job")
+    assert "has no checkpoint" in message
 
 
 @pytest.fixture
@@ -135,16 +135,16 @@ def real_ids(services, tmp_path):
     sources = write_sources(tmp_path / "sources")
     for kind, source in zip((Kind.MODEL, Kind.LOADER, Kind.DATASET), sources, strict=True):
         services.library.import_item(kind, source, "tiny")
-    made = [services.jobs.create(raw_job(name=name)).id for name in ("with it", "without")]
-    place = services.data_root.job(made[0]).checkpoints / "epoch-0001-step-000004.pt"
+    job_ids = [services.jobs.create(raw_job(name=name)).id for name in ("with it", "without")]
+    weights_file = services.data_root.job(job_ids[0]).checkpoints / "epoch-0001-step-000004.pt"
     weights = {"layer.weight": torch.ones(2, 4), "layer.bias": torch.zeros(2)}
-    torch.save({"model": weights, "optimizer": {}, "step": 4}, place)
-    content = place.read_bytes()
+    torch.save({"model": weights, "optimizer": {}, "step": 4}, weights_file)
+    content = weights_file.read_bytes()
     sha256 = hashlib.sha256(content).hexdigest()
     made_at = "2026-11-21T07:30:00Z"
-    record = Checkpoint(place.stem, 1, 1, 4, 4, len(content), sha256, "c" * 64, made_at, {})
-    replace_json(place.with_suffix(".json"), record.to_dict())
-    return tuple(made)
+    record = Checkpoint(weights_file.stem, 1, 1, 4, 4, len(content), sha256, "c" * 64, made_at, {})
+    replace_json(weights_file.with_suffix(".json"), record.to_dict())
+    return tuple(job_ids)
 
 
 @pytest.fixture
@@ -156,17 +156,17 @@ def real_page(page, services, real_ids):
 def test_each_of_several_jobs_is_exported_to_its_own_file(acts, real_page, real_ids, tmp_path):
     (tmp_path / "out").mkdir()
     acts.export(real_ids, tmp_path / "out")
-    (sentence,) = acts.sentences
-    assert sentence.startswith("Exported 1 of 2 jobs. without: The job")
-    (made,) = (tmp_path / "out").iterdir()
-    assert made.name == f"with it {real_ids[0]}.zip"
-    with zipfile.ZipFile(made) as archive:
+    (message,) = acts.messages
+    assert message.startswith("Exported 1 of 2 jobs. without: The job")
+    (archive_file,) = (tmp_path / "out").iterdir()
+    assert archive_file.name == f"with it {real_ids[0]}.zip"
+    with zipfile.ZipFile(archive_file) as archive:
         names = {name.rpartition("/")[2] for name in archive.namelist()}
     assert {"job.toml", "bks_model.py"} <= names
-    before = made.read_bytes()
+    original_bytes = archive_file.read_bytes()
     acts.export(real_ids[:1], tmp_path / "out")
-    assert acts.sentences[1].startswith("Exported 0 of 1 job. with it: ")
-    assert made.read_bytes() == before, "what is there is not written over"
+    assert acts.messages[1].startswith("Exported 0 of 1 job. with it: ")
+    assert archive_file.read_bytes() == original_bytes, "what is there is not written over"
 
 
 def test_cloning_several_jobs_makes_drafts_and_selects_them(
@@ -178,8 +178,8 @@ def test_cloning_several_jobs_makes_drafts_and_selects_them(
     }
     assert sorted(view.name for view in new.values()) == ["with it (copy)", "without (copy)"]
     assert {view.state for view in new.values()} == {JobState.CREATED}
-    assert acts.sentences == ["Cloned 2 jobs. The drafts are selected."]
-    assert set(real_page.table.view.chosen()) == set(new)
+    assert acts.messages == ["Cloned 2 jobs. The drafts are selected."]
+    assert set(real_page.table.view.selected_ids()) == set(new)
     assert acts.in_form == [], "the form holds one"
 
 
@@ -187,19 +187,19 @@ def test_the_list_ticks_the_drafts_of_cloned_jobs(acts, real_page, services, rea
     real_page.show_list()
     real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids)
     new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
-    assert set(real_page.model.ticked()) == new
+    assert set(real_page.model.ticked_ids()) == new
     assert real_page.list.bar.isVisible()
 
 
 def test_the_page_says_why_a_job_cannot_be_cloned(acts, real_page, real_ids, ids):
     # Of the others there is no model.
     real_page.job_actions.ask(job_actions.CLONE_ALL, (ids[0], real_ids[0]))
-    (sentence,) = acts.sentences
-    assert sentence.startswith("Cloned 1 of 2 jobs. The drafts are selected. digits: ")
-    assert len(real_page.table.view.chosen()) == 1
+    (message,) = acts.messages
+    assert message.startswith("Cloned 1 of 2 jobs. The drafts are selected. digits: ")
+    assert len(real_page.table.view.selected_ids()) == 1
 
 
 def test_a_single_job_is_cloned_in_the_form(acts, real_page, real_ids):
     real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids[:1])
     assert acts.in_form == [real_ids[0]]
-    assert acts.sentences == []
+    assert acts.messages == []

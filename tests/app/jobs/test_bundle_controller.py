@@ -74,11 +74,11 @@ def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp
     assert target.is_file()
     assert str(target) in the(TaskStatus, dialog).message.text()
     assert "TOKEN" in the(TaskStatus, dialog).message.text()
-    before = target.read_bytes()
+    original_bytes = target.read_bytes()
     button(dialog, "Include the dataset's files").setChecked(True)
     qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert "exists already" in the(TaskStatus, dialog).message.text()
-    assert target.read_bytes() == before
+    assert target.read_bytes() == original_bytes
     dialog.reject()
     assert controller.dialog is None
 
@@ -107,13 +107,13 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     content = bytearray(bundle.read_bytes())
     content[content.index(b"class UserModel")] ^= 1
     bundle.write_bytes(content)
-    made = []
-    controller.job_created.connect(made.append)
+    created_views = []
+    controller.job_created.connect(created_views.append)
     controller.unbundle(bundle)
     dialog = controller.dialog
     assert isinstance(dialog, UnbundleDialog)
     assert "“model/bks_model.py” was changed" in the(TaskStatus, dialog).message.text()
-    assert made == []
+    assert created_views == []
     assert len(services.jobs.queries.list()) == 1
     dialog.reject()
 
@@ -124,34 +124,34 @@ def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page
     assert page.detail._result == ReplayComparison(), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
-    again = services.bundles.unbundle(bundle).view
-    mark_replay(services.data_root.job(again.id), job_id)
-    page.show_view(again)
-    page.open_job(again.id)
-    controller.compare_replay(services.jobs.queries.poll(again.id))
+    replay_view = services.bundles.unbundle(bundle).view
+    mark_replay(services.data_root.job(replay_view.id), job_id)
+    page.show_view(replay_view)
+    page.open_job(replay_view.id)
+    controller.compare_replay(services.jobs.queries.poll(replay_view.id))
     banner = the(Banner, page.detail)
     assert banner.isVisible()
-    said = "The same curve. All 4 steps that this job and "
-    assert banner.accessibleName().startswith(said)
+    result_text = "The same curve. All 4 steps that this job and "
+    assert banner.accessibleName().startswith(result_text)
     page.open_job(job_id)
     controller.compare_replay(services.jobs.queries.poll(job_id))
     assert not banner.isVisible()
-    page.open_job(again.id)
-    controller.compare_replay(services.jobs.queries.poll(again.id))
-    assert banner.accessibleName().startswith(said), "it is said each time the job is opened"
+    page.open_job(replay_view.id)
+    controller.compare_replay(services.jobs.queries.poll(replay_view.id))
+    assert banner.accessibleName().startswith(result_text), "it is said each time the job is opened"
     with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
         banner.findChild(Button).click()
-    assert compared.args == [(job_id, again.id)]
+    assert compared.args == [(job_id, replay_view.id)]
 
 
 def test_a_replay_opens_a_form_with_a_choice_of_nodes_and_is_known_as_one(
     origin, page, qtbot, immediately
 ):
     services, job_id = origin
-    form, started = JobForm(), []
+    form, started_requests = JobForm(), []
     qtbot.addWidget(form)
-    starts = SimpleNamespace(start=started.append)
-    controller = FormController(services, immediately, starts, page, form, page)
+    start_controller = SimpleNamespace(start=started_requests.append)
+    controller = FormController(services, immediately, start_controller, page, form, page)
     controller.replay(job_id, lambda error: pytest.fail(str(error)))
     draft = form.draft()
     assert draft.raw["name"] == "Täglich/1 (replay)"
@@ -165,9 +165,9 @@ def test_a_replay_opens_a_form_with_a_choice_of_nodes_and_is_known_as_one(
     assert form.draft().origin.replayed_id == ""
     form.show_draft(draft)
     form.save_requested.emit(form.draft())
-    (made,) = [one for one in services.jobs.queries.list() if one.id != job_id]
-    assert services.replays.original(made.id) == job_id
-    assert made.state is JobState.CREATED
+    (replay,) = [v for v in services.jobs.queries.list() if v.id != job_id]
+    assert services.replays.original(replay.id) == job_id
+    assert replay.state is JobState.CREATED
 
 
 def test_a_bundle_dropped_on_the_window_becomes_a_job(qtbot, qapp, origin, tmp_path, monkeypatch):

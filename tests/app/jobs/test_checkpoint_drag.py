@@ -24,24 +24,24 @@ from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
 from widgets.jobs.detail.job_detail import JobDetail
 
-ONE, OTHER = checkpoint(10), checkpoint(20, is_best=True)
+LATEST, BEST = checkpoint(10), checkpoint(20, is_best=True)
 
 
 class Jobs:
     """Exports a few bytes, once it may."""
 
     def __init__(self):
-        self.may = threading.Event()
-        self.may.set()
-        self.fault = None
-        self.asked = []
+        self.may_export = threading.Event()
+        self.may_export.set()
+        self.error = None
+        self.exports = []
 
     def export(self, job_id, name, kind, target, progress):
-        self.asked.append((job_id, name, kind, target.name))
-        wait_for(lambda: progress.step(0, 1, "waiting") or self.may.is_set())
+        self.exports.append((job_id, name, kind, target.name))
+        wait_for(lambda: progress.step(0, 1, "waiting") or self.may_export.is_set())
         progress.step(0, 1, "writing")
-        if self.fault:
-            raise self.fault
+        if self.error:
+            raise self.error
         target.write_bytes(b"exported")
         return target
 
@@ -50,7 +50,7 @@ class Jobs:
 def jobs():
     jobs = Jobs()
     yield jobs
-    jobs.may.set()
+    jobs.may_export.set()
 
 
 @pytest.fixture
@@ -65,20 +65,20 @@ def detail(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(FAILED)
-    detail.show_checkpoints(FAILED.id, (ONE, OTHER))
+    detail.show_checkpoints(FAILED.id, (LATEST, BEST))
     return detail
 
 
 @pytest.fixture
-def carry(jobs, background, detail, monkeypatch):
+def drag_source(jobs, background, detail, monkeypatch):
     # A busy machine may take longer than a drop waits.
     monkeypatch.setattr(lazy_file_drag, "WAIT_MS", LIMIT_MS)
-    carry = CheckpointDragSource(jobs, background, detail.job_actions)
-    carry.heard = []
-    background.notified.connect(carry.heard.append)
-    yield carry
-    jobs.may.set()
-    carry.close()
+    drag_source = CheckpointDragSource(jobs, background, detail.job_actions)
+    drag_source.heard = []
+    background.notified.connect(drag_source.heard.append)
+    yield drag_source
+    jobs.may_export.set()
+    drag_source.close()
 
 
 def hold(monkeypatch, is_held):
@@ -88,33 +88,33 @@ def hold(monkeypatch, is_held):
     )
 
 
-def take(detail, one=ONE):
+def start_drag(detail, shown_checkpoint=LATEST):
     """The drag begins."""
     promise = FilePromise()
-    the(CheckpointTable, detail.checkpoints).drag_started.emit(one, promise)
+    the(CheckpointTable, detail.checkpoints).drag_started.emit(shown_checkpoint, promise)
     return promise
 
 
-def dropped(promise):
+def drop_paths(promise):
     """What another program gets."""
     promise.is_let_go = True
     return [Path(url.toLocalFile()) for url in PromisedFile(promise).urls()]
 
 
-def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(carry, detail, jobs):
-    (path,) = dropped(take(detail))
+def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_source, detail, jobs):
+    (path,) = drop_paths(start_drag(detail))
     assert (path.name, path.read_bytes()) == ("digits.zip", b"exported")
     kinds = []
-    detail.job_actions.on(job_actions.EXPORT_FORMAT, kinds.append)
+    detail.job_actions.add_handler(job_actions.EXPORT_FORMAT, kinds.append)
     detail.export()
-    the(SegmentedControl, detail.exports.dialog.now).choose("pt")
-    detail.exports.dialog.now._request()
-    (path,) = dropped(take(detail, OTHER))
+    the(SegmentedControl, detail.exports.dialog.dialog).choose("pt")
+    detail.exports.dialog.dialog._request()
+    (path,) = drop_paths(start_drag(detail, BEST))
     assert path.name == "digits.pt"
     assert kinds == ["pt"]
-    assert jobs.asked == [
-        ("a", ONE.name, "zip", "digits.zip"),
-        ("a", OTHER.name, "pt", "digits.pt"),
+    assert jobs.exports == [
+        ("a", LATEST.name, "zip", "digits.zip"),
+        ("a", BEST.name, "pt", "digits.pt"),
     ]
     tip = detail.checkpoints.model.index(0, 0).data(Qt.ItemDataRole.ToolTipRole)
     assert "export it (PyTorch, the last format used)" in tip
@@ -124,15 +124,15 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(carry, 
 def test_an_unknown_format_is_not_remembered(detail):
     detail.exports.restore_kind("docx")
     detail.export()
-    assert the(SegmentedControl, detail.exports.dialog.now).key() == "zip"
+    assert the(SegmentedControl, detail.exports.dialog.dialog).key() == "zip"
 
 
 def test_other_programs_see_the_address_of_a_held_checkpoint_at_once(
-    carry, detail, jobs, monkeypatch
+    drag_source, detail, jobs, monkeypatch
 ):
-    jobs.may.clear()
+    jobs.may_export.clear()
     hold(monkeypatch, True)
-    promise = take(detail)
+    promise = start_drag(detail)
     content = PromisedFile(promise)
     assert (content.hasUrls(), content.hasText(), content.hasHtml()) == (True, True, False)
     assert [url.toLocalFile() for url in content.urls()] == [promise.path]
@@ -141,69 +141,69 @@ def test_other_programs_see_the_address_of_a_held_checkpoint_at_once(
 
 
 def test_an_early_drop_waits_for_its_file_without_blocking_the_window(
-    carry, detail, jobs, monkeypatch
+    drag_source, detail, jobs, monkeypatch
 ):
-    jobs.may.clear()
+    jobs.may_export.clear()
     hold(monkeypatch, False)
     ticks = []
     ticking = QTimer()
     ticking.setInterval(5)
     ticking.timeout.connect(lambda: ticks.append(1))
-    ticking.timeout.connect(lambda: len(ticks) == 10 and jobs.may.set())
-    promise = take(detail)
+    ticking.timeout.connect(lambda: len(ticks) == 10 and jobs.may_export.set())
+    promise = start_drag(detail)
     ticking.start()
-    (path,) = dropped(promise)
+    (path,) = drop_paths(promise)
     assert path.read_bytes() == b"exported"
     assert len(ticks) >= 10
-    assert carry.heard == ["Making “digits.zip”…"]
+    assert drag_source.heard == ["Making “digits.zip”…"]
 
 
 def test_a_message_says_when_a_slow_export_can_be_dragged_again(
-    carry, detail, jobs, monkeypatch, qtbot
+    drag_source, detail, jobs, monkeypatch, qtbot
 ):
-    jobs.may.clear()
+    jobs.may_export.clear()
     monkeypatch.setattr(lazy_file_drag, "WAIT_MS", 30)
-    assert dropped(take(detail)) == []
-    assert carry.heard[1:] == [
+    assert drop_paths(start_drag(detail)) == []
+    assert drag_source.heard[1:] == [
         "“digits.zip” was not ready yet; a message will say when to drag it again"
     ]
-    jobs.may.set()
-    qtbot.waitUntil(lambda: len(carry.heard) == 3)
-    assert carry.heard[2] == "“digits.zip” is ready: drag it again"
-    jobs.may.clear()
-    (path,) = dropped(take(detail))
+    jobs.may_export.set()
+    qtbot.waitUntil(lambda: len(drag_source.heard) == 3)
+    assert drag_source.heard[2] == "“digits.zip” is ready: drag it again"
+    jobs.may_export.clear()
+    (path,) = drop_paths(start_drag(detail))
     assert path.read_bytes() == b"exported"
-    assert len(jobs.asked) == 1
+    assert len(jobs.exports) == 1
 
 
-def test_a_message_says_that_an_export_still_held_is_ready(carry, detail, qtbot):
-    promise = take(detail)
+def test_a_message_says_that_an_export_still_held_is_ready(drag_source, detail, qtbot):
+    promise = start_drag(detail)
     with qtbot.waitSignal(promise.settled):
         pass
-    assert carry.heard == [
+    assert drag_source.heard == [
         "Making “digits.zip”…",
         "“digits.zip” is ready: drop it in a folder",
     ]
 
 
-def test_a_failed_export_shows_one_sentence_and_drops_nothing(carry, detail, jobs):
-    jobs.fault = BackendError("The checkpoint is gone.", "Choose another.")
-    assert dropped(take(detail)) == []
-    assert carry.heard[1:] == ["The checkpoint is gone. Choose another."]
+def test_a_failed_export_shows_one_sentence_and_drops_nothing(drag_source, detail, jobs):
+    jobs.error = BackendError("The checkpoint is gone.", "Choose another.")
+    assert drop_paths(start_drag(detail)) == []
+    assert drag_source.heard[1:] == ["The checkpoint is gone. Choose another."]
 
 
-def test_an_unaccepted_drop_cancels_the_export(carry, detail, jobs, qtbot):
-    jobs.may.clear()
-    promise = take(detail)
+def test_an_unaccepted_drop_cancels_the_export(drag_source, detail, jobs, qtbot):
+    jobs.may_export.clear()
+    promise = start_drag(detail)
     promise.is_drag_over = True
     with qtbot.waitSignal(promise.settled):
         promise.abandoned.emit()
     assert not promise.is_fulfilled
-    assert carry.heard == ["Making “digits.zip”…"]
+    assert drag_source.heard == ["Making “digits.zip”…"]
 
 
-def test_the_last_three_exports_are_kept_until_the_window_closes(carry, detail):
-    paths = [dropped(take(detail))[0] for _ in range(5)]
+def test_the_last_three_exports_are_kept_until_the_window_closes(drag_source, detail):
+    paths = [drop_paths(start_drag(detail))[0] for _ in range(5)]
     assert [path.exists() for path in paths] == [False, False, True, True, True]
-    carry.close()
+    drag_source.close()
     assert not paths[-1].parents[1].exists()

@@ -27,28 +27,28 @@ class Service:
     """Returns the samples, and records what it was asked for."""
 
     def __init__(self, updates):
-        self.updates = {each.view.id: each for each in updates}
-        self.asked = []
-        self.written = []
+        self.updates = {update.view.id: update for update in updates}
+        self.polls = []
+        self.tables = []
 
     def poll(self, job_id, cursor=None):
-        self.asked.append((job_id, cursor))
+        self.polls.append((job_id, cursor))
         if job_id not in self.updates:
             raise BackendError(f"There is no job “{job_id}”.", "Try again.")
         return replace(self.updates[job_id], cursor=f"after {job_id}")
 
-    def find(self, query, then):
+    def find(self, query, on_result):
         """As the index of jobs answers."""
         index = JobIndex()
-        index.update([summary_of(each.view) for each in self.updates.values()])
-        found = index.find(query)
-        then(JobRows(found.summaries, found.order, index.slot, found.total_count))
+        index.update([summary_of(update.view) for update in self.updates.values()])
+        result = index.find(query)
+        on_result(JobRows(result.summaries, result.order, index.slot, result.total_count))
 
     def views(self, job_ids):
         return tuple(self.updates[job_id].view for job_id in job_ids)
 
     def write_csv(self, job_ids, path, *, overwrite):
-        self.written.append((job_ids, path, overwrite))
+        self.tables.append((job_ids, path, overwrite))
         return path
 
 
@@ -69,10 +69,10 @@ def page(qtbot):
 
 @pytest.fixture
 def controller(service, page, immediately):
-    take_away = FileExport(service, immediately, page)
-    made = CompareController(service, immediately, page, take_away, service.find)
-    made.heard = immediately.heard
-    return made
+    file_export = FileExport(service, immediately, page)
+    controller = CompareController(service, immediately, page, file_export, service.find)
+    controller.heard = immediately.heard
+    return controller
 
 
 def test_a_request_to_compare_shows_only_the_chosen_jobs(controller, page, service, qtbot):
@@ -82,7 +82,7 @@ def test_a_request_to_compare_shows_only_the_chosen_jobs(controller, page, servi
     controller.compare(("id1", "id2"))
     assert page.ids == ("id1", "id2")
     assert page.colour("id1") == 1
-    assert service.asked == [("id0", None), ("id1", None), ("id2", None)]
+    assert service.polls == [("id0", None), ("id1", None), ("id2", None)]
 
 
 def test_a_single_job_joins_the_compared_jobs(controller, page):
@@ -106,29 +106,29 @@ def test_a_message_names_the_limit_of_eight_jobs(controller, page):
 
 def test_only_live_jobs_are_read_again_and_from_the_last_cursor(controller, service):
     controller.compare(("id0", "id1"))
-    service.asked.clear()
+    service.polls.clear()
     controller.refresh()
-    assert service.asked == [("id0", "after id0")]
+    assert service.polls == [("id0", "after id0")]
 
 
 def test_a_hidden_page_reads_nothing(controller, page, service):
     controller.compare(("id0", "id1"))
-    service.asked.clear()
+    service.polls.clear()
     page.hide()
     controller.refresh()
-    assert service.asked == []
+    assert service.polls == []
 
 
 def test_a_job_resumed_elsewhere_is_read_again(controller, service):
-    views = tuple(each.view for each in eight())
+    views = tuple(u.view for u in eight())
     controller.compare(("id0", "id1"))
-    service.asked.clear()
+    service.polls.clear()
     controller.see_listing(JobListing(views))
-    assert service.asked == []
+    assert service.polls == []
     resumed = changed(views[1], state=JobState.TRAINING, run=2)
     service.updates["id1"] = update_of(resumed, 4601, 10)
     controller.see_listing(JobListing((resumed,)))
-    assert service.asked == [("id1", "after id1")]
+    assert service.polls == [("id1", "after id1")]
 
 
 def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, page):
@@ -140,8 +140,8 @@ def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, pag
 
 def test_a_job_of_a_sweep_shows_the_whole_sweep_and_its_changes(controller, page, service):
     for key in ("id0", "id1", "id2"):
-        one = service.updates[key]
-        service.updates[key] = replace(one, view=replace(one.view, tags=("sweep:digits-k3pf",)))
+        update = service.updates[key]
+        service.updates[key] = replace(update, view=replace(update.view, tags=("sweep:digits-k3pf",)))
     controller.compare(("id0",))
     card = page.parallel
     assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
@@ -161,45 +161,45 @@ def test_a_missing_job_is_reported_and_not_compared(controller, page):
 
 
 def test_a_late_update_is_not_shown(service, page, monkeypatch):
-    waiting, shown = [], []
-    monkeypatch.setattr(page, "show_update", lambda update: shown.append(update.view.id))
-    runner = SimpleNamespace(run=lambda lane, work, then, otherwise: waiting.append((work, then)))
-    late = CompareController(service, runner, page, FileExport(service, runner, page), service.find)
-    late.compare(("id0", "id1"))
-    late.remove("id0")
-    late.add("id0")
-    assert len(waiting) == 3
-    for work, then in waiting:
-        then(work())
-    assert shown == ["id1", "id0"]
+    tasks, shown_ids = [], []
+    monkeypatch.setattr(page, "show_update", lambda update: shown_ids.append(update.view.id))
+    runner = SimpleNamespace(run=lambda queue_name, work, on_success, on_error: tasks.append((work, on_success)))
+    controller = CompareController(service, runner, page, FileExport(service, runner, page), service.find)
+    controller.compare(("id0", "id1"))
+    controller.remove("id0")
+    controller.add("id0")
+    assert len(tasks) == 3
+    for work, on_success in tasks:
+        on_success(work())
+    assert shown_ids == ["id1", "id0"]
 
 
 def test_s4_the_button_writes_one_table_of_all_compared_jobs(
     controller, page, service, monkeypatch, tmp_path, qtbot
 ):
-    asked = []
+    dialogs = []
 
     def choose(_parent, _title, suggested, kinds):
-        asked.append((suggested, kinds))
+        dialogs.append((suggested, kinds))
         return str(tmp_path / "all.csv"), kinds
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
     controller.compare(("id0", "id1"))
     button(page, "CSV").click()
-    assert asked == [("curves.csv", "Table (*.csv)")]
+    assert dialogs == [("curves.csv", "Table (*.csv)")]
     # The dialog has asked whether the file is to be replaced.
-    assert service.written == [(("id0", "id1"), tmp_path / "all.csv", True)]
+    assert service.tables == [(("id0", "id1"), tmp_path / "all.csv", True)]
     assert controller.heard[-1] == "Saved all.csv"
 
 
 def test_a_plot_is_saved_where_the_user_chooses(controller, page, monkeypatch, tmp_path):
-    places = iter([tmp_path / "plot.pdf", tmp_path / "nowhere" / "plot.svg", Path()])
+    targets = iter([tmp_path / "plot.pdf", tmp_path / "nowhere" / "plot.svg", Path()])
     monkeypatch.setattr(
         QFileDialog,
         "getSaveFileName",
-        lambda *_: ((str(place) if (place := next(places)).name else ""), ""),
+        lambda *_: ((str(target) if (target := next(targets)).name else ""), ""),
     )
-    controller.compare(tuple(each.view.id for each in three()))
+    controller.compare(tuple(u.view.id for u in three()))
     menu = page.plots.panels()["loss"].parentWidget().pictures.menu()
     for action in reversed(menu.actions()):
         action.trigger()

@@ -37,13 +37,13 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     qtbot.waitUntil(lambda: program.jobs.job_count == 2)
     for job_id in jobs:
         program.jobs.detail.job_actions.ask(job_actions.COMPARE_ALL, (job_id,))
-    assert program.window.place == "compare"
+    assert program.window.page_key == "compare"
 
-    def drawn(job_id):
+    def point_count(job_id):
         curve = page.curves(job_id).get("loss")
         return 0 if curve is None else len(curve)
 
-    qtbot.waitUntil(lambda: [drawn(each) for each in jobs] == [30, 20])
+    qtbot.waitUntil(lambda: [point_count(i) for i in jobs] == [30, 20])
     # The table follows the curves in a turn of the event loop of its own.
     qtbot.waitUntil(
         lambda: page.table.texts().get("validation/accuracy") == ["0.850", "0.900, best"]
@@ -54,7 +54,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     history = DataRoot(places[0]).job(jobs[1]).history
     trained.write_steps(history, 21, [0.01] * 10, [0.95])
     program._compare_controller._poll(program._compare_controller._compared_jobs[jobs[1]])
-    qtbot.waitUntil(lambda: drawn(jobs[1]) == 30)
+    qtbot.waitUntil(lambda: point_count(jobs[1]) == 30)
     qtbot.waitUntil(lambda: page.table.texts()["validation/accuracy"] == ["0.850", "0.950, best"])
 
     path = tmp_path / "all.csv"
@@ -64,7 +64,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     for job_id in jobs:
-        losses = [float(each["loss"]) for each in rows if each["job"] == job_id]
+        losses = [float(i["loss"]) for i in rows if i["job"] == job_id]
         assert losses == page.curves(job_id).get("loss").raw.tolist()
 
 

@@ -14,17 +14,17 @@ __all__ = ["controller", "page", "poller"]
 pytestmark = pytest.mark.usefixtures("controller")
 
 
-class Drawing(Jobs):
+class DrawingJobs(Jobs):
     state = JobState.TRAINING
 
     def draw_number(self, job_id, pattern):
-        self.drawn = (job_id, pattern)
+        self.drawn_number = (job_id, pattern)
         return changed(RUNS, state=self.state)
 
 
 @pytest.fixture
 def jobs():
-    return Drawing()
+    return DrawingJobs()
 
 
 @pytest.mark.parametrize(
@@ -34,6 +34,6 @@ def test_the_curves_are_shown_if_the_run_draws_the_number_now(jobs, page, state,
     jobs.state = state
     open_tab(page.detail, "log")
     page.detail.log.number_marked.emit(RUNS.id, "loss {loss}")
-    assert jobs.drawn == (RUNS.id, "loss {loss}")
+    assert jobs.drawn_number == (RUNS.id, "loss {loss}")
     assert page.detail.curves.isHidden() is not shows_curves
     assert page.detail.log.isHidden() is shows_curves

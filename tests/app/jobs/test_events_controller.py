@@ -23,11 +23,11 @@ URL = "http://127.0.0.1:6006/secret/"
 
 class Viewers:
     def __init__(self):
-        self.asked = []
+        self.job_ids = []
         self.error = None
 
     def open(self, job_id, progress):
-        self.asked.append(job_id)
+        self.job_ids.append(job_id)
         if self.error is not None:
             raise self.error
         return URL
@@ -35,10 +35,10 @@ class Viewers:
 
 class Inspection:
     def __init__(self):
-        self.asked = []
+        self.job_ids = []
 
     def write_events(self, job_id, progress):
-        self.asked.append(job_id)
+        self.job_ids.append(job_id)
         progress.step(1, 2, "Writing the weights")
         return False
 
@@ -54,10 +54,10 @@ def inspection():
 
 
 @pytest.fixture
-def opened(monkeypatch):
-    addresses = []
-    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: addresses.append(url.toString()))
-    return addresses
+def opened_urls(monkeypatch):
+    urls = []
+    monkeypatch.setattr(QDesktopServices, "openUrl", lambda url: urls.append(url.toString()))
+    return urls
 
 
 @pytest.fixture
@@ -69,22 +69,22 @@ def window(qtbot):
 
 
 def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
-    viewers, inspection, immediately, opened, window
+    viewers, inspection, immediately, opened_urls, window
 ):
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
     actions.ask(job_actions.TENSORBOARD, "job-1")
-    assert (viewers.asked, inspection.asked, opened) == (["job-1"], [], [URL])
+    assert (viewers.job_ids, inspection.job_ids, opened_urls) == (["job-1"], [], [URL])
     assert controller.dialog.dialog is None
     actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
-    assert inspection.asked == ["job-1"]
-    assert opened == [URL, URL]
+    assert inspection.job_ids == ["job-1"]
+    assert opened_urls == [URL, URL]
     assert the(TaskStatus, controller.dialog.dialog).message.text() == NO_GRAPH
     controller.dialog.dialog.reject()
 
 
 def test_an_error_of_tensorboard_is_shown_in_its_dialog(
-    viewers, inspection, immediately, opened, window
+    viewers, inspection, immediately, opened_urls, window
 ):
     actions = JobActions()
     controller = EventsController(viewers, inspection, immediately, actions, window)
@@ -92,21 +92,21 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     actions.ask(job_actions.TENSORBOARD, "job-1")
     message = the(TaskStatus, controller.dialog.dialog).message
     assert message.text() == "TensorBoard is not installed. Install it."
-    assert not opened
+    assert not opened_urls
     controller.dialog.dialog.reject()
 
 
-def test_closing_the_dialog_cancels_the_export_for_tensorboard(viewers, inspection, opened, window):
+def test_closing_the_dialog_cancels_the_export_for_tensorboard(viewers, inspection, opened_urls, window):
     class Later(Immediately):
-        def run(self, lane, work, then, otherwise):
-            self.work = lambda: super(Later, self).run(lane, work, then, otherwise)
+        def run(self, queue_name, work, on_success, on_error):
+            self.work = lambda: super(Later, self).run(queue_name, work, on_success, on_error)
 
     actions, runner = JobActions(), Later()
     controller = EventsController(viewers, inspection, runner, actions, window)
     actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
     controller.dialog.dialog.reject()
     runner.work()
-    assert (inspection.asked, viewers.asked, opened) == (["job-1"], [], [])
+    assert (inspection.job_ids, viewers.job_ids, opened_urls) == (["job-1"], [], [])
 
 
 @pytest.mark.parametrize("as_json", [True, False])
@@ -122,9 +122,9 @@ def test_the_command_serves_until_it_is_interrupted(
     services = SimpleNamespace(
         event_viewers=viewers, inspection=inspection, queries=queries, reaper=reaper
     )
-    words = ("job", "tensorboard", "j", "--weights", *(["--json"] if as_json else []))
-    assert call(services, *words) == 0
-    assert viewers.asked == inspection.asked == ["j-found"]
+    argv = ("job", "tensorboard", "j", "--weights", *(["--json"] if as_json else []))
+    assert call(services, *argv) == 0
+    assert viewers.job_ids == inspection.job_ids == ["j-found"]
     out = capsys.readouterr().out
     assert (json.loads(out)["url"] if as_json else out.splitlines()[0]) == URL
     assert (NO_GRAPH in out) is not as_json

@@ -23,8 +23,8 @@ DAY = "2026-01-{:02}T00:00:00Z"
 NAMES = st.sampled_from(["wine", "boxes", "leaf", "resnet-18"])
 
 
-def item(kind, name, day=1, **facts):
-    return LibraryItem(kind, name, 1, "0" * 64, 1, 1, DAY.format(day), details=facts)
+def item(kind, name, day=1, **details):
+    return LibraryItem(kind, name, 1, "0" * 64, 1, 1, DAY.format(day), details=details)
 
 
 def library(*items):
@@ -45,7 +45,7 @@ WINE = job("mlp", "wine", "wine", 9)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "worked", "jobs", "expected"),
+    ("chosen_names", "combinations", "jobs", "expected"),
     [
         ({"dataset": "wine", "loader": "wine"}, (), (), ("", "wine", "wine")),
         ({"dataset": "boxes"}, (Combination("wine", "wine", "mlp"),), (WINE,), ("", "boxes", "boxes")),
@@ -61,25 +61,25 @@ WINE = job("mlp", "wine", "wine", 9)
         ({"loader": "boxes"}, (Combination("wine", "boxes", "gone"),), (), ("", "boxes", "boxes")),
     ],
 )  # fmt: skip
-def test_only_parts_that_are_known_to_fit_are_proposed(chosen, worked, jobs, expected):
-    parts = fitting_parts(chosen, library(*GALLERY_MODELS, *DATA), worked, jobs)
+def test_only_parts_that_are_known_to_fit_are_proposed(chosen_names, combinations, jobs, expected):
+    parts = fitting_parts(chosen_names, library(*GALLERY_MODELS, *DATA), combinations, jobs)
     assert tuple(parts.get(kind.value, "") for kind in PARTS) == expected
 
 
 def test_the_parts_of_a_study_are_never_proposed():
-    of_study = item(Kind.MODEL, "plain-deep-rrelu", 9, **{STUDY_DETAIL: "Activations"})
-    items = library(of_study, *DATA)
+    study_model = item(Kind.MODEL, "plain-deep-rrelu", 9, **{STUDY_DETAIL: "Activations"})
+    items = library(study_model, *DATA)
     jobs = (job("plain-deep-rrelu", "wine", "digits-resized", 9),)
-    worked = (Combination("wine", "wine", "plain-deep-rrelu"),)
-    assert fitting_parts({"dataset": "wine"}, items, worked, jobs).get("model") is None
-    assert "model" not in fitting_parts({}, items, worked, jobs)
+    combinations = (Combination("wine", "wine", "plain-deep-rrelu"),)
+    assert fitting_parts({"dataset": "wine"}, items, combinations, jobs).get("model") is None
+    assert "model" not in fitting_parts({}, items, combinations, jobs)
 
 
 def test_code_of_the_user_is_proposed_with_the_only_dataset():
     parts = (item(Kind.MODEL, "net"), item(Kind.DATASET, "cells"), item(Kind.LOADER, "reader"))
     for part in parts:
-        found = fitting_parts({part.kind.value: part.name}, library(*parts), ())
-        assert found == {"model": "net", "dataset": "cells", "loader": "reader"}
+        proposal = fitting_parts({part.kind.value: part.name}, library(*parts), ())
+        assert proposal == {"model": "net", "dataset": "cells", "loader": "reader"}
     with_more = library(*parts, item(Kind.DATASET, "wine"))
     assert fitting_parts({"dataset": "wine"}, with_more, ()) == {"dataset": "wine"}
 
@@ -89,12 +89,12 @@ def test_code_of_the_user_is_proposed_with_the_only_dataset():
     st.lists(st.builds(Combination, NAMES, NAMES, NAMES)),
     NAMES,
 )
-def test_each_part_worked_with_the_others_or_has_the_name_of_one(names, worked, dataset):
+def test_each_part_worked_with_the_others_or_has_the_name_of_one(names, combinations, dataset):
     items = {kind: tuple(item(kind, name) for name in names[kind]) for kind in PARTS}
-    parts = fitting_parts({"dataset": dataset}, items, worked)
+    parts = fitting_parts({"dataset": dataset}, items, combinations)
     assert parts["dataset"] == dataset
-    known_sets = [{(k, n) for k, n in vars(t).items() if n} for t in worked]
+    known_sets = [{(k, n) for k, n in vars(t).items() if n} for t in combinations]
     pairs = set(parts.items())
     for key, name in pairs - {("dataset", dataset)}:
-        is_namesake = name in [other for k, other in pairs if k != key]
-        assert is_namesake or any((key, name) in known <= pairs for known in known_sets)
+        is_namesake = name in [n for k, n in pairs if k != key]
+        assert is_namesake or any((key, name) in s <= pairs for s in known_sets)

@@ -16,7 +16,7 @@ from backend.services.jobs import service as job_service
 from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
-from tests.app.conftest import TRIED
+from tests.app.conftest import MODEL_CHECK
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.conftest import Immediately
 from tests.integration.tiny import MODEL, raw_job
@@ -33,27 +33,27 @@ __all__ = ["places", "services"]
 MISFIT = ToolError("The model's forward raised RuntimeError: mat1 and mat2.", "Check line 9.")
 
 
-class InTurn(Immediately):
+class DelayedRunner(Immediately):
     """Does all at once, but for trials and counts, which wait until they are let go."""
 
     def __init__(self):
         super().__init__()
-        self.waiting = []
+        self.tasks = []
 
-    def run(self, lane, *task):
-        if lane == "count":
-            self.waiting.append(task)
+    def run(self, queue_name, *task):
+        if queue_name == "count":
+            self.tasks.append(task)
         else:
-            super().run(lane, *task)
+            super().run(queue_name, *task)
 
     def let_go(self):
-        while self.waiting:
-            super().run("count", *self.waiting.pop(0))
+        while self.tasks:
+            super().run("count", *self.tasks.pop(0))
 
 
 @pytest.fixture
 def runner():
-    return InTurn()
+    return DelayedRunner()
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_only_parts_that_were_tried_together_are_ready_to_start(form, runner, qt
     assert line(form) == "One batch was tried: loss 0.700"
     qtbot.keyClick(form, Qt.Key.Key_F5)
     elapse(form)
-    assert runner.waiting == [], "it is known by the hashes of the files"
+    assert runner.tasks == [], "it is known by the hashes of the files"
 
 
 def test_a_misfit_is_shown_at_its_field_and_is_not_called_ready(form, runner, monkeypatch):
@@ -102,10 +102,10 @@ def test_a_misfit_is_shown_at_its_field_and_is_not_called_ready(form, runner, mo
     assert the(FormFoot, form).figures.text() == MISFIT.with_remedy
     assert line(form) == "One batch was tried and failed"
     assert acts_of(form).start.text() == "Start anyway"
-    said = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
-    assert said == MISFIT.with_remedy
+    message = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
+    assert message == MISFIT.with_remedy
     elapse(form)
-    assert runner.waiting == [], "the same files fail again"
+    assert runner.tasks == [], "the same files fail again"
     acts_of(form).start.click()
     assert len(form.started) == 1, "this computer may lack what the nodes have"
 
@@ -122,7 +122,7 @@ def test_a_button_repeats_a_failed_trial(form, runner, monkeypatch, qtbot):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
     elapse(form)
     runner.let_go()
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     button = the(FormSections, form).trial.button
     assert button.text() == "Try again"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
@@ -138,21 +138,21 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     (tmp_path / "other/bks_model.py").write_text(f"# another\n{MODEL}")
     services.library.import_item(Kind.MODEL, tmp_path / "other", "other")
     elapse(form)
-    first = form.controller._trial_progress
+    first_trial = form.controller._trial_progress
     form.show_draft(JobDraft(raw_job(1, model="other")))
     elapse(form)
-    assert first.is_cancelled
-    tried = []
+    assert first_trial.is_cancelled
+    tried_models = []
     monkeypatch.setattr(
-        tool_process, "check_model", lambda model, *_, **__: tried.append(model.parts[-3]) or TRIED
+        tool_process, "check_model", lambda model, *_, **__: tried_models.append(model.parts[-3]) or MODEL_CHECK
     )
     runner.let_go()
-    assert tried == ["other"]
+    assert tried_models == ["other"]
     assert result_of(form) == "Ready to start"
     form.show_draft(JobDraft(raw_job(1)))
     elapse(form)
     runner.let_go()
-    assert tried == ["other", "tiny"], "the one that was cancelled is not taken for tried"
+    assert tried_models == ["other", "tiny"], "the one that was cancelled is not taken for tried"
 
 
 def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
@@ -163,7 +163,7 @@ def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
     runner.let_go()
     assert (line(form), button.text()) == ("One batch shows whether they fit", "Try one batch")
     elapse(form)
-    assert runner.waiting == []
+    assert runner.tasks == []
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
     assert result_of(form) == "Ready to start"
@@ -180,20 +180,20 @@ def test_a_job_without_local_pytorch_is_tried_only_on_request(form, runner, monk
 def test_a_hidden_form_tries_nothing(form, runner):
     form.hide()
     elapse(form)
-    assert runner.waiting == []
+    assert runner.tasks == []
     form.show()
     assert form._check_timer.isActive(), "it is checked when it is seen"
 
 
 def test_a_warning_of_the_trial_is_shown_as_a_hint(form, runner, monkeypatch):
-    warned = ModelCheck(10, 9, 40, loss=0.7, batch="[4]", warnings=("1 parameter is idle.",))
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: warned)
+    model_check = ModelCheck(10, 9, 40, loss=0.7, batch="[4]", warnings=("1 parameter is idle.",))
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: model_check)
     elapse(form)
     runner.let_go()
     rows = [
         side_of(form).findings.itemAt(n).layout() for n in range(side_of(form).findings.count())
     ]
-    assert any("1 parameter is idle." in _words(one) for one in rows)
+    assert any("1 parameter is idle." in _label_texts(row) for row in rows)
 
 
 def _raise(error):
@@ -203,7 +203,7 @@ def _raise(error):
     return check
 
 
-def _words(layout):
+def _label_texts(layout):
     return [
         layout.itemAt(n).layout().itemAt(0).widget().text()
         for n in range(layout.count())
@@ -211,7 +211,7 @@ def _words(layout):
     ]
 
 
-LACKS = ToolError(
+MISSING_PACKAGE = ToolError(
     "The loader needs Pillow (a.py, line 3).", "Install it.", "", "", "loader", "Pillow"
 )
 
@@ -220,7 +220,7 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     form, runner, monkeypatch, qtbot
 ):
     installed = []
-    monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
+    monkeypatch.setattr(tool_process, "check_model", _raise(MISSING_PACKAGE))
     monkeypatch.setattr(
         form.controller._services.packages,
         "install",
@@ -229,9 +229,9 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     elapse(form)
     runner.let_go()
     trial = the(FormSections, form).trial
-    assert setting_field(form, "loader").error() == str(LACKS), "the button is the way out"
+    assert setting_field(form, "loader").error() == str(MISSING_PACKAGE), "the button is the way out"
     assert (trial.button.text(), trial.copy.isVisible()) == ("Install Pillow", False)
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     assert "Installing Pillow" in line(form)
     runner.let_go()
@@ -241,19 +241,19 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
 
 
 @pytest.mark.parametrize(
-    "fault", [BackendError("Pillow could not be installed: no network."), Cancelled()]
+    "error", [BackendError("Pillow could not be installed: no network."), Cancelled()]
 )
 def test_the_command_of_a_package_that_cannot_be_installed_can_be_copied(
-    form, runner, monkeypatch, qtbot, fault
+    form, runner, monkeypatch, qtbot, error
 ):
-    monkeypatch.setattr(tool_process, "check_model", _raise(LACKS))
-    monkeypatch.setattr(form.controller._services.packages, "install", _raise(fault))
+    monkeypatch.setattr(tool_process, "check_model", _raise(MISSING_PACKAGE))
+    monkeypatch.setattr(form.controller._services.packages, "install", _raise(error))
     elapse(form)
     runner.let_go()
     trial = the(FormSections, form).trial
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     runner.let_go()
-    was_cancelled = isinstance(fault, Cancelled)
+    was_cancelled = isinstance(error, Cancelled)
     assert trial.button.text() == "Install Pillow", "it can be tried again"
     assert trial.copy.isVisible() is not was_cancelled
     if not was_cancelled:
@@ -266,7 +266,7 @@ def test_the_command_of_a_package_that_cannot_be_installed_can_be_copied(
         )
 
 
-@pytest.mark.parametrize("answer", [True, False, LACKS])
+@pytest.mark.parametrize("answer", [True, False, MISSING_PACKAGE])
 def test_the_form_says_that_samples_are_counted_only_while_they_are(
     form, runner, monkeypatch, answer
 ):
@@ -294,25 +294,25 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     trial = the(FormSections, form).trial
     assert trial.button.text() == "Install a package…"
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
-    dialog = form.controller.packages.dialog.now
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    dialog = form.controller.packages.dialog.dialog
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(button(dialog, "Install"), Qt.MouseButton.LeftButton)
     runner.let_go()
     assert result_of(form) == "Ready to start"
 
 
 def test_only_the_result_line_changes_after_a_trial(form, runner, monkeypatch):
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: TRIED)
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
 
     def findings():
         rows = [
             side_of(form).findings.itemAt(n).layout() for n in range(side_of(form).findings.count())
         ]
-        return [_words(row) for row in rows]
+        return [_label_texts(row) for row in rows]
 
     elapse(form)
     assert result_of(form) == "Trying one batch…"
-    before = findings()
+    previous_findings = findings()
     runner.let_go()
     assert result_of(form) == "Ready to start"
-    assert findings() == before, "the settings are as valid as before"
+    assert findings() == previous_findings, "the settings are as valid as before"

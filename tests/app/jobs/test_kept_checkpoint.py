@@ -20,32 +20,32 @@ __all__ = ["controller", "page", "poller"]
 pytestmark = pytest.mark.usefixtures("controller")
 
 
-class Keeping(Jobs):
+class KeepingJobs(Jobs):
     def __init__(self):
         super().__init__()
-        self.done = []
-        self.found = (checkpoint(30),)
-        self.fault = ""
+        self.calls = []
+        self.saved_checkpoints = (checkpoint(30),)
+        self.damage = ""
 
     def keep(self, job_id, name, *, is_kept):
         if self.refusal is not None:
             raise self.refusal
-        self.done.append((job_id, name, is_kept))
-        self.found = tuple(replace(one, is_kept=is_kept) for one in self.found)
-        return self.found[0]
+        self.calls.append((job_id, name, is_kept))
+        self.saved_checkpoints = tuple(replace(c, is_kept=is_kept) for c in self.saved_checkpoints)
+        return self.saved_checkpoints[0]
 
     def find_damage(self, _job_id, _name):
         if self.refusal is not None:
             raise self.refusal
-        return self.fault
+        return self.damage
 
     def audit_entries(self, _job_id):
-        return tuple(AuditEntry("", f"Always kept: {name}") for _, name, _ in self.done)
+        return tuple(AuditEntry("", f"Always kept: {name}") for _, name, _ in self.calls)
 
 
 @pytest.fixture
 def jobs():
-    return Keeping()
+    return KeepingJobs()
 
 
 @pytest.fixture
@@ -58,13 +58,13 @@ def tab(page):
 def test_notes_record_that_a_checkpoint_is_always_kept(jobs, page, tab):
     name = checkpoint(30).name
     button(tab, "Keep always").click()
-    assert jobs.done == [(RUNS.id, name, True)]
+    assert jobs.calls == [(RUNS.id, name, True)]
     assert button(tab, "Stop keeping").text() == "Stop keeping"
     assert cells(tab, "") == ["kept"]
     assert says(tab, "and 1 that you chose")
     assert says(page.detail.notes, f"Always kept: {name}")
     button(tab, "Stop keeping").click()
-    assert jobs.done[-1] == (RUNS.id, name, False)
+    assert jobs.calls[-1] == (RUNS.id, name, False)
 
 
 def test_the_page_says_that_a_checkpoint_is_gone(jobs, page, tab):
@@ -74,17 +74,17 @@ def test_the_page_says_that_a_checkpoint_is_gone(jobs, page, tab):
 
 
 @pytest.mark.parametrize(
-    ("fault", "refusal", "wanted"),
+    ("damage", "refusal", "mark"),
     [
         ("", None, "checked"),
         ("Its contents have changed.", None, "damaged"),
         ("", BackendError("The share does not answer."), "not checked"),
     ],
 )
-def test_the_file_of_a_checkpoint_is_checked(jobs, tab, fault, refusal, wanted):
-    jobs.fault, jobs.refusal = fault, refusal
+def test_the_file_of_a_checkpoint_is_checked(jobs, tab, damage, refusal, mark):
+    jobs.damage, jobs.refusal = damage, refusal
     button(tab, "Check file").click()
-    assert cells(tab, "") == [wanted]
-    said = fault or getattr(refusal, "sentence", "its hash matches")
+    assert cells(tab, "") == [mark]
+    tip_part = damage or getattr(refusal, "sentence", "its hash matches")
     (tip,) = cells(tab, "", Qt.ItemDataRole.ToolTipRole)
-    assert said in tip
+    assert tip_part in tip

@@ -12,54 +12,54 @@ from app.jobs.list_controller import ListController
 from widgets.jobs.page.jobs_page import LIST, JobsPage
 
 
-class Held:
+class ManualRunner:
     """A runner whose work and answers come when the test says so."""
 
     def __init__(self) -> None:
-        self.waiting: deque[tuple[Any, Any]] = deque()
+        self.tasks: deque[tuple[Any, Any]] = deque()
         self.answers: deque[tuple[Any, Any]] = deque()
 
-    def run(self, _lane: str, work: Any, then: Any, _otherwise: Any) -> None:
-        self.waiting.append((work, then))
+    def run(self, _queue_name: str, work: Any, on_success: Any, _on_error: Any) -> None:
+        self.tasks.append((work, on_success))
 
     def work(self) -> None:
-        work, then = self.waiting.popleft()
-        self.answers.append((then, work()))
+        work, on_success = self.tasks.popleft()
+        self.answers.append((on_success, work()))
 
     def answer(self) -> None:
-        then, found = self.answers.popleft()
-        then(found)
+        on_success, result = self.answers.popleft()
+        on_success(result)
 
 
 @pytest.mark.parametrize(
     "by_user",
     [(True,), (False,), (True, False), (False, True), (True, False, False), (False, True, False)],
 )
-@pytest.mark.parametrize("began", [0, 1])
+@pytest.mark.parametrize("started_count", [0, 1])
 def test_rows_that_the_user_moved_are_not_held_for_a_later_question(
-    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, by_user: tuple[bool, ...], began: int
+    qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, by_user: tuple[bool, ...], started_count: int
 ) -> None:
     """``began``: how many questions were at work before the first of these was asked."""
-    page, runner = JobsPage(), Held()
+    page, runner = JobsPage(), ManualRunner()
     qtbot.addWidget(page)
     lists = ListController(runner, page)  # type: ignore[arg-type] # without progress
-    shown: list[bool] = []
-    monkeypatch.setattr(page, "show_rows", lambda _which, _rows, *, at_once: shown.append(at_once))
+    shown_flags: list[bool] = []
+    monkeypatch.setattr(page, "show_rows", lambda _list_name, _rows, *, is_immediate: shown_flags.append(is_immediate))
     query = {LIST: page.queries[LIST]}
-    for _ in range(began):
+    for _ in range(started_count):
         lists._find(query)
         runner.work()
-    for at_once in by_user:
-        lists._find(query, is_immediate=at_once)
-    while runner.waiting:
+    for is_immediate in by_user:
+        lists._find(query, is_immediate=is_immediate)
+    while runner.tasks:
         runner.work()
     while runner.answers:
         runner.answer()
-    assert shown[-1] is any(by_user)
-    shown.clear()
+    assert shown_flags[-1] is any(by_user)
+    shown_flags.clear()
     lists._find(query)
-    while runner.waiting:
+    while runner.tasks:
         runner.work()
     while runner.answers:
         runner.answer()
-    assert shown == [False], "it was answered"
+    assert shown_flags == [False], "it was answered"

@@ -57,27 +57,27 @@ class Mouse:
 
     def __init__(self, qtbot: QtBot, program: Program) -> None:
         self._qtbot, self._program = qtbot, program
-        self.clicks = self.typed = 0
+        self.clicks = self.typed_count = 0
 
-    def click(self, text: str, on: QWidget) -> None:
-        self._qtbot.waitUntil(lambda: self._find(text, on) is not None)
-        found = self._find(text, on)
-        assert found is not None
+    def click(self, text: str, parent: QWidget) -> None:
+        self._qtbot.waitUntil(lambda: self._find(text, parent) is not None)
+        button = self._find(text, parent)
+        assert button is not None
         self.clicks += 1
-        self._qtbot.mouseClick(found, Qt.MouseButton.LeftButton)
+        self._qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
-    def _find(self, text: str, on: QWidget) -> QAbstractButton | None:
+    def _find(self, text: str, parent: QWidget) -> QAbstractButton | None:
         return next(
             (
                 button
-                for button in on.findChildren(QAbstractButton)
-                if button.isVisible() and button.isEnabled() and shown(button).startswith(text)
+                for button in parent.findChildren(QAbstractButton)
+                if button.isVisible() and button.isEnabled() and button_title(button).startswith(text)
             ),
             None,
         )
 
     def type(self, field: QLineEdit, text: str) -> None:
-        self.typed += 1
+        self.typed_count += 1
         self._qtbot.keyClicks(field, text)
 
     def drop(self, path: Any) -> None:
@@ -85,7 +85,7 @@ class Mouse:
         drags.drop(self._program.window, drags.file(path))
 
 
-def shown(button: QAbstractButton) -> str:
+def button_title(button: QAbstractButton) -> str:
     return button.text() or button.accessibleName()
 
 
@@ -96,25 +96,25 @@ def dialog_of(qtbot: QtBot) -> ImportDialog:
     return dialog
 
 
-def go_on_to_start(mouse: Mouse, program: Program, qtbot: QtBot) -> tuple[dict[str, str], str]:
+def start_job(mouse: Mouse, program: Program, qtbot: QtBot) -> tuple[dict[str, str], str]:
     """From the dialog, which knows all three, to Start; what the job uses, and its name."""
     mouse.click("Import", dialog_of(qtbot))
     mouse.click("New job with it", program.library[Kind.DATASET].detail)
     qtbot.waitUntil(lambda: program.window.page_key == "new-job")
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
-    before = program.jobs.job_count
+    previous_count = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.page_key == "jobs")
+    qtbot.waitUntil(lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs")
     view = program.jobs.open_view
     assert view is not None
     return {kind: pin.reference for kind, pin in view.pins.items()}, view.name
 
 
 @pytest.mark.parametrize(
-    ("name", "is_dropped", "clicks", "typed"), [("plankton", True, 4, 0), ("squid", False, 5, 1)]
+    ("name", "is_dropped", "clicks", "typed_count"), [("plankton", True, 4, 0), ("squid", False, 5, 1)]
 )
 def test_an_own_model_is_at_most_eight_clicks_from_its_training(
-    program, make_folder, qtbot, name, is_dropped, clicks, typed
+    program, make_folder, qtbot, name, is_dropped, clicks, typed_count
 ):
     folder = make_folder(name)
     mouse = Mouse(qtbot, program)
@@ -124,8 +124,8 @@ def test_an_own_model_is_at_most_eight_clicks_from_its_training(
         mouse.click("Loaders", program.window.side_bar)
         mouse.click("Import", program.library[Kind.LOADER])
         mouse.type(dialog_of(qtbot)._source, str(folder))
-    used, job = go_on_to_start(mouse, program, qtbot)
-    assert used == {kind.value: f"{name}@1" for kind in PARTS}
+    references, job = start_job(mouse, program, qtbot)
+    assert references == {kind.value: f"{name}@1" for kind in PARTS}
     assert job == f"{name} 1"
-    assert (mouse.clicks, mouse.typed) == (clicks, typed)
-    assert (clicks, typed) <= (8, 3)
+    assert (mouse.clicks, mouse.typed_count) == (clicks, typed_count)
+    assert (clicks, typed_count) <= (8, 3)

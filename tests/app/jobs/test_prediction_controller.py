@@ -17,24 +17,24 @@ from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.prediction_view import PredictionView
 
-MADE = (checkpoint(1), checkpoint(2))
+CHECKPOINTS = (checkpoint(1), checkpoint(2))
 
 
 class Predictions:
     """Answers, or refuses."""
 
     def __init__(self):
-        self.asked, self.written, self.error = [], [], None
+        self.requests, self.tables, self.error = [], [], None
 
-    def predict(self, job_id, name, given, progress):
-        self.asked.append((job_id, name, given.files))
+    def predict(self, job_id, name, inputs, progress):
+        self.requests.append((job_id, name, inputs.files))
         progress.step(1, 2, "Computing predictions…")
         if self.error is not None:
             raise self.error
         return tries.photo()
 
-    def write_table(self, found, path):
-        self.written.append((found, path))
+    def write_table(self, prediction, path):
+        self.tables.append((prediction, path))
         return path
 
 
@@ -50,34 +50,34 @@ def controller(qtbot, predictions, immediately):
     qtbot.addWidget(window)
     library = SimpleNamespace(list=lambda kind: [SimpleNamespace(reference=f"{kind.value}@1")])
     services = SimpleNamespace(predictions=predictions, library=library)
-    made = PredictionController(services, immediately, JobActions(), window)
-    made.open_dialog(LIVE, MADE, MADE[1].name)
-    yield made
-    if made.dialog.dialog is not None:
-        made.dialog.dialog.reject()
+    controller = PredictionController(services, immediately, JobActions(), window)
+    controller.open_dialog(LIVE, CHECKPOINTS, CHECKPOINTS[1].name)
+    yield controller
+    if controller.dialog.dialog is not None:
+        controller.dialog.dialog.reject()
 
 
 def test_a_file_is_answered_in_the_dialog(controller, predictions):
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     dialog.try_files(("/home/three.png",))
-    assert predictions.asked == [(LIVE.id, MADE[1].name, ("/home/three.png",))]
+    assert predictions.requests == [(LIVE.id, CHECKPOINTS[1].name, ("/home/three.png",))]
     assert len(dialog.findChildren(PredictionView)) == 1
     assert dialog._dataset.key() == "dataset@1"
 
 
 def test_a_refusal_is_a_sentence_in_the_dialog_and_it_can_be_tried_again(controller, predictions):
     predictions.error = BackendError("The loader has no method read.", "Add one.")
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     dialog.try_files(("/home/three.png",))
     assert the(TaskStatus, dialog).message.text() == "The loader has no method read. Add one."
     assert button(dialog, "Try it").isEnabled()
 
 
 def test_all_predictions_are_saved_where_the_user_says(controller, predictions, monkeypatch):
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     assert not button(dialog, "Save predictions…").isEnabled()
     dialog.try_files(("/home/three.png",))
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **__: ("/home/all.csv", ""))
     button(dialog, "Save predictions…").click()
-    assert predictions.written == [(tries.photo(), Path("/home/all.csv"))]
+    assert predictions.tables == [(tries.photo(), Path("/home/all.csv"))]
     assert the(TaskStatus, dialog).message.text() == "Saved to /home/all.csv"

@@ -15,8 +15,8 @@ ADAM = {"epochs": 15, "batch_size": 16, "optimizer": {"name": "adam", "lr": 0.00
         "gradient_norm": 1.0}  # fmt: skip
 
 
-def model(name, **facts):
-    return LibraryItem(Kind.MODEL, name, 1, "0" * 64, 1, 1, "2026-01-01T00:00:00Z", details=facts)
+def model(name, **details):
+    return LibraryItem(Kind.MODEL, name, 1, "0" * 64, 1, 1, "2026-01-01T00:00:00Z", details=details)
 
 
 MODELS = (model("resnet", **{TRAINING_DETAIL: ADAM}), model("mine"))
@@ -27,17 +27,17 @@ def test_a_network_of_the_gallery_brings_its_settings_and_other_code_the_usual_o
     assert training_of("mine", MODELS) == training_of("gone", MODELS) == DEFAULT_TRAINING
 
 
-@pytest.mark.parametrize("typed", [{"epochs": 3}, {"optimizer": {"name": "sgd", "lr": 0.2}}])
-def test_another_model_changes_only_what_the_user_left(typed):
+@pytest.mark.parametrize("typed_settings", [{"epochs": 3}, {"optimizer": {"name": "sgd", "lr": 0.2}}])
+def test_another_model_changes_only_what_the_user_left(typed_settings):
     training = ProposedTraining()
     training.reset({**DEFAULT_TRAINING, "model": "mine"})
-    raw = {**DEFAULT_TRAINING, **typed, "model": "resnet"}
+    raw = {**DEFAULT_TRAINING, **typed_settings, "model": "resnet"}
     assert training.is_of_other_model(raw)
-    changed = training.follow_model(raw, ADAM)
-    assert changed == {key: value for key, value in ADAM.items() if key not in typed}
+    changes = training.follow_model(raw, ADAM)
+    assert changes == {key: value for key, value in ADAM.items() if key not in typed_settings}
     assert not training.is_of_other_model(raw)
-    back = training.follow_model({**raw, **changed, "model": "mine"}, DEFAULT_TRAINING)
-    assert back == {key: value for key, value in DEFAULT_TRAINING.items() if key not in typed}
+    restored = training.follow_model({**raw, **changes, "model": "mine"}, DEFAULT_TRAINING)
+    assert restored == {key: value for key, value in DEFAULT_TRAINING.items() if key not in typed_settings}
 
 
 def test_a_loaded_job_keeps_its_settings():

@@ -32,8 +32,8 @@ class Service:
         self.refusal = None
 
     def __getattr__(self, name):
-        def call(*words, **more):
-            self.calls.append((name, *words, *sorted(more.items())))
+        def call(*args, **kwargs):
+            self.calls.append((name, *args, *sorted(kwargs.items())))
             if self.refusal is not None:
                 raise self.refusal
             return self.queue
@@ -69,9 +69,9 @@ class Poller(QObject):
 def controller(service, immediately, page, lists):
     poller = Poller(page)
     poller.poll_list = lambda: lists.append(True)
-    made = QueueController(service, immediately, poller, page)
-    made.poller = poller
-    return made
+    controller = QueueController(service, immediately, poller, page)
+    controller.poller = poller
+    return controller
 
 
 def acts(service):
@@ -81,9 +81,9 @@ def acts(service):
 def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtbot):
     controller.show_jobs(())
     assert service.calls == []
-    with qtbot.waitSignal(controller.queue_shown) as shown:
+    with qtbot.waitSignal(controller.queue_shown) as signal:
         controller.show_jobs((QUEUED,))
-    assert shown.args == [service.queue]
+    assert signal.args == [service.queue]
     # After a reboot the queue service runs only after this call.
     assert service.calls == [("ensure_keeper",), ("read",)]
     assert page.model.place(NAMES[1]).number == 2
@@ -95,25 +95,25 @@ def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtb
 
 
 def test_a_slow_read_is_not_begun_twice(service, page):
-    begun = []
-    slow = SimpleNamespace(run=lambda lane, work, then, otherwise: begun.append((work, then)))
-    controller = QueueController(service, slow, Poller(page), page)
+    tasks = []
+    runner = SimpleNamespace(run=lambda queue_name, work, on_success, on_error: tasks.append((work, on_success)))
+    controller = QueueController(service, runner, Poller(page), page)
     controller.refresh()
     controller.refresh()
-    assert len(begun) == 1
-    work, then = begun[0]
-    then(work())
+    assert len(tasks) == 1
+    work, on_success = tasks[0]
+    on_success(work())
     controller.refresh()
-    assert len(begun) == 2
+    assert len(tasks) == 2
 
 
 def test_each_request_is_one_act_and_the_list_is_read_again(controller, service, page, lists):
     actions = page.job_actions
-    when = datetime(2026, 12, 24, 5, tzinfo=UTC)
+    start_time = datetime(2026, 12, 24, 5, tzinfo=UTC)
     actions.ask(job_actions.QUEUE, "a")
     actions.ask(job_actions.LEAVE_QUEUE, "a")
     actions.ask(job_actions.MOVE_TO_TOP, "a")
-    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, when)
+    actions.ask(job_actions.CHANGE_QUEUED, "a", 7, start_time)
     actions.ask(job_actions.CHANGE_QUEUED, "a", 7, None)
     actions.ask(job_actions.MOVE_QUEUED, "a", "b", "")
     actions.ask(job_actions.PAUSE_QUEUE, True)
@@ -122,7 +122,7 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
         ("enqueue", "a"),
         ("dequeue", "a"),
         ("to_top", "a"),
-        ("change", "a", 7, when, ("start_now", False)),
+        ("change", "a", 7, start_time, ("start_now", False)),
         ("change", "a", 7, None, ("start_now", True)),
         ("reorder", "a", ("after_id", ""), ("before_id", "b")),
         ("pause",),
@@ -154,8 +154,8 @@ def test_the_end_of_a_job_reads_the_queue_at_once(controller, service, state):
     controller.show_jobs((QUEUED,))
     service.queue = queue(NAMES[1])
     reads = service.calls.count(("read",))
-    ended = RunUpdate(changed(job(NAMES[0]), state=state), HistoryUpdate(), None)
-    controller.poller.updated.emit(ended)
+    update = RunUpdate(changed(job(NAMES[0]), state=state), HistoryUpdate(), None)
+    controller.poller.updated.emit(update)
     assert service.calls.count(("read",)) - reads == state.is_over
 
 

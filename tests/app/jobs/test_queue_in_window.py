@@ -21,11 +21,11 @@ __all__ = ["open_program", "places"]
 @pytest.fixture
 def draft(places):
     services = open_services(*places)
-    made = create_example(services, 1)
+    view = create_example(services, 1)
     services.queue.pause()
     lock = lock_of(services.data_root)
     services.close()
-    yield made
+    yield view
     keeper = lock.holder()
     if keeper is not None:
         process_identity.send_signal(keeper, signal.SIGKILL)

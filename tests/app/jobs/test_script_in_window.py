@@ -14,27 +14,27 @@ from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.swept_fields import MultiValueButton
 
 LINE = '--out {output} --lr 0.1 --note "it\'s mine"'
-WORDS = ("--out", "{output}", "--lr", "0.1", "--note", "it's mine")
+ARGUMENTS = ("--out", "{output}", "--lr", "0.1", "--note", "it's mine")
 
 
 @pytest.fixture
 def folder(tmp_path):
-    made = tmp_path / "mnist"
-    made.mkdir()
-    (made / "train.py").write_text("print('{}')\n")
-    (made / "model.py").write_text("")
-    return made
+    folder = tmp_path / "mnist"
+    folder.mkdir()
+    (folder / "train.py").write_text("print('{}')\n")
+    (folder / "model.py").write_text("")
+    return folder
 
 
 def field(program, name):  # noqa: F811
-    (found,) = (one for one in program.form.findChildren(LineEdit) if one.accessibleName() == name)
-    return found
+    (line_edit,) = (e for e in program.form.findChildren(LineEdit) if e.accessibleName() == name)
+    return line_edit
 
 
-def several(program):  # noqa: F811
+def visible_buttons(program):  # noqa: F811
     """The buttons for several values that Tab reaches."""
     buttons = program.form.findChildren(MultiValueButton)
-    return {one.accessibleName() for one in buttons if one.isVisible()}
+    return {b.accessibleName() for b in buttons if b.isVisible()}
 
 
 def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder, qtbot):  # noqa: F811
@@ -46,40 +46,40 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     # A layout shows what is new in it in the next turn of the loop.
     qtbot.waitUntil(lambda: "It runs train.py, found by itself" in texts(program.form))
     assert not field(program, "Epochs").isVisible()
-    assert "Several values of Loader" not in several(program)
-    assert "Several values of Arguments" in several(program)
+    assert "Several values of Loader" not in visible_buttons(program)
+    assert "Several values of Arguments" in visible_buttons(program)
     mouse.type(field(program, "Arguments"), LINE)
-    qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == list(WORDS))
+    qtbot.waitUntil(lambda: program.form.draft().raw.get("arguments") == list(ARGUMENTS))
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
-    before = program.jobs.job_count
+    previous_count = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.place == "jobs")
+    qtbot.waitUntil(lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs")
     view = program.jobs.open_view
     assert {kind: pin.reference for kind, pin in view.pins.items()} == {"script": "mnist@1"}
-    assert (view.name, view.config.entry, view.config.arguments) == ("mnist 1", "train.py", WORDS)
-    assert (mouse.clicks, mouse.typed) == (4, 1)
+    assert (view.name, view.config.entry, view.config.arguments) == ("mnist 1", "train.py", ARGUMENTS)
+    assert (mouse.clicks, mouse.typed_count) == (4, 1)
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    ("line", "message"),
     [
         ('--note "half', "quotation needs its end"),
         ("--data {where}", "“{where}” is not one"),
     ],
 )
-def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qtbot, line, words):  # noqa: F811
+def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qtbot, line, message):  # noqa: F811
     program._services.library.import_item(Kind.SCRIPT, folder, "mnist")
     program._job_controller.drafts.new_job_with(Kind.SCRIPT, "mnist@1")
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     field(program, "Arguments").setText(line)
     program.form._fields.changed.emit()
     qtbot.waitUntil(lambda: "problem" in program.form._result.text())
-    assert words in setting_field(program.form, "arguments").error()
+    assert message in setting_field(program.form, "arguments").error()
     the(FormSections, program.form).job_kind.choose("model")
     the(FormSections, program.form).job_kind.activated.emit(0)
     assert field(program, "Epochs").isVisible()
-    assert "Several values of Arguments" not in several(program)
-    assert "Several values of Loader" in several(program)
+    assert "Several values of Arguments" not in visible_buttons(program)
+    assert "Several values of Loader" in visible_buttons(program)
     assert "arguments" not in program.form.draft().raw
 
 

@@ -33,7 +33,7 @@ from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
 from tests.windows import button, says, texts
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 SETTING_UP = SetUp(
     "gpu12", (SetUpStep("Reach", StepState.DONE), SetUpStep("Horovod", StepState.RUNNING))
 )
@@ -44,282 +44,282 @@ JOB: JobConfig = replace(CONFIG, placement=PLACEMENT)
 class Nodes:
     """What is wrong with the nodes; ``fix_all`` fixes all but what is in ``stubborn``."""
 
-    def __init__(self, *wrong: PreflightFinding) -> None:
-        self.wrong = list(wrong)
+    def __init__(self, *findings: PreflightFinding) -> None:
+        self.findings = list(findings)
         self.stubborn: list[PreflightFinding] = []
-        self.asked: list[tuple[str, ...]] = []
+        self.checked_nodes: list[tuple[str, ...]] = []
         self.steps: list[SetUp] = [SETTING_UP]
-        self.repaired: list[tuple[PreflightFinding, ...]] = []
+        self.fixed_findings: list[tuple[PreflightFinding, ...]] = []
 
     def run(
         self, config: JobConfig, job_id: str = "", cancelled: Callable[[], bool] = bool
     ) -> Preflight:
-        self.asked.append(tuple(one.node for one in config.placement))
-        return self.found(config)
+        self.checked_nodes.append(tuple(p.node for p in config.placement))
+        return self.preflight_of(config)
 
     def check_again(
         self,
         config: JobConfig,
-        before: Preflight,
+        previous_preflight: Preflight,
         nodes: Sequence[str],
         job_id: str = "",
         cancelled: Callable[[], bool] = bool,
     ) -> Preflight:
-        self.asked.append(tuple(nodes))
-        return self.found(config)
+        self.checked_nodes.append(tuple(nodes))
+        return self.preflight_of(config)
 
-    def found(self, config: JobConfig) -> Preflight:
-        there = {one.node for one in config.placement}
+    def preflight_of(self, config: JobConfig) -> Preflight:
+        placement_nodes = {one.node for one in config.placement}
         gpus = {gpu for one in config.placement for gpu in one.gpus}
-        wrong = [
-            one for one in self.wrong if there.issuperset(one.nodes) and gpus.issuperset(one.gpus)
+        findings = [
+            one for one in self.findings if placement_nodes.issuperset(one.nodes) and gpus.issuperset(one.gpus)
         ]
-        return samples.found(*wrong, placement=config.placement)
+        return samples.preflight_of(*findings, placement=config.placement)
 
     def fix_all(
         self, findings: Sequence[PreflightFinding], on_change: Callable[[SetUp], None]
     ) -> dict[PreflightFinding, BackendError]:
         for step in self.steps:
             on_change(step)
-        self.repaired.append(tuple(findings))
+        self.fixed_findings.append(tuple(findings))
         failed = {}
         for finding in findings:
             if finding in self.stubborn:
                 failed[finding] = BackendError("It does not start.", "Set gpu12 up again.")
             else:
-                self.wrong.remove(finding)
+                self.findings.remove(finding)
         return failed
 
 
-class Requested:
+class RequestedStart:
     """A start that was asked for, and what became of it."""
 
     def __init__(self, nodes: Nodes, job_id: str = "a") -> None:
         self.nodes = nodes
         self.config = JOB
         self.started_on: list[tuple[Placement, ...]] = []
-        self.began: list[JobView] = []
-        self.refused: list[BackendError] = []
-        self.busy: list[str] = []
+        self.started_views: list[JobView] = []
+        self.errors: list[BackendError] = []
+        self.steps: list[str] = []
         self.request = StartRequest(
-            job_id, self._act, self.busy.append, self.began.append, self.refused.append
+            job_id, self._start, self.steps.append, self.started_views.append, self.errors.append
         )
 
-    def _act(self, placement: tuple[Placement, ...], progress: Progress) -> JobView:
+    def _start(self, placement: tuple[Placement, ...], progress: Progress) -> JobView:
         progress.step(0, 0, "Checking 2 nodes")
         config = replace(JOB, placement=placement or PLACEMENT)
-        found = self.nodes.found(config)
-        if not found.succeeded:
-            raise PreflightFailed(found, config)
+        preflight = self.nodes.preflight_of(config)
+        if not preflight.succeeded:
+            raise PreflightFailed(preflight, config)
         self.started_on.append(config.placement)
         return CREATED
 
 
 @pytest.fixture
-def made(
+def make_controller(
     immediately: Immediately, qtbot: QtBot
-) -> Callable[..., tuple[StartController, Requested]]:
-    def make(*wrong: PreflightFinding, canary: Any = None) -> tuple[StartController, Requested]:
+) -> Callable[..., tuple[StartController, RequestedStart]]:
+    def make_controller(*findings: PreflightFinding, trial_runs: Any = None) -> tuple[StartController, RequestedStart]:
         window = QWidget()
         qtbot.addWidget(window)
         window.resize(1440, 900)
-        nodes = Nodes(*wrong)
-        services = SimpleNamespace(preflight=nodes, trial_runs=canary)
-        return StartController(services, immediately, window, window), Requested(nodes)  # type: ignore[arg-type]
+        nodes = Nodes(*findings)
+        services = SimpleNamespace(preflight=nodes, trial_runs=trial_runs)
+        return StartController(services, immediately, window, window), RequestedStart(nodes)  # type: ignore[arg-type]
 
-    return make
+    return make_controller
 
 
-def talk_of(controller: StartController) -> PreflightSession:
+def session_of(controller: StartController) -> PreflightSession:
     assert controller.session is not None
     return controller.session
 
 
 def dialog_of(controller: StartController) -> PreflightDialog:
-    return talk_of(controller).dialog
+    return session_of(controller).dialog
 
 
-Make = Callable[..., tuple[StartController, Requested]]
+Make = Callable[..., tuple[StartController, RequestedStart]]
 
 
 @pytest.mark.parametrize("agrees", [True, False])
 def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
-    made: Make, agrees: bool
+    make_controller: Make, agrees: bool
 ) -> None:
     key = HostKey("10.0.4.12", 22, "ssh-ed25519", "ssh-ed25519 AAAA", "SHA256:new")
     error = HostKeyUnknown("First connection to 10.0.4.12.", "Compare it.", key)
     finding = unknown_key("gpu12", error)
-    controller, requested = made(finding)
+    controller, requested = make_controller(finding)
     controller.start(requested.request)
     assert not says(dialog_of(controller), "Fix all"), "no button accepts it along with others"
     row_of(dialog_of(controller), finding).button.click()
-    asking = talk_of(controller)._key_dialog.dialog
-    assert asking is not None
-    assert asking.page.fingerprint.text() == "SHA256:new"
-    assert requested.nodes.repaired == []
-    (asking.page.trust if agrees else asking.page.default).click()
-    assert requested.nodes.repaired == ([(finding,)] if agrees else [])
+    key_dialog = session_of(controller)._key_dialog.dialog
+    assert key_dialog is not None
+    assert key_dialog.page.fingerprint.text() == "SHA256:new"
+    assert requested.nodes.fixed_findings == []
+    (key_dialog.page.trust if agrees else key_dialog.page.default).click()
+    assert requested.nodes.fixed_findings == ([(finding,)] if agrees else [])
 
 
-def test_a_job_that_passes_the_check_starts_without_a_dialog(made: Make) -> None:
-    controller, requested = made()
+def test_a_job_that_passes_the_check_starts_without_a_dialog(make_controller: Make) -> None:
+    controller, requested = make_controller()
     controller.start(requested.request)
-    assert requested.began == [CREATED]
+    assert requested.started_views == [CREATED]
     assert controller.session is None
-    assert requested.busy == ["Starting…", "Checking 2 nodes…", ""]
+    assert requested.steps == ["Starting…", "Checking 2 nodes…", ""]
 
 
 def test_a_refused_start_lists_all_findings_and_starts_once_they_are_fixed(
-    made: Make, qtbot: QtBot
+    make_controller: Make, qtbot: QtBot
 ) -> None:
-    controller, requested = made(MPI, AGENT)
+    controller, requested = make_controller(MPI, AGENT)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    assert requested.refused == []
-    assert [one.finding for one in rows(dialog)] == [MPI, AGENT]
-    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
-    assert requested.nodes.asked == [("gpu12",)], "the other node was not touched"
-    assert [one.finding for one in rows(dialog)] == [AGENT]
-    qtbot.mouseClick(row_of(dialog, AGENT).button, LEFT)
-    assert requested.began == []
-    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
-    assert requested.began == [CREATED]
+    assert requested.errors == []
+    assert [r.finding for r in rows(dialog)] == [MPI, AGENT]
+    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT_BUTTON)
+    assert requested.nodes.checked_nodes == [("gpu12",)], "the other node was not touched"
+    assert [r.finding for r in rows(dialog)] == [AGENT]
+    qtbot.mouseClick(row_of(dialog, AGENT).button, LEFT_BUTTON)
+    assert requested.started_views == []
+    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT_BUTTON)
+    assert requested.started_views == [CREATED]
     assert requested.started_on == [PLACEMENT]
     assert controller.session is None
 
 
-def test_a_node_with_several_faults_is_set_up_once(made: Make, qtbot: QtBot) -> None:
+def test_a_node_with_several_faults_is_set_up_once(make_controller: Make, qtbot: QtBot) -> None:
     torch = PreflightFinding(
         "PyTorch", False, "It cannot be imported.", "", ("gpu12",), Fix.SET_UP_AGAIN
     )
-    controller, requested = made(MPI, torch, AGENT)
+    controller, requested = make_controller(MPI, torch, AGENT)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(row_of(dialog, torch).button, LEFT)
-    assert [one.finding for one in rows(dialog)] == [AGENT]
-    assert requested.nodes.repaired == [(torch, MPI)]
+    qtbot.mouseClick(row_of(dialog, torch).button, LEFT_BUTTON)
+    assert [r.finding for r in rows(dialog)] == [AGENT]
+    assert requested.nodes.fixed_findings == [(torch, MPI)]
 
 
 def test_the_row_shows_the_progress_of_a_set_up(
-    made: Make, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+    make_controller: Make, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    controller, requested = made(MPI)
+    controller, requested = make_controller(MPI)
     controller.start(requested.request)
     dialog = dialog_of(controller)
     steps: list[tuple[PreflightFinding, str]] = []
-    monkeypatch.setattr(dialog, "show_fixing", lambda some, step="": steps.append((some[0], step)))
-    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
+    monkeypatch.setattr(dialog, "show_fixing", lambda findings, step="": steps.append((findings[0], step)))
+    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT_BUTTON)
     assert steps == [(MPI, ""), (MPI, "Horovod…")]
 
 
 def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
-    made: Make, qtbot: QtBot
+    make_controller: Make, qtbot: QtBot
 ) -> None:
-    controller, requested = made(BUSY)
+    controller, requested = make_controller(BUSY)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT)
+    qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT_BUTTON)
     assert "Start on 15 GPUs" in texts(dialog)
-    qtbot.mouseClick(button(dialog, "Start on 15 GPUs"), LEFT)
+    qtbot.mouseClick(button(dialog, "Start on 15 GPUs"), LEFT_BUTTON)
     (placement,) = requested.started_on
-    assert [len(one.gpus) for one in placement] == [8, 7]
+    assert [len(p.gpus) for p in placement] == [8, 7]
 
 
-def test_m06_the_smaller_set_is_started_with_one_press(made: Make, qtbot: QtBot) -> None:
-    controller, requested = made(MPI)
+def test_m06_the_smaller_set_is_started_with_one_press(make_controller: Make, qtbot: QtBot) -> None:
+    controller, requested = make_controller(MPI)
     controller.start(requested.request)
-    qtbot.mouseClick(button(dialog_of(controller), "Start on gpu09 only, 8 GPUs"), LEFT)
+    qtbot.mouseClick(button(dialog_of(controller), "Start on gpu09 only, 8 GPUs"), LEFT_BUTTON)
     assert requested.started_on == [PLACEMENT[:1]]
-    assert requested.refused == []
+    assert requested.errors == []
     assert controller.session is None
 
 
-def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(made: Make, qtbot: QtBot) -> None:
-    controller, requested = made(MPI, AGENT)
+def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(make_controller: Make, qtbot: QtBot) -> None:
+    controller, requested = make_controller(MPI, AGENT)
     requested.nodes.stubborn = [AGENT]
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(button(dialog, "Fix all 2"), LEFT)
-    assert [one.finding for one in rows(dialog)] == [AGENT]
-    assert requested.nodes.asked == [("gpu12",)]
+    qtbot.mouseClick(button(dialog, "Fix all 2"), LEFT_BUTTON)
+    assert [r.finding for r in rows(dialog)] == [AGENT]
+    assert requested.nodes.checked_nodes == [("gpu12",)]
 
 
-def test_a_fault_after_the_first_check_is_shown_too(made: Make, qtbot: QtBot) -> None:
-    controller, requested = made(MPI)
+def test_a_fault_after_the_first_check_is_shown_too(make_controller: Make, qtbot: QtBot) -> None:
+    controller, requested = make_controller(MPI)
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT)
-    requested.nodes.wrong.append(AGENT)
-    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
-    assert requested.began == []
-    assert [one.finding for one in rows(dialog)] == [AGENT]
+    qtbot.mouseClick(row_of(dialog, MPI).button, LEFT_BUTTON)
+    requested.nodes.findings.append(AGENT)
+    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT_BUTTON)
+    assert requested.started_views == []
+    assert [r.finding for r in rows(dialog)] == [AGENT]
 
 
-def test_one_batch_is_tried_where_the_job_would_run(made: Make, qtbot: QtBot) -> None:
-    tried: list[tuple[str, tuple[Placement, ...]]] = []
+def test_one_batch_is_tried_where_the_job_would_run(make_controller: Make, qtbot: QtBot) -> None:
+    trials: list[tuple[str, tuple[Placement, ...]]] = []
 
     def run(job_id: str, on_state: Any, cancelled: Any, placement: Any) -> Any:
-        tried.append((job_id, placement))
+        trials.append((job_id, placement))
         return samples.SOUND
 
-    controller, requested = made(BUSY, canary=SimpleNamespace(run=run))
+    controller, requested = make_controller(BUSY, trial_runs=SimpleNamespace(run=run))
     controller.check(requested.request, replace(JOB, placement=PLACEMENT[:1]))
-    qtbot.mouseClick(button(dialog_of(controller), "Try one batch"), LEFT)
-    assert tried.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
+    qtbot.mouseClick(button(dialog_of(controller), "Try one batch"), LEFT_BUTTON)
+    assert trials.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT)
-    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
-    ((job_id, placement),) = tried
+    qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT_BUTTON)
+    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT_BUTTON)
+    ((job_id, placement),) = trials
     assert job_id == "a"
-    assert [one.slots for one in placement] == [8, 7]
+    assert [p.slots for p in placement] == [8, 7]
     assert samples.SOUND.message in texts(dialog)
 
 
 def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(
-    made: Make, qtbot: QtBot
+    make_controller: Make, qtbot: QtBot
 ) -> None:
-    lacks = replace(samples.BROKEN, traceback="…\nModuleNotFoundError: No module named 'PIL'")
-    answers, installed = [lacks, samples.SOUND], []
+    failed_trial = replace(samples.BROKEN, traceback="…\nModuleNotFoundError: No module named 'PIL'")
+    answers, installed = [failed_trial, samples.SOUND], []
 
     def install(package: str, nodes: list[str], progress: Progress) -> None:
         installed.append((package, nodes))
 
-    controller, requested = made(canary=SimpleNamespace(run=lambda *_: answers.pop(0)))
+    controller, requested = make_controller(trial_runs=SimpleNamespace(run=lambda *_: answers.pop(0)))
     controller._services.packages = SimpleNamespace(install=install)  # type: ignore[misc, assignment]
     controller.check(requested.request, JOB)
     dialog = dialog_of(controller)
     assert not button(dialog, "Install …").isVisible()
-    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
+    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT_BUTTON)
     assert button(dialog, "Install Pillow…").text() == "Install Pillow…"
-    qtbot.mouseClick(button(dialog, "Install Pillow…"), LEFT)
+    qtbot.mouseClick(button(dialog, "Install Pillow…"), LEFT_BUTTON)
     assert controller.session is not None
-    asked = controller.session._packages.dialog.dialog
-    assert asked is not None
-    qtbot.mouseClick(button(asked, "Install"), LEFT)
+    install_dialog = controller.session._packages.dialog.dialog
+    assert install_dialog is not None
+    qtbot.mouseClick(button(install_dialog, "Install"), LEFT_BUTTON)
     assert installed == [("Pillow", ["gpu09", "gpu12"])]
     assert samples.SOUND.message in texts(dialog)
     assert not button(dialog, "Install …").isVisible()
 
 
-def test_a_requested_check_shows_that_the_job_can_start(made: Make) -> None:
-    controller, requested = made()
+def test_a_requested_check_shows_that_the_job_can_start(make_controller: Make) -> None:
+    controller, requested = make_controller()
     controller.check(requested.request, JOB)
     assert "This job can start" in texts(dialog_of(controller))
-    assert requested.nodes.asked == [("gpu09", "gpu12")]
+    assert requested.nodes.checked_nodes == [("gpu09", "gpu12")]
 
 
-def test_another_error_is_shown_where_start_was_pressed(made: Make) -> None:
-    controller, requested = made()
+def test_another_error_is_shown_where_start_was_pressed(make_controller: Make) -> None:
+    controller, requested = make_controller()
 
     def refuse(placement: tuple[Placement, ...], progress: Progress) -> JobView:
         raise BackendError("The job a has run before.")
 
     request = StartRequest(
-        "a", refuse, requested.busy.append, requested.began.append, requested.refused.append
+        "a", refuse, requested.steps.append, requested.started_views.append, requested.errors.append
     )
     controller.start(request)
-    assert [str(error) for error in requested.refused] == ["The job a has run before."]
+    assert [str(error) for error in requested.errors] == ["The job a has run before."]
     assert controller.session is None
 
 
@@ -328,7 +328,7 @@ def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
     qtbot.addWidget(window)
     background = Background(parent=window)
     controller = StartController(SimpleNamespace(), background, window, window)  # type: ignore[arg-type]
-    requested = Requested(Nodes())
+    requested = RequestedStart(Nodes())
 
     def check_nodes(placement: tuple[Placement, ...], progress: Progress) -> JobView:
         progress.report(0, 0, "Checking 2 nodes")
@@ -336,25 +336,25 @@ def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
         raise Cancelled
 
     request = StartRequest(
-        "a", check_nodes, requested.busy.append, requested.began.append, requested.refused.append
+        "a", check_nodes, requested.steps.append, requested.started_views.append, requested.errors.append
     )
     controller.start(request)
-    qtbot.waitUntil(lambda: "Checking 2 nodes…" in requested.busy)
+    qtbot.waitUntil(lambda: "Checking 2 nodes…" in requested.steps)
     controller.cancel("a")
-    qtbot.waitUntil(lambda: requested.busy[-1] == "")
-    assert (requested.began, requested.refused, controller.session) == ([], [], None)
+    qtbot.waitUntil(lambda: requested.steps[-1] == "")
+    assert (requested.started_views, requested.errors, controller.session) == ([], [], None)
     background.close()
 
 
 def test_closing_the_dialog_ends_the_check_and_lets_a_set_up_continue(
-    made: Make, immediately: Immediately
+    make_controller: Make, immediately: Immediately
 ) -> None:
-    controller, requested = made(MPI)
+    controller, requested = make_controller(MPI)
     controller.start(requested.request)
-    talk = talk_of(controller)
-    talk.dialog.reject()
+    session = session_of(controller)
+    session.dialog.reject()
     assert controller.session is None
-    assert [str(error) for error in requested.refused] == [MPI.message], "it stays to be read"
-    talk._show_fix_results((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
+    assert [str(error) for error in requested.errors] == [MPI.message], "it stays to be read"
+    session._show_fix_results((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
     assert immediately.heard == ["gpu12 did not answer. Check it."]
-    assert requested.nodes.asked == []
+    assert requested.nodes.checked_nodes == []

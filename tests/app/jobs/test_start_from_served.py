@@ -29,14 +29,14 @@ def trained_job(places, services, name="kept"):
     content = b"weights"
     (folder / f"{NAME}.pt").write_bytes(content)
     sha256 = hashlib.sha256(content).hexdigest()
-    made = Checkpoint(NAME, 1, 3, 30, 0, len(content), sha256, "0" * 64, "2026-11-21T08:00:00Z")
-    replace_json(folder / f"{NAME}.json", made.to_dict())
+    checkpoint = Checkpoint(NAME, 1, 3, 30, 0, len(content), sha256, "0" * 64, "2026-11-21T08:00:00Z")
+    replace_json(folder / f"{NAME}.json", checkpoint.to_dict())
     services.jobs.queries.list()
     return job_id
 
 
 def rows(form):
-    return [one.text for one in form.start_from.popover.rows.rows]
+    return [r.text for r in form.start_from.popover.rows.rows]
 
 
 def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, places, services):
@@ -44,14 +44,14 @@ def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, pl
     trained_job(places, services, "other")
     form.show_draft(JobDraft(raw_job(1)))
     form.start_from.open()
-    choice = form.start_from.popover
+    popover = form.start_from.popover
     assert rows(form)[3:] == ["other", "kept"]
-    choice.search.setText("kept")
-    elapse(choice.search)
+    popover.search.setText("kept")
+    elapse(popover.search)
     assert rows(form) == ["kept", "Use “kept”"]
-    choice._choose_row(choice.rows.index(0, 0))
+    popover._choose_row(popover.rows.index(0, 0))
     assert rows(form) == ["Back to all jobs", "Epoch 3, step 30"]
-    choice._choose_row(choice.rows.index(1, 0))
+    popover._choose_row(popover.rows.index(1, 0))
     assert form.draft().raw["start_from"] == f"{job_id}/{NAME}"
     elapse(form)
     assert setting_field(form, "start_from").error() == ""

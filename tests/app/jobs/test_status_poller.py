@@ -114,53 +114,53 @@ def test_opening_a_job_brings_its_history_from_the_beginning(qtbot, poller):
 
 
 def test_a_poll_under_way_when_the_job_opens_does_not_double_its_points(qapp, jobs):
-    waiting = []
+    tasks = []
 
     class Later:
-        def run(self, lane, work, then, otherwise):
-            waiting.append((work, then))
+        def run(self, queue_name, work, on_success, on_error):
+            tasks.append((work, on_success))
 
     poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, Later(), NEVER)
-    seen = []
-    poller.updated.connect(lambda update: seen.extend(update.history.steps))
+    steps = []
+    poller.updated.connect(lambda update: steps.extend(update.history.steps))
     poller.take_change(LIVE)
-    work, then = waiting.pop()
-    then(work())
+    work, on_success = tasks.pop()
+    on_success(work())
     jobs.view = changed(LIVE, step=7)
     poller.poll()
-    early = waiting.pop()
-    seen.clear()
+    early_task = tasks.pop()
+    steps.clear()
     poller.open_job("a")
-    early[1](early[0]())
-    while waiting:
-        work, then = waiting.pop()
-        then(work())
-    assert seen == [0, 1, 2, 3, 4, 5, 6]
+    early_task[1](early_task[0]())
+    while tasks:
+        work, on_success = tasks.pop()
+        on_success(work())
+    assert steps == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_f32_a_job_whose_read_hangs_is_stale_until_the_read_returns(qtbot, qapp, jobs, monkeypatch):
-    hanging = []
+    tasks = []
 
-    class Never:
-        def run(self, lane, work, then, otherwise):
-            hanging.append((work, then))
+    class HangingRunner:
+        def run(self, queue_name, work, on_success, on_error):
+            tasks.append((work, on_success))
 
-    poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, Never(), NEVER)
-    seen = []
-    poller.updated.connect(lambda update: seen.append(update))
+    poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, HangingRunner(), NEVER)
+    updates = []
+    poller.updated.connect(lambda update: updates.append(update))
     poller.take_change(LIVE)
     poll_all(poller)
-    assert not seen, "it may only be slow"
+    assert not updates, "it may only be slow"
     monkeypatch.setattr(stale_data, "HANGS_S", -1.0)
     for _ in range(3):
         poll_all(poller)
-    (update,) = seen
+    (update,) = updates
     assert re.fullmatch(r"no news since \d\d:\d\d", update.view.contact_warning)
     assert (update.view.state, len(update.history.steps)) == (JobState.TRAINING, 0)
     assert poller.live_views() == (update.view,)
-    work, then = hanging[0]
-    then(work())
-    assert (seen[1].view.contact_warning, len(seen[1].history.steps)) == ("", 5)
+    work, on_success = tasks[0]
+    on_success(work())
+    assert (updates[1].view.contact_warning, len(updates[1].history.steps)) == ("", 5)
 
 
 def test_the_end_of_a_job_is_reported_once(qtbot, poller, jobs):
@@ -217,24 +217,24 @@ def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
 def test_m20_a_list_newer_than_the_read_does_not_report_the_end(qtbot, poller, jobs):
     poller.poll_list()
     jobs.view = changed(LIVE, state=JobState.FINISHED)
-    with qtbot.waitSignal(poller.jobs_listed) as listed:
+    with qtbot.waitSignal(poller.jobs_listed) as signal:
         poller.poll_list()
-    assert [view.state for view in listed.args[0]] == [JobState.TRAINING]
+    assert [view.state for view in signal.args[0]] == [JobState.TRAINING]
     steps_of_one_poll(qtbot, poller)
-    with qtbot.waitSignal(poller.jobs_listed) as listed:
+    with qtbot.waitSignal(poller.jobs_listed) as signal:
         poller.poll_list()
-    assert [view.state for view in listed.args[0]] == [JobState.FINISHED]
+    assert [view.state for view in signal.args[0]] == [JobState.FINISHED]
 
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
 def test_a_read_before_a_local_change_does_not_undo_the_change(qapp, jobs, state):
     """A name that is back for a moment would also hide a second change."""
-    jobs.view = before = changed(LIVE, state=state)
+    jobs.view = previous_view = changed(LIVE, state=state)
     answers = []
 
     class AnsweredLater:
-        def run(self, lane, work, then, otherwise):
-            answers.append(partial(then, work()))
+        def run(self, queue_name, work, on_success, on_error):
+            answers.append(partial(on_success, work()))
 
     poller = StatusPoller(jobs.poll, jobs.list, jobs.reap, AnsweredLater(), NEVER)
     names = []
@@ -242,24 +242,24 @@ def test_a_read_before_a_local_change_does_not_undo_the_change(qapp, jobs, state
     poller.jobs_listed.connect(lambda views: names.extend(view.name for view in views))
     poller.open_job("a")
     poller.poll_list()
-    jobs.view = replace(before, name="renamed")
+    jobs.view = replace(previous_view, name="renamed")
     poller.take_change(jobs.view)
     while answers:
         answers.pop(0)()
     assert set(names) == {"renamed"}
 
 
-class Slow:
+class ManualRunner:
     """A runner whose work ends when the test says so."""
 
     def __init__(self):
-        self.begun = []
+        self.tasks = []
 
-    def run(self, lane, work, then, otherwise):
-        self.begun.append((lane, lambda: then(work())))
+    def run(self, queue_name, work, on_success, on_error):
+        self.tasks.append((queue_name, lambda: on_success(work())))
 
     def end(self, number):
-        self.begun[number][1]()
+        self.tasks[number][1]()
 
 
 def views(count):
@@ -267,11 +267,11 @@ def views(count):
 
 
 @pytest.fixture
-def slow(qapp, monkeypatch):
+def manual_poller(qapp, monkeypatch):
     """A poller of six live jobs, and the runner that it asks; its clock stands still."""
     now = time.monotonic()
     monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: now)
-    runner = Slow()
+    runner = ManualRunner()
     listing = JobListing(views(6), total=6)
     by_id = {view.id: view for view in listing.views}
 
@@ -281,21 +281,21 @@ def slow(qapp, monkeypatch):
     poller = StatusPoller(poll_job, lambda: listing, pytest.fail, runner, NEVER)
     poller.poll_list()
     runner.end(0)
-    runner.begun.clear()
+    runner.tasks.clear()
     return poller, runner
 
 
 def test_the_open_job_is_polled_each_time_and_the_others_every_second_time(
     qtbot, jobs, immediately
 ):
-    others = JobListing(views(3), total=3)
+    listing = JobListing(views(3), total=3)
     polled = []
 
     def poll_job(job_id, _cursor):
         polled.append(job_id)
         return RunUpdate(replace(LIVE, id=job_id), HistoryUpdate(), 0)
 
-    poller = StatusPoller(poll_job, lambda: others, pytest.fail, immediately, NEVER)
+    poller = StatusPoller(poll_job, lambda: listing, pytest.fail, immediately, NEVER)
     poller.poll_list()
     poller.open_job("job01")
     polled.clear()
@@ -304,52 +304,52 @@ def test_the_open_job_is_polled_each_time_and_the_others_every_second_time(
     assert Counter(polled) == {"job00": 2, "job01": 4, "job02": 2}
 
 
-def test_at_most_two_polls_run_at_a_time(slow):
-    poller, runner = slow
+def test_at_most_two_polls_run_at_a_time(manual_poller):
+    poller, runner = manual_poller
     poller.poll()
-    assert [lane for lane, _ in runner.begun] == ["look job00", "look job01"]
+    assert [queue_name for queue_name, _ in runner.tasks] == ["look job00", "look job01"]
     for number in range(6):
-        assert len(runner.begun) == min(number + 2, 6)
+        assert len(runner.tasks) == min(number + 2, 6)
         runner.end(number)
-    assert [lane for lane, _ in runner.begun] == [f"look job{number:02d}" for number in range(6)]
+    assert [queue_name for queue_name, _ in runner.tasks] == [f"look job{number:02d}" for number in range(6)]
 
 
-def test_a_poll_that_hangs_delays_no_poll_of_another_job(slow, monkeypatch):
-    poller, runner = slow
+def test_a_poll_that_hangs_delays_no_poll_of_another_job(manual_poller, monkeypatch):
+    poller, runner = manual_poller
     poller.poll()
-    begun = time.monotonic()
-    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: begun + 5.0)
+    started_s = time.monotonic()
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: started_s + 5.0)
     poller.poll()
-    assert [lane for lane, _ in runner.begun[2:]] == ["look job02", "look job03"]
+    assert [queue_name for queue_name, _ in runner.tasks[2:]] == ["look job02", "look job03"]
 
 
-def test_a_long_silence_is_reported_except_for_the_first_list(slow, monkeypatch):
-    poller, runner = slow
+def test_a_long_silence_is_reported_except_for_the_first_list(manual_poller, monkeypatch):
+    poller, runner = manual_poller
     reports = []
     poller.updated.connect(
         lambda update: reports.append((update.view.id, update.view.contact_warning))
     )
-    poller.list_failed.connect(lambda sentence: reports.append(("", sentence)))
+    poller.list_failed.connect(lambda message: reports.append(("", message)))
     poller.poll()
     poller.poll_list()
-    began = time.monotonic()
-    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 29.0)
+    started_s = time.monotonic()
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: started_s + 29.0)
     poller.poll()
     assert reports == []
-    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 31.0)
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: started_s + 31.0)
     poller.poll()
-    jobs = [(job_id, sentence[:14]) for job_id, sentence in reports if job_id]
+    jobs = [(job_id, message[:14]) for job_id, message in reports if job_id]
     assert jobs == [("job00", "no news since "), ("job01", "no news since ")]
     assert reports[-1][1].startswith("The data root does not respond: no news since ")
-    first = StatusPoller(pytest.fail, pytest.fail, pytest.fail, runner, NEVER)
-    first.list_failed.connect(pytest.fail)
-    first.poll_list()
-    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: began + 99.0)
-    first.poll()
+    new_poller = StatusPoller(pytest.fail, pytest.fail, pytest.fail, runner, NEVER)
+    new_poller.list_failed.connect(pytest.fail)
+    new_poller.poll_list()
+    monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda: started_s + 99.0)
+    new_poller.poll()
 
 
 def test_polls_that_hang_leave_threads_to_others(qapp, monkeypatch):
-    runner = Slow()
+    runner = ManualRunner()
     poller = StatusPoller(
         pytest.fail, lambda: JobListing(views(40), total=40), pytest.fail, runner, NEVER
     )
@@ -359,36 +359,36 @@ def test_polls_that_hang_leave_threads_to_others(qapp, monkeypatch):
     for _ in range(40):
         poller.poll()
         now += 5.0
-        monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda at=now: at)
-    assert len([lane for lane, _ in runner.begun if lane.startswith("look")]) == 8
+        monkeypatch.setattr("app.jobs.status_poller.time.monotonic", lambda now_s=now: now_s)
+    assert len([queue_name for queue_name, _ in runner.tasks if queue_name.startswith("look")]) == 8
 
 
 def test_f04_a_run_that_recorded_no_end_is_reaped_before_its_end_is_shown(poller, jobs):
     poller.poll_list()
-    seen, listed = [], []
-    poller.updated.connect(lambda update: seen.append(update.view.state))
-    poller.jobs_listed.connect(lambda views: listed.extend(view.state for view in views))
+    updated_states, listed_states = [], []
+    poller.updated.connect(lambda update: updated_states.append(update.view.state))
+    poller.jobs_listed.connect(lambda views: listed_states.extend(view.state for view in views))
     jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     poll_all(poller)
     assert jobs.reaped == ["a"]
-    assert seen == [JobState.FINISHED]
+    assert updated_states == [JobState.FINISHED]
     poller.poll_list()
-    assert JobState.ERROR not in listed
+    assert JobState.ERROR not in listed_states
     assert jobs.reaped == ["a"]
 
 
 def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
     poller.poll_list()
-    seen, said = [], []
-    poller.updated.connect(lambda update: seen.append(update.view.state))
-    poller.job_failed.connect(lambda _job, sentence: said.append(sentence))
+    states, messages = [], []
+    poller.updated.connect(lambda update: states.append(update.view.state))
+    poller.job_failed.connect(lambda _job, message: messages.append(message))
     jobs.is_read_only = True
     jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     poll_all(poller)
     poller.poll_list()
     assert jobs.reaped == ["a"]
-    assert seen == [JobState.ERROR]
-    assert said == ["The end of run 1 cannot be written: Read-only file system."]
+    assert states == [JobState.ERROR]
+    assert messages == ["The end of run 1 cannot be written: Read-only file system."]
 
 
 def test_a_run_that_could_not_be_reaped_is_tried_again_later(poller, jobs, monkeypatch):

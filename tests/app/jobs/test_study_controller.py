@@ -23,7 +23,7 @@ from widgets.common.buttons import Button, SegmentedControl
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_plot import StudyPlot
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 FOUR = ["epoch-time", "speed-up", "split", "staleness"]
 
 
@@ -31,23 +31,23 @@ class Studies:
     """A service with four studies; the sweep `LR` is one of them that was started."""
 
     def __init__(self) -> None:
-        self.begun, self.read, self.written = [], [], []
+        self.starts, self.read, self.exports = [], [], []
         self.table_of = {LR: epoch_time()}
         self.refusal = ""
 
     def list(self):
-        return tuple(one for one in gallery() if one.name in FOUR)
+        return tuple(study for study in gallery() if study.name in FOUR)
 
     def inspect(self, path):
         if self.refusal:
             raise BackendError(self.refusal)
         return self.list()[0]
 
-    def start(self, name, form, places, progress):
+    def start(self, name, form, nodes, progress):
         if self.refusal:
             raise BackendError(self.refusal, "Free some space.")
         progress.report(1, 4, "Making job 2 of 2")
-        self.begun.append((name, form, places))
+        self.starts.append((name, form, nodes))
         return QueuedSweep(LR, LR_JOBS[:2])
 
     def find(self, tag):
@@ -61,7 +61,7 @@ class Studies:
         return self.table_of[started]
 
     def export(self, started, path, *, overwrite):
-        self.written.append((started, path.name, overwrite))
+        self.exports.append((started, path.name, overwrite))
         return path
 
 
@@ -76,52 +76,52 @@ def studies():
 
 
 @pytest.fixture
-def asked():
+def resumed_tags():
     return []
 
 
 @pytest.fixture
-def controller(page, studies, asked, immediately):
+def controller(page, studies, resumed_tags, immediately):
     sweeps = SimpleNamespace(
-        resume=lambda tag: asked.append(("resume", tag)) or LR_JOBS[4:],
+        resume=lambda tag: resumed_tags.append(("resume", tag)) or LR_JOBS[4:],
     )
     services = SimpleNamespace(studies=studies, sweeps=sweeps)
-    made = StudyController(services, immediately, page, page, page)
-    made.known = []
-    page.job_edited.connect(made.known.append)
-    made.heard = immediately.heard
-    return made
+    controller = StudyController(services, immediately, page, page, page)
+    controller.edited_views = []
+    page.job_edited.connect(controller.edited_views.append)
+    controller.heard = immediately.heard
+    return controller
 
 
 def press(part, text):
-    (found,) = (one for one in part.findChildren(Button) if one.text().startswith(text))
-    QTest.mouseClick(found, LEFT)
+    (button,) = (b for b in part.findChildren(Button) if b.text().startswith(text))
+    QTest.mouseClick(button, LEFT_BUTTON)
 
 
 def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     show_jobs(page, tuple(view for view in EVERY if view not in LR_JOBS))
     controller.choose()
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     names = [study.name for study in dialog.model.rows]
     assert names == FOUR
     assert button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
     dialog.view.selectRow(names.index("split"))
     the(SegmentedControl, dialog).choose(FormName.FULL.value)
     dialog._fit()
-    with qtbot.waitSignal(controller.study_queued) as made:
+    with qtbot.waitSignal(controller.study_queued) as signal:
         press(dialog, "Start")
-    assert studies.begun == [("split", FormName.FULL, ())]
-    assert made.args[0].tag == LR
+    assert studies.starts == [("split", FormName.FULL, ())]
+    assert signal.args[0].tag == LR
     assert controller.heard == ["Queued 2 jobs of a study"]
-    assert controller.dialog.now is None
-    assert controller.known == list(LR_JOBS[:2])
+    assert controller.dialog.dialog is None
+    assert controller.edited_views == list(LR_JOBS[:2])
     assert page.open_sweep_tag == LR
 
 
 def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
     controller.choose()
     studies.refusal = "The disk is full."
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     press(dialog, "Start")
     assert "The disk is full. Free some space." in texts(dialog)
     assert button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
@@ -131,7 +131,7 @@ def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
 def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatch):
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("/home/ann/mine.toml", ""))
     controller.choose()
-    dialog = controller.dialog.now
+    dialog = controller.dialog.dialog
     press(dialog, "Open study file")
     assert dialog.model.rowCount() == 5
     assert dialog.view.currentIndex().row() == 0
@@ -164,31 +164,31 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
     page.repaint_slots((0,))
     assert studies.read == [LR]
     studies.table_of[LR] = split()
-    ended = tuple(
+    finished_views = tuple(
         view if view.state.is_over else changed(view, state=JobState.FINISHED) for view in LR_JOBS
     )
-    show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *ended))
+    show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *finished_views))
     assert studies.read == [LR, LR]
     assert page.sweep.study.table == split()
 
 
-def test_resume_and_export_act_on_the_open_study(controller, page, studies, asked, monkeypatch):
+def test_resume_and_export_act_on_the_open_study(controller, page, studies, resumed_tags, monkeypatch):
     show_jobs(page, EVERY)
     page.open_sweep(LR)
     result = page.sweep.study
     assert not button(result, "Resume study").isEnabled(), "two jobs still run"
     result.show_acts(rests=True, is_finished=False)
     press(result, "Resume study")
-    assert asked == [("resume", LR)]
+    assert resumed_tags == [("resume", LR)]
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("/tmp/t.csv", ""))
     press(result, "Save table")
-    assert studies.written == [(LR, "t.csv", True)]
+    assert studies.exports == [(LR, "t.csv", True)]
     assert controller.heard[-1] == "Saved t.csv"
 
 
 def test_a_new_study_is_opened_when_its_row_is_known(controller, page):
-    others = tuple(view for view in EVERY if view not in LR_JOBS)
-    show_jobs(page, others)
+    other_views = tuple(view for view in EVERY if view not in LR_JOBS)
+    show_jobs(page, other_views)
     page.open_new_sweep(LR, LR_JOBS)
     assert page.open_sweep_tag == LR
 
@@ -201,5 +201,5 @@ def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
         "downpour, 12 nodes: 1.90 ± 0.55; dc-asgd, 4 nodes: 0.00 ± 0.08"
         in plot.accessibleDescription()
     )
-    assert plot.picture().title == "Epoch time by workers"
-    assert plot.picture().png().startswith(b"\x89PNG")
+    assert plot.as_picture().title == "Epoch time by workers"
+    assert plot.as_picture().png().startswith(b"\x89PNG")

@@ -22,14 +22,14 @@ open("study.png", "wb").write(main.draw_study(split(), "png"))
 
 @pytest.mark.parametrize("table", [epoch_time, split])
 @pytest.mark.parametrize(
-    ("ending", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+    ("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
 )
-def test_a_study_is_drawn_in_each_format(qtbot, table, ending, begin):
-    assert draw(table(), ending).startswith(begin)
+def test_a_study_is_drawn_in_each_format(qtbot, table, suffix, magic):
+    assert draw(table(), suffix).startswith(magic)
 
 
 def test_the_command_line_draws_without_a_display(tmp_path):
-    kept = {k: v for k, v in os.environ.items() if k not in ("QT_QPA_PLATFORM", "DISPLAY")}
-    kept["PYTHONPATH"] = str(ROOT)
-    subprocess.run([sys.executable, "-c", _DRAW], cwd=tmp_path, env=kept, check=True)
+    environment = {k: v for k, v in os.environ.items() if k not in ("QT_QPA_PLATFORM", "DISPLAY")}
+    environment["PYTHONPATH"] = str(ROOT)
+    subprocess.run([sys.executable, "-c", _DRAW], cwd=tmp_path, env=environment, check=True)
     assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")

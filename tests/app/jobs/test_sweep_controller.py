@@ -35,9 +35,9 @@ def form(qtbot):
 
 @pytest.fixture
 def controller(services, form, immediately):
-    made = SweepController(services.sweeps, immediately, form)
-    made.heard = immediately.heard
-    return made
+    controller = SweepController(services.sweeps, immediately, form)
+    controller.heard = immediately.heard
+    return controller
 
 
 DRAFT = JobDraft(raw_job(1), (BATCH, RATE))
@@ -47,22 +47,22 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     controller, form, services, qtbot
 ):
     form.show_check(controller.check(DRAFT))
-    with qtbot.waitSignal(controller.sweep_queued) as made:
+    with qtbot.waitSignal(controller.sweep_queued) as signal:
         controller.queue(DRAFT)
     assert controller.heard == ["Queued 6 jobs"]
     assert waiting(services) == SIX
     assert acts_of(form).start.text() != "Checking…"
 
     # They have trained, and their checkpoints say how well.
-    reached = dict(zip(SIX, (0.71, 0.93, 0.80, 0.70, 0.90, 0.78), strict=True))
+    accuracies = dict(zip(SIX, (0.71, 0.93, 0.80, 0.70, 0.90, 0.78), strict=True))
     jobs = tuple(
         changed(
             view,
             state=JobState.FINISHED,
-            best_metric=("validation/loss", 1 - reached[view.name]),
+            best_metric=("validation/loss", 1 - accuracies[view.name]),
         )
         for view in services.jobs.queries.list()
-        if view.id in {one.id for one in made.args[0].jobs}
+        if view.id in {j.id for j in signal.args[0].jobs}
     )
     page = on_screen(qtbot, ComparePage())
     page.set_jobs((jobs[0].id,))
@@ -94,9 +94,9 @@ def test_a_sweep_cancelled_halfway_is_reported_and_undone_by_a_click(
 
     monkeypatch.setattr(services.jobs, "create", create_three)
     controller.queue(DRAFT)
-    (sentence,) = controller.heard
-    assert sentence == "Cancelled: 3 of 6 jobs were made, 0 of them are queued."
-    assert side_of(form).refusal.text() == sentence
+    (message,) = controller.heard
+    assert message == "Cancelled: 3 of 6 jobs were made, 0 of them are queued."
+    assert side_of(form).refusal.text() == message
     assert len(services.jobs.queries.list()) == 3
     with qtbot.waitSignal(controller.sweep_removed):
         acts_of(form).take_back.click()

@@ -33,7 +33,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 __all__ = ["places", "services"]
 
 RATE = Axis("optimizer.lr", (0.01, 0.1))
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
@@ -62,17 +62,17 @@ def dialog(form):
     return form.controller.templates.dialog
 
 
-def kept(form, name):
+def save_template(form, name):
     """Save what is in the form as a template."""
     form._save_menu.actions()[0].trigger()
-    asked = dialog(form)
-    assert isinstance(asked, NameDialog)
-    the(LineEdit, asked).setText(name)
-    button(asked, "Save").click()
+    name_dialog = dialog(form)
+    assert isinstance(name_dialog, NameDialog)
+    the(LineEdit, name_dialog).setText(name)
+    button(name_dialog, "Save").click()
 
 
 def chips(form):
-    return [one for one in the(FormSections, form).templates._buttons if not one.isHidden()]
+    return [b for b in the(FormSections, form).templates._buttons if not b.isHidden()]
 
 
 def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
@@ -80,15 +80,15 @@ def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
     form.controller.new_job()  # New job
     (chip,) = chips(form)
     assert chip.text() == "night run"
-    qtbot.mouseClick(chip, LEFT)
+    qtbot.mouseClick(chip, LEFT_BUTTON)
     elapse(form)
     assert form.draft().raw["epochs"] == 7
     assert form.draft().raw["name"] == "tiny 1", "its name is its own"
-    qtbot.mouseClick(acts_of(form).start, LEFT)
+    qtbot.mouseClick(acts_of(form).start, LEFT_BUTTON)
     assert len(started) == 1
 
 
-def chosen(form):
+def chosen_parts(form):
     raw = form.draft().raw
     return [raw.get(key, "") for key in ("model", "dataset", "loader")]
 
@@ -101,32 +101,32 @@ def test_a_new_job_has_parts_that_fit_together(form, services, tmp_path):
     services.library.import_item(Kind.LOADER, loader, "zzz")
     form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
     form.controller.new_job_with(Kind.DATASET, "zzz@1")
-    assert chosen(form) == ["zzz", "zzz", "zzz"], "its namesakes"
+    assert chosen_parts(form) == ["zzz", "zzz", "zzz"], "its namesakes"
     services.jobs.create(raw_job(1))
     form.controller.new_job()
-    assert chosen(form) == ["tiny", "tiny", "tiny"], "as the newest job"
+    assert chosen_parts(form) == ["tiny", "tiny", "tiny"], "as the newest job"
     form.controller.new_job_with(Kind.DATASET, "aaa@1")
-    assert chosen(form) == ["aaa", "aaa", ""], "no loader is known to read it"
+    assert chosen_parts(form) == ["aaa", "aaa", ""], "no loader is known to read it"
     services.library.remove(Kind.MODEL, "tiny")
     form.controller.new_job()
-    assert chosen(form) == ["", "tiny", "tiny"], "what is gone is not chosen"
+    assert chosen_parts(form) == ["", "tiny", "tiny"], "what is gone is not chosen"
 
 
 def test_a_new_job_prefers_parts_that_worked_together_and_newer_imports(form, services, tmp_path):
     _, loader, dataset = write_sources(tmp_path / "more")
-    last = services.jobs.create(raw_job(1))
+    latest_job = services.jobs.create(raw_job(1))
     dataset = services.library.import_item(Kind.DATASET, dataset, "plankton")
     services.library.import_item(Kind.LOADER, loader, "nets")
     services.catalogue.put_item(replace(dataset, created="2999-01-01T00:00:00Z"))
-    services.catalogue.put_job(replace(last, created="2998-01-01T00:00:00Z"))
+    services.catalogue.put_job(replace(latest_job, created="2998-01-01T00:00:00Z"))
     form.show_choices(*(services.library.list(k) for k in (Kind.MODEL, Kind.DATASET, Kind.LOADER)))
     form.controller.new_job()
-    assert chosen(form) == ["", "plankton", ""], "the dataset came after the last job"
-    known = (Combination("plankton", "nets", "tiny"),)
+    assert chosen_parts(form) == ["", "plankton", ""], "the dataset came after the last job"
+    combinations = (Combination("plankton", "nets", "tiny"),)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(type(services.library), "known_combinations", lambda _: known)
+        patch.setattr(type(services.library), "known_combinations", lambda _: combinations)
         form.controller.new_job_with(Kind.DATASET, "plankton@1")
-        assert chosen(form) == ["tiny", "plankton", "nets"]
+        assert chosen_parts(form) == ["tiny", "plankton", "nets"]
 
 
 def test_a_job_is_named_after_its_model_until_the_user_names_it(form, services, tmp_path):
@@ -147,7 +147,7 @@ def test_a_job_is_named_after_its_model_until_the_user_names_it(form, services, 
 
 def test_the_settings_of_the_form_become_a_template_and_come_back(form, services):
     form.show_draft(JobDraft(raw_job(1, epochs=9), (RATE,), 2, 5))
-    kept(form, "search")
+    save_template(form, "search")
     assert form.heard == ["Saved the template “search”"]
     assert services.templates.load("search")["sweep"] == {
         "random": 2,
@@ -156,28 +156,28 @@ def test_the_settings_of_the_form_become_a_template_and_come_back(form, services
     }
     form.show_draft(JobDraft(raw_job(1)))
     form.controller.templates.load("search")
-    again = form.draft()
-    assert (again.raw["epochs"], again.axes, again.draws, again.seed) == (9, (RATE,), 2, 5)
-    assert again.origin.label == "the template “search”"
+    reloaded = form.draft()
+    assert (reloaded.raw["epochs"], reloaded.axes, reloaded.draws, reloaded.seed) == (9, (RATE,), 2, 5)
+    assert reloaded.origin.label == "the template “search”"
 
 
 def test_a_template_is_overwritten_only_by_its_own_button(form, services):
     form.show_draft(JobDraft(raw_job(1)))
-    kept(form, "night")
+    save_template(form, "night")
     form.show_draft(JobDraft(raw_job(1, epochs=5)))
     form._save_menu.actions()[0].trigger()
-    asked = dialog(form)
-    the(LineEdit, asked).setText("night")
-    assert button(asked, "Replace").text() == "Replace"
+    name_dialog = dialog(form)
+    the(LineEdit, name_dialog).setText("night")
+    assert button(name_dialog, "Replace").text() == "Replace"
     assert (
-        the(Field, asked)._below.text()
+        the(Field, name_dialog)._message_label.text()
         == "A template named “night” already exists and will be replaced."
     )
-    the(LineEdit, asked).setText("a/b")
-    assert not button(asked, "Save").isEnabled()
-    assert "contains /" in the(Field, asked).error()
-    the(LineEdit, asked).setText("night")
-    button(asked, "Replace").click()
+    the(LineEdit, name_dialog).setText("a/b")
+    assert not button(name_dialog, "Save").isEnabled()
+    assert "contains /" in the(Field, name_dialog).error()
+    the(LineEdit, name_dialog).setText("night")
+    button(name_dialog, "Replace").click()
     assert services.templates.load("night")["epochs"] == 5
 
 
@@ -185,11 +185,11 @@ def test_a_damaged_template_is_one_sentence_beside_start_and_changes_nothing(for
     services.templates.save("night", raw_job(1))
     (services.data_root.templates / "night.toml").write_text("epochs = \n")
     form.show_draft(JobDraft(raw_job(1)))
-    before = form.draft()
+    draft = form.draft()
     form.controller.templates.load("night")
     assert "line 1: invalid value" in side_of(form).refusal.text()
     assert side_of(form).refusal.isVisible()
-    assert form.draft() == before
+    assert form.draft() == draft
     (services.data_root.templates / "odd.toml").write_text("[sweep]\naxes = 3\n")
     form.controller.templates.load("odd")
     assert side_of(form).refusal.text().startswith("sweep.axes: names no field.")
@@ -201,47 +201,47 @@ def test_templates_are_renamed_and_removed_where_they_are_listed(form, services,
     services.templates.save("bad", raw_job(1))
     (services.data_root.templates / "bad.toml").write_text("[")
     form.load_requested.emit()
-    shown = dialog(form)
-    assert isinstance(shown, LoadDialog)
-    assert [one.name for one in shown.templates.rows] == ["bad", "day", "night"]
-    assert not button(shown, "Load").isEnabled(), "the damaged one is chosen"
-    shown._template_table.selectRow(1)
-    button(shown, "Rename…").click()
-    the(LineEdit, the(NameDialog, shown)).setText("night")
-    assert not button(the(NameDialog, shown), "Rename").isEnabled()
-    the(LineEdit, the(NameDialog, shown)).setText("Tag")
-    button(the(NameDialog, shown), "Rename").click()
-    assert [one.name for one in shown.templates.rows] == ["bad", "night", "Tag"]
-    shown._template_table.selectRow(0)
-    button(shown, "Move to trash").click()
-    assert [one.name for one in services.templates.list()] == ["night", "Tag"]
-    assert [one.text() for one in chips(form)] == ["night", "Tag"]
-    the(SearchField, shown).setText("nig")
-    elapse(the(SearchField, shown))
-    assert [one.name for one in shown.templates.rows] == ["night"]
-    the(SearchField, shown).setText("nothing")
-    elapse(the(SearchField, shown))
-    assert the(EmptyState, shown).isVisible()
-    the(SearchField, shown).clear()
-    shown._template_table.selectRow(0)
-    QTest.keyClick(shown, Qt.Key.Key_Return)
+    load_dialog = dialog(form)
+    assert isinstance(load_dialog, LoadDialog)
+    assert [t.name for t in load_dialog.templates.rows] == ["bad", "day", "night"]
+    assert not button(load_dialog, "Load").isEnabled(), "the damaged one is chosen"
+    load_dialog._template_table.selectRow(1)
+    button(load_dialog, "Rename…").click()
+    the(LineEdit, the(NameDialog, load_dialog)).setText("night")
+    assert not button(the(NameDialog, load_dialog), "Rename").isEnabled()
+    the(LineEdit, the(NameDialog, load_dialog)).setText("Tag")
+    button(the(NameDialog, load_dialog), "Rename").click()
+    assert [t.name for t in load_dialog.templates.rows] == ["bad", "night", "Tag"]
+    load_dialog._template_table.selectRow(0)
+    button(load_dialog, "Move to trash").click()
+    assert [t.name for t in services.templates.list()] == ["night", "Tag"]
+    assert [t.text() for t in chips(form)] == ["night", "Tag"]
+    the(SearchField, load_dialog).setText("nig")
+    elapse(the(SearchField, load_dialog))
+    assert [t.name for t in load_dialog.templates.rows] == ["night"]
+    the(SearchField, load_dialog).setText("nothing")
+    elapse(the(SearchField, load_dialog))
+    assert the(EmptyState, load_dialog).isVisible()
+    the(SearchField, load_dialog).clear()
+    load_dialog._template_table.selectRow(0)
+    QTest.keyClick(load_dialog, Qt.Key.Key_Return)
     assert dialog(form) is None
     assert form.draft().origin.label == "the template “night”"
 
 
 def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
     names = ("alpha", "beta", "gamma")
-    made = [
+    views = [
         services.jobs.create(raw_job(1, name=name, epochs=n)) for n, name in enumerate(names, 1)
     ]
     form.load_requested.emit()
-    shown = dialog(form)
-    assert the(SegmentedControl, shown).key() == "jobs", "there is no template"
-    assert len(shown.jobs.rows) == 3
-    the(SearchField, shown).setText("beta")
-    elapse(the(SearchField, shown))
-    assert [one.id for one in shown.jobs.rows] == [made[1].id]
-    button(shown, "Load").click()
+    load_dialog = dialog(form)
+    assert the(SegmentedControl, load_dialog).key() == "jobs", "there is no template"
+    assert len(load_dialog.jobs.rows) == 3
+    the(SearchField, load_dialog).setText("beta")
+    elapse(the(SearchField, load_dialog))
+    assert [r.id for r in load_dialog.jobs.rows] == [views[1].id]
+    button(load_dialog, "Load").click()
     assert form.draft().raw["epochs"] == 2
     assert form.draft().origin.label == "“beta”"
     assert form.draft().raw["model"] == "tiny@1", "the very version"
@@ -251,15 +251,15 @@ def test_the_form_lists_the_differences_from_the_loaded_job(form, services):
     job = services.jobs.create(raw_job(1, name="digits 3"))
     form.controller.load_job(job.id)
     assert "Same settings as “digits 3”" in texts(side_of(form))
-    for path, typed in (("epochs", "9"), ("optimizer.lr", "0.1")):
-        setting_field(form, path).control.setText(typed)
+    for path, text in (("epochs", "9"), ("optimizer.lr", "0.1")):
+        setting_field(form, path).control.setText(text)
     elapse(form)
     assert "Differs from “digits 3”" in texts(side_of(form))
     rows = [
         side_of(form)._changes.itemAt(n).layout() for n in range(side_of(form)._changes.count())
     ]
-    words = [tuple(row.itemAt(n).widget().text() for n in (0, 1)) for row in rows]
-    assert words == [("Epochs", "4 → 9"), ("Learning rate", "0.05 → 0.1")]
+    labels = [tuple(row.itemAt(n).widget().text() for n in (0, 1)) for row in rows]
+    assert labels == [("Epochs", "4 → 9"), ("Learning rate", "0.05 → 0.1")]
     form.controller.new_job()
     assert side_of(form)._differences.isHidden()
 
@@ -276,8 +276,8 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     assert services.sweeps.read(path).draws == 4
     form.controller.new_job()
     form.controller.open_job_file(path)
-    again = form.draft()
-    assert (again.axes, again.draws, again.seed) == ((axis,), 4, 9)
+    reloaded = form.draft()
+    assert (reloaded.axes, reloaded.draws, reloaded.seed) == ((axis,), 4, 9)
     elapse(form)
     assert acts_of(form).start.text() == "Queue 4 jobs"
     acts_of(form).start.click()
@@ -305,23 +305,23 @@ def test_a_draw_of_too_many_or_no_number_is_an_error_at_its_field(form):
 
 
 def test_the_items_of_the_dataset_are_counted_once(form, services, monkeypatch):
-    asked = []
+    dataset_names = []
     monkeypatch.setattr(
-        services.jobs, "count_items", lambda raw: asked.append(raw["dataset"]) or False
+        services.jobs, "count_items", lambda raw: dataset_names.append(raw["dataset"]) or False
     )
     form.show_draft(JobDraft(raw_job(1)))
     for _ in range(3):
         elapse(form)
-    assert asked == ["tiny"]
+    assert dataset_names == ["tiny"]
 
 
 def test_every_term_of_the_form_is_explained_in_the_help(form):
     terms = read_terms()
-    used = {one.term for one in SETTINGS.values() if one.term}
-    assert used | {*form_side._TERMS.values()} <= set(terms)
+    used_terms = {s.term for s in SETTINGS.values() if s.term}
+    assert used_terms | {*form_side._TERMS.values()} <= set(terms)
     assert terms["rank"].startswith("One training process of a job")
-    for table, known in OPTIONS.items():
-        for name in known:
+    for table, options in OPTIONS.items():
+        for name in options:
             setting_field(form, f"{table}.name").control.choose(name)
             for path, field in all_fields(form).items():
                 term = SETTINGS[path].term

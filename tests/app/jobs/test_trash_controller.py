@@ -29,8 +29,8 @@ def services(tmp_path):
 
 @pytest.fixture
 def ids(services):
-    made = (job_files.create_job(services.data_root, CONFIG, {}).id for _ in range(3))
-    return tuple(sorted(made))
+    job_ids = (job_files.create_job(services.data_root, CONFIG, {}).id for _ in range(3))
+    return tuple(sorted(job_ids))
 
 
 @pytest.fixture
@@ -42,8 +42,8 @@ def page(qtbot, services, ids):
 
 @pytest.fixture
 def toast(qtbot):
-    over = on_screen(qtbot, QWidget(), 900, 600)
-    return Toast(over)
+    parent = on_screen(qtbot, QWidget(), 900, 600)
+    return Toast(parent)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def fill(services, job_id):
 
 def move_from_header(page, job_id):
     page.open_job(job_id)
-    menu_of(page.detail.header.more)["Move to the trash"].trigger()
+    menu_of(page.detail.header.menu_button)["Move to the trash"].trigger()
 
 
 def test_the_header_moves_a_job_to_the_trash_and_undo_restores_it_whole(
@@ -75,13 +75,13 @@ def test_the_header_moves_a_job_to_the_trash_and_undo_restores_it_whole(
 ):
     fill(services, ids[0])
     folder = services.data_root.job(ids[0])
-    before = content(folder)
+    original_content = content(folder)
     move_from_header(page, ids[0])
     assert the(Label, toast).text() == "Moved 1 job to the trash, 5.0\u00a0MB."
     assert not folder.path.exists()
     assert page.model.row_of(ids[0]) < 0
     qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
-    assert content(folder) == before
+    assert content(folder) == original_content
     assert page.model.row_of(ids[0]) >= 0
     assert page.open_id == ids[0]
     assert the(Label, toast).text() == "Moved 1 job out of the trash."

@@ -27,32 +27,32 @@ def page(qtbot):
 
 
 @pytest.fixture
-def shown():
+def added_items():
     return []
 
 
 @pytest.fixture
-def dialog(page, services, immediately, shown):
-    page.controller = DepthController(services.gallery, immediately, shown.append, page)
+def dialog(page, services, immediately, added_items):
+    page.controller = DepthController(services.gallery, immediately, added_items.append, page)
     page.controller.plan()
     return page.controller.dialog.dialog
 
 
-def drawn(dialog):
+def drawing_text(dialog):
     return dialog.drawing.accessibleDescription()
 
 
 def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
     dialog.grab()
     assert dialog.sum.text() == "20 convolutions in 4 stages"
-    assert drawn(dialog).startswith("9 convolutions, 128 px, sees 18 px, c-value 0.17; 4 conv")
+    assert drawing_text(dialog).startswith("9 convolutions, 128 px, sees 18 px, c-value 0.17; 4 conv")
     dialog.limit.choose("printed")
     dialog.limit.chosen.emit("printed")
     assert dialog.sum.text() == "34 convolutions in 3 stages"
-    assert drawn(dialog).startswith("18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv")
+    assert drawing_text(dialog).startswith("18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv")
     dialog.limit.choose("kept")
     dialog.limit.chosen.emit("kept")
-    slider = next(one for one in dialog.findChildren(Slider) if "z" in one.accessibleName())
+    slider = next(s for s in dialog.findChildren(Slider) if "z" in s.accessibleName())
     slider.set_share(0)
     assert dialog.side.value() == 8
     assert dialog.sum.text() == "4 convolutions in 1 stage"
@@ -62,7 +62,7 @@ def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
 
 
 @pytest.mark.parametrize(
-    ("side", "kernel", "least", "sentence"),
+    ("side", "kernel", "min_fan", "message"),
     [
         (4, 5, 6, "A side of 4 is smaller than the kernel of 5"),
         (128, 1, 6, "A kernel of 1"),
@@ -73,51 +73,51 @@ def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
         (128, 3, 999, "c-value must be from 1/100 to 1"),
     ],
 )
-def test_bad_input_is_a_sentence_and_no_network(dialog, shown, side, kernel, least, sentence):
+def test_bad_input_is_a_sentence_and_no_network(dialog, added_items, side, kernel, min_fan, message):
     dialog.side.setValue(side)
     dialog.kernel.setValue(kernel)
-    dialog.least.setValue(least)
+    dialog.least.setValue(min_fan)
     dialog.grab()
-    assert sentence in dialog._error.text()
+    assert message in dialog._error.text()
     assert not button(dialog, "Use this network").isEnabled()
-    assert drawn(dialog) == ""
+    assert drawing_text(dialog) == ""
     dialog._use()
-    assert shown == []
+    assert added_items == []
     for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.least, 6)):
         box.setValue(value)
     assert (dialog._error.text(), button(dialog, "Use this network").isEnabled()) == ("", True)
 
 
 @pytest.mark.parametrize(
-    ("side", "kernel", "least"), [(8192, 2, 100), (3, 3, 1), (99, 99, 1), (8192, 99, 100)]
+    ("side", "kernel", "min_fan"), [(8192, 2, 100), (3, 3, 1), (99, 99, 1), (8192, 99, 100)]
 )
-def test_any_plan_is_drawn(dialog, side, kernel, least):
+def test_any_plan_is_drawn(dialog, side, kernel, min_fan):
     dialog.side.setValue(side)
     dialog.kernel.setValue(kernel)
-    dialog.least.setValue(least)
+    dialog.least.setValue(min_fan)
     dialog.grab()
-    assert len(drawn(dialog).split("; ")) == len(dialog._plan.stages)
+    assert len(drawing_text(dialog).split("; ")) == len(dialog._plan.stages)
 
 
-def test_the_network_is_added_and_opened(dialog, page, services, shown):
+def test_the_network_is_added_and_opened(dialog, page, services, added_items):
     dialog.channels.choose("3")
     dialog.classes.setValue(4)
     dialog.name.setText(" deep ")
     button(dialog, "Use this network").click()
-    (item,) = shown
+    (item,) = added_items
     assert (item.kind, item.reference) == (Kind.MODEL, "deep@1")
     code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
     stages = plan_depth(128, 3).text
     assert f"\nCLASSES = 4\nCHANNELS = 3\nSIDE = 128\nKERNEL = 3\nSTAGES = '{stages}'\n" in code
-    assert page.controller.dialog.now is None
+    assert page.controller.dialog.dialog is None
 
 
-def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, shown):
+def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, added_items):
     dialog.name.setText("a/b")
     button(dialog, "Use this network").click()
     assert dialog._error.text()
-    assert page.controller.dialog.now is dialog
-    assert shown == []
+    assert page.controller.dialog.dialog is dialog
+    assert added_items == []
 
 
 def test_only_the_card_of_the_planned_network_has_the_button(qtbot, services):

@@ -22,7 +22,7 @@ from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_page import LibraryPage
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
@@ -44,11 +44,11 @@ def pages(qtbot):
 class Inspection:
     """Lays graphs out at once; ``fault`` is why it cannot."""
 
-    fault = ""
+    error = ""
 
     def graph(self, layers):
-        if self.fault:
-            raise BackendError(self.fault)
+        if self.error:
+            raise BackendError(self.error)
         return graph_of(LENET)
 
 
@@ -67,11 +67,11 @@ def library(services, immediately, pages):
 
 @pytest.fixture
 def gallery(services, library, immediately, pages, qtbot):
-    made = GalleryController(
+    controller = GalleryController(
         services.gallery, Inspection(), immediately, library.items, pages[Kind.MODEL]
     )
-    library.gallery_requested.connect(made.choose)
-    return made
+    library.gallery_requested.connect(controller.choose)
+    return controller
 
 
 @pytest.fixture
@@ -87,11 +87,11 @@ def flowers(tmp_path):
 
 def import_folder(library, folder):
     library.drop(folder)
-    QTest.mouseClick(button(window(ImportDialog), "Import"), LEFT)
+    QTest.mouseClick(button(window(ImportDialog), "Import"), LEFT_BUTTON)
 
 
-def seen(page):
-    return [one.text() for one in page.findChildren(QLabel) if one.isVisible()]
+def visible_texts(page):
+    return [l.text() for l in page.findChildren(QLabel) if l.isVisible()]
 
 
 @pytest.mark.parametrize("kind", [Kind.MODEL, Kind.LOADER])
@@ -104,21 +104,21 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
         library.refresh()
     page = pages[kind]
     page.show()
-    QTest.mouseClick(button(page, "From the gallery…"), LEFT)
-    dialog = gallery.dialog.now
+    QTest.mouseClick(button(page, "From the gallery…"), LEFT_BUTTON)
+    dialog = gallery.dialog.dialog
     entries = services.gallery.list(kind)
-    shown = {one.card.title for one in entries if not one.card.collection}
-    assert set(titles(dialog)) == shown
+    shown_titles = {e.card.title for e in entries if not e.card.collection}
+    assert set(titles(dialog)) == shown_titles
     if kind is Kind.MODEL:
-        QTest.mouseClick(button(dialog, "From the theses (9)"), LEFT)
+        QTest.mouseClick(button(dialog, "From the theses (9)"), LEFT_BUTTON)
         assert len(titles(dialog)) == len(entries)
     click_row(dialog, entries[-1].card.title)
     write(dialog, "Name in the library", "other")
-    QTest.mouseClick(button(dialog, "Add"), LEFT)
-    assert gallery.dialog.now is None
+    QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
+    assert gallery.dialog.dialog is None
     assert page.shown_name == "other"
     assert [offer.text for offer in library.offers] == ["Imported other."]
-    assert {one.name for one in library.items(kind)} == {"other"} | (
+    assert {e.name for e in library.items(kind)} == {"other"} | (
         {"mine"} if has_some else set()
     )
 
@@ -136,9 +136,9 @@ def test_the_dialog_says_why_an_entry_cannot_be_added(gallery, library, pages, m
 
     monkeypatch.setattr(GalleryService, "add", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    dialog = gallery.dialog.now
-    QTest.mouseClick(button(dialog, "Add"), LEFT)
-    assert "The disk is full. Free some space." in seen(dialog)
+    dialog = gallery.dialog.dialog
+    QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
+    assert "The disk is full. Free some space." in visible_texts(dialog)
     assert library.items(Kind.MODEL) == ()
 
 
@@ -148,11 +148,11 @@ def test_a_gallery_that_cannot_be_read_says_why_in_the_dialog(gallery, pages, mo
 
     monkeypatch.setattr(GalleryService, "list", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    assert "card.toml: no title. Install Ringmaster again." in seen(gallery.dialog.now)
+    assert "card.toml: no title. Install Ringmaster again." in visible_texts(gallery.dialog.dialog)
 
 
 @pytest.mark.parametrize(
-    ("dataset", "facts"),
+    ("dataset", "values"),
     [
         ("flowers", {"Classes": "2", "Side of a picture, pixels": "32"}),
         ("flowers@1", {"Classes": "2", "Side of a picture, pixels": "32"}),
@@ -162,7 +162,7 @@ def test_a_gallery_that_cannot_be_read_says_why_in_the_dialog(gallery, pages, mo
     ],
 )
 def test_a_job_s_network_has_the_settings_that_its_data_needs(
-    gallery, library, services, flowers, tmp_path, dataset, facts
+    gallery, library, services, flowers, tmp_path, dataset, values
 ):
     services.library.import_item(Kind.DATASET, flowers, "flowers")
     (tmp_path / "notes").mkdir()
@@ -171,11 +171,11 @@ def test_a_job_s_network_has_the_settings_that_its_data_needs(
     library.refresh()
     added = []
     gallery.choose_for_job(dataset, "", added.append)
-    dialog = gallery.dialog.now
+    dialog = gallery.dialog.dialog
     click_row(dialog, "LeNet-5")
-    assert {name: line(dialog, name).text() for name in facts} == facts
-    QTest.mouseClick(button(dialog, "Add"), LEFT)
-    assert [one.reference for one in added] == ["lenet-5@1"]
+    assert {name: line(dialog, name).text() for name in values} == values
+    QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
+    assert [i.reference for i in added] == ["lenet-5@1"]
 
 
 def test_classes_that_a_preview_counted_are_believed(gallery, library, services, flowers):
@@ -183,8 +183,8 @@ def test_classes_that_a_preview_counted_are_believed(gallery, library, services,
     services.library._add_facts(item, {"classes": 5}, "")
     library.refresh()
     gallery.choose_for_job("flowers", "", print)
-    click_row(gallery.dialog.now, "LeNet-5")
-    assert line(gallery.dialog.now, "Classes").text() == "5"
+    click_row(gallery.dialog.dialog, "LeNet-5")
+    assert line(gallery.dialog.dialog, "Classes").text() == "5"
 
 
 @pytest.mark.parametrize(
@@ -208,8 +208,8 @@ def test_the_side_that_the_loader_makes_is_believed(
     services.library.import_item(Kind.LOADER, tmp_path / "reader", "reader")
     library.refresh()
     gallery.choose_for_job("flowers", "reader", print)
-    click_row(gallery.dialog.now, "LeNet-5")
-    assert line(gallery.dialog.now, "Side of a picture, pixels").text() == side
+    click_row(gallery.dialog.dialog, "LeNet-5")
+    assert line(gallery.dialog.dialog, "Side of a picture, pixels").text() == side
 
 
 # The loader that fits a dataset
@@ -224,8 +224,8 @@ def test_an_imported_folder_of_pictures_is_offered_its_loader_and_then_a_job(
     offer = library.offers[-1]
     assert offer.text.startswith("This looks like pictures")
     assert offer.button == "Add a loader for it"
-    assert "Which loader reads it?" not in seen(page), "another loader would be a guess"
-    QTest.mouseClick(button(page.detail, "Add a loader for it"), LEFT)
+    assert "Which loader reads it?" not in visible_texts(page), "another loader would be a guess"
+    QTest.mouseClick(button(page.detail, "Add a loader for it"), LEFT_BUTTON)
     assert services.library.list(Kind.LOADER)[0].reference == "flowers@1"
     assert pages[Kind.LOADER].shown_name == "flowers"
     code = services.library.text(Kind.LOADER, "flowers@1", "bks_dataset.py")
@@ -233,7 +233,7 @@ def test_an_imported_folder_of_pictures_is_offered_its_loader_and_then_a_job(
     assert "CHANNELS = 1\n" in code
     assert library.offers[-1].button == "Train…"
     assert page.detail.trial.loader == "flowers"
-    QTest.mouseClick(button(page.detail, "Train…"), LEFT)
+    QTest.mouseClick(button(page.detail, "Train…"), LEFT_BUTTON)
     assert library.jobs == [{"dataset": "flowers", "loader": "flowers"}]
 
 
@@ -244,12 +244,12 @@ def test_the_settings_of_the_suggested_loader_can_be_changed_first(
     library.refresh()
     page = pages[Kind.DATASET]
     page.show()
-    QTest.mouseClick(button(page.detail, "Settings…"), LEFT)
-    dialog = gallery.dialog.now
+    QTest.mouseClick(button(page.detail, "Settings…"), LEFT_BUTTON)
+    dialog = gallery.dialog.dialog
     assert line(dialog, "Name in the library").text() == "flowers"
     assert line(dialog, "Side of a picture, pixels").text() == "32"
     write(dialog, "Side of a picture, pixels", "24")
-    QTest.mouseClick(button(dialog, "Add"), LEFT)
+    QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
     assert "SIDE = 24\n" in services.library.text(Kind.LOADER, "flowers@1", "bks_dataset.py")
     assert library.offers[-1].button == "Train…"
 
@@ -266,18 +266,18 @@ def test_nothing_is_suggested_where_a_loader_has_the_name_of_the_dataset(
     library.refresh()
     page = pages[Kind.DATASET]
     page.show()
-    is_seen = any(text.startswith("This looks like") for text in seen(page))
+    is_seen = any(text.startswith("This looks like") for text in visible_texts(page))
     assert is_seen is is_offered
 
 
 def test_data_that_cannot_be_inspected_is_imported_anyway(library, pages, flowers, monkeypatch):
-    def lost(*_):
+    def fail(*_):
         raise BackendError("The share does not respond.")
 
-    monkeypatch.setattr(GalleryService, "suggest", lost)
+    monkeypatch.setattr(GalleryService, "suggest", fail)
     pages[Kind.DATASET].show()
     import_folder(library, flowers)
-    assert [one.reference for one in library.items(Kind.DATASET)] == ["flowers@1"]
+    assert [i.reference for i in library.items(Kind.DATASET)] == ["flowers@1"]
     assert (library.offers[-1].text, library.offers[-1].button) == (
         *("Imported flowers.", "Import its loader…"),
     )
@@ -291,24 +291,24 @@ def test_a_suggested_loader_that_cannot_be_added_says_why(library, pages, flower
     page.show()
     import_folder(library, flowers)
     monkeypatch.setattr(GalleryService, "add", refuse)
-    QTest.mouseClick(button(page.detail, "Add a loader for it"), LEFT)
+    QTest.mouseClick(button(page.detail, "Add a loader for it"), LEFT_BUTTON)
     assert library.heard[-1] == "The disk is full. Free some space."
     assert button(page.detail, "Add a loader for it").isEnabled()
 
 
 def test_pictures_are_drawn_until_the_dialog_closes(gallery, pages, services, monkeypatch):
-    drawn = []
+    drawn_layers = []
 
-    class One(Inspection):
+    class ClosingInspection(Inspection):
         def graph(self, layers):
-            drawn.append(layers)
-            if len(drawn) == 2:
-                gallery.dialog.now.reject()
+            drawn_layers.append(layers)
+            if len(drawn_layers) == 2:
+                gallery.dialog.dialog.reject()
             return super().graph(layers)
 
-    monkeypatch.setattr(gallery, "_inspection", One())
-    figured = LENET.figures
+    monkeypatch.setattr(gallery, "_inspection", ClosingInspection())
+    figures = LENET.figures
     entries = [LENET, LENET, LENET, LENET]
     monkeypatch.setattr(GalleryService, "list", lambda *_: entries)
     gallery.choose(Kind.MODEL, GalleryPreset(), print)
-    assert drawn == [figured.layers] * 2
+    assert drawn_layers == [figures.layers] * 2

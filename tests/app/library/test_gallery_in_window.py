@@ -62,9 +62,9 @@ def choose(qtbot, mouse, dialog, title):
 
 def read(dialog):
     """The settings that the dialog shows, by their labels."""
-    chosen = [part for part in dialog.findChildren(QAbstractButton) if part.isChecked()]
-    texts = {part.parentWidget().accessibleName(): part.accessibleName() for part in chosen}
-    return texts | {one.accessibleName(): one.text() for one in dialog.findChildren(LineEdit)}
+    checked_buttons = [part for part in dialog.findChildren(QAbstractButton) if part.isChecked()]
+    texts = {part.parentWidget().accessibleName(): part.accessibleName() for part in checked_buttons}
+    return texts | {e.accessibleName(): e.text() for e in dialog.findChildren(LineEdit)}
 
 
 def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qtbot):
@@ -73,24 +73,24 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     mouse.click("Import", dialog_of(qtbot, ImportDialog))
     mouse.click("Add a loader for it", program.library[Kind.DATASET].detail)
     mouse.click("Train…", program.library[Kind.DATASET].detail)
-    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    qtbot.waitUntil(lambda: program.window.page_key == "new-job")
     mouse.click("Gallery…", program.form)
     dialog = dialog_of(qtbot, GalleryDialog)
     choose(qtbot, mouse, dialog, "LeNet-5")
-    of_data = {"Classes": "3", "Channels of a picture": "3", "Side of a picture, pixels": "28"}
-    qtbot.waitUntil(lambda: of_data.items() <= read(dialog).items())
+    data_settings = {"Classes": "3", "Channels of a picture": "3", "Side of a picture, pixels": "28"}
+    qtbot.waitUntil(lambda: data_settings.items() <= read(dialog).items())
     mouse.click("Add", dialog)
     card = program._services.gallery.show("lenet-5").card.training
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
-    before = program.jobs.job_count
+    previous_count = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.job_count > before and program.window.place == "jobs")
+    qtbot.waitUntil(lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs")
     view = program.jobs.open_view
     pins = {kind: pin.reference for kind, pin in view.pins.items()}
     assert pins == {"model": "lenet-5@1", "dataset": "flowers@1", "loader": "flowers@1"}
     assert view.name == "lenet-5 1"
     assert view.config.optimizer.name == card["optimizer"]["name"]
     assert view.config.batch_size == card["batch_size"]
-    assert (mouse.clicks, mouse.typed) == (8, 0)
+    assert (mouse.clicks, mouse.typed_count) == (8, 0)
     code = program._services.library.text(Kind.MODEL, "lenet-5@1", "bks_model.py")
     assert "CLASSES = 3\nCHANNELS = 3\nSIDE = 28\n" in code

@@ -24,35 +24,35 @@ class Inspection:
     """In place of the service. What is an error is raised."""
 
     def __init__(self):
-        self.found = LAYERS
-        self.places = LayerGraph(220, 80, (GraphNode("head", 110, 40),))
+        self.model_layers = LAYERS
+        self.layer_graph = LayerGraph(220, 80, (GraphNode("head", 110, 40),))
         self.variances = VARIANCE
-        self.asked = []
+        self.requests = []
 
-    def layers(self, *asked, progress):
-        self.asked.append(asked)
-        return self._answer(self.found)
+    def layers(self, *args, progress):
+        self.requests.append(args)
+        return self._answer(self.model_layers)
 
-    def variance(self, *asked, progress):
-        self.asked.append(asked)
+    def variance(self, *args, progress):
+        self.requests.append(args)
         return self._answer(self.variances)
 
-    def graph(self, found):
-        assert found is self.found
-        return self._answer(self.places)
+    def graph(self, layers):
+        assert layers is self.model_layers
+        return self._answer(self.layer_graph)
 
-    def _answer(self, what):
-        if isinstance(what, BackendError):
-            raise what
-        return what
+    def _answer(self, answer):
+        if isinstance(answer, BackendError):
+            raise answer
+        return answer
 
 
 @pytest.fixture
 def page(qtbot):
     page = LibraryPage(Kind.MODEL)
     qtbot.addWidget(page)
-    made = "2026-11-20T14:02:00+00:00"
-    page.show_items((LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, made),))
+    created = "2026-11-20T14:02:00+00:00"
+    page.show_items((LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, created),))
     return page
 
 
@@ -70,14 +70,14 @@ def service(page, immediately):
 
 def test_the_layers_and_their_graph_reach_the_tab(service, detail):
     detail.layers_requested.emit(TRIAL)
-    assert service.asked == [("net@1", "digits", "digits")]
+    assert service.requests == [("net@1", "digits", "digits")]
     view = detail.results.layers
     assert view._model.rows == LAYERS.layers
     assert list(view.graph._nodes) == ["head"]
 
 
 def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
-    service.places = BackendError("Graphviz could not lay the graph out.", "Use the table.")
+    service.layer_graph = BackendError("Graphviz could not lay the graph out.", "Use the table.")
     detail.layers_requested.emit(TRIAL)
     view = detail.results.layers
     assert view._model.rows == LAYERS.layers
@@ -87,22 +87,22 @@ def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
 
 
 def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail):
-    service.found = BackendError("The model's forward returns nothing (None).")
+    service.model_layers = BackendError("The model's forward returns nothing (None).")
     detail.layers_requested.emit(TRIAL)
     assert (
         "returns nothing"
-        in the(PreviewBanner, detail)._strong.text() + the(PreviewBanner, detail)._text.text()
+        in the(PreviewBanner, detail)._headline.text() + the(PreviewBanner, detail)._text.text()
     )
 
 
 @pytest.fixture
-def opened(service, detail):
+def layers_view(service, detail):
     """The tab with layers, and a dataset and a loader chosen."""
     detail.show_companions(("digits",), ("digits",))
     for box in (named(ComboBox, detail, "Dataset"), named(ComboBox, detail, "Loader")):
         box.choose("digits")
     detail.layers_requested.emit(TRIAL)
-    service.asked.clear()
+    service.requests.clear()
     return detail.results.layers
 
 
@@ -111,27 +111,27 @@ def choose(view, key):
     view._choose(key)
 
 
-def test_variances_are_measured_once_when_their_page_is_opened(service, opened):
+def test_variances_are_measured_once_when_their_page_is_opened(service, layers_view):
     for key in ("variance", "table", "variance"):
-        choose(opened, key)
-    assert service.asked == [("net@1", "digits", "digits")]
-    assert the(PageStack, opened).currentWidget() is opened.variance
-    assert "shrinks about 16 times a layer" in opened.variance.sentence.text()
+        choose(layers_view, key)
+    assert service.requests == [("net@1", "digits", "digits")]
+    assert the(PageStack, layers_view).currentWidget() is layers_view.variance
+    assert "shrinks about 16 times a layer" in layers_view.variance.sentence.text()
 
 
-def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(service, opened):
+def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(service, layers_view):
     service.variances = BackendError("The model's loss raised ValueError: no.", "Change it.")
-    choose(opened, "variance")
-    assert the(PageStack, opened).currentWidget() is opened.no_variance
-    assert "no. Change it." in opened.no_variance.accessibleName()
+    choose(layers_view, "variance")
+    assert the(PageStack, layers_view).currentWidget() is layers_view.no_variance
+    assert "no. Change it." in layers_view.no_variance.accessibleName()
     service.variances = VARIANCE
-    opened.no_variance.pressed.emit()
-    assert the(PageStack, opened).currentWidget() is opened.variance
+    layers_view.no_variance.pressed.emit()
+    assert the(PageStack, layers_view).currentWidget() is layers_view.variance
 
 
-def test_variances_of_another_trial_are_not_shown(service, opened, detail):
-    choose(opened, "variance")
-    before = opened.variance.sentence.text()
-    other = Trial("others", "digits", "net@1")
-    detail.show_variance(other, DepthVariance())
-    assert opened.variance.sentence.text() == before
+def test_variances_of_another_trial_are_not_shown(service, layers_view, detail):
+    choose(layers_view, "variance")
+    previous_text = layers_view.variance.sentence.text()
+    other_trial = Trial("others", "digits", "net@1")
+    detail.show_variance(other_trial, DepthVariance())
+    assert layers_view.variance.sentence.text() == previous_text

@@ -73,12 +73,12 @@ def watch_offers(pages):
     def watch(detail):
         show = detail.show_offers
 
-        def shown(reference, *given):
-            if given and given[0] not in offers:
-                offers.append(given[0])
-            show(reference, *given)
+        def show_and_record(reference, *new_offers):
+            if new_offers and new_offers[0] not in offers:
+                offers.append(new_offers[0])
+            show(reference, *new_offers)
 
-        detail.show_offers = shown
+        detail.show_offers = show_and_record
 
     for page in pages.values():
         watch(page.detail)
@@ -201,16 +201,16 @@ def test_unreadable_files_are_reported_in_place_of_their_text(
     (tmp_path / "net/bks_model.py").write_text("class UserModel: ...\n")
     library.import_item(Kind.MODEL, tmp_path / "net", "net")
 
-    def away(kind, reference):
+    def fail(kind, reference):
         raise BackendError("/lab/ring does not answer.", "Mount the share again.")
 
-    monkeypatch.setattr(library, "files", away)
+    monkeypatch.setattr(library, "files", fail)
     controller.refresh()
     pages[Kind.MODEL].show()
     source = the(SourceView, pages[Kind.MODEL].detail)
     assert the(EmptyState, source).isVisible()
-    sentence = "/lab/ring does not answer. Mount the share again."
-    assert sentence in the(EmptyState, source).accessibleName()
+    message = "/lab/ring does not answer. Mount the share again."
+    assert message in the(EmptyState, source).accessibleName()
 
 
 def test_a_removed_item_disappears_from_the_page(controller, pages, pictures):
@@ -241,7 +241,7 @@ def test_every_write_to_the_catalogue_is_shown_without_a_refresh(
     library.import_item(Kind.DATASET, pictures, "pictures")
     assert names(controller)[Kind.DATASET] == ["digits@1", "pictures@1"]
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
-    library.give_weights("digits@1", tmp_path / "best.pt", Progress())
+    library.add_weights("digits@1", tmp_path / "best.pt", Progress())
     assert pages[Kind.MODEL].detail.has_weights
     library.remove(Kind.DATASET, "pictures@1")
     assert names(controller)[Kind.DATASET] == ["digits@1"]
@@ -250,8 +250,8 @@ def test_every_write_to_the_catalogue_is_shown_without_a_refresh(
 def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     library, controller, pages, pictures, tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(library, "preview", lambda *asked, progress: asked_for.append(asked))
-    asked_for = []
+    monkeypatch.setattr(library, "preview", lambda *args, progress: previews.append(args))
+    previews = []
     library.import_item(Kind.DATASET, pictures, "pictures")
     (tmp_path / "bks_dataset.py").write_text("class UserDataset: ...\n")
     page = pages[Kind.DATASET]
@@ -263,7 +263,7 @@ def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     elapse(dialog)
     line_of(dialog, "Name").setText("reader")
     button(dialog, "Import").click()
-    assert asked_for == [("pictures@1", "reader")]
+    assert previews == [("pictures@1", "reader")]
 
 
 def test_each_import_offers_the_next_step_up_to_the_job(
@@ -304,7 +304,7 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
     library, controller, pages, project, monkeypatch
 ):
     previewed = []
-    monkeypatch.setattr(library, "preview", lambda *asked, progress: previewed.append(asked))
+    monkeypatch.setattr(library, "preview", lambda *args, progress: previewed.append(args))
     monkeypatch.setattr(pages[Kind.DATASET].detail, "show_preview", lambda *_: None)
     offers, requested = watch_offers(pages), []
     controller.new_job_requested.connect(requested.append)
@@ -330,7 +330,7 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed_parts", "message"),
     [
         ((), "plankton is here already, with the same files."),
         (("net",), "Imported plankton. Model is new: version 2."),
@@ -348,16 +348,16 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
     ],
 )
 def test_a_second_import_of_a_folder_names_the_new_parts(
-    controller, pages, project, changed, words
+    controller, pages, project, changed_parts, message
 ):
     offers = watch_offers(pages)
     controller.import_dropped(project)
     button(window(ImportDialog), "Import").click()
-    for part in changed:
+    for part in changed_parts:
         (project / part / "more.txt").write_text("more")
     controller.import_dropped(project)
     button(window(ImportDialog), "Import").click()
-    assert offers[1].text.partition(" Left out")[0] == words
+    assert offers[1].text.partition(" Left out")[0] == message
 
 
 def test_code_without_data_asks_for_the_data_next(controller, pages, project):
@@ -433,9 +433,9 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
 def test_opening_the_page_shows_imports_of_another_desktop(
     library, controller, pages, pictures, tmp_path
 ):
-    elsewhere = open_services(tmp_path / "root", tmp_path / "other.sqlite")
-    elsewhere.library.import_item(Kind.DATASET, pictures, "pictures")
-    elsewhere.close()
+    other_services = open_services(tmp_path / "root", tmp_path / "other.sqlite")
+    other_services.library.import_item(Kind.DATASET, pictures, "pictures")
+    other_services.close()
     assert names(controller)[Kind.DATASET] == []
     pages[Kind.DATASET].show()
     assert names(controller)[Kind.DATASET] == ["pictures@1"]
@@ -455,20 +455,20 @@ class InOrder(Immediately):
 
     def __init__(self, library, pages):
         super().__init__()
-        self.waiting = []
+        self.tasks = []
         self.controller = LibraryController(
             library, GalleryService(library), self, pages, pages[Kind.DATASET]
         )
 
     def run(self, *task):
-        self.waiting.append(task)
+        self.tasks.append(task)
 
-    def let_go(self, but=""):
+    def let_go(self, held_queue=""):
         """One after the other; the lane ``but`` is held up."""
-        held = [task for task in self.waiting if task[0] == but]
-        while waiting := [task for task in self.waiting if task not in held]:
-            self.waiting.remove(waiting[0])
-            super().run(*waiting[0])
+        held_tasks = [task for task in self.tasks if task[0] == held_queue]
+        while free_tasks := [task for task in self.tasks if task not in held_tasks]:
+            self.tasks.remove(free_tasks[0])
+            super().run(*free_tasks[0])
 
 
 @pytest.fixture
@@ -500,7 +500,7 @@ def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tm
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
-    later.let_go(but="try model")
+    later.let_go(held_queue="try model")
     assert later.heard == ["New jobs of net start from these weights"]
 
 
@@ -513,7 +513,7 @@ def test_a_check_replaced_by_a_newer_one_is_not_reported_as_cancelled(
 ):
     detail = pages[Kind.MODEL].detail
     failed = []
-    monkeypatch.setattr(detail, "show_trial_error", lambda *words: failed.append(words))
+    monkeypatch.setattr(detail, "show_trial_error", lambda *args: failed.append(args))
 
     def check(model, *_, progress):
         progress.step(0, 1, "Reading")
@@ -529,7 +529,7 @@ def test_a_check_replaced_by_a_newer_one_is_not_reported_as_cancelled(
 def test_a_check_that_the_user_cancels_says_so(later, library, pages, monkeypatch):
     detail = pages[Kind.MODEL].detail
     failed = []
-    monkeypatch.setattr(detail, "show_trial_error", lambda *words: failed.append(words))
+    monkeypatch.setattr(detail, "show_trial_error", lambda *args: failed.append(args))
     monkeypatch.setattr(library, "check_model", lambda *_, progress: progress.step(0, 1, "Reading"))
     detail.check_requested.emit(Trial(model="net@1"))
     detail.cancel_requested.emit()
@@ -540,12 +540,12 @@ def test_a_check_that_the_user_cancels_says_so(later, library, pages, monkeypatc
 def test_a_library_that_cannot_be_read_says_so_and_is_read_again(
     controller, pages, library, monkeypatch
 ):
-    def gone(_kind):
+    def fail(_kind):
         raise BackendError("The share does not answer.", "Mount it.")
 
     page = pages[Kind.MODEL]
     with monkeypatch.context() as patch:
-        patch.setattr(library, "list", gone)
+        patch.setattr(library, "list", fail)
         controller.refresh()
     assert says(page, "The models cannot be read")
     page.refresh_requested.emit()
@@ -576,19 +576,19 @@ def test_a_button_removes_files_added_to_a_version(library, controller, pages, t
 def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     controller, pages, monkeypatch, qtbot, kind, works
 ):
-    detail, asked = pages[kind].detail, []
+    detail, calls = pages[kind].detail, []
 
     def install(name, _progress):
-        asked.append(name)
+        calls.append(name)
         if not works:
             raise BackendError("Pillow could not be installed: no network.", "Install it with pip.")
 
     monkeypatch.setattr(library_controller, "install_package", install)
-    monkeypatch.setattr(detail, "try_again", lambda: asked.append("again"))
+    monkeypatch.setattr(detail, "try_again", lambda: calls.append("again"))
     controller._show_error(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
     assert "Long." not in texts(the(PreviewBanner, detail))
     button(the(PreviewBanner, detail), "Install Pillow").click()
-    assert asked == (["Pillow", "again"] if works else ["Pillow"])
+    assert calls == (["Pillow", "again"] if works else ["Pillow"])
     if not works:
         assert "no network" in the(PreviewBanner, detail).accessibleName()
         assert "Install it with pip." in the(PreviewBanner, detail).accessibleName()

@@ -21,23 +21,23 @@ class Scans:
     """A service that answers at once."""
 
     def __init__(self):
-        self.asked = []
+        self.requests = []
         self.answer = DatasetScan(9, 9, duplicates=((0, 5),), duplicate_count=1)
 
     def scan(self, dataset, loader, progress):
-        self.asked.append((dataset, loader))
+        self.requests.append((dataset, loader))
         if isinstance(self.answer, BackendError):
             raise self.answer
         progress.step(1, 9, "Reading training samples")
         return self.answer
 
-    def page(self, dataset, loader, asked, progress):
-        self.asked.append((dataset, loader, asked))
+    def page(self, dataset, loader, request, progress):
+        self.requests.append((dataset, loader, request))
         if isinstance(self.answer, BackendError):
             raise self.answer
-        places = asked.get("places", [["training", 0]])
+        positions = request.get("places", [["training", 0]])
         return SamplePage(
-            tuple(PageSample(split, SamplePreview(index, ())) for split, index in places)
+            tuple(PageSample(split, SamplePreview(index, ())) for split, index in positions)
         )
 
 
@@ -63,20 +63,20 @@ def detail(qtbot, scans, immediately):
 def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
     view = detail.results.scan
     view.scan_requested.emit()
-    assert scans.asked[0] == ("digits@1", "reader")
-    assert [one.message for one in view.model.rows] == [
+    assert scans.requests[0] == ("digits@1", "reader")
+    assert [r.message for r in view.model.rows] == [
         "1 training sample is equal to earlier ones."
     ]
-    assert scans.asked[1] == (
+    assert scans.requests[1] == (
         "digits@1",
         "reader",
         {"places": [["training", 0], ["training", 5]]},
     )
-    assert [one.index for one in the(SampleGrid, view).samples] == [0, 5]
+    assert [r.index for r in the(SampleGrid, view).samples] == [0, 5]
 
 
 @pytest.mark.parametrize(
-    ("leaks", "warning", "shown"),
+    ("leaks", "warning", "message"),
     [
         (0, "", ""),
         (0, "1 class is rare.", ""),
@@ -86,24 +86,24 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
         (1200, "", f"{formats.count(1200)} validation samples are in training, too."),
     ],
 )
-def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks, warning, shown):
+def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks, warning, message):
     page = LibraryPage(Kind.DATASET)
     qtbot.addWidget(page)
-    facts = {**({"leaks": leaks} if leaks else {}), **({"warning": warning} if warning else {})}
-    found = LibraryItem(Kind.DATASET, "a", 1, "ab" * 32, 9, 9, "2026-11-27", details=facts)
-    other = LibraryItem(Kind.DATASET, "b", 1, "cd" * 32, 9, 9, "2026-11-27")
-    page.show_items((found, other))
+    details = {**({"leaks": leaks} if leaks else {}), **({"warning": warning} if warning else {})}
+    item = LibraryItem(Kind.DATASET, "a", 1, "ab" * 32, 9, 9, "2026-11-27", details=details)
+    other_item = LibraryItem(Kind.DATASET, "b", 1, "cd" * 32, 9, 9, "2026-11-27")
+    page.show_items((item, other_item))
     for _ in range(2):
         page.show_item("a")
         banner = page.detail._leak_banner
-        assert (banner.isHidden(), banner._strong.text()) == (not shown, shown)
-        assert page._entry.warning == (shown or warning)
+        assert (banner.isHidden(), banner._headline.text()) == (not message, message)
+        assert page._entry.warning == (message or warning)
         page.show_item("b")
         assert banner.isHidden()
     # A preview has a banner of its own.
     page.show_item("a")
     page.detail.show_trial_error("No loader.")
-    assert banner.isHidden() is not bool(shown)
+    assert banner.isHidden() is not bool(message)
 
 
 def test_a_scan_that_fails_says_why(detail, scans):
@@ -122,12 +122,12 @@ def test_a_scan_that_the_user_cancels_is_no_failure(detail, scans):
 def test_without_a_loader_a_scan_asks_for_one(detail, scans):
     named(ComboBox, detail, "Loader").choose("")
     detail.results.scan.scan_requested.emit()
-    assert scans.asked == []
+    assert scans.requests == []
     assert not the(Banner, detail.results.scan).isHidden()
 
 
 def test_s08_a_page_of_samples_is_read_with_the_selected_loader(detail, scans):
-    asked = {"split": "training", "start": 0, "count": 48, "of_class": ""}
-    detail.results.samples.page_requested.emit(asked)
-    assert scans.asked == [("digits@1", "reader", asked)]
+    request = {"split": "training", "start": 0, "count": 48, "of_class": ""}
+    detail.results.samples.page_requested.emit(request)
+    assert scans.requests == [("digits@1", "reader", request)]
     assert detail.trial == Trial("digits@1", "reader")

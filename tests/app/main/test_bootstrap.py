@@ -41,7 +41,7 @@ def places(tmp_path, monkeypatch):
 @pytest.fixture
 def open_program(qtbot, qapp, places):
     """Opens the whole program on the test's data root, with threads and real services."""
-    opened = []
+    programs = []
 
     def open_it(width=1440, height=900):
         program = Program(qapp, *places, None)
@@ -49,12 +49,12 @@ def open_program(qtbot, qapp, places):
         program.window.resize(width, height)
         qtbot.addWidget(program.window)
         program.show()
-        opened.append(program)
+        programs.append(program)
         qtbot.waitUntil(lambda: program.is_built)
         return program
 
     yield open_it
-    end(*opened)
+    end(*programs)
     services = open_services(*places)
     for view in services.jobs.queries.list():
         process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
@@ -96,14 +96,14 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
 
     assert {program.library[kind].shown_name for kind in PARTS} == {"digits"}, "without F5"
     assert program.jobs.onboarding_strip.isVisible()
-    program.window.go("datasets")
+    program.window.open_page("datasets")
     box = program.library[Kind.DATASET].detail._loader_box
     qtbot.waitUntil(lambda: box.key() == "digits")
-    program.window.go("jobs")
+    program.window.open_page("jobs")
 
     target = tmp_path / "digits.pt"
-    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
-    dialog = detail.exports.dialog.now
+    qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
+    dialog = detail.exports.dialog.dialog
     the(SegmentedControl, dialog).choose("pt")
     the(LineEdit, dialog).setText(str(target))
     qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
@@ -131,18 +131,18 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     finally:
         window.send_signal(signal.SIGKILL)
         window.wait()
-    seen = services.jobs.queries.show(job.id)
+    view = services.jobs.queries.show(job.id)
     services.close()
     program = open_program()
     detail = program.jobs.detail
     curve = detail.curves.curve
-    qtbot.waitUntil(lambda: curve("loss") is not None and len(curve("loss")) > seen.step + 20)
+    qtbot.waitUntil(lambda: curve("loss") is not None and len(curve("loss")) > view.step + 20)
     steps = curve("loss").steps
     assert np.array_equal(steps, np.arange(1, len(steps) + 1)), "the curve has a gap"
-    qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
     qtbot.waitUntil(lambda: state(program) is JobState.INTERRUPTED)
     # The supervisor writes the end before it ends itself.
-    qtbot.waitUntil(lambda: not process_cleanup.tagged(run_tag(seen.id, seen.run)))
+    qtbot.waitUntil(lambda: not process_cleanup.tagged(run_tag(view.id, view.run)))
 
 
 def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, places):
@@ -194,8 +194,8 @@ sys.exit(code)
 def test_a_module_with_classes_of_qt_is_never_imported_on_a_thread(places):
     """PySide keeps its classes in a table that Qt reads without Python's lock."""
     command = [sys.executable, "-c", IMPORTS_IN_THREADS, *map(str, places)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (0, "is open\n"), done.stderr
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (completed.returncode, completed.stdout) == (0, "is open\n"), completed.stderr
 
 
 def test_threads_may_ask_for_qt_types_at_the_same_time():
@@ -217,11 +217,11 @@ other.start()
 ask_for_all()
 other.join()
 """
-    bare = {name: value for name, value in os.environ.items() if name != "PYSIDE6_OPTION_LAZY"}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=ROOT, env=bare, check=False, timeout=60
+    environment = {name: value for name, value in os.environ.items() if name != "PYSIDE6_OPTION_LAZY"}
+    completed = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, env=environment, check=False, timeout=60
     )
-    assert done.returncode == 0
+    assert completed.returncode == 0
 
 
 def test_windows_of_tests_have_their_types_before_any_thread_asks_for_them():
@@ -233,35 +233,35 @@ def test_f38_a_garbage_catalogue_is_reported_and_set_aside_by_one_button(
 ):
     places[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
-    qtbot.waitUntil(lambda: program.window.place == "refusal")
+    qtbot.waitUntil(lambda: program.window.page_key == "refusal")
     qtbot.mouseClick(
         button(program._pages.refusal, "Set it aside and build a new one"),
         Qt.MouseButton.LeftButton,
     )
-    qtbot.waitUntil(lambda: program.window.place == "jobs" and program._services is not None)
-    kept = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
-    assert [p.read_bytes()[:4] for p in kept] == [b"this"]
+    qtbot.waitUntil(lambda: program.window.page_key == "jobs" and program._services is not None)
+    damaged_files = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
+    assert [p.read_bytes()[:4] for p in damaged_files] == [b"this"]
 
 
 def test_f58_nothing_that_trains_is_imported_by_the_window():
-    ours = (
+    modules = (
         "app.main.bootstrap",
         "app.shell.window_controller",
         "app.jobs.job_controller",
         "app.library.library_controller",
     )
-    assert not imported_by(ours) & {"torch", "horovod", "onnx", "safetensors"}
+    assert not imported_by(modules) & {"torch", "horovod", "onnx", "safetensors"}
 
 
 def test_p8_the_first_frame_waits_for_nothing_that_comes_after_it():
-    after = {
+    late_modules = {
         "app.shell.window_controller",
         "app.notifications.notification_center",
         "app.notifications.tray",
         "app.main.pages",
         "app.jobs.status_poller",
     }
-    assert not imported_by(["app.main.gui_main"]) & (after | {"pyqtgraph", "sqlalchemy", "fabric"})
+    assert not imported_by(["app.main.gui_main"]) & (late_modules | {"pyqtgraph", "sqlalchemy", "fabric"})
 
 
 def test_p8_no_module_of_the_pages_is_imported_before_the_first_frame(tmp_path):
@@ -273,10 +273,10 @@ def test_p8_no_module_of_the_pages_is_imported_before_the_first_frame(tmp_path):
 
 def imported_by(modules):
     script = f"import sys; import {', '.join(modules)}; print(*sys.modules)"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    return set(done.stdout.split())
+    return set(completed.stdout.split())
 
 
 @pytest.fixture
@@ -313,9 +313,9 @@ def test_work_in_a_thread_never_destroys_a_widget(qtbot, collects_anywhere, open
     dropped_panel(destroyed_in)
 
     def litter():
-        kept = []
+        cycles = []
         for _ in range(10_000):
-            kept.append([kept])
+            cycles.append([cycles])
 
     thread = threading.Thread(target=litter)
     thread.start()

@@ -29,16 +29,16 @@ sys.exit(gui_main.main(Path(sys.argv[1]), Path(sys.argv[2]), None))
 
 
 def test_a_window_closed_while_a_share_hangs_leaves_no_process(tmp_path):
-    places = {
+    folders = {
         f"XDG_{kind}_HOME": str(tmp_path / kind.lower()) for kind in ("CONFIG", "DATA", "STATE")
     }
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", CLOSED, str(tmp_path / "root"), str(tmp_path / "c.sqlite")],
         cwd=ROOT,
-        env={**os.environ, **places, "QT_QPA_PLATFORM": "offscreen"},
+        env={**os.environ, **folders, "QT_QPA_PLATFORM": "offscreen"},
         capture_output=True,
         text=True,
         check=False,
         timeout=LIMIT_S,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr

@@ -51,7 +51,7 @@ page.split.moveSplitter(431, 1)
 page.show_table()
 app.processEvents()
 page.table.view.setColumnWidth(JobColumn.STATE, 99)
-program.window.go("models")
+program.window.open_page("models")
 models.moveSplitter(402, 1)
 
 def written():
@@ -66,12 +66,12 @@ app.exec()
 """
 RETRY = """
 wait(lambda: page.open_id)
-found = {"place": program.window.place, "as table": page._is_table()}
+found = {"place": program.window.page_key, "as table": page._is_table()}
 found["models"] = models.sizes()[0]
 found["open"] = page.open_id
 found["state column"] = page.table.view.layout_now()["widths"]["state"]
 page.show_list()
-program.window.go("jobs")
+program.window.open_page("jobs")
 app.processEvents()
 found["jobs"] = page.split.sizes()[0]
 found["rows"] = page.model.rowCount()
@@ -83,45 +83,45 @@ program.close()
 @pytest.fixture
 def start(tmp_path):
     """Starts a process with a window on the test's data root, and ends it with the test."""
-    begun = []
+    processes = []
 
-    def start_it(script, *more):
+    def start_it(script, *args):
         environment = {
             **os.environ,
             "XDG_CONFIG_HOME": str(tmp_path / "config"),
             "QT_QPA_PLATFORM": "offscreen",
         }
         process = subprocess.Popen(
-            [sys.executable, "-c", OPEN + script, *map(str, places(tmp_path)), *more],
+            [sys.executable, "-c", OPEN + script, *map(str, paths(tmp_path)), *args],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
             text=True,
         )
-        begun.append(process)
+        processes.append(process)
         return process
 
     yield start_it
-    for process in begun:
+    for process in processes:
         process.kill()
         process.wait()
         process.stdout.close()
 
 
-def places(tmp_path):
+def paths(tmp_path):
     return tmp_path / "root", tmp_path / "catalogue.sqlite"
 
 
 def make_jobs(tmp_path):
     """Seven, of which six are a sweep; the id of the one that is to be open."""
-    services = open_services(*places(tmp_path))
+    services = open_services(*paths(tmp_path))
     raw = services.jobs.clone(create_example(services, 1).id)
-    made = [
+    views = [
         services.jobs.create({**raw, "name": f"digits seed={n}", "tags": ["sweep:lr"]})
         for n in range(6)
     ]
     services.close()
-    return made[2].id
+    return views[2].id
 
 
 def test_after_a_kill_place_open_job_widths_columns_and_folds_are_as_they_were(tmp_path, start):
@@ -131,8 +131,8 @@ def test_after_a_kill_place_open_job_widths_columns_and_folds_are_as_they_were(t
     process.kill()
     process.wait()
 
-    again = start(RETRY)
-    out, _ = again.communicate(timeout=2 * LIMIT_S)
+    restarted = start(RETRY)
+    out, _ = restarted.communicate(timeout=2 * LIMIT_S)
     assert json.loads(out.splitlines()[-1]) == {
         "place": "models",
         "as table": True,

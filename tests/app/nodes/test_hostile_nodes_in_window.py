@@ -61,12 +61,12 @@ def say(root, reading, heartbeat):
 def wait_for_node(qtbot, program, is_so):
     """Refresh repeatedly, as the window does, but more often."""
 
-    def seen():
+    def matches():
         program._node_controller.refresh()
         node = program.nodes._states.get("gpu1")
         return is_so(node)
 
-    qtbot.waitUntil(seen)
+    qtbot.waitUntil(matches)
 
 
 HOSTILE = {
@@ -79,7 +79,7 @@ HOSTILE = {
 
 
 def test_f59_a_hostile_status_marks_its_node_until_it_is_fixed(program, root, reading, qtbot):
-    for number, (what, content) in enumerate(HOSTILE.items()):
+    for number, (name, content) in enumerate(HOSTILE.items()):
         path = root.node("gpu1").status
         if content is None:
             path.unlink()
@@ -87,13 +87,13 @@ def test_f59_a_hostile_status_marks_its_node_until_it_is_fixed(program, root, re
                 file.truncate(10 * 2**30)
         else:
             replace_bytes(path, content)
-        wait_for_node(qtbot, program, lambda node: any(not one.ok for one in node.findings))
+        wait_for_node(qtbot, program, lambda node: any(not f.ok for f in node.findings))
         row = node_row(program.nodes._states["gpu1"])
-        assert row.condition.is_notable, what
-        assert "status that cannot be used" in row.description, what
+        assert row.condition.is_notable, name
+        assert "status that cannot be used" in row.description, name
         assert not set(row.description) & {"\x1b", "\n"}
         say(root, reading, 1_000 + number)
-        wait_for_node(qtbot, program, lambda node: all(one.ok for one in node.findings))
+        wait_for_node(qtbot, program, lambda node: all(f.ok for f in node.findings))
 
 
 def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
@@ -116,12 +116,12 @@ def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
     say(root, hostile, 1_000)
     wait_for_node(qtbot, program, lambda node: node.reading and node.reading.heartbeat == 1_000)
     assert node_row(program.nodes._states["gpu1"]).condition is not Condition.OFFLINE
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     # In the rack, on the node's own page, and where a job is placed.
     for show in (program.nodes.show_rack, lambda: program.nodes.open_node("gpu1")):
         show()
         assert_plain(program.window)
-    program.window.go("new-job")
+    program.window.open_page("new-job")
     assert_plain(program.window)
     page = program.nodes.detail
     assert any(MARK in label.text() for label in page.findChildren(QLabel)), "it was shown"

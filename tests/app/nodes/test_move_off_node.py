@@ -32,9 +32,9 @@ RUNS = replace(LIVE, config=replace(LIVE.config, placement=tuple(PLACEMENT)))
 
 class Poller(QObject):
     updated = Signal(object)
-    listed = Signal(object)
+    jobs_listed = Signal(object)
 
-    def open(self, _job_id):
+    def open_job(self, _job_id):
         pass
 
     def take_change(self, _view):
@@ -47,7 +47,7 @@ class Jobs:
     def __init__(self):
         self.queries = self.lifecycle = self
         self.stopped, self.resumed = [], []
-        self.found = (checkpoint(30),)
+        self.saved_checkpoints = (checkpoint(30),)
         self.refusal = None
 
     def stop(self, job_id):
@@ -60,11 +60,11 @@ class Jobs:
         return RUNS
 
     def resume(self, job_id, checkpoint="", placement=(), progress=None):
-        self.resumed.append((job_id, [one.node for one in placement]))
+        self.resumed.append((job_id, [p.node for p in placement]))
         return RUNS
 
     def checkpoints(self, _job_id):
-        return self.found
+        return self.saved_checkpoints
 
     def audit_entries(self, _job_id):
         return ()
@@ -96,12 +96,12 @@ def controller(qtbot, jobs, poller, page, immediately):
     form = JobForm()
     qtbot.addWidget(form)
     services = SimpleNamespace(jobs=jobs, sweeps=None, templates=None, packages=None)
-    made = JobController(services, immediately, poller, page, form, page)
-    made.show_nodes(NODES)
-    return made
+    controller = JobController(services, immediately, poller, page, form, page)
+    controller.show_nodes(NODES)
+    return controller
 
 
-def over(poller, state=JobState.INTERRUPTED):
+def report_end(poller, state=JobState.INTERRUPTED):
     poller.jobs_listed.emit((changed(RUNS, state=state),))
 
 
@@ -113,28 +113,28 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
     poller.jobs_listed.emit((changed(RUNS, state=JobState.STOPPING),))
     assert not windows(MoveDialog), "its checkpoint is still being written"
-    over(poller)
+    report_end(poller)
     dialog = window(MoveDialog)
     qtbot.addWidget(dialog)
-    assert [one["node"] for one in the(PlacementPicker, dialog).value()] == ["gpu01"]
+    assert [p["node"] for p in the(PlacementPicker, dialog).value()] == ["gpu01"]
     button(the(PlacementPicker, dialog), "Select 16 for me").click()
     button(dialog, "Resume on 16 processes").click()
     assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
-    over(poller)
+    report_end(poller)
     assert not windows(MoveDialog), "it is asked once"
 
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, immediately):
     controller.move_off(RUNS.id, "gpu07")
-    over(poller, JobState.FINISHED)
+    report_end(poller, JobState.FINISHED)
     assert immediately.heard == [f"{RUNS.name} has finished, so it was not moved."]
     assert not windows(MoveDialog)
 
 
 def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, poller, page):
-    jobs.found = ()
+    jobs.saved_checkpoints = ()
     controller.move_off(RUNS.id, "gpu07")
-    over(poller)
+    report_end(poller)
     assert not windows(MoveDialog)
     assert "has no checkpoint to resume from" in the(Banner, page.detail).accessibleName()
 
@@ -144,12 +144,12 @@ def test_another_request_meanwhile_cancels_the_dialog_for_the_new_place(
 ):
     controller.move_off(RUNS.id, "gpu07")
     controller.resume(RUNS.id)
-    over(poller)
+    report_end(poller)
     assert not windows(MoveDialog)
 
 
 def test_a_refused_stop_moves_nothing(controller, jobs, poller, page):
     jobs.refusal = BackendError("The data root does not answer.")
     controller.move_off(RUNS.id, "gpu07")
-    over(poller)
+    report_end(poller)
     assert not windows(MoveDialog)

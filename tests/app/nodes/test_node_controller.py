@@ -36,11 +36,11 @@ class Cluster:
 
     def __init__(self):
         self.answers = []
-        self.trusted = []
+        self.accepted_keys = []
         self.passphrases = []
-        self.kept = []
+        self.stored_keys = []
         self.entries = []
-        self.keyring = SimpleNamespace(fault=lambda: "This computer has no system keyring.")
+        self.keyring = SimpleNamespace(unavailable_reason=lambda: "This computer has no system keyring.")
 
     def add(self, name, address, *, accept, passphrase=None, node_data_root="", no_share=False):
         assert not accept(KEY), "only the user accepts"
@@ -55,10 +55,10 @@ class Cluster:
         return tuple(self.entries)
 
     def keep_passphrase(self, identity):
-        self.kept.append(identity)
+        self.stored_keys.append(identity)
 
     def remove_passphrase(self, name):
-        return ("/key",) if self.kept else ()
+        return ("/key",) if self.stored_keys else ()
 
     def set_gives_way(self, *hours):
         for error in self.answers:
@@ -66,7 +66,7 @@ class Cluster:
         self.hours = hours
 
     def accept_key(self, key):
-        self.trusted.append(key)
+        self.accepted_keys.append(key)
 
     def check_banner(self, address):
         """Every node answers."""
@@ -78,23 +78,23 @@ def cluster():
 
 
 @pytest.fixture
-def woken():
+def woken_nodes():
     return []
 
 
 @pytest.fixture
-def pasts():
+def history_reads():
     """The nodes whose last hours were read."""
     return []
 
 
 @pytest.fixture
-def nodes(pasts):
+def nodes(history_reads):
     """The nodes of the services, whose answers a test replaces."""
     silent = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news since 14:02")
 
     def read_pasts(name):
-        pasts.append(name)
+        history_reads.append(name)
         return ()
 
     def read_over_ssh(entry):
@@ -115,17 +115,17 @@ def page(qtbot):
 
 
 @pytest.fixture
-def controller(cluster, nodes, woken, immediately, page):
+def controller(cluster, nodes, woken_nodes, immediately, page):
     def set_up(names, on_change, cancelled, options):
         on_change(DONE)
 
-    set_ups = SimpleNamespace(
-        set_up=set_up, wake=woken.append, bundled_mpi_version=lambda: "5.0.11"
+    provisioning = SimpleNamespace(
+        set_up=set_up, wake=woken_nodes.append, bundled_mpi_version=lambda: "5.0.11"
     )
-    services = SimpleNamespace(cluster=cluster, nodes=nodes, provisioning=set_ups)
-    made = NodeController(services, immediately, page, page, 1_000_000)
-    yield made
-    made.stop()
+    services = SimpleNamespace(cluster=cluster, nodes=nodes, provisioning=provisioning)
+    controller = NodeController(services, immediately, page, page, 1_000_000)
+    yield controller
+    controller.stop()
 
 
 @pytest.fixture
@@ -141,9 +141,9 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert the(TrustPage, dialog).fingerprint.text() == "SHA256:new"
-    assert cluster.trusted == []
-    dialog.trusted.emit(KEY)
-    assert (cluster.trusted, immediately.heard) == ([KEY], ["Added gpu13."])
+    assert cluster.accepted_keys == []
+    dialog.accepted_keys.emit(KEY)
+    assert (cluster.accepted_keys, immediately.heard) == ([KEY], ["Added gpu13."])
     assert not windows(AddNodeDialog)
     # What was added is set up at once, and its steps are shown.
     qtbot.addWidget(window(SetUpDialog))
@@ -161,7 +161,7 @@ def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
     cluster.answers = [HostKeyChanged("Changed.", "", KEY, "SHA256:old")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert the(ChangedKeyPage, dialog).isVisible()
-    assert cluster.trusted == []
+    assert cluster.accepted_keys == []
 
 
 def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluster):
@@ -173,7 +173,7 @@ def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluste
     assert the(PassphrasePage, dialog).isVisible()
     dialog.passphrase_given.emit("right", False)
     assert cluster.passphrases == ["", "wrong", "right"]
-    assert cluster.kept == []
+    assert cluster.stored_keys == []
 
 
 def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(dialog, cluster):
@@ -181,9 +181,9 @@ def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(di
     cluster.answers = [locked, locked, None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     dialog.passphrase_given.emit("wrong", True)
-    assert cluster.kept == []
+    assert cluster.stored_keys == []
     dialog.passphrase_given.emit("right", True)
-    assert cluster.kept == ["/key"]
+    assert cluster.stored_keys == ["/key"]
 
 
 def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
@@ -200,7 +200,7 @@ def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
 @pytest.mark.usefixtures("controller")
 def test_forget_passphrase_says_what_it_did(page, cluster, immediately):
     page.node_actions.ask(FORGET, "gpu7")
-    cluster.kept.append("/key")
+    cluster.stored_keys.append("/key")
     page.node_actions.ask(FORGET, "gpu7")
     assert immediately.heard == [
         "No passphrase for a key of gpu7 was stored.",
@@ -240,13 +240,13 @@ def test_a_closed_dialog_asks_nothing_of_the_node(dialog, cluster):
     assert cluster.answers, "nothing was asked of the node"
 
 
-def test_a_silent_node_is_woken_once_in_a_while_and_all_nodes_are_listed(controller, woken):
-    listed = []
-    controller.nodes_listed.connect(listed.append)
+def test_a_silent_node_is_woken_once_in_a_while_and_all_nodes_are_listed(controller, woken_nodes):
+    listings = []
+    controller.nodes_listed.connect(listings.append)
     controller.refresh()
     controller.refresh()
-    assert woken == ["gpu7"]
-    assert [state.name for state in listed[-1]] == ["this-computer", "gpu7"]
+    assert woken_nodes == ["gpu7"]
+    assert [state.name for state in listings[-1]] == ["this-computer", "gpu7"]
 
 
 @pytest.mark.parametrize(
@@ -261,40 +261,40 @@ def test_a_silent_node_is_woken_once_in_a_while_and_all_nodes_are_listed(control
     ],
 )
 def test_only_silence_decides_which_agent_is_started(
-    controller, nodes, woken, presence, silent_s, is_woken
+    controller, nodes, woken_nodes, presence, silent_s, is_woken
 ):
     # A node that was taken out of service may lead a run that has to be closed.
-    one = replace(state("gpu7"), presence=presence, silent_s=silent_s)
-    nodes.remote = lambda: (one,)
+    node = replace(state("gpu7"), presence=presence, silent_s=silent_s)
+    nodes.remote = lambda: (node,)
     controller.refresh()
-    assert woken == (["gpu7"] if is_woken else [])
+    assert woken_nodes == (["gpu7"] if is_woken else [])
 
 
 def test_a_hot_node_stays_marked_until_it_has_cooled_down(controller, nodes):
-    listed, hot = [], []
-    controller.nodes_listed.connect(listed.append)
+    listings, hot_flags = [], []
+    controller.nodes_listed.connect(listings.append)
     for beat, celsius in enumerate((80, 88, 85, 84, 81), 1):
-        here = reading("this-computer", count=1)
-        gpus = (replace(here.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
-        now = replace(here, heartbeat=beat, gpus=gpus)
-        nodes.reading = lambda now=now: now
+        local_reading = reading("this-computer", count=1)
+        gpus = (replace(local_reading.gpus[0], temperature_c=celsius, clock_event_reasons=()),)
+        new_reading = replace(local_reading, heartbeat=beat, gpus=gpus)
+        nodes.reading = lambda new_reading=new_reading: new_reading
         controller.refresh()
-        hot.append(any("hot" in one.message for one in listed[-1][0].health))
-    assert hot == [False, True, True, True, False]
+        hot_flags.append(any("hot" in f.message for f in listings[-1][0].health))
+    assert hot_flags == [False, True, True, True, False]
 
 
 def test_a_late_heartbeat_is_shown_until_some_came_in_time(controller, nodes):
-    listed, words = [], []
-    controller.nodes_listed.connect(listed.append)
+    listings, descriptions = [], []
+    controller.nodes_listed.connect(listings.append)
     # Heartbeats, and how late the next one was at each read.
     for beat, silent_s in ((1, 0.0), (1, 4.0), (1, 7.0), *((beat, 0.0) for beat in range(2, 8))):
-        now = replace(state("gpu7"), silent_s=silent_s)
-        now = replace(now, reading=replace(now.reading, heartbeat=beat))
-        nodes.remote = lambda now=now: (now,)
+        new_state = replace(state("gpu7"), silent_s=silent_s)
+        new_state = replace(new_state, reading=replace(new_state.reading, heartbeat=beat))
+        nodes.remote = lambda new_state=new_state: (new_state,)
         controller.refresh()
-        words.append([one.description for one in listed[-1][1].health])
-    late = ["No heartbeat"]
-    assert words == [[], [], late, late, late, late, late, [], []]
+        descriptions.append([f.description for f in listings[-1][1].health])
+    late_description = ["No heartbeat"]
+    assert descriptions == [[], [], late_description, late_description, late_description, late_description, late_description, [], []]
 
 
 def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(controller, nodes, page):
@@ -303,33 +303,33 @@ def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(control
     def refuse():
         raise BackendError("The nodes in /lab cannot be read: Input/output error.", "Is it there?")
 
-    there, nodes.remote = nodes.remote, refuse
-    listed = []
-    controller.nodes_listed.connect(listed.append)
+    read_remote, nodes.remote = nodes.remote, refuse
+    listings = []
+    controller.nodes_listed.connect(listings.append)
     controller.start()
     assert not page.detail.isVisible()
     assert says(page, "The nodes in /lab cannot be read: Input/output error. Is it there?")
     # A job can be started here all the same.
-    assert [one.name for one in listed[-1]] == ["this-computer"]
-    nodes.remote = there
+    assert [s.name for s in listings[-1]] == ["this-computer"]
+    nodes.remote = read_remote
     controller.refresh()
     assert page.rack.isVisible()
     nodes.remote = refuse
     controller.refresh()
     assert page.rack.isVisible()
     assert says(page, "cannot be read")
-    nodes.remote = there
+    nodes.remote = read_remote
     controller.refresh()
     assert not says(page, "cannot be read")
 
 
-def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, pasts):
+def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, history_reads):
     controller.refresh()
-    assert pasts == []
+    assert history_reads == []
     controller.watch(("this-computer", "gpu7", "gone"))
     controller.refresh()
     controller.refresh()
-    assert pasts == ["gpu7"]
+    assert history_reads == ["gpu7"]
 
 
 def test_the_history_of_watched_nodes_and_of_the_last_few_is_held(controller, nodes, page):
@@ -337,52 +337,52 @@ def test_the_history_of_watched_nodes_and_of_the_last_few_is_held(controller, no
     names = [f"gpu{number}" for number in range(12)]
     remote = tuple(replace(state(name), presence=Presence.OFFLINE) for name in names)
     nodes.remote = lambda: remote
-    nodes.past = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
+    nodes.history = lambda name: (PastReading(seen_s, gpus=(PastGpu("GPU-1", 60.0),)),)
     controller.refresh()
     controller.watch(("gpu0",))
     controller.refresh()
     for name in names[1:]:
         page.open_node(name)
-    assert held(page, seen_s) == ["gpu0", *names[-8:]]
+    assert nodes_with_history(page, seen_s) == ["gpu0", *names[-8:]]
     controller.watch(())
     page.open_node("gpu1")
-    assert held(page, seen_s) == ["gpu1", *names[-7:]]
+    assert nodes_with_history(page, seen_s) == ["gpu1", *names[-7:]]
 
 
-def held(page, seen_s):
+def nodes_with_history(page, seen_s):
     """The nodes of which more is known than this window saw itself."""
-    return [name for name, known in page.histories.items() if seen_s in known.times()]
+    return [name for name, history in page.histories.items() if seen_s in history.times()]
 
 
 def test_f32_nodes_whose_read_hangs_are_stale_until_the_read_returns(cluster, qtbot, monkeypatch):
     page = NodesPage()
     qtbot.addWidget(page)
-    hanging = []
+    tasks = []
 
     class OnlyHere:
         """The data root hangs."""
 
-        def run(self, lane, work, then, otherwise):
-            if lane == "nodes" and hangs:
-                hanging.append((work, then))
-            elif not lane.startswith("ssh "):
-                then(work())
+        def run(self, queue_name, work, on_success, on_error):
+            if queue_name == "nodes" and hangs:
+                tasks.append((work, on_success))
+            elif not queue_name.startswith("ssh "):
+                on_success(work())
 
     remote = (NodeState("gpu7", Presence.ONLINE, reading("gpu7"), entry=entry("gpu7")),)
     nodes = SimpleNamespace(reading=lambda: reading("this-computer"), remote=lambda: remote)
     services = SimpleNamespace(cluster=cluster, nodes=nodes)
     controller = NodeController(services, OnlyHere(), page, page, 0)
-    hangs, seen = [], []
+    hangs, listings = [], []
     controller.refresh()
-    controller.nodes_listed.connect(seen.append)
+    controller.nodes_listed.connect(listings.append)
     hangs.append(True)
     for hangs_s in (30.0, -1.0):
         monkeypatch.setattr(stale_data, "HANGS_S", hangs_s)
         controller.refresh()
-    ((work, then),) = hanging
-    then(work())
+    ((work, on_success),) = tasks
+    on_success(work())
     controller.stop()
-    slow, silent, back = (states[1] for states in seen)
+    slow, silent, back = (states[1] for states in listings)
     assert slow.presence is back.presence is Presence.ONLINE
     assert silent.presence is Presence.OFFLINE
     assert re.fullmatch(r"no news since \d\d:\d\d", silent.message)

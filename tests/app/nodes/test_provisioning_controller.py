@@ -21,18 +21,18 @@ from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 from widgets.nodes.provisioning.step_list import SetUpView
 
-OWN = SetUpOptions(system_mpi=True)
+SYSTEM_OPTIONS = SetUpOptions(system_mpi=True)
 
 
-class SetUps:
+class FakeProvisioning:
     """Records the requests; each set-up fails at its second step, or could not begin."""
 
     def __init__(self):
-        self.begun = []
+        self.starts = []
         self.refusal = None
         self.key = None
         self.accepted = ""
-        self.asked = {}
+        self.cancel_checks = {}
 
     def bundled_mpi_version(self):
         return "5.0.11"
@@ -40,9 +40,9 @@ class SetUps:
     def set_up(self, names, on_change, cancelled, options):
         if self.refusal is not None:
             raise self.refusal
-        self.begun.append((tuple(names), options))
+        self.starts.append((tuple(names), options))
         for name in names:
-            self.asked[name] = cancelled
+            self.cancel_checks[name] = cancelled
             failed = SetUpStep("Inspect", StepState.FAILED, "It has no Python.")
             steps = (SetUpStep("Reach", StepState.DONE), failed)
             if self.key is not None:
@@ -54,11 +54,11 @@ class Cluster:
     def __init__(self):
         self.entries = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
         self.inspected = []
-        self.trusted = []
+        self.accepted_keys = []
         self.refusal = None
 
     def accept_key(self, key):
-        self.trusted.append(key)
+        self.accepted_keys.append(key)
         self.refusal = None
 
     def list(self):
@@ -71,8 +71,8 @@ class Cluster:
 
 
 @pytest.fixture
-def set_ups():
-    return SetUps()
+def provisioning():
+    return FakeProvisioning()
 
 
 @pytest.fixture
@@ -81,59 +81,59 @@ def cluster():
 
 
 @pytest.fixture
-def controller(set_ups, cluster, immediately, qtbot):
+def controller(provisioning, cluster, immediately, qtbot):
     page = NodesPage()
     qtbot.addWidget(page)
-    services = SimpleNamespace(cluster=cluster, provisioning=set_ups)
-    made = ProvisioningController(services, immediately, page, page)
-    yield made
-    made.stop()
+    services = SimpleNamespace(cluster=cluster, provisioning=provisioning)
+    controller = ProvisioningController(services, immediately, page, page)
+    yield controller
+    controller.stop()
 
 
-def test_a_new_node_that_fits_is_set_up_at_once_as_the_others_are(controller, set_ups):
+def test_a_new_node_that_fits_is_set_up_at_once_as_the_others_are(controller, provisioning):
     controller.set_up("gpu3")
-    assert set_ups.begun == [(("gpu3",), SetUpOptions())]
+    assert provisioning.starts == [(("gpu3",), SetUpOptions())]
     assert not windows(SetUpAgainDialog)
 
 
-def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controller, set_ups):
-    controller.set_up_added("gpu3", OWN)
-    assert set_ups.begun == []
+def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controller, provisioning):
+    controller.set_up_added("gpu3", SYSTEM_OPTIONS)
+    assert provisioning.starts == []
     dialog = window(SetUpAgainDialog)
     assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.hint_text(SYSTEM_MPI)
     dialog.choices.switch(SYSTEM_MPI).click()
     button(dialog, "Set up").click()
-    assert set_ups.begun == [(("gpu3",), SetUpOptions())]
+    assert provisioning.starts == [(("gpu3",), SetUpOptions())]
 
 
-def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(controller, set_ups):
+def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(controller, provisioning):
     controller.set_up("gpu1")
     dialog = window(SetUpAgainDialog)
-    assert (set_ups.begun, dialog.selected_names()) == ([], ("gpu1",))
+    assert (provisioning.starts, dialog.selected_names()) == ([], ("gpu1",))
     button(dialog, "All").click()
     dialog.choices.switch(SYSTEM_MPI).click()
     button(dialog, "Set up 3 nodes").click()
     # Nodes whose key opens more keep that, until the switch is set.
-    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), replace(OWN, limits_key=False))]
+    assert provisioning.starts == [(("gpu1", "gpu2", "gpu3"), replace(SYSTEM_OPTIONS, limits_key=False))]
     assert not windows(SetUpAgainDialog)
 
 
-def test_a_retry_goes_on_with_the_same_choices(controller, set_ups):
+def test_a_retry_goes_on_with_the_same_choices(controller, provisioning):
     controller.set_up_added("gpu3", SetUpOptions(limits_key=True))
     window(SetUpDialog).retry_requested.emit("gpu3", "Inspect")
-    assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions(limits_key=True))]
+    assert provisioning.starts == 2 * [(("gpu3",), SetUpOptions(limits_key=True))]
 
 
-def test_a_failed_node_can_be_set_up_with_other_options(controller, set_ups):
+def test_a_failed_node_can_be_set_up_with_other_options(controller, provisioning):
     controller.set_up("gpu3")
     window(SetUpDialog).choices_requested.emit("gpu3")
     assert window(SetUpAgainDialog).selected_names() == ("gpu3",)
-    assert len(set_ups.begun) == 1
+    assert len(provisioning.starts) == 1
 
 
 def test_refresh_shows_changes_on_the_node(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
-    controller.set_up_added("gpu3", OWN)
+    controller.set_up_added("gpu3", SYSTEM_OPTIONS)
     dialog = window(SetUpAgainDialog)
     cluster.entries = (node("gpu3", ready=False),)
     button(dialog, "Refresh").click()
@@ -141,18 +141,18 @@ def test_refresh_shows_changes_on_the_node(controller, cluster):
     assert button(dialog, "Set up").isEnabled()
 
 
-def test_one_of_several_set_ups_can_be_cancelled(controller, set_ups, monkeypatch):
+def test_one_of_several_set_ups_can_be_cancelled(controller, provisioning, monkeypatch):
     # A set-up that is still under way: its end has not come home.
     monkeypatch.setattr(controller, "_finish", lambda progresses: None)
-    controller._start_set_up(("gpu1", "gpu2"), OWN)
+    controller._start_set_up(("gpu1", "gpu2"), SYSTEM_OPTIONS)
     controller._cancel("gpu2")
-    assert [set_ups.asked[name](name) for name in ("gpu1", "gpu2")] == [False, True]
+    assert [provisioning.cancel_checks[name](name) for name in ("gpu1", "gpu2")] == [False, True]
 
 
 def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(
-    controller, set_ups, immediately
+    controller, provisioning, immediately
 ):
-    set_ups.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
+    provisioning.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
     controller.set_up("gpu3")
     assert immediately.heard == ["The cluster's key is damaged. Set up again."]
     assert not windows(SetUpDialog)
@@ -164,80 +164,80 @@ def test_a_message_says_that_a_node_was_removed_meanwhile(controller, cluster, i
     assert immediately.heard == ["gpu3 is no longer in the list of nodes."]
 
 
-def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(controller, set_ups, cluster):
-    set_ups.key = KEY
+def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(controller, provisioning, cluster):
+    provisioning.key = KEY
     controller.set_up("gpu3")
     plate = the(KeyPlate, window(SetUpDialog))
     assert plate.trust_page.fingerprint.isVisible()
     assert plate.trust_page.fingerprint.text() == KEY.fingerprint
-    assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
-    set_ups.key = None
+    assert (cluster.accepted_keys, len(provisioning.starts)) == ([], 1)
+    provisioning.key = None
     plate.trust_page.trust.click()
-    assert cluster.trusted == [KEY]
-    assert set_ups.begun == 2 * [(("gpu3",), SetUpOptions())]
+    assert cluster.accepted_keys == [KEY]
+    assert provisioning.starts == 2 * [(("gpu3",), SetUpOptions())]
     assert not plate.isVisible()
 
 
-def test_a_no_leaves_the_failed_step_with_its_retry(controller, set_ups, cluster, qtbot):
-    set_ups.key = KEY
+def test_a_no_leaves_the_failed_step_with_its_retry(controller, provisioning, cluster, qtbot):
+    provisioning.key = KEY
     controller.set_up("gpu3")
     dialog = window(SetUpDialog)
     the(KeyPlate, dialog).trust_page.default.click()
     assert not the(KeyPlate, dialog).isVisible()
     qtbot.waitUntil(the(SetUpView, dialog).step("Reach").details.retry.isVisible)
-    assert cluster.trusted == []
+    assert cluster.accepted_keys == []
     the(SetUpView, dialog).step("Reach").details.retry.click()
     assert the(KeyPlate, dialog).isVisible()
 
 
-def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, set_ups, cluster):
-    set_ups.key, set_ups.accepted = KEY, "SHA256:old"
+def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, provisioning, cluster):
+    provisioning.key, provisioning.accepted = KEY, "SHA256:old"
     controller.set_up("gpu3")
     plate = the(KeyPlate, window(SetUpDialog))
     assert plate.changed_key_page.isVisible()
     assert not plate.trust_page.isVisible()
     plate.changed_key_page.default.click()
     assert not windows(SetUpDialog)
-    assert (cluster.trusted, len(set_ups.begun)) == ([], 1)
+    assert (cluster.accepted_keys, len(provisioning.starts)) == ([], 1)
 
 
 def test_an_unknown_key_before_the_first_step_is_asked_about_too(
-    controller, set_ups, cluster, immediately
+    controller, provisioning, cluster, immediately
 ):
     """Another desktop has the cluster's key: it is fetched from a node before any set-up begins."""
     unknown = HostKeyUnknown("gpu1 shows a key.", "Compare it.", KEY)
-    set_ups.refusal = BackendError("No node gave the cluster's key.", "Start one.")
-    set_ups.refusal.__cause__ = unknown
+    provisioning.refusal = BackendError("No node gave the cluster's key.", "Start one.")
+    provisioning.refusal.__cause__ = unknown
     controller.set_up("gpu1")
     dialog = window(SetUpAgainDialog)
     button(dialog, "All").click()
     button(dialog, "Set up 3 nodes").click()
-    assert (immediately.heard, set_ups.begun) == ([], [])
+    assert (immediately.heard, provisioning.starts) == ([], [])
     assert window(SetUpDialog).selected_node == "gpu1"
-    set_ups.refusal = None
+    provisioning.refusal = None
     the(KeyPlate, window(SetUpDialog)).trust_page.trust.click()
-    assert cluster.trusted == [KEY]
-    assert set_ups.begun == [(("gpu1", "gpu2", "gpu3"), SetUpOptions(limits_key=False))]
+    assert cluster.accepted_keys == [KEY]
+    assert provisioning.starts == [(("gpu1", "gpu2", "gpu3"), SetUpOptions(limits_key=False))]
 
 
-def test_a_failed_node_is_retried_while_other_nodes_continue(controller, set_ups, monkeypatch):
+def test_a_failed_node_is_retried_while_other_nodes_continue(controller, provisioning, monkeypatch):
     monkeypatch.setattr(controller, "_finish", lambda progresses: None)
-    controller._start_set_up(("gpu1", "gpu2"), OWN)
+    controller._start_set_up(("gpu1", "gpu2"), SYSTEM_OPTIONS)
     assert set(controller._running) == {"gpu1", "gpu2"}
     controller._show_states()
     window(SetUpDialog).retry_requested.emit("gpu2", "Inspect")
-    assert set_ups.begun == [(("gpu1", "gpu2"), OWN), (("gpu2",), OWN)]
+    assert provisioning.starts == [(("gpu1", "gpu2"), SYSTEM_OPTIONS), (("gpu2",), SYSTEM_OPTIONS)]
 
 
 def test_a_refresh_asks_about_a_key_and_inspects_again(controller, cluster):
     cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
-    controller.set_up_added("gpu3", OWN)
+    controller.set_up_added("gpu3", SYSTEM_OPTIONS)
     dialog = window(SetUpAgainDialog)
     button(dialog, "Refresh").click()
     assert the(KeyPlate, dialog).trust_page.isVisible()
     the(KeyPlate, dialog).trust_page.trust.click()
-    assert cluster.trusted == [KEY]
+    assert cluster.accepted_keys == [KEY]
     assert cluster.inspected == ["gpu3", "gpu3"]
     assert not the(KeyPlate, dialog).isVisible()
 
@@ -246,4 +246,4 @@ def test_a_refresh_asks_about_a_key_and_inspects_again(controller, cluster):
     assert the(KeyPlate, dialog).changed_key_page.isVisible()
     the(KeyPlate, dialog).changed_key_page.default.click()
     assert not windows(SetUpAgainDialog)
-    assert cluster.trusted == [KEY]
+    assert cluster.accepted_keys == [KEY]

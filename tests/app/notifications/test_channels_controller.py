@@ -25,14 +25,14 @@ class Service:
     """Answers as the real one does; remembers what it was asked."""
 
     def __init__(self):
-        self.kept = HOOK
+        self.stored_channels = HOOK
         self.delivered = []
         self.answers = []
         self.spread_to = 0
-        self.fault = None
+        self.error = None
 
     def channels(self):
-        return self.kept
+        return self.stored_channels
 
     def has_password(self):
         return True
@@ -41,9 +41,9 @@ class Service:
         return ""
 
     def store(self, channels, password):
-        if self.fault:
-            raise self.fault
-        self.kept = channels
+        if self.error:
+            raise self.error
+        self.stored_channels = channels
         return channels
 
     def copy_to_nodes(self):
@@ -51,8 +51,8 @@ class Service:
         return ("gpu02 does not have the settings: no answer.",)
 
     def send_test(self, kind, channels, password):
-        if self.fault:
-            raise self.fault
+        if self.error:
+            raise self.error
 
     def notify(self, job, run):
         self.delivered.append((job, run))
@@ -79,9 +79,9 @@ def controller(service, page, immediately):
     parent.deleteLater()
 
 
-def said(page):
+def messages(page):
     return [
-        the(Label, one).text() for one in (page._webhook_said, page._mail_said) if one.isVisible()
+        the(Label, l).text() for l in (page._webhook_said, page._mail_said) if l.isVisible()
     ]
 
 
@@ -99,9 +99,9 @@ def test_s16_a_failed_delivery_is_reported_and_repeated(controller, service, pag
         DeliveryAttempt(0.01, "The webhook at hooks.example answered 503.", "webhook")
     ]
     controller.send_ends((FAILED,))
-    assert said(page) == ["The webhook at hooks.example answered 503. It will be sent again."]
+    assert messages(page) == ["The webhook at hooks.example answered 503. It will be sent again."]
     qtbot.waitUntil(lambda: len(service.delivered) == 2)
-    assert said(page) == [], "it has arrived"
+    assert messages(page) == [], "it has arrived"
 
 
 def test_a_delivery_that_is_given_up_is_reported(controller, service, page):
@@ -109,20 +109,20 @@ def test_a_delivery_that_is_given_up_is_reported(controller, service, page):
         DeliveryAttempt(None, "smtp.lab did not accept the user or the password.", "mail")
     ]
     controller.send_ends((FAILED,))
-    assert said(page) == [
+    assert messages(page) == [
         "smtp.lab did not accept the user or the password. It will not be sent again."
     ]
 
 
 def test_a_missing_data_root_is_tried_again(controller, service, monkeypatch, qtbot):
     monkeypatch.setattr(channels_controller, "_RETRY_DELAY_S", 0.01)
-    answer = service.notify
+    notify = service.notify
 
-    def away(job, run):
-        service.notify = answer
+    def fail(job, run):
+        service.notify = notify
         raise BackendError("It is away.")
 
-    service.notify = away
+    service.notify = fail
     controller.send_ends((FAILED,))
     qtbot.waitUntil(lambda: service.delivered == [("a", 1)])
 
@@ -131,22 +131,22 @@ def test_nodes_get_the_settings_if_chosen_and_lose_them_afterwards(controller, s
     page.channels_chosen.emit(replace(HOOK, webhook="https://other.example"), None)
     assert service.spread_to == 0
     page.channels_chosen.emit(replace(HOOK, from_nodes=True), None)
-    assert said(page) == ["gpu02 does not have the settings: no answer."]
+    assert messages(page) == ["gpu02 does not have the settings: no answer."]
     page.channels_chosen.emit(HOOK, None)
     assert service.spread_to == 2
 
 
 def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
     controller.choose_finished(False)
-    assert not service.kept.tells_finished
+    assert not service.stored_channels.notifies_finished
     controller.send_ends((changed(FAILED, state=JobState.FINISHED),))
     assert service.delivered == []
 
 
 def test_a_refusal_is_a_sentence_on_the_page(controller, service, page):
-    service.fault = BackendError("smtp.lab did not accept the mail: 550 no.", "")
+    service.error = BackendError("smtp.lab did not accept the mail: 550 no.", "")
     page.test_requested.emit(ChannelTest("mail", HOOK, None))
-    assert said(page) == ["smtp.lab did not accept the mail: 550 no."]
-    service.fault = None
+    assert messages(page) == ["smtp.lab did not accept the mail: 550 no."]
+    service.error = None
     page.test_requested.emit(ChannelTest("mail", HOOK, None))
-    assert said(page) == ["The test was sent. Check that it arrived."]
+    assert messages(page) == ["The test was sent. Check that it arrived."]

@@ -95,8 +95,8 @@ def test_a_failure_in_a_sweep_is_reported_at_once(notices, received):
 
 
 def test_the_jobs_of_no_sweep_are_reported_while_a_sweep_runs(notices, received):
-    alone = member(7, TRAINING, tags=())
-    live_through(notices, [member(0, TRAINING), alone])
+    single_job = member(7, TRAINING, tags=())
+    live_through(notices, [member(0, TRAINING), single_job])
     live_through(notices, [member(0, TRAINING), member(7, FINISHED, tags=())])
     assert titles(received) == ["Finished: lr lr=0.7"]
 
@@ -118,10 +118,10 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
     for root in ("/lab/a", "/lab/b", "/lab/b", ""):
         store.add(replace(received[0], root=root))
     store.save()
-    again = NotificationStore(tmp_path / "notices.json")
-    assert [again.unread_count_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
-    again.read_all()
-    assert again.unread_count_of("/lab/b") == 0
+    reloaded = NotificationStore(tmp_path / "notices.json")
+    assert [reloaded.unread_count_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
+    reloaded.read_all()
+    assert reloaded.unread_count_of("/lab/b") == 0
 
 
 def test_m20_a_stalled_run_is_reported_once(notices, received):
@@ -139,14 +139,14 @@ def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
 
 def test_a_job_that_the_program_continued_is_reported_once(notices, received):
     notices.see_view(LIVE)
-    lost = Continuation("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
+    continuation = Continuation("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
     for _ in range(3):
-        notices.see_view(changed(LIVE, run=LIVE.run + 1, continuation=lost))
-    again = replace(lost, started_at="2026-11-28T03:12:00Z")
-    notices.see_view(changed(LIVE, run=LIVE.run + 2, continuation=again))
+        notices.see_view(changed(LIVE, run=LIVE.run + 1, continuation=continuation))
+    second_continuation = replace(continuation, started_at="2026-11-28T03:12:00Z")
+    notices.see_view(changed(LIVE, run=LIVE.run + 2, continuation=second_continuation))
     notices.send_held_events()
     assert titles(received) == ["Continued: digits"] * 2
-    assert received[0].text == lost.reason
+    assert received[0].text == continuation.reason
 
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
@@ -170,31 +170,31 @@ def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, received):
     assert titles(received) == ["Failed: digits"]
 
 
-FAILED, LOST, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
+FAILED, LOST_STATE, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
 
 
 @pytest.mark.parametrize(
-    ("ends", "expected"),
+    ("job_ends", "expected"),
     [
         ([(FAILED, "gpu07")] * 3, ["3 jobs failed on gpu07"]),
         ([(FAILED, "gpu07"), (FAILED, "gpu08")], ["Failed: job 0", "Failed: job 1"]),
-        ([(LOST, "")] * 2, ["2 jobs are lost"]),
+        ([(LOST_STATE, "")] * 2, ["2 jobs are lost"]),
         ([(FINISHED, "")] * 3, ["3 jobs finished"]),
         ([(FINISHED, ""), (FAILED, "gpu07")], ["Finished: job 0", "Failed: job 1"]),
-        ([(FAILED, "gpu07"), (LOST, "gpu07")], ["Failed: job 0", "Lost: job 1"]),
+        ([(FAILED, "gpu07"), (LOST_STATE, "gpu07")], ["Failed: job 0", "Lost: job 1"]),
         (
             [(FINISHED, ""), (FAILED, "gpu07"), (FINISHED, ""), (FAILED, "gpu07"), (FAILED, "")],
             ["2 jobs finished", "2 jobs failed on gpu07", "Failed: job 4"],
         ),
     ],
 )
-def test_m20_only_equal_events_at_one_place_are_merged(notices, received, ends, expected):
+def test_m20_only_equal_events_at_one_place_are_merged(notices, received, job_ends, expected):
     first = replace(LIVE, id="first", name="first")
-    views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(ends))]
+    views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(job_ends))]
     for view in (first, *views):
         notices.see_view(view)
     notices.see_view(changed(first, state=FAILED))
-    for view, (state, node) in zip(views, ends, strict=True):
+    for view, (state, node) in zip(views, job_ends, strict=True):
         error = replace(ON_GPU07, node=node) if node else None
         notices.see_view(changed(view, state=state, error=error))
     assert titles(received) == ["Failed: first"]
@@ -246,53 +246,53 @@ def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices,
 
 
 def test_the_rules_drop_an_ended_run(qapp):
-    seen = NotificationRules(lambda: False, merge_ms=NEVER)
+    rules = NotificationRules(lambda: False, merge_ms=NEVER)
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
     def remembered():
-        return sum(map(len, (seen._live, seen._doubtful_runs, seen._reported_alarms)))
+        return sum(map(len, (rules._live, rules._doubtful_runs, rules._reported_alarms)))
 
     for number in range(100):
         run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news")
-        seen.see_view(run)
+        rules.see_view(run)
         assert remembered() == 3
-        seen.see_view(changed(run, state=JobState.FINISHED))
+        rules.see_view(changed(run, state=JobState.FINISHED))
         assert remembered() == 0
 
 
 def test_a_node_that_goes_offline_with_a_job_is_reported_once_each_time(notices, received):
-    here = LIVE.nodes[0]
-    away = (NodeState(here, Presence.OFFLINE), NodeState("idle", Presence.OFFLINE))
-    notices.see_nodes(away)
+    node = LIVE.nodes[0]
+    offline_states = (NodeState(node, Presence.OFFLINE), NodeState("idle", Presence.OFFLINE))
+    notices.see_nodes(offline_states)
     assert received == [], "no job is on it"
     notices.see_view(LIVE)
     for _ in range(3):
-        notices.see_nodes(away)
+        notices.see_nodes(offline_states)
         notices.send_held_events()
-    assert titles(received) == [f"Offline: {here}"]
-    assert (received[0].node, received[0].text) == (here, "digits runs on it.")
-    notices.see_nodes((NodeState(here, Presence.ONLINE),))
-    notices.see_nodes(away)
+    assert titles(received) == [f"Offline: {node}"]
+    assert (received[0].node, received[0].text) == (node, "digits runs on it.")
+    notices.see_nodes((NodeState(node, Presence.ONLINE),))
+    notices.see_nodes(offline_states)
     notices.send_held_events()
     assert len(received) == 2
 
 
 def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notices, received):
-    place = tmp_path / "own" / "notices.json"
-    recorder = NotificationStore(place)
+    path = tmp_path / "own" / "notices.json"
+    recorder = NotificationStore(path)
     notices.see_view(LIVE)
     notices.see_view(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(MAX_NOTICES + 5):
         recorder.add(received[0])
     recorder.save()
-    assert place.stat().st_mode & 0o777 == 0o600
-    again = NotificationStore(place)
-    assert (again.unread_count, len(again.notices)) == (MAX_NOTICES, MAX_NOTICES)
-    assert again.notices[0] == received[0]
-    assert again.read_all()
-    assert not again.read_all()
-    again.save()
-    assert NotificationStore(place).unread_count == 0
+    assert path.stat().st_mode & 0o777 == 0o600
+    reloaded = NotificationStore(path)
+    assert (reloaded.unread_count, len(reloaded.notices)) == (MAX_NOTICES, MAX_NOTICES)
+    assert reloaded.notices[0] == received[0]
+    assert reloaded.read_all()
+    assert not reloaded.read_all()
+    reloaded.save()
+    assert NotificationStore(path).unread_count == 0
 
 
 @pytest.mark.parametrize(
@@ -307,9 +307,9 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notic
     ],
 )
 def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
-    place = tmp_path / "notices.json"
-    place.write_text(content)
-    recorder = NotificationStore(place)
+    path = tmp_path / "notices.json"
+    path.write_text(content)
+    recorder = NotificationStore(path)
     assert (recorder.notices, recorder.unread_count) == ((), 0)
     assert recorder.job_ends("/lab") is None
 
@@ -327,14 +327,14 @@ def of_jobs(*views):
 class Window:
     """A window that opens, polls and closes; it reads the notification file of the last one."""
 
-    def __init__(self, tmp_path, monkeypatch, window, immediately, tells_finished=True):
+    def __init__(self, tmp_path, monkeypatch, window, immediately, notifies_finished=True):
         monkeypatch.setattr(
             "app.notifications.notification_center.notices_file", lambda: tmp_path / "notices.json"
         )
         self.tray = SimpleNamespace(received=[])
         self.tray.notify = self.tray.received.append
         self.bell = NotificationCenter(
-            window, immediately, self.tray, lambda: tells_finished, window
+            window, immediately, self.tray, lambda: notifies_finished, window
         )
         self.bell.take_data_root("/lab/ring")
 
@@ -344,12 +344,12 @@ class Window:
         return titles(self.tray.received)
 
     @property
-    def listed(self):
+    def stored_titles(self):
         return titles(self.bell._store.notices)
 
 
 @pytest.fixture
-def opened(tmp_path, monkeypatch, main_window, immediately):
+def open_window(tmp_path, monkeypatch, main_window, immediately):
     return partial(Window, tmp_path, monkeypatch, main_window, immediately)
 
 
@@ -360,98 +360,98 @@ def main_window(qtbot):
     return window
 
 
-def ended(number, state=JobState.ERROR, minute=0, **more):
+def ended_job(number, state=JobState.ERROR, minute=0, **kwargs):
     end = f"2026-11-21T15:{minute:02}:00Z"
     return changed(
-        LIVE, state=state, updated_at=end, id=f"job-{number}", name=f"job {number}", **more
+        LIVE, state=state, updated_at=end, id=f"job-{number}", name=f"job {number}", **kwargs
     )
 
 
-def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(opened):
-    old, live = ended(0), replace(LIVE, id="job-1", name="job 1")
-    assert opened().poll(old, live) == [], "of the first window there is no before"
+def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(open_window):
+    old_job, live = ended_job(0), replace(LIVE, id="job-1", name="job 1")
+    assert open_window().poll(old_job, live) == [], "of the first window there is no before"
     now = (
-        old,
-        ended(1, JobState.FINISHED, 7),
-        ended(2, minute=5, error=ON_GPU07),
-        ended(3, minute=9),
+        old_job,
+        ended_job(1, JobState.FINISHED, 7),
+        ended_job(2, minute=5, error=ON_GPU07),
+        ended_job(3, minute=9),
     )
-    again = opened()
-    assert again.poll(*now) == ["3 jobs ended while the window was closed"]
-    assert again.listed == ["Failed: job 3", "Finished: job 1", "Failed: job 2"]
-    summary = again.tray.received[0]
+    reloaded = open_window()
+    assert reloaded.poll(*now) == ["3 jobs ended while the window was closed"]
+    assert reloaded.stored_titles == ["Failed: job 3", "Finished: job 1", "Failed: job 2"]
+    summary = reloaded.tray.received[0]
     assert (summary.job_id, summary.family) == ("", "bad")
     assert summary.text == "Failed: job 2, Finished: job 1, Failed: job 3"
-    past = again.bell._store.notices
-    assert past[2].text == ON_GPU07.message
-    assert past[2].job_id == "job-2"
+    notices = reloaded.bell._store.notices
+    assert notices[2].text == ON_GPU07.message
+    assert notices[2].job_id == "job-2"
     assert (
-        past[2].timestamp.isoformat()
+        notices[2].timestamp.isoformat()
         == datetime.fromisoformat("2026-11-21T15:05Z").astimezone().isoformat()
     )
-    assert again.poll(*now) == titles(again.tray.received)
-    assert opened().poll(*now) == []
+    assert reloaded.poll(*now) == titles(reloaded.tray.received)
+    assert open_window().poll(*now) == []
 
 
-def test_m20_a_single_job_that_ended_meanwhile_is_reported_by_name(opened):
-    opened().poll(replace(LIVE, id="job-1"))
-    assert opened().poll(ended(1)) == ["Failed: job 1"]
+def test_m20_a_single_job_that_ended_meanwhile_is_reported_by_name(open_window):
+    open_window().poll(replace(LIVE, id="job-1"))
+    assert open_window().poll(ended_job(1)) == ["Failed: job 1"]
 
 
-def test_m20_an_end_reported_before_the_window_closed_is_not_repeated(opened):
-    window = opened()
+def test_m20_an_end_reported_before_the_window_closed_is_not_repeated(open_window):
+    window = open_window()
     window.poll(replace(LIVE, id="job-1"))
-    window.bell.see_jobs((ended(1),))
+    window.bell.see_jobs((ended_job(1),))
     assert titles(window.tray.received) == ["Failed: job 1"]
-    assert opened().poll(ended(1)) == []
+    assert open_window().poll(ended_job(1)) == []
 
 
-def test_m20_a_wrong_clock_hides_no_end_of_a_job_seen_alive(opened):
-    opened().poll(ended(0, minute=59), replace(LIVE, id="job-1"))
-    assert opened().poll(ended(0, minute=59), ended(1, minute=1)) == ["Failed: job 1"]
+def test_m20_a_wrong_clock_hides_no_end_of_a_job_seen_alive(open_window):
+    open_window().poll(ended_job(0, minute=59), replace(LIVE, id="job-1"))
+    assert open_window().poll(ended_job(0, minute=59), ended_job(1, minute=1)) == ["Failed: job 1"]
 
 
 def on_node(view, node):
-    placement = tuple(replace(one, node=node) for one in view.config.placement)
+    placement = tuple(replace(p, node=node) for p in view.config.placement)
     return replace(view, config=replace(view.config, placement=placement))
 
 
 @pytest.mark.parametrize("behind_min", [1, 5, 29, 58])
 def test_m20_an_end_on_a_node_whose_clock_is_behind_is_not_hidden_by_another_node(
-    opened, behind_min
+    open_window, behind_min
 ):
-    known = on_node(ended(0, minute=59), "gpu07")
-    opened().poll(known, on_node(ended(1, minute=59 - behind_min - 1), "gpu09"))
-    later = on_node(ended(2, minute=59 - behind_min), "gpu09")
-    assert opened().poll(known, later) == ["Failed: job 2"]
+    reported_job = on_node(ended_job(0, minute=59), "gpu07")
+    open_window().poll(reported_job, on_node(ended_job(1, minute=59 - behind_min - 1), "gpu09"))
+    late_job = on_node(ended_job(2, minute=59 - behind_min), "gpu09")
+    assert open_window().poll(reported_job, late_job) == ["Failed: job 2"]
 
 
-def test_m20_the_times_of_an_older_program_notify_of_no_old_end(opened, tmp_path):
-    opened().poll(ended(0))
-    place = tmp_path / "notices.json"
-    raw = json.loads(place.read_text())
+def test_m20_the_times_of_an_older_program_notify_of_no_old_end(open_window, tmp_path):
+    open_window().poll(ended_job(0))
+    path = tmp_path / "notices.json"
+    raw = json.loads(path.read_text())
     raw["ends"]["/lab/ring"]["until_s"] = 1.0
-    place.write_text(json.dumps(raw))
-    assert opened().poll(ended(0), ended(1)) == []
+    path.write_text(json.dumps(raw))
+    assert open_window().poll(ended_job(0), ended_job(1)) == []
 
 
-def test_m20_a_stop_while_closed_is_not_reported_and_success_only_if_chosen(opened):
-    opened().poll(ended(0))
-    now = (ended(1, JobState.INTERRUPTED, 3), ended(2, JobState.FINISHED, 4))
-    assert opened(tells_finished=False).poll(*now) == []
-    assert opened().poll(*now) == [], "it is known, reported or not"
+def test_m20_a_stop_while_closed_is_not_reported_and_success_only_if_chosen(open_window):
+    open_window().poll(ended_job(0))
+    now = (ended_job(1, JobState.INTERRUPTED, 3), ended_job(2, JobState.FINISHED, 4))
+    assert open_window(notifies_finished=False).poll(*now) == []
+    assert open_window().poll(*now) == [], "it is known, reported or not"
 
 
-def test_m20_ends_are_known_for_each_data_root(opened):
-    opened().poll(ended(0))
-    other = opened()
-    other.bell.take_data_root("/home/mai/ring")
-    assert other.poll(ended(1, minute=5)) == [], "that one was not open before"
-    assert opened().poll(ended(2, minute=6)) == ["Failed: job 2"]
+def test_m20_ends_are_known_for_each_data_root(open_window):
+    open_window().poll(ended_job(0))
+    other_window = open_window()
+    other_window.bell.take_data_root("/home/mai/ring")
+    assert other_window.poll(ended_job(1, minute=5)) == [], "that one was not open before"
+    assert open_window().poll(ended_job(2, minute=6)) == ["Failed: job 2"]
 
 
-def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(opened):
-    opened().poll(ended(0))
-    window = opened()
-    window.bell.see_listing(JobListing(summaries=(summary_of(ended(1, minute=5)),), total=1))
+def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(open_window):
+    open_window().poll(ended_job(0))
+    window = open_window()
+    window.bell.see_listing(JobListing(summaries=(summary_of(ended_job(1, minute=5)),), total=1))
     assert titles(window.tray.received) == ["Failed: job 1"]

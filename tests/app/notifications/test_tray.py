@@ -17,7 +17,7 @@ from tests.job_views import changed
 # The offscreen platform has no windows of a tray, and says so when an icon is shown.
 pytestmark = pytest.mark.qt_log_ignore("systemTrayWindowChanged")
 NOTICE = Notice("Failed: digits", "Why.", datetime.now().astimezone(), job_id="a")
-HALF = changed(LIVE, step=50, total_steps=100, eta_s=2460.0)
+HALF_DONE_VIEW = changed(LIVE, step=50, total_steps=100, eta_s=2460.0)
 
 
 @pytest.fixture
@@ -39,16 +39,16 @@ def texts(tray):
 
 
 def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
-    tray.show_live((HALF, changed(HALF, eta_s=None, id="b", name="R&D, <b>")))
+    tray.show_live((HALF_DONE_VIEW, changed(HALF_DONE_VIEW, eta_s=None, id="b", name="R&D, <b>")))
     assert texts(tray) == [
         "digits, 50 %, 41 min left",
         "R&&D, <b>, 50 %",
         "Open Ringmaster",
         "Quit; jobs keep running",
     ]
-    with qtbot.waitSignal(tray.job_opened) as opened:
+    with qtbot.waitSignal(tray.job_opened) as signal:
         tray._menu.actions()[1].trigger()
-    assert opened.args == ["b"]
+    assert signal.args == ["b"]
     with qtbot.waitSignal(tray.quit_requested):
         tray._menu.actions()[-1].trigger()
     assert tray._icon.toolTip().endswith("and 1 more")
@@ -57,7 +57,7 @@ def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
 
 
 def test_many_jobs_do_not_make_the_menu_higher_than_the_screen(tray):
-    tray.show_live(tuple(replace(HALF, id=f"{n}") for n in range(40)))
+    tray.show_live(tuple(replace(HALF_DONE_VIEW, id=f"{n}") for n in range(40)))
     assert "and 32 more" in texts(tray)
     assert len(texts(tray)) == 11
 
@@ -66,38 +66,38 @@ def test_the_icon_is_the_ring_and_changes_with_its_percent_alone(tray):
     def pixels(view):
         return ring_icon(view).pixmap(64).toImage()
 
-    assert pixels(HALF) != pixels(changed(HALF, step=60))
-    assert pixels(HALF) != pixels(changed(HALF, state=JobState.STOPPING))
-    tray.show_live((HALF,))
+    assert pixels(HALF_DONE_VIEW) != pixels(changed(HALF_DONE_VIEW, step=60))
+    assert pixels(HALF_DONE_VIEW) != pixels(changed(HALF_DONE_VIEW, state=JobState.STOPPING))
+    tray.show_live((HALF_DONE_VIEW,))
     key = tray._icon.icon().cacheKey()
-    tray.show_live((changed(HALF, metrics={"loss": 1.0}),))
+    tray.show_live((changed(HALF_DONE_VIEW, metrics={"loss": 1.0}),))
     assert tray._icon.icon().cacheKey() == key
-    tray.show_live((changed(HALF, step=51),))
+    tray.show_live((changed(HALF_DONE_VIEW, step=51),))
     assert tray._icon.icon().cacheKey() != key
 
 
 def test_a_click_on_a_message_opens_its_subject(tray, qtbot):
     tray.notify(NOTICE)
-    with qtbot.waitSignal(tray.notice_opened) as opened:
+    with qtbot.waitSignal(tray.notice_opened) as signal:
         tray._icon.messageClicked.emit()
-    assert opened.args == [NOTICE]
+    assert signal.args == [NOTICE]
     with qtbot.waitSignal(tray.window_requested):
         tray._icon.activated.emit(QSystemTrayIcon.ActivationReason.Trigger)
 
 
 def test_a_desktop_without_a_tray_shows_nothing_and_raises_nothing(mark):
     tray = Tray(mark, lambda: False)
-    tray.show_live((HALF,))
+    tray.show_live((HALF_DONE_VIEW,))
     tray.notify(NOTICE)
     assert not tray._icon.isVisible()
     tray.close()
 
 
 def test_f58_a_name_is_no_markup_in_tool_tip_and_message(tray, monkeypatch):
-    tray.show_live((replace(HALF, name="<img src=x><b>bold"),))
+    tray.show_live((replace(HALF_DONE_VIEW, name="<img src=x><b>bold"),))
     assert "bold" in tray._icon.toolTip()
     assert not Qt.mightBeRichText(tray._icon.toolTip())
-    said = []
-    monkeypatch.setattr(tray._icon, "showMessage", lambda *words: said.extend(words[:2]))
+    texts = []
+    monkeypatch.setattr(tray._icon, "showMessage", lambda *args: texts.extend(args[:2]))
     tray.notify(replace(NOTICE, title="Failed: <b>bold", text="<img src=x> raised."))
-    assert said == ["Failed: ‹b>bold", "‹img src=x> raised."]
+    assert texts == ["Failed: ‹b>bold", "‹img src=x> raised."]

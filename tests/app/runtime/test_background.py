@@ -38,15 +38,15 @@ def at_shutdown(background, call):
     """Call it each time that the pool is shut down, with whether that waits."""
     shutdown = background._pool.shutdown
 
-    def spy(wait=True, **given):
+    def spy(wait=True, **kwargs):
         call(wait)
-        shutdown(wait, **given)
+        shutdown(wait, **kwargs)
 
     background._pool.shutdown = spy
 
 
 def test_work_runs_elsewhere_and_its_outcome_comes_home(qtbot, background):
-    gate, seen = threading.Event(), []
+    gate, outcomes = threading.Event(), []
 
     def work():
         gate.wait(LIMIT_S)  # so that it cannot have ended before run() returns
@@ -55,12 +55,12 @@ def test_work_runs_elsewhere_and_its_outcome_comes_home(qtbot, background):
     background.run(
         "any",
         work,
-        then=lambda worker: seen.append((worker, threading.get_ident())),
-        otherwise=pytest.fail,
+        on_success=lambda worker: outcomes.append((worker, threading.get_ident())),
+        on_error=pytest.fail,
     )
     gate.set()
-    qtbot.waitUntil(lambda: len(seen) == 1)
-    worker, home = seen[0]
+    qtbot.waitUntil(lambda: len(outcomes) == 1)
+    worker, home = outcomes[0]
     assert home == threading.get_ident() != worker
 
 
@@ -91,7 +91,7 @@ def test_expected_failures_are_handed_over(qtbot, background):
 
 
 @pytest.mark.parametrize(
-    ("error", "sentence"),
+    ("error", "message"),
     [
         (PermissionError(13, "Permission denied", "/data/jobs"), "/data/jobs: Permission denied."),
         (OSError(116, "Stale file handle", "/data/a.json"), "/data/a.json: Stale file handle."),
@@ -101,7 +101,7 @@ def test_expected_failures_are_handed_over(qtbot, background):
         (OSError(), "OSError."),
     ],
 )
-def test_an_error_of_a_disk_is_a_sentence(qtbot, background, error, sentence, caplog):
+def test_an_error_of_a_disk_is_a_sentence(qtbot, background, error, message, caplog):
     def fail():
         raise error
 
@@ -109,7 +109,7 @@ def test_an_error_of_a_disk_is_a_sentence(qtbot, background, error, sentence, ca
     with caplog.at_level(logging.INFO, "backend"):
         background.run("any", fail, pytest.fail, errors.append)
         qtbot.waitUntil(lambda: len(errors) == 1)
-    assert str(errors[0]) == sentence
+    assert str(errors[0]) == message
     assert "Traceback" in caplog.text
 
 
@@ -137,8 +137,8 @@ def test_no_callback_comes_after_close(qtbot, qapp):
 def test_reports_of_progress_come_home(qtbot, background):
     reports, homes = [], []
 
-    def on_report(share, what):
-        reports.append((share, what))
+    def on_report(share, step):
+        reports.append((share, step))
         homes.append(threading.get_ident())
 
     progress = background.progress(on_report)
@@ -149,7 +149,7 @@ def test_reports_of_progress_come_home(qtbot, background):
 
 def test_many_reports_do_not_flood_the_window_and_the_last_is_there(qtbot, background, clock):
     reports = []
-    progress = background.progress(lambda share, _what: reports.append(share))
+    progress = background.progress(lambda share, _step: reports.append(share))
 
     def work():
         for done in range(1, 10_001):
@@ -163,8 +163,8 @@ def test_many_reports_do_not_flood_the_window_and_the_last_is_there(qtbot, backg
 
 def test_closing_cancels_work_that_reports_progress(qapp):
     background = Background(worker_count=1)
-    progress = background.progress(lambda _share, _what: None)
-    started, ended = threading.Event(), []
+    progress = background.progress(lambda _share, _step: None)
+    started, errors = threading.Event(), []
 
     def work():
         started.set()
@@ -172,38 +172,38 @@ def test_closing_cancels_work_that_reports_progress(qapp):
             while True:
                 progress.step(0, 0, "Importing")
         except BackendError as error:
-            ended.append(error)
+            errors.append(error)
             raise
 
     background.run("any", work, pytest.fail, pytest.fail)
     assert started.wait(LIMIT_S)
     background.close()
-    assert len(ended) == 1
+    assert len(errors) == 1
 
 
 def test_the_progress_of_ended_work_is_not_kept(qtbot, background):
-    ended = []
+    results = []
 
     def search():
-        progress = background.progress(lambda _share, _what: None)
-        background.run("log", lambda: progress.report(1, 1, "Searching"), ended.append, pytest.fail)
+        progress = background.progress(lambda _share, _step: None)
+        background.run("log", lambda: progress.report(1, 1, "Searching"), results.append, pytest.fail)
         return weakref.ref(progress)
 
-    kept = [search() for _ in range(20)]
-    qtbot.waitUntil(lambda: len(ended) == len(kept))
-    qtbot.waitUntil(lambda: not any(one() for one in kept))
+    references = [search() for _ in range(20)]
+    qtbot.waitUntil(lambda: len(results) == len(references))
+    qtbot.waitUntil(lambda: not any(r() for r in references))
 
 
 def test_closing_waits_for_endless_work_only_until_its_limit(qapp):
     background = Background(worker_count=2)
-    gate, began = threading.Event(), threading.Event()
+    gate, started = threading.Event(), threading.Event()
 
     def hang():
-        began.set()
+        started.set()
         gate.wait()
 
     background.run("share", hang, pytest.fail, pytest.fail)
-    assert began.wait(LIMIT_S)
+    assert started.wait(LIMIT_S)
     assert not background.close(0.05)
     gate.set()
     background._pool.shutdown()
@@ -231,16 +231,16 @@ def test_no_thread_signals_a_deleted_object_after_a_close(qapp):
 
 def test_closing_does_not_wait_for_work_that_never_began(qapp):
     background = Background(worker_count=1)
-    gate, began = threading.Event(), threading.Event()
+    gate, started = threading.Event(), threading.Event()
 
     def work():
-        began.set()
+        started.set()
         gate.wait(LIMIT_S)
 
     background.run("first", work, pytest.fail, pytest.fail)
     background.run("second", pytest.fail, pytest.fail, pytest.fail)
-    assert began.wait(LIMIT_S)
-    (second,) = (one for one in background._running if not one.running())
+    assert started.wait(LIMIT_S)
+    (second,) = (f for f in background._running if not f.running())
     second.add_done_callback(lambda _: gate.set())
     assert background.close()
 

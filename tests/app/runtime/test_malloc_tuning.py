@@ -61,21 +61,21 @@ print(libc.mallinfo2().hblks - before)
 """
 
 
-@pytest.mark.parametrize(("how", "of_their_own"), [("small", True), ("as glibc likes", False)])
-def test_large_pieces_leave_no_holes_in_a_heap(how: str, of_their_own: bool) -> None:
+@pytest.mark.parametrize(("mode", "of_their_own"), [("small", True), ("as glibc likes", False)])
+def test_large_pieces_leave_no_holes_in_a_heap(mode: str, of_their_own: bool) -> None:
     """But for the few that find a hole which is there already."""
     count = 40
-    command = [sys.executable, "-c", _LARGE_PIECES, how, str(count)]
+    command = [sys.executable, "-c", _LARGE_PIECES, mode, str(count)]
     result = subprocess.run(
         command, cwd=Path(__file__).parents[3], check=True, stdout=subprocess.PIPE
     )
     assert (int(result.stdout) > count / 2) is of_their_own
 
 
-@pytest.mark.parametrize(("how", "is_few"), [("few", True), ("as glibc likes", False)])
-def test_all_threads_share_two_heaps(how: str, is_few: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("mode", "is_few"), [("few", True), ("as glibc likes", False)])
+def test_all_threads_share_two_heaps(mode: str, is_few: bool, tmp_path: Path) -> None:
     report = tmp_path / "report.xml"
-    command = [sys.executable, "-c", _THREADS_THAT_ALLOCATE, how, str(report)]
+    command = [sys.executable, "-c", _THREADS_THAT_ALLOCATE, mode, str(report)]
     subprocess.run(command, cwd=Path(__file__).parents[3], check=True)
     heaps = report.read_text(encoding="utf-8").count("<heap nr=")
     assert (heaps <= ARENAS) is is_few, heaps

@@ -20,7 +20,7 @@ from tests.app.keyboard_window import (
     rows,
     table,
 )
-from tests.app.used_data_root import FALLING, WAITING
+from tests.app.used_data_root import FALLING, QUEUED_NAMES
 from tests.fakes import trained
 from tests.windows import button, the, window
 from widgets.common.labels import Label
@@ -46,7 +46,7 @@ def choose_rows(hands, table, names):
         hands.press("Ctrl+Down", times=place - at)
         hands.press("Space")
         at = place
-    assert len(table.chosen()) == len(names)
+    assert len(table.selected_ids()) == len(names)
 
 
 def fresh(program, *names):
@@ -139,7 +139,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     hands, program, ids
 ):
     services = program._services
-    raw = services.jobs.clone(ids[WAITING[0]])
+    raw = services.jobs.clone(ids[QUEUED_NAMES[0]])
     (name_of_last,) = fresh(program, "last in line")
     last = services.jobs.create({**raw, "name": name_of_last, "tags": []}).id
     program._poller.poll_list()
@@ -149,10 +149,10 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     hands.tab_to("Queue")
     hands.press("Space")
     places = program.jobs.model.queue_places
-    hands.wait(lambda: last in places() and places()[last] == len(places()) > len(WAITING))
+    hands.wait(lambda: last in places() and places()[last] == len(places()) > len(QUEUED_NAMES))
 
     # Nothing of it may start here when the queue goes on.
-    for name, job_id in [*((name, ids[name]) for name in WAITING), (name_of_last, last)]:
+    for name, job_id in [*((name, ids[name]) for name in QUEUED_NAMES), (name_of_last, last)]:
         open_job(hands, program, name)
         hands.wait(
             lambda job_id=job_id: (
@@ -171,7 +171,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.wait(
             lambda job_id=job_id: program.jobs.model.place(job_id).entry.not_before.startswith("20")
         )
-    hands.wait(lambda: places()[last] < min(places()[ids[name]] for name in WAITING))
+    hands.wait(lambda: places()[last] < min(places()[ids[name]] for name in QUEUED_NAMES))
     assert program.jobs.model.place(last).entry.priority == 5
 
     program.jobs.setFocus()
@@ -283,7 +283,7 @@ def test_a_sweep_is_queued(hands, program):
     hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
     hands.tab_until(start)
     hands.press("Space")
-    hands.wait(lambda: program.window.place == "jobs")
+    hands.wait(lambda: program.window.page_key == "jobs")
     model = program.jobs.model
 
     def waiting():

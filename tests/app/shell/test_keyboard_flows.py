@@ -23,7 +23,7 @@ from tests.app.keyboard_window import (
     rows,
     table,
 )
-from tests.app.used_data_root import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, WAITING, rows_of_all
+from tests.app.used_data_root import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, QUEUED_NAMES, rows_of_all
 from tests.widgets.nodes import samples
 from tests.windows import the
 from widgets.jobs.list.job_list_model import JobColumn
@@ -100,10 +100,10 @@ def test_several_rows_are_chosen_and_compared(hands, table, program, ids):
     hands.press("Space")
     hands.press("Ctrl+Down", times=wanted[1] - wanted[0])
     hands.press("Space")
-    assert set(table.chosen()) == {ids["fast"], ids["slow"]}
+    assert set(table.selected_ids()) == {ids["fast"], ids["slow"]}
     hands.tab_to("Compare")
     hands.press("Space")
-    assert program.window.place == "compare"
+    assert program.window.page_key == "compare"
     assert set(program._pages.compare.ids) == {ids["fast"], ids["slow"]}
 
 
@@ -130,22 +130,22 @@ def order(program):
 
 def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):
     view = program.jobs.list.view
-    hands.wait(lambda: order(program) == list(WAITING))
+    hands.wait(lambda: order(program) == list(QUEUED_NAMES))
     assert hands.focus() is view
     hands.press("Home")
-    while view.currentIndex().data() != WAITING[2]:
+    while view.currentIndex().data() != QUEUED_NAMES[2]:
         before = view.currentIndex().row()
         hands.press("Down")
         assert view.currentIndex().row() == before + 1, "the end of the list"
     hands.press("Alt+Up")
-    hands.wait(lambda: order(program) == [WAITING[0], WAITING[2], WAITING[1]])
-    assert view.currentIndex().data() == WAITING[2]
+    hands.wait(lambda: order(program) == [QUEUED_NAMES[0], QUEUED_NAMES[2], QUEUED_NAMES[1]])
+    assert view.currentIndex().data() == QUEUED_NAMES[2]
     hands.press("Alt+Down")
-    hands.wait(lambda: order(program) == list(WAITING))
+    hands.wait(lambda: order(program) == list(QUEUED_NAMES))
     hands.press("Shift+F10")
     choose(hands, "Remove from queue")
-    hands.wait(lambda: order(program) == list(WAITING[:2]))
-    hands.wait(lambda: program.jobs.model.line(ids[WAITING[2]]).state is JobState.CREATED)
+    hands.wait(lambda: order(program) == list(QUEUED_NAMES[:2]))
+    hands.wait(lambda: program.jobs.model.line(ids[QUEUED_NAMES[2]]).state is JobState.CREATED)
 
 
 # The curves
@@ -259,7 +259,7 @@ def test_a_sweep_is_brushed_and_the_best_remaining_job_is_opened(hands, program,
     hands.press("Del")
     assert len(plot.through) == 2
     hands.press("Down", "Return")
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     assert "lr=0.1" in program.jobs.model.line(program.jobs.open_id).name
 
 
@@ -305,7 +305,7 @@ def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):
     hands.write("400")
     hands.wait(lambda: program.form._may_start)
     hands.press("Ctrl+Return")
-    hands.wait(lambda: program.window.place == "jobs")
+    hands.wait(lambda: program.window.page_key == "jobs")
     view = program.jobs.open_view
     assert view.name == "by hand"
     assert (view.config.world_size, view.config.epochs) == (1, 400)
@@ -354,7 +354,7 @@ def test_a_notification_is_read_and_its_place_opened(hands, program, ids):
     hands.press("Down")
     assert hands.focus().currentIndex().data() == "Failed: failed"
     hands.press("Return")
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     assert program.jobs.open_id == ids["failed"]
 
 

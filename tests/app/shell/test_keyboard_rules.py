@@ -55,12 +55,12 @@ def go(program, hands, ids, place):
         )
     elif place == "new-job":
         program._job_controller.drafts.new_job()
-        hands.wait(lambda: window.place == place)
+        hands.wait(lambda: window.page_key == place)
     elif place == "compare":
         program._compare_controller.compare((ids["slow"], ids["fast"]))
         hands.wait(lambda: len(program._pages.compare.table._heads) == 2)
     else:
-        window.go(place)
+        window.open_page(place)
     if place == "help":
         hands.wait(lambda: program._pages.help._model.rowCount() > 0)
     if place in TABS or place in ("jobs", "table"):
@@ -162,7 +162,7 @@ def named(widget):
 
 @pytest.mark.parametrize("tab", TABS)
 def test_tab_leads_to_everything_on_each_tab_of_a_job(program, hands, ids, tab, qtbot):
-    program.window.go("jobs")
+    program.window.open_page("jobs")
     program.jobs.open_job(ids["slow"])
     hands.wait(lambda: program.jobs.open_view is not None and program.jobs.open_id == ids["slow"])
     program.jobs.detail._choose_tab(tab)
@@ -203,7 +203,7 @@ def test_every_key_stands_in_the_sheet(program, hands):
 def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, place):
     go(program, hands, ids, place)
     hands.press("Ctrl+N")
-    hands.wait(lambda: program.window.place == "new-job")
+    hands.wait(lambda: program.window.page_key == "new-job")
 
 
 def test_ctrl_n_keeps_the_contents_of_a_form_in_use(program, hands, ids):

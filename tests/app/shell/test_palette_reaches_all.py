@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableVie
 from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
-from tests.app.used_data_root import SWEEP, SWEEP_NAME, WAITING
+from tests.app.used_data_root import SWEEP, SWEEP_NAME, QUEUED_NAMES
 from tests.windows import the
 from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
@@ -65,7 +65,7 @@ def pressable(program):
             yield BY_ANOTHER_NAME.get(side_bar_name(button), side_bar_name(button))
         elif isinstance(parent, ChoiceRow):
             if isinstance(parent, UnderlinedTabs) and not button.isChecked():
-                yield f"{parent.title_of(button)} of "
+                yield f"{parent.tab_title(button)} of "
             elif not button.isChecked():
                 yield f"{parent.accessibleName()}: {button.accessibleName()}"
         elif isinstance(button, QPushButton) and button.menu() is not None:
@@ -105,7 +105,7 @@ def open_job(program, qtbot, job_id):
     qtbot.waitUntil(lambda: program.jobs.detail._checkpoints is not None)
 
 
-@pytest.mark.parametrize("name", ["slow", "failed", WAITING[0]])
+@pytest.mark.parametrize("name", ["slow", "failed", QUEUED_NAMES[0]])
 @pytest.mark.parametrize("tab", ["curves", "ranks", "checkpoints", "log", "settings", "notes"])
 def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
     open_job(program, qtbot, ids[name])
@@ -151,7 +151,7 @@ def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
 
 @pytest.mark.parametrize("place", ["nodes", "new-job", "settings", "help"])
 def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, place):
-    program.window.go(place)
+    program.window.open_page(place)
     assert missing(program) == []
 
 
@@ -167,23 +167,23 @@ def test_every_key_that_works_everywhere_has_an_act(program):
 
 def choose(program, words, aside=""):
     open_and_close_palette(program)
-    found = [t for t in program.frame.command_search.find(words) if aside in t.aside]
+    found = [t for t in program.frame.command_search.find(words) if aside in t.remark]
     assert found, words
     program.frame.command_search.open(found[0])
     return found[0]
 
 
 def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
-    open_job(program, qtbot, ids[WAITING[1]])
-    program.window.go("datasets")
+    open_job(program, qtbot, ids[QUEUED_NAMES[1]])
+    program.window.open_page("datasets")
     target = choose(program, "remove from", "the open job")
     assert target.title.startswith("Remove from queue")
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     model = program.jobs.model
-    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.CREATED)
+    qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.CREATED)
     qtbot.waitUntil(lambda: "Queue" in reached_again(program, "queue"))
     choose(program, "queue", "the open job")
-    qtbot.waitUntil(lambda: model.line(ids[WAITING[1]]).state is JobState.QUEUED)
+    qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.QUEUED)
 
 
 def reached_again(program, words):
@@ -193,7 +193,7 @@ def reached_again(program, words):
 
 def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     open_job(program, qtbot, ids["slow"])
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     choose(program, "log of")
     assert program.jobs.detail.log.isVisible()
     choose(program, "rename", "the open job")
@@ -228,7 +228,7 @@ def test_the_path_of_a_folder_is_copied(qtbot, program, ids):
 
 def test_the_palette_offers_no_impossible_action(qtbot, program, ids):
     open_job(program, qtbot, ids["slow"])
-    asides = {t.title: t.aside for t in palette_for(program, "stop")}
+    asides = {t.title: t.remark for t in palette_for(program, "stop")}
     assert "Stop" not in asides
     assert "Clone" in {t.title for t in palette_for(program, "clone")}
 
@@ -250,11 +250,11 @@ def asked(qtbot, program, words):
 
 
 def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     (sweep,) = [t for t in asked(qtbot, program, SWEEP_NAME) if t.kind == "sweep"]
-    assert (sweep.title, sweep.aside) == (SWEEP_NAME, "sweep of 6 jobs")
+    assert (sweep.title, sweep.remark) == (SWEEP_NAME, "sweep of 6 jobs")
     program.frame.command_search.open(sweep)
-    assert program.window.place == "jobs"
+    assert program.window.page_key == "jobs"
     assert program.jobs.open_sweep_tag == SWEEP
 
 
@@ -263,4 +263,4 @@ def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, id
     program._services.templates.save("nightly", {**raw, "name": "x"}, overwrite=True)
     (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
     program.frame.command_search.open(template)
-    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    qtbot.waitUntil(lambda: program.window.page_key == "new-job")

@@ -45,7 +45,7 @@ def test_no_key_of_the_sheet_is_left_out():
     "key", SHORTCUTS, ids=lambda key: f"{key.where or 'everywhere'}: {key.key}"
 )
 def test_a_key_does_what_its_sheet_says(desk, key):
-    PRESSED[key.where, key.does](desk, partial(desk.press, key.key))
+    PRESSED[key.where, key.label](desk, partial(desk.press, key.key))
 
 
 def _of_pages():
@@ -67,7 +67,7 @@ def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, plac
         desk.click(place)
         desk.press(key.key)
 
-    PRESSED[key.where, key.does](desk, press)
+    PRESSED[key.where, key.label](desk, press)
 
 
 @pytest.mark.parametrize("key", ["J", "L", "F", "S", "[", "Shift+L"])
@@ -90,7 +90,7 @@ def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     detail = desk.open("slow")
     frame = desk.program.frame
     asked = []
-    detail.job_actions.on(job_actions.STOP, asked.append)
+    detail.job_actions.add_handler(job_actions.STOP, asked.append)
     if open_layer == "bell":
         frame.bell.show()
     else:

@@ -64,7 +64,7 @@ def button(section: QWidget, text: str) -> Button:
 
 def repair(section: VerifySection, press: Callable[[], None]) -> tuple[str, ...]:
     press()
-    dialog = section.controller._dialog.now
+    dialog = section.controller._dialog.dialog
     shown = tuple(texts(dialog))
     button(dialog, "Repair").click()
     return shown
@@ -105,7 +105,7 @@ def test_nothing_is_repaired_without_a_confirmation(section, service):
     service.answers += [found(CUT)]
     section.check.click()
     button(section, "Repair…").click()
-    button(section.controller._dialog.now, "Cancel").click()
+    button(section.controller._dialog.dialog, "Cancel").click()
     assert len(service.asked) == 1
     assert "It is cut." in texts(section)
 

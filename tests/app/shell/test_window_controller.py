@@ -69,25 +69,25 @@ def type_into_palette(qtbot, program, text):
 def test_ctrl_k_goes_to_a_place_by_a_few_letters_and_enter(qtbot, program):
     palette = type_into_palette(qtbot, program, "load")
     qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
-    assert program.window.place == "loaders"
+    assert program.window.page_key == "loaders"
     assert not palette.isVisible()
 
 
 def test_ctrl_k_opens_a_node_by_its_name(qtbot, program):
     palette = type_into_palette(qtbot, program, "this-comp")
     qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
-    assert program.window.place == "nodes"
+    assert program.window.page_key == "nodes"
 
 
 def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
-    here = program.window.place
+    here = program.window.page_key
     palette = type_into_palette(qtbot, program, "")
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Up):
         qtbot.keyClick(the(LineEdit, palette), key)
     assert the(QListView, palette).currentIndex().row() == 1
     qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Escape)
     assert not palette.isVisible()
-    assert program.window.place == here
+    assert program.window.page_key == here
 
 
 def test_the_palette_says_that_nothing_matches(qtbot, program):
@@ -100,7 +100,7 @@ def test_the_palette_says_that_nothing_matches(qtbot, program):
 def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, program):
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
-    assert program.window.place == "settings"
+    assert program.window.page_key == "settings"
     page.theme.key_chosen.emit("dark")
     assert theme.current().name == "dark"
     page.motion.click()
@@ -144,7 +144,7 @@ def test_the_settings_list_folders_and_installed_software(qtbot, program):
 
 def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, program):
     side_bar = program.window.side_bar
-    program.window.go("jobs")
+    program.window.open_page("jobs")
     notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
     program.frame.notice_rules.notified.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notification"
@@ -156,7 +156,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     assert notices.isVisible()
     assert the(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
     notices.opened.emit(0)
-    assert program.window.place == "nodes"
+    assert program.window.page_key == "nodes"
     qtbot.waitUntil(lambda: NotificationStore(kept).unread_count == 0)
     notices.close_again()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
@@ -187,7 +187,7 @@ def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
         program.window.activateWindow()
     qtbot.keyClick(program.window, Qt.Key.Key_F1)
     page = the(HelpPage, program.window)
-    assert program.window.place == "help"
+    assert program.window.page_key == "help"
     qtbot.waitUntil(lambda: the(QListView, page).model().rowCount() == len(TOPICS))
     assert the(RichText, page).document().firstBlock().text().startswith("Train your own model")
     the(RichText, page).anchorClicked.emit(QUrl("first-node.md"))
@@ -268,9 +268,9 @@ def test_a_dropped_job_file_becomes_a_new_job(qtbot, program, tmp_path):
     path = tmp_path / "from the lab.toml"
     path.write_text(tomli_w.dumps(raw_job(1, name="dropped")))
     drags.drop(program.window, drags.file(path))
-    qtbot.waitUntil(lambda: program.window.place == "new-job")
+    qtbot.waitUntil(lambda: program.window.page_key == "new-job")
     assert program.form.draft().raw["name"] == "dropped"
-    program.window.go("jobs")
+    program.window.open_page("jobs")
 
 
 def test_a_dropped_bundle_is_imported(qtbot, program, tmp_path, dialog_of):
@@ -287,14 +287,14 @@ def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
     paths = [tmp_path / name for name in ("one.zip", "two.zip", "three.toml")]
     for path in paths:
         path.write_bytes(b"")
-    here = program.window.place
+    here = program.window.page_key
     assert drags.over(program.window, drags.file(*paths)), "it is said while they are held"
     sheet = program.window.drop_sheet
     assert sheet.accessibleName() == "3 files: drop them one by one"
     assert not sheet._takes
     drags.drop(program.window, drags.file(*paths))
     assert the(Label, program.window.toast).text() == "3 files: drop them one by one"
-    assert program.window.place == here
+    assert program.window.page_key == here
     assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
 
 
@@ -310,7 +310,7 @@ def test_weights_dropped_next_to_a_model_say_where_they_belong(program, tmp_path
 def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = the(SettingsPage, program.window)
     node = program.nodes.detail
-    program.window.go("nodes")
+    program.window.open_page("nodes")
     qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).items))
 
     def left():
@@ -344,7 +344,7 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
     cluster = services_of(program).cluster
     for port in (22, 2222):
         cluster.accept_key(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
-    program.window.go("jobs")
+    program.window.open_page("jobs")
     program.frame.open_settings()
     ssh = the(SettingsPage, program.window).ssh
     qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 2)
@@ -359,7 +359,7 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
     assert the(Label, program.window.toast).text() == (
         "The next connection to gpu07.lab will ask you to confirm its key"
     )
-    assert [key.port for key in cluster.ssh_details().accepted_keys] == [22]
+    assert [key.port for key in cluster.ssh_overview().accepted_keys] == [22]
     cluster.remove_host_key("gpu07.lab")
 
 
@@ -368,7 +368,7 @@ def test_the_settings_show_why_ssh_facts_cannot_be_read(qtbot, program, monkeypa
         raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 
     monkeypatch.setattr(services_of(program).cluster, "ssh_details", refuse)
-    program.window.go("jobs")
+    program.window.open_page("jobs")
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
     said = "The accepted host keys cannot be read. Check their file."

@@ -80,7 +80,7 @@ def test_without_horovod_torch_and_mpi4py_are_installed_and_imported(node: Node)
     assert node.sentences[4].startswith("mpi4py 4.1.2, torch 2.13.0+cpu; ")
     assert not any((node.home / "environments").glob("*/lib/python*/site-packages/horovod"))
     node.horovod = True
-    assert not node.updates[-1].failed
+    assert not node.updates[-1].failed_step
     assert go(node).installation != there
 
 
@@ -184,7 +184,7 @@ def test_each_failure_shows_its_cause_and_fix_and_a_repetition_continues(node: N
         node.shell.on_run = lambda argv: complaint if command in " ".join(argv) else None  # noqa: B023
         with pytest.raises(BackendError, match=sentence):
             go(node)
-        failed = node.last.failed
+        failed = node.last.failed_step
         assert failed is not None
         assert (failed.title, failed.state) == (title, StepState.FAILED)
         assert sentence in failed.message
@@ -247,8 +247,8 @@ def test_a_connection_that_breaks_is_the_step_s_failure(node: Node) -> None:
     node.shell.on_run = cut
     with pytest.raises(Unreachable):
         go(node)
-    assert node.last.failed is not None
-    assert node.last.failed.message == "The connection is gone."
+    assert node.last.failed_step is not None
+    assert node.last.failed_step.message == "The connection is gone."
     node.shell.on_run = lambda argv: None
     assert go(node).is_ready
     # What the broken connection left is younger than an hour: it may be another desktop's.
@@ -369,8 +369,8 @@ def test_other_nodes_with_another_open_mpi_are_named(node: Node) -> None:
 
     with pytest.raises(BackendError, match=r"gpu2 has 4\.1\.4"):
         go(node, agree=disagree)
-    assert node.last.failed is not None
-    assert node.last.failed.title == "Open MPI"
+    assert node.last.failed_step is not None
+    assert node.last.failed_step.title == "Open MPI"
 
 
 def test_the_node_s_own_open_mpi_is_used_when_asked_for(node: Node, tmp_path: Path) -> None:
@@ -486,8 +486,8 @@ def test_a_fault_of_the_program_shows_in_the_step_and_flies(node: Node) -> None:
     with pytest.raises(ZeroDivisionError):
         go(node, inspect=inspect)
     failed: SetUp = node.last
-    assert failed.failed is not None
-    assert "ZeroDivisionError" in failed.failed.message
+    assert failed.failed_step is not None
+    assert "ZeroDivisionError" in failed.failed_step.message
 
 
 def test_a_package_of_user_code_is_added_and_nothing_in_the_environment_changes(

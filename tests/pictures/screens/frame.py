@@ -188,7 +188,7 @@ screen("help", (LARGE, SMALL, SMALLEST))(lambda stage: stage.help.show_topics(re
 def help_no_match(stage: Stage) -> None:
     stage.help.show_topics(read_topics())
     stage.help._search.setText("zeppelin")
-    stage.help._search._say()
+    stage.help._search._send_text()
 
 
 def _palette(stage: Stage, text: str, targets: list[PaletteEntry]) -> None:

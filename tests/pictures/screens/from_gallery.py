@@ -61,7 +61,7 @@ def gallery_fault(stage: Stage) -> None:
 def gallery_no_match(stage: Stage) -> None:
     dialog = _gallery(stage)
     dialog._search.setText("transformer")
-    dialog._search._say()
+    dialog._search._send_text()
 
 
 @screen("dataset-suggestion", EVERY)

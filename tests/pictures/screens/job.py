@@ -411,7 +411,7 @@ def log_search(stage: Stage) -> None:
     shown = _log(stage)
     shown.view.verticalScrollBar().setValue(0)
     shown._search.setText("loss")
-    shown._search._say()
+    shown._search._send_text()
     shown.view.go_to(4)
 
 

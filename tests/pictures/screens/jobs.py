@@ -78,7 +78,7 @@ def job_opening(stage: Stage) -> None:
 def jobs_no_match(stage: Stage) -> None:
     page = open_job(stage)
     page.list.search.setText("resnt")
-    page.list.search._say()
+    page.list.search._send_text()
 
 
 screen("jobs-huge")(lambda stage: open_job(stage, views=lab.many_jobs()))
@@ -157,7 +157,7 @@ def jobs_table_settings(stage: Stage) -> None:
     chosen = ("state", "name", "progress", "best", "lr", "batch_size", "optimizer", "seed")
     page.table.view.restore({"columns": list(chosen), "order": "lr"})
     page.table.search.setText("lr<0.05")
-    page.table.search._say()
+    page.table.search._send_text()
 
 
 @screen("jobs-row-menu")
@@ -174,7 +174,7 @@ def jobs_row_menu(stage: Stage) -> None:
 @screen("jobs-table-funnel")
 def jobs_table_funnel(stage: Stage) -> None:
     page = table(stage)
-    page.table._funnel_button.click()
+    page.table._filter_button.click()
     page.table.filter_panel._high.setText("much")
     page.table.filter_panel._high.editingFinished.emit()
 
@@ -183,7 +183,7 @@ def jobs_table_funnel(stage: Stage) -> None:
 def jobs_table_no_match(stage: Stage) -> None:
     page = table(stage)
     page.table.search.setText("resnt")
-    page.table.search._say()
+    page.table.search._send_text()
 
 
 @screen("jobs-table-edit")

@@ -448,7 +448,7 @@ def model_layer_graph(stage: Stage) -> None:
     view._page_picker.choose("graph")
     view._show_page("graph")
     view.search.setText("downsample")
-    view.search._say()
+    view.search._send_text()
 
 
 def _variance(stage: Stage, found: DepthVariance | str) -> None:

@@ -53,7 +53,7 @@ def sweep_table_search(stage: Stage) -> None:
     page = _table(stage)
     page.sweeps.fold(TABLE, LR, True)
     page.table.search.setText("lr=0.003")
-    page.table.search._say()
+    page.table.search._send_text()
 
 
 def _seen_sweep(stage: Stage, form: JobForm) -> None:

@@ -173,7 +173,7 @@ def test_curves_differ_for_every_kind_of_sight(t: Theme, vision: str) -> None:
 
 @both_themes
 def test_high_contrast_gives_up_tints_and_keeps_text_readable(t: Theme) -> None:
-    strong = t.contrasted()
+    strong = t.with_high_contrast()
     for family in FAMILIES:
         assert strong.hex(f"{family}_tint") == t.surface
     assert contrast(strong.line, strong.surface) >= GRAPHIC_LEAST

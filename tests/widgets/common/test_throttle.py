@@ -14,7 +14,7 @@ _HOUR_MS = 3_600_000
 
 def end_pause(throttle: Throttle) -> None:
     throttle._pause.stop()
-    throttle._pause_over()
+    throttle._end_pause()
 
 
 def test_the_first_comes_at_once_and_the_last_of_many_once_more() -> None:

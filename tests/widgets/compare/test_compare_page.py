@@ -88,7 +88,7 @@ def test_s3_two_runs_that_differ_in_the_rate_show_one_row_and_two_named_curves(p
 def test_the_page_plots_the_judged_metric_and_the_loss(page):
     show(page, three())
     assert list(plots(page)) == [MAP, "loss"]
-    page.plots.add()
+    page.plots.add_plot()
     assert list(plots(page)) == [MAP, "loss", "learning_rate"]
 
 
@@ -120,10 +120,10 @@ def test_a_metric_chosen_in_the_plot_stays_after_an_update(page):
 def test_a_plot_can_go_but_never_the_last_one(page, qtbot):
     show(page, three())
     first, second = page.findChildren(_Plot)
-    assert first.remove.isVisible()
-    qtbot.mouseClick(first.remove, Qt.MouseButton.LeftButton)
+    assert first.remove_button.isVisible()
+    qtbot.mouseClick(first.remove_button, Qt.MouseButton.LeftButton)
     assert list(plots(page)) == ["loss"]
-    assert not second.remove.isVisible()
+    assert not second.remove_button.isVisible()
 
 
 def test_other_values_never_read_like_the_best_one():
@@ -372,7 +372,7 @@ def test_one_job_alone_is_shown_and_asks_for_another(page):
 
 def test_a_job_in_the_trash_keeps_its_curves_and_says_so(page):
     show(page, three())
-    page.show_gone("id1", "“lr 0.02” is not in the list of jobs any more.")
+    page.show_read_error("id1", "“lr 0.02” is not in the list of jobs any more.")
     assert says(page, "not in the list")
     assert "id1" in tuple(plots(page)["loss"].curves)[1:]
     page.set_jobs(("id0", "id2"))
@@ -392,7 +392,7 @@ def test_eight_jobs_have_a_legend_and_no_more_can_be_added(page):
 def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
     show(page, three())
     head = headers(page)[1]
-    with qtbot.waitSignal(page.opened) as opened:
+    with qtbot.waitSignal(page.job_opened) as opened:
         qtbot.mouseClick(head, Qt.MouseButton.LeftButton)
     assert opened.args == ["id1"]
     with qtbot.waitSignal(page.remove_requested) as removed:

@@ -65,13 +65,13 @@ def place(qtbot, page, controller):
 def test_the_page_announces_a_drop_and_the_jobs_join_the_others(controller, page):
     controller.compare(("id0", "id1"))
     assert drags.over(page, drags.jobs("id2"))
-    assert page.drop_sheet.isVisible()
-    assert page.drop_sheet.accessibleName() == "Compare “id2”"
+    assert page.drop_overlay.isVisible()
+    assert page.drop_overlay.accessibleName() == "Compare “id2”"
     drags.away(page)
-    assert not page.drop_sheet.isVisible()
+    assert not page.drop_overlay.isVisible()
     drags.drop(page, drags.jobs("id2", "id3"))
     assert page.ids == ("id0", "id1", "id2", "id3")
-    assert not page.drop_sheet.isVisible()
+    assert not page.drop_overlay.isVisible()
     assert controller.heard == ["4 jobs are compared"]
 
 
@@ -107,7 +107,7 @@ def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_
     controller.heard.clear()
     before = page.ids
     drags.over(page, drags.jobs(*more))
-    assert page.drop_sheet.accessibleName() == sentence
+    assert page.drop_overlay.accessibleName() == sentence
     drags.drop(page, drags.jobs(*more))
     drags.drop(place, drags.jobs(*more))
     assert controller.heard == [sentence, sentence]
@@ -135,7 +135,7 @@ def test_the_place_has_the_frame_of_a_target_only_for_an_accepted_drag(controlle
 def test_dropping_a_compared_job_changes_nothing_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
     drags.over(page, drags.jobs("id1"))
-    assert page.drop_sheet.accessibleName() == "“id1” is compared already"
+    assert page.drop_overlay.accessibleName() == "“id1” is compared already"
     drags.drop(page, drags.jobs("id1"))
     assert page.ids == ("id0", "id1")
     assert controller.heard == ["2 jobs are compared already"]
@@ -154,7 +154,7 @@ def test_page_and_place_accept_only_jobs(page, place, tmp_path):
     for content in (drags.file(tmp_path), QMimeData()):
         assert not drags.over(page, content)
         assert not drags.over(place, content)
-    assert not page.drop_sheet.isVisible()
+    assert not page.drop_overlay.isVisible()
 
 
 def test_a_sentence_that_has_no_room_stands_beside_the_rail(place):
@@ -212,7 +212,7 @@ def test_any_row_of_the_list_can_be_dragged_and_one_that_waits_into_the_queue_as
         assert model.flags(index) & Qt.ItemFlag.ItemIsDragEnabled
         view.setCurrentIndex(index)
         view.startDrag(Qt.DropAction.CopyAction)
-    contents = [(dragged.ids, dragged.words, queued) for dragged, queued, _ in held]
+    contents = [(dragged.ids, dragged.label, queued) for dragged, queued, _ in held]
     assert contents[0] == (("a",), "“job a”", False)
     assert contents[1] == (("w",), "“next”", True)
     assert (sorted(contents[2][0]), *contents[2][1:]) == (["s", "t", "u"], "3 jobs", False)
@@ -226,9 +226,9 @@ def test_all_ticked_rows_are_dragged_together_and_another_row_alone(jobs, held):
         view.setCurrentIndex(model.index(model.row_of(key), 0))
         view.startDrag(Qt.DropAction.CopyAction)
     (ticked, into_queue, _), (other, _, _) = held
-    assert (sorted(ticked.ids), ticked.words) == (["a", "w"], "2 jobs")
+    assert (sorted(ticked.ids), ticked.label) == (["a", "w"], "2 jobs")
     assert not into_queue, "the queue takes one at a time"
-    assert (other.ids, other.words) == (("b",), "“job b”")
+    assert (other.ids, other.label) == (("b",), "“job b”")
 
 
 def test_all_chosen_rows_of_the_table_are_dragged_together(jobs, held):
@@ -241,4 +241,4 @@ def test_all_chosen_rows_of_the_table_are_dragged_together(jobs, held):
         flag = QItemSelectionModel.SelectionFlag
         view.selectionModel().select(model.index(model.row_of(key), 0), flag.Select | flag.Rows)
     view.startDrag(Qt.DropAction.CopyAction)
-    assert (sorted(held[0][0].ids), held[0][0].words) == (["a", "b"], "2 jobs")
+    assert (sorted(held[0][0].ids), held[0][0].label) == (["a", "b"], "2 jobs")

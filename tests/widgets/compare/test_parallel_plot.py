@@ -69,11 +69,11 @@ def move(plot, where):
 
 
 def names(plot):
-    return {line.name for line in plot._shown.lines if line.job_id in plot.through}
+    return {line.name for line in plot._coordinates.lines if line.job_id in plot.selected_jobs}
 
 
 def middle(plot, name, axis=0):
-    (line,) = (one for one in plot._shown.lines if one.name == name)
+    (line,) = (one for one in plot._coordinates.lines if one.name == name)
     points = plot.picture.points_of(line)
     return ((points[axis] + points[axis + 1]) / 2).toPoint(), line.job_id
 
@@ -90,48 +90,48 @@ def test_brushes_choose_jobs_that_pass_all_of_them_and_escape_removes_them(plot)
 
 
 def test_a_click_on_an_axis_takes_its_brush_away_and_no_other(plot):
-    plot.brush(0, 0.0, 0.4)
-    plot.brush(1, 0.0, 0.4)
+    plot.set_brush(0, 0.0, 0.4)
+    plot.set_brush(1, 0.0, 0.4)
     QTest.mouseClick(plot, LEFT, pos=QPoint(round(plot.picture.axis_x(0)), 100))
     assert list(plot.brushes) == [1]
 
 
 def test_the_line_under_the_pointer_is_described_and_a_click_opens_it(plot, qtbot):
     where, job_id = middle(plot, "digits batch=32 lr=0.03")
-    with qtbot.waitSignal(plot.pointed) as pointed:
+    with qtbot.waitSignal(plot.job_hovered) as pointed:
         move(plot, where)
     assert pointed.args == [job_id] == [plot.current]
     assert plot.accessibleDescription().startswith(
         "digits batch=32 lr=0.03, Batch size, per process 32, Learning rate 0.03, Best validation"
     )
-    with qtbot.waitSignal(plot.opened) as opened:
+    with qtbot.waitSignal(plot.job_opened) as opened:
         QTest.mouseClick(plot, LEFT, pos=where)
     assert opened.args == [job_id]
 
 
 def test_a_greyed_line_is_not_hit(plot):
     where, _ = middle(plot, "digits batch=32 lr=0.03")
-    plot.brush(0, 0.0, 0.1)
+    plot.set_brush(0, 0.0, 0.1)
     move(plot, where)
     assert plot.current == ""
 
 
 def test_arrows_walk_from_the_best_down_and_enter_opens(plot, qtbot):
-    ranked = [line.job_id for line in plot._shown.ranked()]
+    ranked = [line.job_id for line in plot._coordinates.ranked()]
     for number in (0, 1, 2):
         QTest.keyClick(plot, Qt.Key.Key_Down)
         assert plot.current == ranked[number]
     QTest.keyClick(plot, Qt.Key.Key_Up)
     assert plot.current == ranked[1]
-    with qtbot.waitSignal(plot.opened) as opened:
+    with qtbot.waitSignal(plot.job_opened) as opened:
         QTest.keyClick(plot, Qt.Key.Key_Return)
     assert opened.args == [ranked[1]]
 
 
 def test_an_update_of_a_job_keeps_the_brushes(plot):
-    plot.brush(1, 0.0, 0.4)
+    plot.set_brush(1, 0.0, 0.4)
     first, *rest = sweep()
-    plot.show_parallel(
+    plot.show_coordinates(
         parallel_plot([replace(first, best_metric=("validation/accuracy", 0.99)), *rest])
     )
     assert list(plot.brushes) == [1]
@@ -147,22 +147,22 @@ def test_unchosen_lines_are_grey_and_the_best_is_green(plot, theme_manager):
 
     assert colour(where).green() > colour(where).red() + 40
     assert colour(grey).blue() > colour(grey).red() + 40
-    plot.brush(0, 0.0, 0.3)
+    plot.set_brush(0, 0.0, 0.3)
     shown = colour(grey)
     assert abs(shown.blue() - shown.red()) < 20
 
 
 def test_the_pointer_repaints_no_line(plot, monkeypatch):
-    plot.show_parallel(parallel_plot(sweep(500)))
+    plot.show_coordinates(parallel_plot(sweep(500)))
     painted = []
     paint = ParallelPicture.paint_background
     monkeypatch.setattr(
         ParallelPicture, "paint_background", lambda *given: (painted.append("all"), paint(*given))
     )
-    plot.brush(1, 0.1, 0.5)
+    plot.set_brush(1, 0.1, 0.5)
     plot.repaint()
     assert painted == ["all"]
-    plot.point(plot._shown.lines[3].job_id)
+    plot.highlight_job(plot._coordinates.lines[3].job_id)
     plot.repaint()
     assert painted == ["all"]
 
@@ -175,19 +175,19 @@ def test_a_job_of_a_sweep_brings_its_sweep_and_the_best_row_is_first_and_says_so
     card = page.parallel
     assert card.isVisible()
     assert card.choice.currentText() == "Sweep digits"
-    assert [line.job_id for line in card.shown.lines] == [view.id for view in jobs]
+    assert [line.job_id for line in card.coordinates.lines] == [view.id for view in jobs]
     rows = card._model
     assert rows.data(rows.index(0, 0)) == "digits batch=16 lr=0.03"
     assert rows.data(rows.index(0, 3)).endswith("best")
     assert rows.data(rows.index(0, 0), Qt.ItemDataRole.AccessibleTextRole).endswith(", best")
     assert not rows.data(rows.index(1, 3)).endswith("best")
-    assert card.sentence.text().startswith("Best: digits batch=16 lr=0.03, validation accuracy 0.9")
+    assert card.summary.text().startswith("Best: digits batch=16 lr=0.03, validation accuracy 0.9")
 
 
 def test_jobs_of_no_sweep_are_drawn_as_they_are_compared(page):
     jobs = [replace(view, tags=()) for view in sweep()[:3]]
     compare(page, *jobs)
-    assert [line.job_id for line in page.parallel.shown.lines] == [view.id for view in jobs]
+    assert [line.job_id for line in page.parallel.coordinates.lines] == [view.id for view in jobs]
     assert not page.parallel.choice.isVisible()
     page.set_jobs((jobs[0].id,))
     settle()
@@ -206,7 +206,7 @@ def test_the_name_of_a_job_gets_the_room_that_its_values_leave(page):
     page.show_siblings(jobs)
     compare(page, jobs[0])
     header = page.parallel.table.horizontalHeader()
-    whole, values = page.parallel._wanted_w
+    whole, values = page.parallel._column_widths
 
     def widths(of_window):
         page.resize(of_window, 900)
@@ -228,9 +228,9 @@ def test_a_value_is_written_as_the_sentence_below_writes_it(page):
     jobs = sweep()
     page.show_siblings(jobs)
     compare(page, jobs[0])
-    (best,) = page.parallel.shown.best
+    (best,) = page.parallel.coordinates.best
     assert best.texts[-1] == formats.metric(best.value)
-    assert best.texts[-1] in page.parallel.sentence.text()
+    assert best.texts[-1] in page.parallel.summary.text()
 
 
 def test_brushes_leave_the_chosen_rows_in_the_table(page, qtbot):
@@ -238,23 +238,23 @@ def test_brushes_leave_the_chosen_rows_in_the_table(page, qtbot):
     page.show_siblings(jobs)
     compare(page, jobs[0])
     card = page.parallel
-    card.plot.brush(0, 0.9, 1.0)
+    card.plot.set_brush(0, 0.9, 1.0)
     assert card._model.rowCount() == 3
     assert (
-        card.sentence.text() == "The best job is outside the selected ranges. 3 of 6 jobs selected."
+        card.summary.text() == "The best job is outside the selected ranges. 3 of 6 jobs selected."
     )
     assert card.clear_button.isVisible()
     card.clear_button.click()
     assert card._model.rowCount() == 6
-    with qtbot.waitSignal(page.opened) as opened:
+    with qtbot.waitSignal(page.job_opened) as opened:
         card.table.activated.emit(card._model.index(0, 0))
-    assert opened.args == [card.shown.ranked()[0].job_id]
+    assert opened.args == [card.coordinates.ranked()[0].job_id]
 
 
 def test_a_sweep_without_a_result_says_so(page):
     jobs = tuple(replace(view, best_metric=None) for view in sweep())
     page.show_siblings(jobs)
     compare(page, jobs[0])
-    assert page.parallel.sentence.text().startswith(
+    assert page.parallel.summary.text().startswith(
         "No best job: none of these jobs has a checkpoint yet."
     )

@@ -73,7 +73,7 @@ def test_memory_and_shapes_are_those_of_the_chosen_batch_size(view):
     view.batch.setValue(1000)
     assert shown(view, 2)[0] == formats.shape((1000, 4, 8, 8))
     assert LAYERS.of_batch(1000).activation_bytes == 1000 * LAYERS.activation_bytes
-    assert view._shown is LAYERS, "nothing was computed again"
+    assert view._layers is LAYERS, "nothing was computed again"
 
 
 def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_graph(view, qtbot):
@@ -84,22 +84,22 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
     )
     view.show_graph(LayerGraph(220, 960, nodes, graph.edges[:1]))
     the(SegmentedControl, view).choose("graph")
-    view._choose("graph")
+    view._show_page("graph")
     view.search.setText("LINEAR")
     elapse(view.search)
     assert shown(view) == ["head", "never"]
     assert "2 of 4" in texts(view)
-    assert [node.layer.name for node in view.graph._marked] == ["head"]
+    assert [node.layer.name for node in view.graph._marked_nodes] == ["head"]
     centre = view.graph.mapToScene(view.graph.viewport().rect().center())
     assert abs(centre.y() - 900) < view.graph.viewport().height() / view.graph.zoom / 2
     view.search.clear()
     assert shown(view) == ["stem", "act", "head", "never"]
-    assert view.graph._marked == []
+    assert view.graph._marked_nodes == []
 
 
 def test_without_a_graph_the_reason_stands_in_its_place(view):
     the(SegmentedControl, view).choose("graph")
-    view._choose("graph")
+    view._show_page("graph")
     assert the(PageStack, view).currentWidget() is view._no_graph
     view.show_graph("Graphviz could not lay the graph out.")
     assert the(PageStack, view).currentWidget() is view._no_graph
@@ -172,10 +172,10 @@ def variances(*values):
 def test_any_variances_are_a_plot_and_a_sentence(view, values):
     found = variances(*values)
     the(SegmentedControl, view).choose("variance")
-    view._choose("variance")
+    view._show_page("variance")
     view.show_variance(found)
     view.grab()
-    assert view.variance.sentence.text() == found.judge()[1]
+    assert view.variance.summary.text() == found.judge()[1]
     assert tuple(view.variance.panel.curves) == ("Activations", "Gradients")
     assert not view.search.isVisible()
     rows, title = view.variance.panel.read(1)

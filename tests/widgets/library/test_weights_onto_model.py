@@ -67,12 +67,12 @@ def test_a_drag_over_a_row_opens_and_names_its_model(page, file, qtbot):
     page.show_items(models("cats", "dogs"))
     assert drags.over(page, drags.file(file), row(page, 1))
     assert page.shown_name == "dogs"
-    assert page.drop_sheet.isVisible()
-    assert page.drop_sheet.accessibleName() == "Give dogs @ 1 the weights “best.pt”"
+    assert page.drop_overlay.isVisible()
+    assert page.drop_overlay.accessibleName() == "Give dogs @ 1 the weights “best.pt”"
     with qtbot.waitSignal(page.weights_dropped) as dropped:
         drags.drop(page, drags.file(file), QPoint(900, 400))
     assert dropped.args == ["dogs@1", str(file)]
-    assert not page.drop_sheet.isVisible()
+    assert not page.drop_overlay.isVisible()
 
 
 def test_the_open_version_gets_the_weights(page, file, qtbot):
@@ -88,13 +88,13 @@ def test_a_drag_over_a_model_with_weights_says_so(page, file):
     known = {"name": "weights.pt", "bytes": 98_000_000}
     page.show_items(models("cats", weights=known))
     drags.over(page, drags.file(file))
-    assert page.drop_sheet.accessibleName() == (
+    assert page.drop_overlay.accessibleName() == (
         "cats @ 1 already has weights: import a new version for others"
     )
-    assert not page.drop_sheet._takes
+    assert not page.drop_overlay._is_accepted
     drags.away(page)
-    assert not page.drop_sheet.isVisible()
-    shown = [label.text() for label in page.detail._facts.findChildren(type(page.detail._name))]
+    assert not page.drop_overlay.isVisible()
+    shown = [label.text() for label in page.detail._details.findChildren(type(page.detail._name))]
     assert any("98.0 MB" in text.replace("\xa0", " ") for text in shown), shown
 
 
@@ -103,7 +103,7 @@ def test_other_files_are_left_to_the_window(page, tmp_path, name):
     page.show_items(models("cats"))
     assert not drags.over(page, drags.file(tmp_path / name))
     assert not drags.over(page, QMimeData())
-    assert not page.drop_sheet.isVisible()
+    assert not page.drop_overlay.isVisible()
 
 
 def test_a_library_without_models_says_where_weights_belong(qtbot, file):

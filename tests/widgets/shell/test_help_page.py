@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.shell.help import DOCS, TOPICS, read_topics
 from tests.windows import on_screen, the
-from widgets.common.rich_text import RichText, _fragment_of
+from widgets.common.rich_text import RichText, _heading_fragment
 from widgets.shell.help_page import HelpPage, Topic
 
 LONG = "\n\n".join(f"Line {n}." for n in range(200))
@@ -47,14 +47,14 @@ def heading_at_top(page: HelpPage) -> str:
 )
 def test_a_link_leads_to_its_heading(page: HelpPage, link: str, shown: str, heading: str) -> None:
     the(RichText, page).anchorClicked.emit(QUrl(link))
-    assert page._wanted == shown
+    assert page._topic_key == shown
     assert heading_at_top(page).startswith(heading)
 
 
 def test_each_link_between_the_pages_of_the_help_has_its_heading() -> None:
     headings = {
         topic.key: {
-            _fragment_of(line.lstrip("# "))
+            _heading_fragment(line.lstrip("# "))
             for line in topic.markdown.splitlines()
             if line.startswith("#")
         }

@@ -21,7 +21,7 @@ from widgets.common.state_badge import RankRing
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PAGES
-from widgets.shell.side_bar import RunningJob, segments
+from widgets.shell.side_bar import RunningJob, ring_segments
 
 READING = NodeReading(
     "this-computer", "lab", 1, Cpu("some", 8, 1.0, 0.1), 64 << 30, 1, 0, 0, "/d", 10**12, 10**11
@@ -186,7 +186,7 @@ def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_v
     for nodes, count in ((4, 32), (32, 32)):
         placement = tuple(Placement(f"gpu{n}", processes=8) for n in range(nodes))
         config = replace(LIVE.config, placement=placement)
-        marks = segments(changed(LIVE, slow_ranks=(8 * nodes - 1,), config=config))
+        marks = ring_segments(changed(LIVE, slow_ranks=(8 * nodes - 1,), config=config))
         assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
 
 

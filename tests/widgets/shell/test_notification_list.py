@@ -100,7 +100,7 @@ def test_a_screen_reader_reads_all_of_a_notification(window: MainWindow) -> None
 
 def test_an_empty_list_says_what_belongs_here(window: MainWindow) -> None:
     notices = shown(window, [])
-    assert notices._nothing.isVisible()
+    assert notices._empty_title.isVisible()
     assert says(notices, "Ended and stalled jobs")
     assert not the(QListView, notices).isVisible()
 

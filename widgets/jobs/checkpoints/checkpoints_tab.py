@@ -141,7 +141,7 @@ class CheckpointsTab(QWidget):
         selected_name = self._selected_name()
         self._metric = policy.best_metric
         metric = metric_label(self._metric)
-        self.model.retitle(_METRIC_COLUMN, metric[:1].upper() + metric[1:])
+        self.model.set_column_title(_METRIC_COLUMN, metric[:1].upper() + metric[1:])
         newest_first = sorted(checkpoints, key=lambda c: (c.step, c.run), reverse=True)
         self.model.set_records(newest_first)
         self._pages.setCurrentIndex(1 if checkpoints else 0)

@@ -20,7 +20,7 @@ from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.plot_range import FROM_ZERO, Scale
 from widgets.plots.run_curves import RunCurves, metric_title
 
-_OF_CAUSE = {
+_CAUSE_QUANTITIES = {
     "gpu_memory": "memory",
     "gpu_lost": "temperature",
     "gpu_fault": "temperature",
@@ -30,10 +30,10 @@ _OF_CAUSE = {
     "node_lost": "network",
 }
 """The quantity of a node that shows a cause, if its agent recorded it."""
-_BEFORE_S = 1800.0
-_ROOM, _WORDS_ROOM = 0.35, 0.5
+_SHOWN_S = 1800.0
+_MARKER_MARGIN, _ALARM_MARGIN = 0.35, 0.5
 """Shares of the plot kept free on the right of the post, for its text."""
-_LEAST_STEPS = 200
+_MIN_STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,17 +60,17 @@ def cause_curves(
     """Return the curves that show the cause, None if no file has them."""
     error = view.error
     cause = error.cause if error is not None else ""
-    if view.state is JobState.LOST and cause not in _OF_CAUSE:
+    if view.state is JobState.LOST and cause not in _CAUSE_QUANTITIES:
         cause = "node_lost"
     if any(alarm.kind in (NOT_A_NUMBER, DIVERGED) for alarm in view.status.alarms):
-        return _of_loss(view, run)
-    node = _node(view)
-    if cause not in _OF_CAUSE or node not in states or node not in histories:
+        return _loss_curves(view, run)
+    node = _failed_node(view)
+    if cause not in _CAUSE_QUANTITIES or node not in states or node not in histories:
         return None
-    return _of_node(view, _OF_CAUSE[cause], states[node], histories[node])
+    return _node_curves(view, _CAUSE_QUANTITIES[cause], states[node], histories[node])
 
 
-def _node(view: JobView) -> str:
+def _failed_node(view: JobView) -> str:
     """Return the node that failed; for a run on one node, that node."""
     if view.error is not None and view.error.node:
         return view.error.node
@@ -78,100 +78,119 @@ def _node(view: JobView) -> str:
     return names.pop() if len(names) == 1 else ""
 
 
-def _of_loss(view: JobView, run: RunCurves) -> CauseCurves | None:
+def _loss_curves(view: JobView, run: RunCurves) -> CauseCurves | None:
     name = "gradient_norm" if run.get("gradient_norm") is not None else "loss"
     data = run.get(name)
     if data is None or len(data) < 2:
         return None
-    alarms = [one for one in view.status.alarms if one.kind in (NOT_A_NUMBER, DIVERGED)]
-    first = min(one.step for one in alarms)
-    span = max(_LEAST_STEPS, view.step - first)
-    x0 = max(0.0, float(first - span))
+    alarms = [alarm for alarm in view.status.alarms if alarm.kind in (NOT_A_NUMBER, DIVERGED)]
+    first_step = min(alarm.step for alarm in alarms)
+    step_count = max(_MIN_STEPS, view.step - first_step)
+    x0 = max(0.0, float(first_step - step_count))
     if name == "loss" and not x0:
         return None  # the plot of the loss shows the same
-    posts = [
-        VerticalMarker(one.step, one.label, "warn", dashed=True)
-        for one in alarms
-        if one.step < view.step
+    markers = [
+        VerticalMarker(alarm.step, alarm.label, "warn", dashed=True)
+        for alarm in alarms
+        if alarm.step < view.step
     ]
-    at_end = [one.label for one in alarms if one.step >= view.step]
-    posts.append(VerticalMarker(view.step, ", ".join(at_end) or "failed here"))
+    end_labels = [alarm.label for alarm in alarms if alarm.step >= view.step]
+    markers.append(VerticalMarker(view.step, ", ".join(end_labels) or "failed here"))
     title = f"{metric_title(name)} since step {formats.count(int(x0))}"
-    x1 = view.step + _WORDS_ROOM * (view.step - x0)
+    x1 = view.step + _ALARM_MARGIN * (view.step - x0)
     return CauseCurves(
-        title, XAxis.STEP, formats.metric, x0, x1, ((name, data, True),), tuple(posts)
+        title, XAxis.STEP, formats.metric, x0, x1, ((name, data, True),), tuple(markers)
     )
 
 
-def _of_node(view: JobView, key: str, state: NodeState, history: NodeHistory) -> CauseCurves | None:
-    started, ended = instant(view.status.started_at), instant(view.status.ended_at)
-    if started is None or ended is None:
+def _node_curves(
+    view: JobView, key: str, state: NodeState, history: NodeHistory
+) -> CauseCurves | None:
+    start, end = instant(view.status.started_at), instant(view.status.ended_at)
+    if start is None or end is None:
         return None
-    x1 = ended.timestamp()
-    x0 = max(started.timestamp(), x1 - _BEFORE_S)
+    x1 = end.timestamp()
+    x0 = max(start.timestamp(), x1 - _SHOWN_S)
     quantity = BY_KEY[key]
-    where = inline_node_title(state.name)
+    node_label = inline_node_title(state.name)
     times = history.times()
-    inside = (times >= x0) & (times <= x1)
+    is_shown = (times >= x0) & (times <= x1)
     if quantity.read_gpu is None:
-        curves = _curves_of({NODE: quantity.title}, key, history, inside)
-        title, text = f"{quantity.title} of {where}", quantity.format_value
-        return _drawn(title, text, x0, x1, curves, NODE, quantity.scale)
+        curves = _named_curves({NODE: quantity.title}, key, history, is_shown)
+        title, text = f"{quantity.title} of {node_label}", quantity.format_value
+        return _cause_curves(title, text, x0, x1, curves, NODE, quantity.scale)
     reading = state.reading
     gpus = {gpu.uuid: gpu for gpu in reading.gpus} if reading is not None else {}
-    mine = [(rank, uuid) for rank, place, uuid in view.ranks() if place.node == state.name]
-    failed = view.error.rank if view.error is not None else None
-    chosen = next((uuid for rank, uuid in mine if rank == failed and uuid in gpus), "")
-    if not chosen:
+    ranks = [(rank, uuid) for rank, placement, uuid in view.ranks() if placement.node == state.name]
+    failed_rank = view.error.rank if view.error is not None else None
+    failed_uuid = next((uuid for rank, uuid in ranks if rank == failed_rank and uuid in gpus), "")
+    if not failed_uuid:
         return None
-    gpu = gpus[chosen]
-    names = {uuid: f"GPU {gpus[uuid].index}" for _, uuid in mine if uuid in gpus}
-    title = f"{quantity.title} of GPU {gpu.index} on {where}"
+    gpu = gpus[failed_uuid]
+    names = {uuid: f"GPU {gpus[uuid].index}" for _, uuid in ranks if uuid in gpus}
+    title = f"{quantity.title} of GPU {gpu.index} on {node_label}"
     if key != "memory" or not gpu.memory_total_bytes:
-        curves = _curves_of(names, key, history, inside)
-        return _drawn(title, quantity.format_value, x0, x1, curves, chosen, quantity.scale)
-    unit, each = formats.memory_unit()
-    whole = gpu.memory_total_bytes / each
-    curves = _curves_of(names, key, history, inside, scale=whole / 100)
-    full = ThresholdLine(whole, f"full at {round(whole)}{formats.GAP}{unit}", "bad")
-    return _drawn(f"{title}, {unit}", _size, x0, x1, curves, chosen, quantity.scale, (full,))
+        curves = _named_curves(names, key, history, is_shown)
+        return _cause_curves(
+            title, quantity.format_value, x0, x1, curves, failed_uuid, quantity.scale
+        )
+    unit, unit_bytes = formats.memory_unit()
+    capacity = gpu.memory_total_bytes / unit_bytes
+    curves = _named_curves(names, key, history, is_shown, scale=capacity / 100)
+    capacity_line = ThresholdLine(capacity, f"full at {round(capacity)}{formats.GAP}{unit}", "bad")
+    return _cause_curves(
+        f"{title}, {unit}",
+        _size_text,
+        x0,
+        x1,
+        curves,
+        failed_uuid,
+        quantity.scale,
+        (capacity_line,),
+    )
 
 
-def _size(value: float) -> str:
+def _size_text(value: float) -> str:
     return formats.memory(value * formats.memory_unit()[1])
 
 
-_Curves = dict[str, tuple[str, CurveData]]
+_NamedCurves = dict[str, tuple[str, CurveData]]
 
 
-def _curves_of(
-    names: Mapping[str, str], key: str, history: NodeHistory, inside: np.ndarray, scale: float = 1.0
-) -> _Curves:
+def _named_curves(
+    names: Mapping[str, str],
+    key: str,
+    history: NodeHistory,
+    is_shown: np.ndarray,
+    scale: float = 1.0,
+) -> _NamedCurves:
     """Return the points of each GPU (or the node) that has at least two."""
-    times = history.times()[inside]
-    found: _Curves = {}
+    times = history.times()[is_shown]
+    curves: _NamedCurves = {}
     for uuid, name in names.items():
-        values = history.series(uuid, key)[inside] * scale
+        values = history.series(uuid, key)[is_shown] * scale
         if np.isfinite(values).sum() > 1:
-            found[uuid] = (name, CurveData())
-            found[uuid][1].extend(times, values, None, times)
-    return found
+            curves[uuid] = (name, CurveData())
+            curves[uuid][1].extend(times, values, None, times)
+    return curves
 
 
-def _drawn(
+def _cause_curves(
     title: str,
-    text: Callable[[float], str],
+    value_text: Callable[[float], str],
     x0: float,
     x1: float,
-    measured: _Curves,
-    chosen: str,
+    named_curves: _NamedCurves,
+    main_key: str,
     scale: Scale,
     thresholds: tuple[ThresholdLine, ...] = (),
 ) -> CauseCurves | None:
-    if chosen not in measured:
+    if main_key not in named_curves:
         return None
-    ordered = sorted(measured.items(), key=lambda one: one[0] == chosen)
-    curves = tuple((name, data, uuid == chosen) for uuid, (name, data) in ordered)
-    room = _ROOM * (x1 - x0)
-    posts = (VerticalMarker(x1, "failed here"),)
-    return CauseCurves(title, XAxis.CLOCK, text, x0, x1 + room, curves, posts, thresholds, scale)
+    items = sorted(named_curves.items(), key=lambda item: item[0] == main_key)
+    curves = tuple((name, data, uuid == main_key) for uuid, (name, data) in items)
+    margin = _MARKER_MARGIN * (x1 - x0)
+    markers = (VerticalMarker(x1, "failed here"),)
+    return CauseCurves(
+        title, XAxis.CLOCK, value_text, x0, x1 + margin, curves, markers, thresholds, scale
+    )

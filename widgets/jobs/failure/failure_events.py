@@ -25,9 +25,9 @@ from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves
 
-_MOST = 9
-_CHECKPOINTS = 3
-_RAISED = re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
+_MAX_EVENTS = 9
+_MAX_CHECKPOINTS = 3
+_EXCEPTION_LINE = re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))\b")
 
 
 @dataclass(frozen=True)
@@ -53,70 +53,79 @@ def failure_events(
         curves: Give the time of each step.
         problems: When GPUs of the job had problems, in Unix time.
     """
-    found = sorted(
+    events = sorted(
         chain(
-            _of_checkpoints(view, checkpoints),
-            _of_curves(view, curves),
+            _checkpoint_events(view, checkpoints),
+            _curve_events(view, curves),
             (Event(span.x0, "warning-fill", "warn", span.text) for span in problems if span.text),
-            _end(view),
+            _end_events(view),
         ),
         key=lambda event: event.time_s,
     )
     started = instant(view.status.started_at)
     if started is None:
-        return tuple(found[-_MOST:])
-    began = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
-    return (began, *[event for event in found if event.time_s >= began.time_s][1 - _MOST :])
+        return tuple(events[-_MAX_EVENTS:])
+    start_event = Event(started.timestamp(), "play", "text2", f"Run {view.run} began")
+    return (
+        start_event,
+        *[event for event in events if event.time_s >= start_event.time_s][1 - _MAX_EVENTS :],
+    )
 
 
-def _of_checkpoints(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterable[Event]:
-    mine = sorted((one for one in checkpoints if one.run == view.run), key=lambda one: one.step)
-    for one in mine[-_CHECKPOINTS:]:
-        made = instant(one.created)
-        if made is not None:
-            words = f"Checkpoint saved: {position_text(one.epoch, one.step, formats.count)}"
-            yield Event(made.timestamp(), "floppy-disk", "good", words)
+def _checkpoint_events(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iterable[Event]:
+    run_checkpoints = sorted(
+        (checkpoint for checkpoint in checkpoints if checkpoint.run == view.run),
+        key=lambda checkpoint: checkpoint.step,
+    )
+    for checkpoint in run_checkpoints[-_MAX_CHECKPOINTS:]:
+        created = instant(checkpoint.created)
+        if created is not None:
+            message = f"Checkpoint saved: {position_text(checkpoint.epoch, checkpoint.step, formats.count)}"
+            yield Event(created.timestamp(), "floppy-disk", "good", message)
 
 
-def _of_curves(view: JobView, curves: RunCurves) -> Iterable[Event]:
+def _curve_events(view: JobView, curves: RunCurves) -> Iterable[Event]:
     loss = curves.get("loss")
     if loss is None or not len(loss) or not curves.started_s:
         return
     for alarm in view.status.alarms:
-        at = curves.x_at_step(alarm.step, XAxis.CLOCK)
-        if at is not None:
-            words = alarm.message
-            if f"step {alarm.step}" not in words:
-                words = f"Step {formats.count(alarm.step)}: {words}"
-            yield Event(at, "warning-fill", "warn", words)
-    known = np.flatnonzero(np.isfinite(loss.raw))
-    if known.size:
-        last, at = formats.count(int(loss.steps[known[-1]])), float(loss.times_s[known[-1]])
-        yield Event(at, "chart-line-up", "text2", f"Last step with a loss: {last}")
+        time_s = curves.x_at_step(alarm.step, XAxis.CLOCK)
+        if time_s is not None:
+            message = alarm.message
+            if f"step {alarm.step}" not in message:
+                message = f"Step {formats.count(alarm.step)}: {message}"
+            yield Event(time_s, "warning-fill", "warn", message)
+    finite_indices = np.flatnonzero(np.isfinite(loss.raw))
+    if finite_indices.size:
+        last_step, time_s = (
+            formats.count(int(loss.steps[finite_indices[-1]])),
+            float(loss.times_s[finite_indices[-1]]),
+        )
+        yield Event(time_s, "chart-line-up", "text2", f"Last step with a loss: {last_step}")
 
 
-def _end(view: JobView) -> Iterable[Event]:
-    ended = instant(view.status.ended_at)
-    if ended is None:
+def _end_events(view: JobView) -> Iterable[Event]:
+    end_time = instant(view.status.ended_at)
+    if end_time is None:
         return
     error = view.error
-    who = "A rank" if error is None or error.rank is None else f"Rank {error.rank}"
-    raised = _exception(error.traceback) if error is not None else ""
+    rank_name = "A rank" if error is None or error.rank is None else f"Rank {error.rank}"
+    exception_name = _exception_name(error.traceback) if error is not None else ""
     if view.state is JobState.LOST:
-        words = "The run stopped reporting"
-    elif raised:
-        words = f"{who} raised {raised}"
+        message = "The run stopped reporting"
+    elif exception_name:
+        message = f"{rank_name} raised {exception_name}"
     else:
-        words = "The run failed" if who == "A rank" else f"{who} failed"
-    yield Event(ended.timestamp(), "x-circle-fill", "bad", words)
+        message = "The run failed" if rank_name == "A rank" else f"{rank_name} failed"
+    yield Event(end_time.timestamp(), "x-circle-fill", "bad", message)
 
 
-def _exception(traceback: str) -> str:
+def _exception_name(traceback: str) -> str:
     """Return the name of the exception: "OutOfMemoryError"."""
     for line in reversed(traceback.splitlines()):
-        found = _RAISED.match(line)
-        if found is not None:
-            return found[1]
+        match = _EXCEPTION_LINE.match(line)
+        if match is not None:
+            return match[1]
     return ""
 
 
@@ -124,7 +133,7 @@ class EventList(Card):
     """A line per event: time, icon, text."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
-        self._shown: tuple[Event, ...] = ()
+        self._shown_events: tuple[Event, ...] = ()
         self._rows = QGridLayout()
         self._rows.setHorizontalSpacing(S2)
         self._rows.setVerticalSpacing(S2)
@@ -134,23 +143,23 @@ class EventList(Card):
 
     @property
     def shown_events(self) -> tuple[Event, ...]:
-        return self._shown
+        return self._shown_events
 
     def show_events(self, events: tuple[Event, ...]) -> None:
         """Show these events, oldest first; the card is hidden if there are none."""
         self.setVisible(bool(events))
-        if events == self._shown:
+        if events == self._shown_events:
             return
-        self._shown = events
+        self._shown_events = events
         clear(self._rows)
         last_day = formats.day(events[-1].time_s) if events else ""
-        for line, event in enumerate(events):
+        for row_index, event in enumerate(events):
             day = formats.day(event.time_s)
             clock = formats.clock_s(event.time_s)
-            when = Label(clock if day == last_day else f"{day} {clock}", "small", "text3")
-            when.set_tip(formats.full_time(event.time_s))
-            tone: ColorRole = "bad" if event.color_role == "bad" else "text"
+            time_label = Label(clock if day == last_day else f"{day} {clock}", "small", "text3")
+            time_label.set_tip(formats.full_time(event.time_s))
+            color_role: ColorRole = "bad" if event.color_role == "bad" else "text"
             icon = IconLabel(event.icon, event.color_role, ICON_SMALL)
-            words = Label(event.message, "body", tone, wrap=True)
-            for column, part in enumerate((when, icon, words)):
-                self._rows.addWidget(part, line, column, Qt.AlignmentFlag.AlignTop)
+            message_label = Label(event.message, "body", color_role, wrap=True)
+            for column, part in enumerate((time_label, icon, message_label)):
+                self._rows.addWidget(part, row_index, column, Qt.AlignmentFlag.AlignTop)

@@ -22,10 +22,10 @@ from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.export_menu import PictureButton
 from widgets.plots.run_curves import RunCurves
 
-_LEAST_H, _MOST_H = 176, 420
+_MIN_H, _MAX_H = 176, 420
 """The height of a plot; in a tall window it takes what the rest of the page leaves."""
 _TITLE_H = 32
-_ROOM = 0.35
+_MARKER_MARGIN = 0.35
 """The share of the plot kept free on the right of the post, for its text."""
 _PEER_W, _LINE_W = 1.2, 2.2
 
@@ -41,15 +41,15 @@ class FailurePlots(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._shown: CauseCurves | None = None
+        self._shown_curves: CauseCurves | None = None
         self._cause: CurvePanel | None = None
         self._loss: CurvePanel | None = None
         self._cause_title, self._loss_title = (
             Label("", "strong", elide="middle"),
             Label("", "strong"),
         )
-        self._cause_box = self._headed(self._cause_title, "Cause", lambda: self._cause)
-        self._loss_box = self._headed(self._loss_title, "Loss", lambda: self._loss)
+        self._cause_box = self._make_box(self._cause_title, "Cause", lambda: self._cause)
+        self._loss_box = self._make_box(self._loss_title, "Loss", lambda: self._loss)
         self._cause_card = Card(self._cause_box, margins=HEADED_CARD)
         self._loss_card = Card(self._loss_box, margins=HEADED_CARD)
         self._box = QHBoxLayout(self)
@@ -59,12 +59,12 @@ class FailurePlots(QWidget):
             card.hide()
             self._box.addWidget(card, 1)
 
-    def _headed(
-        self, title: Label, words: str, plot: Callable[[], CurvePanel | None]
+    def _make_box(
+        self, title: Label, plot_name: str, get_plot: Callable[[], CurvePanel | None]
     ) -> QVBoxLayout:
-        pictures = PictureButton(words, lambda: _made(plot()))
-        pictures.saved.connect(self.saved)
-        return col(row((title, 1), pictures), gap=S2)
+        picture_button = PictureButton(plot_name, lambda: _existing_plot(get_plot()))
+        picture_button.saved.connect(self.saved)
+        return col(row((title, 1), picture_button), gap=S2)
 
     @property
     def cause(self) -> CurvePanel | None:
@@ -75,16 +75,18 @@ class FailurePlots(QWidget):
     def loss(self) -> CurvePanel | None:
         return self._loss if not self._loss_card.isHidden() else None
 
-    def set_narrow(self, narrow: bool) -> None:
+    def set_narrow(self, is_narrow: bool) -> None:
         """Place the plots one below the other."""
-        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
-        self._box.setDirection(way)
-        self._fit()
+        direction = (
+            QBoxLayout.Direction.TopToBottom if is_narrow else QBoxLayout.Direction.LeftToRight
+        )
+        self._box.setDirection(direction)
+        self._fit_height()
 
     def show_cause(self, curves: CauseCurves | None) -> None:
         """Show the curves of the cause; None if no file has them."""
         self._cause_card.setVisible(curves is not None)
-        self._fit()
+        self._fit_height()
         if curves is None:
             return
         if self._cause is not None:
@@ -100,19 +102,19 @@ class FailurePlots(QWidget):
         )
         self._cause = panel
         self._cause_title.setText(curves.title)
-        _put(panel, self._cause_box)
-        lone = len(curves.curves) == 1
+        _add_plot(panel, self._cause_box)
+        is_single = len(curves.curves) == 1
         with panel.batch_redraws():
-            for number, (name, data, stands_out) in enumerate(curves.curves):
+            for number, (name, data, is_main) in enumerate(curves.curves):
                 panel.set_curve(
                     str(number),
                     name,
                     data,
-                    0 if stands_out else "line_strong",
+                    0 if is_main else "line_strong",
                     smooth=False,
-                    with_label=stands_out,
-                    width=_LINE_W if stands_out else _PEER_W,
-                    fill=lone and stands_out,
+                    with_label=is_main,
+                    width=_LINE_W if is_main else _PEER_W,
+                    fill=is_single and is_main,
                 )
             panel.set_fixed_x(curves.x0, curves.x1)
             panel.set_marks(vertical_markers=curves.markers, thresholds=curves.thresholds)
@@ -120,15 +122,15 @@ class FailurePlots(QWidget):
     def show_loss(self, view: JobView, run: RunCurves, checkpoints: Iterable[Checkpoint]) -> None:
         """Show the loss from the first step to the failure, not smoothed further."""
         data = run.get("loss")
-        has = data is not None and len(data) > 1
-        self._loss_card.setVisible(has)
-        self._fit()
-        if data is None or not has:
+        has_points = data is not None and len(data) > 1
+        self._loss_card.setVisible(has_points)
+        self._fit_height()
+        if data is None or not has_points:
             return
         if self._loss is None:
             self._loss = CurvePanel("Loss", axis=XAxis.STEP, end_names=False)
             self._loss_title.setText("Loss")
-            _put(self._loss, self._loss_box)
+            _add_plot(self._loss, self._loss_box)
         panel = self._loss
         validation = run.get(f"{VALIDATION}loss")
         with panel.batch_redraws():
@@ -138,33 +140,33 @@ class FailurePlots(QWidget):
             if validation is not None:
                 panel.set_curve("validation", "validation", validation, 1, smooth=False)
             end = max(view.step, float(data.steps[-1]))
-            panel.set_fixed_x(0.0, end * (1 + _ROOM))
+            panel.set_fixed_x(0.0, end * (1 + _MARKER_MARGIN))
             panel.fit()
             marks = [
-                AxisMark(each.step, MarkKind.CHECKPOINT, f"checkpoint {each.name}")
-                for each in checkpoints
+                AxisMark(checkpoint.step, MarkKind.CHECKPOINT, f"checkpoint {checkpoint.name}")
+                for checkpoint in checkpoints
             ]
             panel.set_marks(vertical_markers=[VerticalMarker(end, "failed here")], axis_marks=marks)
 
-    def _fit(self) -> None:
+    def _fit_height(self) -> None:
         """Limit the height to that of the plots; hide the widget if there are none."""
-        shown = sum(not card.isHidden() for card in (self._cause_card, self._loss_card))
-        rows = shown if self._box.direction() is QBoxLayout.Direction.TopToBottom else 1
-        card_h = 2 * CARD_PADDING + _TITLE_H + S2 + _MOST_H
-        self.setMaximumHeight(rows * card_h + (rows - 1) * S3 if shown else 0)
-        self.setVisible(shown > 0)
+        visible_count = sum(not card.isHidden() for card in (self._cause_card, self._loss_card))
+        rows = visible_count if self._box.direction() is QBoxLayout.Direction.TopToBottom else 1
+        card_h = 2 * CARD_PADDING + _TITLE_H + S2 + _MAX_H
+        self.setMaximumHeight(rows * card_h + (rows - 1) * S3 if visible_count else 0)
+        self.setVisible(visible_count > 0)
 
 
-def _put(panel: CurvePanel, box: QVBoxLayout) -> None:
+def _add_plot(panel: CurvePanel, box: QVBoxLayout) -> None:
     """Place a plot that grows from its least height, whatever its size hint."""
-    panel.setMinimumHeight(_LEAST_H)
+    panel.setMinimumHeight(_MIN_H)
     panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
     box.addWidget(panel, 1)
     # The layout shows it later: until then the card would have only its title.
     panel.show()
 
 
-def _made(plot: CurvePanel | None) -> CurvePanel:
+def _existing_plot(plot: CurvePanel | None) -> CurvePanel:
     """Return the plot; its card is visible only with its plot."""
     assert plot is not None
     return plot

@@ -44,8 +44,8 @@ from widgets.plots.annotations import AxisSpan
 from widgets.plots.run_curves import RunCurves
 
 _LINES_SHOWN = 20
-_PROOF_LINES = 6
-_TRACE_LEAST, _TRACE_MOST = 6, 24
+_EVIDENCE_LINES = 6
+_TRACE_MIN_LINES, _TRACE_MAX_LINES = 6, 24
 _TWO_COLUMNS_FROM_W = 700
 
 
@@ -75,68 +75,87 @@ class FailureTab(QWidget):
         self._states: Mapping[str, NodeState] = {}
         self._histories: Mapping[str, NodeHistory] = {}
         self._problems: tuple[AxisSpan, ...] = ()
-        self._drawn: tuple[object, ...] = ()
+        self._drawn_state: tuple[object, ...] = ()
         self._remedies = Remedies()
-        self._installed: tuple[str, str] = ("", "")
+        self._installed_module: tuple[str, str] = ("", "")
         self.plots = FailurePlots()
         self.events = EventList()
-        self._place = (MPIRUN_LOG, 0)
-        self._first_checkpoint = ""
-        self._sentence = Label("", "title", "bad", wrap=True, selectable=True)
-        self._why = Label("", "body", "text2", wrap=True, selectable=True)
-        self._remedy = Label("", "body", wrap=True, selectable=True)
-        self._facts = KeyValueRow()
-        self._again = Button("Resume", kind="primary", icon="play")
-        self._again.clicked.connect(self._run_again)
-        self._changed = Button("", icon="play")
-        self._changed.clicked.connect(self._run_changed)
-        self._without = Button("", icon="play")
-        self._without.clicked.connect(self._resume_without)
-        self._choose = Button("")
-        self._choose.clicked.connect(
+        self._log_position = (MPIRUN_LOG, 0)
+        self._resume_checkpoint = ""
+        self._headline_label = Label("", "title", "bad", wrap=True, selectable=True)
+        self._reason_label = Label("", "body", "text2", wrap=True, selectable=True)
+        self._remedy_label = Label("", "body", wrap=True, selectable=True)
+        self._figures = KeyValueRow()
+        self._rerun_button = Button("Resume", kind="primary", icon="play")
+        self._rerun_button.clicked.connect(self._request_rerun)
+        self._change_button = Button("", icon="play")
+        self._change_button.clicked.connect(self._request_changed_run)
+        self._exclude_button = Button("", icon="play")
+        self._exclude_button.clicked.connect(self._request_exclusion)
+        self._choose_button = Button("")
+        self._choose_button.clicked.connect(
             lambda: self.placement_requested.emit(self._remedies.offline_node)
         )
-        self._install = Button("", icon="download-simple")
-        self._install.clicked.connect(lambda: self.install_requested.emit(self._remedies.module))
-        self._from = Label("", "small", "text2", wrap=True)
-        self._clone = Button("", icon="copy")
-        self._clone.clicked.connect(self._clone_with)
-        self._log = Button("Show the log", icon="article")
-        self._log.clicked.connect(lambda: self.log_requested.emit(*self._place))
-        self._special = row(
-            *(self._install, self._changed, self._without, self._choose, STRETCH), gap=S2
+        self._install_button = Button("", icon="download-simple")
+        self._install_button.clicked.connect(
+            lambda: self.install_requested.emit(self._remedies.module)
         )
-        self._usual = row(self._again, self._clone, self._log, STRETCH, gap=S2)
-        self._acts = row(self._special, (self._usual, 1), gap=S2)
-        self._first = self._again
-        self._proof_title = Label("", "strong")
-        self._proof = TextBox(mono=True, read_only=True, name="Lines of the log")
-        self._proof_card = Card(self._proof_title, self._proof, gap=S2)
-        self._trace = TextBox(mono=True, read_only=True, name="Traceback")
+        self._resume_note = Label("", "small", "text2", wrap=True)
+        self._clone_button = Button("", icon="copy")
+        self._clone_button.clicked.connect(self._request_clone)
+        self._log_button = Button("Show the log", icon="article")
+        self._log_button.clicked.connect(lambda: self.log_requested.emit(*self._log_position))
+        self._special_buttons = row(
+            *(
+                self._install_button,
+                self._change_button,
+                self._exclude_button,
+                self._choose_button,
+                STRETCH,
+            ),
+            gap=S2,
+        )
+        self._usual_buttons = row(
+            self._rerun_button, self._clone_button, self._log_button, STRETCH, gap=S2
+        )
+        self._buttons = row(self._special_buttons, (self._usual_buttons, 1), gap=S2)
+        self._first_button = self._rerun_button
+        self._evidence_title = Label("", "strong")
+        self._evidence_box = TextBox(mono=True, read_only=True, name="Lines of the log")
+        self._evidence_card = Card(self._evidence_title, self._evidence_box, gap=S2)
+        self._traceback_box = TextBox(mono=True, read_only=True, name="Traceback")
         # A cut line looks whole: the scroll bar for it is below the visible part.
-        self._trace.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
+        self._traceback_box.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
         # At least its lines, and what the cards next to it leave; its size hint is for any text.
-        self._trace.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
-        copy = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
-        copy.clicked.connect(self._copy)
-        self._trace_card = Card(
-            row(Label("Traceback of the first rank that failed", "strong"), STRETCH, copy),
-            (self._trace, 1),
+        self._traceback_box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
+        copy_button = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
+        copy_button.clicked.connect(self._copy_traceback)
+        self._traceback_card = Card(
+            row(Label("Traceback of the first rank that failed", "strong"), STRETCH, copy_button),
+            (self._traceback_box, 1),
             gap=S2,
         )
         icon = IconLabel("x-circle-fill", "bad", ICON_LARGE)
-        words = col(self._sentence, self._why, self._remedy, S2, self._facts, S2, gap=S2)
-        what = col(words, self._acts, self._from, gap=S2)
+        text_column = col(
+            self._headline_label,
+            self._reason_label,
+            self._remedy_label,
+            S2,
+            self._figures,
+            S2,
+            gap=S2,
+        )
+        result_column = col(text_column, self._buttons, self._resume_note, gap=S2)
         result = StyledFrame(
-            "verdict", row(col(icon, STRETCH), (what, 1), gap=S3, margins=(S4, S4, S4, S4))
+            "verdict", row(col(icon, STRETCH), (result_column, 1), gap=S3, margins=(S4, S4, S4, S4))
         )
         result.setProperty("tint", "bad")
-        self._left = col(self.events, STRETCH, gap=S3)
-        self._right = col((self._trace_card, 100), STRETCH, gap=S3)
-        self._right.insertWidget(0, self._proof_card)
-        self._events_side = QWidget()
-        self._events_side.setLayout(self._right)
-        self._below = row((self._left, 1), (self._events_side, 1), gap=S3)
+        self._left_column = col(self.events, STRETCH, gap=S3)
+        self._right_column = col((self._traceback_card, 100), STRETCH, gap=S3)
+        self._right_column.insertWidget(0, self._evidence_card)
+        self._right_side = QWidget()
+        self._right_side.setLayout(self._right_column)
+        self._columns = row((self._left_column, 1), (self._right_side, 1), gap=S3)
         content = QWidget()
         # Height for width counts: by their size hints wrapped sentences seem higher than they are,
         # and the page would scroll without need.
@@ -145,7 +164,7 @@ class FailureTab(QWidget):
             col(
                 result,
                 (self.plots, 100),
-                self._below,
+                self._columns,
                 STRETCH,
                 gap=S3,
                 margins=(0, 0, 0, S4),
@@ -158,65 +177,65 @@ class FailureTab(QWidget):
         cause = error.message if error is not None else ""
         # The message of the run usually has rank and node before the cause.
         message = view.status.message
-        sentence, why = (message, "") if cause in message else (cause, message)
-        self._sentence.setText(sentence)
-        self._why.setText("" if why in sentence else why)
-        self._why.setVisible(bool(self._why.text()))
+        headline, reason = (message, "") if cause in message else (cause, message)
+        self._headline_label.setText(headline)
+        self._reason_label.setText("" if reason in headline else reason)
+        self._reason_label.setVisible(bool(self._reason_label.text()))
         # Against such a loss the buttons name the changes.
         remedy = error.remedy if error is not None and cause_of(view) not in OF_LOSS else ""
-        self._remedy.setText(remedy)
-        self._remedy.setVisible(bool(remedy))
+        self._remedy_label.setText(remedy)
+        self._remedy_label.setVisible(bool(remedy))
         self._view = view
-        self._show_facts()
+        self._show_figures()
         rank = error.rank if error is not None else None
         evidence = error.evidence if error is not None else ()
-        named = error.cause if error is not None else ""
-        self._show_proof(evidence, named == UNKNOWN, rank)
-        self._show_acts()
-        self._show_from()
-        trace = error.traceback if error is not None else ""
-        if trace != self._trace.toPlainText():
-            self._trace.setPlainText(trace)
-            lines = min(max(trace.count("\n") + 1, _TRACE_LEAST), _TRACE_MOST)
-            self._trace.setMinimumHeight(_text_height(self._trace, lines))
+        error_cause = error.cause if error is not None else ""
+        self._show_evidence(evidence, error_cause == UNKNOWN, rank)
+        self._show_buttons()
+        self._show_resume_note()
+        traceback = error.traceback if error is not None else ""
+        if traceback != self._traceback_box.toPlainText():
+            self._traceback_box.setPlainText(traceback)
+            lines = min(max(traceback.count("\n") + 1, _TRACE_MIN_LINES), _TRACE_MAX_LINES)
+            self._traceback_box.setMinimumHeight(_text_height(self._traceback_box, lines))
         # If the cause is not known, the last lines are shown once, with their numbers.
-        has_trace = bool(trace) and (named != UNKNOWN or "Traceback" in trace)
-        self._trace_card.setVisible(has_trace)
-        self._put_proof(beside=has_trace)
-        self._settle()
+        has_traceback = bool(traceback) and (error_cause != UNKNOWN or "Traceback" in traceback)
+        self._traceback_card.setVisible(has_traceback)
+        self._place_evidence(is_below_events=has_traceback)
+        self._draw_if_visible()
 
-    def _show_facts(self) -> None:
+    def _show_figures(self) -> None:
         view = self._view
         if view is None:
             return
         error = view.error
         now = datetime.now().astimezone()
-        facts = [KeyValue("Run", str(view.run))]
+        figures = [KeyValue("Run", str(view.run))]
         if error is not None and error.rank is not None:
-            facts.append(KeyValue("Rank", str(error.rank)))
+            figures.append(KeyValue("Rank", str(error.rank)))
         if error is not None and error.node:
-            there = "this computer" if error.node == "this-computer" else error.node
-            facts.append(KeyValue("Where", there))
-        facts.append(KeyValue("At step", step_label(view)))
-        if words := lost_steps(view, self._checkpoints):
-            facts.append(KeyValue("Lost", words))
-        facts.append(KeyValue("When", formats.time_with_day(instant(view.status.ended_at), now)))
-        self._facts.set_items(facts)
+            node_label = "this computer" if error.node == "this-computer" else error.node
+            figures.append(KeyValue("Where", node_label))
+        figures.append(KeyValue("At step", step_label(view)))
+        if steps_label := lost_steps(view, self._checkpoints):
+            figures.append(KeyValue("Lost", steps_label))
+        figures.append(KeyValue("When", formats.time_with_day(instant(view.status.ended_at), now)))
+        self._figures.set_items(figures)
 
     def show_installed(self, job_id: str, module: str) -> None:
         """Offer to resume: the package of this module is installed now."""
-        self._installed = (job_id, module)
-        self._show_acts()
+        self._installed_module = (job_id, module)
+        self._show_buttons()
 
     def clear(self) -> None:
         """Forget the job that was shown."""
-        self._view, self._drawn, self._problems = None, (), ()
+        self._view, self._drawn_state, self._problems = None, (), ()
         self.show_checkpoints(None)
 
     @Slot()
     def show_points(self) -> None:
         """Draw new points."""
-        self._settle()
+        self._draw_if_visible()
 
     def show_nodes(
         self,
@@ -226,48 +245,65 @@ class FailureTab(QWidget):
     ) -> None:
         """Set the recent history of the nodes, and when GPUs of the job had problems."""
         self._states, self._histories, self._problems = states, histories, tuple(problems)
-        self._show_acts()
-        self._settle()
+        self._show_buttons()
+        self._draw_if_visible()
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._settle()
+        self._draw_if_visible()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.width() < _TWO_COLUMNS_FROM_W
-        self.plots.set_narrow(narrow)
-        way = QBoxLayout.Direction.TopToBottom if narrow else QBoxLayout.Direction.LeftToRight
-        self._below.setDirection(way)
-        self._fit_acts()
+        is_narrow = self.width() < _TWO_COLUMNS_FROM_W
+        self.plots.set_narrow(is_narrow)
+        direction = (
+            QBoxLayout.Direction.TopToBottom if is_narrow else QBoxLayout.Direction.LeftToRight
+        )
+        self._columns.setDirection(direction)
+        self._fit_buttons()
 
-    def _fit_acts(self) -> None:
+    def _fit_buttons(self) -> None:
         """Place the special actions above the usual ones if one row has no room for all."""
-        special = (self._install, self._changed, self._without, self._choose)
-        shown = [
-            part for part in (*special, self._clone, self._again, self._log) if not part.isHidden()
+        special_buttons = (
+            self._install_button,
+            self._change_button,
+            self._exclude_button,
+            self._choose_button,
+        )
+        visible_buttons = [
+            button
+            for button in (
+                *special_buttons,
+                self._clone_button,
+                self._rerun_button,
+                self._log_button,
+            )
+            if not button.isHidden()
         ]
-        needed = sum(part.sizeHint().width() + S2 for part in shown)
-        room = self.width() - PAGE_MARGIN - 2 * S4 - ICON_LARGE - S3
-        way = QBoxLayout.Direction
-        self._acts.setDirection(way.LeftToRight if needed <= room else way.TopToBottom)
+        buttons_width = sum(button.sizeHint().width() + S2 for button in visible_buttons)
+        available_width = self.width() - PAGE_MARGIN - 2 * S4 - ICON_LARGE - S3
+        direction = QBoxLayout.Direction
+        self._buttons.setDirection(
+            direction.LeftToRight if buttons_width <= available_width else direction.TopToBottom
+        )
 
-    def _settle(self) -> None:
+    def _draw_if_visible(self) -> None:
         """Draw what is known if the tab is visible and something changed."""
         view = self._view
         if view is None or not self.isVisible():
             return
-        points = {
+        revisions = {
             name: data.revision for name in self._run.names() if (data := self._run.get(name))
         }
         # What a node does now does not matter to a run that has ended.
         reaches = {
-            name: (one.extension_count, one.count > 0) for name, one in self._histories.items()
+            name: (history.extension_count, history.count > 0)
+            for name, history in self._histories.items()
         }
-        known = (view, self._checkpoints, points, reaches, self._problems)
-        if known == self._drawn:
+        drawn_state = (view, self._checkpoints, revisions, reaches, self._problems)
+        if drawn_state == self._drawn_state:
             return
-        self._drawn = known
+        self._drawn_state = drawn_state
         self.plots.show_cause(cause_curves(view, self._run, self._states, self._histories))
         self.plots.show_loss(view, self._run, self._checkpoints or ())
         self.events.show_events(
@@ -277,138 +313,161 @@ class FailureTab(QWidget):
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
         """Set the checkpoints to resume from; None if not known yet."""
         self._checkpoints = checkpoints
-        self._again.setText("Start over" if self._starts_over else "Resume")
-        self._again.set_icon("arrow-clockwise" if self._starts_over else "play")
-        self._show_from()
-        self._show_facts()
-        self._show_acts()
-        self._settle()
+        self._rerun_button.setText("Start over" if self._starts_over else "Resume")
+        self._rerun_button.set_icon("arrow-clockwise" if self._starts_over else "play")
+        self._show_resume_note()
+        self._show_figures()
+        self._show_buttons()
+        self._draw_if_visible()
 
-    def _show_from(self) -> None:
+    def _show_resume_note(self) -> None:
         """Show where the highlighted action begins."""
-        known, kept = self._checkpoints is not None, self._checkpoints or ()
+        is_known, checkpoints = self._checkpoints is not None, self._checkpoints or ()
         error = self._view.error if self._view is not None else None
-        found = checkpoint_to_resume(kept, error.sound_step if error is not None else None)
-        self._first_checkpoint = found.name if found else ""
-        is_newest = found is None or found.step == max(one.step for one in kept)
-        words = _where_it_goes_on(found, is_known=known, is_newest=is_newest)
+        checkpoint = checkpoint_to_resume(
+            checkpoints, error.sound_step if error is not None else None
+        )
+        self._resume_checkpoint = checkpoint.name if checkpoint else ""
+        is_newest = checkpoint is None or checkpoint.step == max(c.step for c in checkpoints)
+        note = _resume_note(checkpoint, is_known=is_known, is_newest=is_newest)
         if self._view is not None and not self._view.resumes:
-            words = f"{NO_RESUME_REASON}."
-        self._from.setText(words)
+            note = f"{NO_RESUME_REASON}."
+        self._resume_note.setText(note)
 
-    def _show_proof(
+    def _show_evidence(
         self, evidence: tuple[EvidenceLine, ...], is_unknown: bool, rank: int | None
     ) -> None:
         lines = [line for line in evidence[-_LINES_SHOWN:] if line.text.strip()]
-        quoted = [line for line in lines if line.file]
-        source = _source(quoted[0].file) if quoted else MPIRUN_LOG if rank is None else str(rank)
-        at = quoted[-1].line if quoted else 0
-        self._place = (source, at)
-        whose = "mpirun" if source == MPIRUN_LOG else f"rank {source}"
-        self._log.setText(f"Log of {whose}")
-        self._log.set_tip(f"At line {formats.count(at)}" if at else "")
-        self._proof_title.setText(
-            f"Last lines of the log of {whose}" if is_unknown else f"From the log of {whose}"
+        quoted_lines = [line for line in lines if line.file]
+        source = (
+            _log_source(quoted_lines[0].file)
+            if quoted_lines
+            else MPIRUN_LOG
+            if rank is None
+            else str(rank)
         )
-        wide = max((len(formats.count(line.line)) for line in lines), default=0)
+        line_number = quoted_lines[-1].line if quoted_lines else 0
+        self._log_position = (source, line_number)
+        log_name = "mpirun" if source == MPIRUN_LOG else f"rank {source}"
+        self._log_button.setText(f"Log of {log_name}")
+        self._log_button.set_tip(f"At line {formats.count(line_number)}" if line_number else "")
+        self._evidence_title.setText(
+            f"Last lines of the log of {log_name}" if is_unknown else f"From the log of {log_name}"
+        )
+        number_width = max((len(formats.count(line.line)) for line in lines), default=0)
         text = "\n".join(
-            f"{formats.count(line.line) if line.line else '':>{wide}}  {strip_codes(line.text)}"
+            f"{formats.count(line.line) if line.line else '':>{number_width}}  {strip_codes(line.text)}"
             for line in lines
         )
-        if text != self._proof.toPlainText():
-            self._proof.setPlainText(text)
-        rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _PROOF_LINES)
-        self._proof.setFixedHeight(_text_height(self._proof, rows))
-        self._proof_card.setVisible(bool(quoted))
+        if text != self._evidence_box.toPlainText():
+            self._evidence_box.setPlainText(text)
+        rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _EVIDENCE_LINES)
+        self._evidence_box.setFixedHeight(_text_height(self._evidence_box, rows))
+        self._evidence_card.setVisible(bool(quoted_lines))
 
-    def _put_proof(self, *, beside: bool) -> None:
+    def _place_evidence(self, *, is_below_events: bool) -> None:
         """Place the lines below the events; without a traceback, in the place of it.
 
         Without both, the events have the whole width.
         """
-        wanted, other = (self._left, self._right) if beside else (self._right, self._left)
-        self._events_side.setVisible(beside or not self._proof_card.isHidden())
-        if other.indexOf(self._proof_card) >= 0:
-            other.removeWidget(self._proof_card)
-            wanted.insertWidget(1 if beside else 0, self._proof_card)
+        new_column, old_column = (
+            (self._left_column, self._right_column)
+            if is_below_events
+            else (self._right_column, self._left_column)
+        )
+        self._right_side.setVisible(is_below_events or not self._evidence_card.isHidden())
+        if old_column.indexOf(self._evidence_card) >= 0:
+            old_column.removeWidget(self._evidence_card)
+            new_column.insertWidget(1 if is_below_events else 0, self._evidence_card)
 
-    def _show_acts(self) -> None:
+    def _show_buttons(self) -> None:
         """Show the actions, the most likely first and highlighted."""
         if self._view is None:
             return
-        found = self._remedies = remedies(
+        offers = self._remedies = remedies(
             self._view, () if self._starts_over else self._checkpoints, self._states
         )
-        if self._installed == (self._view.id, found.module):
-            found = self._remedies = replace(found, module="", is_same_last=False)
+        if self._installed_module == (self._view.id, offers.module):
+            offers = self._remedies = replace(offers, module="", is_same_last=False)
         verb = "Clone" if self._starts_over else "Resume"
-        self._changed.setText(f"{verb} with {_in_words(found.changed_settings)}")
-        self._changed.set_icon("copy" if self._starts_over else "play")
-        self._changed.setVisible(bool(found.changed_settings))
-        self._clone.setText(
-            "Clone with gradient clipping" if found.clone_settings else "Clone and change"
+        self._change_button.setText(f"{verb} with {_settings_label(offers.changed_settings)}")
+        self._change_button.set_icon("copy" if self._starts_over else "play")
+        self._change_button.setVisible(bool(offers.changed_settings))
+        self._clone_button.setText(
+            "Clone with gradient clipping" if offers.clone_settings else "Clone and change"
         )
-        self._without.setText(f"Resume without {found.excluded_gpu}")
-        self._without.setVisible(bool(found.excluded_gpu))
-        self._choose.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
-        self._choose.setVisible(found.offers_choice)
+        self._exclude_button.setText(f"Resume without {offers.excluded_gpu}")
+        self._exclude_button.setVisible(bool(offers.excluded_gpu))
+        self._choose_button.setText("Choose GPUs…" if self._view.uses_gpus else "Choose nodes…")
+        self._choose_button.setVisible(offers.offers_choice)
         # The menu of the job still has Resume; here it would only fail again.
-        self._again.setVisible(
-            self._starts_over or not ("batch_size" in found.changed_settings or found.excluded_gpu)
+        self._rerun_button.setVisible(
+            self._starts_over
+            or not ("batch_size" in offers.changed_settings or offers.excluded_gpu)
         )
-        usual = (self._clone, self._again) if found.repeats_failure else (self._again, self._clone)
-        if self._usual.indexOf(usual[0]) != 0:
-            self._usual.removeWidget(usual[0])
-            self._usual.insertWidget(0, usual[0])
-            QWidget.setTabOrder(*usual)
-        self._install.setText(f"Install {package_of(found.module)}…")
-        self._install.setVisible(bool(found.module))
-        acts = (self._install, self._changed, self._without, self._choose, *usual)
-        self._first = next(act for act in acts if not act.isHidden())
-        for act in acts:
-            act.set_kind("primary" if act is self._first else "plain")
-        self._fit_acts()
+        usual_buttons = (
+            (self._clone_button, self._rerun_button)
+            if offers.repeats_failure
+            else (self._rerun_button, self._clone_button)
+        )
+        if self._usual_buttons.indexOf(usual_buttons[0]) != 0:
+            self._usual_buttons.removeWidget(usual_buttons[0])
+            self._usual_buttons.insertWidget(0, usual_buttons[0])
+            QWidget.setTabOrder(*usual_buttons)
+        self._install_button.setText(f"Install {package_of(offers.module)}…")
+        self._install_button.setVisible(bool(offers.module))
+        buttons = (
+            self._install_button,
+            self._change_button,
+            self._exclude_button,
+            self._choose_button,
+            *usual_buttons,
+        )
+        self._first_button = next(button for button in buttons if not button.isHidden())
+        for button in buttons:
+            button.set_kind("primary" if button is self._first_button else "plain")
+        self._fit_buttons()
 
     @property
     def first_button(self) -> Button:
         """Return the highlighted action."""
-        return self._first
+        return self._first_button
 
     @property
     def _starts_over(self) -> bool:
         """Return whether there is nothing to resume from, or no way to."""
         return self._checkpoints == () or (self._view is not None and not self._view.resumes)
 
-    def _id(self) -> str:
+    def _job_id(self) -> str:
         return self._view.id if self._view is not None else ""
 
     @Slot()
-    def _run_again(self) -> None:
+    def _request_rerun(self) -> None:
         if self._starts_over:
-            self._actions.ask(job_actions.START_OVER, self._id())
+            self._actions.ask(job_actions.START_OVER, self._job_id())
         else:
-            self._actions.ask(job_actions.RESUME_FROM, self._id(), self._first_checkpoint)
+            self._actions.ask(job_actions.RESUME_FROM, self._job_id(), self._resume_checkpoint)
 
     @Slot()
-    def _run_changed(self) -> None:
+    def _request_changed_run(self) -> None:
         request = job_actions.CLONE_WITH if self._starts_over else job_actions.RESUME_WITH
-        self._actions.ask(request, self._id(), self._remedies.changed_settings)
+        self._actions.ask(request, self._job_id(), self._remedies.changed_settings)
 
     @Slot()
-    def _clone_with(self) -> None:
-        self._actions.ask(job_actions.CLONE_WITH, self._id(), self._remedies.clone_settings)
+    def _request_clone(self) -> None:
+        self._actions.ask(job_actions.CLONE_WITH, self._job_id(), self._remedies.clone_settings)
 
     @Slot()
-    def _resume_without(self) -> None:
+    def _request_exclusion(self) -> None:
         placement = list(self._remedies.placement)
-        self._actions.ask(job_actions.RESUME_ON_NODES, self._id(), placement)
+        self._actions.ask(job_actions.RESUME_ON_NODES, self._job_id(), placement)
 
     @Slot()
-    def _copy(self) -> None:
-        QGuiApplication.clipboard().setText(self._trace.toPlainText())
+    def _copy_traceback(self) -> None:
+        QGuiApplication.clipboard().setText(self._traceback_box.toPlainText())
 
 
-def _in_words(settings: Mapping[str, Any]) -> str:
+def _settings_label(settings: Mapping[str, Any]) -> str:
     """Return the settings of a resume: ``batch size 16``."""
     return ", ".join(
         f"{name_and_unit(path)[0].lower()} "
@@ -417,11 +476,11 @@ def _in_words(settings: Mapping[str, Any]) -> str:
     )
 
 
-def _where_it_goes_on(found: Checkpoint | None, *, is_known: bool, is_newest: bool) -> str:
-    if found is not None:
-        which = "" if is_newest else "the last good checkpoint: "
-        place = position_text(found.epoch, found.step, formats.count)
-        return f"Resume continues from {which}{place}."
+def _resume_note(checkpoint: Checkpoint | None, *, is_known: bool, is_newest: bool) -> str:
+    if checkpoint is not None:
+        checkpoint_prefix = "" if is_newest else "the last good checkpoint: "
+        position = position_text(checkpoint.epoch, checkpoint.step, formats.count)
+        return f"Resume continues from {checkpoint_prefix}{position}."
     if not is_known:
         return "Resume continues from the newest checkpoint."
     return "There is no checkpoint. “Start over” begins at step 1 and keeps this run's logs."
@@ -432,7 +491,7 @@ def _text_height(box: TextBox, lines: int) -> int:
     return lines * box.fontMetrics().lineSpacing() + 44
 
 
-def _source(file: str) -> str:
+def _log_source(file: str) -> str:
     """Return the source of a log file: "3" for "rank-3.log", otherwise mpirun."""
     name = file.partition(".")[0]
     return name.removeprefix("rank-") if name.startswith("rank-") else MPIRUN_LOG

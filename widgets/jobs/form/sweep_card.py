@@ -8,7 +8,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import ConfigError
-from backend.records.sweeps.spec import DRAWS, SEED, combinations
+from backend.records.sweeps.spec import DRAWS, SEED, combination_count
 from backend.records.sweeps.values import read_value
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
@@ -104,7 +104,7 @@ class SweepCard(StyledFrame):
             field.setVisible(is_random)
         counts = [len(axis.points()) for axis in axes]
         product = " × ".join(map(str, counts))
-        size = combinations(axes) if all(counts) else 0
+        size = combination_count(axes) if all(counts) else 0
         if not all(counts):
             self._summary.setText(
                 "Values of a range without steps are drawn from anywhere between its ends."

@@ -12,7 +12,7 @@ from backend.records.jobs.template import Template
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, row
-from widgets.common.painting import elided
+from widgets.common.painting import elide
 from widgets.common.theme import CONTROL_H, S2
 
 _MAX_TEMPLATES, _NAME_W = 8, 168
@@ -52,7 +52,7 @@ class TemplateStrip(QWidget):
             old_button.deleteLater()
         self._buttons = []
         for index, template in enumerate(valid_templates[:_MAX_TEMPLATES]):
-            label = elided(template.name, _NAME_W, "medium")
+            label = elide(template.name, _NAME_W, "medium")
             tip = (
                 f"{template.name}: {template.description}"
                 if template.description

@@ -32,36 +32,41 @@ class TagDialog(Dialog):
     ) -> None:
         super().__init__("Tag", _WIDTH, parent)
         hint = "Tags, separated by commas"
-        self._add = LineEdit(placeholder=hint, name="Tags to add")
-        self._remove = LineEdit(placeholder=hint, name="Tags to remove")
-        for edit in (self._add, self._remove):
-            edit.textChanged.connect(self._fit)
+        self._add_edit = LineEdit(placeholder=hint, name="Tags to add")
+        self._remove_edit = LineEdit(placeholder=hint, name="Tags to remove")
+        for edit in (self._add_edit, self._remove_edit):
+            edit.textChanged.connect(self._check_tags)
         note = (
             f"Current tags: {sanitize(', '.join(current_tags), 120)}"
             if current_tags
             else "These jobs have no tags."
         )
-        self._add_field = Field("Add", self._add)
-        self._save = self.default_button("Tag", self._request)
+        self._add_field = Field("Add", self._add_edit)
+        self._tag_button = self.default_button("Tag", self._request)
         self.fill(
-            Label(_named(names), "body", "text2", wrap=True),
+            Label(_names_text(names), "body", "text2", wrap=True),
             self._add_field,
-            Field("Remove", self._remove, note=note),
+            Field("Remove", self._remove_edit, note=note),
             head=Label(f"Tag {formats.plural(len(names), 'job')}", "title"),
-            foot=(self.close_button(), self._save),
+            foot=(self.close_button(), self._tag_button),
         )
-        self._fit()
+        self._check_tags()
 
     @Slot()
-    def _fit(self) -> None:
-        add, remove = _words(self._add.text()), _words(self._remove.text())
-        fault = tags_error(add)
-        self._add_field.set_error(fault)
-        self._save.setEnabled(not fault and bool(add or remove))
+    def _check_tags(self) -> None:
+        added_tags, removed_tags = (
+            _split_tags(self._add_edit.text()),
+            _split_tags(self._remove_edit.text()),
+        )
+        error_text = tags_error(added_tags)
+        self._add_field.set_error(error_text)
+        self._tag_button.setEnabled(not error_text and bool(added_tags or removed_tags))
 
     @Slot()
     def _request(self) -> None:
-        self.requested.emit(_words(self._add.text()), _words(self._remove.text()))
+        self.requested.emit(
+            _split_tags(self._add_edit.text()), _split_tags(self._remove_edit.text())
+        )
         self.accept()
 
 
@@ -76,29 +81,29 @@ class TrashDialog(Dialog):
 
     def __init__(self, names: Sequence[str], parent: QWidget | None = None) -> None:
         super().__init__("Move to trash", _WIDTH, parent)
-        self._size = Label("Computing their size…", "body", "text2", wrap=True)
-        self._go = Button("Move to trash", kind="danger", icon="trash")
-        self._go.setEnabled(False)
-        self._go.clicked.connect(self._request)
-        keep = "Keep them" if len(names) > 1 else "Keep it"
+        self._size_label = Label("Computing their size…", "body", "text2", wrap=True)
+        self._trash_button = Button("Move to trash", kind="danger", icon="trash")
+        self._trash_button.setEnabled(False)
+        self._trash_button.clicked.connect(self._request)
+        keep_label = "Keep them" if len(names) > 1 else "Keep it"
         self.fill(
-            Label(_named(names), "body", "text2", wrap=True),
-            self._size,
+            Label(_names_text(names), "body", "text2", wrap=True),
+            self._size_label,
             head=Label(f"Move {formats.plural(len(names), 'job')} to the trash?", "title"),
-            foot=(self.default_button(keep, self.reject, kind="plain"), self._go),
+            foot=(self.default_button(keep_label, self.reject, kind="plain"), self._trash_button),
         )
 
     def show_size(self, size_bytes: int) -> None:
         """Show the size of the jobs, with logs, curves and checkpoints."""
-        self._size.setText(
+        self._size_label.setText(
             f"{formats.disk(size_bytes)} with logs, curves and checkpoints. They stay in the "
             "trash of the data root until it is emptied."
         )
-        self._go.setEnabled(True)
+        self._trash_button.setEnabled(True)
 
-    def show_error(self, sentence: str) -> None:
-        self._size.setText(sentence)
-        self._size.set_color_role("bad")
+    def show_error(self, message: str) -> None:
+        self._size_label.setText(message)
+        self._size_label.set_color_role("bad")
 
     @Slot()
     def _request(self) -> None:
@@ -106,12 +111,14 @@ class TrashDialog(Dialog):
         self.accept()
 
 
-def _named(names: Sequence[str]) -> str:
-    shown = ", ".join(f"“{sanitize(name, _NAME_CHARS)}”" for name in names[:_NAMES_SHOWN])
-    rest = len(names) - _NAMES_SHOWN
-    return f"{shown} and {formats.count(rest)} more" if rest > 0 else shown
+def _names_text(names: Sequence[str]) -> str:
+    names_text = ", ".join(f"“{sanitize(name, _NAME_CHARS)}”" for name in names[:_NAMES_SHOWN])
+    hidden_count = len(names) - _NAMES_SHOWN
+    return (
+        f"{names_text} and {formats.count(hidden_count)} more" if hidden_count > 0 else names_text
+    )
 
 
-def _words(text: str) -> tuple[str, ...]:
-    words = (word.strip() for word in text.split(","))
-    return tuple(dict.fromkeys(word for word in words if word))
+def _split_tags(text: str) -> tuple[str, ...]:
+    tags = (tag.strip() for tag in text.split(","))
+    return tuple(dict.fromkeys(tag for tag in tags if tag))

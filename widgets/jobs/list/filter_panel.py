@@ -16,7 +16,7 @@ from widgets.common.layout import STRETCH, row
 from widgets.common.theme import S2, S3
 
 _RANGE_W = 84
-_NUMBER = "Enter a number, such as 0.9 or 1e-3."
+_NUMBER_ERROR = "Enter a number, such as 0.9 or 1e-3."
 
 
 class FilterPanel(StyledFrame):
@@ -44,9 +44,9 @@ class FilterPanel(StyledFrame):
         for field in (self._low, self._high):
             field.setFixedWidth(_RANGE_W)
             field.editingFinished.connect(self._emit_changed)
-        clear = Button("Clear", kind="quiet")
-        clear.clicked.connect(self.clear)
-        self._said = self.narrow_query(JobQuery())
+        clear_button = Button("Clear", kind="quiet")
+        clear_button.clicked.connect(self.clear)
+        self._emitted_query = self.narrow_query(JobQuery())
         fields = ((Field(box.accessibleName(), box), 1) for box in self._boxes)
         self.setLayout(
             row(
@@ -54,7 +54,7 @@ class FilterPanel(StyledFrame):
                 self._low_field,
                 self._high_field,
                 STRETCH,
-                Field("", clear),
+                Field("", clear_button),
                 gap=S2,
                 margins=(S3, S2, S3, S2),
                 top=True,
@@ -64,18 +64,18 @@ class FilterPanel(StyledFrame):
 
     def show_choices(self, choices: JobChoices) -> None:
         """Set the options; the current selection stays."""
-        for box, any_of, known in zip(
+        for box, any_label, values in zip(
             self._boxes,
             ("Any tag", "Any user", "Any node", "Any metric"),
             (choices.tags, choices.users, choices.nodes, choices.metrics),
             strict=True,
         ):
-            title = metric_label if box is self._metric else _title
-            kept = box.key()
-            shown = [("", any_of), *((one, title(one)) for one in known)]
-            if kept and kept not in known:
-                shown.append((kept, title(kept)))
-            box.set_options(shown, kept)
+            make_title = metric_label if box is self._metric else _title
+            selected_value = box.key()
+            options = [("", any_label), *((value, make_title(value)) for value in values)]
+            if selected_value and selected_value not in values:
+                options.append((selected_value, make_title(selected_value)))
+            box.set_options(options, selected_value)
 
     def narrow_query(self, query: JobQuery) -> JobQuery:
         """Return ``query`` with these filters added."""
@@ -85,8 +85,8 @@ class FilterPanel(StyledFrame):
             user=self._user.key(),
             node=self._node.key(),
             metric=self._metric.key(),
-            low=_number(self._low.text())[0],
-            high=_number(self._high.text())[0],
+            low=_parse_number(self._low.text())[0],
+            high=_parse_number(self._high.text())[0],
         )
 
     @Slot()
@@ -100,10 +100,10 @@ class FilterPanel(StyledFrame):
     @Slot()
     def _emit_changed(self) -> None:
         for field, edit in ((self._low_field, self._low), (self._high_field, self._high)):
-            field.set_error("" if _number(edit.text())[1] else _NUMBER)
-        now = self.narrow_query(JobQuery())
-        if now != self._said:
-            self._said = now
+            field.set_error("" if _parse_number(edit.text())[1] else _NUMBER_ERROR)
+        query = self.narrow_query(JobQuery())
+        if query != self._emitted_query:
+            self._emitted_query = query
             self.filter_changed.emit()
 
 
@@ -111,7 +111,7 @@ def _title(key: str) -> str:
     return "This computer" if key == "this-computer" else key
 
 
-def _number(text: str) -> tuple[float | None, bool]:
+def _parse_number(text: str) -> tuple[float | None, bool]:
     """Return the number, and whether the text is a number or empty."""
     try:
         value = float(text.replace(",", ".")) if text.strip() else None

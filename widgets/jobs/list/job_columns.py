@@ -20,7 +20,7 @@ from widgets.common import formats
 from widgets.common.labels import plain_tip
 
 _LONG_S, _HOUR_S = 60, 3600
-_NODES_NAMED = 3
+_MAX_NAMED_NODES = 3
 
 
 class JobColumn(IntEnum):
@@ -57,7 +57,7 @@ class JobColumn(IntEnum):
     @property
     def title(self) -> str:
         if self in SETTINGS:
-            return name_and_unit(_path(self.key))[0]
+            return name_and_unit(_setting_path(self.key))[0]
         return _TITLES.get(self, self.name.capitalize())
 
     @property
@@ -109,11 +109,11 @@ def node_names(view: JobView | JobSummary) -> str:
 
 def duration_s(view: JobView, now: datetime) -> float | None:
     """Return the seconds that all runs took until now."""
-    begin = instant(view.status.started_at)
+    start = instant(view.status.started_at)
     end = instant(view.status.ended_at) or (now if view.state.is_live else None)
-    if begin is None or end is None:
+    if start is None or end is None:
         return None
-    return view.status.earlier_s + max(0.0, (end - begin).total_seconds())
+    return view.status.earlier_s + max(0.0, (end - start).total_seconds())
 
 
 def best_metric_labels(view: JobView | JobSummary) -> tuple[str, str]:
@@ -127,8 +127,8 @@ def best_metric_labels(view: JobView | JobSummary) -> tuple[str, str]:
 def edited_value(summary: JobSummary, column: JobColumn, text: str) -> tuple[object, object]:
     """Return the current value of a cell, and its new value after this text was typed."""
     if column is JobColumn.TAGS:
-        words = (word.strip() for word in text.split(","))
-        return summary.tags, tuple(dict.fromkeys(word for word in words if word))
+        tags = (tag.strip() for tag in text.split(","))
+        return summary.tags, tuple(dict.fromkeys(tag for tag in tags if tag))
     return (summary.name, text.strip()) if column is JobColumn.NAME else (summary.notes, text)
 
 
@@ -149,98 +149,112 @@ def cell_text(summary: JobSummary, column: JobColumn) -> str:
     if column is JobColumn.CREATED:
         return formats.time_with_day(summary.created_s or None, now)
     if column is JobColumn.TOOK:
-        took = summary.took_s(now)
+        duration_s = summary.took_s(now)
         # For runs of minutes, seconds are not useful and do not fit.
-        is_long = took is not None and _LONG_S <= took < _HOUR_S
-        return formats.rough_duration(took) if is_long else formats.duration(took)
+        is_long = duration_s is not None and _LONG_S <= duration_s < _HOUR_S
+        return formats.rough_duration(duration_s) if is_long else formats.duration(duration_s)
     if column is JobColumn.GPU_HOURS:
         return formats.gpu_hours(summary.gpu_s(now))
     if column is JobColumn.ENERGY:
         return formats.energy(summary.energy_j)
     if column is JobColumn.NODES:
-        return _few_nodes(summary)
+        return _nodes_text(summary)
     if column in SETTINGS:
-        return _setting(summary, column.key)
-    words = {
+        return _setting_text(summary, column.key)
+    texts = {
         JobColumn.STATE: summary.state.label,
         JobColumn.NAME: summary.name,
         JobColumn.USER: summary.user,
     }
-    return words.get(column, " ".join(summary.notes.split()))
+    return texts.get(column, " ".join(summary.notes.split()))
 
 
-def _setting(line: JobSummary, key: str) -> str:
-    if line.sweep is not None:
+def _setting_text(summary: JobSummary, key: str) -> str:
+    if summary.sweep is not None:
         return ""
     if key in summary_settings.NUMBERS:
-        value = summary_settings.number(line, key)
+        value = summary_settings.number(summary, key)
         return formats.NONE if value != value else formats.typed_number(value)
-    words = value_label(_path(key), summary_settings.setting(line, key))
-    return formats.reference(words) or formats.NONE
+    label = value_label(_setting_path(key), summary_settings.setting(summary, key))
+    return formats.reference(label) or formats.NONE
 
 
-def _path(key: str) -> str:
+def _setting_path(key: str) -> str:
     """Return the path of a setting in the job file."""
     if key == "lr":
         return "optimizer.lr"
     return f"{key}.name" if key in summary_settings.TEXTS else key
 
 
-def _few_nodes(line: JobSummary) -> str:
+def _nodes_text(summary: JobSummary) -> str:
     """Return up to three node names, or the number of nodes."""
-    count = len(line.nodes)
-    return node_names(line) if count <= _NODES_NAMED else f"{formats.count(count)} nodes"
+    count = len(summary.nodes)
+    return node_names(summary) if count <= _MAX_NAMED_NODES else f"{formats.count(count)} nodes"
 
 
-def _display(line: JobSummary, column: JobColumn | None, _place: QueuedJob | None) -> str:
-    return line.name if column is None else cell_text(line, column)
+def _display_text(
+    summary: JobSummary, column: JobColumn | None, _queued_job: QueuedJob | None
+) -> str:
+    return summary.name if column is None else cell_text(summary, column)
 
 
-def _edit(line: JobSummary, column: JobColumn | None, _place: QueuedJob | None) -> str:
+def _edit_text(summary: JobSummary, column: JobColumn | None, _queued_job: QueuedJob | None) -> str:
     if column is JobColumn.NOTES:
-        return line.notes
-    return ", ".join(line.tags) if column is JobColumn.TAGS else line.name
+        return summary.notes
+    return ", ".join(summary.tags) if column is JobColumn.TAGS else summary.name
 
 
-def _tip(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) -> str | None:
+def _tool_tip(
+    summary: JobSummary, column: JobColumn | None, queued_job: QueuedJob | None
+) -> str | None:
     if column is None:
-        return plain_tip(place.full_message) if place is not None else None
+        return plain_tip(queued_job.full_message) if queued_job is not None else None
     if column is JobColumn.STATE:
-        said = place.full_message if place is not None else line.reason or line.state.explanation
-        return plain_tip(said)
+        reason = (
+            queued_job.full_message
+            if queued_job is not None
+            else summary.reason or summary.state.explanation
+        )
+        return plain_tip(reason)
     if column is JobColumn.STARTED:
-        run = f"Run {formats.count(line.run)}: " if line.run > 1 and line.sweep is None else ""
-        return plain_tip(run + formats.full_time(line.started_s or None))
+        run_prefix = (
+            f"Run {formats.count(summary.run)}: "
+            if summary.run > 1 and summary.sweep is None
+            else ""
+        )
+        return plain_tip(run_prefix + formats.full_time(summary.started_s or None))
     if column is JobColumn.CREATED:
-        return plain_tip(formats.full_time(line.created_s or None))
+        return plain_tip(formats.full_time(summary.created_s or None))
     if column is JobColumn.NOTES:
-        return plain_tip(line.notes) if line.notes else None
+        return plain_tip(summary.notes) if summary.notes else None
     if column is JobColumn.NODES:
-        return plain_tip(node_names(line))
+        return plain_tip(node_names(summary))
     if column is JobColumn.TOOK:
-        return plain_tip(_used(line))
-    return plain_tip(cell_text(line, column))
+        return plain_tip(_usage_text(summary))
+    return plain_tip(cell_text(summary, column))
 
 
-def _used(line: JobSummary) -> str:
+def _usage_text(summary: JobSummary) -> str:
     """Return the duration, the GPU hours, and the energy."""
-    gpu_s = line.gpu_s(time.time())
+    gpu_s = summary.gpu_s(time.time())
     hours = f"{formats.gpu_hours(gpu_s)} GPU hours" if gpu_s is not None else ""
-    energy = formats.energy(line.energy_j) if line.energy_j is not None else ""
-    return " · ".join(part for part in (cell_text(line, JobColumn.TOOK), hours, energy) if part)
+    energy = formats.energy(summary.energy_j) if summary.energy_j is not None else ""
+    return " · ".join(part for part in (cell_text(summary, JobColumn.TOOK), hours, energy) if part)
 
 
-def _heard(line: JobSummary, column: JobColumn | None, place: QueuedJob | None) -> str:
+def _accessible_text(
+    summary: JobSummary, column: JobColumn | None, queued_job: QueuedJob | None
+) -> str:
     if column not in (None, JobColumn.NAME):
-        return f"{column.title}: {cell_text(line, column)}" if column is not None else ""
-    if place is not None:
-        return f"{line.name}, {line.state.label}, place {place.number}. {place.full_message}"
-    return f"{line.name}, {line.state.label}, {formats.progress(line.progress)}. {line.reason}"
+        return f"{column.title}: {cell_text(summary, column)}" if column is not None else ""
+    if queued_job is not None:
+        return f"{summary.name}, {summary.state.label}, place {queued_job.number}. {queued_job.full_message}"
+    return f"{summary.name}, {summary.state.label}, {formats.progress(summary.progress)}. {summary.reason}"
 
 
 CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuedJob | None], str | None]] = {
-    Qt.ItemDataRole.DisplayRole: _display,
-    Qt.ItemDataRole.EditRole: _edit,
-    Qt.ItemDataRole.ToolTipRole: _tip,
-    Qt.ItemDataRole.AccessibleTextRole: _heard,
+    Qt.ItemDataRole.DisplayRole: _display_text,
+    Qt.ItemDataRole.EditRole: _edit_text,
+    Qt.ItemDataRole.ToolTipRole: _tool_tip,
+    Qt.ItemDataRole.AccessibleTextRole: _accessible_text,
 }

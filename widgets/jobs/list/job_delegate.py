@@ -32,10 +32,10 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 _GLYPH = 24
 _INDENT, _CARET = S6, 12
 _TICK, _TICK_EDGE = 14, 2
-_CAPTION_MOST = 0.3
+_MAX_CAPTION_SHARE = 0.3
 """The share of the first line that the text before its figure may take."""
-_NEAR_S = 18 * 3600
-_SHOWS_PERCENT = frozenset(
+_CLOCK_LIMIT_S = 18 * 3600
+_PERCENT_STATES = frozenset(
     {
         JobState.TRAINING,
         JobState.EVALUATING,
@@ -64,86 +64,94 @@ class JobDelegate(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         # Roles are not used: each takes ten times as long on its way through Qt.
-        model, number = self._model, index.row()
-        line = model.summary_at(number)
+        model, row = self._model, index.row()
+        summary = model.summary_at(row)
         state = option.state.value
         box = QRectF(option.rect).adjusted(S2, 1, -S2, -1)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        is_ticked = line.id in model.ticks
-        chosen = is_ticked or bool(state & SELECTED)
-        paint_background(painter, box, is_selected=chosen, is_hovered=bool(state & HOVERED))
+        is_ticked = summary.id in model.ticks
+        is_selected = is_ticked or bool(state & SELECTED)
+        paint_background(painter, box, is_selected=is_selected, is_hovered=bool(state & HOVERED))
         if state & KEY_FOCUS == KEY_FOCUS:
             paint_focus(painter, box)
-        left = box.left() + S3 + (_INDENT if model.is_member(number) else 0)
-        if line.sweep is not None:
+        content_x = box.left() + S3 + (_INDENT if model.is_member(row) else 0)
+        if summary.sweep is not None:
             # In the margin, so that all icons but those of a sweep's jobs are aligned.
             caret = QRectF(box.left(), box.center().y() - _CARET / 2, _CARET, _CARET)
-            is_open = model.is_open(number)
+            is_open = model.is_open(row)
             paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
-        glyph = QRectF(left, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
-        paint_state(painter, glyph, line.state, line.progress or 0.0, current_turn())
+        glyph = QRectF(content_x, box.center().y() - _GLYPH / 2, _GLYPH, _GLYPH)
+        paint_state(painter, glyph, summary.state, summary.progress or 0.0, current_turn())
         if is_ticked:
             _paint_tick(painter, glyph)
         inner = QRectF(box)
         inner.setLeft(glyph.right() + S3)
         inner.adjust(0, S1, -S3, -S1)
-        half = inner.height() / 2
-        place = model.queued_job(line.id)
-        first = QRectF(inner.left(), inner.top(), inner.width(), half)
-        self._first_line(painter, first, line, place, model.name_at(number))
-        second = QRectF(inner.left(), inner.top() + half, inner.width(), half)
-        self._second_line(painter, second, line, place)
+        line_h = inner.height() / 2
+        queued_job = model.queued_job(summary.id)
+        first_box = QRectF(inner.left(), inner.top(), inner.width(), line_h)
+        self._paint_first_line(painter, first_box, summary, queued_job, model.name_at(row))
+        second_box = QRectF(inner.left(), inner.top() + line_h, inner.width(), line_h)
+        self._paint_second_line(painter, second_box, summary, queued_job)
 
-    def _first_line(
+    def _paint_first_line(
         self,
         painter: QPainter,
-        line: QRectF,
-        view: JobSummary,
-        place: QueuedJob | None,
-        called: str,
+        box: QRectF,
+        summary: JobSummary,
+        queued_job: QueuedJob | None,
+        job_name: str,
     ) -> None:
-        name, value = best_metric_labels(view) if place is None else ("place", f"{place.number}")
-        value_w, most = text_width(value, "strong"), int(line.width() * _CAPTION_MOST)
-        if view.sweep is not None and name:
-            best = f"{view.sweep.best_job} · {name}"
+        name, value = (
+            best_metric_labels(summary) if queued_job is None else ("place", f"{queued_job.number}")
+        )
+        value_w, max_caption_w = text_width(value, "strong"), int(box.width() * _MAX_CAPTION_SHARE)
+        if summary.sweep is not None and name:
+            best = f"{summary.sweep.best_job} · {name}"
             best_w = text_width(best, "small") + S1
             # The best job only next to the whole name of the sweep.
-            if text_width(called, "strong") + S2 + best_w + S1 + value_w <= line.width():
-                name, most = best, best_w
-        name_w = min(text_width(name, "small") + S1 if name else 0, most)
-        if text_width(called, "strong") + S2 + name_w + S1 + value_w > line.width():
-            name, name_w = "", 0  # rather than both names cut
-        right = QRectF(line.right() - value_w, line.top(), value_w, line.height())
-        paint_text(painter, right, value, "strong", right=True)
-        caption = QRectF(right.left() - name_w - S1, line.top(), name_w, line.height())
+            if text_width(job_name, "strong") + S2 + best_w + S1 + value_w <= box.width():
+                name, max_caption_w = best, best_w
+        caption_w = min(text_width(name, "small") + S1 if name else 0, max_caption_w)
+        if text_width(job_name, "strong") + S2 + caption_w + S1 + value_w > box.width():
+            name, caption_w = "", 0  # rather than both names cut
+        value_box = QRectF(box.right() - value_w, box.top(), value_w, box.height())
+        paint_text(painter, value_box, value, "strong", right=True)
+        caption = QRectF(value_box.left() - caption_w - S1, box.top(), caption_w, box.height())
         paint_text(painter, caption, name, "small", "text3", right=True)
-        title = QRectF(line.left(), line.top(), caption.left() - line.left() - S2, line.height())
-        paint_text(painter, title, called, "strong", elide_middle=True)
+        title_box = QRectF(box.left(), box.top(), caption.left() - box.left() - S2, box.height())
+        paint_text(painter, title_box, job_name, "strong", elide_middle=True)
 
-    def _second_line(
-        self, painter: QPainter, line: QRectF, view: JobSummary, place: QueuedJob | None
+    def _paint_second_line(
+        self, painter: QPainter, box: QRectF, summary: JobSummary, queued_job: QueuedJob | None
     ) -> None:
-        when, tone = _when(view) if place is None else (start_forecast(place), "text2")
-        when_w = text_width(when, "body")
-        corner = QRectF(line.right() - when_w, line.top(), when_w, line.height())
-        paint_text(painter, corner, when, "body", tone, right=True)
-        if view.sweep is not None:
-            line.setRight(corner.left() - S2)
-            paint_colored_texts(painter, line, count_texts(view.sweep))
+        time_text, color_role = (
+            _time_text(summary) if queued_job is None else (start_forecast(queued_job), "text2")
+        )
+        time_w = text_width(time_text, "body")
+        time_box = QRectF(box.right() - time_w, box.top(), time_w, box.height())
+        paint_text(painter, time_box, time_text, "body", color_role, right=True)
+        if summary.sweep is not None:
+            box.setRight(time_box.left() - S2)
+            paint_colored_texts(painter, box, count_texts(summary.sweep))
             return
-        word = view.state.label
-        if view.state in _SHOWS_PERCENT and view.progress is not None:
-            word = f"{word} {formats.progress(view.progress)}"
-        word_tone = "warn" if view.contact_warning else state_color_role(view.state)
-        used = paint_text(painter, line, word, "small_strong", word_tone)
-        if view.state in _SHOWS_PERCENT and view.state.is_live:
-            used = max(used, live_word_width("small_strong", f" {formats.progress(0.99)}"))
-        reason = QRectF(line)
-        reason.setLeft(line.left() + used + S2)
-        reason.setRight(corner.left() - S2)
-        why = _reason(view) if place is None or view.contact_warning else place.full_message
-        why = why.removeprefix(f"{word}: ")
-        paint_text(painter, reason, why, "body", "text2")
+        state_text = summary.state.label
+        if summary.state in _PERCENT_STATES and summary.progress is not None:
+            state_text = f"{state_text} {formats.progress(summary.progress)}"
+        state_role = "warn" if summary.contact_warning else state_color_role(summary.state)
+        state_w = paint_text(painter, box, state_text, "small_strong", state_role)
+        if summary.state in _PERCENT_STATES and summary.state.is_live:
+            state_w = max(state_w, live_word_width("small_strong", f" {formats.progress(0.99)}"))
+        reason_box = QRectF(box)
+        reason_box.setLeft(box.left() + state_w + S2)
+        reason_box.setRight(time_box.left() - S2)
+        why = (
+            _reason_text(summary)
+            if queued_job is None or summary.contact_warning
+            else queued_job.full_message
+        )
+        why = why.removeprefix(f"{state_text}: ")
+        paint_text(painter, reason_box, why, "body", "text2")
 
 
 def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
@@ -158,22 +166,22 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
 
 
 def paint_colored_texts(
-    painter: QPainter, line: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]
+    painter: QPainter, box: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]
 ) -> None:
     """Paint texts one after the other, each in its tone, as long as there is room."""
-    line = QRectF(line)
+    box = QRectF(box)
     for text, color_role in colored_texts:
-        if line.width() <= S2:
+        if box.width() <= S2:
             return
-        line.setLeft(line.left() + paint_text(painter, line, text, "body", color_role))
+        box.setLeft(box.left() + paint_text(painter, box, text, "body", color_role))
 
 
-def _reason(view: JobSummary) -> str:
-    if view.reason:
-        return view.reason
-    if view.state is JobState.CREATED:
+def _reason_text(summary: JobSummary) -> str:
+    if summary.reason:
+        return summary.reason
+    if summary.state is JobState.CREATED:
         return "Never started"
-    return resources_label(view)
+    return resources_label(summary)
 
 
 def start_forecast(queued_job: QueuedJob) -> str:
@@ -181,14 +189,18 @@ def start_forecast(queued_job: QueuedJob) -> str:
     if queued_job.wait_reason is None or queued_job.starts_in_s is None:
         return ""
     now = datetime.now().astimezone()
-    when = now + timedelta(seconds=queued_job.starts_in_s)
+    start_time = now + timedelta(seconds=queued_job.starts_in_s)
     # Within the next hours the day is clear without its name.
-    near = queued_job.starts_in_s < _NEAR_S
-    return f"≈{formats.GAP}{formats.clock(when)}" if near else formats.estimated_time(when, now)
+    is_soon = queued_job.starts_in_s < _CLOCK_LIMIT_S
+    return (
+        f"≈{formats.GAP}{formats.clock(start_time)}"
+        if is_soon
+        else formats.estimated_time(start_time, now)
+    )
 
 
-def _when(view: JobSummary) -> tuple[str, str]:
+def _time_text(summary: JobSummary) -> tuple[str, str]:
     now = datetime.now().astimezone()
-    if view.state.is_live:
-        return formats.short_time_left(view.eta_s), "live"
-    return formats.time_or_day(view.ended_s or view.created_s or None, now), "text2"
+    if summary.state.is_live:
+        return formats.short_time_left(summary.eta_s), "live"
+    return formats.time_or_day(summary.ended_s or summary.created_s or None, now), "text2"

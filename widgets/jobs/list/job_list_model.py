@@ -23,7 +23,7 @@ from PySide6.QtCore import (
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import Queue, QueuedJob
-from backend.records.sweeps.summary import FEWEST, own_words
+from backend.records.sweeps.summary import MIN_JOBS, job_label
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn, edited_value
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.sweep_text import sweep_cell_text
@@ -68,15 +68,15 @@ class JobListModel(QAbstractTableModel):
 
     edited = Signal(CellEdit)
 
-    def __init__(self, *, in_columns: bool = False) -> None:
+    def __init__(self, *, has_columns: bool = False) -> None:
         super().__init__()
-        self._columns = len(JobColumn) if in_columns else 1
-        self._editable = {column for column in JobColumn if column.can_edit and in_columns}
+        self._column_count = len(JobColumn) if has_columns else 1
+        self._editable = {column for column in JobColumn if column.can_edit and has_columns}
         self._rows = JobRows()
         self._order = self._rows.order
         self._row_of_slot = self._rows.slot_rows()
-        self._waiting: JobRows | None = None
-        self._held = False
+        self._pending_rows: JobRows | None = None
+        self._is_held = False
         self._open_id = ""
         self.is_changing = False
         self.ticks = JobTicks(self)
@@ -91,68 +91,73 @@ class JobListModel(QAbstractTableModel):
             rows: The result of a query.
             at_once: The user asked for this change, so rows may move under the pointer.
         """
-        if self._held and not is_user_request and not self._misses_open(rows):
-            self._waiting = rows
+        if self._is_held and not is_user_request and not self._misses_open(rows):
+            self._pending_rows = rows
             return
-        self._waiting = None
+        self._pending_rows = None
         self.is_changing = True
-        self._change_to(rows)
+        self._replace_rows(rows)
         self.is_changing = False
 
-    def _change_to(self, rows: JobRows) -> None:
-        before, wanted = self._order, rows.order
-        places = rows.slot_rows()
+    def _replace_rows(self, rows: JobRows) -> None:
+        previous_order, new_order = self._order, rows.order
+        slot_rows = rows.slot_rows()
         self._rows = rows
-        if len(before) == len(wanted) and np.array_equal(before, wanted):
-            self._row_of_slot = places
+        if len(previous_order) == len(new_order) and np.array_equal(previous_order, new_order):
+            self._row_of_slot = slot_rows
             self.emit_all_changed()
             return
-        was_there = self._row_of_slot
-        known = wanted[wanted < len(was_there)]
-        fresh = np.concatenate((known[was_there[known] < 0], wanted[wanted >= len(was_there)]))
-        gone = before[places[before] < 0]
-        if len(fresh):
-            first = len(before)
-            self.beginInsertRows(NO_PARENT, first, first + len(fresh) - 1)
-            self._order = np.concatenate((before, fresh))
+        previous_rows = self._row_of_slot
+        known_slots = new_order[new_order < len(previous_rows)]
+        added_slots = np.concatenate(
+            (
+                known_slots[previous_rows[known_slots] < 0],
+                new_order[new_order >= len(previous_rows)],
+            )
+        )
+        removed_slots = previous_order[slot_rows[previous_order] < 0]
+        if len(added_slots):
+            first_row = len(previous_order)
+            self.beginInsertRows(NO_PARENT, first_row, first_row + len(added_slots) - 1)
+            self._order = np.concatenate((previous_order, added_slots))
             self.endInsertRows()
-        self._arrange(np.concatenate((wanted, gone)))
-        if len(gone):
-            self.beginRemoveRows(NO_PARENT, len(wanted), len(wanted) + len(gone) - 1)
-            self._order = wanted
+        self._reorder(np.concatenate((new_order, removed_slots)))
+        if len(removed_slots):
+            self.beginRemoveRows(NO_PARENT, len(new_order), len(new_order) + len(removed_slots) - 1)
+            self._order = new_order
             self.endRemoveRows()
-        self._row_of_slot = places
+        self._row_of_slot = slot_rows
         self.emit_all_changed()
 
-    def _arrange(self, wanted: Any) -> None:
+    def _reorder(self, new_order: Any) -> None:
         """Reorder the same rows; persistent indexes keep pointing at their row."""
-        if np.array_equal(wanted, self._order):
+        if np.array_equal(new_order, self._order):
             return
         self.layoutAboutToBeChanged.emit()
-        pointing = self.persistentIndexList()
-        slots = [int(self._order[index.row()]) for index in pointing]
-        self._order = wanted
-        if pointing:
-            rows = np.zeros(int(wanted.max()) + 1, np.int32)
-            rows[wanted] = np.arange(len(wanted), dtype=np.int32)
-            moved = [
+        old_indexes = self.persistentIndexList()
+        slots = [int(self._order[index.row()]) for index in old_indexes]
+        self._order = new_order
+        if old_indexes:
+            rows = np.zeros(int(new_order.max()) + 1, np.int32)
+            rows[new_order] = np.arange(len(new_order), dtype=np.int32)
+            new_indexes = [
                 self.createIndex(int(rows[slot]), index.column())
-                for slot, index in zip(slots, pointing, strict=True)
+                for slot, index in zip(slots, old_indexes, strict=True)
             ]
-            self.changePersistentIndexList(pointing, moved)
+            self.changePersistentIndexList(old_indexes, new_indexes)
         self.layoutChanged.emit()
 
     def hold_rows(self, is_held: bool) -> None:
         """Hold or release the rows: while held, they do not move."""
-        self._held = is_held
-        if not is_held and self._waiting is not None:
-            self.show_rows(self._waiting)
+        self._is_held = is_held
+        if not is_held and self._pending_rows is not None:
+            self.show_rows(self._pending_rows)
 
     def set_open(self, line_id: str) -> None:
         """Show the row of this job or sweep, even while rows are held."""
         self._open_id = line_id
-        if self._waiting is not None and self._misses_open(self._waiting):
-            self.show_rows(self._waiting, is_user_request=True)
+        if self._pending_rows is not None and self._misses_open(self._pending_rows):
+            self.show_rows(self._pending_rows, is_user_request=True)
 
     def _misses_open(self, rows: JobRows) -> bool:
         """Return whether only ``rows`` has a row for the open job, or for its sweep."""
@@ -164,36 +169,42 @@ class JobListModel(QAbstractTableModel):
     def emit_all_changed(self) -> None:
         """Repaint every visible row."""
         if len(self._order):
-            self.dataChanged.emit(self.index(0, 0), self.index(len(self._order) - 1, self._last()))
+            self.dataChanged.emit(
+                self.index(0, 0), self.index(len(self._order) - 1, self._last_column())
+            )
 
     def emit_changed(self, slot: int) -> None:
         """Repaint the row of one job."""
         row = int(self._row_of_slot[slot]) if slot < len(self._row_of_slot) else -1
         if row >= 0:
-            self.dataChanged.emit(self.index(row, 0), self.index(row, self._last()))
+            self.dataChanged.emit(self.index(row, 0), self.index(row, self._last_column()))
 
     def show_queue(self, queue: Queue) -> bool:
         """Set the places of waiting jobs; return whether any changed, even of a hidden job."""
-        before, self._queue = self._queue, {p.entry.job_id: p for p in queue.jobs}
-        both = before.keys() | self._queue.keys()
-        moved = [job_id for job_id in both if before.get(job_id) != self._queue.get(job_id)]
-        rows = [row for job_id in moved if (row := self.row_of(job_id)) >= 0]
+        previous_queue, self._queue = self._queue, {p.entry.job_id: p for p in queue.jobs}
+        job_ids = previous_queue.keys() | self._queue.keys()
+        changed_ids = [
+            job_id for job_id in job_ids if previous_queue.get(job_id) != self._queue.get(job_id)
+        ]
+        rows = [row for job_id in changed_ids if (row := self.row_of(job_id)) >= 0]
         if rows:
-            self.dataChanged.emit(self.index(min(rows), 0), self.index(max(rows), self._last()))
-        return bool(moved)
+            self.dataChanged.emit(
+                self.index(min(rows), 0), self.index(max(rows), self._last_column())
+            )
+        return bool(changed_ids)
 
     # -- queries
 
     def queued_job(self, job_id: str) -> QueuedJob | None:
         """Return the place of a job in the queue, None if it does not wait."""
-        line = self.summary(job_id)
-        if line is None or not line.state.is_queued:
+        summary = self.summary(job_id)
+        if summary is None or not summary.state.is_queued:
             return None
         return self._queue.get(job_id)
 
     def queue_numbers(self) -> dict[str, int]:
         """Return the number of each job in the queue."""
-        return {job_id: place.number for job_id, place in self._queue.items()}
+        return {job_id: queued_job.number for job_id, queued_job in self._queue.items()}
 
     @property
     def rows(self) -> JobRows:
@@ -211,63 +222,69 @@ class JobListModel(QAbstractTableModel):
 
     def name_at(self, row: int) -> str:
         """Return the name in a row; for a job of a sweep, the part that differs."""
-        line = self.summary_at(row)
-        head = self._rows.sweep_slot(self._order.item(row))
-        count = self._rows.summaries[head].sweep if head >= 0 else None
-        is_swept = count is not None and len(count.ids) >= FEWEST
-        return own_words(line.name, count.common) if count and is_swept else line.name
+        summary = self.summary_at(row)
+        sweep_slot = self._rows.sweep_slot(self._order.item(row))
+        count = self._rows.summaries[sweep_slot].sweep if sweep_slot >= 0 else None
+        is_swept = count is not None and len(count.ids) >= MIN_JOBS
+        return job_label(summary.name, count.common) if count and is_swept else summary.name
 
     def is_member(self, row: int) -> bool:
         """Return whether the row is a job below its sweep."""
-        line = self.summary_at(row)
-        return line.sweep is None and self.sweep_row(line.id) >= 0
+        summary = self.summary_at(row)
+        return summary.sweep is None and self.sweep_row(summary.id) >= 0
 
     def free_name(self, stem: str) -> str:
         """Return ``stem`` with the first number that no job, shown or not, has after it."""
-        begin = f"{stem} "
-        ends = (
-            line.name[len(begin) :] for line in self._rows.summaries if line.name.startswith(begin)
+        prefix = f"{stem} "
+        suffixes = (
+            summary.name[len(prefix) :]
+            for summary in self._rows.summaries
+            if summary.name.startswith(prefix)
         )
-        return f"{begin}{1 + max((int(end) for end in ends if _is_number(end)), default=0)}"
+        return f"{prefix}{1 + max((int(suffix) for suffix in suffixes if _is_number(suffix)), default=0)}"
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
         """Return the ids of these rows, each once; the row of a sweep stands for all its jobs."""
-        lines, order = self._rows.summaries, self._order.tolist()
-        found: list[str] = []
+        summaries, order = self._rows.summaries, self._order.tolist()
+        job_ids: list[str] = []
         for row in rows:
-            line = lines[order[row]]
-            if line.sweep is None:
-                found.append(line.id)
+            summary = summaries[order[row]]
+            if summary.sweep is None:
+                job_ids.append(summary.id)
             else:
-                found.extend(line.sweep.ids)
-        return tuple(dict.fromkeys(found))
+                job_ids.extend(summary.sweep.ids)
+        return tuple(dict.fromkeys(job_ids))
 
     def ticked_ids(self) -> tuple[str, ...]:
         """Return the ids of the ticked jobs, in row order; a sweep stands for all its jobs."""
-        found: dict[str, None] = {}
+        job_ids: dict[str, None] = {}
         for line_id in sorted(self.ticks, key=self.row_of):
-            line = self.summary(line_id)
-            if line is not None:
-                found.update(dict.fromkeys((line_id,) if line.sweep is None else line.sweep.ids))
-        return tuple(found)
+            summary = self.summary(line_id)
+            if summary is not None:
+                job_ids.update(
+                    dict.fromkeys((line_id,) if summary.sweep is None else summary.sweep.ids)
+                )
+        return tuple(job_ids)
 
     def active_counts(self, ids: Iterable[str]) -> tuple[int, int]:
         """Return how many of these jobs are running, and how many wait in the queue."""
-        states = [line.state for line in map(self.summary, ids) if line is not None]
+        states = [summary.state for summary in map(self.summary, ids) if summary is not None]
         return sum(state.is_live for state in states), sum(state.is_queued for state in states)
 
     def is_open(self, row: int) -> bool:
         """Return whether the sweep of this row is unfolded."""
         if row + 1 >= len(self._order):
             return False
-        own, below = self._order[row : row + 2].tolist()
-        return bool(self._rows.sweep_slot(below) == own)
+        slot, next_slot = self._order[row : row + 2].tolist()
+        return bool(self._rows.sweep_slot(next_slot) == slot)
 
     def sweep_row(self, job_id: str) -> int:
         """Return the row of a job's sweep, -1 if it has none or the row is not shown."""
         slot = self._rows.slot_of(job_id)
-        head = self._rows.sweep_slot(slot) if slot is not None else -1
-        return int(self._row_of_slot[head]) if 0 <= head < len(self._row_of_slot) else -1
+        sweep_slot = self._rows.sweep_slot(slot) if slot is not None else -1
+        return (
+            int(self._row_of_slot[sweep_slot]) if 0 <= sweep_slot < len(self._row_of_slot) else -1
+        )
 
     def row_of(self, job_id: str) -> int:
         """Return the row of a job, or of a sweep by its tag; -1 if it is not shown."""
@@ -280,7 +297,7 @@ class JobListModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self._order)
 
     def columnCount(self, parent: AnyIndex = NO_PARENT) -> int:
-        return 0 if parent.isValid() else self._columns
+        return 0 if parent.isValid() else self._column_count
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
         if not index.isValid():
@@ -298,44 +315,50 @@ class JobListModel(QAbstractTableModel):
         if role == Qt.ItemDataRole.DisplayRole:
             return column.title
         if role == Qt.ItemDataRole.TextAlignmentRole:
-            side = Qt.AlignmentFlag.AlignRight if column.is_figure else Qt.AlignmentFlag.AlignLeft
-            return side | Qt.AlignmentFlag.AlignVCenter
+            alignment = (
+                Qt.AlignmentFlag.AlignRight if column.is_figure else Qt.AlignmentFlag.AlignLeft
+            )
+            return alignment | Qt.AlignmentFlag.AlignVCenter
         return None
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> Any:
         if not index.isValid():
             return None
-        line = self.summary_at(index.row())
+        summary = self.summary_at(index.row())
         if role == JOB_ROLE:
-            return line
+            return summary
         if role == QUEUE_ROLE:
-            return self.queued_job(line.id)
+            return self.queued_job(summary.id)
         if role == OPEN_ROLE:
-            return self.is_open(index.row()) if line.sweep is not None else None
+            return self.is_open(index.row()) if summary.sweep is not None else None
         if role == Qt.ItemDataRole.CheckStateRole and self.ticks:
-            is_ticked = line.id in self.ticks
+            is_ticked = summary.id in self.ticks
             return Qt.CheckState.Checked if is_ticked else Qt.CheckState.Unchecked
-        give = CELL_ROLES.get(role)
-        if give is None:
+        get_text = CELL_ROLES.get(role)
+        if get_text is None:
             return None
-        column = JobColumn(index.column()) if self._columns > 1 else None
-        of_sweep = sweep_cell_text(line, column, role, self.is_open(index.row()))
-        return give(line, column, self.queued_job(line.id)) if of_sweep is None else of_sweep
+        column = JobColumn(index.column()) if self._column_count > 1 else None
+        sweep_text = sweep_cell_text(summary, column, role, self.is_open(index.row()))
+        return (
+            get_text(summary, column, self.queued_job(summary.id))
+            if sweep_text is None
+            else sweep_text
+        )
 
     def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
         """Request the change; the row is updated once the change is saved."""
         if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
-        line: JobSummary = index.data(JOB_ROLE)
+        summary: JobSummary = index.data(JOB_ROLE)
         column = JobColumn(index.column())
-        was, wanted = edited_value(line, column, str(value))
-        if line.sweep is not None or wanted == was:
+        old_value, new_value = edited_value(summary, column, str(value))
+        if summary.sweep is not None or new_value == old_value:
             return False
-        self.edited.emit(CellEdit(line.id, column.key, was, wanted))
+        self.edited.emit(CellEdit(summary.id, column.key, old_value, new_value))
         return True
 
-    def _last(self) -> int:
-        return self._columns - 1
+    def _last_column(self) -> int:
+        return self._column_count - 1
 
 
 def _is_number(text: str) -> bool:
@@ -371,17 +394,17 @@ class JobTicks(QObject):
             self.add((line_id,))
 
     def add(self, ids: Iterable[str]) -> None:
-        self._change({**self._ids, **dict.fromkeys(ids)})
+        self._replace_ids({**self._ids, **dict.fromkeys(ids)})
 
     def keep(self, ids: Iterable[str]) -> None:
         """Keep only these ids ticked, if they were."""
-        kept = set(ids)
-        self._change({each: None for each in self._ids if each in kept})
+        kept_ids = set(ids)
+        self._replace_ids({line_id: None for line_id in self._ids if line_id in kept_ids})
 
     def clear(self) -> None:
-        self._change({})
+        self._replace_ids({})
 
-    def _change(self, ids: dict[str, None]) -> None:
+    def _replace_ids(self, ids: dict[str, None]) -> None:
         if ids != self._ids:
             self._ids = ids
             self.changed.emit()

@@ -77,14 +77,14 @@ class JobListPane(QWidget):
         super().__init__()
         self.model = JobListModel()
         self.queue_strip = QueueStrip(actions)
-        new = Button("New job", kind="primary", icon="plus")
-        new.setToolTip(plain_tip("New job", "Ctrl+N"))
-        new.clicked.connect(lambda: actions.ask(NEW_JOB))
+        new_button = Button("New job", kind="primary", icon="plus")
+        new_button.setToolTip(plain_tip("New job", "Ctrl+N"))
+        new_button.clicked.connect(lambda: actions.ask(NEW_JOB))
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
-        self.search.searched.connect(self._asked)
+        self.search.searched.connect(self._emit_query)
         self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self.groups.key_chosen.connect(self._asked)
+        self.groups.key_chosen.connect(self._emit_query)
         self.table_button = IconButton("table", "Show as a full-width table")
         self.view = JobListView(self.model, actions)
         self.view.setItemDelegate(JobDelegate(self.model, self.view))
@@ -93,23 +93,23 @@ class JobListPane(QWidget):
         self.folding = SweepFolding(self.view, self.model)
         self._shown_id = ""
         self._shown_query = JobQuery()
-        self.view.selectionModel().currentChanged.connect(self._current_changed)
-        self.view.clicked.connect(self._clicked)
+        self.view.selectionModel().currentChanged.connect(self._change_current)
+        self.view.clicked.connect(self._click_row)
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
         self.ticks = self.model.ticks
         self.ticks.changed.connect(self._show_ticked)
-        self._to_tick: tuple[str, ...] = ()
-        self.selection_bar = SelectionBar(actions, self.model.ticked_ids, stacked=True)
+        self._pending_ticks: tuple[str, ...] = ()
+        self.selection_bar = SelectionBar(actions, self.model.ticked_ids, is_stacked=True)
         self.selection_bar.clear_button.clicked.connect(self.ticks.clear)
-        self._below = QWidget()
-        self._below.setLayout(col(self.selection_bar, margins=(S2, S2, S2, S2)))
-        self._below.hide()
+        self._bar_area = QWidget()
+        self._bar_area.setLayout(col(self.selection_bar, margins=(S2, S2, S2, S2)))
+        self._bar_area.hide()
         self.setMinimumWidth(LIST_NARROW_W - 24)
         title = Label("Jobs", "title")
         title.setToolTip("\n".join((plain_tip("Next job", "J"), plain_tip("Previous job", "K"))))
-        head = row(title, STRETCH, new, gap=S1)
+        head = row(title, STRETCH, new_button, gap=S1)
         filters = row(self.groups, STRETCH, self.table_button)
         self.setLayout(
             col(
@@ -117,7 +117,7 @@ class JobListPane(QWidget):
                 self.queue_strip,
                 (self.view, 1),
                 (self.no_match, 1),
-                self._below,
+                self._bar_area,
                 gap=0,
             )
         )
@@ -134,21 +134,21 @@ class JobListPane(QWidget):
             self._shown_query = self.query
             self.view.scrollToTop()
         show_counts(self.groups, rows)
-        empty = rows.total_count > 0 and self.model.rowCount() == 0
-        if empty:
+        is_empty = rows.total_count > 0 and self.model.rowCount() == 0
+        if is_empty:
             show_no_match(self.no_match, self.query)
-        self.view.setVisible(not empty)
-        self.no_match.setVisible(empty)
-        there = [one for one in self.ticks if self.model.summary(one) is not None]
-        if self._to_tick and is_user_request:
-            there, self._to_tick = list(self._to_tick), ()
-            self.ticks.add(there)
-        self.ticks.keep(there)
+        self.view.setVisible(not is_empty)
+        self.no_match.setVisible(is_empty)
+        existing_ticks = [t for t in self.ticks if self.model.summary(t) is not None]
+        if self._pending_ticks and is_user_request:
+            existing_ticks, self._pending_ticks = list(self._pending_ticks), ()
+            self.ticks.add(existing_ticks)
+        self.ticks.keep(existing_ticks)
         self._show_ticked()
 
     def tick(self, ids: Sequence[str]) -> None:
         """Tick only these rows, once they exist."""
-        self._to_tick = tuple(ids)
+        self._pending_ticks = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:
         """Show the queue; return whether a row has to move."""
@@ -166,14 +166,14 @@ class JobListPane(QWidget):
         index = self.model.index(row_number, 0)
         if index == selection.currentIndex() and selection.isSelected(index) == index.isValid():
             return
-        blocked = selection.blockSignals(True)
+        was_blocked = selection.blockSignals(True)
         if index.isValid():
             selection.setCurrentIndex(index, QItemSelectionModel.SelectionFlag.ClearAndSelect)
             self.view.scrollTo(index)
         else:
             # Without a current row, Tab into the list would open its first row.
             selection.clearSelection()
-        selection.blockSignals(blocked)
+        selection.blockSignals(was_blocked)
         self.view.viewport().update()
 
     def step(self, offset: int) -> None:
@@ -188,48 +188,48 @@ class JobListPane(QWidget):
         if self.search.text():
             self.search.clear()
         else:
-            self._asked()
+            self._emit_query()
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, target: QObject, event: QEvent) -> bool:
         """Hold the rows while the pointer is over them."""
         if event.type() == QEvent.Type.Enter:
             self.model.hold_rows(True)
         elif event.type() == QEvent.Type.Leave:
             self.model.hold_rows(False)
             self.choose(self._shown_id)
-        return super().eventFilter(watched, event)
+        return super().eventFilter(target, event)
 
     @Slot()
     def _show_ticked(self) -> None:
         ids = self.model.ticked_ids()
-        self._below.setVisible(bool(ids))
+        self._bar_area.setVisible(bool(ids))
         if ids:
             self.selection_bar.show_selection(len(ids), *self.model.active_counts(ids))
 
     @Slot()
-    def _asked(self) -> None:
+    def _emit_query(self) -> None:
         self.query_changed.emit(self.query)
 
     @Slot(QModelIndex)
-    def _current_changed(self, index: QModelIndex) -> None:
+    def _change_current(self, index: QModelIndex) -> None:
         # When a row is removed, Qt makes the next one current; the user did not choose it. A row
         # under a pressed button may be dragged.
         if not self.view.is_pressed and not self.model.is_changing:
-            self._open(index)
+            self._open_row(index)
 
-    def _open(self, index: QModelIndex) -> None:
+    def _open_row(self, index: QModelIndex) -> None:
         if not index.isValid():
             return
-        line: JobSummary = index.data(JOB_ROLE)
-        if line.sweep is not None:
-            self.sweep_chosen.emit(line.id)
+        summary: JobSummary = index.data(JOB_ROLE)
+        if summary.sweep is not None:
+            self.sweep_chosen.emit(summary.id)
         else:
-            self.job_chosen.emit(line.id)
+            self.job_chosen.emit(summary.id)
 
     @Slot(QModelIndex)
-    def _clicked(self, index: QModelIndex) -> None:
+    def _click_row(self, index: QModelIndex) -> None:
         self.ticks.clear()
-        self._open(index)
+        self._open_row(index)
         if not self.folding.toggle(index):
             self.row_clicked.emit()
 
@@ -251,8 +251,8 @@ def show_no_match(empty_state: EmptyState, query: JobQuery) -> None:
         title = f"No job matches “{query.text}” and this filter."
     else:
         title = "No job matches this filter."
-    sentence = "" if query.group is None and not query.is_narrow else "A filter is active."
-    empty_state.show_message("magnifying-glass", title, sentence, button="Clear")
+    hint = "" if query.group is None and not query.is_narrow else "A filter is active."
+    empty_state.show_message("magnifying-glass", title, hint, button="Clear")
 
 
 class QueueStrip(QWidget):
@@ -265,28 +265,28 @@ class QueueStrip(QWidget):
         super().__init__()
         self._actions = actions
         self._is_paused = False
-        self._words = Label("", "small", "text2", wrap=True)
-        self._button = Button("", kind="quiet")
-        self._button.clicked.connect(self._pause)
+        self._message_label = Label("", "small", "text2", wrap=True)
+        self._pause_button = Button("", kind="quiet")
+        self._pause_button.clicked.connect(self._toggle_pause)
         # At most two lines in a narrow list; a single line is centred.
-        self._words.setAlignment(Qt.AlignmentFlag.AlignVCenter)
-        line = row((self._words, 1), self._button, gap=S2, margins=(S3, 2, 2, 2))
+        self._message_label.setAlignment(Qt.AlignmentFlag.AlignVCenter)
+        line = row((self._message_label, 1), self._pause_button, gap=S2, margins=(S3, 2, 2, 2))
         self.setLayout(col(StyledFrame("sunken", line), margins=(S4, 0, S4, S2)))
         self.show_queue(Queue())
 
     def show_queue(self, queue: Queue) -> None:
         self._is_paused = bool(queue.pause_message)
         count = len(queue.jobs)
-        waits = (
+        waiting_text = (
             "1 job is queued and will start automatically."
             if count == 1
             else f"{formats.count(count)} jobs are queued and will start automatically."
         )
-        self._words.setText(queue.pause_message or waits)
-        self._words.set_color_role("warn" if self._is_paused else "text2")
-        self._button.setText("Resume" if self._is_paused else "Pause")
-        self._button.set_icon("play" if self._is_paused else "pause")
-        self._button.set_tip(
+        self._message_label.setText(queue.pause_message or waiting_text)
+        self._message_label.set_color_role("warn" if self._is_paused else "text2")
+        self._pause_button.setText("Resume" if self._is_paused else "Pause")
+        self._pause_button.set_icon("play" if self._is_paused else "pause")
+        self._pause_button.set_tip(
             "Start jobs from the queue again"
             if self._is_paused
             else "Start no more jobs from the queue; running jobs continue"
@@ -294,5 +294,5 @@ class QueueStrip(QWidget):
         self.setVisible(bool(count) or self._is_paused)
 
     @Slot()
-    def _pause(self) -> None:
+    def _toggle_pause(self) -> None:
         self._actions.ask(PAUSE_QUEUE, not self._is_paused)

@@ -42,7 +42,7 @@ MIME = "application/x-ringmaster-job"
 _STEPS = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
 _CHIP_H = 22
 _CHIP_CHARS = 24
-_CHIP_MOST = 0.6
+_MAX_CHIP_SHARE = 0.6
 """The share of the list's width that the dragged name may take."""
 
 
@@ -69,13 +69,13 @@ class JobListView(QTableView):
         super().__init__()
         self._actions = actions
         self.setModel(model)
-        self._rows = model
+        self._model = model
         self.is_pressed = False
         self._ticks = model.ticks
         self._ticks.changed.connect(self.viewport().update)
         self._has_ticked = False
         """Pressed with the button that is still held."""
-        self._before = QPersistentModelIndex()
+        self._previous_index = QPersistentModelIndex()
         """The current row before the button was pressed; a drag does not change it."""
         self.setProperty("kind", "list")
         self.setDragEnabled(True)
@@ -87,7 +87,7 @@ class JobListView(QTableView):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.horizontalHeader().hide()
-        self._target: tuple[QModelIndex, bool] | None = None
+        self._drop_target: tuple[QModelIndex, bool] | None = None
         """The row at the drop position, and whether the job goes before it."""
 
     def resizeEvent(self, event: QResizeEvent) -> None:
@@ -99,27 +99,30 @@ class JobListView(QTableView):
         index = self.currentIndex()
         if not index.isValid():
             return
-        line: JobSummary = index.data(JOB_ROLE)
-        if line.id in self._ticks:
-            ids = self._rows.ticked_ids()
+        summary: JobSummary = index.data(JOB_ROLE)
+        if summary.id in self._ticks:
+            ids = self._model.ticked_ids()
         else:
-            ids = (line.id,) if line.sweep is None else line.sweep.ids
-        content, words = QMimeData(), dragged_label(ids, line.name)
-        put_jobs(content, ids, words)
-        acts = usual = Qt.DropAction.CopyAction
-        place = _place(index) if len(ids) == 1 else None
-        if place is not None:
-            content.setData(MIME, place.entry.job_id.encode())
-            acts, usual = acts | Qt.DropAction.MoveAction, Qt.DropAction.MoveAction
+            ids = (summary.id,) if summary.sweep is None else summary.sweep.ids
+        content, drag_label = QMimeData(), dragged_label(ids, summary.name)
+        put_jobs(content, ids, drag_label)
+        drop_actions = default_action = Qt.DropAction.CopyAction
+        queued_job = _queued_job(index) if len(ids) == 1 else None
+        if queued_job is not None:
+            content.setData(MIME, queued_job.entry.job_id.encode())
+            drop_actions, default_action = (
+                drop_actions | Qt.DropAction.MoveAction,
+                Qt.DropAction.MoveAction,
+            )
         drag = QDrag(self)
         drag.setMimeData(content)
         # Below the pointer: a picture of the row would hide the line at which it lands.
-        drag.setPixmap(drag_pixmap(words, self.devicePixelRatioF()))
+        drag.setPixmap(drag_pixmap(drag_label, self.devicePixelRatioF()))
         drag.setHotSpot(QPoint(-S4, -S4))
-        drag.exec(acts, usual)
-        self._aim(None)
+        drag.exec(drop_actions, default_action)
+        self._set_target(None)
         self.is_pressed = False
-        self.setCurrentIndex(self._rows.index(self._before.row(), 0))
+        self.setCurrentIndex(self._model.index(self._previous_index.row(), 0))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if event.mimeData().hasFormat(MIME):
@@ -128,30 +131,30 @@ class JobListView(QTableView):
             event.ignore()
 
     def dragMoveEvent(self, event: QDragMoveEvent) -> None:
-        moved = _dragged(event)
+        dragged_id = _dragged_id(event)
         target = self._target_at(event.position().toPoint())
-        place = _place(target[0]) if target is not None else None
-        if not moved or place is None or place.entry.job_id == moved:
-            self._aim(None)
+        queued_job = _queued_job(target[0]) if target is not None else None
+        if not dragged_id or queued_job is None or queued_job.entry.job_id == dragged_id:
+            self._set_target(None)
             event.ignore()
             return
-        self._aim(target)
+        self._set_target(target)
         event.acceptProposedAction()
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
-        self._aim(None)
+        self._set_target(None)
 
     def dropEvent(self, event: QDropEvent) -> None:
-        moved, target = _dragged(event), self._target
-        self._aim(None)
-        place = _place(target[0]) if target is not None else None
-        if not moved or target is None or place is None:
+        dragged_id, target = _dragged_id(event), self._drop_target
+        self._set_target(None)
+        queued_job = _queued_job(target[0]) if target is not None else None
+        if not dragged_id or target is None or queued_job is None:
             event.ignore()
             return
         event.acceptProposedAction()
-        beside = place.entry.job_id
-        before, after = (beside, "") if target[1] else ("", beside)
-        self._actions.ask(MOVE_QUEUED, moved, before, after)
+        neighbour_id = queued_job.entry.job_id
+        next_id, previous_id = (neighbour_id, "") if target[1] else ("", neighbour_id)
+        self._actions.ask(MOVE_QUEUED, dragged_id, next_id, previous_id)
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         index = self.indexAt(event.position().toPoint())
@@ -160,17 +163,17 @@ class JobListView(QTableView):
         with_shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
         self._has_ticked = is_left and (with_ctrl or with_shift)
         if not self._has_ticked:
-            self._before = QPersistentModelIndex(self.currentIndex())
+            self._previous_index = QPersistentModelIndex(self.currentIndex())
             self.is_pressed = is_left
             super().mousePressEvent(event)
         elif with_shift:
-            self._tick_up_to(index.row())
+            self._tick_range(index.row())
         else:
-            here = self.currentIndex()
-            if not self._ticks and here.isValid() and here.row() != index.row():
+            current_index = self.currentIndex()
+            if not self._ticks and current_index.isValid() and current_index.row() != index.row():
                 # As in other programs, the row that is already current becomes ticked as well.
-                self._ticks.add((self._id(here.row()),))
-            self._ticks.toggle(self._id(index.row()))
+                self._ticks.add((self._line_id(current_index.row()),))
+            self._ticks.toggle(self._line_id(index.row()))
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
         if not (self._has_ticked and event.buttons()):
@@ -182,31 +185,31 @@ class JobListView(QTableView):
             super().mouseReleaseEvent(event)
         self._has_ticked = False
 
-    def _tick_up_to(self, row: int) -> None:
+    def _tick_range(self, row: int) -> None:
         """Tick only the rows from the current one to this one."""
-        begin = max(self.currentIndex().row(), 0)
-        ids = [self._id(each) for each in range(min(begin, row), max(begin, row) + 1)]
+        current_row = max(self.currentIndex().row(), 0)
+        ids = [self._line_id(r) for r in range(min(current_row, row), max(current_row, row) + 1)]
         self._ticks.keep(ids)
         self._ticks.add(ids)
 
-    def _tick_and_go(self, by: int) -> None:
+    def _tick_step(self, offset: int) -> None:
         """Tick the current row and the next one in this direction, which becomes current."""
-        here = self.currentIndex().row()
-        if 0 <= here + by < self._rows.rowCount():
-            self._ticks.add((self._id(here), self._id(here + by)))
-            self.setCurrentIndex(self._rows.index(here + by, 0))
+        current_row = self.currentIndex().row()
+        if 0 <= current_row + offset < self._model.rowCount():
+            self._ticks.add((self._line_id(current_row), self._line_id(current_row + offset)))
+            self.setCurrentIndex(self._model.index(current_row + offset, 0))
 
-    def _id(self, row: int) -> str:
-        return self._rows.summary_at(row).id
+    def _line_id(self, row: int) -> str:
+        return self._model.summary_at(row).id
 
-    def _ticks_by_key(self, event: QKeyEvent) -> bool:
+    def _handle_tick_key(self, event: QKeyEvent) -> bool:
         """Handle a key for ticks; return whether it was one."""
         key, has_row = event.key(), self.currentIndex().isValid()
         shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
         if key == Qt.Key.Key_Space and has_row and not event.modifiers():
-            self._ticks.toggle(self._id(self.currentIndex().row()))
+            self._ticks.toggle(self._line_id(self.currentIndex().row()))
         elif key in _STEPS and shift and has_row:
-            self._tick_and_go(_STEPS[Qt.Key(key)])
+            self._tick_step(_STEPS[Qt.Key(key)])
         elif key == Qt.Key.Key_Escape and self._ticks:
             self._ticks.clear()
         else:
@@ -214,90 +217,93 @@ class JobListView(QTableView):
         return True
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._ticks_by_key(event):
+        if self._handle_tick_key(event):
             return
-        by = _STEPS.get(Qt.Key(event.key()), 0)
-        if not by or event.modifiers() != Qt.KeyboardModifier.AltModifier:
+        offset = _STEPS.get(Qt.Key(event.key()), 0)
+        if not offset or event.modifiers() != Qt.KeyboardModifier.AltModifier:
             requests = {
                 Qt.Key.Key_Return: self.open_requested,
                 Qt.Key.Key_Enter: self.open_requested,
             }
             requests[Qt.Key.Key_Delete] = self.trash_requested
             request = requests.get(Qt.Key(event.key()))
-            ends = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}
+            end_rows = {Qt.Key.Key_Home: 0, Qt.Key.Key_End: self.model().rowCount() - 1}
             if request is not None and self.currentIndex().isValid():
                 request.emit()
-            elif event.key() in ends and not event.modifiers():
+            elif event.key() in end_rows and not event.modifiers():
                 # In a table these keys move within the row, which here is the whole list.
-                self.setCurrentIndex(self.model().index(ends[Qt.Key(event.key())], 0))
+                self.setCurrentIndex(self.model().index(end_rows[Qt.Key(event.key())], 0))
             else:
                 super().keyPressEvent(event)
             return
-        here = self.currentIndex()
-        own, other = _place(here), _place(here.sibling(here.row() + by, 0))
-        if own is not None and other is not None:
-            beside = other.entry.job_id
-            before, after = (beside, "") if by < 0 else ("", beside)
-            self._actions.ask(MOVE_QUEUED, own.entry.job_id, before, after)
+        current_index = self.currentIndex()
+        queued_job, neighbour = (
+            _queued_job(current_index),
+            _queued_job(current_index.sibling(current_index.row() + offset, 0)),
+        )
+        if queued_job is not None and neighbour is not None:
+            neighbour_id = neighbour.entry.job_id
+            next_id, previous_id = (neighbour_id, "") if offset < 0 else ("", neighbour_id)
+            self._actions.ask(MOVE_QUEUED, queued_job.entry.job_id, next_id, previous_id)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
-        index, at = context_menu_row(self, event)
+        index, position = context_menu_row(self, event)
         if index.isValid():
-            self.menu_requested.emit(index, at)
+            self.menu_requested.emit(index, position)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)
-        if self._target is None:
+        if self._drop_target is None:
             return
-        index, before = self._target
-        place = _place(index)
-        if place is None:
+        index, is_before = self._drop_target
+        queued_job = _queued_job(index)
+        if queued_job is None:
             return
         box = QRectF(self.visualRect(index))
-        y = box.top() if before else box.bottom() + 1
+        y = box.top() if is_before else box.bottom() + 1
         painter = QPainter(self.viewport())
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         focus = theme.current().q("focus")
         painter.setPen(QPen(focus, FOCUS_W))
         painter.drawLine(int(box.left()) + S2, int(y), int(box.right()) - S2, int(y))
         text = self.accessibleDescription()
-        width = min(text_width(text, "small_strong") + 2 * S2, box.width() * _CHIP_MOST)
+        width = min(text_width(text, "small_strong") + 2 * S2, box.width() * _MAX_CHIP_SHARE)
         top = min(max(y - _CHIP_H / 2, 0.0), self.viewport().height() - float(_CHIP_H))
         chip = QRectF(box.right() - S4 - width, top, width, _CHIP_H)
         fill_round(painter, chip, focus, R_CELL)
         paint_text(painter, chip.adjusted(S2, 0, -S1, 0), text, "small_strong", "on_ink")
         painter.end()
 
-    def _target_at(self, at: QPoint) -> tuple[QModelIndex, bool] | None:
-        index = self.indexAt(at)
+    def _target_at(self, position: QPoint) -> tuple[QModelIndex, bool] | None:
+        index = self.indexAt(position)
         if not index.isValid():
             return None
-        return index, at.y() < self.visualRect(index).center().y()
+        return index, position.y() < self.visualRect(index).center().y()
 
-    def _aim(self, target: tuple[QModelIndex, bool] | None) -> None:
-        if target != self._target:
-            self._target = target
-            self.setAccessibleDescription(self._words())
+    def _set_target(self, target: tuple[QModelIndex, bool] | None) -> None:
+        if target != self._drop_target:
+            self._drop_target = target
+            self.setAccessibleDescription(self._drop_label())
             self.viewport().update()
 
-    def _words(self) -> str:
+    def _drop_label(self) -> str:
         """Return where a drop would move the dragged job."""
-        place = _place(self._target[0]) if self._target is not None else None
-        if self._target is None or place is None:
+        neighbour = _queued_job(self._drop_target[0]) if self._drop_target is not None else None
+        if self._drop_target is None or neighbour is None:
             return ""
-        name = sanitize(place.entry.name, _CHIP_CHARS)
-        text = f"{'Before' if self._target[1] else 'After'} {name}"
-        moved = _place(self.currentIndex())
-        if moved is not None and moved.entry.priority != place.entry.priority:
+        name = sanitize(neighbour.entry.name, _CHIP_CHARS)
+        text = f"{'Before' if self._drop_target[1] else 'After'} {name}"
+        dragged_job = _queued_job(self.currentIndex())
+        if dragged_job is not None and dragged_job.entry.priority != neighbour.entry.priority:
             # The job gets the priority of its new neighbour; the drop hint says so.
-            return f"{text}, priority {place.entry.priority}"
+            return f"{text}, priority {neighbour.entry.priority}"
         return text
 
 
-def _place(index: QModelIndex) -> QueuedJob | None:
-    found = index.data(QUEUE_ROLE) if index.isValid() else None
-    return found if isinstance(found, QueuedJob) else None
+def _queued_job(index: QModelIndex) -> QueuedJob | None:
+    queued_job = index.data(QUEUE_ROLE) if index.isValid() else None
+    return queued_job if isinstance(queued_job, QueuedJob) else None
 
 
-def _dragged(event: QDropEvent) -> str:
+def _dragged_id(event: QDropEvent) -> str:
     return bytes(event.mimeData().data(MIME).data()).decode("utf-8", "replace")

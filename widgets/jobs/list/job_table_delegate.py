@@ -46,18 +46,18 @@ class JobTableDelegate(QStyledItemDelegate):
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
         # Roles are not used: each takes ten times as long on its way through Qt.
-        model, number = self._model, index.row()
-        line = model.summary_at(number)
+        model, row = self._model, index.row()
+        summary = model.summary_at(row)
         column = _COLUMNS[index.column()]
         state = option.state.value
-        is_pointed = number == self._pointer.row
+        is_hovered = row == self._pointer.row
         cell = QRectF(option.rect)
         # Antialiased edges of two cells leave a seam where a pixel is not a dot.
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
         t = theme.current()
         if state & SELECTED:
             painter.fillRect(cell, t.q("selected"))
-        elif is_pointed:
+        elif is_hovered:
             painter.fillRect(cell, t.q("hover"))
         painter.fillRect(QRectF(cell.left(), cell.bottom() - 1, cell.width(), 1), t.q("line"))
         if state & SELECTED and t.high_contrast:
@@ -68,24 +68,24 @@ class JobTableDelegate(QStyledItemDelegate):
             paint_focus(painter, cell.adjusted(1, 1, -1, -2))
         inner = cell.adjusted(LEFT_W, 0, -RIGHT_W, -1)
         if column is JobColumn.STATE:
-            _paint_state(painter, inner, line)
+            _paint_state(painter, inner, summary)
         elif column is JobColumn.TAGS:
             # The row above shows the sweep.
-            hidden = sweep_of(line.tags) if model.is_member(number) else ""
-            tags = [tag for tag in line.tags if tag != hidden]
-            _paint_tags(painter, inner, tags, on_plain=not (state & SELECTED or is_pointed))
+            sweep_tag = sweep_of(summary.tags) if model.is_member(row) else ""
+            tags = [tag for tag in summary.tags if tag != sweep_tag]
+            _paint_tags(painter, inner, tags, is_plain_row=not (state & SELECTED or is_hovered))
         elif column is JobColumn.PROGRESS:
-            _paint_progress(painter, inner, line, model.queued_job(line.id))
+            _paint_progress(painter, inner, summary, model.queued_job(summary.id))
         elif column is JobColumn.BEST:
-            _paint_best(painter, inner, line)
-        elif column is JobColumn.NAME and line.sweep is not None:
-            _paint_sweep(painter, inner, line, model.is_open(number))
+            _paint_best(painter, inner, summary)
+        elif column is JobColumn.NAME and summary.sweep is not None:
+            _paint_sweep(painter, inner, summary, model.is_open(row))
         elif column is JobColumn.NAME:
-            inner.setLeft(inner.left() + (_CARET_W if model.is_member(number) else 0))
-            paint_text(painter, inner, model.name_at(number), "strong")
+            inner.setLeft(inner.left() + (_CARET_W if model.is_member(row) else 0))
+            paint_text(painter, inner, model.name_at(row), "strong")
         else:
             paint_text(
-                painter, inner, cell_text(line, column), "body", "text2", right=column.is_figure
+                painter, inner, cell_text(summary, column), "body", "text2", right=column.is_figure
             )
 
     def createEditor(
@@ -119,10 +119,10 @@ class JobTableDelegate(QStyledItemDelegate):
         self, editor: QWidget, option: QStyleOptionViewItem, _index: AnyIndex
     ) -> None:
         rect = QRect(option.rect)
-        around = editor.parentWidget()
-        if isinstance(editor, TextBox) and around is not None:
+        parent = editor.parentWidget()
+        if isinstance(editor, TextBox) and parent is not None:
             rect.setHeight(_NOTES_H)
-            rect.moveBottom(min(rect.bottom(), around.rect().bottom() - S1))
+            rect.moveBottom(min(rect.bottom(), parent.rect().bottom() - S1))
         editor.setGeometry(rect)
 
 
@@ -131,73 +131,81 @@ def caret_right(cell: QRect) -> int:
     return cell.left() + LEFT_W + _CARET_W
 
 
-def _paint_sweep(painter: QPainter, cell: QRectF, line: JobSummary, is_open: bool) -> None:
+def _paint_sweep(painter: QPainter, cell: QRectF, summary: JobSummary, is_open: bool) -> None:
     caret = QRectF(cell.left(), cell.center().y() - ICON / 2, ICON, ICON)
     paint_icon(painter, caret, "caret-down" if is_open else "caret-right", "text2")
-    name = cell.adjusted(_CARET_W, 0, 0, 0)
-    used = paint_text(painter, name, line.name, "strong")
-    if line.sweep is not None:
-        paint_colored_texts(painter, name.adjusted(used + S2, 0, 0, 0), notable_counts(line.sweep))
+    name_box = cell.adjusted(_CARET_W, 0, 0, 0)
+    name_w = paint_text(painter, name_box, summary.name, "strong")
+    if summary.sweep is not None:
+        paint_colored_texts(
+            painter, name_box.adjusted(name_w + S2, 0, 0, 0), notable_counts(summary.sweep)
+        )
 
 
-def _paint_state(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
+def _paint_state(painter: QPainter, cell: QRectF, summary: JobSummary) -> None:
     glyph = QRectF(cell.left(), cell.center().y() - ICON_NAV / 2, ICON_NAV, ICON_NAV)
-    paint_state(painter, glyph, line.state, line.progress or 0.0, current_turn())
-    word = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
-    tone = "warn" if line.contact_warning else state_color_role(line.state)
-    paint_text(painter, word, line.state.label, "small_strong", tone)
+    paint_state(painter, glyph, summary.state, summary.progress or 0.0, current_turn())
+    label_box = cell.adjusted(ICON_NAV + S2, 0, 0, 0)
+    color_role = "warn" if summary.contact_warning else state_color_role(summary.state)
+    paint_text(painter, label_box, summary.state.label, "small_strong", color_role)
 
 
-def _paint_tags(painter: QPainter, cell: QRectF, tags: Sequence[str], *, on_plain: bool) -> None:
-    left = cell.left()
+def _paint_tags(
+    painter: QPainter, cell: QRectF, tags: Sequence[str], *, is_plain_row: bool
+) -> None:
+    x = cell.left()
     # A selected row is as dark as a chip.
-    background = theme.current().q("sunken" if on_plain else "surface")
+    background = theme.current().q("sunken" if is_plain_row else "surface")
     for number, tag in enumerate(tags):
-        rest = len(tags) - number
-        room = cell.right() - left
+        remaining_count = len(tags) - number
+        available_w = cell.right() - x
         width = text_width(tag, "tiny") + 2 * S2
-        more = f"+{rest - 1}" if rest > 1 else ""
-        keep = text_width(more, "tiny") + S1 if more else 0
-        if width + keep > room and number:
+        count_text = f"+{remaining_count - 1}" if remaining_count > 1 else ""
+        count_w = text_width(count_text, "tiny") + S1 if count_text else 0
+        if width + count_w > available_w and number:
             paint_text(
-                painter, QRectF(left, cell.top(), room, cell.height()), f"+{rest}", "tiny", "text3"
+                painter,
+                QRectF(x, cell.top(), available_w, cell.height()),
+                f"+{remaining_count}",
+                "tiny",
+                "text3",
             )
             return
-        width = int(min(width, room - keep))
-        chip = QRectF(left, cell.center().y() - _CHIP_H / 2, width, _CHIP_H)
+        width = int(min(width, available_w - count_w))
+        chip = QRectF(x, cell.center().y() - _CHIP_H / 2, width, _CHIP_H)
         fill_round(painter, chip, background, R_CELL)
         paint_text(painter, chip.adjusted(S2, 0, -S2, 0), tag, "tiny", "text2")
-        left += width + S1
+        x += width + S1
 
 
 def _paint_progress(
-    painter: QPainter, cell: QRectF, line: JobSummary, place: QueuedJob | None
+    painter: QPainter, cell: QRectF, summary: JobSummary, queued_job: QueuedJob | None
 ) -> None:
-    if place is not None:
-        paint_text(painter, cell, f"place {place.number}", "small", "text2")
+    if queued_job is not None:
+        paint_text(painter, cell, f"place {queued_job.number}", "small", "text2")
         return
-    if not line.run or line.state is JobState.CREATED or line.state.is_queued:
+    if not summary.run or summary.state is JobState.CREATED or summary.state.is_queued:
         paint_text(painter, cell, formats.NONE, "body", "text3")
         return
     bar = QRectF(
         cell.left(), cell.center().y() - _BAR_H / 2, cell.width() - _PERCENT_W - S2, _BAR_H
     )
-    family = line.state.color_role
+    family = summary.state.color_role
     t = theme.current()
     if bar.width() > _BAR_H:
         fill_round(painter, bar, t.q(family, 0.22), _BAR_H / 2)
-        filled = QRectF(bar)
-        filled.setWidth(bar.width() * min(max(line.progress or 0.0, 0.0), 1.0))
-        fill_round(painter, filled, t.q(family), _BAR_H / 2)
-    percent = QRectF(cell.right() - _PERCENT_W, cell.top(), _PERCENT_W, cell.height())
-    paint_text(painter, percent, formats.progress(line.progress), "small", "text2")
+        filled_bar = QRectF(bar)
+        filled_bar.setWidth(bar.width() * min(max(summary.progress or 0.0, 0.0), 1.0))
+        fill_round(painter, filled_bar, t.q(family), _BAR_H / 2)
+    percent_box = QRectF(cell.right() - _PERCENT_W, cell.top(), _PERCENT_W, cell.height())
+    paint_text(painter, percent_box, formats.progress(summary.progress), "small", "text2")
 
 
-def _paint_best(painter: QPainter, cell: QRectF, line: JobSummary) -> None:
-    name, value = best_metric_labels(line)
+def _paint_best(painter: QPainter, cell: QRectF, summary: JobSummary) -> None:
+    name, value = best_metric_labels(summary)
     width = text_width(value, "strong")
-    tone = "text" if name else "text3"
-    paint_text(painter, cell, value, "strong" if name else "body", tone, right=True)
-    caption = cell.adjusted(0, 0, -width - S1 - 2, 0)
-    if name and caption.width() > QFontMetrics(theme.font("small")).averageCharWidth() * 2:
-        paint_text(painter, caption, name, "small", "text3", right=True)
+    color_role = "text" if name else "text3"
+    paint_text(painter, cell, value, "strong" if name else "body", color_role, right=True)
+    caption_box = cell.adjusted(0, 0, -width - S1 - 2, 0)
+    if name and caption_box.width() > QFontMetrics(theme.font("small")).averageCharWidth() * 2:
+        paint_text(painter, caption_box, name, "small", "text3", right=True)

@@ -73,14 +73,14 @@ _WIDTHS = {
     JobColumn.SCRIPT: 132,
     JobColumn.ARGUMENTS: 200,
 }
-_NAME_LEAST_W, _NAME_MOST_W = 192, 420
+_NAME_MIN_W, _NAME_MAX_W = 192, 420
 """In a wide window the columns share the space that the longest names do not need: otherwise a
 wide gap would separate a name and its values."""
-_LEAST_W, _MOST_W = 48, 900
-_AT_FIRST: tuple[JobColumn, ...] = tuple(
+_MIN_W, _MAX_W = 48, 900
+_DEFAULT_COLUMNS: tuple[JobColumn, ...] = tuple(
     c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED, *SETTINGS)
 )
-_FIRST_TO_GO = (
+_HIDING_ORDER = (
     JobColumn.ENERGY,
     JobColumn.GPU_HOURS,
     JobColumn.CREATED,
@@ -122,13 +122,13 @@ class JobTableView(QTableView):
     def __init__(self, model: JobListModel, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._model = model
-        self._chosen: tuple[JobColumn, ...] = _AT_FIRST
+        self._chosen_columns: tuple[JobColumn, ...] = _DEFAULT_COLUMNS
         self._order, self._descending = "", True
-        self._wanted = dict(_WIDTHS)
-        self._fitting = False
-        self._extra = 0
-        self._edited: JobColumn | None = None
-        self._empty: frozenset[str] = frozenset()
+        self._chosen_widths = dict(_WIDTHS)
+        self._is_fitting = False
+        self._extra_width = 0
+        self._edited_column: JobColumn | None = None
+        self._empty_keys: frozenset[str] = frozenset()
         self.setModel(model)
         self.setItemDelegate(JobTableDelegate(model, self))
         style_view(self, "All jobs")
@@ -137,20 +137,20 @@ class JobTableView(QTableView):
         self.setDragEnabled(True)
         self.setDragDropMode(QAbstractItemView.DragDropMode.DragOnly)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self._head = header = JobTableHeader(self)
+        self._header = header = JobTableHeader(self)
         self.setHorizontalHeader(header)
-        header.setMinimumSectionSize(_LEAST_W)
+        header.setMinimumSectionSize(_MIN_W)
         for column, width in _WIDTHS.items():
             self.setColumnWidth(column, width)
         header.setSectionResizeMode(JobColumn.NAME, QHeaderView.ResizeMode.Stretch)
-        header.sectionClicked.connect(self._head_clicked)
-        header.sectionResized.connect(self._resized)
+        header.sectionClicked.connect(self._sort_by_section)
+        header.sectionResized.connect(self._store_width)
         header.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
-        header.customContextMenuRequested.connect(self._choose_columns)
-        self.selectionModel().selectionChanged.connect(self._report_chosen)
+        header.customContextMenuRequested.connect(self._open_column_menu)
+        self.selectionModel().selectionChanged.connect(self._emit_selection)
         self.viewport().installEventFilter(self)
         self.folding = SweepFolding(self, model)
-        self._fit()
+        self._fit_columns()
 
     # -- stored layout
 
@@ -160,8 +160,8 @@ class JobTableView(QTableView):
         `QHeaderView.saveState` would store a narrow window's columns as the user's choice.
         """
         return {
-            "columns": [column.key for column in self._chosen],
-            "widths": {column.key: width for column, width in self._wanted.items()},
+            "columns": [column.key for column in self._chosen_columns],
+            "widths": {column.key: width for column, width in self._chosen_widths.items()},
             "order": self._order,
             "descending": self._descending,
         }
@@ -169,20 +169,22 @@ class JobTableView(QTableView):
     def restore(self, layout: Mapping[str, Any]) -> None:
         """Restore a result of `layout_now`, from a file that may have been edited."""
         columns = {column.key: column for column in JobColumn}
-        wanted = layout.get("columns")
-        if isinstance(wanted, list):
-            chosen = tuple(c for key, c in columns.items() if key in wanted)
-            self._chosen = chosen if JobColumn.NAME in chosen else _AT_FIRST
+        column_keys = layout.get("columns")
+        if isinstance(column_keys, list):
+            chosen_columns = tuple(c for key, c in columns.items() if key in column_keys)
+            self._chosen_columns = (
+                chosen_columns if JobColumn.NAME in chosen_columns else _DEFAULT_COLUMNS
+            )
         widths = layout.get("widths")
         for key, width in widths.items() if isinstance(widths, Mapping) else ():
             column = columns.get(key)
             if column in _WIDTHS and isinstance(width, int):
-                self._wanted[column] = min(max(width, _LEAST_W), _MOST_W)
+                self._chosen_widths[column] = min(max(width, _MIN_W), _MAX_W)
         order = layout.get("order")
         if order in columns and columns[str(order)].can_sort:
             self._order, self._descending = str(order), layout.get("descending") is True
         self._show_order()
-        self._fit()
+        self._fit_columns()
 
     @property
     def order(self) -> tuple[str, bool]:
@@ -193,7 +195,13 @@ class JobTableView(QTableView):
         """Return the ids of the selected rows, in row order."""
         # By ranges: for 100,000 rows selected with Ctrl+A, the indexes alone would take a second.
         ranges = list(self.selectionModel().selection())  # type: ignore[call-overload]
-        rows = sorted({row for one in ranges for row in range(one.top(), one.bottom() + 1)})
+        rows = sorted(
+            {
+                row
+                for selected_range in ranges
+                for row in range(selected_range.top(), selected_range.bottom() + 1)
+            }
+        )
         return self._model.ids(rows)
 
     def current_ids(self) -> tuple[str, ...]:
@@ -209,20 +217,20 @@ class JobTableView(QTableView):
             selection.select(self._model.index(row, 0), self._model.index(row, 0))
         flag = QItemSelectionModel.SelectionFlag
         if rows:
-            first = self._model.index(min(rows), JobColumn.NAME)
-            self.selectionModel().setCurrentIndex(first, flag.NoUpdate)
-            self.scrollTo(first)
+            first_index = self._model.index(min(rows), JobColumn.NAME)
+            self.selectionModel().setCurrentIndex(first_index, flag.NoUpdate)
+            self.scrollTo(first_index)
         self.selectionModel().select(selection, flag.ClearAndSelect | flag.Rows)
 
     def edit_cell(self, row: int, column: JobColumn) -> None:
         """Edit a cell in place, and show its column; cells of a sweep are not edited."""
         if not self._model.flags(self._model.index(row, column)) & Qt.ItemFlag.ItemIsEditable:
             return
-        if column not in self._chosen:
-            self._toggle(column, True)
+        if column not in self._chosen_columns:
+            self._toggle_column(column, True)
         if self.isColumnHidden(column):
-            self._edited = column
-            self._fit()
+            self._edited_column = column
+            self._fit_columns()
         index = self._model.index(row, column)
         self.setCurrentIndex(index)
         self._model.hold_rows(True)
@@ -230,55 +238,63 @@ class JobTableView(QTableView):
 
     # -- columns
 
-    def set_empty(self, keys: frozenset[str]) -> None:
+    def set_empty_columns(self, keys: frozenset[str]) -> None:
         """Hide columns in which no job has a figure; the user can still choose them."""
-        if keys != self._empty:
-            self._empty = keys
-            self._fit()
+        if keys != self._empty_keys:
+            self._empty_keys = keys
+            self._fit_columns()
 
-    def _fit(self) -> None:
+    def _fit_columns(self) -> None:
         """Show all chosen columns that have figures, or as many as fit."""
-        if self._fitting:
+        if self._is_fitting:
             return
-        self._fitting = True
-        room = self.viewport().width() - _NAME_LEAST_W
-        shown = [c for c in self._chosen if c.key not in self._empty or c is self._edited]
-        for column in _FIRST_TO_GO:
-            if sum(self._wanted.get(c, 0) for c in shown) <= room:
+        self._is_fitting = True
+        available_width = self.viewport().width() - _NAME_MIN_W
+        visible_columns = [
+            c
+            for c in self._chosen_columns
+            if c.key not in self._empty_keys or c is self._edited_column
+        ]
+        for column in _HIDING_ORDER:
+            if sum(self._chosen_widths.get(c, 0) for c in visible_columns) <= available_width:
                 break
-            if column in shown and column.key != self._order and column is not self._edited:
-                shown.remove(column)
-        taken = sum(self._wanted.get(c, 0) for c in shown)
-        spare = self.viewport().width() - _NAME_MOST_W - taken
-        self._extra = max(0, spare // len(shown))
+            if (
+                column in visible_columns
+                and column.key != self._order
+                and column is not self._edited_column
+            ):
+                visible_columns.remove(column)
+        used_width = sum(self._chosen_widths.get(c, 0) for c in visible_columns)
+        spare_width = self.viewport().width() - _NAME_MAX_W - used_width
+        self._extra_width = max(0, spare_width // len(visible_columns))
         for column in JobColumn:
-            self.setColumnHidden(column, column not in shown)
-            if column in self._wanted:
-                self.setColumnWidth(column, self._wanted[column] + self._extra)
-        self._fitting = False
+            self.setColumnHidden(column, column not in visible_columns)
+            if column in self._chosen_widths:
+                self.setColumnWidth(column, self._chosen_widths[column] + self._extra_width)
+        self._is_fitting = False
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_columns()
 
     @Slot(int, int, int)
-    def _resized(self, section: int, _before: int, width: int) -> None:
+    def _store_width(self, section: int, _old_width: int, width: int) -> None:
         column = JobColumn(section)
-        if not self._fitting and column in self._wanted and width > 0:
-            self._wanted[column] = max(width - self._extra, _LEAST_W)
+        if not self._is_fitting and column in self._chosen_widths and width > 0:
+            self._chosen_widths[column] = max(width - self._extra_width, _MIN_W)
             self.layout_changed.emit(self.layout_state())
 
     @Slot(int)
-    def _head_clicked(self, section: int) -> None:
+    def _sort_by_section(self, section: int) -> None:
         """Sort by the column, then in reverse, then in the list's own order."""
         column = JobColumn(section)
         if not column.can_sort:
             return
-        first = column.is_figure or column is JobColumn.PROGRESS
+        starts_descending = column.is_figure or column is JobColumn.PROGRESS
         if self._order != column.key:
-            self._order, self._descending = column.key, first
-        elif self._descending == first:
-            self._descending = not first
+            self._order, self._descending = column.key, starts_descending
+        elif self._descending == starts_descending:
+            self._descending = not starts_descending
         else:
             self._order, self._descending = "", True
         self._show_order()
@@ -287,11 +303,11 @@ class JobTableView(QTableView):
 
     def _show_order(self) -> None:
         column = JobColumn[self._order.upper()] if self._order else None
-        self._head.show_order(column, descending=self._descending)
+        self._header.show_order(column, descending=self._descending)
 
     @Slot(QPoint)
-    def _choose_columns(self, at: QPoint) -> None:
-        self.column_menu().popup(self.horizontalHeader().mapToGlobal(at))
+    def _open_column_menu(self, position: QPoint) -> None:
+        self.column_menu().popup(self.horizontalHeader().mapToGlobal(position))
 
     def column_menu(self) -> QMenu:
         """Return a menu of all columns, with those ticked that are seen.
@@ -307,37 +323,39 @@ class JobTableView(QTableView):
             action.setCheckable(True)
             action.setChecked(not self.isColumnHidden(column))
             action.setEnabled(column is not JobColumn.NAME)
-            action.toggled.connect(partial(self._toggle, column))
+            action.toggled.connect(partial(self._toggle_column, column))
         menu.addMenu(settings)
         menu.addSeparator()
-        menu.addAction("Reset columns", self._as_at_first)
+        menu.addAction("Reset columns", self._reset_columns)
         return menu
 
-    def _toggle(self, column: JobColumn, on: bool) -> None:
-        kept = {*self._chosen, column} if on else set(self._chosen) - {column}
+    def _toggle_column(self, column: JobColumn, is_chosen: bool) -> None:
+        chosen_columns = (
+            {*self._chosen_columns, column} if is_chosen else set(self._chosen_columns) - {column}
+        )
         # The column just chosen stays visible, even if another must be hidden.
-        self._edited = column if on else None
-        self._chosen = tuple(c for c in JobColumn if c in kept)
-        self._fit()
+        self._edited_column = column if is_chosen else None
+        self._chosen_columns = tuple(c for c in JobColumn if c in chosen_columns)
+        self._fit_columns()
         self.layout_changed.emit(self.layout_state())
 
     @Slot()
-    def _as_at_first(self) -> None:
-        self._chosen = _AT_FIRST
-        self._wanted.update(_WIDTHS)
-        self._fit()
+    def _reset_columns(self) -> None:
+        self._chosen_columns = _DEFAULT_COLUMNS
+        self._chosen_widths.update(_WIDTHS)
+        self._fit_columns()
         self.layout_changed.emit(self.layout_state())
 
     # -- rows
 
-    def eventFilter(self, watched: Any, event: QEvent) -> bool:
+    def eventFilter(self, target: Any, event: QEvent) -> bool:
         """Hold the rows while the pointer is over them, or while a cell is edited."""
-        if watched is self.viewport():
+        if target is self.viewport():
             if event.type() == QEvent.Type.Enter:
                 self._model.hold_rows(True)
             elif event.type() == QEvent.Type.Leave and not self._is_editing():
                 self._model.hold_rows(False)
-        return super().eventFilter(watched, event)
+        return super().eventFilter(target, event)
 
     def closeEditor(self, editor: QWidget, hint: QAbstractItemDelegate.EndEditHint) -> None:
         super().closeEditor(editor, hint)
@@ -362,9 +380,9 @@ class JobTableView(QTableView):
         elif key == Qt.Key.Key_Delete:
             self.trash_requested.emit()
         elif key == Qt.Key.Key_O and index.isValid() and not event.modifiers():
-            self._head_clicked(index.column())
+            self._sort_by_section(index.column())
         elif key == Qt.Key.Key_C and not event.modifiers():
-            self._choose_columns(QPoint(0, self.horizontalHeader().height()))
+            self._open_column_menu(QPoint(0, self.horizontalHeader().height()))
         elif key == Qt.Key.Key_Escape and self.selectionModel().hasSelection():
             self.clearSelection()
         else:
@@ -372,11 +390,13 @@ class JobTableView(QTableView):
 
     def mousePressEvent(self, event: QMouseEvent) -> None:
         """Fold a sweep on a click on its caret, without selecting it."""
-        at = event.position().toPoint()
-        index = self.indexAt(at)
-        is_caret = index.column() == JobColumn.NAME and at.x() < caret_right(self.visualRect(index))
-        is_plain = event.button() is Qt.MouseButton.LeftButton and not event.modifiers()
-        if not (is_caret and is_plain and self.folding.toggle(index)):
+        position = event.position().toPoint()
+        index = self.indexAt(position)
+        is_caret = index.column() == JobColumn.NAME and position.x() < caret_right(
+            self.visualRect(index)
+        )
+        is_plain_click = event.button() is Qt.MouseButton.LeftButton and not event.modifiers()
+        if not (is_caret and is_plain_click and self.folding.toggle(index)):
             super().mousePressEvent(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
@@ -393,25 +413,25 @@ class JobTableView(QTableView):
     def startDrag(self, _actions: Qt.DropAction) -> None:
         """Drag all selected rows, to compare them."""
         ids = self.selected_ids()
-        line = self._model.summary(ids[0]) if ids else None
-        if line is None:
+        summary = self._model.summary(ids[0]) if ids else None
+        if summary is None:
             return
-        words = dragged_label(ids, line.name)
+        drag_label = dragged_label(ids, summary.name)
         content = QMimeData()
-        put_jobs(content, ids, words)
+        put_jobs(content, ids, drag_label)
         drag = QDrag(self)
         drag.setMimeData(content)
-        drag.setPixmap(drag_pixmap(words, self.devicePixelRatioF()))
+        drag.setPixmap(drag_pixmap(drag_label, self.devicePixelRatioF()))
         drag.exec(Qt.DropAction.CopyAction)
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         """Open the menu of the row under the pointer, or by key of the current row."""
-        index, at = context_menu_row(self, event)
+        index, position = context_menu_row(self, event)
         if index.isValid():
-            self.menu_requested.emit(index, at)
+            self.menu_requested.emit(index, position)
 
     @Slot()
-    def _report_chosen(self) -> None:
+    def _emit_selection(self) -> None:
         self.selection_changed.emit(self.selected_ids())
 
 
@@ -432,21 +452,23 @@ class JobTableHeader(QHeaderView):
 
     def initStyleOptionForIndex(self, option: QStyleOptionHeader, section: int) -> None:
         super().initStyleOptionForIndex(option, section)
-        option.text = self.fitted_title(section)
+        option.text = self.elided_title(section)
 
-    def fitted_title(self, section: int) -> str:
+    def elided_title(self, section: int) -> str:
         """Return the title, cut to the space next to the sort mark."""
         column = JobColumn(section)
-        room = self.sectionSize(section) - (RIGHT_W if column.is_figure else LEFT_W)
+        available_width = self.sectionSize(section) - (RIGHT_W if column.is_figure else LEFT_W)
         if section == self._order:
-            room -= _MARK_W
-        if self._metrics().horizontalAdvance(column.title) <= room:
+            available_width -= _MARK_W
+        if self._metrics().horizontalAdvance(column.title) <= available_width:
             return column.title
-        return self._metrics().elidedText(column.title, Qt.TextElideMode.ElideRight, room)
+        return self._metrics().elidedText(
+            column.title, Qt.TextElideMode.ElideRight, available_width
+        )
 
-    def mark_left(self, rect: QRect, section: int) -> int:
+    def mark_x(self, rect: QRect, section: int) -> int:
         """Return the left edge of the mark in the rectangle of its section."""
-        title_w = self._metrics().horizontalAdvance(self.fitted_title(section))
+        title_w = self._metrics().horizontalAdvance(self.elided_title(section))
         if JobColumn(section).is_figure:
             return rect.right() + 1 - RIGHT_W - title_w - _MARK_W
         return rect.left() + LEFT_W + title_w + 2
@@ -455,8 +477,8 @@ class JobTableHeader(QHeaderView):
         super().paintSection(painter, rect, section)
         if self._order is None or section != self._order:
             return
-        left = self.mark_left(rect, section)
-        caret = QRectF(left, rect.center().y() - _CARET_W / 2, _CARET_W, _CARET_W)
+        mark_x = self.mark_x(rect, section)
+        caret = QRectF(mark_x, rect.center().y() - _CARET_W / 2, _CARET_W, _CARET_W)
         paint_icon(painter, caret, "caret-down" if self._descending else "caret-up", "text")
 
     def _metrics(self) -> QFontMetrics:

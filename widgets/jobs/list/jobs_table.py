@@ -62,14 +62,14 @@ class JobsTable(QWidget):
     def __init__(self, actions: JobActions) -> None:
         super().__init__()
         self._actions = actions
-        self._to_choose: tuple[str, ...] = ()
-        self.model = JobListModel(in_columns=True)
+        self._pending_ids: tuple[str, ...] = ()
+        self.model = JobListModel(has_columns=True)
         self.view = JobTableView(self.model)
-        self.view.order_changed.connect(self._asked)
-        self.view.selection_changed.connect(self._show_chosen)
-        self.view.trash_requested.connect(self._trash)
+        self.view.order_changed.connect(self._emit_query)
+        self.view.selection_changed.connect(self._show_selection)
+        self.view.trash_requested.connect(self._request_trash)
         self.filter_panel = FilterPanel()
-        self.filter_panel.filter_changed.connect(self._asked)
+        self.filter_panel.filter_changed.connect(self._emit_query)
         self.filter_panel.hide()
         self.selection_bar = SelectionBar(actions, self.view.selected_ids)
         self.selection_bar.hide()
@@ -77,17 +77,17 @@ class JobsTable(QWidget):
         self.no_match = EmptyState("magnifying-glass", "No job matches", "", button="Clear")
         self.no_match.pressed.connect(self.clear)
         self.no_match.hide()
-        self._foot = Label("", "small", "text2", elide="right")
-        self._keys = Label(_KEYS, "small", "text3")
-        plate = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
-        self._height = TableHeightLimit(self.view, plate, 2 * S1)
+        self._total_label = Label("", "small", "text2", elide="right")
+        self._keys_label = Label(_KEYS, "small", "text3")
+        table_card = Card((self.view, 1), (self.no_match, 1), gap=0, margins=(S1, S1, S1, S1))
+        self._height_limit = TableHeightLimit(self.view, table_card, 2 * S1)
         self.setLayout(
             col(
                 self._head,
                 self.filter_panel,
-                (plate, 1),
+                (table_card, 1),
                 self.selection_bar,
-                row((self._foot, 1), self._keys),
+                row((self._total_label, 1), self._keys_label),
                 SLACK,
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 32) // 2, PAGE_MARGIN, S4),
@@ -97,29 +97,29 @@ class JobsTable(QWidget):
         FocusForwarder(self, self.view)
 
     def _make_head(self) -> None:
-        self._sentence = Label("", "body", "text2", elide="right")
+        self._counts_label = Label("", "body", "text2", elide="right")
         self.search = SearchField("Name, note, tag, setting", key="Ctrl+F")
         self.search.setToolTip(plain_tip(SEARCH_TIP, "Ctrl+F"))
-        self.search.searched.connect(self._asked)
+        self.search.searched.connect(self._emit_query)
         self.groups = SegmentedControl(GROUP_TITLES, "all", name="Filter by state")
-        self.groups.key_chosen.connect(self._asked)
-        self._funnel_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
-        self._funnel_button.setCheckable(True)
-        self._funnel_button.toggled.connect(self._toggle_funnel)
+        self.groups.key_chosen.connect(self._emit_query)
+        self._filter_button = IconButton("funnel-simple", "Filter by tag, user, node or metric")
+        self._filter_button.setCheckable(True)
+        self._filter_button.toggled.connect(self._toggle_filter)
         self.list_button = IconButton("rows", "Show as a list next to the open job")
-        new = Button("New job", kind="primary", icon="plus")
-        new.clicked.connect(lambda: self._actions.ask(NEW_JOB))
+        new_button = Button("New job", kind="primary", icon="plus")
+        new_button.clicked.connect(lambda: self._actions.ask(NEW_JOB))
         self._head = QWidget()
         self._head.setLayout(
             row(
                 Label("Jobs", "title"),
                 S1,
-                (self._sentence, 1),
+                (self._counts_label, 1),
                 self.search,
                 self.groups,
-                self._funnel_button,
+                self._filter_button,
                 self.list_button,
-                new,
+                new_button,
             )
         )
 
@@ -129,40 +129,42 @@ class JobsTable(QWidget):
     def query(self) -> JobQuery:
         """Return the current query."""
         order, descending = self.view.order
-        asked = JobQuery(
+        query = JobQuery(
             text=self.search.text().strip(),
             group=GROUPS[self.groups.key()],
             order=order,
             descending=descending,
         )
-        return self.filter_panel.narrow_query(asked)
+        return self.filter_panel.narrow_query(query)
 
     def show_rows(self, rows: JobRows, *, is_user_request: bool = False) -> None:
         self.model.show_rows(rows, is_user_request=is_user_request)
-        self.view.set_empty(rows.empty_columns)
+        self.view.set_empty_columns(rows.empty_columns)
         show_counts(self.groups, rows)
-        found, query = rows.hit_count, self.query
-        all_of_them = replace(query, order="", descending=False) == JobQuery()
+        hit_count, query = rows.hit_count, self.query
+        is_unfiltered = replace(query, order="", descending=False) == JobQuery()
         total = formats.plural(rows.total_count, "job")
-        self._foot.setText(total if all_of_them else f"{formats.count(found)} of {total}")
-        words = [f"{formats.count(rows.live_count)} running"] if rows.live_count else []
-        words += [f"{formats.count(rows.waiting_count)} waiting"] if rows.waiting_count else []
-        self._sentence.setText(", ".join(words))
-        empty = found == 0 and rows.total_count > 0
-        if empty:
+        self._total_label.setText(
+            total if is_unfiltered else f"{formats.count(hit_count)} of {total}"
+        )
+        counts = [f"{formats.count(rows.live_count)} running"] if rows.live_count else []
+        counts += [f"{formats.count(rows.waiting_count)} waiting"] if rows.waiting_count else []
+        self._counts_label.setText(", ".join(counts))
+        is_empty = hit_count == 0 and rows.total_count > 0
+        if is_empty:
             show_no_match(self.no_match, query)
-        self.view.setVisible(not empty)
-        self.no_match.setVisible(empty)
-        self._height.update_height()
-        self._show_chosen(self.view.selected_ids())
-        are_there = all(self.model.row_of(job_id) >= 0 for job_id in self._to_choose)
-        if self._to_choose and (is_user_request or are_there):
-            ids, self._to_choose = self._to_choose, ()
+        self.view.setVisible(not is_empty)
+        self.no_match.setVisible(is_empty)
+        self._height_limit.update_height()
+        self._show_selection(self.view.selected_ids())
+        exist = all(self.model.row_of(job_id) >= 0 for job_id in self._pending_ids)
+        if self._pending_ids and (is_user_request or exist):
+            ids, self._pending_ids = self._pending_ids, ()
             self.view.select_jobs(ids)
 
     def select_jobs(self, ids: Sequence[str]) -> None:
         """Select only these rows, once they exist."""
-        self._to_choose = tuple(ids)
+        self._pending_ids = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:
         return self.model.show_queue(queue)
@@ -176,52 +178,52 @@ class JobsTable(QWidget):
         self.groups.choose("all")
         self.search.clear()
         self.filter_panel.clear()
-        self._asked()
+        self._emit_query()
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        narrow = self.width() < _NARROW_W
-        self._sentence.setVisible(not narrow)
-        self.search.setFixedWidth(_SEARCH_NARROW_W if narrow else _SEARCH_W)
+        is_narrow = self.width() < _NARROW_W
+        self._counts_label.setVisible(not is_narrow)
+        self.search.setFixedWidth(_SEARCH_NARROW_W if is_narrow else _SEARCH_W)
 
     # -- events
 
     def fill_menu(self, menu: QMenu, index: QModelIndex) -> None:
         """Add the actions that edit a cell in place."""
-        line: JobSummary = index.data(JOB_ROLE)
-        menu.addAction("Open", lambda: self.view.job_opened.emit(line.id))
+        summary: JobSummary = index.data(JOB_ROLE)
+        menu.addAction("Open", lambda: self.view.job_opened.emit(summary.id))
         menu.addSeparator()
         for text, column in (
             ("Rename", JobColumn.NAME),
             ("Change tags", JobColumn.TAGS),
             ("Change notes", JobColumn.NOTES),
         ):
-            menu.addAction(text, partial(self._edit, line.id, column))
+            menu.addAction(text, partial(self._edit_cell, summary.id, column))
 
-    def _edit(self, job_id: str, column: JobColumn) -> None:
+    def _edit_cell(self, job_id: str, column: JobColumn) -> None:
         row_number = self.model.row_of(job_id)
         if row_number >= 0:
             self.view.edit_cell(row_number, column)
 
     @Slot()
-    def _asked(self) -> None:
+    def _emit_query(self) -> None:
         # An active filter stays visible on the button when its row is closed.
-        self._funnel_button.set_icon("funnel-fill" if self.query.is_narrow else "funnel-simple")
+        self._filter_button.set_icon("funnel-fill" if self.query.is_narrow else "funnel-simple")
         self.query_changed.emit(self.query)
 
     @Slot(bool)
-    def _toggle_funnel(self, on: bool) -> None:
-        self.filter_panel.setVisible(on)
-        if on:
+    def _toggle_filter(self, is_open: bool) -> None:
+        self.filter_panel.setVisible(is_open)
+        if is_open:
             self.choices_requested.emit()
 
     @Slot(object)
-    def _show_chosen(self, ids: tuple[str, ...]) -> None:
+    def _show_selection(self, ids: tuple[str, ...]) -> None:
         self.selection_bar.setVisible(len(ids) > 1)
         if ids:
             self.selection_bar.show_selection(len(ids), *self.model.active_counts(ids))
 
     @Slot()
-    def _trash(self) -> None:
+    def _request_trash(self) -> None:
         if self.view.selected_ids():
             self._actions.ask(TRASH_ALL, self.view.selected_ids())

@@ -17,9 +17,9 @@ from widgets.common.theme import S1, S2, S3
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import BULK_ACTIONS, BulkAction, JobActions, JobIds, Selection
 
-_ALL_FROM_W = 900
-_BEHIND_MORE = (job_actions.CLONE_ALL, job_actions.CSV_ALL, job_actions.EXPORT_ALL)
-_BEHIND_MORE_STACKED = BULK_ACTIONS[2:]
+_ALL_BUTTONS_FROM_W = 900
+_MENU_ACTIONS = (job_actions.CLONE_ALL, job_actions.CSV_ALL, job_actions.EXPORT_ALL)
+_STACKED_MENU_ACTIONS = BULK_ACTIONS[2:]
 
 
 class SelectionBar(StyledFrame):
@@ -33,59 +33,60 @@ class SelectionBar(StyledFrame):
     """
 
     def __init__(
-        self, actions: JobActions, selected_ids: Callable[[], JobIds], *, stacked: bool = False
+        self, actions: JobActions, selected_ids: Callable[[], JobIds], *, is_stacked: bool = False
     ) -> None:
         super().__init__("card")
         self._actions, self._selected_ids = actions, selected_ids
-        self._stacked = stacked
-        self._behind_more = _BEHIND_MORE_STACKED if stacked else _BEHIND_MORE
-        self._count = Label("", "strong")
-        self._on = Selection(2, 0, 0)
-        self._acts = {action: Button(action.text, icon=action.icon) for action in BULK_ACTIONS}
-        for action, button in self._acts.items():
+        self._is_stacked = is_stacked
+        self._menu_actions = _STACKED_MENU_ACTIONS if is_stacked else _MENU_ACTIONS
+        self._count_label = Label("", "strong")
+        self._selection = Selection(2, 0, 0)
+        self._buttons = {action: Button(action.text, icon=action.icon) for action in BULK_ACTIONS}
+        for action, button in self._buttons.items():
             button.clicked.connect(partial(self._ask, action))
-        self._more = MoreButton(
-            lambda menu: fill_menu(menu, (self._behind_more,), self._on, self._ask), "More actions"
+        self._menu_button = MoreButton(
+            lambda menu: fill_menu(menu, (self._menu_actions,), self._selection, self._ask),
+            "More actions",
         )
         self.clear_button = IconButton("x", "Clear selection", key="")
-        buttons = self._acts.values()
+        buttons = self._buttons.values()
         margins = (S3, S2, S2, S2)
-        if stacked:
+        if is_stacked:
             head, acts = (
-                row(self._count, STRETCH, self.clear_button),
-                row(*buttons, self._more, STRETCH),
+                row(self._count_label, STRETCH, self.clear_button),
+                row(*buttons, self._menu_button, STRETCH),
             )
             self.setLayout(col(head, acts, gap=S1, margins=margins))
         else:
             self.setLayout(
                 row(
-                    self._count,
+                    self._count_label,
                     S2,
                     *buttons,
-                    self._more,
+                    self._menu_button,
                     STRETCH,
                     self.clear_button,
                     margins=margins,
                 )
             )
-        self._fit()
+        self._fit_buttons()
 
     def show_selection(self, count: int, live_count: int, waiting_count: int) -> None:
         """Show how many jobs are selected, and how many of them run or wait."""
-        self._count.setText(f"{formats.plural(count, 'job')} selected")
-        self._on = Selection(count, live_count, waiting_count)
-        for action, button in self._acts.items():
-            action.show_on(button, self._on)
+        self._count_label.setText(f"{formats.plural(count, 'job')} selected")
+        self._selection = Selection(count, live_count, waiting_count)
+        for action, button in self._buttons.items():
+            action.show_on(button, self._selection)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
+        self._fit_buttons()
 
-    def _fit(self) -> None:
-        narrow = self._stacked or self.width() < _ALL_FROM_W
-        for action in self._behind_more:
-            self._acts[action].setVisible(not narrow)
-        self._more.setVisible(narrow)
+    def _fit_buttons(self) -> None:
+        is_narrow = self._is_stacked or self.width() < _ALL_BUTTONS_FROM_W
+        for action in self._menu_actions:
+            self._buttons[action].setVisible(not is_narrow)
+        self._menu_button.setVisible(is_narrow)
 
     def _ask(self, action: BulkAction) -> None:
         self._actions.ask(action, self._selected_ids())

@@ -37,17 +37,17 @@ class SweepFolding(QObject):
         self.fold_requested.emit(index.data(JOB_ROLE).id, is_open)
         return True
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, target: QObject, event: QEvent) -> bool:
         if (
             event.type() == QEvent.Type.KeyPress
             and isinstance(event, QKeyEvent)
             and event.modifiers() == Qt.KeyboardModifier.NoModifier
-            and self._takes(Qt.Key(event.key()))
+            and self._handle_key(Qt.Key(event.key()))
         ):
             return True
-        return super().eventFilter(watched, event)
+        return super().eventFilter(target, event)
 
-    def _takes(self, key: Qt.Key) -> bool:
+    def _handle_key(self, key: Qt.Key) -> bool:
         index = self._view.currentIndex()
         if not index.isValid():
             return False
@@ -58,12 +58,12 @@ class SweepFolding(QObject):
             return self.toggle(index)
         if self._model.columnCount() > 1:
             return False
-        line: JobSummary = index.data(JOB_ROLE)
+        summary: JobSummary = index.data(JOB_ROLE)
         row = -1
         if key == Qt.Key.Key_Right and is_open:
             row = index.row() + 1
         elif key == Qt.Key.Key_Left:
-            row = self._model.sweep_row(line.id)
+            row = self._model.sweep_row(summary.id)
         if row < 0:
             return False
         self._view.setCurrentIndex(self._model.index(row, 0))

@@ -14,7 +14,7 @@ from widgets.jobs.list.job_columns import JobColumn, cell_text
 
 def state_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return the number of jobs by state; only live and failed ones are coloured."""
-    known: tuple[tuple[int, str, ColorRole], ...] = (
+    counts: tuple[tuple[int, str, ColorRole], ...] = (
         (count.live, "live", "live"),
         (count.queued, "waiting", "text2"),
         (count.drafts, "drafts" if count.drafts > 1 else "draft", "text2"),
@@ -22,29 +22,31 @@ def state_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
         (count.stopped, "stopped", "text2"),
         (count.failed, "failed", "bad"),
     )
-    return [(f"{formats.count(n)} {word}", tone) for n, word, tone in known if n]
+    return [(f"{formats.count(n)} {label}", color_role) for n, label, color_role in counts if n]
 
 
 def count_texts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
-    known = state_counts(count)
+    counts = state_counts(count)
     jobs = formats.plural(len(count.ids), "job")
-    if len(known) == 1:
-        word = known[0][0].rpartition(" ")[2]
-        return [(f"{jobs}, all ", "text2"), (word, known[0][1])]
-    pieces: list[tuple[str, ColorRole]] = [(f"{jobs}: ", "text2")]
-    for piece in known:
-        pieces += [piece, (", ", "text2")]
-    return pieces[:-1]
+    if len(counts) == 1:
+        label = counts[0][0].rpartition(" ")[2]
+        return [(f"{jobs}, all ", "text2"), (label, counts[0][1])]
+    texts: list[tuple[str, ColorRole]] = [(f"{jobs}: ", "text2")]
+    for colored_text in counts:
+        texts += [colored_text, (", ", "text2")]
+    return texts[:-1]
 
 
 def notable_counts(count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 1 failed, 2 live``, where other columns show the rest."""
-    pieces: list[tuple[str, ColorRole]] = [(formats.plural(len(count.ids), "job"), "text2")]
-    notable = [piece for piece in reversed(state_counts(count)) if piece[1] != "text2"]
-    for number, piece in enumerate(notable):
-        pieces += [(", " if number else ": ", "text2"), piece]
-    return pieces
+    texts: list[tuple[str, ColorRole]] = [(formats.plural(len(count.ids), "job"), "text2")]
+    notable_texts = [
+        colored_text for colored_text in reversed(state_counts(count)) if colored_text[1] != "text2"
+    ]
+    for number, colored_text in enumerate(notable_texts):
+        texts += [(", " if number else ": ", "text2"), colored_text]
+    return texts
 
 
 def count_message(count: SweepCount) -> str:
@@ -52,12 +54,12 @@ def count_message(count: SweepCount) -> str:
     return "".join(text for text, _ in count_texts(count))
 
 
-def best_job_label(line: JobSummary) -> str:
+def best_job_label(summary: JobSummary) -> str:
     """Return ``validation loss 0.0412 of lr=0.1``, "" if no job has a metric yet."""
-    if line.best_metric is None or line.sweep is None:
+    if summary.best_metric is None or summary.sweep is None:
         return ""
-    name, value = line.best_metric
-    return f"{metric_label(name)} {formats.metric(value)} of {line.sweep.best_job}"
+    name, value = summary.best_metric
+    return f"{metric_label(name)} {formats.metric(value)} of {summary.sweep.best_job}"
 
 
 def sweep_cell_text(
@@ -67,13 +69,13 @@ def sweep_cell_text(
     if summary.sweep is None:
         return None
     best = best_job_label(summary)
-    whole = f"{count_message(summary.sweep)}." + (f" Best: {best}." if best else "")
+    description = f"{count_message(summary.sweep)}." + (f" Best: {best}." if best else "")
     if role == Qt.ItemDataRole.AccessibleTextRole and column in (None, JobColumn.NAME):
-        fold = "unfolded" if is_open else "folded"
-        return f"{summary.name}, sweep, {fold}, {formats.progress(summary.progress)}. {whole}"
+        fold_label = "unfolded" if is_open else "folded"
+        return f"{summary.name}, sweep, {fold_label}, {formats.progress(summary.progress)}. {description}"
     if role == Qt.ItemDataRole.ToolTipRole:
         if column in (None, JobColumn.NAME):
-            return plain_tip(f"{summary.name}\n{whole}")
+            return plain_tip(f"{summary.name}\n{description}")
         if column is JobColumn.STATE:
             return plain_tip(count_message(summary.sweep))
         if column is JobColumn.BEST and best:

@@ -12,7 +12,7 @@ from backend.records.base.terminal_text import SEQUENCE
 from backend.records.base.terminal_text import strip_codes as strip_codes
 from widgets.common.theme import ColorRole
 
-TAB = 8
+TAB_WIDTH = 8
 
 _BASIC_ROLES: tuple[ColorRole, ...] = (
     "text3",
@@ -36,7 +36,7 @@ class Style:
     dim: bool = False
 
 
-PLAIN = Style()
+PLAIN_STYLE = Style()
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class StyledText:
 
     start: int
     text: str
-    style: Style = PLAIN
+    style: Style = PLAIN_STYLE
 
 
 def split_styles(line: str) -> tuple[StyledText, ...]:
@@ -54,7 +54,7 @@ def split_styles(line: str) -> tuple[StyledText, ...]:
         text = _printable(line, 0)
         return (StyledText(0, text),) if text else ()
     texts: list[StyledText] = []
-    style = PLAIN
+    style = PLAIN_STYLE
     offset = length = 0
     for match in SEQUENCE.finditer(line):
         length += _add_text(texts, line[offset : match.start()], length, style)
@@ -78,7 +78,7 @@ def _printable(raw_text: str, start: int) -> str:
     printable = ""
     for character in raw_text:
         if character == "\t":
-            printable += " " * (TAB - (start + len(printable)) % TAB)
+            printable += " " * (TAB_WIDTH - (start + len(printable)) % TAB_WIDTH)
         elif character.isprintable():
             printable += character
     return printable
@@ -102,7 +102,7 @@ def _apply_code(style: Style, code: str) -> Style:
 
 def _apply_number(style: Style, number: int) -> Style:
     if number == 0:
-        return PLAIN
+        return PLAIN_STYLE
     if 30 <= number <= 37 or 90 <= number <= 97:
         return replace(style, color_role=_BASIC_ROLES[number % 10])
     if number == 39:

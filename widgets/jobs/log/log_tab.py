@@ -37,11 +37,11 @@ from widgets.jobs.log.log_view import LogView
 from widgets.jobs.log.number_dialog import NumberDialog
 
 POLL_INTERVAL_MS = 500
-_MOST_NUMBERS = 12
+_MAX_NUMBERS = 12
 """Of a line in its menu, each with the text before it."""
-_LITTER = " \t[](){}/|,;:*"
+_SEPARATORS = " \t[](){}/|,;:*"
 MAX_COPIED_LINES = 50_000
-_ALL_WORDS_FROM_W = 640
+_LONG_LABELS_FROM_W = 640
 """The most lines that are copied at once."""
 
 
@@ -86,69 +86,69 @@ class LogTab(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._job = ""
+        self._job_id = ""
         self._is_live = False
-        self._asked = False
+        self._is_requested = False
         self._size: LogSize | None = None
-        self._failure = ""
-        self._seen = 0
-        self._faults: dict[str, int] = {}
+        self._read_error = ""
+        self._seen_lines = 0
+        self._error_lines: dict[str, int] = {}
         self._wanted_line = -1
         self._runs_script = False
         self._picker = ComboBox(name="Log to show")
         self._picker.setIconSize(QSize(ICON_SMALL, ICON_SMALL))
         self._picker.setMinimumWidth(124)
-        self._picker.currentIndexChanged.connect(self._start_again)
+        self._picker.currentIndexChanged.connect(self._reset)
         self._search = SearchField("Search in the log")
-        self._search.searched.connect(self._find)
+        self._search.searched.connect(self._search_text)
         self._search.installEventFilter(self)
-        self._count = Label("", "small", "text2")
-        self._found: tuple[int, ...] = ()
-        self._matched = ""
-        self._searched = 0
+        self._count_label = Label("", "small", "text2")
+        self._match_lines: tuple[int, ...] = ()
+        self._matched_text = ""
+        self._searched_lines = 0
         self._is_cut = False
         self._is_searching = False
-        self._current = -1
-        self._up = IconButton("caret-up", "Previous match")
-        self._up.clicked.connect(lambda: self._step(-1))
-        self._down = IconButton("caret-down", "Next match")
-        self._down.clicked.connect(lambda: self._step(1))
+        self._current_match = -1
+        self._previous_button = IconButton("caret-up", "Previous match")
+        self._previous_button.clicked.connect(lambda: self._step_match(-1))
+        self._next_button = IconButton("caret-down", "Next match")
+        self._next_button.clicked.connect(lambda: self._step_match(1))
         self.view = LogView()
         self.number_dialog: DialogHolder[NumberDialog] = DialogHolder()
-        self._error = Button("First error", icon="warning")
-        self._error_sign = IconButton("warning", "First error")
-        for error in (self._error, self._error_sign):
-            error.clicked.connect(self._request_error)
-        copy = IconButton("copy", "Copy the selected lines, or all")
-        copy.clicked.connect(lambda: self._copy(*self.view.selection()))
+        self._error_button = Button("First error", icon="warning")
+        self._error_icon_button = IconButton("warning", "First error")
+        for button in (self._error_button, self._error_icon_button):
+            button.clicked.connect(self._request_error)
+        copy_button = IconButton("copy", "Copy the selected lines, or all")
+        copy_button.clicked.connect(lambda: self._request_copy(*self.view.selection()))
         self.view.lines_requested.connect(
             lambda first, count: self.lines_requested.emit(
-                LogRange(self._job, self.source, first, count)
+                LogRange(self._job_id, self.source, first, count)
             )
         )
-        self.view.copy_requested.connect(self._copy)
+        self.view.copy_requested.connect(self._request_copy)
         self.view.menu_requested.connect(self._open_menu)
-        self.view.follows_changed.connect(self._sync)
-        self._empty = EmptyState("article", "")
+        self.view.following_changed.connect(self._update_display)
+        self._empty_state = EmptyState("article", "")
         self._stack = QStackedWidget()
         self._stack.addWidget(self.view)
-        self._stack.addWidget(self._empty)
-        self._state = Label("", "small", "text3", elide="right")
-        self._new_lines = Button("", icon="caret-down", tip="Follow the end of the log")
-        self._new_lines.clicked.connect(self._follow)
+        self._stack.addWidget(self._empty_state)
+        self._state_label = Label("", "small", "text3", elide="right")
+        self._follow_button = Button("", icon="caret-down", tip="Follow the end of the log")
+        self._follow_button.clicked.connect(self._follow_end)
         head = row(
             self._picker,
             (self._search, 1),
-            self._count,
-            self._up,
-            self._down,
-            self._error,
-            self._error_sign,
-            copy,
+            self._count_label,
+            self._previous_button,
+            self._next_button,
+            self._error_button,
+            self._error_icon_button,
+            copy_button,
             gap=S2,
         )
-        foot = row((self._state, 1), self._new_lines)
-        keep_size_when_hidden(self._new_lines)
+        foot = row((self._state_label, 1), self._follow_button)
+        keep_size_when_hidden(self._follow_button)
         self.setLayout(
             col(
                 (Card(head, (self._stack, 1), foot, gap=S2), 1),
@@ -158,8 +158,8 @@ class LogTab(QWidget):
         )
         self._timer = QTimer(self)
         self._timer.setInterval(POLL_INTERVAL_MS)
-        self._timer.timeout.connect(self._tick)
-        self._sync()
+        self._timer.timeout.connect(self._poll)
+        self._update_display()
 
     @property
     def source(self) -> str:
@@ -172,29 +172,31 @@ class LogTab(QWidget):
         Another run of the same job keeps the chosen log.
         """
         error = view.error
-        failed = error.rank if error is not None else None
-        kept = self.source if view.id == self._job and failed is None else ""
-        self._job = view.id
+        failed_rank = error.rank if error is not None else None
+        kept_source = self.source if view.id == self._job_id and failed_rank is None else ""
+        self._job_id = view.id
         self._is_live = view.state.is_live
         self._runs_script = bool(view.config.script)
-        self._faults = {}
+        self._error_lines = {}
         for line in error.evidence if error is not None else ():
-            self._faults.setdefault(line.file.partition(".")[0].removeprefix("rank-"), line.line)
+            self._error_lines.setdefault(
+                line.file.partition(".")[0].removeprefix("rank-"), line.line
+            )
         options = [(ALL_LOGS, "All ranks"), (MPIRUN_LOG, "mpirun")]
         options += [(str(rank), f"Rank {rank}") for rank in range(view.world_size)]
         self._picker.blockSignals(True)
-        chosen = kept if kept in dict(options) else str(failed or 0)
-        self._picker.set_options(options, chosen)
-        if failed is not None and failed < view.world_size:
-            self._picker.setItemIcon(failed + 2, icons.icon("x-circle-fill", "bad"))
+        source = kept_source if kept_source in dict(options) else str(failed_rank or 0)
+        self._picker.set_options(options, source)
+        if failed_rank is not None and failed_rank < view.world_size:
+            self._picker.setItemIcon(failed_rank + 2, icons.icon("x-circle-fill", "bad"))
             tip = plain_tip("The first rank that failed")
-            self._picker.setItemData(failed + 2, tip, Qt.ItemDataRole.ToolTipRole)
+            self._picker.setItemData(failed_rank + 2, tip, Qt.ItemDataRole.ToolTipRole)
         self._picker.blockSignals(False)
-        self._start_again()
+        self._reset()
 
     def show_view(self, view: JobView) -> None:
         """Update the job; when it has ended, its log is read once more."""
-        if view.id == self._job and view.state.is_live != self._is_live:
+        if view.id == self._job_id and view.state.is_live != self._is_live:
             self._is_live = view.state.is_live
             self._request_length()
 
@@ -204,7 +206,7 @@ class LogTab(QWidget):
         if source != self.source:
             self._picker.choose(source)
             self._wanted_line = line - 1
-        self._go_where_wanted()
+        self._go_to_wanted_line()
 
     def focus_search(self) -> None:
         self._search.setFocus()
@@ -214,20 +216,20 @@ class LogTab(QWidget):
     def show_size(self, job_id: str, source: str, size: LogSize) -> None:
         if not self._is_shown(job_id, source):
             return
-        self._asked = False
-        self._failure = ""
+        self._is_requested = False
+        self._read_error = ""
         if self._size is not None and size.generation != self._size.generation:
-            self._seen = 0
+            self._seen_lines = 0
         self._size = size
-        self.view.set_numbered(not size.begins_at)
+        self.view.set_numbers_visible(not size.begins_at)
         self.view.set_size(size.lines, size.generation)
-        if self.view.is_following or not self._seen:
-            self._seen = size.lines
-        self._go_where_wanted()
-        behind = self._searched < size.lines and not self._is_cut
-        if self._search.text() and behind and not self._is_searching:
+        if self.view.is_following or not self._seen_lines:
+            self._seen_lines = size.lines
+        self._go_to_wanted_line()
+        has_unsearched_lines = self._searched_lines < size.lines and not self._is_cut
+        if self._search.text() and has_unsearched_lines and not self._is_searching:
             self._request_matches()
-        self._sync()
+        self._update_display()
 
     def show_lines(self, job_id: str, source: str, lines: LogLines) -> None:
         if self._is_shown(job_id, source):
@@ -240,63 +242,65 @@ class LogTab(QWidget):
             return
         if size is None or matches.generation != size.generation:
             return
-        first = not self._found
-        known = bisect_left(matches.lines, self._found[-1] + 1) if self._found else 0
-        self._found += matches.lines[known:]
-        self._searched = matches.searched
+        is_first = not self._match_lines
+        known_count = (
+            bisect_left(matches.lines, self._match_lines[-1] + 1) if self._match_lines else 0
+        )
+        self._match_lines += matches.lines[known_count:]
+        self._searched_lines = matches.searched
         self._is_cut = matches.is_cut
-        self._matched = matches.text
-        self.view.set_matches(matches.text, self._found)
-        if first and self._found:
-            self._current = max(0, bisect_left(self._found, self.view.first_line))
-            self._current = min(self._current, len(self._found) - 1)
-            self.view.go_to(self._found[self._current])
-        self._sync()
+        self._matched_text = matches.text
+        self.view.set_matches(matches.text, self._match_lines)
+        if is_first and self._match_lines:
+            self._current_match = max(0, bisect_left(self._match_lines, self.view.first_line))
+            self._current_match = min(self._current_match, len(self._match_lines) - 1)
+            self.view.go_to(self._match_lines[self._current_match])
+        self._update_display()
 
     def show_error_line(self, job_id: str, source: str, line: int | None) -> None:
         if not self._is_shown(job_id, source):
             return
         if line is None:
-            self._count.setText("No errors found")
+            self._count_label.setText("No errors found")
         else:
             self.view.go_to(line)
-            self._count.setText(f"Line {formats.count(line + 1)}")
+            self._count_label.setText(f"Line {formats.count(line + 1)}")
 
     def show_searching(self, job_id: str, source: str, share: float | None) -> None:
         """Show the progress of a search, 0 to 1."""
         if self._is_shown(job_id, source) and share is not None and share < 1:
-            self._count.setText(f"Searching, {formats.percent(share)}")
+            self._count_label.setText(f"Searching, {formats.percent(share)}")
 
     def show_copied(self, lines: LogLines) -> None:
         texts = [strip_codes(line) for line in lines.lines]
         if lines.sources:
-            texts = [f"{who}  {text}" for who, text in zip(lines.sources, texts, strict=True)]
+            texts = [f"{source}  {text}" for source, text in zip(lines.sources, texts, strict=True)]
         QGuiApplication.clipboard().setText("\n".join(texts))
 
     def show_error(self, job_id: str, source: str, message: str) -> None:
         """Report that the log could not be read; the tab tries again."""
         if self._is_shown(job_id, source):
-            self._asked = self._is_searching = False
-            self._failure = message
-            self._sync()
+            self._is_requested = self._is_searching = False
+            self._read_error = message
+            self._update_display()
 
     # -- requests
 
-    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, target: QObject, event: QEvent) -> bool:
         """Go to the next match on Enter, with Shift to the previous; Esc leaves the search."""
-        enters = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+        enter_keys = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
         is_press = event.type() == QEvent.Type.KeyPress
         if not is_press or not isinstance(event, QKeyEvent):
-            return bool(super().eventFilter(watched, event))
+            return bool(super().eventFilter(target, event))
         if event.key() == Qt.Key.Key_Escape and not self._search.text():
             self.view.setFocus()
             return True
-        if event.key() in enters:
-            back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-            if self._found and self._matched == self._search.text():
-                self._step(-1 if back else 1)
+        if event.key() in enter_keys:
+            is_backward = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
+            if self._match_lines and self._matched_text == self._search.text():
+                self._step_match(-1 if is_backward else 1)
                 return True
-        return bool(super().eventFilter(watched, event))
+        return bool(super().eventFilter(target, event))
 
     def showEvent(self, event: object) -> None:
         self._timer.start()
@@ -306,106 +310,108 @@ class LogTab(QWidget):
         self._timer.stop()
 
     def _is_shown(self, job_id: str, source: str) -> bool:
-        return job_id == self._job and source == self.source
+        return job_id == self._job_id and source == self.source
 
     @Slot()
-    def _start_again(self) -> None:
-        self._asked = False
+    def _reset(self) -> None:
+        self._is_requested = False
         self._size = None
-        self._failure = ""
-        self._seen = 0
+        self._read_error = ""
+        self._seen_lines = 0
         self._wanted_line = -1
         self._forget_matches()
         self.view.clear()
-        self._sync()
+        self._update_display()
         self._request_length()
 
     @Slot()
-    def _tick(self) -> None:
+    def _poll(self) -> None:
         # The log of an ended job does not grow: it is read until that worked once.
-        if self._size is None or self._is_live or self._failure:
+        if self._size is None or self._is_live or self._read_error:
             self._request_length()
 
     def _request_length(self) -> None:
-        if self._job and self.isVisible() and not self._asked:
-            self._asked = True
-            self.length_requested.emit(self._job, self.source)
+        if self._job_id and self.isVisible() and not self._is_requested:
+            self._is_requested = True
+            self.length_requested.emit(self._job_id, self.source)
 
     @Slot(str)
-    def _find(self, text: str) -> None:
+    def _search_text(self, text: str) -> None:
         self._forget_matches()
         if text and self._size is not None:
-            self._count.setText("Searching…")
+            self._count_label.setText("Searching…")
             self._request_matches()
         else:
-            self.find_requested.emit(LogSearch(self._job, self.source))
-            self._sync()
+            self.find_requested.emit(LogSearch(self._job_id, self.source))
+            self._update_display()
 
     def _request_matches(self) -> None:
         self._is_searching = True
-        search = LogSearch(self._job, self.source, self._search.text(), self._searched)
+        search = LogSearch(self._job_id, self.source, self._search.text(), self._searched_lines)
         self.find_requested.emit(search)
 
     def _forget_matches(self) -> None:
-        self._found, self._searched, self._current = (), 0, -1
+        self._match_lines, self._searched_lines, self._current_match = (), 0, -1
         self._is_cut = self._is_searching = False
         self.view.set_matches("", ())
 
-    def _step(self, by: int) -> None:
-        if self._found:
-            self._current = (self._current + by) % len(self._found)
-            self.view.go_to(self._found[self._current])
-            self._sync()
+    def _step_match(self, offset: int) -> None:
+        if self._match_lines:
+            self._current_match = (self._current_match + offset) % len(self._match_lines)
+            self.view.go_to(self._match_lines[self._current_match])
+            self._update_display()
 
     @Slot()
     def _request_error(self) -> None:
-        known = self._faults.get(self.source, 0)
-        if known and self._size is not None and not self._size.begins_at:
-            self.show_error_line(self._job, self.source, known - 1)
+        error_line = self._error_lines.get(self.source, 0)
+        if error_line and self._size is not None and not self._size.begins_at:
+            self.show_error_line(self._job_id, self.source, error_line - 1)
         else:
-            self._count.setText("Searching…")
-            self.error_requested.emit(self._job, self.source)
+            self._count_label.setText("Searching…")
+            self.error_requested.emit(self._job_id, self.source)
 
     @Slot(int, int)
-    def _copy(self, first: int, count: int) -> None:
+    def _request_copy(self, start: int, count: int) -> None:
         total = self.view.line_count
         if not count:
-            first, count = max(0, total - MAX_COPIED_LINES), total
+            start, count = max(0, total - MAX_COPIED_LINES), total
         if count:
-            lines = LogRange(self._job, self.source, first, min(count, MAX_COPIED_LINES))
+            lines = LogRange(self._job_id, self.source, start, min(count, MAX_COPIED_LINES))
             self.copy_requested.emit(lines)
 
     @Slot(int, QPoint)
-    def _open_menu(self, line: int, at: QPoint) -> None:
+    def _open_menu(self, line: int, position: QPoint) -> None:
         """Offer the numbers of a line: rank 0 draws those of its own log."""
         text = self.view.line_text(line) or ""
-        places = number_spans(text)[:_MOST_NUMBERS]
+        places = number_spans(text)[:_MAX_NUMBERS]
         if not (self._runs_script and self.source == "0" and places):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for before, (begin, end) in zip([0, *(end for _, end in places)], places, strict=False):
-            words = text[before:end].lstrip(_LITTER).replace("&", "&&")
-            menu.addAction(f"Draw {words}…", partial(self._name_number, text, (begin, end)))
-        menu.popup(at)
+        for label_start, (start, end) in zip(
+            [0, *(end for _, end in places)], places, strict=False
+        ):
+            label = text[label_start:end].lstrip(_SEPARATORS).replace("&", "&&")
+            menu.addAction(f"Draw {label}…", partial(self._open_number_dialog, text, (start, end)))
+        menu.popup(position)
 
-    def _name_number(self, text: str, place: tuple[int, int]) -> None:
+    def _open_number_dialog(self, text: str, number_span: tuple[int, int]) -> None:
         note = (
             "It is drawn from the next lines on; if nothing is drawn yet, from the first line."
             if self._is_live
             else "It is drawn when the job runs again. The log that is here stays as it is."
         )
-        dialog = NumberDialog(text, place, note, self)
-        dialog.requested.connect(partial(self.number_marked.emit, self._job))
+        dialog = NumberDialog(text, number_span, note, self)
+        dialog.requested.connect(partial(self.number_marked.emit, self._job_id))
         self.number_dialog.open(dialog)
 
     @Slot()
-    def _follow(self) -> None:
+    def _follow_end(self) -> None:
         self.view.to_end()
-        self._seen = self.view.line_count
-        self._sync()
+        self._seen_lines = self.view.line_count
+        self._update_display()
 
-    def _go_where_wanted(self) -> None:
+    def _go_to_wanted_line(self) -> None:
         if self._wanted_line >= 0 and self._size is not None:
             if not self._size.begins_at:
                 self.view.go_to(min(self._wanted_line, max(0, self.view.line_count - 1)))
@@ -414,59 +420,67 @@ class LogTab(QWidget):
     # -- display
 
     @Slot()
-    def _sync(self) -> None:
+    def _update_display(self) -> None:
         size = self._size
         if self.view.is_following and size is not None:
-            self._seen = size.lines
-        self._stack.setCurrentWidget(self.view if self.view.line_count else self._empty)
-        if self._failure:
-            self._empty.show_message("warning", "Could not read the log", self._failure)
+            self._seen_lines = size.lines
+        self._stack.setCurrentWidget(self.view if self.view.line_count else self._empty_state)
+        if self._read_error:
+            self._empty_state.show_message("warning", "Could not read the log", self._read_error)
         elif size is None:
-            self._empty.show_message("article", "Reading the log…")
+            self._empty_state.show_message("article", "Reading the log…")
         else:
-            self._empty.show_message(
+            self._empty_state.show_message(
                 "article",
                 "No output yet" if self._is_live else "No output",
                 "Output appears here as the program prints it." if self._is_live else "",
             )
-        self._state.setText(self._state_words())
-        behind = size.lines - self._seen if size is not None else 0
-        self._new_lines.setText(formats.plural(behind, "new line") if behind else "Follow")
-        self._new_lines.setVisible(not self.view.is_following and self.view.line_count > 0)
-        found = len(self._found)
-        for arrow in (self._up, self._down):
-            arrow.setVisible(bool(self._search.text()))
-            arrow.setEnabled(found > 0)
-        self._settle_head()
-        if self._search.text() and (self._searched or found):
-            more = " and more" if self._is_cut else ""
-            if found:
-                place = f"{formats.count(self._current + 1)} of {formats.count(found)}{more}"
-                self._count.setText(place if self._current >= 0 else f"{found} lines{more}")
+        self._state_label.setText(self._state_message())
+        new_lines = size.lines - self._seen_lines if size is not None else 0
+        self._follow_button.setText(
+            formats.plural(new_lines, "new line") if new_lines else "Follow"
+        )
+        self._follow_button.setVisible(not self.view.is_following and self.view.line_count > 0)
+        match_count = len(self._match_lines)
+        for button in (self._previous_button, self._next_button):
+            button.setVisible(bool(self._search.text()))
+            button.setEnabled(match_count > 0)
+        self._fit_head()
+        if self._search.text() and (self._searched_lines or match_count):
+            cut_suffix = " and more" if self._is_cut else ""
+            if match_count:
+                position_text = f"{formats.count(self._current_match + 1)} of {formats.count(match_count)}{cut_suffix}"
+                self._count_label.setText(
+                    position_text
+                    if self._current_match >= 0
+                    else f"{match_count} lines{cut_suffix}"
+                )
             else:
-                self._count.setText("No matches")
+                self._count_label.setText("No matches")
         elif not self._search.text():
-            self._count.setText("")
+            self._count_label.setText("")
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._settle_head()
+        self._fit_head()
 
-    def _settle_head(self) -> None:
+    def _fit_head(self) -> None:
         """Show a short error button where the search needs the space."""
-        is_short = bool(self._search.text()) and self.width() < _ALL_WORDS_FROM_W
-        self._error.setVisible(not is_short)
-        self._error_sign.setVisible(is_short)
+        is_short = bool(self._search.text()) and self.width() < _LONG_LABELS_FROM_W
+        self._error_button.setVisible(not is_short)
+        self._error_icon_button.setVisible(is_short)
 
-    def _state_words(self) -> str:
-        if self._failure and self.view.line_count:
-            return self._failure
+    def _state_message(self) -> str:
+        if self._read_error and self.view.line_count:
+            return self._read_error
         if self._size is None or not self._size.lines:
             return ""
         size = formats.disk(self._size.size_bytes)
-        words = f"{formats.plural(self._size.lines, 'line')}, {size}"
+        message = f"{formats.plural(self._size.lines, 'line')}, {size}"
         if self._size.begins_at:
-            words += ". Only the end is shown. “Open folder” has the whole log"
+            message += ". Only the end is shown. “Open folder” has the whole log"
         elif self.source == ALL_LOGS:
-            words += ". Lines are in the order in which they arrived; older lines are rank by rank"
-        return words
+            message += (
+                ". Lines are in the order in which they arrived; older lines are rank by rank"
+            )
+        return message

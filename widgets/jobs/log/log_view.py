@@ -33,22 +33,22 @@ from widgets.jobs.log.log_ansi import Style, StyledText, split_styles
 
 CHUNK = 256
 """Lines that are requested and cached together."""
-_CHUNKS_KEPT = 64
+_MAX_CHUNKS = 64
 _LEADING = 3
-_FAULT = re.compile(
+_ERROR_LINE = re.compile(
     r"^(?:Traceback \(most recent call last\)|(?:[A-Za-z_]\w*\.)*\w*(?:Error|Exception)\b(?::|$)"
     r"|Fatal Python error|.*\bNCCL WARN\b)"
 )
 
 
 @dataclass(frozen=True)
-class _Line:
+class _ViewLine:
     texts: tuple[StyledText, ...]
     source: str = ""
 
     @property
     def text(self) -> str:
-        return "".join(piece.text for piece in self.texts)
+        return "".join(styled_text.text for styled_text in self.texts)
 
 
 class LogView(QAbstractScrollArea):
@@ -62,7 +62,7 @@ class LogView(QAbstractScrollArea):
     """
 
     lines_requested = Signal(int, int)
-    follows_changed = Signal(bool)
+    following_changed = Signal(bool)
     copy_requested = Signal(int, int)
     menu_requested = Signal(int, QPoint)
 
@@ -74,55 +74,55 @@ class LogView(QAbstractScrollArea):
         self.viewport().setCursor(Qt.CursorShape.IBeamCursor)
         self._font = theme.font("mono")
         metrics = QFontMetricsF(self._font)
-        self._row = round(metrics.height()) + _LEADING
+        self._row_h = round(metrics.height()) + _LEADING
         self._ascent = metrics.ascent() + _LEADING / 2
-        self._digit = metrics.horizontalAdvance("0")
-        self._numbered = True
-        self._follows = True
+        self._digit_w = metrics.horizontalAdvance("0")
+        self._has_numbers = True
+        self._is_following = True
         self._needle = ""
         self._matches: set[int] = set()
-        self.verticalScrollBar().valueChanged.connect(self._scrolled)
-        self.horizontalScrollBar().setSingleStep(round(self._digit * 8))
+        self.verticalScrollBar().valueChanged.connect(self._update_scroll)
+        self.horizontalScrollBar().setSingleStep(round(self._digit_w * 8))
         self.clear()
 
     # -- input
 
     def clear(self) -> None:
         """Remove all lines, for another log."""
-        self._total = 0
+        self._line_count = 0
         self._generation = -1
-        self._chunks: OrderedDict[int, tuple[_Line, ...]] = OrderedDict()
-        self._requested: set[int] = set()
-        self._widest = 0.0
+        self._chunks: OrderedDict[int, tuple[_ViewLine, ...]] = OrderedDict()
+        self._requested_chunks: set[int] = set()
+        self._widest_line = 0.0
         self._anchor = self._cursor = -1
-        self._marked = -1
-        self._sources = 0
+        self._marked_line = -1
+        self._source_width = 0
         self._matches = set()
-        self._set_follows(True)
-        self._fit()
+        self._set_following(True)
+        self._fit_scroll_bars()
         self.viewport().update()
 
-    def set_numbered(self, numbered: bool) -> None:
+    def set_numbers_visible(self, is_visible: bool) -> None:
         """Show or hide line numbers: a log that is read from its middle has none."""
-        self._numbered = numbered
+        self._has_numbers = is_visible
 
-    def set_size(self, lines: int, generation: int) -> None:
+    def set_size(self, line_count: int, generation: int) -> None:
         """Set the current number of lines."""
         if generation != self._generation:
-            follows = self._follows
+            was_following = self._is_following
             self.clear()
             self._generation = generation
-            self._set_follows(follows)
-        if lines == self._total:
+            self._set_following(was_following)
+        if line_count == self._line_count:
             return
         # The last line may have been incomplete, and its chunk not full.
-        if self._total:
-            self._requested.discard((self._total - 1) // CHUNK)
-        self._total = lines
-        self._fit()
-        if self._follows:
+        if self._line_count:
+            self._requested_chunks.discard((self._line_count - 1) // CHUNK)
+        self._line_count = line_count
+        self._fit_scroll_bars()
+        if self._is_following:
             self.to_end()
-        self._request()
+        self._request_chunks()
         self.viewport().update()
 
     def show_lines(self, lines: LogLines) -> None:
@@ -131,17 +131,17 @@ class LogView(QAbstractScrollArea):
             return
         sources = lines.sources or ("",) * len(lines.lines)
         if lines.sources:
-            self._sources = max(self._sources, *(len(one) for one in sources), 1)
+            self._source_width = max(self._source_width, *(len(one) for one in sources), 1)
         number = lines.first_number // CHUNK
         self._chunks[number] = tuple(
-            _Line(split_styles(text), source)
+            _ViewLine(split_styles(text), source)
             for text, source in zip(lines.lines, sources, strict=True)
         )
         self._chunks.move_to_end(number)
-        while len(self._chunks) > _CHUNKS_KEPT:
-            gone, _ = self._chunks.popitem(last=False)
-            self._requested.discard(gone)
-        self._widen(self._chunks[number])
+        while len(self._chunks) > _MAX_CHUNKS:
+            oldest, _ = self._chunks.popitem(last=False)
+            self._requested_chunks.discard(oldest)
+        self._fit_widest(self._chunks[number])
         self.viewport().update()
 
     def set_matches(self, needle: str, lines: tuple[int, ...]) -> None:
@@ -152,18 +152,18 @@ class LogView(QAbstractScrollArea):
 
     def go_to(self, line: int) -> None:
         """Scroll a line to the middle, and mark it."""
-        self._marked = line
-        self._set_follows(False)
-        self.verticalScrollBar().setValue(max(0, line - self._rows() // 2))
-        if line >= self._total - self._rows():
-            self.verticalScrollBar().setValue(max(0, line - self._rows() // 2))
-        self._set_follows(False)
+        self._marked_line = line
+        self._set_following(False)
+        self.verticalScrollBar().setValue(max(0, line - self._row_count() // 2))
+        if line >= self._line_count - self._row_count():
+            self.verticalScrollBar().setValue(max(0, line - self._row_count() // 2))
+        self._set_following(False)
         self.viewport().update()
 
     @Slot()
     def to_end(self) -> None:
         """Follow the end of the log."""
-        self._set_follows(True)
+        self._set_following(True)
         bar = self.verticalScrollBar()
         bar.setValue(bar.maximum())
 
@@ -171,11 +171,11 @@ class LogView(QAbstractScrollArea):
 
     @property
     def line_count(self) -> int:
-        return self._total
+        return self._line_count
 
     @property
     def is_following(self) -> bool:
-        return self._follows
+        return self._is_following
 
     @property
     def first_line(self) -> int:
@@ -184,12 +184,12 @@ class LogView(QAbstractScrollArea):
 
     @property
     def marked_line(self) -> int:
-        return self._marked
+        return self._marked_line
 
     def line_text(self, line: int) -> str | None:
         """Return a line as it is painted, None if it has not arrived yet."""
-        found = self._line(line)
-        return None if found is None else found.text
+        view_line = self._line(line)
+        return None if view_line is None else view_line.text
 
     def selection(self) -> tuple[int, int]:
         """Return the first line and the count of the selection; (0, 0) for none."""
@@ -209,28 +209,28 @@ class LogView(QAbstractScrollArea):
         painter.setBrush(colours.q("sunken"))
         painter.drawRoundedRect(QRectF(self.viewport().rect()), R_CONTROL, R_CONTROL)
         painter.setRenderHint(QPainter.RenderHint.Antialiasing, False)
-        left = self._gutter()
+        gutter_w = self._gutter_width()
         shift = self.horizontalScrollBar().value()
-        first, chosen = self.selection()
+        selection_start, selection_count = self.selection()
         width = self.viewport().width()
-        for at in range(self._rows() + 1):
-            number = self.first_line + at
-            if number >= self._total:
+        for row in range(self._row_count() + 1):
+            number = self.first_line + row
+            if number >= self._line_count:
                 break
-            top = float(at * self._row)
+            top = float(row * self._row_h)
             line = self._line(number)
-            if first <= number < first + chosen:
-                painter.fillRect(QRectF(0, top, width, self._row), colours.q("selected"))
-            if number == self._marked:
-                painter.fillRect(QRectF(0, top, width, self._row), colours.q("warn_tint"))
-                painter.fillRect(QRectF(0, top, 3, self._row), colours.q("warn_fill"))
+            if selection_start <= number < selection_start + selection_count:
+                painter.fillRect(QRectF(0, top, width, self._row_h), colours.q("selected"))
+            if number == self._marked_line:
+                painter.fillRect(QRectF(0, top, width, self._row_h), colours.q("warn_tint"))
+                painter.fillRect(QRectF(0, top, 3, self._row_h), colours.q("warn_fill"))
             if line is None:
-                box = QRectF(left, top + self._row / 2 - 2, self._digit * 24, 4)
+                box = QRectF(gutter_w, top + self._row_h / 2 - 2, self._digit_w * 24, 4)
                 painter.fillRect(box, colours.q("line"))
             else:
                 painter.save()
-                painter.setClipRect(QRectF(left - 2, top, width - left + 2, self._row))
-                self._paint_line(painter, line, left - shift, top, number in self._matches)
+                painter.setClipRect(QRectF(gutter_w - 2, top, width - gutter_w + 2, self._row_h))
+                self._paint_line(painter, line, gutter_w - shift, top, number in self._matches)
                 painter.restore()
             self._paint_gutter(painter, line, number, top)
         if self.hasFocus():
@@ -246,45 +246,49 @@ class LogView(QAbstractScrollArea):
         self.viewport().update()
 
     def _paint_line(
-        self, painter: QPainter, line: _Line, left: float, top: float, holds: bool
+        self, painter: QPainter, line: _ViewLine, x: float, top: float, has_match: bool
     ) -> None:
         colours = theme.current()
         metrics = QFontMetricsF(self._font)
-        if holds and self._needle:
+        if has_match and self._needle:
             text = line.text
-            folded = text.casefold()
-            place = folded.find(self._needle)
-            while place >= 0:
-                begin = metrics.horizontalAdvance(text[:place])
-                wide = metrics.horizontalAdvance(text[place : place + len(self._needle)])
-                box = QRectF(left + begin, top + 1, wide, self._row - 2)
+            folded_text = text.casefold()
+            offset = folded_text.find(self._needle)
+            while offset >= 0:
+                match_x = metrics.horizontalAdvance(text[:offset])
+                match_w = metrics.horizontalAdvance(text[offset : offset + len(self._needle)])
+                box = QRectF(x + match_x, top + 1, match_w, self._row_h - 2)
                 painter.fillRect(box, colours.q("warn_fill", 0.35))
-                place = folded.find(self._needle, place + len(self._needle))
-        is_fault = bool(_FAULT.match(line.text))
-        for piece in line.texts:
-            style = piece.style
-            tone = style.color_role or ("bad" if is_fault else "text3" if style.dim else "text")
-            painter.setFont(self._styled(style))
-            painter.setPen(colours.q(tone))
-            painter.drawText(QPointF(left, top + self._ascent), piece.text)
-            left += QFontMetricsF(painter.font()).horizontalAdvance(piece.text)
+                offset = folded_text.find(self._needle, offset + len(self._needle))
+        is_error = bool(_ERROR_LINE.match(line.text))
+        for styled_text in line.texts:
+            style = styled_text.style
+            color_role = style.color_role or (
+                "bad" if is_error else "text3" if style.dim else "text"
+            )
+            painter.setFont(self._style_font(style))
+            painter.setPen(colours.q(color_role))
+            painter.drawText(QPointF(x, top + self._ascent), styled_text.text)
+            x += QFontMetricsF(painter.font()).horizontalAdvance(styled_text.text)
 
-    def _paint_gutter(self, painter: QPainter, line: _Line | None, number: int, top: float) -> None:
+    def _paint_gutter(
+        self, painter: QPainter, line: _ViewLine | None, number: int, top: float
+    ) -> None:
         colours = theme.current()
         painter.setFont(self._font)
-        right = self._gutter() - S3
-        if self._sources:
+        right = self._gutter_width() - S3
+        if self._source_width:
             painter.setPen(colours.q("text2"))
-            box = QRectF(S2, top, right - S2, self._row)
+            box = QRectF(S2, top, right - S2, self._row_h)
             flags = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
             painter.drawText(box, flags, line.source if line is not None else "")
-        elif self._numbered:
+        elif self._has_numbers:
             painter.setPen(colours.q("text3"))
-            box = QRectF(0, top, right, self._row)
+            box = QRectF(0, top, right, self._row_h)
             flags = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
             painter.drawText(box, flags, str(number + 1))
 
-    def _styled(self, style: Style) -> QFont:
+    def _style_font(self, style: Style) -> QFont:
         if not (style.bold or style.italic or style.underlined):
             return self._font
         font = QFont(self._font)
@@ -295,63 +299,63 @@ class LogView(QAbstractScrollArea):
 
     # -- visible lines
 
-    def _rows(self) -> int:
-        return max(1, self.viewport().height() // self._row)
+    def _row_count(self) -> int:
+        return max(1, self.viewport().height() // self._row_h)
 
-    def _gutter(self) -> float:
-        if self._sources:
-            return S2 + self._sources * self._digit + S3
-        if not self._numbered:
+    def _gutter_width(self) -> float:
+        if self._source_width:
+            return S2 + self._source_width * self._digit_w + S3
+        if not self._has_numbers:
             return float(S3)
-        return S2 + len(str(max(self._total, 999))) * self._digit + S3
+        return S2 + len(str(max(self._line_count, 999))) * self._digit_w + S3
 
-    def _line(self, number: int) -> _Line | None:
+    def _line(self, number: int) -> _ViewLine | None:
         chunk = self._chunks.get(number // CHUNK)
         if chunk is None or number % CHUNK >= len(chunk):
             return None
         return chunk[number % CHUNK]
 
-    def _fit(self) -> None:
-        vertical, across = self.verticalScrollBar(), self.horizontalScrollBar()
-        rows = self._rows()
+    def _fit_scroll_bars(self) -> None:
+        vertical, horizontal = self.verticalScrollBar(), self.horizontalScrollBar()
+        rows = self._row_count()
         vertical.setPageStep(rows)
-        vertical.setRange(0, max(0, self._total - rows))
-        room = self.viewport().width() - self._gutter()
-        across.setPageStep(max(1, round(room)))
-        across.setRange(0, max(0, round(self._widest - room + S3)))
+        vertical.setRange(0, max(0, self._line_count - rows))
+        text_width = self.viewport().width() - self._gutter_width()
+        horizontal.setPageStep(max(1, round(text_width)))
+        horizontal.setRange(0, max(0, round(self._widest_line - text_width + S3)))
 
-    def _widen(self, lines: tuple[_Line, ...]) -> None:
+    def _fit_widest(self, lines: tuple[_ViewLine, ...]) -> None:
         metrics = QFontMetricsF(self._font)
         longest = max((line.text for line in lines), key=len, default="")
         width = metrics.horizontalAdvance(longest)
-        if width > self._widest:
-            self._widest = width
-            self._fit()
+        if width > self._widest_line:
+            self._widest_line = width
+            self._fit_scroll_bars()
 
-    def _request(self) -> None:
+    def _request_chunks(self) -> None:
         """Request visible lines that are not cached, each chunk once."""
-        if not self._total or not self.isVisible():
+        if not self._line_count or not self.isVisible():
             return
-        first = self.first_line // CHUNK
-        last = min(self._total - 1, self.first_line + self._rows()) // CHUNK
-        for number in range(first, last + 1):
-            there = len(self._chunks.get(number, ()))
-            wanted = min(CHUNK, self._total - number * CHUNK)
-            if there < wanted and number not in self._requested:
-                self._requested.add(number)
+        first_chunk = self.first_line // CHUNK
+        last_chunk = min(self._line_count - 1, self.first_line + self._row_count()) // CHUNK
+        for number in range(first_chunk, last_chunk + 1):
+            cached_count = len(self._chunks.get(number, ()))
+            expected_count = min(CHUNK, self._line_count - number * CHUNK)
+            if cached_count < expected_count and number not in self._requested_chunks:
+                self._requested_chunks.add(number)
                 self.lines_requested.emit(number * CHUNK, CHUNK)
 
-    def _set_follows(self, follows: bool) -> None:
-        if follows != self._follows:
-            self._follows = follows
-            self.follows_changed.emit(follows)
+    def _set_following(self, is_following: bool) -> None:
+        if is_following != self._is_following:
+            self._is_following = is_following
+            self.following_changed.emit(is_following)
 
     @Slot()
-    def _scrolled(self) -> None:
+    def _update_scroll(self) -> None:
         bar = self.verticalScrollBar()
-        self._request()
-        if bar.value() >= bar.maximum() and self._marked < 0:
-            self._set_follows(True)
+        self._request_chunks()
+        if bar.value() >= bar.maximum() and self._marked_line < 0:
+            self._set_following(True)
         self.viewport().update()
 
     def scrollContentsBy(self, _dx: int, _dy: int) -> None:
@@ -360,7 +364,7 @@ class LogView(QAbstractScrollArea):
     # -- events
 
     def wheelEvent(self, event: QWheelEvent) -> None:
-        self._let_go(event.angleDelta().y() > 0)
+        self._clear_mark(event.angleDelta().y() > 0)
         super().wheelEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -370,18 +374,18 @@ class LogView(QAbstractScrollArea):
         moves = {
             Qt.Key.Key_Up: bar.value() - 1,
             Qt.Key.Key_Down: bar.value() + 1,
-            Qt.Key.Key_PageUp: bar.value() - self._rows(),
-            Qt.Key.Key_PageDown: bar.value() + self._rows(),
+            Qt.Key.Key_PageUp: bar.value() - self._row_count(),
+            Qt.Key.Key_PageDown: bar.value() + self._row_count(),
             Qt.Key.Key_Home: 0,
         }
         if key == Qt.Key.Key_End:
-            self._marked = -1
+            self._marked_line = -1
             self.to_end()
         elif key in moves:
-            self._let_go(moves[Qt.Key(key)] < bar.value())
+            self._clear_mark(moves[Qt.Key(key)] < bar.value())
             bar.setValue(moves[Qt.Key(key)])
-        elif control and key == Qt.Key.Key_A and self._total:
-            self._anchor, self._cursor = 0, self._total - 1
+        elif control and key == Qt.Key.Key_A and self._line_count:
+            self._anchor, self._cursor = 0, self._line_count - 1
             self.viewport().update()
         elif control and key == Qt.Key.Key_C:
             self.copy_requested.emit(*self.selection())
@@ -391,52 +395,52 @@ class LogView(QAbstractScrollArea):
     def mousePressEvent(self, event: QMouseEvent) -> None:
         if event.button() != Qt.MouseButton.LeftButton:
             return
-        line = self._at(event)
+        line = self._line_at(event)
         if event.modifiers() & Qt.KeyboardModifier.ShiftModifier and self._anchor >= 0:
             self._cursor = line
         else:
             self._anchor = self._cursor = -1
-            self._pressed = line
-        self._marked = -1
+            self._pressed_line = line
+        self._marked_line = -1
         self.viewport().update()
 
     def mouseMoveEvent(self, event: QMouseEvent) -> None:
-        if not event.buttons() & Qt.MouseButton.LeftButton or not self._total:
+        if not event.buttons() & Qt.MouseButton.LeftButton or not self._line_count:
             return
         bar = self.verticalScrollBar()
         if event.position().y() < 0:
-            self._let_go(True)
+            self._clear_mark(True)
             bar.setValue(bar.value() - 1)
         elif event.position().y() > self.viewport().height():
             bar.setValue(bar.value() + 1)
         if self._anchor < 0:
-            self._anchor = self._pressed
-        self._cursor = self._at(event)
+            self._anchor = self._pressed_line
+        self._cursor = self._line_at(event)
         self.viewport().update()
 
     def contextMenuEvent(self, event: QContextMenuEvent) -> None:
         is_key = event.reason() == QContextMenuEvent.Reason.Keyboard
-        row = event.pos().y() // self._row
-        at = self.selection()[0] if is_key and self._anchor >= 0 else self.first_line + row
-        if at < self._total:
-            self.menu_requested.emit(at, event.globalPos())
+        row = event.pos().y() // self._row_h
+        line = self.selection()[0] if is_key and self._anchor >= 0 else self.first_line + row
+        if line < self._line_count:
+            self.menu_requested.emit(line, event.globalPos())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
-        self._fit()
-        if self._follows:
+        self._fit_scroll_bars()
+        if self._is_following:
             self.to_end()
-        self._request()
+        self._request_chunks()
 
     def showEvent(self, event: object) -> None:
-        self._fit()
-        self._request()
+        self._fit_scroll_bars()
+        self._request_chunks()
 
-    def _let_go(self, upwards: bool) -> None:
-        self._marked = -1
-        if upwards and self.verticalScrollBar().maximum() > 0:
-            self._set_follows(False)
+    def _clear_mark(self, is_upward: bool) -> None:
+        self._marked_line = -1
+        if is_upward and self.verticalScrollBar().maximum() > 0:
+            self._set_following(False)
 
-    def _at(self, event: QMouseEvent) -> int:
-        row = int(event.position().y()) // self._row
-        return max(0, min(self._total - 1, self.first_line + row))
+    def _line_at(self, event: QMouseEvent) -> int:
+        row = int(event.position().y()) // self._row_h
+        return max(0, min(self._line_count - 1, self.first_line + row))

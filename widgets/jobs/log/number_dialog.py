@@ -29,43 +29,49 @@ class NumberDialog(Dialog):
     ) -> None:
         super().__init__("Draw a number of the log", _WIDTH, parent)
         self._line, self._number_span = line, number_span
-        self._edit = LineEdit(name="Name of the number")
-        self._name = Field("Name", self._edit)
-        self._pattern = LineEdit(name="Pattern")
-        self._field = Field("Pattern", self._pattern)
-        self._go = self.default_button("Draw", self._request)
+        self._name_edit = LineEdit(name="Name of the number")
+        self._name_field = Field("Name", self._name_edit)
+        self._pattern_edit = LineEdit(name="Pattern")
+        self._pattern_field = Field("Pattern", self._pattern_edit)
+        self._draw_button = self.default_button("Draw", self._request)
         self.fill(
             Label(_HINT, "small", "text2", wrap=True),
-            self._name,
-            self._field,
+            self._name_field,
+            self._pattern_field,
             Label(note, "small", "text2", wrap=True),
-            foot=(self.close_button(), self._go),
+            foot=(self.close_button(), self._draw_button),
         )
-        self._edit.textChanged.connect(self._fill)
-        self._pattern.textChanged.connect(self._fit)
-        before = "".join(c if c.isalnum() or c in "_/.-" else " " for c in line[: number_span[0]])
-        words = [word for word in before.lower().split() if is_name(word)]
-        self._edit.setText(words[-1] if words else "number")
-        self._edit.selectAll()
+        self._name_edit.textChanged.connect(self._fill_pattern)
+        self._pattern_edit.textChanged.connect(self._check_pattern)
+        preceding_text = "".join(
+            c if c.isalnum() or c in "_/.-" else " " for c in line[: number_span[0]]
+        )
+        names = [name for name in preceding_text.lower().split() if is_name(name)]
+        self._name_edit.setText(names[-1] if names else "number")
+        self._name_edit.selectAll()
 
     @Slot()
-    def _fill(self) -> None:
-        name = self._edit.text().strip()
-        self._name.set_error("" if is_name(name) else "A letter, then letters, digits and _ . / -")
+    def _fill_pattern(self) -> None:
+        name = self._name_edit.text().strip()
+        self._name_field.set_error(
+            "" if is_name(name) else "A letter, then letters, digits and _ . / -"
+        )
         if is_name(name):
-            self._pattern.setText(pattern_for(self._line, *self._number_span, name))
-        self._fit()
+            self._pattern_edit.setText(pattern_for(self._line, *self._number_span, name))
+        self._check_pattern()
 
     @Slot()
-    def _fit(self) -> None:
-        pattern = self._pattern.text()
-        found = {} if invalid_pattern([pattern]) else numbers_of([pattern], self._line)
-        self._field.set_error("" if found else "Finds no number in this line")
-        words = ", ".join(f"{name} {formats.metric(value)}" for name, value in found.items())
-        self._field.set_note(f"In this line: {words}" if found else "")
-        self._go.setEnabled(bool(found) and is_name(self._edit.text().strip()))
+    def _check_pattern(self) -> None:
+        pattern = self._pattern_edit.text()
+        numbers = {} if invalid_pattern([pattern]) else numbers_of([pattern], self._line)
+        self._pattern_field.set_error("" if numbers else "Finds no number in this line")
+        numbers_text = ", ".join(
+            f"{name} {formats.metric(value)}" for name, value in numbers.items()
+        )
+        self._pattern_field.set_note(f"In this line: {numbers_text}" if numbers else "")
+        self._draw_button.setEnabled(bool(numbers) and is_name(self._name_edit.text().strip()))
 
     @Slot()
     def _request(self) -> None:
-        self.requested.emit(self._pattern.text())
+        self.requested.emit(self._pattern_edit.text())
         self.accept()

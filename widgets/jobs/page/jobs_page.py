@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QWidget
 from backend.records.jobs.summary import JobQuery, JobSummary
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
-from backend.records.sweeps.summary import FEWEST
+from backend.records.sweeps.summary import MIN_JOBS
 from widgets.common.actions import fill_menu
 from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState
 from widgets.common.focus import FocusForwarder
@@ -405,7 +405,7 @@ class JobsPage(QWidget):
 
     def _open_awaited_sweep(self) -> None:
         summary = self.model.summary(self._awaited_sweep) if self._awaited_sweep else None
-        if summary is not None and summary.sweep is not None and len(summary.sweep.ids) >= FEWEST:
+        if summary is not None and summary.sweep is not None and len(summary.sweep.ids) >= MIN_JOBS:
             self.open_sweep(self._awaited_sweep)
 
     def _show_sweep(self) -> None:
@@ -413,7 +413,7 @@ class JobsPage(QWidget):
         if not self._open_sweep:
             return
         summary = self.model.summary(self._open_sweep)
-        if summary is None or summary.sweep is None or len(summary.sweep.ids) < FEWEST:
+        if summary is None or summary.sweep is None or len(summary.sweep.ids) < MIN_JOBS:
             self._open_sweep = ""
             self._right_pages.setCurrentWidget(self._empty_state)
             return

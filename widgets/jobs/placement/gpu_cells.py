@@ -27,7 +27,7 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 from backend.records.nodes.reading import Gpu
 from widgets.common import formats, icons, theme
 from widgets.common.labels import plain_tip
-from widgets.common.painting import elided, fill_round, paint_focus, paint_text, text_width
+from widgets.common.painting import elide, fill_round, paint_focus, paint_text, text_width
 from widgets.common.state_badge import paint_gpu_cell
 from widgets.common.theme import R_CELL, ColorRole
 from widgets.jobs.placement.gpu_choice import may_be_shared, owner
@@ -274,7 +274,7 @@ class GpuCells(QWidget):
                 return name + suffix
         name_w = available_w - text_width(longest_text, "small_strong")
         return (
-            elided(name, name_w, "small_strong") + longest_text if name_w >= _NAME_MIN_W else name
+            elide(name, name_w, "small_strong") + longest_text if name_w >= _NAME_MIN_W else name
         )
 
     def _index_ranges(self) -> list[tuple[int, int]]:

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize
 from backend.records.queue.entry import HIGHEST, LOWEST, QueueEntry
-from backend.records.queue.start_time import FORMS, parse_when
+from backend.records.queue.start_time import FORMS, parse_start_time
 from widgets.common import formats
 from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit, SpinBox
@@ -62,7 +62,7 @@ class QueueDialog(Dialog):
         note = f"For example {FORMS}. Empty: as soon as possible."
         if self._time.text().strip():
             try:
-                start_time = parse_when(self._time.text(), now)
+                start_time = parse_start_time(self._time.text(), now)
             except ValueError as error:
                 error_text = str(error)
             else:
@@ -74,6 +74,6 @@ class QueueDialog(Dialog):
     @Slot()
     def _save_changes(self) -> None:
         time_text = self._time.text().strip()
-        start_time = parse_when(time_text, datetime.now().astimezone()) if time_text else None
+        start_time = parse_start_time(time_text, datetime.now().astimezone()) if time_text else None
         self._actions.ask(CHANGE_QUEUED, self._entry.job_id, self._priority.value(), start_time)
         self.accept()

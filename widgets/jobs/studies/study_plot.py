@@ -8,7 +8,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QPainter, QPaintEvent, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
-from backend.records.studies.table import StudyTable, TableRow, spread
+from backend.records.studies.table import StudyTable, TableRow, spread_text
 from widgets.common import formats, theme
 from widgets.common.painting import paint_text, round_pen, text_width
 from widgets.common.theme import S1, S2, S3, S4
@@ -39,7 +39,7 @@ class StudyPlot(QWidget):
         if table != self._table:
             self._table = table
             descriptions = (
-                f"{row.name}: {spread(row.value) or formats.NONE}" for row in table.rows
+                f"{row.name}: {spread_text(row.value) or formats.NONE}" for row in table.rows
             )
             self.setAccessibleDescription("; ".join(descriptions))
             self.update()
@@ -49,7 +49,7 @@ class StudyPlot(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         self._paint(painter)
 
-    def picture(self) -> Picture:
+    def as_picture(self) -> Picture:
         """Return the plot as it is seen."""
         return Picture("" if self._table is None else self._table.title, self.size(), self._paint)
 

@@ -10,11 +10,11 @@ from PySide6.QtWidgets import QSizePolicy, QTableView, QWidget
 from backend.records.studies.table import (
     StudyTable,
     TableRow,
-    figure,
-    interval,
+    interval_text,
+    number_text,
     seed_difference_label,
     seed_difference_titles,
-    spread,
+    spread_text,
 )
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -111,19 +111,19 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
         TableColumn[TableRow]("Jobs", _job_count, is_figure=True),
         TableColumn[TableRow](
             column_title(table.value.label, table.value.unit),
-            lambda r: spread(r.value) or formats.NONE,
+            lambda r: spread_text(r.value) or formats.NONE,
             is_figure=True,
         ),
         TableColumn[TableRow](
-            "95 % interval", lambda r: interval(r.value) or formats.NONE, is_figure=True
+            "95 % interval", lambda r: interval_text(r.value) or formats.NONE, is_figure=True
         ),
         TableColumn[TableRow](
-            "Published", lambda r: figure(r.published) or formats.NONE, is_figure=True
+            "Published", lambda r: number_text(r.published) or formats.NONE, is_figure=True
         ),
         *[
             TableColumn[TableRow](
                 "Difference",
-                lambda r: figure(r.difference, "+") or formats.NONE,
+                lambda r: number_text(r.difference, "+") or formats.NONE,
                 is_figure=True,
             )
         ]
@@ -137,7 +137,7 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
 
 
 def _extra_value(number: int, row: TableRow) -> str:
-    return spread(row.further_cells[number]) or formats.NONE
+    return spread_text(row.further_cells[number]) or formats.NONE
 
 
 def _job_count(row: TableRow) -> str:

@@ -91,7 +91,7 @@ class SweepPane(QWidget):
         menu_button = MoreButton(
             lambda menu: fill_menu(menu, (_MENU_ACTIONS,), self._selection, self.run_action)
         )
-        self.model = JobListModel(in_columns=True)
+        self.model = JobListModel(has_columns=True)
         self.view = JobTableView(self.model)
         self.view.restore({"columns": [column.key for column in _COLUMNS]})
         self.view.setAccessibleName("Jobs of the sweep, best first")

@@ -92,7 +92,7 @@ class _Plot(CurvePanel):
         widths = super()._name_widths()
         return widths if self.partner is None else [*widths, *CurvePanel._name_widths(self.partner)]
 
-    def _put_ticks(self) -> None:
+    def _set_ticks(self) -> None:
         super()._set_ticks()
         if self.partner is not None:
             # Repeat the last widths; the final width is known later.

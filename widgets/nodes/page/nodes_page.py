@@ -18,7 +18,7 @@ from backend.records.nodes.reading import (
     NodeState,
     Orphan,
     Presence,
-    bad_gpus,
+    bad_gpu_uuids,
     problems_by_gpu,
 )
 from widgets.common import formats
@@ -307,7 +307,7 @@ class NodesPage(QWidget):
             self._heartbeats[state.name] = (reading.heartbeat, now_s)
             if state.over_ssh or state.presence is not Presence.OFFLINE:
                 self._history(state.name).append(
-                    reading, now_s, problems_by_gpu(state.health), bad_gpus(state.health)
+                    reading, now_s, problems_by_gpu(state.health), bad_gpu_uuids(state.health)
                 )
 
     def _refresh(self) -> None:

@@ -378,7 +378,7 @@ class RowReadOut(QWidget):
         painter.setRenderHint(QPainter.RenderHint.Antialiasing)
         t = theme.current()
         painter.setPen(t.q("line_strong"))
-        painter.setBrush(t.q("raised"))
+        painter.setBrush(t.q("popup"))
         frame = QRectF(self.rect()).adjusted(0.5, 0.5, -0.5, -0.5)
         painter.drawRoundedRect(frame, R_CARD, R_CARD)
         columns = rack_paint.plan_columns((self._row,), self.width(), is_tall=True)

@@ -280,7 +280,7 @@ class SetUpDialog(Dialog):
         height = min(height + _FRAME_H, _MAX_H)
         if self.height() < height:
             self.resize(self.width(), height)
-        failed_step = self._view.set_up.failed
+        failed_step = self._view.set_up.failed_step
         if failed_step is not None:
             self._scroll.ensureWidgetVisible(self._view.step(failed_step.title), 0, 0)
 
@@ -289,7 +289,7 @@ class SetUpDialog(Dialog):
         if selected is None:
             return
         is_running = not all(_has_ended(set_up) for set_up in self._set_ups.values())
-        self._options_button.setVisible(_has_ended(selected) and selected.failed is not None)
+        self._options_button.setVisible(_has_ended(selected) and selected.failed_step is not None)
         self._cancel_button.setVisible(not _has_ended(selected))
         self._open_button.setVisible(_is_ready(selected))
         self._close_button.setText("Continue in the background" if is_running else "Close")
@@ -298,7 +298,7 @@ class SetUpDialog(Dialog):
             ready_count = sum(_is_ready(set_up) for set_up in self._set_ups.values())
             asking_count = sum(_asks(set_up) for set_up in self._set_ups.values())
             failed_count = (
-                sum(set_up.failed is not None for set_up in self._set_ups.values()) - asking_count
+                sum(set_up.failed_step is not None for set_up in self._set_ups.values()) - asking_count
             )
             summary = f"{formats.count_of(ready_count, len(self._set_ups))} nodes are ready"
             summary += f", {failed_count} failed" if failed_count else ""
@@ -337,7 +337,7 @@ def _has_ended(set_up: SetUp) -> bool:
 
 
 def _is_ready(set_up: SetUp) -> bool:
-    return _has_ended(set_up) and set_up.failed is None
+    return _has_ended(set_up) and set_up.failed_step is None
 
 
 def _asks(set_up: SetUp) -> bool:

@@ -286,9 +286,9 @@ def _subtitle(
 
 def step_label(set_up: SetUp) -> tuple[str, ColorRole] | None:
     """Return the current step of a set-up ("PyTorch, 5 of 7"), None after the last step."""
-    if set_up.failed is not None:
-        outcome = "failed" if set_up.failed.state is StepState.FAILED else "cancelled"
-        return f"{set_up.failed.title} {outcome}", "bad" if outcome == "failed" else "idle"
+    if set_up.failed_step is not None:
+        outcome = "failed" if set_up.failed_step.state is StepState.FAILED else "cancelled"
+        return f"{set_up.failed_step.title} {outcome}", "bad" if outcome == "failed" else "idle"
     for number, step in enumerate(set_up.steps, 1):
         if step.state is not StepState.DONE:
             return f"{step.title}, {number} of {len(set_up.steps)}", "live"

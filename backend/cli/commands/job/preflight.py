@@ -64,7 +64,7 @@ def fixed_any(services: Services, found: Preflight, asks: bool) -> bool:
 
 
 def _print(set_up: SetUp) -> None:
-    if set_up.is_over and set_up.failed is None:
+    if set_up.is_over and set_up.failed_step is None:
         print_note(f"{set_up.node} is set up.")
 
 

@@ -11,7 +11,7 @@ from backend.cli.parameters import JobId
 from backend.cli.printing import Answer
 from backend.cli.session import Session
 from backend.records.queue.entry import QueuedJob
-from backend.records.queue.start_time import FORMS, parse_when
+from backend.records.queue.start_time import FORMS, parse_start_time
 from backend.services.context.container import Services
 
 
@@ -41,7 +41,7 @@ def queue(
 
 def _when(text: str) -> datetime:
     try:
-        return parse_when(text, datetime.now().astimezone())
+        return parse_start_time(text, datetime.now().astimezone())
     except ValueError as error:
         raise BackendError(str(error)) from error
 

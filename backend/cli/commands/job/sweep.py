@@ -76,7 +76,7 @@ def _asked(
         stored = services.sweeps.read(path) if "sweep" in raw or not axes_given else None
         base = dict(raw) if stored is None else dict(stored.base)
     else:
-        stored, base = None, services.sweeps.base_of(services.queries.find(given))
+        stored, base = None, services.sweeps.base_job_file(services.queries.find(given))
     axes = {} if stored is None else {axis.path: axis for axis in stored.axes}
     for axis in _axes(axes_given, base):
         axes[axis.path] = axis

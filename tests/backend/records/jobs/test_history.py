@@ -52,7 +52,7 @@ def test_any_text_and_any_numbers_are_valid_toml_and_come_back(
 
 
 def test_many_blocks_are_one_valid_file() -> None:
-    written = encode(block({"loss": [0.5, 1.0]})) + encode(block({"loss": [0.25]}, first=100))
+    written = encode(block({"loss": [0.5, 1.0]})) + encode(block({"loss": [0.25]}, first_step=100))
     entries = tomllib.loads(written.decode())["entry"]
     assert [entry["totalIter"] for entry in entries] == [99, 100]
 

@@ -9,7 +9,7 @@ from backend.records.nodes.preflight import (
     Fix,
     Preflight,
     PreflightFinding,
-    placement_after,
+    fixed_placement,
     smaller_placement,
 )
 
@@ -72,16 +72,16 @@ def test_fewer_processes_are_a_smaller_job_on_the_same_nodes() -> None:
 
 def test_a_fix_changes_only_the_faulty_part_of_the_placement() -> None:
     placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
-    assert placement_after(placement, fault("b")) == placement[:1]
-    assert placement_after(placement, fault("a", gpus=("1",))) == (
+    assert fixed_placement(placement, fault("b")) == placement[:1]
+    assert fixed_placement(placement, fault("a", gpus=("1",))) == (
         Placement("a", gpus=("2",)),
         placement[1],
     )
-    assert placement_after(placement, fault("b", gpus=("3",))) == placement[:1]
+    assert fixed_placement(placement, fault("b", gpus=("3",))) == placement[:1]
     other = replace(fault("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
-    assert placement_after(placement, other) == (placement[0], Placement("b", gpus=("4",)))
+    assert fixed_placement(placement, other) == (placement[0], Placement("b", gpus=("4",)))
     fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, process_capacity=1)
-    assert placement_after(THREE, fewer)[1] == Placement("b", 1)
+    assert fixed_placement(THREE, fewer)[1] == Placement("b", 1)
 
 
 def test_a_choice_of_the_user_is_undone_only_on_request() -> None:

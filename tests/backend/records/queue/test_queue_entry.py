@@ -15,17 +15,18 @@ from backend.records.queue.entry import (
     Cause,
     QueueEntry,
     RunningJob,
-    in_order,
+    sorted_entries,
     node_key,
     position_between,
 )
-from backend.records.queue.forecast import lasts_s, starts_in
+from backend.records.queue.forecast import run_duration_s, seconds_to_start
 from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
     QuietTimes,
-    gives_way_to,
-    judge_queue,
+    ClusterState,
+    give_way_message,
+    wait_reasons,
     node_view_of,
     quiet_after,
     wait_reason,
@@ -86,14 +87,14 @@ CAUSES = [
         Cause.FOREIGN,
         WANTED,
         (),
-        scene(nodes=with_node(foreign={"GPU-1": "alice: python (pid 7)"})),
+        scene(nodes=with_node(foreign_holders={"GPU-1": "alice: python (pid 7)"})),
         "GPU 1 of gpu03 is in use by alice: python (pid 7).",
     ),
     (
         Cause.NODE_DOWN,
         WANTED,
         (),
-        scene(nodes=with_node(why_down="gpu03 is offline: no news since 14:02.", gpus={})),
+        scene(nodes=with_node(down_reason="gpu03 is offline: no news since 14:02.", gpus={})),
         "gpu03 is offline: no news since 14:02.",
     ),
     (
@@ -151,7 +152,7 @@ CAUSES = [
         Cause.PAUSED,
         WANTED,
         (),
-        scene(is_paused=True, paused=" by ben"),
+        scene(is_paused=True, pause_suffix=" by ben"),
         "The queue is paused by ben.",
     ),
     (
@@ -189,7 +190,7 @@ def test_a_job_for_which_there_is_room_waits_for_nothing():
 def test_reasons_that_the_user_must_fix_come_first():
     at = scene(
         entry("resnet", 0),
-        nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0, why_down="gpu03 is off."),
+        nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0, down_reason="gpu03 is off."),
     )
     late = replace(WANTED, not_before=(NOW + timedelta(days=1)).isoformat())
     seen = []
@@ -198,8 +199,8 @@ def test_reasons_that_the_user_must_fix_come_first():
         (replace(late, refusal="gone"), at),
         (late, at),
         (WANTED, at),
-        (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}, disk_free_bytes=0))),
-        (WANTED, replace(at, nodes=with_node(foreign={"GPU-0": "alice"}))),
+        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0))),
+        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}))),
         (WANTED, scene(entry("resnet", 0))),
     ):
         waiting = wait_reason(waits, (), where)
@@ -218,11 +219,11 @@ def test_reasons_that_the_user_must_fix_come_first():
 
 def test_priority_comes_first_and_then_the_place():
     jobs = [entry("a", position=1), entry("b", position=2), entry("c", position=9, priority=1)]
-    assert [one.job_id for one in in_order(jobs)] == ["c", "a", "b"]
+    assert [one.job_id for one in sorted_entries(jobs)] == ["c", "a", "b"]
 
 
 def causes(jobs, at):
-    found = judge_queue(jobs, at)
+    found = wait_reasons(jobs, at)
     return {name: waiting and waiting.cause for name, waiting in found.items()}
 
 
@@ -271,17 +272,17 @@ def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running
         for n, ((node, gpus), priority) in enumerate(wanted)
     ]
     live, waiting = jobs[:running], jobs[running:]
-    outcomes = judge_queue(waiting, scene(*live))
+    outcomes = wait_reasons(waiting, scene(*live))
     begun = [*live, *(one for one in waiting if outcomes[one.job_id] is None)]
     for one in waiting:
         if outcomes[one.job_id] is not None:
             continue
         others = [other for other in begun if other is not one and other not in live]
         for other in [*others, *live]:
-            assert not any(a.competes(b) for a in one.slots for b in other.slots)
+            assert not any(a.competes_with(b) for a in one.slots for b in other.slots)
         for earlier in waiting:
-            if earlier.order < one.order and outcomes[earlier.job_id] is not None:
-                assert not any(a.competes(b) for a in one.slots for b in earlier.slots)
+            if earlier.sort_key < one.sort_key and outcomes[earlier.job_id] is not None:
+                assert not any(a.competes_with(b) for a in one.slots for b in earlier.slots)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
@@ -348,17 +349,17 @@ ALICE = GpuProcess(7, "alice", 40 * 2**30, "python3")
     ],
 )
 def test_a_run_gives_way_to_processes_of_known_users_that_compute(changes, shared, expected):
-    assert gives_way_to(reading(replace(ALICE, **changes)), {"GPU-0"}, shared) == expected
+    assert give_way_message(reading(replace(ALICE, **changes)), {"GPU-0"}, shared) == expected
 
 
 def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk():
     at = reading(ALICE)
-    assert gives_way_to(at, {"GPU-1"}) == ""
-    assert gives_way_to(replace(at, gpus=(replace(at.gpus[0], is_lost=True),)), {"GPU-0"}) == ""
+    assert give_way_message(at, {"GPU-1"}) == ""
+    assert give_way_message(replace(at, gpus=(replace(at.gpus[0], is_lost=True),)), {"GPU-0"}) == ""
     desk = replace(reading(replace(ALICE, memory_bytes=2**30)), name="this-computer")
-    assert gives_way_to(desk, {"GPU-0"}) == ""
+    assert give_way_message(desk, {"GPU-0"}) == ""
     words = "Paused: alice is at the keyboard of this computer."
-    assert gives_way_to(replace(desk, at_keyboard="alice"), {"GPU-0"}) == words
+    assert give_way_message(replace(desk, at_keyboard="alice"), {"GPU-0"}) == words
 
 
 def waits_for_quiet(quiet, now, *others, run=1, **changes):
@@ -372,17 +373,17 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     quiet = QuietTimes()
     # When the watch begins, nothing is known about the time before.
     assert waits_for_quiet(quiet, 1000) is Cause.QUIET
-    assert waits_for_quiet(quiet, 1100, foreign={"GPU-1": "alice: a (pid 7)"}) is Cause.FOREIGN
+    assert waits_for_quiet(quiet, 1100, foreign_holders={"GPU-1": "alice: a (pid 7)"}) is Cause.FOREIGN
     assert waits_for_quiet(quiet, 1399) is Cause.QUIET
     assert waits_for_quiet(quiet, 1400) is None
     assert waits_for_quiet(quiet, 1500, at_keyboard="alice") is Cause.KEYBOARD
     assert waits_for_quiet(quiet, 1799) is Cause.QUIET
     assert waits_for_quiet(quiet, 1800) is None
     # Other GPUs of the node do not matter, nor do processes on it for a job that does not give way.
-    assert waits_for_quiet(quiet, 1801, foreign={"GPU-3": "alice: a (pid 7)"}) is None
+    assert waits_for_quiet(quiet, 1801, foreign_holders={"GPU-3": "alice: a (pid 7)"}) is None
     assert wait_reason(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
     # A node that was not checked for long, or was away, may have been in use.
-    assert waits_for_quiet(quiet, 1900, why_down="gpu03 is offline.") is Cause.NODE_DOWN
+    assert waits_for_quiet(quiet, 1900, down_reason="gpu03 is offline.") is Cause.NODE_DOWN
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
     assert waits_for_quiet(quiet, 2200) is None
     assert waits_for_quiet(quiet, 2501) is Cause.QUIET
@@ -421,7 +422,7 @@ def test_more_pauses_within_an_hour_are_followed_by_longer_waits(pauses, quiet_s
 
 def forecast(jobs, *running):
     at = ClusterState(NOW, NODES, running)
-    return starts_in(jobs, judge_queue(jobs, at), at)
+    return seconds_to_start(jobs, wait_reasons(jobs, at), at)
 
 
 def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
@@ -450,8 +451,8 @@ def test_s6_an_unknown_start_time_is_not_guessed():
     assert forecast([entry("a", 0)], run(entry("live", 0))) == {"a": None}
     hour = (NOW + timedelta(hours=1)).isoformat()
     assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}
-    down = with_node(why_down="gpu03 is off.")
+    down = with_node(down_reason="gpu03 is off.")
     at = ClusterState(NOW, down, ())
-    assert starts_in([WANTED], judge_queue([WANTED], at), at) == {"mine": None}
-    assert lasts_s(100, 0.1) == pytest.approx(10.0)
-    assert lasts_s(100, None) is None
+    assert seconds_to_start([WANTED], wait_reasons([WANTED], at), at) == {"mine": None}
+    assert run_duration_s(100, 0.1) == pytest.approx(10.0)
+    assert run_duration_s(100, None) is None

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from backend.records.queue.start_time import parse_when
+from backend.records.queue.start_time import parse_start_time
 
 ZONE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 11, 22, 14, 2, 30, tzinfo=ZONE)
@@ -27,7 +27,7 @@ NOW = datetime(2026, 11, 22, 14, 2, 30, tzinfo=ZONE)
     ],
 )
 def test_a_time_is_understood(typed: str, meant: datetime) -> None:
-    assert parse_when(typed, NOW, ZONE) == meant
+    assert parse_start_time(typed, NOW, ZONE) == meant
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_time_is_that_of_the_clock_on_its_day(
         if is_of_this_computer:
             patch.setenv("TZ", zone)
             time.tzset()
-        when = parse_when(
+        when = parse_start_time(
             typed,
             datetime.fromisoformat(f"{now}+00:00"),
             None if is_of_this_computer else ZoneInfo(zone),
@@ -73,14 +73,14 @@ def test_a_time_is_that_of_the_clock_on_its_day(
 
 def test_an_hour_that_the_clock_skips_is_refused_with_the_one_after_it() -> None:
     with pytest.raises(ValueError, match=r"does not exist, because .*; use 2027-03-28 03:30"):
-        parse_when("2027-03-28 02:30", NOW, ZoneInfo("Europe/Berlin"))
+        parse_start_time("2027-03-28 02:30", NOW, ZoneInfo("Europe/Berlin"))
 
 
 def test_a_date_without_a_zone_is_meant_here() -> None:
-    assert parse_when("2026-12-24 06:00", NOW) == datetime(2026, 12, 24, 6).astimezone()
+    assert parse_start_time("2026-12-24 06:00", NOW) == datetime(2026, 12, 24, 6).astimezone()
 
 
 @pytest.mark.parametrize("typed", ["soon", "25:00", "12:60", "+2", "+h", "2026-13-01", "18.30", ""])
 def test_the_error_of_a_wrong_time_says_how_one_is_written(typed: str) -> None:
     with pytest.raises(ValueError, match=r"is not a time; use 18:30, 2026-12-24 06:00, \+2h, or"):
-        parse_when(typed, NOW)
+        parse_start_time(typed, NOW)

@@ -16,8 +16,8 @@ from backend.records.studies.table import (
     JobMeasures,
     StudyTable,
     cell_of,
-    in_csv,
-    in_markdown,
+    csv_text,
+    markdown_text,
     study_table,
 )
 from tests.backend.records.studies.test_study import RAW, changed
@@ -86,7 +86,7 @@ def test_the_exported_bytes_have_measured_and_published_values() -> None:
         },
         Measure.STALENESS,
     )
-    assert in_markdown(found) == (
+    assert markdown_text(found) == (
         "# Rates\n\nWhich rate?\n\n**Source.** A paper.\n\n**Form.** small, seeds 1, 2.\n\n"
         "| | Error, % | 95 % interval | published | difference | jobs | Staleness, updates |\n"
         "|---|---|---|---|---|---|---|\n"
@@ -95,7 +95,7 @@ def test_the_exported_bytes_have_measured_and_published_values() -> None:
         "| b, 1 |  |  |  |  | 0 of 2 |  |\n\n"
         "Mean ± standard deviation; the interval is that of the mean (Student's t).\n"
     )
-    assert in_csv(found) == (
+    assert csv_text(found) == (
         'Row,Seed,Job,"Error, %","Staleness, updates",Busy,Device,PyTorch,Program\n'
         '"a, 1",1,a11,2.0,,,,,\n"a, 2",1,a21,80.0,1.5,,,,\n"a, 1",2,a12,4.0,,,,,\n'
     )
@@ -113,7 +113,7 @@ def test_the_values_of_each_seed_are_kept_with_where_they_were_measured() -> Non
         {"x1": 0.25},
         {"x1": on_cpu, "x2": on_gpu},
     )
-    assert in_csv(found).splitlines()[1:] == [
+    assert csv_text(found).splitlines()[1:] == [
         f'"a, 1",1,x1,{1 / 3!r},0.25,EPYC,2.6.0,0.1.0 (4e4fa95)',
         '"a, 1",2,x2,4.0,,H200,2.6.0,',
     ]
@@ -172,7 +172,7 @@ def test_a_tuned_row_is_compared_with_the_best_of_another_series_on_the_test_set
     }
     found = study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measured)
     assert found.rows[2].seed_difference == Cell(1, -4.0)
-    assert "| -4.00 against a, 2 |" in in_markdown(found)
+    assert "| -4.00 against a, 2 |" in markdown_text(found)
     assert any("chosen by “Error”, not by the test set" in remark for remark in found.remarks)
 
 
@@ -193,7 +193,7 @@ def test_results_on_other_data_have_no_difference_and_say_so(where: str) -> None
     started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "one", 1),))
     found = study_table(study, started, {"x": {Measure.ERROR: 4.0}})
     assert (found.rows[0].published, found.rows[0].difference) == (3.5, None)
-    text = in_markdown(found)
+    text = markdown_text(found)
     assert "difference |" not in text
     assert "The published values are for CIFAR-10" in text
     own = StartedStudy("s-2", FormName.FULL, "", started.jobs)
@@ -234,10 +234,10 @@ def test_a_time_measured_on_a_busy_computer_is_marked(
     started = StartedStudy("s-1", FormName.SMALL, "", jobs)
     found = study_table(study, started, dict.fromkeys(("a11", "a12", "b11"), values), busy)
     assert (found.rows[0].label == "a, 1 *") is marked
-    assert ("are too long" in in_markdown(found)) is any(row.busy for row in found.rows)
+    assert ("are too long" in markdown_text(found)) is any(row.busy for row in found.rows)
 
 
 def test_a_row_without_a_job_is_said_not_to_have_run() -> None:
     study = read_study(changed("rows/0/device", "gpu"))
     started = StartedStudy("s-1", FormName.SMALL, "", (StudyJob("x", "three", 1),))
-    assert "| one |  |  | 3.50 |  | not run |" in in_markdown(study_table(study, started, {}))
+    assert "| one |  |  | 3.50 |  | not run |" in markdown_text(study_table(study, started, {}))

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from backend.records.jobs.config import parse_job
 from backend.records.sweeps.spec import (
-    MOST_JOBS,
+    MAX_JOBS,
     Sweep,
-    combinations,
+    combination_count,
     expand,
     read_sweep,
     sweep_name,
@@ -93,7 +93,7 @@ def test_a_grid_has_every_combination_once_in_the_order_of_its_axes(a, b, c) -> 
 
 
 @settings(max_examples=20)
-@given(st.integers(1, MOST_JOBS), st.integers(0, 2**63 - 1), st.sampled_from(["linear", "log"]))
+@given(st.integers(1, MAX_JOBS), st.integers(0, 2**63 - 1), st.sampled_from(["linear", "log"]))
 def test_a_draw_is_the_same_for_the_same_seed_and_stays_within_its_range(
     count: int, seed: int, scale: str
 ) -> None:
@@ -249,7 +249,7 @@ def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, w
 
 def test_200_jobs_are_no_job_too_many() -> None:
     axes = (Axis("seed", tuple(range(100))), BATCH)
-    assert len(expand(Sweep(DIGITS, axes)).jobs) == MOST_JOBS
+    assert len(expand(Sweep(DIGITS, axes)).jobs) == MAX_JOBS
 
 
 def test_a_long_name_gives_way_to_the_values_that_distinguish_the_jobs() -> None:
@@ -397,7 +397,7 @@ def test_settings_of_some_optimizers_are_set_for_those(base, axes, optimizers) -
     found = expand(Sweep(base, axes))
     assert found.errors == ()
     assert [job.raw["optimizer"] for job in found.jobs] == optimizers
-    assert len(found.jobs) == combinations(axes)
+    assert len(found.jobs) == combination_count(axes)
     drawn = expand(Sweep(base, axes, draws=len(optimizers)))
     assert sorted(job.name for job in drawn.jobs) == sorted(job.name for job in found.jobs)
 

@@ -203,7 +203,7 @@ def test_an_update_says_whether_a_list_has_to_be_queried_again():
     assert index.update([line]).jobs_added_or_removed
     assert index.update([line]) == index.update([])
     moved_on = index.update([line._replace(progress=0.7)])
-    assert (moved_on.changed, moved_on.order_changed) == ((0,), False)
+    assert (moved_on.changed_slots, moved_on.order_changed) == ((0,), False)
     assert index.update([line._replace(state=JobState.FINISHED)]).order_changed
     assert index.update([], [line.id]).jobs_added_or_removed
 

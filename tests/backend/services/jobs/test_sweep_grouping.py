@@ -11,7 +11,7 @@ from app.shell.palette_commands import _job_entry
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, JobSummary, make_summary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import OPEN_UP_TO, FoldState, sweep_summary
+from backend.records.sweeps.summary import MAX_UNFOLDED_JOBS, FoldState, sweep_summary
 from backend.services.jobs.index import JobIndex
 
 S = JobState
@@ -55,7 +55,7 @@ def test_a_long_sweep_is_one_row_where_its_first_job_would_stand():
 
 
 def test_a_short_sweep_is_unfolded_until_the_user_folds_it():
-    index = index_of(*SIX[:OPEN_UP_TO])
+    index = index_of(*SIX[:MAX_UNFOLDED_JOBS])
     assert rows(index) == ["sweep:lr", "job-00", "job-01", "job-02"]
     assert rows(index, folds=FoldState({"sweep:lr": True})) == ["sweep:lr"]
 
@@ -96,7 +96,7 @@ def test_a_job_that_gets_the_tag_later_joins_and_one_that_goes_leaves():
 def test_an_update_of_one_job_is_an_update_of_its_sweep():
     index = index_of(*SIX)
     update = index.update([line(3, "sweep:lr", S.TRAINING, progress=0.5)])
-    assert set(update.changed) == {index.slot("job-03"), index.slot("sweep:lr")}
+    assert set(update.changed_slots) == {index.slot("job-03"), index.slot("sweep:lr")}
     head = index.summaries[index.slot("sweep:lr")]
     assert (head.state, head.sweep.live, head.sweep.finished) == (S.TRAINING, 1, 5)
     assert head.progress == pytest.approx(5.5 / 6)
@@ -164,7 +164,7 @@ def walked(found, every, query, kept):
             seen.add(tag)
             yield tag
             hits = [other.id for other in found if sweep_of(other.tags) == tag]
-            folded = kept.get(tag, size > OPEN_UP_TO)
+            folded = kept.get(tag, size > MAX_UNFOLDED_JOBS)
             if not folded or (query.is_search and len(hits) < size):
                 yield from hits
 

@@ -97,7 +97,7 @@ def test_a_value_has_the_type_of_the_default(default: object, text: str, value: 
 def test_the_valid_values_of_a_setting_are_described_in_words(
     setting: CardSetting, valid: str
 ) -> None:
-    assert setting.valid() == valid
+    assert setting.valid_text() == valid
 
 
 def test_a_constant_is_replaced_where_it_stands_and_nowhere_else() -> None:

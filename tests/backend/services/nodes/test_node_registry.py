@@ -99,7 +99,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     # It stays so, though the inspection sees the data root, as both are this machine.
     assert open_service().inspect("gpu1").data_root == one.data_root
     shell = open_service().open_shell("gpu1")
-    assert open_service().node_details(one, shell).data_root == one.data_root
+    assert open_service().node_info(one, shell).data_root == one.data_root
     shell.close()
 
 

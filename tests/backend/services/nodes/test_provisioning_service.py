@@ -118,8 +118,8 @@ def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> N
     done = cluster.set_up("gpu1", "gpu2")
     assert isinstance(done["gpu2"], Unreachable)
     last = [update for update in cluster.updates if update.node == "gpu2"][-1]
-    assert last.failed is not None
-    assert (last.failed.title, last.failed.remedy) == ("Reach", "Check whether it is on.")
+    assert last.failed_step is not None
+    assert (last.failed_step.title, last.failed_step.remedy) == ("Reach", "Check whether it is on.")
     assert [cluster.entry(name).is_ready for name in NAMES] == [True, False, False]
 
 
@@ -152,7 +152,7 @@ def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
     refused = cluster.set_up("gpu1", "gpu2")["gpu2"]
     assert isinstance(refused, BackendError)
     assert (refused.message, refused.remedy) == (sentence, remedy)
-    failed = [update for update in cluster.updates if update.node == "gpu2"][-1].failed
+    failed = [update for update in cluster.updates if update.node == "gpu2"][-1].failed_step
     assert failed is not None
     assert (failed.title, failed.message) == ("Python", sentence)
     assert (node.shell.sent_bytes, node.home.exists()) == (0, False)

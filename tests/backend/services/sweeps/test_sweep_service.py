@@ -170,7 +170,7 @@ def test_a_clone_of_a_job_of_a_sweep_belongs_to_no_sweep(services: Services) -> 
     base = raw_job(1, tags=["night"])
     made = services.sweeps.queue(Sweep(base, (BATCH,)))
     assert services.jobs.clone(made.jobs[0].id)["tags"] == ["night"]
-    assert services.sweeps.base_of(made.jobs[0].id)["name"] == SIX[0].split(" lr")[0]
+    assert services.sweeps.base_job_file(made.jobs[0].id)["name"] == SIX[0].split(" lr")[0]
 
 
 def said(places: tuple[Path, Path], *words: str) -> int:

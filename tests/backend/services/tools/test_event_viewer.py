@@ -73,7 +73,7 @@ def test_s08_the_events_of_a_job_are_served_to_those_with_the_token(viewers: Eve
         assert b'"loss"' in response.read()
     for path in ("/", "/data/plugin/scalars/tags", "/data/logdir", f"{address.path[:-2]}/"):
         assert status(f"http://{address.netloc}{path}") == 404
-    process, _ = viewers._running["job"]
+    process, _ = viewers._servers["job"]
     # All users may read the command line of a process.
     token = address.path.strip("/").encode()
     assert token not in Path(f"/proc/{process.pid}/cmdline").read_bytes()

@@ -228,7 +228,7 @@ def test_f49_f59_endless_output_is_cut_and_cannot_control_a_terminal(
     result = tool_process._ToolRun.result
 
     def count(run: tool_process._ToolRun, read: Any) -> Any:
-        kept.append(len(run._tail))
+        kept.append(len(run._output_tail))
         return result(run, read)
 
     monkeypatch.setattr(tool_process._ToolRun, "result", count)
@@ -464,7 +464,7 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
 @pytest.fixture
 def warm() -> Iterator[WarmProcess]:
     tool_process.start_warm_process()
-    found = tool_process._warm
+    found = tool_process._warm_process
     assert found is not None
     yield found
     tool_process.stop_warm_process()

@@ -494,7 +494,7 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     alarm = Alarm(DIVERGED, 12, "The loss is 9.31, 4.2 times its best (2.2 at step 5).")
     detail.open_job(LIVE)
     detail.show_update(update(changed(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
-    assert the(Banner, detail)._strong.text() == alarm.message
+    assert the(Banner, detail)._headline.text() == alarm.message
     posts = the(LargePlot, detail.curves).marks.vertical_markers
     assert [(post.x, post.text, post.color_role) for post in posts] == [(12.0, "diverges", "warn")]
     detail.show_view(changed(FAILED, alarms=(alarm,)))

@@ -75,7 +75,7 @@ def test_the_banner_shows_the_slow_node_with_a_button_while_it_is_slow(qtbot):
     detail.open_job(SLOWED)
     detail.show_nodes(lab.nodes())
     banner = the(Banner, detail)
-    assert words(banner._strong.text()) == SENTENCE
+    assert words(banner._headline.text()) == SENTENCE
     (button,) = banner.findChildren(Button)
     with asks(detail.job_actions, job_actions.SHOW_NODE) as asked:
         button.click()

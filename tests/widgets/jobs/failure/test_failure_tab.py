@@ -230,9 +230,9 @@ def test_in_a_narrow_window_plots_and_events_stand_below_each_other(
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
     failure = detail.failure
-    assert failure._below.direction() is QBoxLayout.Direction.LeftToRight
+    assert failure._columns.direction() is QBoxLayout.Direction.LeftToRight
     detail.resize(560, 900)
-    qtbot.waitUntil(lambda: failure._below.direction() is QBoxLayout.Direction.TopToBottom)
+    qtbot.waitUntil(lambda: failure._columns.direction() is QBoxLayout.Direction.TopToBottom)
     assert failure.plots._box.direction() is QBoxLayout.Direction.TopToBottom
 
 
@@ -246,15 +246,15 @@ def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_
     qtbot.waitUntil(lambda: failure.plots.loss is not None and failure.plots.loss.height() > 300)
     events = failure.events
     qtbot.waitUntil(lambda: events.height() == events.heightForWidth(events.width()))
-    assert failure._proof_card.x() == events.x(), "what the log says stands below them"
-    assert failure._events_side.x() > events.geometry().right()
-    assert failure._trace_card.isVisible()
+    assert failure._evidence_card.x() == events.x(), "what the log says stands below them"
+    assert failure._right_side.x() > events.geometry().right()
+    assert failure._traceback_card.isVisible()
     detail.open_job(lab.UNKNOWN)
-    assert not failure._trace_card.isVisible()
-    assert failure._proof_card.parentWidget() is failure._events_side
+    assert not failure._traceback_card.isVisible()
+    assert failure._evidence_card.parentWidget() is failure._right_side
     detail.open_job(lab.LOST)
     qtbot.waitUntil(lambda: events.width() == failure.plots.width())
-    assert not failure._events_side.isVisible()
+    assert not failure._right_side.isVisible()
 
 
 def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(

@@ -443,13 +443,13 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
 def test_the_optimizer_says_which_of_its_settings_are_given(form):
     combo = setting_field(form, "optimizer.name").control
     form.show_draft(JobDraft(DIGITS))
-    assert combo.shown_text() == "SGD, momentum 0.9"
+    assert combo.display_text() == "SGD, momentum 0.9"
     adam = {"name": "adamw", "lr": 0.001, "betas": [0.9, 0.95], "amsgrad": True}
     form.show_draft(JobDraft({**DIGITS, "optimizer": adam, "gradient_norm": 1.0}))
-    assert combo.shown_text() == "AdamW, betas 0.9, 0.95, AMSGrad, gradient norm limit 1"
-    assert combo.toolTip() == combo.shown_text()
+    assert combo.display_text() == "AdamW, betas 0.9, 0.95, AMSGrad, gradient norm limit 1"
+    assert combo.toolTip() == combo.display_text()
     form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "adadelta", "lr": 1.0}}))
-    assert combo.shown_text() == "Adadelta"
+    assert combo.display_text() == "Adadelta"
 
 
 def test_the_nodes_decide_on_the_strategy_until_the_user_does(form):

@@ -212,7 +212,7 @@ def test_several_values_of_a_hidden_field_open_its_section(form):
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.momentum", (0.0, 0.9)),)))
     assert field.isVisible()
     combo = setting_field(form, "optimizer.name").control
-    assert combo.shown_text() == "SGD, momentum 0, 0.9"
+    assert combo.display_text() == "SGD, momentum 0, 0.9"
 
 
 def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):

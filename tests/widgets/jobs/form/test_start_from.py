@@ -86,10 +86,10 @@ def test_a_value_of_a_job_file_stays_unchanged_and_is_shown_short(form, value, s
     form.show_draft(JobDraft({**DIGITS, "start_from": value}))
     assert form.start_from.text() == shown
     assert given(form) == value
-    form.start_from.name(value, "digits 3, best")
+    form.start_from.set_label(value, "digits 3, best")
     assert (form.start_from.text(), given(form)) == ("digits 3, best", value)
     assert value in form.start_from.toolTip()
-    form.start_from.name("of another draft", "late name")
+    form.start_from.set_label("of another draft", "late name")
     assert form.start_from.text() == "digits 3, best"
 
 

@@ -53,7 +53,7 @@ def test_settings_of_a_strategy_are_kept_and_defaults_are_left_out(form):  # noq
     control = setting_field(form, "strategy.policy").control
     control.choose("none")
     assert "policy" not in form.draft().raw["strategy"]
-    shown = setting_field(form, "strategy.name").control.shown_text()
+    shown = setting_field(form, "strategy.name").control.display_text()
     assert shown == "DC-ASGD, variant Constant, servers 2"
 
 

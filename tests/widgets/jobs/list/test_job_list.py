@@ -51,7 +51,7 @@ def page(qtbot):
 
 @pytest.mark.parametrize("in_columns", [False, True])
 def test_rows_keep_the_promises_of_qt(in_columns, qtmodeltester):
-    model = JobListModel(in_columns=in_columns)
+    model = JobListModel(has_columns=in_columns)
     every = rows_of(job("a", LIVE), job("b", CREATED), job("c", FAILED), job("d", ENDED))
     model.show_rows(every)
     qtmodeltester.check(model)
@@ -288,7 +288,7 @@ def test_a_row_cuts_the_name_of_the_job_or_that_of_its_metric_but_not_both(
     monkeypatch.setattr(job_delegate, "paint_text", paint)
     delegate = job_delegate.JobDelegate(model, model)
     line = summary_of(changed(LIVE, best_metric=("validation/accuracy of all", 0.961)))
-    delegate._first_line(None, QRectF(0, 0, width, 20), line, None, name)
+    delegate._paint_first_line(None, QRectF(0, 0, width, 20), line, None, name)
     is_name_cut, is_cut_in_its_middle = painted[name]
     captions = [cut for text, (cut, _) in painted.items() if text not in ("", name, "0.961")]
     assert not (is_name_cut and captions)

@@ -26,7 +26,7 @@ from widgets.jobs.actions import job_actions
 from widgets.jobs.list.job_columns import JobColumn, cell_text
 from widgets.jobs.list.job_list_model import JOB_ROLE
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W
-from widgets.jobs.list.job_table_view import _AT_FIRST, _WIDTHS
+from widgets.jobs.list.job_table_view import _DEFAULT_COLUMNS, _WIDTHS
 from widgets.jobs.page.jobs_page import LIST, JobsPage
 from widgets.shell.side_bar import RunningJob
 
@@ -510,7 +510,7 @@ def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(page, coun
     page.resize(1440 - SIDEBAR_W, 900)
     QApplication.processEvents()
     view = page.table.view
-    hidden = {c for c in _AT_FIRST if view.isColumnHidden(c)}
+    hidden = {c for c in _DEFAULT_COLUMNS if view.isColumnHidden(c)}
     assert hidden <= {JobColumn.ENERGY, JobColumn.GPU_HOURS}
 
 

@@ -297,9 +297,9 @@ def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
     bar = window.side_bar
     bar.show_queue(queue(*NAMES))
     assert "Next: retinanet-r50" in texts(bar)
-    assert bar._next.isVisible()
+    assert bar._next_label.isVisible()
     bar.show_live((job("live", LIVE),))
-    assert not bar._next.isVisible()
+    assert not bar._next_label.isVisible()
     bar.show_live(())
     bar.show_queue(Queue())
-    assert not bar._next.isVisible()
+    assert not bar._next_label.isVisible()

@@ -75,7 +75,7 @@ def click(qtbot, view, index, dx=40):
 def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
     index = JobIndex()
     index.update(map(summary_of, EVERY))
-    model = JobListModel(in_columns=in_columns)
+    model = JobListModel(has_columns=in_columns)
 
     def show(query=JobQuery(), **folds):  # noqa: B008 - frozen
         found = index.fold(index.find(query), query, FoldState(folds))

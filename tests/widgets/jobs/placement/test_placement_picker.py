@@ -159,7 +159,7 @@ def test_m06_gpus_chosen_on_an_offline_node_stay_and_can_be_deselected(picker, q
     picker.put(chosen)
     picker.show_nodes((samples.gone(samples.state("gpu01")),))
     assert picker.value() == chosen
-    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.tone()) == ("8 selected", "bad")
+    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.color_role()) == ("8 selected", "bad")
     qtbot.keyClick(row(picker, "gpu01").cells, Qt.Key.Key_Space)
     assert picker.value() == []
 
@@ -292,7 +292,7 @@ def test_a_gpu_of_another_user_can_be_used_after_one_question_by_name(picker, qt
     act = asked_for(cells, 7)
     assert act.text() == "Use GPU 7 anyway…"
     act.trigger()
-    dialog = picker._share_dialog.now
+    dialog = picker._share_dialog.dialog
     assert dialog.windowTitle() == "Use GPU 7 anyway"
     assert any("alice runs python on it" in label.text() for label in dialog.findChildren(Label))
     assert picker.value() == []

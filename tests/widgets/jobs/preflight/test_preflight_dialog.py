@@ -8,7 +8,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from backend.records.nodes.preflight import Fix, PreflightFinding, placement_after
+from backend.records.nodes.preflight import Fix, PreflightFinding, fixed_placement
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
 from tests.windows import button, says, texts, the
@@ -144,7 +144,7 @@ def test_a_finding_that_leaves_with_its_node_is_not_called_fixed(
 ) -> None:
     dialog.show_preflight(samples.found(MPI, ROOT), PLACEMENT)
     qtbot.mouseClick(row_of(dialog, ROOT).button, LEFT)
-    left = placement_after(PLACEMENT, ROOT)
+    left = fixed_placement(PLACEMENT, ROOT)
     dialog.show_preflight(samples.found(placement=left), left)
     assert done(dialog) == ["Data root: gpu12 is left out of this job"]
     assert button(dialog, "Start on 8 GPUs").text() == "Start on 8 GPUs"

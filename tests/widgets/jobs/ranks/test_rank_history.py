@@ -17,7 +17,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.records.nodes.health import CALM_READINGS, Health
 from backend.records.nodes.history import PastGpu, PastReading
-from backend.records.nodes.reading import bad_gpus, problems_by_gpu
+from backend.records.nodes.reading import bad_gpu_uuids, problems_by_gpu
 from tests.backend.node.metrics.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.job_views import changed
@@ -170,7 +170,7 @@ def test_s13_software_that_lowers_a_clock_for_heat_is_less_bad_than_hardware():
         hot = replace(gpu, clock_event_reasons=(reason,))
         found = Health().after_reading(samples.reading("gpu1", gpus=(hot,)), 0.0).findings
         assert problems_by_gpu(found) == {gpu.uuid: "slowed by heat"}
-        assert bad_gpus(found) == (frozenset([gpu.uuid]) if is_bad else frozenset())
+        assert bad_gpu_uuids(found) == (frozenset([gpu.uuid]) if is_bad else frozenset())
 
 
 def shown(detail, view, pasts, kind="ours", count=2):

@@ -148,15 +148,15 @@ def test_the_card_shows_only_chosen_and_known_hours(card):
     card.show_history(history, STATE)
     assert says(card, "Since ")
     history.set_agent_history(hours(over_s=40_000))
-    card.show_past()
+    card.show_extended_history()
     assert "Last 3 hours" in texts(card)
-    card._stretch.choose("1")
-    card._build()
+    card._period_picker.choose("1")
+    card._rebuild()
     assert "Last hour" in texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 3600)
     assert card.plot.marks.spans[0].x0 >= NOON - 3600
-    card._stretch.choose("24")
-    card._build()
+    card._period_picker.choose("24")
+    card._rebuild()
     assert says(card, "Since ")
 
 
@@ -167,8 +167,8 @@ def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card)
     low, high = card.plot.y_range()
     assert 45 < low <= 50, "a half of the plot is not left to what no GPU at work is"
     assert high >= card.plot.marks.thresholds[0].y
-    card._picker.choose("use")
-    card._build()
+    card._view_picker.choose("use")
+    card._rebuild()
     assert not card.plot.marks.thresholds
 
 
@@ -194,14 +194,14 @@ def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
 
 
 def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job(card):
-    card.show_stretch(
+    card.show_job_period(
         JobPeriod("During this job", NOON - 10_800, gpu_names={"GPU-1": "GPU 1, rank 11"})
     )
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     history.set_agent_history(hours(hot_to_s=0))
     card.show_history(history, samples.hot(STATE, 1))
-    card._build()
+    card._rebuild()
     QApplication.processEvents()
     frame = the(PlotView, card.plot).frame()
     words = card.plot._end_text(card.plot.curves["GPU-1"])
@@ -237,16 +237,16 @@ def test_the_lane_shows_the_jobs_of_the_node_on_the_same_axis(card):
         job("elsewhere", 3600, nodes=("gpu01",)),
     )
     card.show_history(history, STATE, jobs)
-    assert card.lane.names() == ("over", "runs")
-    (_, first), (_, second) = card.lane._placed()
+    assert card.timeline.bar_names() == ("over", "runs")
+    (_, first), (_, second) = card.timeline._bar_rects()
     left, right = card.plot.stretch_px()
     x0, x1 = card.plot.x_range()
     assert first.left() == pytest.approx(left + (NOON - 9000 - x0) / (x1 - x0) * (right - left))
     assert first.right() < second.left()
     assert second.right() == pytest.approx(left + (NOON - x0) / (x1 - x0) * (right - left))
-    assert "over, " in card.lane.accessibleDescription()
+    assert "over, " in card.timeline.accessibleDescription()
     card.show_history(history, STATE, ())
-    assert not card.lane.isVisible()
+    assert not card.timeline.isVisible()
 
 
 def test_jobs_side_by_side_have_a_lane_each():
@@ -316,7 +316,7 @@ def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    segments = dict(zip(card._picker._keys, card._picker._group.buttons(), strict=True))
+    segments = dict(zip(card._view_picker._keys, card._view_picker._group.buttons(), strict=True))
     assert not segments["ecc"].isEnabled()
     reading = STATE.reading
     counts = tuple(replace(g, ecc_corrected=3 + g.index, ecc_uncorrected=0) for g in reading.gpus)
@@ -324,16 +324,16 @@ def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
     history.append(counted.reading, NOON + 2)
     card.show_history(history, counted)
     assert segments["ecc"].isEnabled()
-    card._picker.choose("ecc")
-    card._build()
+    card._view_picker.choose("ecc")
+    card._rebuild()
     assert [plot.title.partition(", ")[0] for plot in card._plots.plots] == [
         "Memory errors that were corrected",
         "Memory errors that spoil results",
     ]
     assert list(history.series("GPU-1", "ecc_corrected")) == pytest.approx([np.nan, 4], nan_ok=True)
-    assert card._peers() == "2 GPUs, 3 errors to 4 errors, 0 errors"
+    assert card._peers_text() == "2 GPUs, 3 errors to 4 errors, 0 errors"
     card.show_history(history, STATE)
-    assert card._picker.key() == "temperature", "no tab is chosen that shows nothing"
+    assert card._view_picker.key() == "temperature", "no tab is chosen that shows nothing"
 
 
 def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
@@ -342,7 +342,7 @@ def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
     history.set_agent_history(
         to_history_data([*wide, *(line(age) for age in range(86_400, 0, -20))])
     )
-    card._stretch.choose("168")
+    card._period_picker.choose("168")
     card.show_history(history, STATE)
     assert "Last 7 days" in texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 7 * 86_400, abs=300)

@@ -23,7 +23,7 @@ from widgets.common.fields import SearchField
 from widgets.common.key_value_row import KeyValueRow
 from widgets.nodes.history.history_card import HistoryCard
 from widgets.nodes.history.node_history import to_history_data
-from widgets.nodes.page import node_actions as do
+from widgets.nodes.page import node_actions
 from widgets.nodes.page.attention import AttentionCards, attention_cards
 from widgets.nodes.page.gpu_card import GpuCard
 from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
@@ -72,7 +72,7 @@ def test_this_computer_alone_has_no_rack_but_a_way_to_add_a_node(page, qtbot):
     page.show_nodes((HERE,))
     assert page.detail.isVisible()
     assert page.detail.node == THIS_COMPUTER
-    with asks(page.node_actions, do.ADD):
+    with asks(page.node_actions, node_actions.ADD):
         press(qtbot, page, "Add a node")
 
 
@@ -101,7 +101,7 @@ def test_cards_name_the_fault_its_time_and_the_job_that_it_costs(page, clock):
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
     )
     assert unhealthy.text.startswith("Since ")
-    assert (offline.title, offline.action) == ("gpu11 is offline", do.RETRY)
+    assert (offline.title, offline.action) == ("gpu11 is offline", node_actions.RETRY)
 
 
 def test_the_job_on_a_missing_node_is_named(page):
@@ -133,7 +133,7 @@ def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
 
 
 @pytest.mark.parametrize(
-    ("action", "name"), [(do.SHOW, "gpu07"), (do.RETRY, "gpu11")], ids=["show", "retry"]
+    ("action", "name"), [(node_actions.SHOW, "gpu07"), (node_actions.RETRY, "gpu11")], ids=["show", "retry"]
 )
 def test_the_button_of_a_card_does_its_action(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
@@ -145,12 +145,12 @@ def test_the_button_of_a_card_does_its_action(page, qtbot, action, name):
 def test_an_added_node_asks_for_its_set_up_and_then_shows_its_step(page, qtbot):
     new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
     page.show_nodes((samples.state("gpu01"), new))
-    with asks(page.node_actions, do.SET_UP) as requested:
+    with asks(page.node_actions, node_actions.SET_UP) as requested:
         press(qtbot, the(AttentionCards, page), "Set up")
     assert requested.args == ["gpu13"]
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
-    assert page.rack.rows_model.rows[1].line == "Inspect, 2 of 2"
+    assert page.rack.rows_model.rows[1].subtitle == "Inspect, 2 of 2"
     assert the(AttentionCards, page).cards == (), "a running set-up needs no card"
 
 
@@ -182,7 +182,7 @@ def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     assert page.detail.isVisible()
     assert the(PageHeader, page.detail).subtitle.text() == "Needs attention: GPU 3 slowed by heat"
     assert not button(page.detail, "Add a node").isVisible()
-    with qtbot.waitSignal(page.opened) as opened:
+    with qtbot.waitSignal(page.node_opened) as opened:
         qtbot.keyClick(page.detail, Qt.Key.Key_Escape)
     assert opened.args == [""]
     assert page.rack.isVisible()
@@ -193,10 +193,10 @@ def test_only_an_advancing_heartbeat_is_fresh(page, clock):
     page.show_nodes(samples.cluster(3))
     clock.now += 60
     page.show_nodes(samples.cluster(3))
-    assert page.rack.rows_model.rows[0].beat.replace("\xa0", " ") == "1 min"
+    assert page.rack.rows_model.rows[0].heartbeat.replace("\xa0", " ") == "1 min"
     state = samples.cluster(3)[0]
     page.show_nodes((replace(state, reading=replace(state.reading, heartbeat=2)), HERE))
-    assert page.rack.rows_model.rows[0].beat == "now"
+    assert page.rack.rows_model.rows[0].heartbeat == "now"
 
 
 def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
@@ -221,7 +221,7 @@ def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
 def test_findings_reach_only_the_open_node(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu01")
-    with asks(page.node_actions, do.CHECK) as requested:
+    with asks(page.node_actions, node_actions.CHECK) as requested:
         press(qtbot, page.detail, "Check")
     assert requested.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
@@ -237,12 +237,12 @@ def test_out_of_service_and_back(page, qtbot):
     page.show_nodes((HERE, state))
     page.open_node("gpu01")
     service = button(page.detail, "Take out of service")
-    with asks(page.node_actions, do.TAKE_OUT) as requested:
+    with asks(page.node_actions, node_actions.TAKE_OUT) as requested:
         press(qtbot, page.detail, "Take out of service")
     assert requested.args == ["gpu01"]
     page.show_nodes((HERE, replace(state, presence=Presence.OUT_OF_SERVICE)))
     assert button(page.detail, "Put back") is service, "it keeps the focus"
-    with asks(page.node_actions, do.PUT_BACK) as requested:
+    with asks(page.node_actions, node_actions.PUT_BACK) as requested:
         press(qtbot, page.detail, "Put back")
     assert requested.args == ["gpu01"]
 
@@ -251,12 +251,12 @@ def test_remove_asks_once(page, qtbot):
     page.show_nodes((HERE, samples.state("gpu01")))
     page.open_node("gpu01")
     removed = []
-    page.node_actions.on(do.REMOVE_NOW, removed.append)
-    page.node_actions.ask(do.REMOVE, "gpu01")
+    page.node_actions.add_handler(node_actions.REMOVE_NOW, removed.append)
+    page.node_actions.ask(node_actions.REMOVE, "gpu01")
     press(qtbot, page.detail, "Keep")
     assert removed == []
-    page.node_actions.ask(do.REMOVE, "gpu01")
-    with asks(page.node_actions, do.REMOVE_NOW) as requested:
+    page.node_actions.ask(node_actions.REMOVE, "gpu01")
+    with asks(page.node_actions, node_actions.REMOVE_NOW) as requested:
         press(qtbot, page.detail, "Remove")
     assert requested.args == ["gpu01"]
 
@@ -277,7 +277,7 @@ def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     assert not any(one.isVisible() for one in page.detail.findChildren(GpuCard))
     captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail).items}
     assert captions["Processor"] == "128 cores"
-    with asks(page.node_actions, do.RETRY) as requested:
+    with asks(page.node_actions, node_actions.RETRY) as requested:
         press(qtbot, page.detail, "Try again")
     assert requested.args == ["gpu11"]
 
@@ -313,7 +313,7 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
     view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
     page.show_jobs((view, changed(view, state=JobState.FINISHED, id="x", name="over")))
     press(qtbot, page, "Show node")
-    with asks(page.node_actions, do.MOVE_OFF) as requested:
+    with asks(page.node_actions, node_actions.MOVE_OFF) as requested:
         press(qtbot, page, "Move it off gpu07…")
     assert requested.args == [view.id, "gpu07"]
     page.open_node("gpu01")
@@ -322,12 +322,12 @@ def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    with asks(page.node_actions, do.READ_HISTORY) as requested:
+    with asks(page.node_actions, node_actions.READ_HISTORY) as requested:
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
-    page.show_past("gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
+    page.show_agent_history("gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
     assert says(the(HistoryCard, page.detail), "Since ")
-    page.show_past("gone", to_history_data([]))
+    page.show_agent_history("gone", to_history_data([]))
 
 
 def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
@@ -335,7 +335,7 @@ def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its
     page.open_node("cpu01")
     assert not the(HistoryCard, page.detail).isVisible()
     now = page._clock()
-    page.show_past(
+    page.show_agent_history(
         "cpu01", to_history_data([PastReading(now - age, 40.0) for age in (7200, 7180, 60)])
     )
     assert the(HistoryCard, page.detail).isVisible()

@@ -97,7 +97,7 @@ def test_a_click_opens_a_node(rack, qtbot):
     rack.show_rows(rows(12))
     QApplication.processEvents()
     where = rack.visualRect(rack.rows_model.index(6)).center()
-    with qtbot.waitSignal(rack.opened) as opened:
+    with qtbot.waitSignal(rack.node_opened) as opened:
         qtbot.mouseClick(rack.viewport(), Qt.MouseButton.LeftButton, pos=where)
     assert opened.args == ["gpu07"]
 
@@ -117,7 +117,7 @@ def test_arrows_lead_to_a_node_and_enter_opens_it(rack, qtbot, count, keys, name
     rack.setCurrentIndex(rack.rows_model.index(0))
     for key in keys:
         qtbot.keyClick(rack, key)
-    with qtbot.waitSignal(rack.opened) as opened:
+    with qtbot.waitSignal(rack.node_opened) as opened:
         qtbot.keyClick(rack, Qt.Key.Key_Return)
     assert opened.args == [name]
 
@@ -173,7 +173,7 @@ def test_nodes_of_different_sizes_share_their_columns(rack):
     none = node_row(samples.state("c", "free", 0))
     rack.show_rows([small, large, none])
     columns = rack.columns
-    assert columns.cells == 16
+    assert columns.cell_count == 16
     assert columns.cell_x(15) + columns.cell_w < columns.meters_x
     assert not rack.grab().isNull()
 

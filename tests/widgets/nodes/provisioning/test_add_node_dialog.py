@@ -147,7 +147,7 @@ def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(connecting,
     the(TrustPage, connecting).fingerprint.setFocus()
     assert default(connecting).text() == "Do not trust"
     with (
-        qtbot.assertNotEmitted(connecting.trusted),
+        qtbot.assertNotEmitted(connecting.key_trusted),
         qtbot.waitSignal(connecting.cancelled),
     ):
         qtbot.keyClick(connecting, Qt.Key.Key_Return)
@@ -156,7 +156,7 @@ def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(connecting,
 
 def test_trust_is_given_by_its_own_button(connecting, qtbot):
     connecting.ask_trust(KEY)
-    with qtbot.waitSignal(connecting.trusted) as given:
+    with qtbot.waitSignal(connecting.key_trusted) as given:
         qtbot.mouseClick(the(TrustPage, connecting).trust, Qt.MouseButton.LeftButton)
     assert given.args == [KEY]
     assert the(TaskStatus, connecting).progress.isVisible()

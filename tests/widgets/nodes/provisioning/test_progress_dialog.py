@@ -192,7 +192,7 @@ def test_closing_cancels_nothing(dialog, qtbot, how):
 def test_cancel_ends_the_set_up_of_the_shown_node(dialog, qtbot):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
-    dialog.choose("gpu14")
+    dialog.select_node("gpu14")
     with qtbot.waitSignal(dialog.cancel_requested) as requested:
         qtbot.mouseClick(button(dialog, "Cancel"), Qt.MouseButton.LeftButton)
     assert requested.args == ["gpu14"]
@@ -200,28 +200,28 @@ def test_cancel_ends_the_set_up_of_the_shown_node(dialog, qtbot):
 
 def test_several_nodes_stand_side_by_side(dialog, qtbot):
     dialog.show_set_up(LIVE)
-    assert not dialog._nodes_scroll.isVisible()
+    assert not dialog._tab_scroll.isVisible()
     dialog.show_set_up(SetUp("gpu14", BROKEN.steps))
     dialog.show_set_up(SetUp("gpu15", READY.steps))
     dialog.show_set_up(SetUp("gpu16"))
-    assert dialog._nodes_scroll.isVisible()
-    assert dialog.chosen == "gpu13", "updates of other nodes do not change the choice"
+    assert dialog._tab_scroll.isVisible()
+    assert dialog.selected_node == "gpu13", "updates of other nodes do not change the choice"
     assert "1 of 4 nodes are ready, 1 failed." in texts(dialog)
     assert dialog._tabs["gpu13"].accessibleName() == "gpu13, PyTorch, 5 of 7"
     assert dialog._tabs["gpu14"].accessibleName() == "gpu14, PyTorch failed"
     qtbot.mouseClick(dialog._tabs["gpu14"], Qt.MouseButton.LeftButton)
-    assert dialog.chosen == "gpu14"
+    assert dialog.selected_node == "gpu14"
     qtbot.waitUntil(the(SetUpView, dialog).step("PyTorch").details.retry.isVisible)
 
 
 def test_a_removed_node_leaves_the_dialog(dialog):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(set_up("gpu14"))
-    dialog.remove("gpu13")
-    assert dialog.chosen == "gpu14"
-    dialog.remove("gpu14")
+    dialog.remove_node("gpu13")
+    assert dialog.selected_node == "gpu14"
+    dialog.remove_node("gpu14")
     assert not dialog.isVisible()
-    dialog.remove("never there")
+    dialog.remove_node("never there")
 
 
 def test_last_lines_are_those_that_say_something():
@@ -248,7 +248,7 @@ def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
     assert default(dialog).text() == "Do not trust"
     the(KeyPlate, dialog).trust_page.fingerprint.setFocus()
     assert default(dialog).text() == "Do not trust"
-    with qtbot.assertNotEmitted(dialog.trusted):
+    with qtbot.assertNotEmitted(dialog.key_trusted):
         qtbot.keyClick(dialog, Qt.Key.Key_Return)
     assert "Set up gpu13" in texts(dialog)
     assert default(dialog).text() == "Close"
@@ -256,7 +256,7 @@ def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
 
 def test_trust_is_given_by_its_own_button_alone(dialog, qtbot):
     dialog.show_set_up(UNKNOWN)
-    with qtbot.waitSignal(dialog.trusted) as given:
+    with qtbot.waitSignal(dialog.key_trusted) as given:
         qtbot.mouseClick(the(KeyPlate, dialog).trust_page.trust, Qt.MouseButton.LeftButton)
     assert given.args == ["gpu13", KEY]
 
@@ -273,10 +273,10 @@ def test_only_the_node_with_the_unknown_key_waits_for_an_answer(dialog):
     dialog.show_set_up(LIVE)
     dialog.show_set_up(replace(UNKNOWN, node="gpu14"))
     assert dialog._scroll.isVisible()
-    dialog.choose("gpu14")
+    dialog.select_node("gpu14")
     assert not dialog._scroll.isVisible()
     assert "Host key unknown" in dialog._tabs["gpu14"].accessibleName()
-    dialog.choose("gpu13")
+    dialog.select_node("gpu13")
     assert button(dialog, "Cancel").isVisible()
     assert not the(KeyPlate, dialog).isVisible()
     assert "0 of 2 nodes are ready, 1 waiting for an answer." in texts(dialog)

@@ -57,26 +57,26 @@ def test_the_dialog_requests_the_choice_of_the_user(ask, qtbot):
 def test_a_sentence_explains_each_choice(ask):
     dialog = ask()
     for key in (SYSTEM_MPI, SHARED, LIMITS_KEY, WITHOUT_HOROVOD):
-        assert dialog.choices.below(key).endswith(".")
-        assert dialog.choices.switch(key).accessibleDescription() == dialog.choices.below(key)
+        assert dialog.choices.hint_text(key).endswith(".")
+        assert dialog.choices.switch(key).accessibleDescription() == dialog.choices.hint_text(key)
 
 
 def test_an_unsuitable_option_is_explained_at_its_switch_and_blocks_the_set_up(ask):
     dialog = ask()
     assert button(dialog, "Set up").isEnabled()
     dialog.choices.switch(SYSTEM_MPI).click()
-    assert "gpu2 has 5.0.11" in dialog.choices.below(SYSTEM_MPI)
+    assert "gpu2 has 5.0.11" in dialog.choices.hint_text(SYSTEM_MPI)
     assert not button(dialog, "Set up").isEnabled()
     # Together with the node that was apart it fits.
     dialog._boxes["gpu2"].click()
     assert button(dialog, "Set up 2 nodes").isEnabled()
-    assert "gpu2" not in dialog.choices.below(SYSTEM_MPI)
+    assert "gpu2" not in dialog.choices.hint_text(SYSTEM_MPI)
 
 
 def test_refresh_finds_changes_on_a_node(ask, qtbot):
     bare = node("gpu1", mpirun="", mpi_version="")
     dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
-    assert dialog.choices.below(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
+    assert dialog.choices.hint_text(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
     with qtbot.waitSignal(dialog.refresh_requested) as requested:
         qtbot.mouseClick(button(dialog, "Refresh"), LEFT)
     assert requested.args == [("gpu1",)]
@@ -96,21 +96,21 @@ def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask,
     qtbot.mouseClick(button(dialog, "All"), LEFT)
     assert button(dialog, "Set up 3 nodes").text() == "Set up 3 nodes"
     qtbot.mouseClick(button(dialog, "None"), LEFT)
-    assert (dialog.ticked(), button(dialog, "Set up 0 nodes").isEnabled()) == ((), False)
+    assert (dialog.selected_names(), button(dialog, "Set up 0 nodes").isEnabled()) == ((), False)
 
 
 def test_all_of_many_nodes_are_ticked_at_once(ask, qtbot):
     names = tuple(f"gpu{number}" for number in range(64))
     dialog = ask(tuple(node(name) for name in names), ticked=("gpu1", "gpu60"))
-    assert (dialog.ticked(), button(dialog, "Set up 2 nodes").text()) == (
+    assert (dialog.selected_names(), button(dialog, "Set up 2 nodes").text()) == (
         ("gpu1", "gpu60"),
         "Set up 2 nodes",
     )
     qtbot.mouseClick(button(dialog, "All"), LEFT)
-    assert dialog.ticked() == names
+    assert dialog.selected_names() == names
     assert all(box.isChecked() for box in dialog._boxes.values())
     dialog._boxes["gpu63"].click()
-    assert dialog.ticked() == names[:-1]
+    assert dialog.selected_names() == names[:-1]
 
 
 def test_one_node_alone_has_no_list(ask):
