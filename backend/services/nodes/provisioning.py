@@ -37,8 +37,8 @@ from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.provisioner import SetUpPlan, set_up
 from backend.provisioning.script_environment import ThisComputer, make_environment
-from backend.provisioning.script_wheels import OF_SCRIPTS, Base, ScriptWheels, Unresolved
-from backend.provisioning.step_reporter import Steps
+from backend.provisioning.script_wheels import SCRIPT_MARK, BaseEnvironment, ScriptWheels, UnresolvedPackages
+from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.unprovision import FoundEnvironment, home_of, refuse_running
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses, locked
@@ -239,7 +239,7 @@ class ProvisioningService:
             def report(state: SetUp) -> None:
                 report_message(f"{node_label}: {state.steps[0].message}")
 
-            steps = Steps(node_label, ("Packages",), report, cancelled)
+            steps = StepReporter(node_label, ("Packages",), report, cancelled)
             is_shared = entry is not None and entry.shares_environment
             node_info = None if entry is None or is_shared or entry.is_staged else entry.info
             accepts_wheels = node_info is not None and node_info.data_root_writable
@@ -249,15 +249,15 @@ class ProvisioningService:
                 if relay is not None and accepts_wheels and entry is not None:
                     environments.bring = partial(relay.bring, shell, steps, entry.data_root)
                 with exclusive_access("" if is_shared else f"-{node}"):
-                    fetch = gather_wheels(steps.line)
-                    steps.do(
+                    fetch = gather_wheels(steps.add_line)
+                    steps.run_step(
                         lambda: make_environment(shell, steps, environments, python, name, fetch)
                     )
 
             try:
                 with as_backend_error("They cannot be written"):
                     self._in_home(node, make_on, cancelled)
-            except (Cancelled, Unresolved):
+            except (Cancelled, UnresolvedPackages):
                 raise
             except BackendError as error:
                 return BackendError(
@@ -266,7 +266,7 @@ class ProvisioningService:
                 )
             return None
 
-        def gather_wheels(on_line: Callable[[str], None]) -> Callable[[Base], Wheelhouse]:
+        def gather_wheels(on_line: Callable[[str], None]) -> Callable[[BaseEnvironment], Wheelhouse]:
             return lambda base: wheels.gather_for(source, name, base, on_line, cancelled)
 
         with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
@@ -460,7 +460,7 @@ class ProvisioningService:
             for name in names:
                 if name not in known_names:
                     raise BackendError(f"{wording.node_label(node)} has no environment {name}.")
-            environments = {e for e in known_names if {e, e.partition(OF_SCRIPTS)[0]} & {*names}}
+            environments = {e for e in known_names if {e, e.partition(SCRIPT_MARK)[0]} & {*names}}
             self._refuse_used(node, shell, home, environments)
             return unprovision.remove_environments(shell, home, environments)
 

@@ -139,7 +139,7 @@ class NodeRegistry:
             inspection = self._inspect(shell, name, node_data_root)
         finally:
             shell.close()
-        info = inspection.facts
+        info = inspection.node_info
         if no_share:
             info = _with_staged_root(
                 info, self._staged_root(NodeHome(PurePosixPath(info.home)))
@@ -164,7 +164,7 @@ class NodeRegistry:
             inspection = self._inspect(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
-        info = _keep_root(inspection.facts, entry)
+        info = _keep_root(inspection.node_info, entry)
         updated_entry = replace(entry, info=info, ranks_address=_keep_address(entry, inspection))
         node_files.write_entry(self._root, updated_entry)
         return updated_entry
@@ -175,7 +175,7 @@ class NodeRegistry:
         Raises:
             BackendError: The inspection failed.
         """
-        return _keep_root(self._inspect(shell, entry.name, entry.data_root).facts, entry)
+        return _keep_root(self._inspect(shell, entry.name, entry.data_root).node_info, entry)
 
     def _staged_root(self, home: NodeHome) -> str:
         """Return the staged root, the same on all nodes and from all desktops of a data root."""
@@ -445,5 +445,5 @@ def _with_staged_root(info: NodeInfo, staged_root: str) -> NodeInfo:
 
 def _keep_address(entry: NodeEntry, inspection: NodeInspection) -> str:
     """Keep the ranks' address while the node has it: this desktop may use another route."""
-    addresses = [i.address for i in inspection.facts.interfaces]
+    addresses = [i.address for i in inspection.node_info.interfaces]
     return entry.ranks_address if entry.ranks_address in addresses else inspection.ranks_address

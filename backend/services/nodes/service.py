@@ -24,7 +24,7 @@ from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes.files import NodeChanges, StatusWatch
 from backend.datastore.nodes.history import read_past
-from backend.launch.placement import NodePaths, NodeRoom, this_computer
+from backend.launch.placement import NodePaths, NodeResources, this_computer
 from backend.node.checks import orphans
 from backend.node.checks.doctor import DoctorPaths, findings
 from backend.node.metrics.probe import Probe
@@ -208,7 +208,7 @@ class NodeService:
         """True if this computer sees the data root, as every node of a run must."""
         return self._root.files.is_mounted
 
-    def capacities(self) -> tuple[NodeRoom, ...]:
+    def capacities(self) -> tuple[NodeResources, ...]:
         """Return the resources of the nodes for a job; nodes that are not online have none."""
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
@@ -298,18 +298,18 @@ def _state(entry: NodeEntry, status: NodeChanges) -> NodeState:
     )
 
 
-def _capacity(state: NodeState) -> NodeRoom:
+def _capacity(state: NodeState) -> NodeResources:
     entry, reading = state.entry, state.reading
     assert entry is not None, "a remote node was added"
     assert reading is not None, "asked for by the caller"
-    return NodeRoom(
+    return NodeResources(
         node=entry.name,
         host=entry.ranks_address.partition("/")[0] or entry.address.host,
         cores=reading.cpu.cores,
         gpus=tuple(gpu.uuid for gpu in reading.gpus),
         addresses=entry.addresses,
         site=_site(entry),
-        no_share=entry.is_staged,
+        is_staged=entry.is_staged,
     )
 
 
