@@ -83,7 +83,9 @@ class NodeEnvironments:
         if stamp is None:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
-        answer = self._steps.run_command(self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION])
+        answer = self._steps.run_command(
+            self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION]
+        )
         is_same_version = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
         return stamp if answer.ok and is_same_version else None
 

@@ -87,8 +87,7 @@ def inspect(
 def ranks_address(node_info: NodeInfo, reached_at: str) -> str:
     """Return the interface that took the desktop's connection, or the first outward one, or ""."""
     interface_addresses = [
-        (interface, ipaddress.ip_interface(interface.address))
-        for interface in node_info.interfaces
+        (interface, ipaddress.ip_interface(interface.address)) for interface in node_info.interfaces
     ]
     for _, address in interface_addresses:
         if reached_at and _is_within(reached_at, address) and not address.is_loopback:

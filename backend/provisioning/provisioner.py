@@ -246,7 +246,9 @@ class _SetUpWork:
         chosen_python, target, horovod = self._plan.wheels.choose(self._entry.name, self.node_facts)
         self._target = target
         self._has_horovod = horovod is not None
-        self.house = self._plan.wheels.gather(target, horovod, self._steps.add_line, self._cancelled)
+        self.house = self._plan.wheels.gather(
+            target, horovod, self._steps.add_line, self._cancelled
+        )
         self._name, self._environment_wheels = self.house.environment(
             system_mpi=self._plan.system_mpi
         )
@@ -294,7 +296,9 @@ class _SetUpWork:
         self._plan.agree(version)
         ssh_access = self._set_up_ssh_access()
         was_installed = self._is_complete or self._plan.system_mpi
-        return f"Open MPI {version}{f' {ALREADY_INSTALLED}' if was_installed else ''}; {ssh_access}."
+        return (
+            f"Open MPI {version}{f' {ALREADY_INSTALLED}' if was_installed else ''}; {ssh_access}."
+        )
 
     def _set_up_ssh_access(self) -> str:
         """Set up mpirun's SSH access from this node to the others; return a description."""
@@ -436,7 +440,9 @@ class _SetUpWork:
         steps, shell = self._steps, self.shell
         steps.require_output(shell, ["mkdir", "-p", "--", str(temporary_folder)], failure)
         shell.write(str(archive), self._plan.bundle.archive)
-        steps.require_output(shell, ["tar", "-xzf", str(archive), "-C", str(temporary_folder)], failure)
+        steps.require_output(
+            shell, ["tar", "-xzf", str(archive), "-C", str(temporary_folder)], failure
+        )
         steps.require_output(shell, ["rm", "--", str(archive)], failure)
         # If two desktops unpack the same archive, the second finds it there.
         if not steps.run_command(shell, ["mv", "-T", "--", str(temporary_folder), str(folder)]).ok:
@@ -460,7 +466,9 @@ class _SetUpWork:
         failure = f"Two ranks on {self._entry.name} could not work together"
         remedy = "Fix the problem of mpirun that its output names, then set the node up again."
         self._steps.show_message(f"Starting two ranks, which takes some seconds{self._busy_note()}")
-        output = self._steps.require_output(self.shell, argv, failure, remedy, limit_s=_TRIAL_LIMIT_S + 30)
+        output = self._steps.require_output(
+            self.shell, argv, failure, remedy, limit_s=_TRIAL_LIMIT_S + 30
+        )
         if not two_ranks_agree(output):
             raise BackendError(f"{failure}: they did not get the same sum.", remedy)
         self.shell.write(stamp, tested_versions)

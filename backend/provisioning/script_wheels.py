@@ -161,7 +161,12 @@ class ScriptWheels(Wheelhouses):
         return str(home / "bin" / UV)
 
     def _resolve(
-        self, script_folder: Path, base: BaseEnvironment, uv: str, on_line: OnLine, cancelled: IsCancelled
+        self,
+        script_folder: Path,
+        base: BaseEnvironment,
+        uv: str,
+        on_line: OnLine,
+        cancelled: IsCancelled,
     ) -> Sequence[str]:
         """Return what ``base`` lacks, one requirement a line."""
         stubs_folder, pins_path, fixed_path = (
@@ -249,7 +254,9 @@ class ScriptWheels(Wheelhouses):
                 last_line = sanitize(
                     (output.strip().splitlines() or ["no output"])[-1], _MESSAGE_LIMIT
                 )
-                raise UnresolvedPackages(f"{message_start} building it failed: {last_line}", _RETRY_REMEDY)
+                raise UnresolvedPackages(
+                    f"{message_start} building it failed: {last_line}", _RETRY_REMEDY
+                )
             (wheel,) = built_folder.iterdir()
             if not wheel.name.endswith("-none-any.whl"):
                 raise UnresolvedPackages(

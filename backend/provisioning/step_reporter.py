@@ -90,7 +90,9 @@ class StepReporter:
         is_new = message.partition(":")[0] != self._step.message.partition(":")[0]
         (self._change if is_new else self._change_later)(message=message)
 
-    def run_command(self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
+    def run_command(
+        self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0
+    ) -> CommandResult:
         """Run a command on the node; its output becomes the step's output."""
         self.add_line(f"$ {shlex.join(argv)}")
         earlier_output = self._step.output

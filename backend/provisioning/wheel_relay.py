@@ -85,7 +85,9 @@ class Relay:
     def _relay_folder(self, data_root: str) -> PurePosixPath:
         return NodeHome.shared_in(PurePosixPath(data_root)).path / self._folder
 
-    def _prepare(self, shell: Machine, steps: StepReporter, folder: PurePosixPath, data_root: str) -> None:
+    def _prepare(
+        self, shell: Machine, steps: StepReporter, folder: PurePosixPath, data_root: str
+    ) -> None:
         if self.used_by:
             return
         steps.require_output(shell, ["mkdir", "-p", "--", str(folder)], f"{folder} cannot be made")

@@ -103,7 +103,10 @@ class UnusableKey(NamedTuple):
 
 
 def no_login(
-    hop: Hop, tried_names: Sequence[str], allowed: Sequence[str], unusable_keys: Sequence[UnusableKey]
+    hop: Hop,
+    tried_names: Sequence[str],
+    allowed: Sequence[str],
+    unusable_keys: Sequence[UnusableKey],
 ) -> MessageAndRemedy:
     """Describe a refused login. A wrong user and a wrong key cannot be distinguished."""
     copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.account]
@@ -146,7 +149,9 @@ def unsigned_key(name: str, kind: str, error: BaseException) -> UnusableKey:
 
 def unread_key(path: str, error: OSError) -> UnusableKey:
     reason = f"which cannot be read ({short(error)})"
-    return UnusableKey(path, reason, f"Make yourself its owner and run: chmod 600 {_in_shell(path)}.")
+    return UnusableKey(
+        path, reason, f"Make yourself its owner and run: chmod 600 {_in_shell(path)}."
+    )
 
 
 def unusable_key(path: str, content: bytes) -> UnusableKey:

@@ -112,7 +112,10 @@ def _backend() -> KeyringBackend:
     import keyring
 
     configured_keyring = keyring.get_keyring()
-    backends: tuple[KeyringBackend, ...] = (*getattr(configured_keyring, "backends", ()), configured_keyring)
+    backends: tuple[KeyringBackend, ...] = (
+        *getattr(configured_keyring, "backends", ()),
+        configured_keyring,
+    )
     guarded_backend = next((element for element in backends if _is_guarded(element)), None)
     if guarded_backend is None:
         raise BackendError(

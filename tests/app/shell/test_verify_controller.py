@@ -81,9 +81,9 @@ def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, servi
     shown_texts = texts(section)
     assert {"It is cut.", "It is torn.", "A file is missing.", "Restore it."} <= set(shown_texts)
     assert "gpu7 is silent." in shown_texts
-    calls = repair(section, button(section, "Repair…").click)
-    assert "jobs/a/x.pt" in calls
-    assert "jobs/b/s" not in calls
+    dialog_texts = repair(section, button(section, "Repair…").click)
+    assert "jobs/a/x.pt" in dialog_texts
+    assert "jobs/b/s" not in dialog_texts
     assert service.calls[1][0] == ((CUT,),)
     assert service.calls[1][1]["hashes"] is True
     assert "It is cut." not in texts(section)
@@ -94,8 +94,8 @@ def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, servi
 def test_all_are_repaired_together_and_one_that_fails_stays(section, service):
     service.answers += [verification(CUT, TORN, MISSING_FILE), RepairResult((TORN,), (CUT,), "/r/trash/repaired")]
     section.check.click()
-    calls = repair(section, button(section, "Repair all…").click)
-    assert {"jobs/a/x.pt", "jobs/b/s"} <= set(calls)
+    dialog_texts = repair(section, button(section, "Repair all…").click)
+    assert {"jobs/a/x.pt", "jobs/b/s"} <= set(dialog_texts)
     assert service.calls[1][0] == ((CUT, TORN),)
     assert "It is cut." in texts(section)
     assert "It is torn." not in texts(section)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from backend.cli.commands.node import SetUpSteps
+from backend.cli.commands.node import SetUpReporter
 from backend.cli.session import Session
 from backend.provisioning.provisioner import _SetUpWork
 from backend.provisioning.step_reporter import StepReporter
@@ -35,7 +35,7 @@ def test_each_wait_is_said_once_when_it_begins(
     capsys: pytest.CaptureFixture[str], said: list[str], printed: list[str], quiet: bool
 ) -> None:
     session = Session(Namespace(json=quiet), lambda *_: 0)
-    steps = StepReporter("gpu1", ("PyTorch", "Agent"), SetUpSteps(session.say).hear, lambda: False)
+    steps = StepReporter("gpu1", ("PyTorch", "Agent"), SetUpReporter(session.print_early).report, lambda: False)
 
     def work() -> str:
         for sentence in said:

@@ -388,9 +388,7 @@ class LogTab(QWidget):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for label_start, (start, end) in zip(
-            [0, *(end for _, end in spans)], spans, strict=False
-        ):
+        for label_start, (start, end) in zip([0, *(end for _, end in spans)], spans, strict=False):
             label = text[label_start:end].lstrip(_SEPARATORS).replace("&", "&&")
             menu.addAction(f"Draw {label}…", partial(self._open_number_dialog, text, (start, end)))
         menu.popup(position)
