@@ -31,7 +31,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NoReturn
 
-from backend.provisioning.pip_settings import as_pip_does
+from backend.provisioning.pip_settings import pip_options
 from installers import horovod_wheel, system_packages
 from installers.console import Argument, PreparationError, Progress, run_logged
 from installers.files import locked, remove_folder, replace_file, scratch_folder
@@ -238,7 +238,7 @@ class Preparation:
             env=environment,
             stdin=subprocess.DEVNULL,
         )
-        options, variables = as_pip_does(completed.stdout)
+        options, variables = pip_options(completed.stdout)
 
         def show_line(line: str) -> None:
             if match := _UV_LINE.match(line):

@@ -14,7 +14,7 @@ def asks(actions, request):
     def take(*args):
         received.args = list(args)
 
-    actions.on(request, take)
+    actions.add_handler(request, take)
     yield received
     assert received.args is not None, f"{request.id} was not requested"
 

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
     _Leaves = argparse._SubParsersAction[argparse.ArgumentParser]
 
-GIVEN = ("session", "services", "progress", "group")
+SESSION_PARAMETERS = ("session", "services", "progress", "group")
 """Parameters that the session gives; ``group`` is the first word of the command."""
 Function = Callable[..., "Answer | int"]
 _F = TypeVar("_F", bound=Function)
 _COMMANDS: dict[tuple[str, ...], Command] = {}
 
 
-class Word(NamedTuple):
+class ArgSpec(NamedTuple):
     """Describes a parameter on the command line.
 
     Attributes:
@@ -60,7 +60,7 @@ class Parameter(NamedTuple):
 
     name: str
     type: type
-    word: Word
+    spec: ArgSpec
     is_option: bool
     is_required: bool
     is_many: bool
@@ -72,23 +72,23 @@ class Parameter(NamedTuple):
 
     def add_to(self, parser: argparse._ActionsContainer, group: str) -> None:
         """Add it without a default: what is not typed is left to the function."""
-        how: dict[str, Any] = {"help": self.word.help.replace("{group}", group) or None}
+        options: dict[str, Any] = {"help": self.spec.help.replace("{group}", group) or None}
         if self.type is bool:
-            how["action"] = argparse.BooleanOptionalAction if self.default else "store_true"
+            options["action"] = argparse.BooleanOptionalAction if self.default else "store_true"
         else:
-            how["type"] = self.word.parse or self.type
-            how |= {"metavar": self.word.metavar, "choices": self.word.choices}
+            options["type"] = self.spec.parse or self.type
+            options |= {"metavar": self.spec.metavar, "choices": self.spec.choices}
         if self.is_option:
-            how["required"] = self.is_required
+            options["required"] = self.is_required
             if self.is_many:
-                how["action"] = "extend" if self.word.nargs else "append"
+                options["action"] = "extend" if self.spec.nargs else "append"
         elif self.is_many or not self.is_required:
-            how["nargs"] = ("+" if self.is_required else "*") if self.is_many else "?"
+            options["nargs"] = ("+" if self.is_required else "*") if self.is_many else "?"
             # Of a missing argument argparse would convert the text that stands for "no default".
-            how["default"] = None
-        if self.word.nargs:
-            how["nargs"] = self.word.nargs
-        parser.add_argument(self.flag, **how)
+            options["default"] = None
+        if self.spec.nargs:
+            options["nargs"] = self.spec.nargs
+        parser.add_argument(self.flag, **options)
 
 
 class Command(NamedTuple):
@@ -101,7 +101,7 @@ class Command(NamedTuple):
         at_most_one_of: Parameters of which only one may be typed.
     """
 
-    words: tuple[str, ...]
+    path: tuple[str, ...]
     function: Function
     reads_jobs: bool
     one_of: Sequence[str]
@@ -109,32 +109,32 @@ class Command(NamedTuple):
 
     @property
     def description(self) -> str:
-        return (self.function.__doc__ or "").replace("{group}", self.words[0])
+        return (self.function.__doc__ or "").replace("{group}", self.path[0])
 
     @property
-    def given(self) -> tuple[str, ...]:
-        return tuple(name for name in GIVEN if name in self.function.__annotations__)
+    def session_parameters(self) -> tuple[str, ...]:
+        return tuple(name for name in SESSION_PARAMETERS if name in self.function.__annotations__)
 
     def parameters(self) -> Iterator[Parameter]:
         from inspect import signature
 
-        for one in signature(self.function).parameters.values():
-            if one.name in GIVEN:
+        for parameter in signature(self.function).parameters.values():
+            if parameter.name in SESSION_PARAMETERS:
                 continue
-            kind, word, is_many = eval(one.annotation, self.function.__globals__), Word(), False
-            while parts := get_args(kind):
-                is_many = is_many or get_origin(kind) is tuple
-                for noted in getattr(kind, "__metadata__", ()):
-                    word = noted if isinstance(noted, Word) else Word(help=noted)
-                kind = parts[0]
-            is_option, is_required = one.kind is one.KEYWORD_ONLY, one.default is one.empty
-            yield Parameter(one.name, kind, word, is_option, is_required, is_many, one.default)
+            parameter_type, spec, is_many = eval(parameter.annotation, self.function.__globals__), ArgSpec(), False
+            while type_args := get_args(parameter_type):
+                is_many = is_many or get_origin(parameter_type) is tuple
+                for metadata in getattr(parameter_type, "__metadata__", ()):
+                    spec = metadata if isinstance(metadata, ArgSpec) else ArgSpec(help=metadata)
+                parameter_type = type_args[0]
+            is_option, is_required = parameter.kind is parameter.KEYWORD_ONLY, parameter.default is parameter.empty
+            yield Parameter(parameter.name, parameter_type, spec, is_option, is_required, is_many, parameter.default)
 
     def add_to(self, leaves: _Leaves, common: argparse.ArgumentParser) -> None:
         """Add its parser, whose result names this command as ``chosen``."""
         leaf = leaves.add_parser(
-            self.words[-1],
-            help=phrase(self.description),
+            self.path[-1],
+            help=help_phrase(self.description),
             description=self.description,
             parents=[common],
             allow_abbrev=False,
@@ -142,13 +142,13 @@ class Command(NamedTuple):
         )
         exclusive = (*self.one_of, *self.at_most_one_of)
         group = leaf.add_mutually_exclusive_group(required=bool(self.one_of)) if exclusive else leaf
-        for one in self.parameters():
-            one.add_to(group if one.name in exclusive else leaf, self.words[0])
+        for parameter in self.parameters():
+            parameter.add_to(group if parameter.name in exclusive else leaf, self.path[0])
         leaf.set_defaults(chosen=self)
 
 
 def command(
-    words: str,
+    name: str,
     *,
     reads_jobs: bool = False,
     one_of: Sequence[str] = (),
@@ -157,14 +157,14 @@ def command(
     """Register a function as the command of these words; for the options see `Command`."""
 
     def register(function: _F) -> _F:
-        made = Command(tuple(words.split()), function, reads_jobs, one_of, at_most_one_of)
-        _COMMANDS[made.words] = made
+        new_command = Command(tuple(name.split()), function, reads_jobs, one_of, at_most_one_of)
+        _COMMANDS[new_command.path] = new_command
         return function
 
     return register
 
 
-def phrase(docstring: str | None) -> str:
+def help_phrase(docstring: str | None) -> str:
     """Return the first line of a docstring as the help of a command: "start a job"."""
     line = (docstring or "").partition("\n")[0].rstrip(".")
     return line[:1].lower() + line[1:]
@@ -175,24 +175,24 @@ def groups() -> list[str]:
     return _modules(commands)
 
 
-def everything() -> list[Command]:
+def all_commands() -> list[Command]:
     """Import all commands, and return them."""
-    return [one for group in groups() for one in load(group)[1]]
+    return [registered for group in groups() for registered in load_group(group)[1]]
 
 
-def load(group: str, words: Iterable[str] = ()) -> tuple[str, list[Command]]:
+def load_group(group: str, second_words: Iterable[str] = ()) -> tuple[str, list[Command]]:
     """Import commands that begin with a word; return the help of the word, and them.
 
     Of a package only the modules are imported whose text has one of ``words`` as a second word.
     """
     module = importlib.import_module(f"{commands.__name__}.{group}")
-    wanted = [f'@command("{group} {word}"' for word in words]
+    decorators = [f'@command("{group} {second_word}"' for second_word in second_words]
     names = _modules(module)
-    for name in [one for one in names if _has_one(module, one, wanted)] or names:
+    for name in [module_name for module_name in names if _contains_any(module, module_name, decorators)] or names:
         importlib.import_module(f"{module.__name__}.{name}")
-    found = [one for one in _COMMANDS.values() if one.words[0] == group]
+    loaded_commands = [module_name for module_name in _COMMANDS.values() if module_name.path[0] == group]
     # Whichever module was imported first.
-    return phrase(module.__doc__), sorted(found, key=lambda one: one.function.__module__)
+    return help_phrase(module.__doc__), sorted(loaded_commands, key=lambda module_name: module_name.function.__module__)
 
 
 def _modules(package: ModuleType) -> list[str]:
@@ -200,6 +200,6 @@ def _modules(package: ModuleType) -> list[str]:
     return sorted({name.partition(".")[0] for name in names if name[0] not in "_."})
 
 
-def _has_one(package: ModuleType, name: str, texts: Sequence[str]) -> bool:
+def _contains_any(package: ModuleType, name: str, texts: Sequence[str]) -> bool:
     source = Path(package.__path__[0], f"{name}.py").read_text("utf-8")
     return any(text in source for text in texts)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from backend import VERSION
-from backend.cli.command import groups, load
+from backend.cli.command import groups, load_group
 from backend.records.base.program_name import COMMAND
 
 if TYPE_CHECKING:
@@ -32,16 +32,16 @@ def make_parser(argv: Sequence[str]) -> argparse.ArgumentParser:
         if not needs_all and name not in argv:
             level.add_parser(name)
             continue
-        summary, found = load(name, () if needs_all else argv)
+        summary, group_commands = load_group(name, () if needs_all else argv)
         leaves = level
-        if len(found[0].words) > 1:
+        if len(group_commands[0].path) > 1:
             branch = level.add_parser(name, help=summary, parents=[common], allow_abbrev=False)
             leaves = branch.add_subparsers(dest="action", metavar="COMMAND", required=True)
-        for one in found:
-            if needs_all or one.words[-1] in argv:
-                one.add_to(leaves, common)
+        for command in group_commands:
+            if needs_all or command.path[-1] in argv:
+                command.add_to(leaves, common)
             else:
-                leaves.add_parser(one.words[-1])
+                leaves.add_parser(command.path[-1])
     return parser
 
 

@@ -19,14 +19,14 @@ from backend.records.base.timestamps import instant
 
 OK, FAILED = 0, 1
 """Exit codes; argparse uses 2."""
-in_bytes = number_format.size
+size_text = number_format.size
 
 
 class Note(str):
     """A line for standard error: it is not a result."""
 
 
-class Raw(str):
+class RawText(str):
     """Text that is written as it is."""
 
 
@@ -38,13 +38,13 @@ class Table(NamedTuple):
     empty: str = ""
 
 
-class Facts(NamedTuple):
+class Properties(NamedTuple):
     """Names and values in two columns; empty values are left out."""
 
     pairs: Iterable[tuple[str, str]]
 
 
-Part = str | Table | Facts | Iterable["Part"]
+Part = str | Table | Properties | Iterable["Part"]
 """A piece of a result as text: a ``str`` is a line."""
 
 
@@ -64,13 +64,13 @@ class Answer:
 
 
 def print_json(value: Any) -> None:
-    found = json_value(value, documents=True)
-    text = json.dumps(found, ensure_ascii=False, allow_nan=False)
+    document = json_value(value, documents=True)
+    text = json.dumps(document, ensure_ascii=False, allow_nan=False)
     # A name that is not UTF-8 has lone surrogates, which are escapes of JSON, too.
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode() + "\n")
 
 
-def shown(text: str) -> str:
+def terminal_safe(text: str) -> str:
     """Make ``text`` safe for a terminal: it cannot move the cursor or hide what follows."""
     return "".join(
         "?" if unicodedata.category(c) in ("Cc", "Cf", "Cs") and c not in "\n\t\u200d" else c
@@ -78,15 +78,15 @@ def shown(text: str) -> str:
     )
 
 
-def as_toml(raw: Mapping[str, Any]) -> Answer:
+def toml_answer(raw: Mapping[str, Any]) -> Answer:
     """Return settings, as the file that users edit."""
     import tomli_w
 
-    return Answer(raw, Raw(tomli_w.dumps(raw)))
+    return Answer(raw, RawText(tomli_w.dumps(raw)))
 
 
 def print_part(part: Part) -> None:
-    if isinstance(part, Raw):
+    if isinstance(part, RawText):
         sys.stdout.write(part)
     elif isinstance(part, Note):
         print_note(part)
@@ -94,24 +94,24 @@ def print_part(part: Part) -> None:
         print_line(part)
     elif isinstance(part, Table):
         print_table(*part)
-    elif isinstance(part, Facts):
-        print_facts(part.pairs)
+    elif isinstance(part, Properties):
+        print_properties(part.pairs)
     else:
-        for one in part:
-            print_part(one)
+        for subpart in part:
+            print_part(subpart)
 
 
 def print_line(text: str = "") -> None:
-    sys.stdout.write(shown(text) + "\n")
+    sys.stdout.write(terminal_safe(text) + "\n")
 
 
 def print_note(text: str) -> None:
     """Print to standard error what is not a result."""
-    sys.stderr.write(shown(text) + "\n")
+    sys.stderr.write(terminal_safe(text) + "\n")
 
 
 def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], empty: str) -> None:
-    lines = [[shown(cell).replace("\n", " ") for cell in row] for row in rows]
+    lines = [[terminal_safe(cell).replace("\n", " ") for cell in row] for row in rows]
     if not lines:
         print_note(empty)
         return
@@ -123,25 +123,25 @@ def print_table(head: Sequence[str], rows: Iterable[Sequence[str]], empty: str) 
         print_line("  ".join(cells).rstrip())
 
 
-def print_facts(facts: Iterable[tuple[str, str]]) -> None:
-    pairs = [(name, value) for name, value in facts if value]
+def print_properties(properties: Iterable[tuple[str, str]]) -> None:
+    pairs = [(name, value) for name, value in properties if value]
     width = max((len(name) for name, _ in pairs), default=0)
     for name, value in pairs:
-        first, *more = value.split("\n")
-        print_line(f"{name:<{width}}  {first}")
-        for line in more:
+        first_line, *further_lines = value.split("\n")
+        print_line(f"{name:<{width}}  {first_line}")
+        for line in further_lines:
             print_line(" " * (width + 2) + line)
 
 
-def in_time(seconds: float | None) -> str:
+def duration_text(seconds: float | None) -> str:
     if seconds is None:
         return ""
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, remaining_s = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{remaining_s:02}" if hours else f"{minutes}:{remaining_s:02}"
 
 
-def in_figures(value: float | None) -> str:
+def number_text(value: float | None) -> str:
     return "–" if value is None or not math.isfinite(value) else f"{value:.4g}"
 
 
@@ -156,7 +156,7 @@ def _width(text: str) -> int:
     )
 
 
-def in_local_time(stamp: str) -> str:
+def local_time_text(stamp: str) -> str:
     """Format a file's timestamp in the user's own time zone."""
-    when = instant(stamp)
-    return when.astimezone().strftime("%Y-%m-%d %H:%M:%S") if when is not None else stamp
+    time = instant(stamp)
+    return time.astimezone().strftime("%Y-%m-%d %H:%M:%S") if time is not None else stamp

@@ -7,32 +7,32 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from backend.base.progress import Progress
-from backend.cli.printing import in_figures
+from backend.cli.printing import number_text
 
 if TYPE_CHECKING:
     from backend.records.jobs.view import JobView
 
 
-class Bars(Progress):
+class ProgressBars(Progress):
     """One bar for work, or two for a run: its epoch and all of it, with the newest metrics."""
 
     def __init__(self, is_quiet: bool = False) -> None:
         super().__init__()
         self._is_quiet = is_quiet
-        self._shown: list[Any] = []
-        self._what = ""
+        self._bars: list[Any] = []
+        self._activity = ""
 
-    def report(self, done: float, total: float, what: str) -> None:
+    def report(self, done_count: float, total: float, what: str) -> None:
         """Show work whose total may become known later."""
         if self._is_quiet:
             return
-        if what != self._what or len(self._shown) != 1:
+        if what != self._activity or len(self._bars) != 1:
             self.close()
-            self._what = what
-            self._shown = [_line(0, total=None, desc=what, unit_scale=True, leave=False)]
-        (bar,) = self._shown
+            self._activity = what
+            self._bars = [_new_bar(0, total=None, desc=what, unit_scale=True, leave=False)]
+        (bar,) = self._bars
         bar.total = total or None
-        bar.n = done
+        bar.n = done_count
         bar.refresh()
 
     def show(self, view: JobView) -> None:
@@ -43,24 +43,24 @@ class Bars(Progress):
             self.report(view.step, view.status.total_steps, view.state.label)
             return
         if not view.status.total_steps or not view.status.steps_per_epoch:
-            self._wait(view)
+            self._show_state(view)
             return
-        if len(self._shown) != 2:
+        if len(self._bars) != 2:
             self.close()
-            form = "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt}"
-            self._shown = [
-                _line(0, bar_format=form + "{postfix}"),
-                _line(1, bar_format=form + " [{elapsed}<{remaining}]"),
+            bar_format = "{desc:<16}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt}"
+            self._bars = [
+                _new_bar(0, bar_format=bar_format + "{postfix}"),
+                _new_bar(1, bar_format=bar_format + " [{elapsed}<{remaining}]"),
             ]
         from backend.records.jobs.metric_names import OF_NO_DATA
 
-        epoch_bar, run_bar = self._shown
+        epoch_bar, run_bar = self._bars
         epoch = max(1, view.status.epoch)
         epoch_bar.set_description_str(f"Epoch {epoch}/{view.epochs}", refresh=False)
         steps = epoch_bar.total = view.status.steps_per_epoch
         epoch_bar.n = min(steps, max(0, view.step - (epoch - 1) * steps))
         figures = [
-            f"{name} {in_figures(value)}"
+            f"{name} {number_text(value)}"
             for name, value in view.status.metrics.items()
             if name not in OF_NO_DATA
         ]
@@ -71,22 +71,22 @@ class Bars(Progress):
         epoch_bar.refresh()
         run_bar.refresh()
 
-    def _wait(self, view: JobView) -> None:
-        if len(self._shown) != 1 or self._what:
+    def _show_state(self, view: JobView) -> None:
+        if len(self._bars) != 1 or self._activity:
             self.close()
-            self._shown = [_line(0, bar_format="{desc} {elapsed}", leave=False)]
-        self._shown[0].set_description_str(view.state.label)
+            self._bars = [_new_bar(0, bar_format="{desc} {elapsed}", leave=False)]
+        self._bars[0].set_description_str(view.state.label)
 
     def close(self) -> None:
-        for bar in self._shown:
+        for bar in self._bars:
             bar.close()
-        self._shown = []
-        self._what = ""
+        self._bars = []
+        self._activity = ""
 
 
-def _line(position: int, *, total: float | None = 1, **how: Any) -> Any:
+def _new_bar(position: int, *, total: float | None = 1, **options: Any) -> Any:
     from tqdm import tqdm
 
     # Some terminals (serial lines, CI) report 0 columns; nothing would be drawn.
     width = shutil.get_terminal_size().columns
-    return tqdm(total=total, file=sys.stderr, position=position, ncols=width, **how)
+    return tqdm(total=total, file=sys.stderr, position=position, ncols=width, **options)

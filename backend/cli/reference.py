@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from backend.cli.command import Parameter, groups, load
+from backend.cli.command import Parameter, groups, load_group
 
 
 def reference() -> str:
@@ -13,32 +13,32 @@ def reference() -> str:
 
 
 def _section(group: str) -> Iterator[str]:
-    summary, found = load(group)
+    summary, group_commands = load_group(group)
     yield f"## {group}\n"
-    if len(found[0].words) > 1:
+    if len(group_commands[0].path) > 1:
         yield f"{summary[0].upper()}{summary[1:]}.\n"
     yield "| command | purpose |\n|---|---|"
-    for one in found:
-        parameters = tuple(one.parameters())
-        usage = " ".join((*one.words, *map(_usage, parameters)))
+    for command in group_commands:
+        parameters = tuple(command.parameters())
+        usage = " ".join((*command.path, *map(_usage, parameters)))
         notes = (
-            f"`{each.flag if each.is_option else _value(each)}`: {each.word.help}."
-            for each in parameters
-            if each.word.help and not each.word.is_job
+            f"`{parameter.flag if parameter.is_option else _value(parameter)}`: {parameter.spec.help}."
+            for parameter in parameters
+            if parameter.spec.help and not parameter.spec.is_job
         )
-        purpose = " ".join((*one.description.split(), *notes)).replace("{group}", group)
+        purpose = " ".join((*command.description.split(), *notes)).replace("{group}", group)
         cells = (cell.replace("|", "\\|") for cell in (f"`{usage}`", purpose))
         yield f"| {' | '.join(cells)} |"
     yield ""
 
 
-def _usage(one: Parameter) -> str:
-    value = "" if one.type is bool else _value(one)
-    text = f"{one.flag} {value}".rstrip() if one.is_option else value
-    text += " …" if one.is_many else ""
-    return text if one.is_required else f"[{text}]"
+def _usage(parameter: Parameter) -> str:
+    value = "" if parameter.type is bool else _value(parameter)
+    text = f"{parameter.flag} {value}".rstrip() if parameter.is_option else value
+    text += " …" if parameter.is_many else ""
+    return text if parameter.is_required else f"[{text}]"
 
 
-def _value(one: Parameter) -> str:
-    choices = "|".join(one.word.choices or ())
-    return one.word.metavar or choices or one.name.upper()
+def _value(parameter: Parameter) -> str:
+    choices = "|".join(parameter.spec.choices or ())
+    return parameter.spec.metavar or choices or parameter.name.upper()

@@ -20,33 +20,33 @@ _log = logging.getLogger(__name__)
 _WAKE_EVERY_S = 30.0
 
 
-def reap(services: Services, named: str | Sequence[str] | None) -> None:
+def reap(services: Services, job_texts: str | Sequence[str] | None) -> None:
     """Reap the jobs that a command names, or all, before it reads them; start silent agents.
 
     A job that cannot be read or reaped is reported by the command itself.
     """
     nodes: list[str] = []
-    named = (named,) if isinstance(named, str) else named
-    for text in services.reaper.unfinished_job_ids() if named is None else named:
+    job_texts = (job_texts,) if isinstance(job_texts, str) else job_texts
+    for text in services.reaper.unfinished_job_ids() if job_texts is None else job_texts:
         try:
-            job_id = text if named is None else services.queries.find(text)
+            job_id = text if job_texts is None else services.queries.find(text)
             services.reaper.reap(job_id)
             nodes += services.reaper.agent_nodes(job_id)
         except BackendError:
             _log.debug("The job %s could not be reaped", text, exc_info=True)
-    wake(services, nodes)
+    wake_agents(services, nodes)
 
 
-def wake(services: Services, names: Iterable[str]) -> None:
+def wake_agents(services: Services, names: Iterable[str]) -> None:
     """Start the agents of silent nodes, and report what was found."""
     names = tuple(names)
     if not names:
         return
     results = services.provisioning.wake_silent_nodes(names, services.cluster.check_banner)
-    for name, found in results.items():
-        if isinstance(found, BackendError):
-            print_note(f"No news arrives from {name}. {found.with_remedy}")
-        elif found:
+    for name, result in results.items():
+        if isinstance(result, BackendError):
+            print_note(f"No news arrives from {name}. {result.with_remedy}")
+        elif result:
             print_note(
                 f"The agent of {name} did not run and was started. It closes the runs that ended "
                 "with a restart of the node within some seconds."
@@ -62,7 +62,7 @@ def watch(session: Session, job_id: str) -> JobView:
         nonlocal due_s
         session.progress.show(update.view)
         if update.view.contact_warning and time.monotonic() >= due_s:
-            wake(services, update.view.nodes)
+            wake_agents(services, update.view.nodes)
             due_s = time.monotonic() + _WAKE_EVERY_S
 
     try:
@@ -82,10 +82,10 @@ def follow(session: Session, job_id: str) -> Answer:
     from backend.records.jobs.state import JobState
 
     view = watch(session, job_id)
-    return state(view, failed=view.state not in (JobState.FINISHED, JobState.INTERRUPTED))
+    return state_answer(view, failed=view.state not in (JobState.FINISHED, JobState.INTERRUPTED))
 
 
-def state(view: JobView, *, failed: bool = False) -> Answer:
+def state_answer(view: JobView, *, failed: bool = False) -> Answer:
     """Return a job as JSON, or its state in one line and the reason for it."""
     progress = ""
     status = view.status
@@ -93,15 +93,15 @@ def state(view: JobView, *, failed: bool = False) -> Answer:
         if status.epoch and view.epochs:
             progress = f", epoch {status.epoch} of {view.epochs}"
         progress += f", step {status.step} of {status.total_steps}"
-    reason = [text] if (text := cause(view) or status.message) else []
+    reason = [text] if (text := cause_message(view) or status.message) else []
     return Answer(view, f"{view.id}: {view.state.label}{progress}", reason, failed=failed)
 
 
-def cause(view: JobView) -> str:
+def cause_message(view: JobView) -> str:
     if view.error is None:
         return ""
-    where = "" if view.error.rank is None else f"Rank {view.error.rank}"
-    if where and view.error.node:
-        where += f" on {view.error.node}"
-    sentence = view.error.message
-    return sentence if not where or sentence.startswith(where) else f"{where}: {sentence}"
+    rank_label = "" if view.error.rank is None else f"Rank {view.error.rank}"
+    if rank_label and view.error.node:
+        rank_label += f" on {view.error.node}"
+    message = view.error.message
+    return message if not rank_label or message.startswith(rank_label) else f"{rank_label}: {message}"

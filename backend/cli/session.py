@@ -24,7 +24,7 @@ from backend.cli.printing import (
     print_note,
     print_part,
 )
-from backend.cli.progress_bars import Bars
+from backend.cli.progress_bars import ProgressBars
 from backend.records.base import account
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class Session:
             log.to_stderr()
 
     @property
-    def places(self) -> tuple[Path | RemoteRoot, Path | None]:
+    def root_and_catalogue(self) -> tuple[Path | RemoteRoot, Path | None]:
         """The data root and the catalogue."""
         data_root = self._options.get("data_root") or Path.home() / "ringmaster"
         return data_root, self._options.get("catalogue")
@@ -73,21 +73,21 @@ class Session:
         from backend.services.context.container import open_services
 
         return open_services(
-            *self.places,
+            *self.root_and_catalogue,
             accept=self.accepts,
             passphrase=questions.passphrase if self.asks else None,
-            is_trusted_key=self._is_given,
+            is_trusted_key=self._is_accepted_key,
         )
 
     @cached_property
-    def progress(self) -> Bars:
-        return Bars(is_quiet=self.as_json or not sys.stderr.isatty())
+    def progress(self) -> ProgressBars:
+        return ProgressBars(is_quiet=self.as_json or not sys.stderr.isatty())
 
     def accepts(self, key: HostKey) -> bool:
         """Return whether ``--accept-key`` names a host key, or the user accepts it."""
-        return self._is_given(key) or (self.asks and questions.accepts(key))
+        return self._is_accepted_key(key) or (self.asks and questions.accepts(key))
 
-    def _is_given(self, key: HostKey) -> bool:
+    def _is_accepted_key(self, key: HostKey) -> bool:
         return key.fingerprint in self._options.get("accept_key", ())
 
     def run(self, command: Command | None) -> int:
@@ -98,7 +98,7 @@ class Session:
         try:
             account.prepare_account()
             with closing(self):
-                code = self.call(command) if command else self.open_window(*self.places, None)
+                code = self.call(command) if command else self.open_window(*self.root_and_catalogue, None)
             sys.stdout.flush()
         except BackendError as error:
             return self._failed(error)
@@ -120,16 +120,16 @@ class Session:
     def call(self, command: Command) -> int:
         """Run a command with what was typed; print its result, and return its exit code."""
         parameters = tuple(command.parameters())
-        given = self._options.get
-        typed = [(one, value) for one in parameters if (value := given(one.name)) is not None]
+        option = self._options.get
+        typed_parameters = [(parameter, value) for parameter in parameters if (value := option(parameter.name)) is not None]
         if command.reads_jobs:
-            named = [value for one, value in typed if one.word.is_job]
-            runs.reap(self.services, named[0] if named else None)
-        values: dict[str, Any] = {"session": self, "group": command.words[0]}
-        values = {name: values.get(name) or getattr(self, name) for name in command.given}
-        for one, value in typed:
-            value = tuple(value) if one.is_many else value
-            values[one.name] = one.word.resolve(self.services, value) if one.word.resolve else value
+            job_texts = [value for parameter, value in typed_parameters if parameter.spec.is_job]
+            runs.reap(self.services, job_texts[0] if job_texts else None)
+        values: dict[str, Any] = {"session": self, "group": command.path[0]}
+        values = {name: values.get(name) or getattr(self, name) for name in command.session_parameters}
+        for parameter, value in typed_parameters:
+            value = tuple(value) if parameter.is_many else value
+            values[parameter.name] = parameter.spec.resolve(self.services, value) if parameter.spec.resolve else value
         answer = command.function(**values)
         return answer if isinstance(answer, int) else self.print(answer)
 
@@ -142,7 +142,7 @@ class Session:
             print_part(answer.parts)
         return FAILED if answer.failed else OK
 
-    def say(self, part: Part) -> None:
+    def print_early(self, part: Part) -> None:
         """Print a part of the result before its end; JSON has only the end."""
         if not self.as_json:
             self.progress.close()

@@ -41,10 +41,10 @@ def common_subnet(addresses: Mapping[str, Sequence[str]]) -> tuple[str, dict[str
             )
             for node, interfaces in by_node.items()
         }
-        if subnet.num_addresses > 1 and _are_apart(hosts):
+        if subnet.num_addresses > 1 and _are_on_several_hosts(hosts):
             return str(subnet), hosts
     hosts = _single_hosts(by_node) or _unique_hosts(by_node)
-    if _are_apart(hosts):
+    if _are_on_several_hosts(hosts):
         return _networks_of(hosts, addresses), hosts
     listing = "; ".join(
         f"{node} has {', '.join(map(str, interfaces)) or 'none'}"
@@ -66,7 +66,7 @@ def single_hosts(addresses: Sequence[str]) -> tuple[str, ...]:
     )
 
 
-def _are_apart(hosts: Mapping[str, str]) -> bool:
+def _are_on_several_hosts(hosts: Mapping[str, str]) -> bool:
     return all(hosts.values()) and len(set(hosts.values())) == len(hosts)
 
 
@@ -85,7 +85,7 @@ def _single_hosts(by_node: Mapping[str, Sequence[Interface]]) -> dict[str, str]:
             node: str(min(ips, key=lambda ip: int(ip) ^ int(candidate), default=""))
             for node, ips in same_version.items()
         }
-        if _are_apart(hosts):
+        if _are_on_several_hosts(hosts):
             return hosts
     return {}
 

@@ -32,7 +32,7 @@ class NodePaths:
 
 
 @dataclass(frozen=True)
-class NodeRoom:
+class NodeResources:
     """Resources of a node: its address, CPU cores, and the UUIDs of its GPUs.
 
     ``addresses`` are all of its addresses with their prefix, the one that other nodes use first.
@@ -45,25 +45,25 @@ class NodeRoom:
     gpus: tuple[str, ...] = ()
     addresses: tuple[str, ...] = ()
     site: NodePaths | None = None
-    no_share: bool = False
+    is_staged: bool = False
     """It does not see the data root; see `records.cluster.NodeEntry`."""
 
 
 def this_computer(
     cores: int, gpus: tuple[str, ...] = (), site: NodePaths | None = None
-) -> NodeRoom:
+) -> NodeResources:
     # The address and not the name: with names, /etc/hosts decides whether mpirun starts.
-    return NodeRoom(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
+    return NodeResources(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
 
 
-def require_one_kind(capacities: Sequence[NodeRoom]) -> None:
+def require_same_access(capacities: Sequence[NodeResources]) -> None:
     """Check that all of ``rooms`` see the data root, or none does.
 
     Raises:
         BackendError: They differ; the sentence names two of them.
     """
-    unmounted = [capacity.node for capacity in capacities if capacity.no_share]
-    mounted = [capacity.node for capacity in capacities if not capacity.no_share]
+    unmounted = [capacity.node for capacity in capacities if capacity.is_staged]
+    mounted = [capacity.node for capacity in capacities if not capacity.is_staged]
     if unmounted and mounted:
         raise BackendError(
             f"{mounted[0]} sees the data root and {unmounted[0]} does not, so they cannot train "
@@ -72,7 +72,7 @@ def require_one_kind(capacities: Sequence[NodeRoom]) -> None:
         )
 
 
-def one_site(capacities: Sequence[NodeRoom]) -> NodePaths:
+def common_paths(capacities: Sequence[NodeResources]) -> NodePaths:
     """Return the paths that all of ``rooms`` have in common.
 
     Raises:
@@ -99,7 +99,7 @@ def one_site(capacities: Sequence[NodeRoom]) -> NodePaths:
     return first.site
 
 
-def _site_values(first: NodeRoom, capacity: NodeRoom) -> tuple[tuple[str, str, str], ...]:
+def _site_values(first: NodeResources, capacity: NodeResources) -> tuple[tuple[str, str, str], ...]:
     first_site, site = first.site, capacity.site
     assert first_site is not None
     assert site is not None
@@ -112,7 +112,7 @@ def _site_values(first: NodeRoom, capacity: NodeRoom) -> tuple[tuple[str, str, s
     )
 
 
-def rank_plans(config: JobConfig, capacities: Sequence[NodeRoom]) -> tuple[RankPlan, ...]:
+def rank_plans(config: JobConfig, capacities: Sequence[NodeResources]) -> tuple[RankPlan, ...]:
     """Return the ranks in the order in which mpirun numbers them: node by node, as in the job.
 
     Raises:
@@ -132,7 +132,7 @@ def rank_plans(config: JobConfig, capacities: Sequence[NodeRoom]) -> tuple[RankP
     return tuple(plans)
 
 
-def _reasons(placement: Placement, by_node: dict[str, NodeRoom]) -> list[str]:
+def _reasons(placement: Placement, by_node: dict[str, NodeResources]) -> list[str]:
     capacity = by_node.get(placement.node)
     if capacity is None:
         names = ", ".join(sorted(by_node)) or "none"

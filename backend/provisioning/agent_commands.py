@@ -20,21 +20,21 @@ class AgentPaths:
     name: str
     python: str
     bundle: str
-    facts: NodeInfo
+    node_info: NodeInfo
 
     @property
     def home(self) -> NodeHome:
-        return NodeHome(PurePosixPath(self.facts.home))
+        return NodeHome(PurePosixPath(self.node_info.home))
 
     @property
     def sees_data_root(self) -> bool:
-        return bool(self.facts.data_root) and self.facts.data_root_writable
+        return bool(self.node_info.data_root) and self.node_info.data_root_writable
 
     @property
     def folder(self) -> str:
         """The folder that the agent writes to: on the data root, or its own without one."""
         if self.sees_data_root:
-            return str(PurePosixPath(self.facts.data_root) / "nodes" / self.name)
+            return str(PurePosixPath(self.node_info.data_root) / "nodes" / self.name)
         return str(self.home.state)
 
 
@@ -77,7 +77,7 @@ def _autostart(agent: AgentPaths, action: str) -> tuple[str, ...]:
     return (
         *_run_module(agent, "backend.node.agent.autostart"),
         *(action, "--name", agent.name, "--folder", agent.folder),
-        *("--data-root", agent.facts.data_root or str(agent.home.state)),
+        *("--data-root", agent.node_info.data_root or str(agent.home.state)),
         *("--log", str(agent.home.agent_log)),
     )
 

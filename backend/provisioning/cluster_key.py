@@ -156,7 +156,7 @@ def with_line(content: bytes, line: str) -> bytes:
     positions = [
         index
         for index, existing_line in enumerate(lines)
-        if _is_ours(existing_line, public_and_comment)
+        if _is_own_line(existing_line, public_and_comment)
     ]
     if not positions:
         gap = b"\n" if content and not content.endswith(b"\n") else b""
@@ -171,11 +171,11 @@ def without_line(content: bytes, public: str) -> bytes:
     """Return an authorized_keys without the cluster's key."""
     public_and_comment = f"{public} {COMMENT}".encode("ascii")
     return b"\n".join(
-        line for line in content.split(b"\n") if not _is_ours(line, public_and_comment)
+        line for line in content.split(b"\n") if not _is_own_line(line, public_and_comment)
     )
 
 
-def _is_ours(line: bytes, public_and_comment: bytes) -> bool:
+def _is_own_line(line: bytes, public_and_comment: bytes) -> bool:
     return line.startswith(b"restrict,from=") and line.rstrip(b"\r ").endswith(
         b" " + public_and_comment
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
-from backend.provisioning.step_reporter import Steps
+from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.wheelhouse import Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
 from backend.ssh.interface import Machine
@@ -57,7 +57,7 @@ _INSTALL = ("pip", "install", "--no-config", "--offline", "--no-index", "--no-de
 """The words after ``uv`` that install wheels, without an index and the settings of a node."""
 
 OnBytes = Callable[[int, int], None]
-Bring = Callable[[Path, Wheel, str, OnBytes], "int | None"]
+BringWheel = Callable[[Path, Wheel, str, OnBytes], "int | None"]
 """Source, wheel, target, callback of bytes -> bytes sent, or None if it was not delivered."""
 
 
@@ -69,11 +69,11 @@ def _new_name() -> str:
 class NodeEnvironments:
     """The environments and wheels of one node, or of this computer."""
 
-    def __init__(self, shell: Machine, home: NodeHome, steps: Steps) -> None:
+    def __init__(self, shell: Machine, home: NodeHome, steps: StepReporter) -> None:
         self._shell = shell
         self._home = home
         self._steps = steps
-        self.bring: Bring | None = None
+        self.bring: BringWheel | None = None
         """Another way to deliver a wheel than to send it; None if there is none."""
 
     def find(self, name: str) -> Mapping[str, Any] | None:
@@ -83,7 +83,9 @@ class NodeEnvironments:
         if stamp is None:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
-        answer = self._steps.run(self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION])
+        answer = self._steps.run_command(
+            self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION]
+        )
         is_same_version = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
         return stamp if answer.ok and is_same_version else None
 
@@ -98,11 +100,11 @@ class NodeEnvironments:
 
     def mark_used(self, name: str) -> None:
         """Note the time, by which `unprovision.environments` finds those that are not used."""
-        self._steps.run(self._shell, ["touch", "--", str(self._home.environments / name)])
+        self._steps.run_command(self._shell, ["touch", "--", str(self._home.environments / name)])
 
     def python_version(self, python: str) -> str:
         remedy = "If it does not start on the node at all, let an administrator reinstall it."
-        output = self._steps.must(
+        output = self._steps.require_output(
             self._shell, [python, "-I", "-c", _VERSION], f"{python} does not start", remedy
         )
         return output.strip()
@@ -115,7 +117,7 @@ class NodeEnvironments:
         self._require_space(house)
         folder = environments / _new_name()
         # Without pip: Debian's python3 lacks the package that installs it (python3-venv).
-        self._steps.must(
+        self._steps.require_output(
             self._shell,
             [python, "-I", "-m", "venv", "--without-pip", str(folder)],
             f"{python} cannot make an environment",
@@ -144,7 +146,7 @@ class NodeEnvironments:
             def on_bytes(
                 done_bytes: int, size: int, wheel: Wheel = wheel, earlier_bytes: int = earlier_bytes
             ) -> None:
-                self._steps.say(
+                self._steps.show_message(
                     f"Sending {wheel.package}: {(earlier_bytes + done_bytes) / 1e6:.0f} of "
                     f"{total_bytes / 1e6:.0f} MB"
                 )
@@ -152,7 +154,7 @@ class NodeEnvironments:
             source, target = house.folder / wheel.name, str(folder / wheel.name)
             delivered_bytes = self.bring(source, wheel, target, on_bytes) if self.bring else None
             if delivered_bytes is None:
-                self._steps.line(f"sending {wheel.name}, {wheel.bytes} bytes")
+                self._steps.add_line(f"sending {wheel.name}, {wheel.bytes} bytes")
                 self._shell.send(source, target, on_bytes)
                 delivered_bytes = wheel.bytes
             sent_bytes += delivered_bytes
@@ -177,15 +179,15 @@ class NodeEnvironments:
         python, uv = str(folder / "bin/python"), str(folder / "uv")
         wheel = str(self._home.wheels / house.uv.name)
         failure = "The packages could not be installed"
-        self._steps.must(
+        self._steps.require_output(
             self._shell, [python, "-I", "-c", _UNPACK_UV, wheel, uv], failure, _RETRY_REMEDY
         )
         # Its cache in the environment's own file system, so that files are linked and not copied.
         argv = ["env", f"TMPDIR={folder}", uv, *_INSTALL, "--no-cache", "--python", python]
         argv += [str(self._home.wheels / wheel.name) for wheel in wheels]
-        self._steps.say(f"Installing {len(wheels)} packages")
-        self._steps.must(self._shell, argv, failure, _RETRY_REMEDY, _INSTALL_LIMIT_S)
-        self._steps.must(self._shell, ["rm", "--", uv], failure, _RETRY_REMEDY)
+        self._steps.show_message(f"Installing {len(wheels)} packages")
+        self._steps.require_output(self._shell, argv, failure, _RETRY_REMEDY, _INSTALL_LIMIT_S)
+        self._steps.require_output(self._shell, ["rm", "--", uv], failure, _RETRY_REMEDY)
 
     def finish(self, folder: PurePosixPath, name: str, stamp: Mapping[str, Any]) -> PurePosixPath:
         """Rename a tested environment; use another desktop's if that one was faster."""
@@ -209,7 +211,7 @@ class NodeEnvironments:
 
     def _rename(self, folder: PurePosixPath, final: PurePosixPath) -> bool:
         """Rename a folder, unless one of that name exists."""
-        return self._steps.run(self._shell, ["mv", "-T", "--", str(folder), str(final)]).ok
+        return self._steps.run_command(self._shell, ["mv", "-T", "--", str(folder), str(final)]).ok
 
     def drop(self, folder: PurePosixPath) -> None:
         """Remove an incomplete environment; if the connection broke, the next set-up does it."""
@@ -217,7 +219,7 @@ class NodeEnvironments:
             self._shell.run(["rm", "-rf", "--", str(folder)], limit_s=_INSTALL_LIMIT_S)
 
     def _make_folders(self, folders: Sequence[PurePosixPath]) -> None:
-        self._steps.must(
+        self._steps.require_output(
             self._shell,
             ["mkdir", "-p", "--", *map(str, folders)],
             f"The folder {self._home.path} cannot be made on the node",
@@ -235,11 +237,11 @@ class NodeEnvironments:
             "1",
             *age_filter,
         ]
-        self._steps.run(self._shell, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], 300)
+        self._steps.run_command(self._shell, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], 300)
 
     def _require_space(self, house: Wheelhouse) -> None:
         needed_bytes = max(_LEAST_FREE_BYTES, _GROWTH * sum(wheel.bytes for wheel in house.wheels))
-        output = self._steps.must(
+        output = self._steps.require_output(
             self._shell,
             ["df", "-Pk", "--", str(self._home.path)],
             f"The free space on the disk of {self._home.path} could not be read",
@@ -264,7 +266,7 @@ class NodeEnvironments:
             return set()
         paths = [str(self._home.wheels / wheel.name) for wheel in wheels]
         argv = [python, "-I", "-c", _DIGESTS, *paths]
-        answer = self._steps.run(self._shell, argv, limit_s=300)
+        answer = self._steps.run_command(self._shell, argv, limit_s=300)
         lines = (line.split("  ", 1) for line in answer.out.splitlines() if "  " in line)
         digests = {path: digest for digest, path in lines}
         return {

@@ -19,7 +19,7 @@ from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeInfo
 from backend.ssh.interface import Shell
 
-LEAST_PYTHON = (3, 10)
+OLDEST_PYTHON = (3, 10)
 """For training; the supervision of runs needs 3.9."""
 _SOURCES = ("base/cores.py", "node/checks/node_facts.py")
 _READ_LIMIT_S = 90.0
@@ -34,7 +34,7 @@ WriteFile = Callable[[Path, bytes], None]
 class NodeInspection:
     """``ranks_address``: the IP, with its prefix, at which ranks on other nodes reach it."""
 
-    facts: NodeInfo
+    node_info: NodeInfo
     ranks_address: str
 
 
@@ -70,25 +70,24 @@ def inspect(
     try:
         raw = json.loads(answer.out)
         reached_at, home_fault = str(raw.pop("reached_at")), str(raw.pop("home_fault"))
-        node_facts = replace(NodeInfo.from_dict(raw), clock_offset_s=offset_s)
-        address = ranks_address(node_facts, reached_at)
+        node_info = replace(NodeInfo.from_dict(raw), clock_offset_s=offset_s)
+        address = ranks_address(node_info, reached_at)
     except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise _no_answer(node, str(error)) from error
     if home_fault:
         raise BackendError(
-            f"Nothing can be written to the home folder of {node_facts.user} on {node}: "
+            f"Nothing can be written to the home folder of {node_info.user} on {node}: "
             f"{sanitize(home_fault)}.",
             "Free some space in it, make that user its owner, or use another user.",
         )
-    _check_python(node, node_facts)
-    return NodeInspection(node_facts, address)
+    _check_python(node, node_info)
+    return NodeInspection(node_info, address)
 
 
-def ranks_address(node_facts: NodeInfo, reached_at: str) -> str:
+def ranks_address(node_info: NodeInfo, reached_at: str) -> str:
     """Return the interface that took the desktop's connection, or the first outward one, or ""."""
     interface_addresses = [
-        (interface, ipaddress.ip_interface(interface.address))
-        for interface in node_facts.interfaces
+        (interface, ipaddress.ip_interface(interface.address)) for interface in node_info.interfaces
     ]
     for _, address in interface_addresses:
         if reached_at and _is_within(reached_at, address) and not address.is_loopback:
@@ -154,9 +153,9 @@ def _proof_file(
 
 def _check_python(node: str, node_facts: NodeInfo) -> None:
     versions = [python.version for python in node_facts.pythons]
-    if any(_numbers(version) >= LEAST_PYTHON for version in versions):
+    if any(_numbers(version) >= OLDEST_PYTHON for version in versions):
         return
-    minimum = ".".join(map(str, LEAST_PYTHON))
+    minimum = ".".join(map(str, OLDEST_PYTHON))
     newest_version = max(versions, key=_numbers, default="missing")
     raise BackendError(
         f"Python on {node} is {sanitize(newest_version)}; training needs {minimum} or newer.",

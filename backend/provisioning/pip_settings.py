@@ -22,7 +22,7 @@ _UV_OPTIONS = {
 _UV_VARIABLES = {"cert": "SSL_CERT_FILE", "proxy": "ALL_PROXY", "timeout": "UV_HTTP_TIMEOUT"}
 
 
-def as_pip_does(pip_listing: str) -> tuple[list[str], dict[str, str]]:
+def pip_options(pip_listing: str) -> tuple[list[str], dict[str, str]]:
     """Return options and variables with which uv takes packages from where pip takes them.
 
     ``pip_listing`` is the output of ``pip config list``. A laboratory's mirror stands in pip's

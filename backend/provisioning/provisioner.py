@@ -25,7 +25,7 @@ from backend.provisioning.cluster_key import ClusterKey, Peer
 from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
-from backend.provisioning.step_reporter import Steps
+from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.wheel_relay import Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
@@ -40,7 +40,7 @@ from backend.records.nodes.entry import (
 from backend.ssh.interface import Machine, Shell
 
 TITLES = ("Reach", "Inspect", "Python", "Open MPI", "PyTorch", "Agent", "Test")
-THERE_ALREADY = "was already installed"
+ALREADY_INSTALLED = "was already installed"
 _TRIAL = "trial.txt"
 _TRIAL_LIMIT_S = 120
 _AGENT_LIMIT_S = 20.0
@@ -148,11 +148,11 @@ def set_up(
         BackendError: A step failed; `SetUp.failed` has the same message, and its output.
         Cancelled: By ``cancelled``. Completed steps stay and are used by the next set-up.
     """
-    steps = Steps(entry.name, TITLES, on_change, cancelled)
+    steps = StepReporter(entry.name, TITLES, on_change, cancelled)
     work = _SetUpWork(entry, plan, steps, cancelled)
     steps.start()
     try:
-        steps.do(lambda: work.reach(open_shell))
+        steps.run_step(lambda: work.reach(open_shell))
         for step in (
             work.inspect,
             work.python,
@@ -161,7 +161,7 @@ def set_up(
             work.agent,
             work.trial,
         ):
-            steps.do(step)
+            steps.run_step(step)
         return work.updated_entry()
     finally:
         work.close()
@@ -178,7 +178,7 @@ class _SetUpWork:
     _target: WheelTarget
 
     def __init__(
-        self, entry: NodeEntry, plan: SetUpPlan, steps: Steps, cancelled: Callable[[], bool]
+        self, entry: NodeEntry, plan: SetUpPlan, steps: StepReporter, cancelled: Callable[[], bool]
     ) -> None:
         self._entry = entry
         self._plan = plan
@@ -196,7 +196,7 @@ class _SetUpWork:
     def reach(self, open_shell: Callable[[NodeEntry], Shell]) -> str:
         self.shell = open_shell(self._entry)
         self._is_open = True
-        user = self._steps.must(
+        user = self._steps.require_output(
             self.shell,
             ["id", "-un"],
             f"{self._entry.name} does not run commands",
@@ -246,18 +246,20 @@ class _SetUpWork:
         chosen_python, target, horovod = self._plan.wheels.choose(self._entry.name, self.node_facts)
         self._target = target
         self._has_horovod = horovod is not None
-        self.house = self._plan.wheels.gather(target, horovod, self._steps.line, self._cancelled)
+        self.house = self._plan.wheels.gather(
+            target, horovod, self._steps.add_line, self._cancelled
+        )
         self._name, self._environment_wheels = self.house.environment(
             system_mpi=self._plan.system_mpi
         )
         if self._plan.shared:
-            self._steps.say("Waiting for the node that makes the environment")
+            self._steps.show_message("Waiting for the node that makes the environment")
             self._access.enter_context(self._plan.exclusive_access(self._name))
         self._is_complete = self.environments.find(self._name) is not None
         if self._is_complete:
             self._access.close()
             self._folder = self._environments_home.environments / self._name
-            return f"Python {chosen_python.version} {THERE_ALREADY}."
+            return f"Python {chosen_python.version} {ALREADY_INSTALLED}."
         if self._plan.shared and self.environments.stamp(self._name) is not None:
             # Other nodes use it, so it is not made again for this one.
             folder = self._environments_home.environments / self._name
@@ -280,7 +282,7 @@ class _SetUpWork:
                 wheels = [wheel for wheel in self._environment_wheels if wheel.package == OPEN_MPI]
                 self._push(wheels)
                 self.environments.install(self._folder, self.house, wheels)
-        output = self._steps.must(
+        output = self._steps.require_output(
             self.shell, [self._mpirun, "--version"], f"{self._mpirun} does not start"
         )
         version = version_in(output)
@@ -294,7 +296,9 @@ class _SetUpWork:
         self._plan.agree(version)
         ssh_access = self._set_up_ssh_access()
         was_installed = self._is_complete or self._plan.system_mpi
-        return f"Open MPI {version}{f' {THERE_ALREADY}' if was_installed else ''}; {ssh_access}."
+        return (
+            f"Open MPI {version}{f' {ALREADY_INSTALLED}' if was_installed else ''}; {ssh_access}."
+        )
 
     def _set_up_ssh_access(self) -> str:
         """Set up mpirun's SSH access from this node to the others; return a description."""
@@ -322,13 +326,13 @@ class _SetUpWork:
         name, proof = ("Horovod", _PROVE_HOROVOD) if self._has_horovod else ("mpi4py", _PROVE_DDP)
         versions = f"{name} {self.house.version(name.lower())}, torch {self.house.version('torch')}"
         if self._is_complete:
-            return f"{versions} {THERE_ALREADY}{self._add_packages()}."
+            return f"{versions} {ALREADY_INSTALLED}{self._add_packages()}."
         needed_wheels = [wheel for wheel in self._environment_wheels if wheel.package != OPEN_MPI]
         self._push(needed_wheels)
-        self._steps.say("Installing")
+        self._steps.show_message("Installing")
         self.environments.install(self._folder, self.house, needed_wheels)
-        self._steps.say("Importing")
-        self._steps.must(
+        self._steps.show_message("Importing")
+        self._steps.require_output(
             self.shell,
             [str(self._folder / "bin/python"), "-I", "-c", proof],
             f"{name} cannot be used on {self._entry.name}",
@@ -359,9 +363,9 @@ class _SetUpWork:
         python = str(self._folder / "bin/python")
         with self._plan.exclusive_access(self._name) if self._plan.shared else nullcontext():
             for package in self._missing_packages(self._plan.packages):
-                self._steps.say(f"Fetching {package}")
+                self._steps.show_message(f"Fetching {package}")
                 extended_house = self._plan.wheels.gather_more(
-                    self.house, self._target, package, self._steps.line, self._cancelled
+                    self.house, self._target, package, self._steps.add_line, self._cancelled
                 )
                 missing_packages = self._missing_packages(
                     [wheel.package for wheel in extended_house.wheels]
@@ -380,7 +384,7 @@ class _SetUpWork:
         if not packages:
             return ()
         argv = [str(self._folder / "bin/python"), "-I", "-c", _LIST_MISSING, *packages]
-        return self._steps.must(self.shell, argv, "The packages cannot be listed").split()
+        return self._steps.require_output(self.shell, argv, "The packages cannot be listed").split()
 
     def _push(self, wheels: Sequence[Wheel]) -> None:
         """Send wheels to the node, and uv, which installs them."""
@@ -392,7 +396,7 @@ class _SetUpWork:
         name = self._plan.bundle.name
         folder = self.home.bundles / name
         self._bundle = str(folder)
-        if not self._steps.run(self.shell, ["test", "-d", self._bundle]).ok:
+        if not self._steps.run_command(self.shell, ["test", "-d", self._bundle]).ok:
             self._unpack(folder)
         agent = AgentPaths(
             self._entry.name, str(self._folder / "bin/python"), self._bundle, self.node_facts
@@ -401,21 +405,21 @@ class _SetUpWork:
         folders = [str(self.home.state)]
         if self._entry.is_staged:
             folders += [agent.folder, f"{self.node_facts.data_root}/jobs"]
-        self._steps.must(
+        self._steps.require_output(
             self.shell,
             ["mkdir", "-p", "--", *folders],
             "The agent's folder cannot be made",
             remedy,
         )
         check_command = agent_commands.check(agent)
-        if self._steps.run(self.shell, check_command).ok:
+        if self._steps.run_command(self.shell, check_command).ok:
             return "Runs already."
-        self._steps.must(
+        self._steps.require_output(
             self.shell, agent_commands.stop(agent), "The older agent does not end", remedy
         )
-        answer = self._steps.run(self.shell, self._plan.start_agent(agent))
+        answer = self._steps.run_command(self.shell, self._plan.start_agent(agent))
         # Another desktop may have started an agent of the same bundle first.
-        if not self._steps.run(
+        if not self._steps.run_command(
             self.shell,
             agent_commands.check(agent, limit_s=_AGENT_LIMIT_S if answer.ok else _REFUSED_LIMIT_S),
         ).ok:
@@ -434,14 +438,16 @@ class _SetUpWork:
         archive = temporary_folder / "bundle.tar.gz"
         failure = "The program's own part could not be put on the node"
         steps, shell = self._steps, self.shell
-        steps.must(shell, ["mkdir", "-p", "--", str(temporary_folder)], failure)
+        steps.require_output(shell, ["mkdir", "-p", "--", str(temporary_folder)], failure)
         shell.write(str(archive), self._plan.bundle.archive)
-        steps.must(shell, ["tar", "-xzf", str(archive), "-C", str(temporary_folder)], failure)
-        steps.must(shell, ["rm", "--", str(archive)], failure)
+        steps.require_output(
+            shell, ["tar", "-xzf", str(archive), "-C", str(temporary_folder)], failure
+        )
+        steps.require_output(shell, ["rm", "--", str(archive)], failure)
         # If two desktops unpack the same archive, the second finds it there.
-        if not steps.run(shell, ["mv", "-T", "--", str(temporary_folder), str(folder)]).ok:
-            steps.must(shell, ["rm", "-rf", "--", str(temporary_folder)], failure)
-            steps.must(shell, ["test", "-d", str(folder)], failure)
+        if not steps.run_command(shell, ["mv", "-T", "--", str(temporary_folder), str(folder)]).ok:
+            steps.require_output(shell, ["rm", "-rf", "--", str(temporary_folder)], failure)
+            steps.require_output(shell, ["test", "-d", str(folder)], failure)
 
     def trial(self) -> str:
         """Let two ranks of this node add up a number: tests Python, torch and Open MPI."""
@@ -459,8 +465,10 @@ class _SetUpWork:
         argv = [*time_limit, "env", *_AS_ROOT, *two_ranks_command(self._mpirun, python)]
         failure = f"Two ranks on {self._entry.name} could not work together"
         remedy = "Fix the problem of mpirun that its output names, then set the node up again."
-        self._steps.say(f"Starting two ranks, which takes some seconds{self._busy_note()}")
-        output = self._steps.must(self.shell, argv, failure, remedy, limit_s=_TRIAL_LIMIT_S + 30)
+        self._steps.show_message(f"Starting two ranks, which takes some seconds{self._busy_note()}")
+        output = self._steps.require_output(
+            self.shell, argv, failure, remedy, limit_s=_TRIAL_LIMIT_S + 30
+        )
         if not two_ranks_agree(output):
             raise BackendError(f"{failure}: they did not get the same sum.", remedy)
         self.shell.write(stamp, tested_versions)

@@ -15,9 +15,9 @@ from pathlib import Path
 
 from backend.base.log import swallowed
 from backend.provisioning.node_environment import NodeEnvironments
-from backend.provisioning.script_wheels import LISTING, Base
-from backend.provisioning.step_reporter import Steps
-from backend.provisioning.wheelhouse import Ask, Wheelhouse, run_pip
+from backend.provisioning.script_wheels import LISTING, BaseEnvironment
+from backend.provisioning.step_reporter import StepReporter
+from backend.provisioning.wheelhouse import IsCancelled, Wheelhouse, run_pip
 from backend.records.base.atomic_files import replace_bytes
 from backend.ssh.interface import CommandResult, Machine
 from backend.ssh.sftp import RemoteFile
@@ -31,13 +31,13 @@ path = pathlib.Path(sysconfig.get_path("purelib"), "_node.pth")
 path.write_text("; ".join(lines) + "\\n", "utf-8")"""
 # Lightning starts MPI where it finds mpi4py. Ours is not the script's, unless it lists it.
 
-Gather = Callable[[Base], Wheelhouse]
+GatherWheels = Callable[[BaseEnvironment], Wheelhouse]
 
 
 class ThisComputer:
     """This computer as a `Machine`; a command has no limit but ends when ``cancelled``."""
 
-    def __init__(self, cancelled: Ask = lambda: False) -> None:
+    def __init__(self, cancelled: IsCancelled = lambda: False) -> None:
         self._cancelled = cancelled
 
     def run(
@@ -82,11 +82,11 @@ class ThisComputer:
 
 def make_environment(
     shell: Machine,
-    steps: Steps,
+    steps: StepReporter,
     environments: NodeEnvironments,
     python: str,
     name: str,
-    gather: Gather,
+    gather: GatherWheels,
 ) -> str:
     """Make an environment on a node or here, unless it exists; ``python`` is that of the base.
 
@@ -97,12 +97,12 @@ def make_environment(
         environments.mark_used(name)
         return f"{name} exists."
     argv = [python, "-I", "-c", LISTING]
-    base = Base.parse(steps.must(shell, argv, f"{python} does not start"))
+    base = BaseEnvironment.parse(steps.require_output(shell, argv, f"{python} does not start"))
     house = gather(base)
     folder = environments.make_empty(python, house)
     try:
         layer = [str(folder / "bin/python"), "-I", "-c", _LAYER, *base.site_folders]
-        steps.must(shell, layer, f"{folder} cannot be written")
+        steps.require_output(shell, layer, f"{folder} cannot be written")
         environments.push(python, house, [house.uv, *house.wheels])
         environments.install(folder, house, house.wheels)
         wheels = [wheel.name for wheel in (house.uv, *house.wheels)]

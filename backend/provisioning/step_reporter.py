@@ -26,7 +26,7 @@ def with_key(state: SetUp, error: BackendError) -> SetUp:
     return state
 
 
-class Steps:
+class StepReporter:
     """The steps of one node, in order. ``on_change`` gets each new state whole.
 
     ``cancelled`` is called before each command and while bytes and lines arrive.
@@ -48,7 +48,7 @@ class Steps:
     def start(self) -> None:
         self._on_change(self._state)
 
-    def do(self, work: Callable[[], str]) -> None:
+    def run_step(self, work: Callable[[], str]) -> None:
         """Run the next step; ``work`` returns the outcome as a sentence, or raises.
 
         Raises:
@@ -78,30 +78,32 @@ class Steps:
         if self._cancelled():
             raise Cancelled
 
-    def line(self, text: str) -> None:
+    def add_line(self, text: str) -> None:
         """Add a line of output."""
         self.stop_if_cancelled()
         self._output(f"{self._step.output}{text}\n")
 
-    def say(self, message: str) -> None:
+    def show_message(self, message: str) -> None:
         """Report what the running step does or waits for; figures follow a colon."""
         self.stop_if_cancelled()
         # What begins now may take minutes without another report.
         is_new = message.partition(":")[0] != self._step.message.partition(":")[0]
-        (self._change if is_new else self._later)(message=message)
+        (self._change if is_new else self._change_later)(message=message)
 
-    def run(self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0) -> CommandResult:
+    def run_command(
+        self, shell: Machine, argv: Sequence[str], limit_s: float = 60.0
+    ) -> CommandResult:
         """Run a command on the node; its output becomes the step's output."""
-        self.line(f"$ {shlex.join(argv)}")
+        self.add_line(f"$ {shlex.join(argv)}")
         earlier_output = self._step.output
-        answer = shell.run(argv, limit_s=limit_s, on_line=self.line)
+        answer = shell.run(argv, limit_s=limit_s, on_line=self.add_line)
         parts = (text.rstrip("\n") for text in (answer.out, answer.err))
         output = "".join(f"{text}\n" for text in parts if text)
         # The complete output replaces the lines that arrived while it ran.
         self._change(output=f"{earlier_output}{output}"[-_OUTPUT_LIMIT:])
         return answer
 
-    def must(
+    def require_output(
         self,
         shell: Machine,
         argv: Sequence[str],
@@ -114,7 +116,7 @@ class Steps:
         Raises:
             BackendError: ``failure`` and the command's last line, or that the disk is full.
         """
-        answer = self.run(shell, argv, limit_s)
+        answer = self.run_command(shell, argv, limit_s)
         if answer.ok:
             return answer.out
         if any(phrase in answer.out + answer.err for phrase in _FULL):
@@ -129,18 +131,18 @@ class Steps:
         return self._state.steps[self._index]
 
     def _output(self, text: str) -> None:
-        self._later(output=text[-_OUTPUT_LIMIT:])
+        self._change_later(output=text[-_OUTPUT_LIMIT:])
 
-    def _later(self, **values: str) -> None:
-        self._set(**values)
+    def _change_later(self, **values: str) -> None:
+        self._set_values(**values)
         if time.monotonic() - self._reported_s >= _REPORT_S:
             self._report()
 
     def _change(self, **values: object) -> None:
-        self._set(**values)
+        self._set_values(**values)
         self._report()
 
-    def _set(self, **values: object) -> None:
+    def _set_values(self, **values: object) -> None:
         steps = list(self._state.steps)
         seconds = time.monotonic() - self._started_s
         steps[self._index] = replace(self._step, **values, seconds=seconds)  # type: ignore[arg-type]

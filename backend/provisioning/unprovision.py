@@ -13,7 +13,7 @@ from backend.provisioning import agent_commands, cluster_key
 from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.node_environment import STAMP
 from backend.provisioning.provisioner import disk_usage
-from backend.provisioning.script_wheels import OF_SCRIPTS
+from backend.provisioning.script_wheels import SCRIPT_MARK
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeEntry
 from backend.ssh.interface import Machine, Shell
@@ -30,7 +30,7 @@ class FoundEnvironment(NamedTuple):
 
     @property
     def is_of_scripts(self) -> bool:
-        return OF_SCRIPTS in self.name
+        return SCRIPT_MARK in self.name
 
 
 def remove(entry: NodeEntry, shell: Shell) -> int:

@@ -15,7 +15,7 @@ from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
-from backend.provisioning.step_reporter import Steps
+from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.wheelhouse import Wheel
 from backend.records.base.layout import NodeHome
 from backend.ssh.interface import Machine
@@ -41,7 +41,7 @@ class Relay:
     def bring(
         self,
         shell: Machine,
-        steps: Steps,
+        steps: StepReporter,
         data_root: str,
         source: Path,
         wheel: Wheel,
@@ -58,7 +58,7 @@ class Relay:
         with self._lock:
             lock = self._locks.setdefault(wheel, threading.Lock())
         if lock.locked():
-            steps.say(f"Waiting for another node, which gets {wheel.package} for all")
+            steps.show_message(f"Waiting for another node, which gets {wheel.package} for all")
         with lock:
             if wheel not in self._stored_wheels:
                 try:
@@ -67,12 +67,12 @@ class Relay:
                 except Cancelled:
                     raise
                 except BackendError as error:
-                    steps.line(f"{folder}: {error.message}")
+                    steps.add_line(f"{folder}: {error.message}")
                     return None
                 sent_bytes = wheel.bytes
                 self._stored_wheels.add(wheel)
-        steps.say(f"Copying {wheel.package} from the data root")
-        answer = steps.run(shell, ["cp", "--", relay_path, target], _COPY_LIMIT_S)
+        steps.show_message(f"Copying {wheel.package} from the data root")
+        answer = steps.run_command(shell, ["cp", "--", relay_path, target], _COPY_LIMIT_S)
         return sent_bytes if answer.ok else None
 
     def clear(self, shell: Machine) -> None:
@@ -85,11 +85,13 @@ class Relay:
     def _relay_folder(self, data_root: str) -> PurePosixPath:
         return NodeHome.shared_in(PurePosixPath(data_root)).path / self._folder
 
-    def _prepare(self, shell: Machine, steps: Steps, folder: PurePosixPath, data_root: str) -> None:
+    def _prepare(
+        self, shell: Machine, steps: StepReporter, folder: PurePosixPath, data_root: str
+    ) -> None:
         if self.used_by:
             return
-        steps.must(shell, ["mkdir", "-p", "--", str(folder)], f"{folder} cannot be made")
+        steps.require_output(shell, ["mkdir", "-p", "--", str(folder)], f"{folder} cannot be made")
         self.used_by = data_root
         age_filter = ["-name", f"{_PREFIX}*", "-mmin", f"+{_ABANDONED_MINUTES}"]
         find = ["find", str(folder.parent), "-mindepth", "1", "-maxdepth", "1", *age_filter]
-        steps.run(shell, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], 300)
+        steps.run_command(shell, [*find, "-exec", "rm", "-rf", "--", "{}", "+"], 300)

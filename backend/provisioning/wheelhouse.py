@@ -53,7 +53,7 @@ _POLL_S = 0.1
 _NO_SPACE = re.compile(r"No space left on device|Disk quota exceeded", re.IGNORECASE)
 _NO_WHEEL = re.compile(r"No matching distribution found for (\S+)")
 
-Ask = Callable[[], bool]
+IsCancelled = Callable[[], bool]
 OnLine = Callable[[str], None]
 
 
@@ -123,7 +123,7 @@ class Wheelhouses:
         target: WheelTarget,
         horovod: HorovodWheel | None,
         on_line: OnLine = lambda line: None,
-        cancelled: Ask = lambda: False,
+        cancelled: IsCancelled = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels for a target, from this desktop's disk if they are complete there.
 
@@ -135,7 +135,7 @@ class Wheelhouses:
         """
         requirements = pinned(self._constraints, target, horovod)
         home = self._folder / _name(target, horovod, requirements)
-        return self._once(
+        return self._fetch_once(
             home,
             lambda: self._fetch(home, target, horovod, requirements, on_line, cancelled),
             on_line,
@@ -148,7 +148,7 @@ class Wheelhouses:
         target: WheelTarget,
         package: str,
         on_line: OnLine = lambda line: None,
-        cancelled: Ask = lambda: False,
+        cancelled: IsCancelled = lambda: False,
     ) -> Wheelhouse:
         """Return the wheels of a package, and of what it needs, that ``house`` lacks.
 
@@ -180,10 +180,10 @@ class Wheelhouses:
             files.append(shutil.copyfile(house.folder / house.uv.name, part / house.uv.name))
             return finish(part, home, house.python, files)
 
-        return self._once(home, fetch, on_line, cancelled)
+        return self._fetch_once(home, fetch, on_line, cancelled)
 
-    def _once(
-        self, home: Path, fetch: Callable[[], Wheelhouse], on_line: OnLine, cancelled: Ask
+    def _fetch_once(
+        self, home: Path, fetch: Callable[[], Wheelhouse], on_line: OnLine, cancelled: IsCancelled
     ) -> Wheelhouse:
         """Return the wheelhouse in ``home``; if it is not complete, fetch it."""
         try:
@@ -203,7 +203,7 @@ class Wheelhouses:
         horovod: HorovodWheel | None,
         requirements: Sequence[str],
         on_line: OnLine,
-        cancelled: Ask,
+        cancelled: IsCancelled,
     ) -> Wheelhouse:
         # Kept between tries: pip uses what is there already, and torch has 190 MB.
         part = home.with_name(f"{home.name}.part")
@@ -239,7 +239,7 @@ class Wheelhouses:
         requirements: Sequence[str],
         options: Sequence[str],
         on_line: OnLine,
-        cancelled: Ask,
+        cancelled: IsCancelled,
     ) -> None:
         pattern, minors, older_tags = _TAGS
         tags = [*(pattern.format(minor) for minor in minors), *older_tags, "linux"]
@@ -359,7 +359,7 @@ def _requirement(file_name: str) -> str:
 
 
 @contextmanager
-def locked(path: Path, on_line: OnLine, cancelled: Ask) -> Iterator[None]:
+def locked(path: Path, on_line: OnLine, cancelled: IsCancelled) -> Iterator[None]:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         is_waiting = False
@@ -382,7 +382,7 @@ def locked(path: Path, on_line: OnLine, cancelled: Ask) -> Iterator[None]:
 def run_pip(
     argv: Sequence[str],
     on_line: OnLine,
-    cancelled: Ask,
+    cancelled: IsCancelled,
     cwd: Path | None = None,
     variables: Mapping[str, str] = {},
 ) -> tuple[int, str]:

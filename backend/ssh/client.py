@@ -222,7 +222,7 @@ class SshShell:
         _close(self._connections)
 
     def _files(self) -> SftpFiles:
-        return SftpFiles(self._opened_sftp, self._account, self._free_bytes)
+        return SftpFiles(self._sftp_client, self._account, self._free_bytes)
 
     def _session(self, limit_s: float) -> Any:
         """Open a channel; if sshd allows only one (MaxSessions 1), after the one before it."""
@@ -240,7 +240,7 @@ class SshShell:
                     # sshd counts a session until its processes have ended.
                     time.sleep(_SESSION_POLL_S)
 
-    def _opened_sftp(self) -> Any:
+    def _sftp_client(self) -> Any:
         if self._sftp is not None:
             return self._sftp
         channel = self._session(_CHANNEL_LIMIT_S)
@@ -296,7 +296,7 @@ class SshShell:
                 watchdog.cancel()
 
 
-class _OnlyAccepted:
+class _AcceptedKeyPolicy:
     """paramiko's "missing host key policy": continue only with an accepted key."""
 
     def __init__(self, hop: Hop, known_hosts: KnownHosts) -> None:
@@ -319,7 +319,7 @@ class _OnlyAccepted:
         raise HostKeyUnknown(*ssh_errors.key_unknown(offered_key), offered_key)
 
 
-class _KeyEndedIt(Exception):
+class _KeyBreaksConnection(Exception):
     """A key with which paramiko cannot log in at all; the connection broke with it."""
 
 
@@ -329,18 +329,18 @@ class _Login:
     def __init__(self, hop: Hop, passphrase: str) -> None:
         self._hop = hop
         self._passphrase = passphrase
-        self._unsigned: dict[tuple[str, bytes], ssh_errors.Unusable] = {}
+        self._unsigned_keys: dict[tuple[str, bytes], ssh_errors.UnusableKey] = {}
         """Keys that failed before the sshd could judge them; kept over connections."""
 
     def authenticate(self, transport: Any) -> None:
         self._tried_names: list[str] = []
         self._locked: list[str] = []
-        self._unusable: list[ssh_errors.Unusable] = []
+        self._unusable_keys: list[ssh_errors.UnusableKey] = []
         allowed: Sequence[str] = ()
         limit_s = transport.auth_timeout
         for name, key in self._keys():
             key_id = name, bytes(key.asbytes())
-            if key_id in self._unsigned:
+            if key_id in self._unsigned_keys:
                 continue
             is_held = isinstance(key, paramiko.AgentKey)
             # The agent may ask the user first, or wait for a touch of a security key.
@@ -365,9 +365,9 @@ class _Login:
                     # sshd has seen too many wrong keys.
                     break
                 _log.info("The key %s is skipped.", name, exc_info=True)
-                self._unsigned[key_id] = ssh_errors.unsigned(name, key.get_name(), error)
+                self._unsigned_keys[key_id] = ssh_errors.unsigned_key(name, key.get_name(), error)
                 if not transport.is_active():
-                    raise _KeyEndedIt from error
+                    raise _KeyBreaksConnection from error
             else:
                 if transport.is_authenticated():
                     return
@@ -378,7 +378,7 @@ class _Login:
                 path, self._hop, has_passphrase=bool(self._passphrase)
             )
             raise PassphraseNeeded(*message_and_remedy, path)
-        unusable = [*self._unsigned.values(), *self._unusable]
+        unusable = [*self._unsigned_keys.values(), *self._unusable_keys]
         raise LoginRefused(*ssh_errors.no_login(self._hop, self._tried_names, allowed, unusable))
 
     def _keys(self) -> Iterator[tuple[str, Any]]:
@@ -391,16 +391,16 @@ class _Login:
                 key = agent_keys.pop(_public_half(path), None)
                 if key is not None:
                     yield f"{path} (agent)", key
-            yield from self._of_files(files[: self._hop.asked_for])
+            yield from self._keys_of_files(files[: self._hop.asked_for])
             if not self._hop.identities_only:
                 for key in agent_keys.values():
                     yield f"“{key.comment}” of the agent", key
-            yield from self._of_files(files[self._hop.asked_for :])
+            yield from self._keys_of_files(files[self._hop.asked_for :])
         finally:
             if agent is not None:
                 agent.close()
 
-    def _of_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    def _keys_of_files(self, paths: Sequence[str]) -> Iterator[tuple[str, Any]]:
         for path in paths:
             try:
                 content = expand_home(path).read_bytes()
@@ -408,18 +408,18 @@ class _Login:
             except FileNotFoundError:
                 continue
             except OSError as error:
-                self._unusable.append(ssh_errors.unread(path, error))
+                self._unusable_keys.append(ssh_errors.unread_key(path, error))
             except Exception:  # noqa: BLE001 - as above: a key file may raise anything
                 _log.info("The key %s is skipped.", path, exc_info=True)
-                self._unusable.append(ssh_errors.unusable(path, content))
+                self._unusable_keys.append(ssh_errors.unusable_key(path, content))
             else:
                 if key is None:
                     self._locked.append(path)
                 else:
-                    yield from self._certified(f"{path}-cert.pub", content)
+                    yield from self._certified_keys(f"{path}-cert.pub", content)
                     yield path, key
 
-    def _certified(self, path: str, content: bytes) -> Iterator[tuple[str, Any]]:
+    def _certified_keys(self, path: str, content: bytes) -> Iterator[tuple[str, Any]]:
         certificate = expand_home(path)
         if not certificate.is_file():
             return
@@ -453,7 +453,7 @@ def _open(hop: Hop, gateway: Any, known_hosts: KnownHosts, passphrase: str, limi
     while True:
         try:
             return _attempt(hop, gateway, known_hosts, login, limit_s)
-        except _KeyEndedIt:
+        except _KeyBreaksConnection:
             # `login` skips that key from now on.
             continue
 
@@ -477,7 +477,7 @@ def _attempt(hop: Hop, gateway: Any, known_hosts: KnownHosts, login: _Login, lim
             "transport_factory": partial(_transport, [host_key.kind for host_key in accepted]),
         },
     )
-    connection.client.set_missing_host_key_policy(_OnlyAccepted(hop, known_hosts))
+    connection.client.set_missing_host_key_policy(_AcceptedKeyPolicy(hop, known_hosts))
     try:
         connection.open()
     except BaseException as error:

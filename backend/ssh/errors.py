@@ -94,7 +94,7 @@ def not_from_jump(hop: Hop, jump: str, reason: str) -> MessageAndRemedy:
     )
 
 
-class Unusable(NamedTuple):
+class UnusableKey(NamedTuple):
     """A key that could not be tried: ``why`` follows its name."""
 
     name: str
@@ -103,7 +103,10 @@ class Unusable(NamedTuple):
 
 
 def no_login(
-    hop: Hop, tried_names: Sequence[str], allowed: Sequence[str], unusable: Sequence[Unusable]
+    hop: Hop,
+    tried_names: Sequence[str],
+    allowed: Sequence[str],
+    unusable_keys: Sequence[UnusableKey],
 ) -> MessageAndRemedy:
     """Describe a refused login. A wrong user and a wrong key cannot be distinguished."""
     copy = ["ssh-copy-id", *(["-p", str(hop.port)] if hop.port != 22 else []), hop.account]
@@ -113,11 +116,11 @@ def no_login(
             "and Ringmaster needs a key.",
             f"Allow keys in sshd_config of {hop.label}: PubkeyAuthentication yes.",
         )
-    passed_over = sanitize("; ".join(f"{key.name}, {key.reason}" for key in unusable), 400)
-    remedies = " ".join(dict.fromkeys(key.remedy for key in unusable))
-    if not tried_names and unusable:
+    skipped_keys = sanitize("; ".join(f"{key.name}, {key.reason}" for key in unusable_keys), 400)
+    remedies = " ".join(dict.fromkeys(key.remedy for key in unusable_keys))
+    if not tried_names and unusable_keys:
         return (
-            f"{hop.label} refuses {hop.user}: no key could be used: {passed_over}.",
+            f"{hop.label} refuses {hop.user}: no key could be used: {skipped_keys}.",
             remedies,
         )
     if not tried_names:
@@ -125,7 +128,7 @@ def no_login(
             f"{hop.label} refuses {hop.user}: there is no key on this computer to try.",
             f"Make one and copy it to {hop.label}: ssh-keygen -t ed25519, then {shlex.join(copy)}",
         )
-    unusable_note = f"; not usable: {passed_over}" if unusable else ""
+    unusable_note = f"; not usable: {skipped_keys}" if unusable_keys else ""
     return (
         f"{hop.label} refuses {hop.user}: no such user, or none of the keys is accepted "
         f"(tried: {sanitize(', '.join(tried_names), 300)}{unusable_note}).",
@@ -134,22 +137,24 @@ def no_login(
     )
 
 
-def unsigned(name: str, kind: str, error: BaseException) -> Unusable:
+def unsigned_key(name: str, kind: str, error: BaseException) -> UnusableKey:
     """Describe a key with which nothing could be signed."""
     if kind.startswith("sk-"):
-        return Unusable(name, f"on a hardware security key ({short(error)})", _ORDINARY)
+        return UnusableKey(name, f"on a hardware security key ({short(error)})", _ORDINARY)
     remedy = "Unlock the agent and confirm when it asks, or pass a key file with --identity."
     if "(agent)" not in name and "of the agent" not in name:
         remedy = _ORDINARY
-    return Unusable(name, f"with which nothing could be signed ({short(error)})", remedy)
+    return UnusableKey(name, f"with which nothing could be signed ({short(error)})", remedy)
 
 
-def unread(path: str, error: OSError) -> Unusable:
+def unread_key(path: str, error: OSError) -> UnusableKey:
     reason = f"which cannot be read ({short(error)})"
-    return Unusable(path, reason, f"Make yourself its owner and run: chmod 600 {_in_shell(path)}.")
+    return UnusableKey(
+        path, reason, f"Make yourself its owner and run: chmod 600 {_in_shell(path)}."
+    )
 
 
-def unusable(path: str, content: bytes) -> Unusable:
+def unusable_key(path: str, content: bytes) -> UnusableKey:
     """Describe an unusable key file by its content."""
     text = content.lstrip(b"\xef\xbb\xbf").strip()
     body = b"".join(line for line in text.splitlines() if not line.startswith(b"-----"))
@@ -158,24 +163,24 @@ def unusable(path: str, content: bytes) -> Unusable:
     except ValueError:  # the content is looked at below
         inside = b""
     if not text:
-        return Unusable(path, "which is empty", "Copy that key here again.")
+        return UnusableKey(path, "which is empty", "Copy that key here again.")
     if text.startswith(b"PuTTY-User-Key-File"):
-        to = f"{_in_shell(path)} -O private-openssh -o {_in_shell(f'{path}.openssh')}"
-        return Unusable(path, "which is a PuTTY key", f"Convert it: puttygen {to}")
+        arguments = f"{_in_shell(path)} -O private-openssh -o {_in_shell(f'{path}.openssh')}"
+        return UnusableKey(path, "which is a PuTTY key", f"Convert it: puttygen {arguments}")
     if text.startswith((b"ssh-", b"ecdsa-", b"sk-")):
-        return Unusable(path, "which is a public key", "Use the private one, without .pub.")
+        return UnusableKey(path, "which is a public key", "Use the private one, without .pub.")
     if b"sk-ssh-" in inside or b"sk-ecdsa-" in inside:
-        return Unusable(path, "which is on a hardware security key", _ORDINARY)
+        return UnusableKey(path, "which is on a hardware security key", _ORDINARY)
     if b"ssh-dss" in inside or b" DSA " in text:
-        return Unusable(path, "which is a DSA key", _ORDINARY)
+        return UnusableKey(path, "which is a DSA key", _ORDINARY)
     if text.startswith(b"-----BEGIN ") and b"-----END " not in text:
-        return Unusable(path, "which is truncated", "Copy that key here again.")
+        return UnusableKey(path, "which is truncated", "Copy that key here again.")
     if text.startswith(b"-----BEGIN ") and b"PRIVATE KEY-----" in text:
         reason = "which is a private key in a format that Ringmaster does not read"
         remedy = f"Convert it (ssh-keygen -p -f {_in_shell(path)}), or use another key."
-        return Unusable(path, reason, remedy)
+        return UnusableKey(path, reason, remedy)
     reason = "which is not a private key that can be read"
-    return Unusable(path, reason, "Pass an OpenSSH private key with --identity.")
+    return UnusableKey(path, reason, "Pass an OpenSSH private key with --identity.")
 
 
 def _in_shell(path: str) -> str:
@@ -274,6 +279,6 @@ def short(error: BaseException) -> str:
 def _numbers(error: BaseException) -> set[int]:
     """Return all errno of an attempt; paramiko keeps one for each address of a name."""
     inner = getattr(error, "errors", None)
-    all_of_them = [error, *(inner.values() if isinstance(inner, dict) else ())]
-    numbers = (getattr(cause, "errno", None) for cause in all_of_them)
+    errors = [error, *(inner.values() if isinstance(inner, dict) else ())]
+    numbers = (getattr(cause, "errno", None) for cause in errors)
     return {number for number in numbers if isinstance(number, int)}

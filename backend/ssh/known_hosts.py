@@ -69,7 +69,7 @@ class KnownHosts:
             BackendError: The file exists and cannot be read.
         """
         name = host_name(host, port)
-        keys = (_parsed(line) for line in self._lines())
+        keys = (_parse_line(line) for line in self._lines())
         return tuple(
             host_key(host, port, entry.kind, entry.blob)
             for entry in keys
@@ -84,7 +84,7 @@ class KnownHosts:
         """
         return tuple(
             host_key(*_address(name), entry.kind, entry.blob)
-            for entry in map(_parsed, self._lines())
+            for entry in map(_parse_line, self._lines())
             if entry is not None
             for name in entry.names
         )
@@ -110,7 +110,7 @@ class KnownHosts:
         with _changing:
             kept_lines, removed_count = [], 0
             for line in self._lines():
-                entry = _parsed(line)
+                entry = _parse_line(line)
                 if entry is None or name not in entry.names:
                     kept_lines.append(line)
                     continue
@@ -128,7 +128,7 @@ class KnownHosts:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise self._unusable("read", error) from error
+            raise self._file_error("read", error) from error
         # Not splitlines(): it also splits at characters that a comment may contain.
         return [line for line in content.decode("utf-8", "surrogateescape").split("\n") if line]
 
@@ -139,16 +139,16 @@ class KnownHosts:
             self.path.parent.chmod(_FOLDER_MODE)
             replace_bytes(self.path, content, _FILE_MODE)
         except OSError as error:
-            raise self._unusable("written", error) from error
+            raise self._file_error("written", error) from error
 
-    def _unusable(self, action: str, error: OSError) -> BackendError:
+    def _file_error(self, action: str, error: OSError) -> BackendError:
         return BackendError(
             f"The file of accepted host keys {self.path} cannot be {action}: {error.strerror}.",
             "Make the user who runs Ringmaster its owner, or free some space on its disk.",
         )
 
 
-def _parsed(line: str) -> _Line | None:
+def _parse_line(line: str) -> _Line | None:
     names, _, key_text = line.strip().partition(" ")
     if not names or names[0] in "#@|":
         return None

@@ -56,15 +56,15 @@ class PersistentConnection:
             Unreachable: The host does not answer.
             BackendError: It cannot be reached.
         """
-        with self._turn():
-            had_stood = self._shell is not None
+        with self._take_turn():
+            was_open = self._shell is not None
             try:
-                return self._work(work)
+                return self._run_work(work)
             except Unreachable:
-                if not had_stood:
+                if not was_open:
                     raise
                 self._silent_until = float("-inf")
-                return self._work(work)
+                return self._run_work(work)
 
     def act(self, work: Callable[[SftpFiles], T]) -> T:
         """Change something, once: after a broken connection it is not known what arrived.
@@ -73,9 +73,9 @@ class PersistentConnection:
             Unreachable: The host does not answer; the change may have happened.
             BackendError: It cannot be reached.
         """
-        with self._turn():
+        with self._take_turn():
             self.ask(lambda files: files.status("/"))
-            return self._work(work)
+            return self._run_work(work)
 
     @contextmanager
     def separate_shell(self) -> Iterator[Shell]:
@@ -90,7 +90,7 @@ class PersistentConnection:
         with self._lock:
             self._hang_up()
 
-    def _work(self, work: Callable[[SftpFiles], T]) -> T:
+    def _run_work(self, work: Callable[[SftpFiles], T]) -> T:
         if self._last_error is not None and self._monotonic() < self._silent_until:
             raise Unreachable(
                 self._last_error.message, self._last_error.remedy
@@ -123,7 +123,7 @@ class PersistentConnection:
             self._shell = None
 
     @contextmanager
-    def _turn(self) -> Iterator[None]:
+    def _take_turn(self) -> Iterator[None]:
         if not self._lock.acquire(timeout=_QUEUE_S):
             raise Unreachable(
                 f"{self._account} has not answered for a while.", "It is tried again automatically."

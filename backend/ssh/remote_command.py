@@ -81,7 +81,7 @@ class Stream:
         if self.code is not None:
             return
         self._pending += chunk
-        if not self.has_begun and not self._begins():
+        if not self.has_begun and not self._find_begin():
             return
         inside, mark, tail = self._pending.partition(self._mark)
         if not mark:
@@ -90,10 +90,10 @@ class Stream:
                 (n for n in range(len(self._mark) - 1, 0, -1) if inside.endswith(self._mark[:n])), 0
             )
             cut = len(inside) - held_bytes
-            self._take(inside[:cut])
+            self._add_content(inside[:cut])
             self._pending = inside[cut:]
         elif b"\n" in tail:
-            self._take(inside)
+            self._add_content(inside)
             self.code = int(tail.partition(b"\n")[0])
             self.end()
 
@@ -102,7 +102,7 @@ class Stream:
         if self._line:
             self._pass_lines()
 
-    def _begins(self) -> bool:
+    def _find_begin(self) -> bool:
         login_output, mark, tail = self._pending.partition(self._mark + b"\n")
         if not mark:
             self._pending = login_output[-OUTPUT_LIMIT_BYTES:]
@@ -111,7 +111,7 @@ class Stream:
         self.login_output, self._pending, self.has_begun = login_output, tail, True
         return True
 
-    def _take(self, chunk: bytes) -> None:
+    def _add_content(self, chunk: bytes) -> None:
         self._content += chunk
         del self._content[:-OUTPUT_LIMIT_BYTES]
         if self._on_line is None:
@@ -193,7 +193,7 @@ def execute(
             if _read(channel, out, err):
                 continue
             if is_over:
-                return _ended_early(channel, out, err, deadline)
+                return _early_end(channel, out, err, deadline)
             remaining_s = deadline - time.monotonic()
             if remaining_s <= 0:
                 raise TimeoutError if out.has_begun else LoginTimeout(_login_output(out, err))
@@ -206,7 +206,7 @@ def execute(
     return CommandEnd(out, err, out.code)
 
 
-def _ended_early(channel: Channel, out: Stream, err: Stream, deadline: float) -> CommandEnd:
+def _early_end(channel: Channel, out: Stream, err: Stream, deadline: float) -> CommandEnd:
     """Handle an early end of the login shell or of ``sh``; sshd may report an exit code."""
     if not channel.status_event.wait(max(0.0, deadline - time.monotonic())):
         raise TimeoutError
@@ -219,14 +219,14 @@ def _ended_early(channel: Channel, out: Stream, err: Stream, deadline: float) ->
 
 
 def _read(channel: Channel, out: Stream, err: Stream) -> bool:
-    got = False
+    has_data = False
     if channel.recv_ready():
         out.feed(channel.recv(_PIECE_BYTES))
-        got = True
+        has_data = True
     if channel.recv_stderr_ready():
         err.feed(channel.recv_stderr(_PIECE_BYTES))
-        got = True
-    return got
+        has_data = True
+    return has_data
 
 
 def _send(channel: Channel, unsent: memoryview) -> memoryview:

@@ -131,9 +131,9 @@ class SftpFiles:
         mode = read_only_mode(parent.st_mode) if is_read_only else stat.S_IMODE(parent.st_mode)
         with self._changing(path):
             self._client.mkdir(path)
-        self._take_after(path, self._client.stat(path), parent, mode)
+        self._copy_access(path, self._client.stat(path), parent, mode)
 
-    def _take_after(self, path: str, status: Any, parent: Any, mode: int) -> None:
+    def _copy_access(self, path: str, status: Any, parent: Any, mode: int) -> None:
         """See `backend.records.base.access_modes`."""
         # A share without modes or owners decides itself who may write.
         with suppress(OSError):
@@ -148,7 +148,7 @@ class SftpFiles:
         """Create a new file; FileExistsError if it exists."""
         parent = self._client.stat(posixpath.dirname(path))
         with self._changing(path), self._client.open(path, "wx") as remote:
-            self._take_after(path, remote.stat(), parent, file_mode(parent.st_mode))
+            self._copy_access(path, remote.stat(), parent, file_mode(parent.st_mode))
             try:
                 remote.write(content)
                 remote.flush()
@@ -189,7 +189,7 @@ class SftpFiles:
                     file = temporary.open("wb")
                 with file:
                     self._copy(
-                        chunks, lambda chunk: _write_here(file, chunk, target), size, on_bytes
+                        chunks, lambda chunk: _write_local(file, chunk, target), size, on_bytes
                     )
                     with _local(target):
                         file.flush()
@@ -224,7 +224,7 @@ class SftpFiles:
                 raise OSError(f"{status.st_size} of {size} bytes arrived")
             if parent is not None:
                 file_permissions = file_mode(parent.st_mode, is_executable=is_executable)
-                self._take_after(temporary, status, parent, file_permissions)
+                self._copy_access(temporary, status, parent, file_permissions)
             self._client.posix_rename(temporary, path)
 
     @contextmanager
@@ -235,12 +235,12 @@ class SftpFiles:
         except (FileNotFoundError, TimeoutError, ConnectionError):
             raise
         except PermissionError as error:
-            raise self._write_fault(error, path, posixpath.dirname(path), 0) from error
+            raise self._write_error(error, path, posixpath.dirname(path), 0) from error
         except OSError as error:
             try:
                 self._client.lstat(path)
             except FileNotFoundError:
-                refusal = self._write_fault(error, path, posixpath.dirname(path), 0)
+                refusal = self._write_error(error, path, posixpath.dirname(path), 0)
                 raise refusal from error
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path) from error
 
@@ -255,7 +255,7 @@ class SftpFiles:
         while done < size:
             chunk = next(chunks, b"")[: size - done]
             if not chunk:
-                raise _CutShort(done, size)
+                raise _TruncatedFile(done, size)
             write(chunk)
             done += len(chunk)
             if on_bytes is not None:
@@ -270,7 +270,7 @@ class SftpFiles:
                 f"{self._account} may not read {path}: permission denied.",
                 f"Make it readable: chmod a+r {path}",
             ) from error
-        except _CutShort as error:
+        except _TruncatedFile as error:
             raise BackendError(
                 f"{path} on {self._account} became shorter while it was copied.", "Try again."
             ) from error
@@ -286,14 +286,14 @@ class SftpFiles:
                 error, (TimeoutError, ConnectionError)
             )
             # Measured before the incomplete file is removed, while the disk is still full.
-            refusal = self._write_fault(error, path, folder, size) if is_refusal else None
+            refusal = self._write_error(error, path, folder, size) if is_refusal else None
             with suppress(OSError, EOFError):
                 self._client.remove(temporary)
             if refusal is None:
                 raise
             raise refusal from error
 
-    def _write_fault(self, error: BaseException, path: str, folder: str, size: int) -> BackendError:
+    def _write_error(self, error: BaseException, path: str, folder: str, size: int) -> BackendError:
         if isinstance(error, PermissionError):
             return BackendError(
                 f"{self._account} may not write {path}: permission denied.",
@@ -304,7 +304,7 @@ class SftpFiles:
                 f"{path} cannot be written: {self._account} has no folder {folder}.",
                 "Create it first.",
             )
-        if isinstance(error, _CutShort):
+        if isinstance(error, _TruncatedFile):
             return BackendError(f"The file sent to {path} became shorter meanwhile.", "Try again.")
         free = self._free_bytes(folder)
         if free is not None and free < max(size, _PIECE_BYTES):
@@ -355,12 +355,12 @@ def _remote_file(path: str, status: Any) -> RemoteFile:
     )
 
 
-class _CutShort(OSError):
+class _TruncatedFile(OSError):
     def __init__(self, done: int, size: int) -> None:
         super().__init__(f"{done} of {size} bytes")
 
 
-def _write_here(file: BinaryIO, chunk: bytes, target: Path) -> None:
+def _write_local(file: BinaryIO, chunk: bytes, target: Path) -> None:
     with _local(target):
         file.write(chunk)
 

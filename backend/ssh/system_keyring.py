@@ -111,15 +111,18 @@ def _backend() -> KeyringBackend:
     # Imported late: it queries the session bus, which listing jobs does not need.
     import keyring
 
-    found = keyring.get_keyring()
-    offered: tuple[KeyringBackend, ...] = (*getattr(found, "backends", ()), found)
-    guarded = next((one for one in offered if _is_guarded(one)), None)
-    if guarded is None:
+    configured_keyring = keyring.get_keyring()
+    backends: tuple[KeyringBackend, ...] = (
+        *getattr(configured_keyring, "backends", ()),
+        configured_keyring,
+    )
+    guarded_backend = next((element for element in backends if _is_guarded(element)), None)
+    if guarded_backend is None:
         raise BackendError(
             "This computer has no system keyring to store it (on Linux: GNOME Keyring, "
             "KWallet or another Secret Service)."
         )
-    return guarded
+    return guarded_backend
 
 
 def _is_guarded(backend: KeyringBackend) -> bool:
@@ -127,6 +130,6 @@ def _is_guarded(backend: KeyringBackend) -> bool:
     is_chain = hasattr(backend, "backends")
     return (
         not is_chain
-        and not any(module == one or module.startswith(f"{one}.") for one in _UNGUARDED)
+        and not any(module == prefix or module.startswith(f"{prefix}.") for prefix in _UNGUARDED)
         and float(backend.priority) >= _LEAST_PRIORITY
     )

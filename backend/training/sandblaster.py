@@ -1,4 +1,4 @@
-"""The coordinator of batch L-BFGS: it hands the training set out in small portions.
+"""Coordinator of batch L-BFGS, which deals the training set in small portions.
 
 Dean et al., "Large scale distributed deep networks" (NIPS 2012), section 4.2 and algorithm 7.2. A
 step of the job is one iteration over the whole training set: each evaluation of the loss and its
@@ -6,8 +6,8 @@ gradient is a sum over portions, which any worker computes. A late portion is co
 that of a lost worker again.
 
 Parameters, gradient and history are here, and not in shards at the workers as in the paper. Every
-message passes here anyway, so shards would save memory only (2 × history vectors), and a worker
-that dies would take its part of the history along. Now it takes nothing.
+message passes here anyway, so shards would save memory only (2 × history vectors), and with a
+worker that dies a part of the history would be lost.
 
 The history compares gradients of different iterations, so the loss must be one function for the
 whole job: each epoch has the same portions, and the random numbers of a batch (dropout,
@@ -41,7 +41,7 @@ from backend.training.strategies.base import fill
 
 
 class _StopRequested(Exception):
-    """The iteration is given up; the next run makes it again."""
+    """A stop was requested: the iteration ends, and the next run makes it again."""
 
 
 class Sandblaster(Leader):
@@ -80,7 +80,7 @@ class Sandblaster(Leader):
         return [{**state, "frozen": frozen_names(self._model)}]
 
     def _choose_parameters(self) -> None:
-        """Optimize what the model trains now."""
+        """Optimize the parameters that the model trains now."""
         self._trained_flags = self._wanted_flags = trained_flags(self._parameters)
         self._trained_parameters = list(compress(self._parameters, self._trained_flags))
         self._point = _flatten(self._trained_parameters)
@@ -91,7 +91,7 @@ class Sandblaster(Leader):
     def _epoch(self) -> bool:
         self._progress.begin_epoch(bool(self._sizes[1]))
         if self._state.epoch_step:
-            # The run before was stopped in the validation.
+            # The previous run was stopped in the validation.
             return False
         started_s = time.perf_counter()
         self._evaluation_count = self._copy_count = 0
@@ -104,7 +104,7 @@ class Sandblaster(Leader):
             self._set_point(start)
             return True
         has_thawed = self._wanted_flags != self._trained_flags
-        # A job that begins where no step is possible records that point, so it has a loss.
+        # A job without a possible step from its start records that point, so it has a loss.
         if result is None and self._state.step and not has_thawed:
             self._set_point(start)
             self._progress.converge(self._save)
@@ -121,9 +121,9 @@ class Sandblaster(Leader):
         return False
 
     def _thaw(self) -> None:
-        """Optimize what a worker's model has thawed, too. The history is of another function."""
+        """Optimize also the parameters that a worker's model has thawed; drop the old history."""
         parameters = list(compress(self._parameters, self._wanted_flags))
-        report_thawed(self._model, [one for one in parameters if not one.requires_grad])
+        report_thawed(self._model, [p for p in parameters if not p.requires_grad])
         for parameter in parameters:
             parameter.requires_grad_()
         self._choose_parameters()
@@ -158,7 +158,7 @@ class Sandblaster(Leader):
         return loss, (self._sum / samples).to(point.dtype)
 
     def _set_point(self, point: torch.Tensor) -> None:
-        """Make a point the parameters of the model."""
+        """Set the parameters of the model to a point."""
         with self._changed:
             if not torch.equal(point, self._point):
                 parts = torch.split(point, [p.numel() for p in self._trained_parameters])
@@ -168,7 +168,7 @@ class Sandblaster(Leader):
                 self._version += 1
 
     def _record(self, loss: float, norm: float, seconds: float) -> None:
-        """Record the iteration as a step; it is reported when the validation is over."""
+        """Record the iteration as a step, which is reported after the validation."""
         state, ranks = self._state, range(self._rendezvous.world_size)
         self._metrics = {loss: self._metrics[loss]}
         state.step += 1

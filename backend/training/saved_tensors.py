@@ -1,4 +1,4 @@
-"""The memory that a forward pass keeps for its backward pass."""
+"""Memory that a forward pass holds for its backward pass."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend.base.log import suppress
 
 
 class SavedTensors:
-    """A context that adds up the tensors that autograd saves in it.
+    """Context that adds up the tensors that autograd saves in it.
 
     A storage counts once, however many tensors share it: the input of two layers, a view, the
     output of a layer that works in place. Parameters and buffers of the model do not count.

@@ -1,8 +1,8 @@
-"""The checkpoints of a script: files and folders that it writes, recorded where they are.
+"""Checkpoints of a script: records of the files and folders that the script writes.
 
-Only the records are ours. A file or folder is recorded when it no longer grows, again when the
-script has written it again, and no more when the script has removed it. The files themselves are
-removed only if the user chose ``remove_old_checkpoints``.
+Only the records are Ringmaster's. A file or folder is recorded when it no longer grows, and again
+when the script has written it again; the record is removed when the script has removed the file.
+The files themselves are removed only if the user chose ``remove_old_checkpoints``.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.status import last_status
 
 _TEMPORARY = (".", "tmp-")
-"""How names begin while what they name is written, by Hugging Face too."""
+"""Prefixes of the names of unfinished files, also those of Hugging Face."""
 _STATE_FILES = ("random_states_0.pkl", "optimizer.bin", "scheduler.bin")
 _ZIP_BEGIN = b"PK\3\4"
 _OPTIMIZER_BEGINS = pickle.dumps({"state": {}, "param_groups": []}, 2).partition(b"q\2")[0]
 _QUIET_NS = 2_000_000_000
 _NUMBER = re.compile(r"\d+")
 _EPOCH_PREFIX = re.compile(r"(?<![a-z])(?:ep(?:och)?s?|v)[\W_]*$", re.IGNORECASE)
-"""What is before the number of an epoch or a version."""
+"""Pattern of the text before the number of an epoch or a version."""
 _Signature = tuple[tuple[str, int, int], ...]
 
 
 @dataclass(frozen=True)
 class ScriptPosition:
-    """A step of a script, and the values of its curves at it."""
+    """Step and epoch of a script, with the values of its curves."""
 
     epoch: int
     step: int
@@ -50,7 +50,7 @@ class ScriptPosition:
 
 
 class ScriptCheckpoints:
-    """The only writer of ``checkpoints/`` in a job with a script."""
+    """Only writer of ``checkpoints/`` in a job with a script."""
 
     def __init__(
         self,
@@ -60,12 +60,12 @@ class ScriptCheckpoints:
         on_bytes: Callable[[int], None] = lambda _count: None,
         source: Path | None = None,
     ) -> None:
-        """Begin with what is known.
+        """Begin with the recorded checkpoints.
 
         Args:
             work: The copy of the script, as it was imported.
             on_bytes: Is called while bytes are hashed.
-            source: What was copied, if the script has written to its copy already.
+            source: The original of the copy, if the script has written to its copy already.
         """
         self._folder = folder
         self._launch = launch
@@ -74,7 +74,7 @@ class ScriptCheckpoints:
         make_folders(folder.checkpoints)
         checkpoints = read_checkpoints(folder.checkpoints, SIDECAR_SUFFIX)
         self._records = {Path(checkpoint.path): checkpoint for checkpoint in checkpoints}
-        # What came with the script is no checkpoint of the job.
+        # A file that came with the script is no checkpoint of the job.
         script_paths = [path for path in self._find_paths() if path.is_relative_to(work)]
         if source is not None:
             script_paths = [
@@ -93,13 +93,13 @@ class ScriptCheckpoints:
         ended_well: bool = False,
         ended_ns: int = 0,
     ) -> None:
-        """Record what is new and complete.
+        """Record new and complete checkpoints.
 
         Args:
-            state_at: Returns the state in which the script wrote a file, by its path and the time
-                of its last change in nanoseconds.
+            position_at: Returns the position at which the script wrote a file, by its path and the
+                time of its last change in nanoseconds.
             is_over: The script has ended, and ``ended_well``: not in the middle of its work.
-            ended_ns: When it ended, by the clock of the files.
+            ended_ns: The time of its end, by the clock of the files.
         """
         new_paths: list[tuple[int, Path]] = []
         for path in self._find_paths():
@@ -144,7 +144,7 @@ class ScriptCheckpoints:
     def _is_state(self, path: Path) -> bool:
         """Return whether a folder holds a whole state, as `save_state` of Accelerate writes it.
 
-        One of its files would match by itself, and could not be resumed from.
+        A single file of it would match, too, and could not be resumed from.
         """
         is_usual = self._launch.config.checkpoint_files == USUAL_CHECKPOINTS
         return is_usual and any(path.joinpath(name).exists() for name in _STATE_FILES)
@@ -174,7 +174,7 @@ class ScriptCheckpoints:
         self._records[path], self._recorded_signatures[path] = record, signature
 
     def _forget_changed(self) -> None:
-        """Remove the records of what is gone or is being written again."""
+        """Remove the records of files that are removed or being written again."""
         changed_paths = [
             path
             for path in self._records
@@ -187,7 +187,7 @@ class ScriptCheckpoints:
             self._write_latest()
 
     def _write_latest(self) -> None:
-        """Name the newest from which a script can resume: a part of a state only without others."""
+        """Record the newest checkpoint for a resume: a part of a state only without a whole one."""
         records = read_checkpoints(self._folder.checkpoints)
         for part in ("", "weights", "optimizer"):
             if part_records := [record for record in records if record.holds_only == part]:
@@ -206,7 +206,7 @@ class ScriptCheckpoints:
 
 
 def step_of(path: Path, is_step: Callable[[int], bool], newest_step: int) -> int | None:
-    """Return the last number in a name that is a step, and not one of an epoch or of a series.
+    """Return the last number in a name that is a step, and not the number of an epoch or a series.
 
     Files ``model_1.pt`` and ``model_2.pt`` are numbered by epochs, or one after the other, unless
     their numbers come up to the newest step.
@@ -229,7 +229,7 @@ def step_of(path: Path, is_step: Callable[[int], bool], newest_step: int) -> int
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Record what a script completed before it was killed, with the process that records it."""
+    """Record the files that a script completed before it was killed with its own recorder."""
     parser = argparse.ArgumentParser(prog="backend.training.script_checkpoints")
     parser.add_argument("--job", type=Path, required=True)
     options = parser.parse_args(arguments)
@@ -253,7 +253,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _signature(path: Path) -> _Signature:
-    """Return what changes while a file or folder is written; () if there is nothing in it."""
+    """Return sizes and times, which change while a file or folder is written; () if it is empty."""
     entries: list[tuple[str, int, int]] = []
     with suppress(FileNotFoundError):
         for name, file in files_of(path):
@@ -263,7 +263,7 @@ def _signature(path: Path) -> _Signature:
 
 
 def _is_zip(path: Path) -> bool:
-    """Return whether it is a whole zip, as PyTorch writes it: its end is written last."""
+    """Return whether a file is a complete zip, as PyTorch writes it, with the end written last."""
     return path.is_file() and _begins_as_zip(path) and zipfile.is_zipfile(path)
 
 
@@ -273,7 +273,7 @@ def _begins_as_zip(path: Path) -> bool:
 
 
 def _is_complete(path: Path) -> bool:
-    """Return whether no file is cut off: a zip, as PyTorch writes it, has an end."""
+    """Return whether no file is cut off: a zip, as PyTorch writes it, has an end record."""
     files = [file for _, file in files_of(path) if not file.is_symlink()]
     if any(_begins_as_zip(file) and not zipfile.is_zipfile(file) for file in files):
         return False
@@ -281,7 +281,7 @@ def _is_complete(path: Path) -> bool:
 
 
 def _only_part(path: Path) -> str:
-    """Return "weights" or "optimizer" if a file holds only that, "" for more and for folders.
+    """Return "weights" or "optimizer" if a file holds only these, "" for more and for folders.
 
     ``state_dict()`` of every optimizer of PyTorch is ``{"state": {}, "param_groups": []}``. The
     pickle in a file of ``torch.save`` is searched for these keys, and not executed.
@@ -296,7 +296,7 @@ def _only_part(path: Path) -> str:
 
 
 def _free_name(folder: JobFolder, epoch: int, step: int) -> str:
-    """Return a name that no checkpoint has yet: a script may save several at one step."""
+    """Return a name that no checkpoint has yet, as a script may save several at one step."""
     name, number = script_checkpoint_name(epoch, step), 2
     while (folder.checkpoints / f"{name}{SIDECAR_SUFFIX}").exists():
         name, number = f"{script_checkpoint_name(epoch, step)}-{number}", number + 1

@@ -1,4 +1,4 @@
-"""End a script before it fills the disk of the data root."""
+"""Watch over a script, which must end before it fills the disk of the data root."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from backend.base.room import disk_space
 from backend.records.base import number_format
 
 _MIN_FREE_BYTES = 2_000_000_000
-"""A script that writes 10 GB a minute writes a sixth of this between two looks."""
+"""Least free space; a script that writes 10 GB a minute writes a sixth of it between two checks."""
 
 
 class DiskWatch:
-    """Finds a script that fills the disk of the data root, before the disk is full."""
+    """Detector of a script that fills the disk of the data root, before the disk is full."""
 
     def __init__(self, root: Path, log: Path, output: Path | None) -> None:
-        """``output`` is None for a process that leaves this folder to another one of its node."""
+        """``output`` is None for a process that leaves this folder to another process of its node."""
         self._root, self._log, self._output = root, log, output
         self._start_bytes = self._written_bytes()
         self._min_free_bytes = min(_MIN_FREE_BYTES, self._free_bytes() // 10)
@@ -27,10 +27,8 @@ class DiskWatch:
         """Return why the script must be ended, "" while the disk has room or others fill it."""
         if (free_bytes := self._free_bytes()) >= self._min_free_bytes:
             return ""
-        log_bytes, output_bytes = (
-            max(0, end_bytes - start_bytes)
-            for end_bytes, start_bytes in zip(self._written_bytes(), self._start_bytes, strict=True)
-        )
+        pairs = zip(self._written_bytes(), self._start_bytes, strict=True)
+        log_bytes, output_bytes = (max(0, end - start) for end, start in pairs)
         if log_bytes + output_bytes < self._min_free_bytes:
             return ""
         log_size, output_size, free_size = map(
@@ -38,8 +36,8 @@ class DiskWatch:
         )
         return (
             f"The script was ended before the disk is full: in this run it wrote {log_size} to its "
-            f"log and {output_size} to its output folder, and {free_size} are left. Let it print less "
-            "or keep fewer files, or free space."
+            f"log and {output_size} to its output folder, and {free_size} are left. Let it print "
+            "less or keep fewer files, or free space."
         )
 
     def _free_bytes(self) -> int:

@@ -1,10 +1,10 @@
-"""Curves from what a script writes anyway: its files (`curve_formats`) and its log.
+"""Curves from the files of a script (`curve_formats`) and its log.
 
-A value counts where a name and a step or an epoch are given with it. Each is drawn at its step,
-also if it is read late. Of the log count JSON lines, the numbers that the user marked
-(`backend.records.jobs.log_numbers`), and, if the script writes no other numbers, what lines such
-as ``Epoch 3/60 loss: 0.2`` say. Values of one name in two files are two curves, named by their
-files, unless they are equal wherever both have one.
+A value counts if it has a name and a step or an epoch. Each value is drawn at its step, also if it
+is read late. In the log, JSON lines count, the numbers that the user marked
+(`backend.records.jobs.log_numbers`), and, if the script writes no other numbers, those in lines
+such as ``Epoch 3/60 loss: 0.2``. Values of one name in two files are two curves, named by their
+files, unless they are equal at all common steps.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from backend.training.curve_formats import (
 
 _MAX_FILES = 5_000
 _TOLERANCE = 1e-4
-"""Two files say the same if they differ by less: one may round."""
+"""Relative difference below which the values of two files are equal, as a file may round."""
 _CHECKPOINT = re.compile(r"checkpoint-\d+")
-"""Each such folder of Hugging Face has the whole history."""
+"""Pattern of Hugging Face's checkpoint folders, each of which has the whole history."""
 _Key = tuple[tuple[str, ...], str]
-"""The path of a file in parts, and what a row in it says of what it is (`GROUPS`)."""
+"""The path of a file in parts, and the group of a row in it (`GROUPS`)."""
 _Curve = tuple[str, _Key]
 _LOG_KEY: _Key = (("printed",), "")
 _TEXT_KEY: _Key = (("printed", "text"), "")
@@ -59,15 +59,15 @@ class Point:
     total_steps: int = 0
     total_epochs: int = 0
     is_restart: bool = False
-    """All points before are void."""
+    """Whether all earlier points are void."""
 
 
 @dataclass
 class _StepCounter:
-    """The steps of a file; ``steps_before`` are those of an earlier count from the start.
+    """Counter of the steps of a file; ``steps_before`` are those of an earlier count from the start.
 
-    ``first_epoch`` is 0 if the script counts its epochs from 0; ``seen`` are the rows that were
-    read, for when the file is written again.
+    ``first_epoch`` is 0 if the script counts its epochs from 0; ``row_hashes`` are those of the
+    rows read so far, in case the file is written again.
     """
 
     row_hashes: set[int]
@@ -78,13 +78,13 @@ class _StepCounter:
     last_epoch: int = 0
 
     def count_step(self, step: int, epoch: int, kind: tuple[str, ...]) -> int:
-        """Return a step in the whole count; one that lags counts at the newest step.
+        """Return a step in the whole count; a late step counts at the newest step.
 
         Args:
-            kind: The names in the row: rows of training may be counted in steps, and those of
+            kind: The names in the row: rows of training may be counted in steps, and rows of
                 validation in epochs.
         """
-        # A count within an epoch may have one step only.
+        # A count within an epoch may have a single step.
         min_step = step if 0 < self.last_epoch < epoch else step + 1
         if self.last_steps.get(kind, -1) >= min_step:
             self.steps_before += self.last_step
@@ -100,7 +100,7 @@ class _StepCounter:
 
 
 class ScriptMetrics:
-    """The points of what a script has written."""
+    """Points of the curves that a script has written."""
 
     def __init__(
         self,
@@ -111,14 +111,14 @@ class ScriptMetrics:
         patterns: Sequence[str] = (),
         steps_before: int = 0,
     ) -> None:
-        """Begin with what is written from now on; what is in the ``folders`` is from before.
+        """Begin with the rows that are written from now on, and not those in the ``folders``.
 
         Args:
-            log, log_begin: The log, and where this run begins in it.
-            folders: What the script writes to.
-            own: A folder of ours in one of the ``folders``.
-            patterns: Of the numbers in the log.
-            steps_before: The lines with marked numbers are counted from here.
+            log, log_begin: The log, and the offset at which this run begins in it.
+            folders: The folders in which the script writes.
+            own_folder: A folder of Ringmaster in one of the ``folders``.
+            patterns: The patterns of the numbers in the log.
+            steps_before: The first count of the lines with marked numbers.
         """
         self._log_path, self._log_begin = log, log_begin
         self._folders = tuple(folders)
@@ -137,9 +137,9 @@ class ScriptMetrics:
     def _clear(self) -> None:
         self._steps: dict[int, dict[_Curve, float]] = {}
         self._positions: dict[int, tuple[int, int, int]] = {}
-        """Of each step its epoch and the totals of steps and epochs."""
+        """The epoch and the totals of steps and epochs of each step."""
         self._epoch_ends: dict[int, int] = {}
-        """Of each epoch the last step in it, by the files that count steps."""
+        """The last step of each epoch, by the files that count steps."""
         self._keys: dict[str, list[_Key]] = {}
         self._hashes_by_path: dict[tuple[str, ...], set[int]] = {}
         self._agreements: dict[tuple[str, _Key, _Key], bool] = {}
@@ -148,7 +148,7 @@ class ScriptMetrics:
         self._last_polled_step = -1
         self._is_restart = False
         self._first_step = 0
-        """Of a run that resumes; it leaves the steps of the runs before as they are."""
+        """The first step of a run that resumes, which leaves the steps of earlier runs unchanged."""
 
     def use_patterns(self, patterns: Sequence[str]) -> None:
         """Find other numbers in the log, from the beginning of the run."""
@@ -171,7 +171,7 @@ class ScriptMetrics:
             keys[:] = [key for key in keys if key[0] not in paths]
 
     def poll(self, *, is_over: bool = False) -> list[Point]:
-        """Return the points that are new, from the first step on that has another value or name.
+        """Return the new points, from the first step with another value or name on.
 
         Args:
             is_over: The script has ended, so that no other numbers can come.
@@ -212,9 +212,9 @@ class ScriptMetrics:
         return points
 
     def _add_text_rows(self, is_over: bool) -> None:
-        """Take the numbers of the log's text if there are no others, and none of them afterwards.
+        """Add the numbers of the log's text if there are no others; remove them when others come.
 
-        Names that occur once, such as those of a line about the start, make no curve.
+        A name that occurs once, such as in a line about the start, makes no curve.
         """
         if any(key != _TEXT_KEY for keys in self._keys.values() for key in keys):
             if any(_TEXT_KEY in keys for keys in self._keys.values()):
@@ -240,7 +240,7 @@ class ScriptMetrics:
                 row_hashes = self._row_hashes.setdefault(original, set())
                 self._files[path] = CurveFile(path), _StepCounter(row_hashes)
             file, counter = self._files[path]
-            # A file may be gone, or not be what its beginning says; what it said before counts.
+            # A file may be removed, or have another format than its start; its old rows count.
             with suppress(OSError, ValueError, KeyError, TypeError, RecursionError, csv.Error):
                 was_rewritten = file.was_rewritten
                 for row in file.rows():
@@ -251,7 +251,7 @@ class ScriptMetrics:
         return count
 
     def _key_of(self, path: Path, file: CurveFile) -> tuple[str, ...]:
-        """Return the parts of a file's path; TensorBoard takes those in one folder as one."""
+        """Return the parts of a file's path; for TensorBoard's files, the parts of the folder's."""
         if _CHECKPOINT.fullmatch(path.parent.name):
             path = path.parents[1] / path.name
         named_path = path.parent if file.is_events else path.with_suffix("")
@@ -356,7 +356,7 @@ class ScriptMetrics:
         return True
 
     def _compare(self, tag: str, key: _Key, step: int, value: float, row_hash: int) -> None:
-        """Note whether files that have a value of one name at one step have the same."""
+        """Record whether files with a value of one name at one step agree."""
         keys = self._keys.setdefault(tag, [])
         if key not in keys:
             keys.append(key)
@@ -370,7 +370,7 @@ class ScriptMetrics:
                 self._agreements[pair] = is_same and self._agreements.get(pair, True)
 
     def _name_curves(self, tag: str, keys: Sequence[_Key]) -> Iterator[tuple[_Key, str]]:
-        """Name the curves of one tag; one that repeats another has no name."""
+        """Yield names for the curves of one tag, except those that repeat another curve."""
         unique_keys: list[_Key] = []
         for key in keys:
             pairs = [(tag, min(key, other_key), max(key, other_key)) for other_key in unique_keys]
@@ -382,7 +382,7 @@ class ScriptMetrics:
 
 
 def _labels(paths: Sequence[list[str]]) -> list[str]:
-    """Return what is different in paths: ``train`` for ``a/train/log`` beside ``a/val/log``."""
+    """Return the different parts of paths: ``train`` for ``a/train/log`` beside ``a/val/log``."""
     for index in (0, -1):
         while all(paths) and len({path[index] for path in paths}) == 1:
             for path in paths:

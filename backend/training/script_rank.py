@@ -1,10 +1,10 @@
-"""One process of a job with a script: start it, beat for it, pass the stop on, report its curves.
+"""One process of a job with a script: start the script, beat, pass the stop on, report curves.
 
 The guard starts this module in place of `backend.training.rank`, once for each process; the script
 itself is its child, in a copy of the script's version, with the variables of ``torchrun``. It
 writes to the rank's log. It makes progress while it writes a line or a byte in the output folder,
-or uses processor time: a script that calls nothing of ours is judged by the stall limit, and a
-quiet one is not ended.
+or uses processor time: the stall limit applies to a script that calls nothing of Ringmaster, and a
+quiet script is not ended.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 
 def copy_script(source: str, target: Path) -> None:
-    """Copy a script's version, which is read-only, to where its program may write."""
+    """Copy a script's version, which is read-only, to a folder in which its program may write."""
     shutil.copytree(source, target)
     for folder, _, names in os.walk(target):
         for path in (folder, *(os.path.join(folder, name) for name in names)):
@@ -104,16 +104,15 @@ def copy_script(source: str, target: Path) -> None:
 
 
 def script_program(folder: Path, entry: str, python: str) -> list[str]:
-    """Return the words that run an entry of a script in ``folder``, before its arguments."""
+    """Return the command that runs an entry of a script in ``folder``, without its arguments."""
     program = interpreter(folder / entry) or [python or sys.executable]
     return [*program, *entry_args(entry)]
 
 
 def _needs_torchrun(folder: Path) -> bool:
-    """Return whether a program reads torchrun's variables without a look whether they are there.
+    """Return whether a program reads torchrun's variables without a check that they exist.
 
-    A program for one process and for several, such as nanoGPT, would else believe that it has
-    others.
+    A program for one process and for several, such as nanoGPT, would otherwise wait for others.
     """
     text = ""
     for path in folder.rglob("*.py"):
@@ -141,13 +140,13 @@ class Script:
         self._log_times_s = 0.0
         self._disk = DiskWatch(folder.path, self._log, None if plan.local_rank else folder.output)
         self.was_killed = False
-        """Whether it was ended for what it did; the guard has the reason."""
+        """Whether it was ended because it filled the disk; the guard has the reason."""
 
     def run(self) -> tuple[int, bool]:
         """Run the script; return its exit code as `subprocess` has it, and if it was stopped."""
         self._copy()
         command, environment = self._command(), self._environment()
-        # What really runs, in the log; no number in it is one of the script's.
+        # The command, for the log; no number in it is one of the script's.
         sys.stdout.write(
             f"── {command_line(command)}\n── {self._environment_summary(environment)}\n"
         )
@@ -176,7 +175,7 @@ class Script:
     def _environment_summary(self, environment: Mapping[str, str]) -> str:
         """Return the folder and the variables that the script gets from its job.
 
-        Those that the job sets are only named: their values may be secrets.
+        Variables of the job's settings are only named: their values may be secrets.
         """
         job_variables = self._launch.config.environment
         run_variables = [
@@ -191,7 +190,7 @@ class Script:
         return f"in {shlex.quote(str(self._cwd))} with {command_line(run_variables)}{names}"
 
     def aborted_at_exit(self, code: int) -> bool:
-        """Return whether the script was done, and only the end of its Python went wrong.
+        """Return whether the script had finished, and only the exit of its Python failed.
 
         The threads of torch's process groups do this to a script that leaves its group open.
         """
@@ -205,7 +204,7 @@ class Script:
         return False
 
     def _watch(self, child: subprocess.Popen[bytes], reader: Executor) -> bool:
-        """Wait for the end of the script; return whether a stop was requested before.
+        """Wait for the end of the script; return whether a stop was requested earlier.
 
         A large checkpoint, which ``reader`` hashes, must not delay a stop.
         """
@@ -256,7 +255,7 @@ class Script:
         process_signals.send(child.pid, lambda: child.poll() is None, number)
 
     def _all_are_idle(self, now_s: float) -> bool:
-        """Return whether no process has worked for a while; the guards touch the logs of others."""
+        """Return whether no process has worked for a while, by the times of all logs."""
         if self._launch.is_staged:
             return False
         log_times: list[int] = []
@@ -269,7 +268,7 @@ class Script:
         return now_s > self._log_times_s + _IDLE_S
 
     def _progress(self, pid: int) -> object:
-        """Return what changes while the script works."""
+        """Return figures that change while the script works."""
         output_figures: list[float] = []
         with suppress(OSError):
             output_figures.append(self._log.stat().st_size)
@@ -281,7 +280,7 @@ class Script:
             for process in (script, *script.children(recursive=True)):
                 with suppress(psutil.Error):
                     cpu_s += sum(process.cpu_times()[:2])
-        # Less than this is what an idle interpreter uses.
+        # An idle interpreter uses less than this.
         return output_figures, round(cpu_s, 1)
 
     def _copy(self) -> None:
@@ -325,7 +324,7 @@ class Script:
     @property
     def _python(self) -> str:
         launch = self._launch
-        # Launches of before have the path in the job.
+        # Older launches have the path in the job.
         return launch.script_python or launch.config.python or sys.executable
 
     def _environment(self) -> Mapping[str, str]:
@@ -339,13 +338,13 @@ class Script:
                 rank.gpu for rank in ranks if rank.gpu and rank.node == plan.node
             ),
             STOP_VARIABLE: self._stop_file,
-            # A crash then says in the log where the script was.
+            # A crash then writes the script's position to the log.
             "PYTHONFAULTHANDLER": 1,
             "RINGMASTER_OUTPUT": self._folder.output,
         }
         is_shared = self._launch.config.processes_per != "node" and _needs_torchrun(self._work)
         if len(ranks) > 1 or is_shared:
-            # A program that starts the processes of a node itself would take them for its own.
+            # A program that starts the processes of a node itself would use them for its own.
             variables |= {
                 "MASTER_ADDR": ranks[0].host if len(nodes) > 1 else "127.0.0.1",
                 "RANK": plan.rank,
@@ -366,7 +365,7 @@ class Script:
             environment.setdefault("GLOO_SOCKET_IFNAME", name)
             environment.setdefault("NCCL_SOCKET_IFNAME", name)
         if folder := os.path.dirname(self._python):
-            # What a shell script calls ``python``, and programs of the packages.
+            # For ``python`` in a shell script, and programs of the packages.
             environment["PATH"] = f"{folder}:{environment.get('PATH', os.defpath)}"
         # Our modules and the run's secret are not the script's.
         for name in ("PYTHONPATH", SECRET_VARIABLE):
@@ -382,7 +381,7 @@ class Script:
 
 
 class ScriptReports:
-    """Status, history and records of checkpoints, which rank 0 writes for a script."""
+    """Writer of status, history and records of checkpoints of a script, on rank 0."""
 
     def __init__(
         self, folder: JobFolder, launch: Launch, work: Path, log: Path, beat: Callable[[int], None]
@@ -409,7 +408,7 @@ class ScriptReports:
             previous_status=status,
             times_exchange=False,
         )
-        # From now on it ends by itself when a stop is requested, whatever it says of its steps.
+        # From now on it ends by itself when a stop is requested, whatever steps it writes.
         self._total_steps = launch.config.total_steps or 0
         self._reporter.plan(step=steps, epoch=0, total_steps=self._total_steps, steps_per_epoch=0)
         self._reporter.set_state(JobState.TRAINING)
@@ -420,12 +419,12 @@ class ScriptReports:
         self._nan_names: set[str] = set()
         self._begin_ns = time.time_ns()
         self._polled_steps: list[tuple[int, int]] = [(self._begin_ns, 0)]
-        """The newest step at each poll, and the time in nanoseconds of the last poll with it."""
+        """The time in nanoseconds of the last poll with each newest step, and the step."""
         self._patterns: Sequence[str] = ()
         self._checkpoints = ScriptCheckpoints(folder, launch, work, beat)
 
     def update(self) -> None:
-        """Report what the script has written since the last call."""
+        """Report the script's new curves and checkpoints."""
         self._read_curves()
         self._checkpoints.update(self._position_at)
 
@@ -457,7 +456,7 @@ class ScriptReports:
         epochs = self._config.total_epochs or point.total_epochs
         steps = self._config.total_steps or point.total_steps
         if not steps and epochs and 0 < last_point.epoch < point.epoch:
-            # The epochs before took as many steps each.
+            # The earlier epochs took as many steps each.
             steps = round(last_point.step / last_point.epoch * epochs)
         if steps or epochs:
             self._reporter.plan(
@@ -480,7 +479,7 @@ class ScriptReports:
         self._points[point.step] = point
 
     def _warn_of_nan(self, point: Point) -> None:
-        """Name the curves that became NaN; norms of gradients are, where a scaler adapts."""
+        """Report curves that became NaN, except norms of gradients, which a scaler makes NaN."""
         new_names = {
             name for name, value in point.metrics.items() if value != value and "norm" not in name
         } - self._nan_names
@@ -508,10 +507,10 @@ class ScriptReports:
         self._reporter.close()
 
     def _position_at(self, path: Path, written_ns: int) -> ScriptPosition:
-        """Return the state at the first poll after a file was written.
+        """Return the position at the first poll after a file was written.
 
-        A number in its name is the step if the script was there between two polls: one of an
-        epoch, or of an earlier count, is not.
+        A number in its name is the step if the script was at it between two polls, unlike the
+        number of an epoch or of an earlier count.
         """
         index = bisect_left(self._polled_steps, (written_ns, 0), hi=len(self._polled_steps) - 1)
         newest = self._polled_steps[index][1]
@@ -538,7 +537,7 @@ def _size(path: Path) -> int:
 
 
 def _folder_figures(folder: Path) -> list[float]:
-    """Return the newest time and the total size of what is in a folder, not deeper."""
+    """Return the newest time and the total size of the entries of a folder."""
     with suppress(OSError):
         statuses = [entry.stat() for entry in os.scandir(folder)]
         return [

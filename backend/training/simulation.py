@@ -1,7 +1,7 @@
-"""Asynchronous training in one process, with a made delay: the same updates, and no chance.
+"""Asynchronous training in one process, with a simulated delay and without chance.
 
-Each virtual worker computes its gradient on the parameters that it pulled; the order in which they
-push is given (`Delays`). So the effect of staleness is seen without any of speed.
+Each virtual worker computes its gradient on the parameters that it pulled; `Delays` has the order
+of the pushes. So the effect of staleness shows without effects of speed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from backend.training.train_state import Batch
 
 
 class Simulator:
-    """One job of one server and ``delays.workers`` virtual workers, on the CPU."""
+    """Simulator of a job of one server and ``delays.workers`` virtual workers, on the CPU."""
 
     def __init__(self, launch: Launch, delays: Delays) -> None:
         config = self._config = launch.config
@@ -81,7 +81,7 @@ class Simulator:
         )
 
     def _gradients(self, worker: int, batch: object) -> tuple[float, list[torch.Tensor | None]]:
-        """Return loss and gradients of a batch with the parameters that the worker has."""
+        """Return loss and gradients of a batch with the worker's parameters."""
         server_values = [parameter.detach().clone() for parameter in self._parameters]
         fill(self._parameters, self._copies[worker])
         for parameter in self._parameters:

@@ -17,7 +17,7 @@ class SlowRanks:
 
     A rank is slow if its own time, without waiting, was above that of the others by more than 50
     ms, or by more than 20 % of a step and 10 ms, in 90 of the last 100 steps. The time of the
-    others is the low median of all ranks: if half of them are slow, it is that of the fast half.
+    others is the low median of all ranks: if half of them are slow, the time of the fast half.
 
     Each step is judged separately, and one rank has to be behind in nearly all of them: processes
     that share a CPU alternate in being slower, and a mean or a median over a moment blames either
@@ -49,7 +49,7 @@ class SlowRanks:
 
 
 def are_behind(times_ms: Sequence[float]) -> list[bool]:
-    """Return for each rank whether its time is above that of the others by more than noise."""
+    """Return a flag for each rank: whether its time is above that of the others by more than noise."""
     # A parameter server makes no steps: its time is 0.
     median_ms = statistics.median_low([time for time in times_ms if time] or times_ms)
     limit_ms = median_ms + min(_MAX_LIMIT_MS, max(_SHARE * median_ms, _NOISE_MS))

@@ -1,4 +1,4 @@
-"""Steps of a rank: reported when all ranks' values are known, and checked by their loss.
+"""Steps of a rank, reported when all ranks' values are known, and checked by their loss.
 
 A loss, gradient or buffer that is NaN, or a loss that rose and does not come back, ends the job
 here: on every rank after the same step, because all of them get the same values.
@@ -36,11 +36,11 @@ _LOWER_RATE = (
 
 
 class BadLoss(BackendError):
-    """The loss ended the run; every rank raises it after the same step.
+    """The loss ended the run; every rank raises this after the same step.
 
     Attributes:
-        rank: The one whose loss it is.
-        sound_step: Up to this step the weights are good, according to the losses.
+        rank: The rank of the loss.
+        sound_step: The last step with good weights, according to the losses.
     """
 
     def __init__(self, message: str, remedy: str, sound_step: int, rank: int = 0) -> None:
@@ -50,7 +50,7 @@ class BadLoss(BackendError):
 
 
 class NotANumber(BadLoss):
-    """A number is not finite: the loss of ``rank``, the gradient, or one in a checkpoint."""
+    """A number is not finite: the loss of ``rank``, the gradient, or a number in a checkpoint."""
 
     cause = LOSS_NOT_A_NUMBER
 
@@ -63,7 +63,7 @@ class Diverged(BadLoss):
 
 @dataclass
 class PendingStep:
-    """The data of a step until its result is known."""
+    """Data of a step until its result is known."""
 
     step: int
     epoch: int
@@ -72,14 +72,14 @@ class PendingStep:
     seconds: float
     is_clipped: bool
     strategy_metrics: Mapping[str, float] = field(default_factory=dict)
-    """Of the strategy."""
+    """The figures of the strategy."""
 
 
 class StepRecorder:
-    """Completes steps in order.
+    """Recorder of steps, in order.
 
     Attributes:
-        facts: Of the steps whose results are not known yet, oldest first; the loop appends to it.
+        pending_steps: The steps whose results are not known yet, oldest first; the loop appends.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class StepRecorder:
         """Report a step's values, which are now known, and end the job if they are NaN.
 
         Args:
-            hold: It is an epoch's last step, and is kept back until `release`.
+            hold: Keep the step back until `release`, as the last step of an epoch.
         """
         pending = self.pending_steps.popleft()
         not_finite = step_result.not_finite
@@ -149,15 +149,11 @@ class StepRecorder:
         watched_metrics = {LOSS, config.checkpoint.best_metric}
         watched_metrics |= {config.early_stop.metric} if config.early_stop is not None else set()
         bad_names = [name for name, value in validation.items() if not math.isfinite(value)]
-        if self._rank0_services is not None and (
-            names := [name for name in bad_names if name in watched_metrics]
-        ):
-            message = (
-                f"The validation after step {train_state.step} gave NaN for {name_list(names)}."
-            )
-            self._rank0_services.reporter.add_alarm(
-                Alarm(BAD_VALIDATION, train_state.step, message)
-            )
+        bad_names = [name for name in bad_names if name in watched_metrics]
+        if self._rank0_services is not None and bad_names:
+            step = train_state.step
+            message = f"The validation after step {step} gave NaN for {name_list(bad_names)}."
+            self._rank0_services.reporter.add_alarm(Alarm(BAD_VALIDATION, step, message))
         if self._rank0_services is None or metrics is None:
             return
         validation = self._admit_metrics(VALIDATION, validation, train_state.step)
@@ -177,16 +173,16 @@ class StepRecorder:
     def _admit_metrics(
         self, kind: str, metrics: Mapping[str, float], step: int
     ) -> Mapping[str, float]:
-        """Return the metrics that get a curve: of names that come later, only some."""
+        """Return the metrics that get a curve; of later names, only a limited number."""
         assert self._rank0_services is not None
         known_names = self._known_names[kind]
         was_full = known_names.is_full
         excess_names = known_names.add(metrics)
         if excess_names and not was_full:
             message = (
-                f"The model returned more than {MAX_LATER_METRICS} new names of metrics after the first "
-                f"step; {name_list(excess_names)} and later ones are not recorded. Use the same names in "
-                "each step and epoch."
+                f"The model returned more than {MAX_LATER_METRICS} new names of metrics after the "
+                f"first step; {name_list(excess_names)} and later ones are not recorded. Use the "
+                "same names in each step and epoch."
             )
             self._rank0_services.reporter.add_alarm(Alarm(METRICS_LEFT_OUT, step, message))
         return {name: value for name, value in metrics.items() if name not in excess_names}
@@ -233,7 +229,7 @@ class StepRecorder:
         )
 
     def _resume_hint(self, default: str) -> str:
-        """Return where a resume begins, as a sentence."""
+        """Return a hint with the checkpoint at which a resume begins; ``default`` without one."""
         if self._rank0_services is None:
             return default
         self._rank0_services.checkpointer.wait()

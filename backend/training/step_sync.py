@@ -2,7 +2,7 @@
 
 One small float32 vector is reduced with the gradients (see `strategies.base`) and returns as the
 mean over all ranks. Each rank has its own slots for its loss, its metrics and its times, and zeros
-in those of the others, so every rank reads each rank's value: a NaN is attributed to its rank.
+in the slots of the others, so every rank reads each rank's value: a NaN is attributed to its rank.
 
 Loss and metrics keep their 64 bits: a slot of one value is four numbers of 16 bits, which float32
 holds, adds to zeros and divides by the number of ranks without loss.
@@ -30,19 +30,19 @@ from backend.training.step_times import RankStep
 
 _STOP, _SAVE, _NORM, _SCALED, _METRICS, _PARAMETERS, _BUFFERS, _FIRST_VALUE = range(8)
 _HALVES = 4
-"""Numbers of 16 bits in one of 64."""
+"""Numbers of 16 bits in a number of 64 bits."""
 _TIMES = len(RankStep._fields)
 _ABSENT = 0x7FF8_0000_0000_0A85
-"""The bits of a number that is none: the metric is not among a rank's metrics of this step."""
+"""Bits for a missing number: the metric is not among a rank's metrics of this step."""
 (_MISSING_VALUE,) = struct.unpack("d", struct.pack("q", _ABSENT))
 MAX_LATER_METRICS = 100
-"""Metrics that may be added after the first step. A name with the number of the epoch or a file in
-it would otherwise make the history, and the vector, larger without end."""
+"""Number of metrics that may be added after the first step. A name with the number of the epoch or
+a file in it would otherwise make the history, and the vector, larger without end."""
 
 
 @dataclass(frozen=True)
 class StepResult:
-    """Values of one step that all ranks know, the same on each."""
+    """Values of one step, the same on all ranks."""
 
     stop: bool
     save: bool
@@ -57,7 +57,7 @@ class StepResult:
     is_complete: bool = True
     """Whether `metrics` has the metrics of all ranks."""
     rank_metrics: Mapping[str, float] = field(default_factory=dict)
-    """Those of this rank."""
+    """The metrics of this rank."""
 
     has_nan_buffer: bool = False
     """Whether a buffer of the model has NaN on a rank."""
@@ -68,7 +68,7 @@ class StepResult:
 
     @property
     def not_finite(self) -> NotFinite | None:
-        """Return what is not finite. A loss comes first, as it is the cause of the others."""
+        """Return the value that is not finite: first a loss, as it is the cause of the others."""
         for rank, loss in enumerate(self.losses):
             if not math.isfinite(loss):
                 is_known = any(map(math.isfinite, self.losses))
@@ -87,7 +87,7 @@ class NotFinite(NamedTuple):
     value: float
     rank: int
     is_of_rank: bool
-    """Whether it is a fault of this rank, and not of all."""
+    """Whether only this rank has the value, and not all ranks."""
 
 
 class MetricNames:
@@ -100,7 +100,7 @@ class MetricNames:
         """Whether a name was left out."""
 
     def add(self, names: Iterable[str]) -> list[str]:
-        """Return which of ``names`` are left out."""
+        """Add ``names`` up to the limit; return the rest."""
         new_names = list(dict.fromkeys(name for name in names if name not in self.names))
         if self._max_count is None:
             self._max_count = len(new_names) + MAX_LATER_METRICS
@@ -111,10 +111,10 @@ class MetricNames:
 
 
 class StepSync:
-    """One vector, filled before the gradients are reduced and read after.
+    """Sync vector, filled before the gradients are reduced and read afterwards.
 
     Attributes:
-        wants_parameters: Whether a rank wants to train others than before, by the last step read.
+        wants_parameters: Whether a rank wants to train new parameters, by the last step read.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class StepSync:
         return len(self._metric_names.names) > previous_count
 
     def use_vector(self, vector: torch.Tensor, *, keeps_values: bool = False) -> None:
-        """Use ``vector``, which the strategy reduces; with the values of the one before, if so."""
+        """Use ``vector``, which the strategy reduces, optionally with the values of the previous."""
         if keeps_values:
             vector.copy_(self._vector)
         self._vector = vector
@@ -162,7 +162,7 @@ class StepSync:
         wants_parameters: bool = False,
         has_nan_buffer: torch.Tensor | None = None,
     ) -> None:
-        """``times``: of the step before."""
+        """Fill this rank's slots; ``times`` are those of the previous step."""
         self._metrics, self._rank_wants_parameters = metrics, wants_parameters
         row = [0.0] * self.size
         row[_STOP] = float(stop)
@@ -186,10 +186,8 @@ class StepSync:
             self._vector[_BUFFERS].copy_(has_nan_buffer)
 
     def read_parameter_request(self) -> bool:
-        """Return `wants_parameters` after the exchange.
-
-        It is of this step, but on several GPUs of the last one that was read.
-        """
+        """Return `wants_parameters` of this step after the exchange; on several GPUs, of the last
+        step that was read."""
         if self._world_size == 1:
             return self._rank_wants_parameters
         if not self._on_gpu:
@@ -200,7 +198,7 @@ class StepSync:
         """Take the reduced vector, and two values that all ranks share.
 
         Args:
-            norm: That of the gradients.
+            norm: The norm of the gradients.
             is_scaled: As in `StepResult`; None without mixed precision.
         """
         self._vector[_NORM].copy_(norm)
@@ -219,7 +217,7 @@ class StepSync:
         self._pending_vectors.append(_PendingVector(vector, event, self.names, self._metrics))
 
     def read_results(self, waits: bool) -> list[StepResult]:
-        """Return the readable results, oldest first; ``everything`` waits for the newest."""
+        """Return the readable results, oldest first; with ``waits``, wait for the newest."""
         unread_count = 1 if self._on_gpu and not waits else 0
         results = []
         while len(self._pending_vectors) > unread_count:
@@ -230,7 +228,7 @@ class StepSync:
         return results
 
     def _read(self, pending: _PendingVector) -> StepResult:
-        # NumPy, as a call of it takes a fifth of torch's, and this is on the way of every step.
+        # NumPy, as its calls take a fifth of torch's, and every step comes here.
         size, vector = self._world_size, pending.vector.detach().cpu().numpy()
         times = len(vector) - size * _TIMES
         halves = np.rint(vector[_FIRST_VALUE:times] * size).astype(np.int16).reshape(size, -1)
@@ -276,7 +274,7 @@ class StepSync:
 
 
 def mean_metrics(rank_metrics: Iterable[Mapping[str, float]]) -> dict[str, float]:
-    """Return the mean of each metric over those that have it."""
+    """Return the mean of each metric over the ranks that have it."""
     metric_values: dict[str, list[float]] = {}
     for metrics in rank_metrics:
         for name, value in metrics.items():
@@ -285,7 +283,7 @@ def mean_metrics(rank_metrics: Iterable[Mapping[str, float]]) -> dict[str, float
 
 
 class _PendingVector(NamedTuple):
-    """A reduced vector, with this rank's metrics of that step."""
+    """Reduced vector that is not read yet, with this rank's metrics of its step."""
 
     vector: torch.Tensor
     event: torch.cuda.Event | None

@@ -1,8 +1,8 @@
-"""The parts of each rank's steps, and the one cause that slows the job.
+"""Parts of each rank's steps, and the single cause that slows the job.
 
 All ranks end the exchange of a step at about the same moment. The rank that came last waited for
-no other, so the shortest exchange of a step is its communication, and what another rank's exchange
-takes longer is waiting for the last one.
+no other, so the shortest exchange of a step is its communication, and the rest of another rank's
+exchange is waiting for the last rank.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.training.slow_ranks import STEPS, are_behind
 
 _BLOCK = 10
-"""Loader workers deliver in bursts: one step waits for all of them, the next ones for none."""
+"""Number of steps in a block: loader workers deliver in bursts, for which one step waits."""
 _MIN_BLOCKS = 9
 _SHARE, _MIN_MS = 0.3, 5.0
 _SHARE_ON_ONE_NODE = 0.5
@@ -92,7 +92,7 @@ class StepBreakdown:
         self._blocks: deque[_Block] = deque(maxlen=STEPS // _BLOCK)
 
     def add_steps(self, steps: Iterable[Sequence[RankStep]]) -> None:
-        """Add steps, each with those of all ranks."""
+        """Add steps, each with the steps of all ranks."""
         for step in steps:
             self._open_steps.append(step)
             if len(self._open_steps) == _BLOCK:
@@ -119,7 +119,7 @@ class StepBreakdown:
         )
 
     def cause(self) -> SlowCause | None:
-        """Return what slows the job; None if nothing does, and before there are 100 steps."""
+        """Return the cause that slows the job; None without a cause, and before 100 steps."""
         if len(self._blocks) < STEPS // _BLOCK:
             return None
         data_ms = [min(rank.data_ms for rank in block.workers) for block in self._blocks]
@@ -130,8 +130,8 @@ class StepBreakdown:
         if self._times_exchange and statistics.median(foreign_shares) < _SOME_FOREIGN:
             shortest = [block.communication_ms for block in self._blocks]
             causes.append(self._part_cause(Cause.COMMUNICATION, shortest, self._share))
-        causes_found = [rank for rank in (self._rank_cause(), *causes) if rank is not None]
-        return max(causes_found, key=lambda rank: rank.ms - rank.usual_ms, default=None)
+        known_causes = [cause for cause in (self._rank_cause(), *causes) if cause is not None]
+        return max(known_causes, key=lambda cause: cause.ms - cause.usual_ms, default=None)
 
     def _rank_cause(self) -> SlowCause | None:
         """Return the cause at the slowest rank, if it is slow."""
@@ -162,17 +162,17 @@ class StepBreakdown:
         )
 
     def _busy_ms(self, rank_step: RankStep) -> float:
-        """Return the time in which a rank waits for no other one."""
+        """Return the time in which a rank waits for no other rank."""
         return rank_step.own_ms + (rank_step.exchange_ms if self._has_servers else 0.0)
 
     def _cpu_cause(self) -> SlowCause | None:
         """Return the cause if other programs have the cores of every rank."""
-        shares = [min(one.foreign_share for one in block.workers) for block in self._blocks]
-        step_ms, share = self._step_ms(), statistics.median(shares)
-        is_much = sum(one >= _MUCH_FOREIGN for one in shares) >= _MIN_BLOCKS
-        if not is_much or step_ms * share < _MIN_MS:
+        shares = [min(rank.foreign_share for rank in block.workers) for block in self._blocks]
+        step_ms, median_share = self._step_ms(), statistics.median(shares)
+        is_much = sum(share >= _MUCH_FOREIGN for share in shares) >= _MIN_BLOCKS
+        if not is_much or step_ms * median_share < _MIN_MS:
             return None
-        return SlowCause(Cause.CPU, None, step_ms, step_ms, step_ms * (1 - share))
+        return SlowCause(Cause.CPU, None, step_ms, step_ms, step_ms * (1 - median_share))
 
     def _part_cause(
         self, cause: Cause, parts_ms: Sequence[float], share: float
@@ -196,7 +196,7 @@ class StepBreakdown:
 def _aggregate(
     statistic: Callable[[Sequence[float]], float], steps: Iterable[Sequence[RankStep]]
 ) -> tuple[RankStep, ...]:
-    """Apply it to each part of each rank."""
+    """Apply a statistic to each part of each rank's steps."""
     return tuple(
         RankStep(*(statistic(part) for part in zip(*rank_values, strict=True)))
         for rank_values in zip(*steps, strict=True)

@@ -17,7 +17,7 @@ INTERVAL_S = 0.1
 
 
 class StopWatcher:
-    """A thread that polls the lock until `close`. ``wanted`` is read at every step."""
+    """Thread that polls the lock until `close`. ``is_requested`` is read at every step."""
 
     def __init__(self, lock: Path, run: int, on_request: Callable[[], None] = lambda: None) -> None:
         self.is_requested = False

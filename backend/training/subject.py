@@ -29,14 +29,14 @@ class Subject:
     validation: user_code.UserData | None
     model: torch.nn.Module
     pass_batch: Callable[[], None]
-    """Passes the first batch to the model, without changes to it and to the random numbers."""
+    """Pass the first batch to the model, without changes to it and to the random numbers."""
 
 
 def open_subject(launch: Launch, device: torch.device, stream: int, beat: RankHeartbeat) -> Subject:
     """Open data and model; afterwards every generator draws this rank's own random numbers.
 
     Args:
-        stream: Which of the job's streams of random numbers: the place among those who train.
+        stream: The number of the stream of random numbers: the rank's number among the trainers.
     """
     config = launch.config
     # Every rank draws the same weights, and creates the same data if the loader uses random
@@ -80,7 +80,7 @@ Traits = tuple[tuple[int, int], tuple[str | None, ...]]
 
 
 def collect_traits(subject: Subject, launch: Launch, device: torch.device) -> Traits:
-    """Return what every rank must have alike; samples are read only if there are several nodes."""
+    """Return traits that must be equal on all ranks; samples are read only with several nodes."""
     sizes = len(subject.training), len(subject.validation or ())
     samples: tuple[str | None, ...] = ()
     if len({plan.node for plan in launch.ranks}) > 1:
@@ -99,7 +99,7 @@ def require_same_traits(own_traits: Traits, rank_traits: Traits, rank: int, laun
     the classes differently.
 
     Raises:
-        BackendError: They differ.
+        BackendError: The traits differ.
     """
     for kind, own_count, rank_count in zip(
         ("training", "validation"), own_traits[0], rank_traits[0], strict=True
@@ -107,7 +107,8 @@ def require_same_traits(own_traits: Traits, rank_traits: Traits, rank: int, laun
         if own_count != rank_count:
             raise BackendError(
                 f"The loader returns {number_format.count(own_count)} {kind} samples on rank 0 and "
-                f"{number_format.count(rank_count)} on rank {rank}; all ranks need the same samples.",
+                f"{number_format.count(rank_count)} on rank {rank}; all ranks need the same "
+                "samples.",
                 "In the loader, use random numbers from random, numpy.random or torch, which have "
                 "the same seed on every rank, or from a generator with a fixed seed.",
             )

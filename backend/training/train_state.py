@@ -39,8 +39,9 @@ class TrainState:
     validation has ended so that its values are recorded at that step; ``last_metrics`` those of the
     last recorded step, for a validation before which a run makes no step. ``done_spans`` are the
     positions in the order of the epoch that asynchronous workers have trained on: not always the
-    first ones. ``has_converged``: no step of the optimizer lowers the loss. ``plateaus`` counts the drops of the rate by the schedule
-    "plateau", ``plateau_epochs`` the epochs since the last gain or drop.
+    first ones. ``has_converged``: no step of the optimizer lowers the loss. ``plateaus`` counts the
+    drops of the rate by the schedule "plateau", ``plateau_epochs`` the epochs since the last gain
+    or drop.
     """
 
     epoch: int = 1
@@ -77,7 +78,7 @@ class TrainState:
     def check_early_stop(
         self, rule: EarlyStop, value: float | None, metrics: Mapping[str, float]
     ) -> None:
-        """Apply the early stop to the value that its metric has at the end of an epoch.
+        """Apply the early stop to the value of its metric at the end of an epoch.
 
         Raises:
             BackendError: The job does not measure the rule's metric.
@@ -95,7 +96,7 @@ class TrainState:
         self.ended_early = self.epochs_without_gain >= rule.patience_epochs
 
     def judge_plateau(self, config: JobConfig, value: float | None) -> None:
-        """Apply the schedule "plateau" to the value that the judged metric has in an epoch.
+        """Apply the schedule "plateau" to the value of the followed metric in an epoch.
 
         Raises:
             BackendError: The job does not measure the metric.

@@ -1,8 +1,8 @@
-"""Read a file of weights that holds other objects too, without running code of the file.
+"""Reader of files of weights that hold other objects, too, without running code of the file.
 
-``torch.save`` stores whatever a script puts next to the weights: arguments, dates, NumPy numbers.
-``weights_only=True`` refuses the whole file for one of them. Here each class that is not of the
-weights is replaced by an empty stand-in, so nothing of it is imported or called.
+``torch.save`` stores all objects that a script puts next to the weights: arguments, dates, NumPy
+numbers. ``weights_only=True`` refuses the whole file for one of them. Here each class that is not
+of the weights is replaced by an empty stand-in, so that none of its code is imported or called.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _FILLED_CONTAINER = re.compile(
 
 
 class StandIn:
-    """Takes the place of an object of the file; it has nothing of it."""
+    """Empty stand-in for an object of the file."""
 
     def __init__(self, *_: object, **__: object) -> None:
         pass
@@ -39,7 +39,7 @@ def load(path: Path) -> Any:
     """Return the content of a file of ``torch.save``, with a `StandIn` for each other object.
 
     Raises:
-        pickle.UnpicklingError: It names a class that cannot be replaced, or is damaged.
+        pickle.UnpicklingError: The file names a class that cannot be replaced, or is damaged.
     """
     try:
         names = get_unsafe_globals_in_checkpoint(path)
@@ -75,13 +75,13 @@ def load(path: Path) -> Any:
 
 
 def _reason(refusal: str) -> str:
-    """Return the one line of torch's advice that says what is wrong with the file."""
+    """Return the line of torch's advice with the error of the file."""
     lines = refusal.rpartition("WeightsUnpickler error:")[2].strip().splitlines() or [""]
     return lines[0].partition(" Please use")[0].rstrip(".")
 
 
 def remedy(path: Path) -> str:
-    """Return how to make a file that has only weights."""
+    """Return a remedy with which to make a file that has only weights."""
     script = (
         f"import torch; found = torch.load({path.name!r}, weights_only=False); "
         "torch.save(getattr(found, 'state_dict', lambda: found['state_dict'])(), 'clean.pt')"
@@ -93,7 +93,7 @@ def remedy(path: Path) -> str:
 
 
 def other_names(loaded: Mapping[Any, Any], weights: Mapping[Any, Any]) -> tuple[str, ...]:
-    """Return the names of what a file has besides these weights."""
+    """Return the names of the other content of a file of weights."""
     if loaded is weights:
         return tuple(str(key) for key, value in loaded.items() if isinstance(value, StandIn))
     return tuple(str(key) for key, value in loaded.items() if value is not weights)
@@ -104,5 +104,5 @@ def _make_stand_in(number: int) -> Callable[..., Any]:
 
 
 def _make_container(kind: type) -> Callable[..., Any]:
-    """Return a stand-in for a subclass of dict or list, which keeps what is put into it."""
+    """Return a stand-in for a subclass of dict or list, which keeps its items."""
     return type("Container", (), {"__new__": lambda cls, *_, **__: kind()})

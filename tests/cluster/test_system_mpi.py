@@ -11,7 +11,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.datastore.nodes import files as node_files
-from backend.provisioning.provisioner import THERE_ALREADY
+from backend.provisioning.provisioner import ALREADY_INSTALLED
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.view import JobView
@@ -65,7 +65,7 @@ def stocked(
         stock(ready_cluster, tmp_path_factory.mktemp("sources"))
         yield ready_cluster
         updates = require(ready_cluster, NODES, SetUpOptions())
-        assert {one.steps[4].message.endswith(f"{THERE_ALREADY}.") for one in updates} == {True}
+        assert {one.steps[4].message.endswith(f"{ALREADY_INSTALLED}.") for one in updates} == {True}
         list(pool.map(lambda node: debian_mpi.purge(node, packages), at_nodes))
     assert {name: ready_cluster.entry(name) for name in NODES}.keys() == entries_before.keys()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from backend.provisioning.pip_settings import as_pip_does
+from backend.provisioning.pip_settings import pip_options
 from installers import horovod_wheel, prepare, system_packages
 from installers.console import PreparationError
 from installers.files import locked
@@ -314,12 +314,12 @@ def test_the_recipe_of_horovod_is_part_of_the_name(
     ],
 )
 def test_uv_takes_packages_from_where_pip_does(listed: str, options: list[str]) -> None:
-    assert as_pip_does(listed)[0][3:] == options
+    assert pip_options(listed)[0][3:] == options
 
 
 def test_uv_reaches_a_mirror_as_pip_does() -> None:
     listed = "global.cert='/etc/ca.pem'\n:env:.proxy='http://proxy:3128'\n:env:.default-timeout='9'"
-    assert as_pip_does(listed)[1] == {
+    assert pip_options(listed)[1] == {
         "SSL_CERT_FILE": "/etc/ca.pem",
         "ALL_PROXY": "http://proxy:3128",
         "UV_HTTP_TIMEOUT": "9",

@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.cli.command import Function, Word, command
-from backend.cli.printing import Answer, Facts, Part, Table, in_bytes, in_local_time
+from backend.cli.command import Function, ArgSpec, command
+from backend.cli.printing import Answer, Properties, Part, Table, size_text, local_time_text
 from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import json_value
 from backend.records.base.validation import sanitize
@@ -19,54 +19,54 @@ from backend.records.library.gallery import Suggestion
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.container import Services
 
-Reference = Annotated[str, Word("NAME", "name of the {group}, or NAME@VERSION")]
-Loader = Annotated[str, Word("NAME", "NAME or NAME@VERSION")]
-Source = Annotated[Path, Word("PATH")]
-_EACH: list[tuple[str, Function]] = []
+Reference = Annotated[str, ArgSpec("NAME", "name of the {group}, or NAME@VERSION")]
+Loader = Annotated[str, ArgSpec("NAME", "NAME or NAME@VERSION")]
+Source = Annotated[Path, ArgSpec("PATH")]
+_KIND_COMMANDS: list[tuple[str, Function]] = []
 
 
 def for_kind(group: str) -> None:
     """Register the commands of this module for a kind."""
-    for word, function in _EACH:
+    for word, function in _KIND_COMMANDS:
         command(f"{group} {word}")(function)
 
 
-def _each(word: str) -> Callable[[Function], Function]:
-    def keep(function: Function) -> Function:
-        _EACH.append((word, function))
+def _kind_command(word: str) -> Callable[[Function], Function]:
+    def register(function: Function) -> Function:
+        _KIND_COMMANDS.append((word, function))
         return function
 
-    return keep
+    return register
 
 
-@_each("import")
+@_kind_command("import")
 def import_item(
     services: Services, progress: Progress, group: str, path: Source, *, name: str
 ) -> Answer:
     """Import a folder, archive or file as a {group}, or as its next version."""
     item = services.library.import_item(Kind(group), path, name, progress=progress)
     if item.kind is not Kind.DATASET:
-        return Answer(item, imported(item))
-    found = None
+        return Answer(item, import_parts(item))
+    suggestion = None
     with suppress(BackendError):  # It was imported, even if the data root is lost now.
-        found = services.gallery.suggest(item.reference)
-    answer = {**json_value(item, documents=True), "suggestion": found}
-    return Answer(answer, imported(item), [] if found is None else [_suggested(found)])
+        suggestion = services.gallery.suggest(item.reference)
+    document = {**json_value(item, documents=True), "suggestion": suggestion}
+    return Answer(document, import_parts(item), [] if suggestion is None else [_suggestion_text(suggestion)])
 
 
-def _suggested(found: Suggestion) -> str:
-    settings = "".join(f" --set {key}={value}" for key, value in found.settings.items())
-    return f"{found.message} To use its loader: {COMMAND} gallery add {found.entry}{settings}"
+def _suggestion_text(suggestion: Suggestion) -> str:
+    settings = "".join(f" --set {key}={value}" for key, value in suggestion.settings.items())
+    return f"{suggestion.message} To use its loader: {COMMAND} gallery add {suggestion.entry}{settings}"
 
 
-def imported(item: LibraryItem) -> Iterator[Part]:
+def import_parts(item: LibraryItem) -> Iterator[Part]:
     files = "1 file" if item.files == 1 else f"{item.files} files"
-    yield f"Imported {item.kind.value} {item.reference}: {files}, {in_bytes(item.bytes)}."
+    yield f"Imported {item.kind.value} {item.reference}: {files}, {size_text(item.bytes)}."
     if item.import_message:
         yield item.import_message
 
 
-@_each("list")
+@_kind_command("list")
 def list_items(services: Services, group: str) -> Answer:
     """Every version of every {group}."""
     items = services.library.list(Kind(group))
@@ -75,8 +75,8 @@ def list_items(services: Services, group: str) -> Answer:
             item.name,
             str(item.version),
             str(item.files),
-            in_bytes(item.bytes),
-            in_local_time(item.created),
+            size_text(item.bytes),
+            local_time_text(item.created),
             item.sha256[:12],
         )
         for item in items
@@ -85,47 +85,47 @@ def list_items(services: Services, group: str) -> Answer:
     return Answer(items, Table(head, rows, f"There are no {group}s yet."))
 
 
-@_each("show")
+@_kind_command("show")
 def show(services: Services, group: str, reference: Reference) -> Answer:
     """One {group}."""
     item = services.library.show(Kind(group), reference)
-    facts = [
+    properties = [
         ("Name", item.name),
         ("Version", str(item.version)),
         ("Files", str(item.files)),
-        ("Size", in_bytes(item.bytes)),
-        ("Created", in_local_time(item.created)),
+        ("Size", size_text(item.bytes)),
+        ("Created", local_time_text(item.created)),
         ("Source", item.source),
         ("SHA-256", item.sha256),
     ]
-    return Answer(item, Facts([*facts, *_named(item.details)]))
+    return Answer(item, Properties([*properties, *_properties(item.details)]))
 
 
-@_each("changes")
+@_kind_command("changes")
 def changes(
     services: Services,
     group: str,
     reference: Reference,
     *,
-    since: Annotated[str, Word("NAME@N", "default: the version before")] = "",
+    since: Annotated[str, ArgSpec("NAME@N", "default: the version before")] = "",
 ) -> Answer:
     """Differences between two versions of a {group}."""
-    found = services.library.changes(Kind(group), reference, since)
-    changed = [f"changed: {path}" for path in found.changed]
-    changed += [f"new: {path}" for path in found.added]
-    changed += [f"gone: {path}" for path in found.removed]
-    same = f"{found.older} and {found.newer} have the same lines."
-    return Answer(found, changed, found.text or same)
+    version_changes = services.library.changes(Kind(group), reference, since)
+    lines = [f"changed: {path}" for path in version_changes.changed]
+    lines += [f"new: {path}" for path in version_changes.added]
+    lines += [f"gone: {path}" for path in version_changes.removed]
+    equal_text = f"{version_changes.older} and {version_changes.newer} have the same lines."
+    return Answer(version_changes, lines, version_changes.text or equal_text)
 
 
-@_each("remove")
+@_kind_command("remove")
 def remove(services: Services, group: str, reference: Reference) -> Answer:
     """Move one {group} to the trash of the data root."""
     item = services.library.remove(Kind(group), reference)
     return Answer(item, f"Moved {item.kind.value} {item.reference} to {services.trash}.")
 
 
-@_each("remove-added")
+@_kind_command("remove-added")
 def remove_added(services: Services, group: str, reference: Reference) -> Answer:
     """Move files that were added after the import to the trash."""
     removed = services.library.remove_added(Kind(group), reference)
@@ -133,17 +133,17 @@ def remove_added(services: Services, group: str, reference: Reference) -> Answer
     return Answer(removed, lines or f"{reference} has exactly the files that were imported.")
 
 
-def record(found: object) -> Answer:
+def record_answer(value: object) -> Answer:
     """Return a record, as text with the names of its fields."""
     values = {
-        key: one
-        for key, one in json_value(found, documents=True).items()
-        if one not in (None, "", [], {})
+        key: field_value
+        for key, field_value in json_value(value, documents=True).items()
+        if field_value not in (None, "", [], {})
     }
-    return Answer(found, Facts(_named(values)))
+    return Answer(value, Properties(_properties(values)))
 
 
-def _named(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _properties(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for name, value in values.items():
         if not isinstance(value, str):
             value = json.dumps(value, ensure_ascii=False, default=str)

@@ -6,9 +6,9 @@ import argparse
 import re
 import shlex
 
-from backend.cli.command import command, everything, groups
+from backend.cli.command import command, all_commands, groups
 from backend.cli.parser import common_options
-from backend.cli.printing import Answer, Raw
+from backend.cli.printing import Answer, RawText
 from backend.records.base.program_name import COMMAND
 
 _SCRIPT = """_ringmaster() {{
@@ -31,18 +31,18 @@ complete -o default -F _ringmaster {name}
 @command("completion")
 def completion() -> Answer:
     """Print a script that completes commands in bash."""
-    offered = {'""': groups()}
-    for one in everything():
+    tokens_by_prefix = {'""': groups()}
+    for registered in all_commands():
         leaf = argparse.ArgumentParser(add_help=False)
-        for each in one.parameters():
-            each.add_to(leaf, one.words[0])
-        offered[f'"{" ".join(one.words)} "*'] = _flags(leaf)
-        if len(one.words) > 1:
-            offered.setdefault(f'"{one.words[0]} "', []).append(one.words[1])
-    cases = "\n".join(f'        {key}) words="{" ".join(of)}" ;;' for key, of in offered.items())
+        for parameter in registered.parameters():
+            parameter.add_to(leaf, registered.path[0])
+        tokens_by_prefix[f'"{" ".join(registered.path)} "*'] = _flags(leaf)
+        if len(registered.path) > 1:
+            tokens_by_prefix.setdefault(f'"{registered.path[0]} "', []).append(registered.path[1])
+    cases = "\n".join(f'        {key}) words="{" ".join(tokens)}" ;;' for key, tokens in tokens_by_prefix.items())
     common = " ".join(_flags(common_options()))
     script = _SCRIPT.format(cases=cases, common=common, name=shlex.quote(COMMAND))
-    return Answer({"script": script}, Raw(script))
+    return Answer({"script": script}, RawText(script))
 
 
 def _flags(parser: argparse.ArgumentParser) -> list[str]:

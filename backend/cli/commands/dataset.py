@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.commands._library import Loader, Reference, for_kind
-from backend.cli.printing import Answer, Facts, Part, Table
+from backend.cli.printing import Answer, Properties, Part, Table
 from backend.records.base import number_format
 from backend.services.context.container import Services
 
@@ -28,7 +28,7 @@ def preview(
     reference: Reference,
     *,
     loader: Loader,
-    split: Annotated[str, Word(choices=("training", "validation"))] = "training",
+    split: Annotated[str, ArgSpec(choices=("training", "validation"))] = "training",
 ) -> Answer:
     """Some samples of a dataset, read by a loader."""
     preview = services.library.preview(reference, loader, split=split, progress=progress)
@@ -39,12 +39,12 @@ def _preview_parts(preview: Preview) -> Iterator[Part]:
     """Yield what a terminal can show: no pictures, and of many classes the largest."""
     classes = sorted(preview.classes, key=lambda entry: -entry.count)
     sizes = ", ".join(f"{entry.name} {number_format.count(entry.count)}" for entry in classes[:20])
-    more = f" and {number_format.count(len(classes) - 20)} more" if len(classes) > 20 else ""
-    yield Facts(
+    remainder = f" and {number_format.count(len(classes) - 20)} more" if len(classes) > 20 else ""
+    yield Properties(
         (
             ("Samples", number_format.count(preview.count)),
             ("Read", number_format.count(preview.examined)),
-            ("Classes", f"{sizes}{more}"),
+            ("Classes", f"{sizes}{remainder}"),
         )
     )
     rows = (
@@ -60,27 +60,27 @@ def _preview_parts(preview: Preview) -> Iterator[Part]:
         for sample in preview.samples[:_SAMPLES_SHOWN]
     )
     yield Table(("SAMPLE", "TARGET", "PARTS"), rows, "No sample could be read.")
-    for fault in preview.errors:
-        yield f"{fault.message} {fault.remedy}".rstrip()
+    for error in preview.errors:
+        yield f"{error.message} {error.remedy}".rstrip()
     yield from preview.warnings
 
 
 @command("dataset scan")
 def scan(services: Services, progress: Progress, reference: Reference, *, loader: Loader) -> Answer:
     """Read all samples: broken ones, duplicates, leaks, shifts."""
-    found = services.scans.scan(reference, loader, progress)
-    return Answer(found, _scan_parts(found))
+    dataset_scan = services.scans.scan(reference, loader, progress)
+    return Answer(dataset_scan, _scan_parts(dataset_scan))
 
 
-def _scan_parts(found: DatasetScan) -> Iterator[Part]:
-    validation = found.validation
-    read = [("Training", found)] + ([("Validation", validation)] if validation else [])
-    yield Facts((name, f"{number_format.count(one.samples)} samples") for name, one in read)
-    for finding in found.findings():
+def _scan_parts(dataset_scan: DatasetScan) -> Iterator[Part]:
+    validation = dataset_scan.validation
+    splits = [("Training", dataset_scan)] + ([("Validation", validation)] if validation else [])
+    yield Properties((name, f"{number_format.count(split_scan.samples)} samples") for name, split_scan in splits)
+    for finding in dataset_scan.findings():
         yield finding.message
         for group in finding.groups[:_GROUPS_SHOWN]:
             yield "  " + ", ".join(f"{split} {index}" for split, index in group)
         if len(finding.groups) > _GROUPS_SHOWN:
             yield "  …"
-    if not found.findings():
+    if not dataset_scan.findings():
         yield "No findings."

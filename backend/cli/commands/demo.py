@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from backend.base.errors import BackendError
-from backend.cli.command import Word, command
-from backend.cli.parameters import count
-from backend.cli.printing import Answer, in_bytes, print_note
+from backend.cli.command import ArgSpec, command
+from backend.cli.parameters import parse_count
+from backend.cli.printing import Answer, size_text, print_note
 from backend.cli.runs import watch
 from backend.cli.session import Session
 from backend.records.base.program_name import COMMAND
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 def demo(
     session: Session,
     *,
-    workers: Annotated[int, Word("N", "processes, default 2", parse=count)] = 2,
+    workers: Annotated[int, ArgSpec("N", "processes, default 2", parse=parse_count)] = 2,
     headless: Annotated[bool, "train in the terminal, no window"] = False,
 ) -> Answer | int:
     """Import the built-in example and train it on this computer."""
     if not headless and not session.as_json and _has_display():
-        return session.open_window(*session.places, workers)
+        return session.open_window(*session.root_and_catalogue, workers)
     from backend.services.context.example import create_example
     from backend.services.tools.training_python import AWAITS_HOROVOD, awaits_horovod
 
@@ -41,7 +41,7 @@ def demo(
         print_note(AWAITS_HOROVOD)
     view = watch(session, view.id)
     if view.state is JobState.FINISHED:
-        return _exported(session, view)
+        return _export_answer(session, view)
     if session.as_json:
         return Answer(view, failed=True)
     raise BackendError(
@@ -52,7 +52,7 @@ def demo(
     )
 
 
-def _exported(session: Session, view: JobView) -> Answer:
+def _export_answer(session: Session, view: JobView) -> Answer:
     services = session.services
     best = next(record for record in services.queries.checkpoints(view.id) if record.is_best)
     output = services.data_root.path / "exports" / f"{view.id}.zip"
@@ -70,7 +70,7 @@ def _exported(session: Session, view: JobView) -> Answer:
         f"Finished: {accuracy or 0:.1%} validation accuracy after epoch {best.epoch} "
         f"of {view.epochs}.",
         f"Checkpoint: {checkpoint}",
-        f"Exported:   {exported} ({in_bytes(exported.stat().st_size)})",
+        f"Exported:   {exported} ({size_text(exported.stat().st_size)})",
     )
 
 

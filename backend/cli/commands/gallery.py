@@ -8,16 +8,16 @@ from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
-from backend.cli.commands._library import imported
-from backend.cli.parameters import count
-from backend.cli.printing import Answer, Facts, Part, Table, in_bytes
+from backend.cli.command import ArgSpec, command
+from backend.cli.commands._library import import_parts
+from backend.cli.parameters import parse_count
+from backend.cli.printing import Answer, Properties, Part, Table, size_text
 from backend.records.base.program_name import COMMAND
 from backend.records.library import depth_plan
 from backend.records.library.gallery import GalleryEntry
 from backend.services.context.container import Services
 
-_Entry = Annotated[str, Word("NAME", "an entry of the gallery")]
+_Entry = Annotated[str, ArgSpec("NAME", "an entry of the gallery")]
 
 
 @command("gallery list")
@@ -25,8 +25,8 @@ def list_entries(services: Services) -> Answer:
     """The networks and loaders of the gallery."""
     entries = services.gallery.list()
     rows = (
-        (one.name, one.kind.value, one.card.title, one.card.task, _parameters(one))
-        for one in entries
+        (entry.name, entry.kind.value, entry.card.title, entry.card.task, _parameters(entry))
+        for entry in entries
     )
     head = ("NAME", "KIND", "TITLE", "TASK", "PARAMETERS")
     return Answer(entries, Table(head, rows, "The gallery is empty."))
@@ -35,8 +35,8 @@ def list_entries(services: Services) -> Answer:
 @command("gallery show")
 def show(services: Services, entry: _Entry) -> Answer:
     """One entry: its source, its figures and its settings."""
-    found = services.gallery.show(entry)
-    return Answer(found, _described(found))
+    gallery_entry = services.gallery.show(entry)
+    return Answer(gallery_entry, _card_parts(gallery_entry))
 
 
 @command("gallery add")
@@ -47,33 +47,33 @@ def add(
     *,
     name: Annotated[str, "its name in the library; default: that of the entry"] = "",
     set: Annotated[
-        tuple[str, ...], Word("KEY=VALUE", "a setting of the card; may be repeated")
+        tuple[str, ...], ArgSpec("KEY=VALUE", "a setting of the card; may be repeated")
     ] = (),
 ) -> Answer:
     """Add an entry to the library as code of your own."""
-    given = {}
-    for one in set:
-        key, equals, value = one.partition("=")
+    texts = {}
+    for assignment in set:
+        key, equals, value = assignment.partition("=")
         if not equals:
-            raise BackendError(f"“{one}” is no setting.", "Write it as KEY=VALUE.")
-        given[key.strip()] = value.strip()
-    item = services.gallery.add(entry, given, name, progress)
-    return Answer(item, imported(item))
+            raise BackendError(f"“{assignment}” is no setting.", "Write it as KEY=VALUE.")
+        texts[key.strip()] = value.strip()
+    item = services.gallery.add(entry, texts, name, progress)
+    return Answer(item, import_parts(item))
 
 
 @command("gallery plan")
 def plan(
     *,
-    side: Annotated[int, Word("Z", "the side of a picture", parse=count)],
-    kernel: Annotated[int, Word("K", "the side of a filter", parse=count)],
-    least: Annotated[str, Word("T", "the smallest c-value; default: 1/6")] = "1/6",
+    side: Annotated[int, ArgSpec("Z", "the side of a picture", parse=parse_count)],
+    kernel: Annotated[int, ArgSpec("K", "the side of a filter", parse=parse_count)],
+    least: Annotated[str, ArgSpec("T", "the smallest c-value; default: 1/6")] = "1/6",
     as_printed: Annotated[
         bool, "with the limit of the source, which c-values of T / 2 fit"
     ] = False,
 ) -> Answer:
     """The deepest plain network for a side and a kernel."""
     try:
-        found = depth_plan.plan_depth(
+        depth_plan_found = depth_plan.plan_depth(
             side, kernel, depth_plan.c_value(least), as_printed=as_printed
         )
     except ValueError as error:
@@ -81,16 +81,16 @@ def plan(
     rows = (
         (
             str(number),
-            *map(str, (one.convolutions, one.side, one.receptive_field)),
-            f"{one.c_value:.3f}",
+            *map(str, (stage.convolutions, stage.side, stage.receptive_field)),
+            f"{stage.c_value:.3f}",
         )
-        for number, one in enumerate(found.stages, 1)
+        for number, stage in enumerate(depth_plan_found.stages, 1)
     )
-    settings = " ".join(f"--set {key}={value}" for key, value in found.settings.items())
+    settings = " ".join(f"--set {key}={value}" for key, value in depth_plan_found.settings.items())
     return Answer(
-        found,
+        depth_plan_found,
         Table(("STAGE", "CONVOLUTIONS", "SIDE", "SEES", "C-VALUE"), rows),
-        f"Convolutions: {found.depth}",
+        f"Convolutions: {depth_plan_found.depth}",
         f"To add it: {COMMAND} gallery add {depth_plan.NETWORK} {settings}",
     )
 
@@ -99,25 +99,25 @@ def _parameters(entry: GalleryEntry) -> str:
     return "" if entry.figures is None else f"{entry.figures.layers.parameters:,}"
 
 
-def _described(entry: GalleryEntry) -> Iterator[Part]:
+def _card_parts(entry: GalleryEntry) -> Iterator[Part]:
     card = entry.card
-    facts = [("Title", card.title), ("Task", card.task), ("About", card.about)]
-    facts += [("Source", card.source)] + ([("Note", card.note)] if card.note else [])
+    properties = [("Title", card.title), ("Task", card.task), ("About", card.about)]
+    properties += [("Source", card.source)] + ([("Note", card.note)] if card.note else [])
     if entry.figures is not None:
         layers, relative = entry.figures.layers, entry.figures.relative_complexity
         weights = layers.parameters * 4
-        facts += [
+        properties += [
             ("Parameters", f"{layers.parameters:,}"),
-            ("Weights", f"{in_bytes(weights)} ({in_bytes(weights, is_binary=True)})"),
+            ("Weights", f"{size_text(weights)} ({size_text(weights, is_binary=True)})"),
             ("Multiply-adds", f"{layers.multiply_adds:,}" if layers.multiply_adds else "unknown"),
             ("Complexity", f"{relative:.3g} times AlexNet's" if relative else "no convolutions"),
-            ("Outputs of layers", f"{in_bytes(layers.activation_bytes)} a sample"),
+            ("Outputs of layers", f"{size_text(layers.activation_bytes)} a sample"),
         ]
-    yield Facts(facts)
+    yield Properties(properties)
     if card.settings:
         yield ""
         rows = (
-            (key, json.dumps(one.default).strip('"'), one.valid_text(), one.meaning)
-            for key, one in card.settings.items()
+            (key, json.dumps(setting.default).strip('"'), setting.valid_text(), setting.meaning)
+            for key, setting in card.settings.items()
         )
         yield Table(("SETTING", "DEFAULT", "VALID", "MEANS"), rows, "")

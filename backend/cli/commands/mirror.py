@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from backend.cli.command import command
-from backend.cli.printing import Answer, in_bytes
+from backend.cli.printing import Answer, size_text
 from backend.services.context.container import Services
 
 
@@ -12,5 +12,5 @@ def clear(services: Services) -> Answer:
     """Remove local copies that can be fetched again."""
     freed = services.data_root.files.clear()
     name = services.data_root.name
-    line = f"Freed {in_bytes(freed)} on this computer; {name} still has all of it."
+    line = f"Freed {size_text(freed)} on this computer; {name} still has all of it."
     return Answer({"bytes": freed}, line)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
-from backend.cli.commands._library import Reference, for_kind, record
-from backend.cli.parameters import count
-from backend.cli.printing import Answer, Note, Table, in_bytes
+from backend.cli.command import ArgSpec, command
+from backend.cli.commands._library import Reference, for_kind, record_answer
+from backend.cli.parameters import parse_count
+from backend.cli.printing import Answer, Note, Table, size_text
 from backend.records.library.item import unused_weights_message
 from backend.services.context.container import Services
 
@@ -22,11 +22,11 @@ def check(
     progress: Progress,
     reference: Reference,
     *,
-    dataset: Annotated[str, Word("NAME")] = "",
-    loader: Annotated[str, Word("NAME")] = "",
+    dataset: Annotated[str, ArgSpec("NAME")] = "",
+    loader: Annotated[str, ArgSpec("NAME")] = "",
 ) -> Answer:
     """Load a model, and train it on one batch of a dataset."""
-    return record(
+    return record_answer(
         services.library.check_model(reference, dataset=dataset, loader=loader, progress=progress)
     )
 
@@ -37,12 +37,12 @@ def layers(
     progress: Progress,
     reference: Reference,
     *,
-    dataset: Annotated[str, Word("NAME")],
-    loader: Annotated[str, Word("NAME")],
-    batch_size: Annotated[int, Word("B", "for shapes and memory", parse=count)] = 1,
+    dataset: Annotated[str, ArgSpec("NAME")],
+    loader: Annotated[str, ArgSpec("NAME")],
+    batch_size: Annotated[int, ArgSpec("B", "for shapes and memory", parse=parse_count)] = 1,
 ) -> Answer:
     """Every layer: shape, parameters, multiply-adds, memory of its output."""
-    found = services.inspection.layers(
+    model_layers = services.inspection.layers(
         reference, dataset, loader, batch_size=batch_size, progress=progress
     )
     rows = [
@@ -52,15 +52,15 @@ def layers(
             "-" if layer.output_shape is None else str(list(layer.output_shape)),
             str(layer.parameters),
             _number(layer.multiply_adds),
-            in_bytes(layer.activation_bytes),
+            size_text(layer.activation_bytes),
             ("trained" if layer.trained else "frozen") if layer.parameters else "-",
         )
-        for layer in found.layers
+        for layer in model_layers.layers
     ]
-    memory = in_bytes(found.activation_bytes)
-    total = ("(total)", "", "", str(found.parameters), _number(found.multiply_adds), memory, "")
+    memory = size_text(model_layers.activation_bytes)
+    total = ("(total)", "", "", str(model_layers.parameters), _number(model_layers.multiply_adds), memory, "")
     head = ("NAME", "KIND", "OUTPUT", "PARAMETERS", "MULTIPLY-ADDS", "MEMORY", "TRAINED")
-    return Answer(found.layers, Table(head, (*rows, total)), map(Note, found.warnings))
+    return Answer(model_layers.layers, Table(head, (*rows, total)), map(Note, model_layers.warnings))
 
 
 def _number(value: int | None) -> str:
@@ -73,16 +73,16 @@ def variance(
     progress: Progress,
     reference: Reference,
     *,
-    dataset: Annotated[str, Word("NAME")],
-    loader: Annotated[str, Word("NAME")],
+    dataset: Annotated[str, ArgSpec("NAME")],
+    loader: Annotated[str, ArgSpec("NAME")],
 ) -> Answer:
     """The variance of activations and gradients by depth: the reason why a model does not train."""
-    found = services.inspection.variance(reference, dataset, loader, progress=progress)
+    depth_variance = services.inspection.variance(reference, dataset, loader, progress=progress)
     rows = (
-        (one.name, one.kind, *map(_short, (one.activation, one.gradient))) for one in found.layers
+        (layer.name, layer.kind, *map(_short, (layer.activation, layer.gradient))) for layer in depth_variance.layers
     )
     head = ("NAME", "KIND", "ACTIVATIONS", "GRADIENTS")
-    return Answer(found, Table(head, rows), found.judge()[1], map(Note, found.warnings))
+    return Answer(depth_variance, Table(head, rows), depth_variance.judge()[1], map(Note, depth_variance.warnings))
 
 
 def _short(value: float | None) -> str:
@@ -94,10 +94,10 @@ def weights(
     services: Services,
     progress: Progress,
     reference: Reference,
-    path: Annotated[Path, Word("FILE", ".pt or .safetensors")],
+    path: Annotated[Path, ArgSpec("FILE", ".pt or .safetensors")],
 ) -> Answer:
     """Store weights with a model, from which its new jobs start."""
     item = services.library.add_weights(reference, path, progress=progress)
     unused = unused_weights_message(item.details)
-    begin = f"New jobs of {item.reference} begin with these weights."
-    return Answer(item, begin, [unused] if unused else [])
+    message = f"New jobs of {item.reference} begin with these weights."
+    return Answer(item, message, [unused] if unused else [])

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Annotated
 
 from backend.base.errors import BackendError
 from backend.cli import questions
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.commands.doctor import finding_lines
-from backend.cli.parameters import port
+from backend.cli.parameters import parse_port
 from backend.cli.printing import (
     Answer,
-    Facts,
+    Properties,
     Note,
     Part,
     Table,
-    in_bytes,
-    in_time,
+    size_text,
+    duration_text,
     print_note,
-    shown,
+    terminal_safe,
 )
-from backend.cli.runs import wake
+from backend.cli.runs import wake_agents
 from backend.cli.session import Session
 from backend.records.nodes.entry import NodeAddress, NodeEntry, SetUp, StepState
 from backend.records.nodes.give_way_hours import EXAMPLE
@@ -35,21 +35,21 @@ if TYPE_CHECKING:
     from backend.records.nodes.reading import NodeReading
 
 _DAY_S = 86400.0
-_Name = Annotated[str, Word("NAME")]
-_MaybeName = Annotated[str, Word("NAME", "default: all nodes")]
+_Name = Annotated[str, ArgSpec("NAME")]
+_MaybeName = Annotated[str, ArgSpec("NAME", "default: all nodes")]
 
 
 @command("node add", at_most_one_of=("node_data_root", "no_share"))
 def add(
     session: Session,
-    host: Annotated[str, Word("HOST", "name, IP address, or Host of ~/.ssh/config")],
+    host: Annotated[str, ArgSpec("HOST", "name, IP address, or Host of ~/.ssh/config")],
     *,
-    name: Annotated[str, Word("N", "default: HOST")] = "",
-    port: Annotated[int, Word("P", parse=port)] = 0,
-    user: Annotated[str, Word("U")] = "",
-    identity: Annotated[str, Word("FILE", "private key to log in with")] = "",
-    jump: Annotated[str, Word("[USER@]HOST[:PORT]", "connect through this host")] = "",
-    node_data_root: Annotated[str, Word("PATH", "default: the same path as here")] = "",
+    name: Annotated[str, ArgSpec("N", "default: HOST")] = "",
+    port: Annotated[int, ArgSpec("P", parse=parse_port)] = 0,
+    user: Annotated[str, ArgSpec("U")] = "",
+    identity: Annotated[str, ArgSpec("FILE", "private key to log in with")] = "",
+    jump: Annotated[str, ArgSpec("[USER@]HOST[:PORT]", "connect through this host")] = "",
+    node_data_root: Annotated[str, ArgSpec("PATH", "default: the same path as here")] = "",
     no_share: Annotated[
         bool, "the node does not see the data root: files are copied over SSH"
     ] = False,
@@ -59,15 +59,15 @@ def add(
 ) -> Answer:
     """Inspect a machine over SSH and add it as a node."""
     services = session.services
-    typed: list[str] = []
+    typed_identities: list[str] = []
 
     def ask(identity: str) -> str:
-        typed.append(identity)
+        typed_identities.append(identity)
         return questions.passphrase(identity)
 
-    fault = services.cluster.keyring.unavailable_reason() if keep_passphrase else ""
-    if fault:
-        raise BackendError(fault, "Remove --keep-passphrase; nothing was added.")
+    keyring_error = services.cluster.keyring.unavailable_reason() if keep_passphrase else ""
+    if keyring_error:
+        raise BackendError(keyring_error, "Remove --keep-passphrase; nothing was added.")
     entry = services.cluster.add(
         name,
         NodeAddress(host, port=port, user=user, identity=identity, jump=jump),
@@ -76,32 +76,32 @@ def add(
         node_data_root=node_data_root,
         no_share=no_share,
     )
-    for one in dict.fromkeys(typed) if keep_passphrase else ():
-        services.cluster.keep_passphrase(one)
-        print_note(f"The system keyring stores the passphrase of {one}.")
-    return Answer(entry, _added(services, entry))
+    for typed_identity in dict.fromkeys(typed_identities) if keep_passphrase else ():
+        services.cluster.keep_passphrase(typed_identity)
+        print_note(f"The system keyring stores the passphrase of {typed_identity}.")
+    return Answer(entry, _added_parts(services, entry))
 
 
-def _added(services: Services, entry: NodeEntry) -> Iterator[Part]:
-    facts = entry.info
-    assert facts is not None, "an added node was inspected"
-    gpus = f"{len(facts.gpus)}: {', '.join(facts.gpus)}" if facts.gpus else "none"
-    free = facts.home_free_bytes
+def _added_parts(services: Services, entry: NodeEntry) -> Iterator[Part]:
+    info = entry.info
+    assert info is not None, "an added node was inspected"
+    gpus = f"{len(info.gpus)}: {', '.join(info.gpus)}" if info.gpus else "none"
+    free_bytes = info.home_free_bytes
     yield f"Added {entry.name}."
-    yield Facts(
+    yield Properties(
         [
-            ("Host", facts.hostname),
-            ("System", f"{facts.system}, {facts.machine}, kernel {facts.kernel}"),
-            ("User", facts.user),
-            ("Processor", f"{facts.cores} × {facts.cpu_model}"),
-            ("Memory", in_bytes(facts.memory_bytes)),
-            ("GPUs", f"{gpus}, driver {facts.driver}" if facts.driver else gpus),
-            ("Home", facts.home + ("" if free is None else f", {in_bytes(free)} free")),
-            ("Python", ", ".join(f"{one.version} ({one.path})" for one in facts.pythons)),
-            ("MPI", f"{facts.mpi_version} ({facts.mpirun})" if facts.mpirun else "none"),
+            ("Host", info.hostname),
+            ("System", f"{info.system}, {info.machine}, kernel {info.kernel}"),
+            ("User", info.user),
+            ("Processor", f"{info.cores} × {info.cpu_model}"),
+            ("Memory", size_text(info.memory_bytes)),
+            ("GPUs", f"{gpus}, driver {info.driver}" if info.driver else gpus),
+            ("Home", info.home + ("" if free_bytes is None else f", {size_text(free_bytes)} free")),
+            ("Python", ", ".join(f"{p.version} ({p.path})" for p in info.pythons)),
+            ("MPI", f"{info.mpi_version} ({info.mpirun})" if info.mpirun else "none"),
             ("Data root", _data_root(entry)),
             ("Address", entry.ranks_address),
-            ("Clock", f"{facts.clock_offset_s:+.2f} s" if facts.clock_offset_s is not None else ""),
+            ("Clock", f"{info.clock_offset_s:+.2f} s" if info.clock_offset_s is not None else ""),
         ]
     )
     if not entry.data_root:
@@ -133,14 +133,14 @@ def remove_passphrase(services: Services, name: _Name) -> Answer:
 @command("node provision")
 def provision(
     session: Session,
-    names: Annotated[tuple[str, ...], Word("NAME", "default: all nodes")] = (),
+    names: Annotated[tuple[str, ...], ArgSpec("NAME", "default: all nodes")] = (),
     *,
     cpu_only: Annotated[bool, "leave the GPUs unused"] = False,
     system_mpi: Annotated[bool, "use the Open MPI of the nodes"] = False,
     shared: Annotated[bool, "one environment on the data root for similar nodes"] = False,
     own_key: Annotated[
         str,
-        Word("PATH", "private key on the nodes that connects them already; default: a new key"),
+        ArgSpec("PATH", "private key on the nodes that connects them already; default: a new key"),
     ] = "",
     limit_key: Annotated[
         bool, "restrict the new key to training runs, which is the default, or do not"
@@ -151,20 +151,20 @@ def provision(
     from backend.records.nodes.provisioning_options import SetUpOptions
 
     services = session.services
-    steps = SetUpSteps(session.say)
+    steps = SetUpReporter(session.print_early)
     # Ctrl+C ends each node's step in order; the next set-up finds what was done.
     cancelled = threading.Event()
-    before = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
+    previous_handler = signal.signal(signal.SIGINT, lambda *_: cancelled.set())
     try:
         outcome = services.provisioning.set_up(
             names or [entry.name for entry in services.cluster.list()],
-            steps.hear,
+            steps.report,
             lambda _name: cancelled.is_set(),
             SetUpOptions(cpu_only, system_mpi, own_key, shared, limit_key, without_horovod),
         )
     finally:
-        signal.signal(signal.SIGINT, before)
-    failed = {name: one for name, one in outcome.items() if isinstance(one, BackendError)}
+        signal.signal(signal.SIGINT, previous_handler)
+    failed = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
     return Answer(
         [steps.to_json(name, failed.get(name)) for name in outcome],
         (_failure(name, error) for name, error in failed.items()),
@@ -180,29 +180,29 @@ def _error(error: BackendError | None) -> dict[str, str] | None:
     return None if error is None else {"sentence": error.message, "remedy": error.remedy}
 
 
-class SetUpSteps:
+class SetUpReporter:
     """Progress of set-ups: a line for each step that has ended, and for what a step waits for."""
 
-    def __init__(self, say: Callable[[Note], None]) -> None:
-        self._say = say
+    def __init__(self, print_part: Callable[[Note], None]) -> None:
+        self._print = print_part
         self._newest: dict[str, SetUp] = {}
-        self._waits: dict[str, str] = {}
+        self._activities: dict[str, str] = {}
 
-    def hear(self, now: SetUp) -> None:
-        before = self._newest.get(now.node)
-        self._newest[now.node] = now
-        for number, step in enumerate(now.steps):
-            was = before.steps[number].state if before is not None else StepState.WAITING
-            if step.state is StepState.DONE and was is not step.state:
-                self._say(
-                    Note(f"{now.node}  {step.title:<9} {step.seconds:6.1f} s  {step.message}")
+    def report(self, set_up: SetUp) -> None:
+        previous = self._newest.get(set_up.node)
+        self._newest[set_up.node] = set_up
+        for number, step in enumerate(set_up.steps):
+            previous_state = previous.steps[number].state if previous is not None else StepState.WAITING
+            if step.state is StepState.DONE and previous_state is not step.state:
+                self._print(
+                    Note(f"{set_up.node}  {step.title:<9} {step.seconds:6.1f} s  {step.message}")
                 )
             if step.state is StepState.RUNNING and step.message:
                 # Of a count of bytes, only its beginning.
-                what = step.message.partition(":")[0]
-                if self._waits.get(now.node) != what:
-                    self._waits[now.node] = what
-                    self._say(Note(f"{now.node}  {step.title:<9}      …    {step.message}"))
+                activity = step.message.partition(":")[0]
+                if self._activities.get(set_up.node) != activity:
+                    self._activities[set_up.node] = activity
+                    self._print(Note(f"{set_up.node}  {step.title:<9}      …    {step.message}"))
 
     def to_json(self, name: str, error: BackendError | None) -> dict[str, object]:
         steps = self._newest[name].steps if name in self._newest else ()
@@ -222,16 +222,16 @@ class SetUpSteps:
 
 
 @command("node unprovision")
-def unprovision(session: Session, names: Annotated[tuple[str, ...], Word("NAME")]) -> Answer:
+def unprovision(session: Session, names: Annotated[tuple[str, ...], ArgSpec("NAME")]) -> Answer:
     """Remove everything of Ringmaster from nodes."""
     outcome: dict[str, int | BackendError] = {}
     for name, freed in session.services.provisioning.un_provision_all(names):
         outcome[name] = freed
         if isinstance(freed, BackendError):
-            session.say(_failure(name, freed))
+            session.print_early(_failure(name, freed))
         else:
-            session.say(f"Removed {in_bytes(freed)} from {name}.")
-    failed = {name: one for name, one in outcome.items() if isinstance(one, BackendError)}
+            session.print_early(f"Removed {size_text(freed)} from {name}.")
+    failed = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
     return Answer(
         [
             {
@@ -255,9 +255,9 @@ def remove(services: Services, name: _Name) -> Answer:
 @command("node forget")
 def remove_host_key(
     services: Services,
-    host: Annotated[str, Word("HOST")],
+    host: Annotated[str, ArgSpec("HOST")],
     *,
-    port: Annotated[int, Word("P", parse=port)] = 22,
+    port: Annotated[int, ArgSpec("P", parse=parse_port)] = 22,
 ) -> Answer:
     """Remove the accepted host key of a machine."""
     count = services.cluster.remove_host_key(host, port)
@@ -271,22 +271,22 @@ def edit(
     name: _Name,
     *,
     gives_way: Annotated[
-        str | None, Word("WHEN", f"to other users: never, always, or as in “{EXAMPLE}”")
+        str | None, ArgSpec("WHEN", f"to other users: never, always, or as in “{EXAMPLE}”")
     ] = None,
 ) -> Answer:
     """When each job on a node gives way to other users."""
-    before = entry = services.cluster.entry(name)
+    previous_entry = entry = services.cluster.entry(name)
     if gives_way is not None:
         entry = services.cluster.set_gives_way(name, gives_way)
-    was = before.gives_way or "never"
-    changed = f" Before: {was}." if entry.gives_way != before.gives_way else ""
-    return Answer(entry, f"{name} gives way: {entry.gives_way or 'never'}.{changed}")
+    previous_hours = previous_entry.gives_way or "never"
+    change_text = f" Before: {previous_hours}." if entry.gives_way != previous_entry.gives_way else ""
+    return Answer(entry, f"{name} gives way: {entry.gives_way or 'never'}.{change_text}")
 
 
 @command("node list")
 def list_nodes(services: Services) -> Answer:
     """The nodes and their equipment."""
-    wake(services, [entry.name for entry in services.cluster.known_entries()])
+    wake_agents(services, [entry.name for entry in services.cluster.known_entries()])
     nodes = services.nodes.list()
     rows = (
         (node.name, node.presence.value, *_equipment(node.reading, node.message)) for node in nodes
@@ -299,7 +299,7 @@ def _equipment(reading: NodeReading | None, message: str) -> tuple[str, str, str
     if reading is None:
         return "", "", message
     gpus = ", ".join(gpu.name for gpu in reading.gpus) or reading.gpu_message
-    return str(reading.cpu.cores), in_bytes(reading.memory_total_bytes), gpus
+    return str(reading.cpu.cores), size_text(reading.memory_total_bytes), gpus
 
 
 @command("node orphans")
@@ -308,19 +308,19 @@ def orphans(
 ) -> Answer:
     """Processes that survived their runs on the nodes."""
     names = [name] if name else [node.name for node in services.nodes.list()]
-    found = {one: services.nodes.orphans(one) for one in names}
+    orphans_by_node = {orphan: services.nodes.orphans(orphan) for orphan in names}
     if end:
-        found = {one: services.nodes.end_orphans(one, some) for one, some in found.items()}
+        orphans_by_node = {orphan: services.nodes.end_orphans(orphan, node_orphans) for orphan, node_orphans in orphans_by_node.items()}
     rows = (
         (
-            *(node, str(one.process.pid), one.user, in_time(one.age_s)),
-            *(in_bytes(one.memory_bytes), one.run_tag, one.message, shown(one.command)[:60]),
+            *(node, str(orphan.process.pid), orphan.user, duration_text(orphan.age_s)),
+            *(size_text(orphan.memory_bytes), orphan.run_tag, orphan.message, terminal_safe(orphan.command)[:60]),
         )
-        for node, some in found.items()
-        for one in some
+        for node, node_orphans in orphans_by_node.items()
+        for orphan in node_orphans
     )
     return Answer(
-        [{"node": node, **one.to_dict()} for node, some in found.items() for one in some],
+        [{"node": node, **orphan.to_dict()} for node, node_orphans in orphans_by_node.items() for orphan in node_orphans],
         Table(
             ("NODE", "PID", "USER", "AGE", "MEMORY", "RUN", "WHY", "COMMAND"),
             rows,
@@ -333,45 +333,45 @@ def orphans(
 def environments(
     services: Services,
     name: _Name,
-    environment: Annotated[tuple[str, ...], Word("ENVIRONMENT", "default: all")] = (),
+    environment: Annotated[tuple[str, ...], ArgSpec("ENVIRONMENT", "default: all")] = (),
     *,
     unused: Annotated[
-        float | None, Word("DAYS", "only those of scripts that no job used for so long")
+        float | None, ArgSpec("DAYS", "only those of scripts that no job used for so long")
     ] = None,
     remove: Annotated[bool, "remove those that are named, or unused for so long"] = False,
 ) -> Answer:
     """The Python environments on a node, of which each list of packages of a script has one."""
-    found = [
-        one
-        for one in services.provisioning.environments(name)
-        if not environment or one.name in environment
-        if unused is None or (one.is_of_scripts and one.unused_s >= _DAY_S * unused)
+    node_environments = [
+        candidate
+        for candidate in services.provisioning.environments(name)
+        if not environment or candidate.name in environment
+        if unused is None or (candidate.is_of_scripts and candidate.unused_s >= _DAY_S * unused)
     ]
     if not remove:
-        rows = ((one.name, in_bytes(one.bytes), f"{one.unused_s / _DAY_S:.0f}") for one in found)
+        rows = ((candidate.name, size_text(candidate.bytes), f"{candidate.unused_s / _DAY_S:.0f}") for candidate in node_environments)
         head = ("ENVIRONMENT", "SIZE", "DAYS UNUSED")
         return Answer(
-            [one._asdict() for one in found], Table(head, rows, f"{name} has no such environment.")
+            [candidate._asdict() for candidate in node_environments], Table(head, rows, f"{name} has no such environment.")
         )
     if not environment and unused is None:
         raise BackendError(
             "It is not said which environments to remove.", "Name them, or give --unused DAYS."
         )
-    names = [one.name for one in found] if unused is not None else environment
+    names = [candidate.name for candidate in node_environments] if unused is not None else environment
     freed = services.provisioning.remove_environments(name, names) if names else 0
     count = f"{len(names)} {'environment' if len(names) == 1 else 'environments'}"
     return Answer(
-        {"removed": names, "bytes": freed}, f"Removed {count}: {in_bytes(freed)} on {name}."
+        {"removed": names, "bytes": freed}, f"Removed {count}: {size_text(freed)} on {name}."
     )
 
 
 @command("node check")
 def check(services: Services, name: _MaybeName = "") -> Answer:
     """Check whether a node can train, and how to fix it."""
-    known = [entry.name for entry in services.cluster.known_entries()]
-    wake(services, [name] if name else known)
+    known_names = [entry.name for entry in services.cluster.known_entries()]
+    wake_agents(services, [name] if name else known_names)
     nodes = [
-        replace(node, findings=_checked(services, node.name))
+        replace(node, findings=_node_findings(services, node.name))
         for node in services.nodes.list()
         if not name or node.name == name
     ]
@@ -379,12 +379,12 @@ def check(services: Services, name: _MaybeName = "") -> Answer:
         services.nodes.check(name)
     return Answer(
         nodes,
-        ((f"{one.name}: {one.presence.value}", finding_lines(one.findings)) for one in nodes),
+        ((f"{state.name}: {state.presence.value}", finding_lines(state.findings)) for state in nodes),
         failed=not all(finding.ok for node in nodes for finding in node.findings),
     )
 
 
-def _checked(services: Services, name: str) -> tuple[Finding, ...]:
+def _node_findings(services: Services, name: str) -> tuple[Finding, ...]:
     """Check a node; one that cannot be checked does not keep the others from it."""
     try:
         return services.nodes.check(name)

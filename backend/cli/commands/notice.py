@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 
 from backend.base.errors import BackendError
 from backend.cli import questions
-from backend.cli.command import Word, command
-from backend.cli.printing import Answer, Facts, print_note
+from backend.cli.command import ArgSpec, command
+from backend.cli.printing import Answer, Properties, print_note
 from backend.records.base.program_name import COMMAND
 from backend.records.notifications.notification import (
     MAIL,
@@ -34,69 +34,69 @@ _SWITCH = ("on", "off")
 @command("notice show")
 def show(services: Services) -> Answer:
     """The notification settings."""
-    return _shown(services, services.notifications.channels())
+    return _channels_answer(services, services.notifications.channels())
 
 
 @command("notice webhook")
 def webhook(
     services: Services,
-    address: Annotated[str, Word("URL", f"or - to type it hidden, or {_NONE}")],
+    address: Annotated[str, ArgSpec("URL", f"or - to type it hidden, or {_NONE}")],
 ) -> Answer:
     """Notify a webhook: Slack, Mattermost, Teams."""
     if address == "-":
-        address = _typed("Address of the webhook: ")
+        address = _read_secret("Address of the webhook: ")
     elif address == _NONE:
         address = ""
-    return _kept(services, replace(services.notifications.channels(), webhook=address))
+    return _store(services, replace(services.notifications.channels(), webhook=address))
 
 
 @command("notice mail")
 def mail(
     services: Services,
-    to: Annotated[tuple[str, ...], Word("ADDRESS", f"recipients; or only {_NONE}")],
+    to: Annotated[tuple[str, ...], ArgSpec("ADDRESS", f"recipients; or only {_NONE}")],
     *,
-    sender: Annotated[str, Word("ADDRESS", "default: first recipient")] = "",
-    server: Annotated[str, Word("HOST")] = "",
-    port: Annotated[int, Word("P", "default: the usual one")] = 0,
-    security: Annotated[str, Word(choices=tuple(PORTS))] = STARTTLS,
-    user: Annotated[str, Word("U", f"asks for a password, or reads ${PASSWORD}")] = "",
+    sender: Annotated[str, ArgSpec("ADDRESS", "default: first recipient")] = "",
+    server: Annotated[str, ArgSpec("HOST")] = "",
+    port: Annotated[int, ArgSpec("P", "default: the usual one")] = 0,
+    security: Annotated[str, ArgSpec(choices=tuple(PORTS))] = STARTTLS,
+    user: Annotated[str, ArgSpec("U", f"asks for a password, or reads ${PASSWORD}")] = "",
 ) -> Answer:
     """Notify by mail."""
-    before = services.notifications.channels()
+    channels = services.notifications.channels()
     if to == (_NONE,):
-        return _kept(services, replace(before, mail=None))
-    wanted = Mail(
-        server or (before.mail.host if before.mail is not None else ""),
+        return _store(services, replace(channels, mail=None))
+    new_mail = Mail(
+        server or (channels.mail.host if channels.mail is not None else ""),
         to,
         sender or to[0],
         port or PORTS[security],
         security,
         user,
     )
-    password = _password(wanted) if wanted.user else None
-    return _kept(services, replace(before, mail=wanted), password)
+    password = _password(new_mail) if new_mail.user else None
+    return _store(services, replace(channels, mail=new_mail), password)
 
 
 @command("notice set")
 def set_channels(
     services: Services,
     *,
-    finished: Annotated[str, Word(choices=_SWITCH, help="also report finished jobs")] = "",
+    finished: Annotated[str, ArgSpec(choices=_SWITCH, help="also report finished jobs")] = "",
     from_nodes: Annotated[
-        str, Word(choices=_SWITCH, help="nodes report even if no window is open")
+        str, ArgSpec(choices=_SWITCH, help="nodes report even if no window is open")
     ] = "",
 ) -> Answer:
     """Choose which jobs are reported, and by which computer."""
-    wanted = services.notifications.channels()
+    channels = services.notifications.channels()
     if finished:
-        wanted = replace(wanted, notifies_finished=finished == "on")
+        channels = replace(channels, notifies_finished=finished == "on")
     if from_nodes:
-        wanted = replace(wanted, from_nodes=from_nodes == "on")
-    return _kept(services, wanted)
+        channels = replace(channels, from_nodes=from_nodes == "on")
+    return _store(services, channels)
 
 
 @command("notice test")
-def send_test(services: Services, kind: Annotated[str, Word(choices=(WEBHOOK, MAIL))]) -> Answer:
+def send_test(services: Services, kind: Annotated[str, ArgSpec(choices=(WEBHOOK, MAIL))]) -> Answer:
     """Send a test message."""
     channels = services.notifications.channels()
     if kind == WEBHOOK and not channels.webhook:
@@ -110,45 +110,45 @@ def send_test(services: Services, kind: Annotated[str, Word(choices=(WEBHOOK, MA
 
 
 def _password(mail: Mail) -> str | None:
-    given = os.environ.get(PASSWORD)
-    if given is not None or not sys.stdin.isatty():
-        return given
-    return _typed(f"Password of {mail.account}: ") or None
+    password = os.environ.get(PASSWORD)
+    if password is not None or not sys.stdin.isatty():
+        return password
+    return _read_secret(f"Password of {mail.account}: ") or None
 
 
-def _typed(question: str) -> str:
+def _read_secret(question: str) -> str:
     """Read a secret, hidden at a terminal; otherwise the next line of standard input."""
     text = questions.secret(question) if sys.stdin.isatty() else sys.stdin.readline()
     return text.strip()
 
 
-def _kept(services: Services, channels: Channels, password: str | None = None) -> Answer:
-    kept = services.notifications.store(channels, password)
+def _store(services: Services, channels: Channels, password: str | None = None) -> Answer:
+    stored_channels = services.notifications.store(channels, password)
     failures = services.notifications.copy_to_nodes()
-    fault = services.notifications.keyring_error() if password is not None else ""
-    for failure in (*failures, *([f"{fault} The password is not stored."] if fault else [])):
+    keyring_error = services.notifications.keyring_error() if password is not None else ""
+    for failure in (*failures, *([f"{keyring_error} The password is not stored."] if keyring_error else [])):
         print_note(failure)
-    return _shown(services, kept, failures)
+    return _channels_answer(services, stored_channels, failures)
 
 
-def _shown(services: Services, channels: Channels, failures: tuple[str, ...] = ()) -> Answer:
+def _channels_answer(services: Services, channels: Channels, failures: tuple[str, ...] = ()) -> Answer:
     data = _in_json(services, channels)
     mail = channels.mail
-    facts = [
+    properties = [
         ("Webhook", data["webhook"] or _NONE),
         ("Mail to", ", ".join(mail.to) if mail is not None else _NONE),
         ("Mail by", _server(mail) if mail is not None else ""),
-        ("Password", _password_words(mail, data["has_password"])),
+        ("Password", _password_state(mail, data["has_password"])),
         ("Finished jobs", "reported" if channels.notifies_finished else "not reported"),
         ("From the nodes", "yes" if channels.from_nodes else "no"),
     ]
-    return Answer({**data, "troubles": failures}, Facts(facts))
+    return Answer({**data, "troubles": failures}, Properties(properties))
 
 
 def _in_json(services: Services, channels: Channels) -> dict[str, Any]:
     mail = channels.mail
     return {
-        "webhook": masked(channels.webhook),
+        "webhook": masked_address(channels.webhook),
         "mail": None
         if mail is None
         else {
@@ -165,7 +165,7 @@ def _in_json(services: Services, channels: Channels) -> dict[str, Any]:
     }
 
 
-def masked(address: str) -> str:
+def masked_address(address: str) -> str:
     """Return only the host of a webhook; the rest of its address is a key."""
     if not address:
         return ""
@@ -178,7 +178,7 @@ def _server(mail: Mail) -> str:
     return f"{mail.host}, port {mail.port}, {mail.security}{user}, from {mail.sender}"
 
 
-def _password_words(mail: Mail | None, is_known: bool) -> str:
+def _password_state(mail: Mail | None, is_known: bool) -> str:
     if mail is None or not mail.user:
         return ""
     return "stored" if is_known else f"not known here; set it again, or pass it in ${PASSWORD}"

@@ -7,7 +7,7 @@ from typing import Annotated
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.command import command
-from backend.cli.commands._library import Source, imported
+from backend.cli.commands._library import Source, import_parts
 from backend.cli.printing import Answer
 from backend.records.base.validation import sanitize
 from backend.services.context.container import Services
@@ -29,5 +29,5 @@ def import_project(
             "It needs bks_model.py and bks_dataset.py at its top or in one of its folders.",
         )
     items = services.library.import_project(path, project, name, progress)
-    rest = f"Not imported: {', '.join(map(sanitize, project.other_entries))}."
-    return Answer(items, map(imported, items), [rest] if project.other_entries else [])
+    omission_text = f"Not imported: {', '.join(map(sanitize, project.other_entries))}."
+    return Answer(items, map(import_parts, items), [omission_text] if project.other_entries else [])

@@ -21,16 +21,16 @@ def repair(
     yes: Annotated[bool, "repair; without it, only show what would be done"] = False,
 ) -> Answer:
     """Move what verify found damaged to the trash; nothing is deleted."""
-    found = services.verification.verify(hashes=hashes, progress=progress)
-    wanted = [one for one in found.findings if one.repair]
-    if yes and wanted:
-        done = services.verification.repair(wanted, hashes=hashes, progress=progress)
-        return Answer(done, done.message, failed=bool(done.remaining_findings))
+    verification = services.verification.verify(hashes=hashes, progress=progress)
+    repairable_findings = [finding for finding in verification.findings if finding.repair]
+    if yes and repairable_findings:
+        result = services.verification.repair(repairable_findings, hashes=hashes, progress=progress)
+        return Answer(result, result.message, failed=bool(result.remaining_findings))
     lines = [
         line
-        for one in wanted
-        for line in (*finding_lines(one), *(f"    Would move {path}" for path in one.moves))
+        for finding in repairable_findings
+        for line in (*finding_lines(finding), *(f"    Would move {path}" for path in finding.moves))
     ]
-    again = f"To repair: {COMMAND} repair{' --hashes' if hashes else ''} --yes"
-    end = again if wanted else "Nothing can be repaired." if found.findings else found.message
-    return Answer(wanted, lines, end, notes(found))
+    hint = f"To repair: {COMMAND} repair{' --hashes' if hashes else ''} --yes"
+    closing_text = hint if repairable_findings else "Nothing can be repaired." if verification.findings else verification.message
+    return Answer(repairable_findings, lines, closing_text, notes(verification))

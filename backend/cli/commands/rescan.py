@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from backend.base.progress import Progress
 from backend.cli.command import command
-from backend.cli.commands._library import record
+from backend.cli.commands._library import record_answer
 from backend.cli.printing import Answer
 from backend.services.context.container import Services
 
@@ -12,4 +12,4 @@ from backend.services.context.container import Services
 @command("rescan", reads_jobs=True)
 def rescan(services: Services, progress: Progress) -> Answer:
     """Rebuild the catalogue from the files of the data root."""
-    return record(services.library.rescan(progress=progress))
+    return record_answer(services.library.rescan(progress=progress))

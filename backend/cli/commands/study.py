@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
-from backend.cli.parameters import placement
+from backend.cli.command import ArgSpec, command
+from backend.cli.parameters import parse_placements
 from backend.cli.printing import Answer, Note, Part, Table
 from backend.cli.session import Session
 from backend.records.base.program_name import COMMAND
@@ -27,7 +27,7 @@ from backend.records.studies.table import (
 from backend.records.sweeps.spec import sweep_name
 from backend.services.context.container import Services
 
-_Study = Annotated[str, Word("ID", "name of a started study, or the beginning of it")]
+_Study = Annotated[str, ArgSpec("ID", "name of a started study, or the beginning of it")]
 
 
 @command("study list")
@@ -36,21 +36,21 @@ def list_studies(services: Services) -> Answer:
     gallery, started = services.studies.list(), services.studies.started_studies()
     studies = [
         {
-            "name": one.name,
-            "title": one.title,
-            "question": one.question,
-            "source": one.source,
-            "jobs": {form.value: size.jobs for form, size in one.sizes.items()},
-            "minutes": {form.value: size.minutes for form, size in one.sizes.items()},
+            "name": study.name,
+            "title": study.title,
+            "question": study.question,
+            "source": study.source,
+            "jobs": {form.value: size.jobs for form, size in study.sizes.items()},
+            "minutes": {form.value: size.minutes for form, size in study.sizes.items()},
         }
-        for one in gallery
+        for study in gallery
     ]
-    runs = [{"sweep": one.sweep, "form": one.form, "jobs": len(one.jobs)} for one in started]
-    small = ((one, one.sizes[FormName.SMALL]) for one in gallery)
+    runs = [{"sweep": study.sweep, "form": study.form, "jobs": len(study.jobs)} for study in started]
+    small = ((study, study.sizes[FormName.SMALL]) for study in gallery)
     rows = (
-        (one.name, str(size.jobs), f"{size.minutes:g} min", one.question) for one, size in small
+        (study.name, str(size.jobs), f"{size.minutes:g} min", study.question) for study, size in small
     )
-    lines = ((one.sweep, one.form.value, str(len(one.jobs))) for one in started)
+    lines = ((study.sweep, study.form.value, str(len(study.jobs))) for study in started)
     return Answer(
         {"studies": studies, "started": runs},
         Table(("NAME", "JOBS", "TAKES", "QUESTION"), rows, "There are no studies."),
@@ -62,26 +62,26 @@ def list_studies(services: Services) -> Answer:
 def start(
     services: Services,
     progress: Progress,
-    study: Annotated[str, Word("NAME|PATH", "a study of the gallery, or a study file")],
+    study: Annotated[str, ArgSpec("NAME|PATH", "a study of the gallery, or a study file")],
     *,
     full: Annotated[bool, "as published; default: minutes"] = False,
     on: Annotated[
         tuple[Placement, ...],
-        Word(
+        ArgSpec(
             "NODE=N",
             "N processes or these GPUs of a node; may be repeated; default: this computer",
             parse=str,
-            resolve=placement,
+            resolve=parse_placements,
         ),
     ] = (),
 ) -> Answer:
     """Queue the jobs of a study."""
     form = FormName.FULL if full else FormName.SMALL
-    made = services.studies.start(study, form, on, progress)
-    name = sweep_name(made.tag)
-    line = f"{len(made.jobs)} jobs of the study {name} are queued."
+    queued_sweep = services.studies.start(study, form, on, progress)
+    name = sweep_name(queued_sweep.tag)
+    line = f"{len(queued_sweep.jobs)} jobs of the study {name} are queued."
     table = Note(f"Its table: {COMMAND} study show {name}")
-    return Answer({"sweep": name, "jobs": _in_short(made.jobs)}, line, table)
+    return Answer({"sweep": name, "jobs": _short_json(queued_sweep.jobs)}, line, table)
 
 
 @command("study show", reads_jobs=True)
@@ -130,13 +130,13 @@ def _table_parts(table: StudyTable) -> Iterator[Part]:
 @command("study stop", reads_jobs=True)
 def stop(services: Services, study: _Study) -> Answer:
     """Stop the jobs of a study; waiting ones leave the queue."""
-    return _changed(services.sweeps.stop(services.studies.find_started(study).sweep))
+    return _views_answer(services.sweeps.stop(services.studies.find_started(study).sweep))
 
 
 @command("study resume", reads_jobs=True)
 def resume(services: Services, study: _Study) -> Answer:
     """Queue the jobs of a study that are not finished."""
-    return _changed(services.sweeps.resume(services.studies.find_started(study).sweep))
+    return _views_answer(services.sweeps.resume(services.studies.find_started(study).sweep))
 
 
 @command("study export", reads_jobs=True)
@@ -144,7 +144,7 @@ def export(
     session: Session,
     study: _Study,
     *,
-    output: Annotated[Path, Word("FILE.md|.csv|.png|.svg|.pdf")],
+    output: Annotated[Path, ArgSpec("FILE.md|.csv|.png|.svg|.pdf")],
 ) -> Answer:
     """Write the table (.md), the values by seed (.csv) or the plot of a study to a file."""
     studies = session.services.studies
@@ -152,13 +152,13 @@ def export(
     return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
 
 
-def _changed(views: Iterable[JobView]) -> Answer:
-    rows = [(one.id, one.state.label, one.name) for one in views]
-    return Answer(_in_short(views), Table(("ID", "STATE", "NAME"), rows))
+def _views_answer(views: Iterable[JobView]) -> Answer:
+    rows = [(view.id, view.state.label, view.name) for view in views]
+    return Answer(_short_json(views), Table(("ID", "STATE", "NAME"), rows))
 
 
-def _in_short(views: Iterable[JobView]) -> list[dict[str, Any]]:
-    return [{"id": one.id, "name": one.name, "state": one.state} for one in views]
+def _short_json(views: Iterable[JobView]) -> list[dict[str, Any]]:
+    return [{"id": view.id, "name": view.name, "state": view.state} for view in views]
 
 
 def _in_json(started: StartedStudy, table: StudyTable) -> dict[str, Any]:

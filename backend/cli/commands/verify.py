@@ -19,19 +19,19 @@ Hashes = Annotated[bool, "compare all contents with their hashes, too"]
 @command("verify")
 def verify(services: Services, progress: Progress, *, hashes: Hashes = False) -> Answer:
     """Check the data root: versions, jobs, checkpoints, the queue, leftovers."""
-    found = services.verification.verify(hashes=hashes, progress=progress)
-    lines = [line for one in found.findings for line in finding_lines(one)]
-    return Answer(found, lines, found.message, notes(found), failed=bool(found.findings))
+    verification = services.verification.verify(hashes=hashes, progress=progress)
+    lines = [line for finding in verification.findings for line in finding_lines(finding)]
+    return Answer(verification, lines, verification.message, notes(verification), failed=bool(verification.findings))
 
 
-def notes(found: Verification) -> Iterator[Note]:
-    for sentence in found.not_checked:
-        yield Note(f"Not checked: {sentence}")
+def notes(verification: Verification) -> Iterator[Note]:
+    for message in verification.not_checked:
+        yield Note(f"Not checked: {message}")
 
 
-def finding_lines(one: VerifyFinding) -> Iterator[str]:
-    yield one.message
-    if one.repair:
-        yield f"    Repair: {one.repair}"
-    if one.remedy:
-        yield f"    {one.remedy}"
+def finding_lines(finding: VerifyFinding) -> Iterator[str]:
+    yield finding.message
+    if finding.repair:
+        yield f"    Repair: {finding.repair}"
+    if finding.remedy:
+        yield f"    {finding.remedy}"

@@ -133,22 +133,22 @@ def create_job(root: OpenRoot, config: JobConfig, pins: Mapping[str, Pin]) -> Jo
     while True:
         job_id = new_id()
         folder = root.job(job_id)
-        fresh = root.jobs / f".{job_id}.new"
+        new_folder = root.jobs / f".{job_id}.new"
         if root.files.exists(folder.path):
             continue
         try:
-            root.files.make_folder(fresh)
+            root.files.make_folder(new_folder)
         except FileExistsError:
             continue
         try:
-            building = OpenJob(fresh, root.files)
-            make_parts(building)
-            root.files.replace_bytes(building.config, tomli_w.dumps(config.to_dict()).encode())
+            new_job = OpenJob(new_folder, root.files)
+            make_parts(new_job)
+            root.files.replace_bytes(new_job.config, tomli_w.dumps(config.to_dict()).encode())
             meta = meta_of(job_id, config, pins, created, user)
-            root.files.replace_json(building.meta, meta)
-            root.files.rename(fresh, folder.path)
+            root.files.replace_json(new_job.meta, meta)
+            root.files.rename(new_folder, folder.path)
         except BaseException:
-            root.files.remove_tree(fresh)
+            root.files.remove_tree(new_folder)
             raise
         return JobFile(
             job_id, config, dict(pins), created, user, config.name, config.notes, config.tags
@@ -188,7 +188,7 @@ def read_job(folder: JobFolder) -> JobFile:
     Raises:
         BackendError: It is not a job's folder, or cannot be read.
     """
-    with _reading(folder, folder.meta):
+    with _naming_file(folder, folder.meta):
         meta = read_json(folder.meta)
         if int(meta["schema"]) > _SCHEMA:
             raise BackendError(
@@ -200,7 +200,7 @@ def read_job(folder: JobFolder) -> JobFile:
             for kind, pin in meta["pins"].items()
         }
         created, user = str(meta["created"]), str(meta.get("user", ""))
-    with _reading(folder, folder.config):
+    with _naming_file(folder, folder.config):
         parsed = _config_in(folder.config)
     config = parsed.config
     if config is None:
@@ -236,19 +236,19 @@ def read_job(folder: JobFolder) -> JobFile:
 
 
 @contextlib.contextmanager
-def _reading(folder: JobFolder, path: Path) -> Iterator[None]:
+def _naming_file(folder: JobFolder, path: Path) -> Iterator[None]:
     """Name the file of a job that cannot be read, and what to do."""
-    what = f"{path.name} of the job {folder.job_id}"
+    file_label = f"{path.name} of the job {folder.job_id}"
     try:
         yield
     except FileNotFoundError as error:
-        if not any(os.path.exists(one) for one in (folder.meta, folder.config)):
+        if not any(os.path.exists(job_path) for job_path in (folder.meta, folder.config)):
             raise BackendError(f"There is no job {folder.job_id} here.") from error
-        raise BackendError(f"{what} is missing.", f"{_PUT_BACK} in {folder.path}.") from error
+        raise BackendError(f"{file_label} is missing.", f"{_PUT_BACK} in {folder.path}.") from error
     except OSError as error:
-        raise BackendError(f"{what} cannot be read: {error.strerror or error}.") from error
+        raise BackendError(f"{file_label} cannot be read: {error.strerror or error}.") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise BackendError(f"{what} is damaged.", f"{_PUT_BACK} in {folder.path}.") from error
+        raise BackendError(f"{file_label} is damaged.", f"{_PUT_BACK} in {folder.path}.") from error
 
 
 @cached_reader(_CONFIGS_REMEMBERED)
@@ -259,14 +259,14 @@ def _config_in(path: Path) -> ParsedJob:
 def write_placement(folder: OpenJob, config: JobConfig) -> None:
     """Let the job run with the `CHANGEABLE` settings of ``config`` from now on."""
     raw = config.to_dict()
-    known = {}
+    changes = {}
     for path in CHANGEABLE:
         # A job with a script has no batch size and no learning rate.
         if is_of(path, script=bool(config.script)):
             value = value_at(raw, path)
             # The job file may have another value than the default.
-            known[_CHANGE_KEYS.get(path, path)] = default_value(path) if value is None else value
-    folder.files.replace_json(folder.placement, known)
+            changes[_CHANGE_KEYS.get(path, path)] = default_value(path) if value is None else value
+    folder.files.replace_json(folder.placement, changes)
 
 
 def write_notes(
@@ -296,13 +296,13 @@ def request_stop(folder: OpenJob, run: int) -> bool:
     return True
 
 
-def ask_to_end(folder: OpenJob, run: int) -> None:
+def request_kill(folder: OpenJob, run: int) -> None:
     """Request that ``run`` ends at once, after a stop request had no effect."""
-    folder.files.replace_json(folder.lock, json_value(_stop_request(run, at_once=True)))
+    folder.files.replace_json(folder.lock, json_value(_stop_request(run, kills_run=True)))
 
 
-def _stop_request(run: int, *, at_once: bool = False) -> StopRequest:
-    return StopRequest(run, user_name(), socket.gethostname(), timestamps.utc_now(), at_once)
+def _stop_request(run: int, *, kills_run: bool = False) -> StopRequest:
+    return StopRequest(run, user_name(), socket.gethostname(), timestamps.utc_now(), kills_run)
 
 
 def _create_request(folder: OpenJob, request: bytes) -> None:
@@ -338,15 +338,15 @@ def take_from_trash(root: OpenRoot, job_id: str) -> bool:
         names = root.files.names(root_of_jobs)
     except FileNotFoundError:
         return False
-    found = {}
+    folder_names = {}
     for name in names:
         stem, _, number = name.partition(".")
         if stem == job_id and (number.isdecimal() or not number):
-            found[int(number or 1)] = name
-    if not found:
+            folder_names[int(number or 1)] = name
+    if not folder_names:
         return False
     folder = root.job(job_id)
     if root.files.exists(folder.path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder.path))
-    root.files.rename(root_of_jobs / found[max(found)], folder.path)
+    root.files.rename(root_of_jobs / folder_names[max(folder_names)], folder.path)
     return True

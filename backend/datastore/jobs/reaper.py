@@ -12,14 +12,14 @@ from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenJob, now_s
-from backend.datastore.jobs.run_status import RunFacts, RunState, RunStateReader, judge
+from backend.datastore.jobs.run_status import RunObservation, RunState, RunStateReader, derive_state
 from backend.node.run.finalize import Supervision, close_run
 from backend.records.jobs.status import UnrecordedEnd
 
 _log = logging.getLogger(__name__)
 
 
-def inspect(folder: OpenJob) -> tuple[RunFacts, RunState]:
+def inspect(folder: OpenJob) -> tuple[RunObservation, RunState]:
     """Return what is known of the newest run of a job, and its state; nothing is reaped.
 
     Raises:
@@ -35,7 +35,7 @@ def inspect(folder: OpenJob) -> tuple[RunFacts, RunState]:
         ) from error
     if run_facts.run and run_facts.exit is None and run_facts.supervision is Supervision.NOT_SEEN:
         run_facts = replace(run_facts, claimed_s=_claim_age_s(folder, run_facts.run))
-    return run_facts, judge(run_facts)
+    return run_facts, derive_state(run_facts)
 
 
 def reap(folder: OpenJob) -> UnrecordedEnd | None:

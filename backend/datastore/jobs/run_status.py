@@ -55,7 +55,7 @@ _UNSEEN = (
 
 
 @dataclass(frozen=True)
-class RunFacts:
+class RunObservation:
     """The input of `judge`. ``run`` is 0 before the first start.
 
     ``status`` is the last one that was readable, ``problems`` list what was not readable since.
@@ -99,47 +99,47 @@ class RunState:
         return self.status.state
 
 
-def judge(run_facts: RunFacts) -> RunState:
+def derive_state(observation: RunObservation) -> RunState:
     """Derive the state from the facts. Pure."""
-    run = run_facts.run
-    status = run_facts.status
+    run = observation.run
+    status = observation.status
     if run == 0:
-        state = JobState.QUEUED if run_facts.is_queued else JobState.CREATED
-        return RunState(RunStatus(state), problems=run_facts.problems)
+        state = JobState.QUEUED if observation.is_queued else JobState.CREATED
+        return RunState(RunStatus(state), problems=observation.problems)
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
-    if run_facts.exit is not None:
-        end_status = status.with_exit(run_facts.exit)
-        if run_facts.is_queued:
-            state = JobState.PAUSED if run_facts.pause else JobState.QUEUED
+    if observation.exit is not None:
+        end_status = status.with_exit(observation.exit)
+        if observation.is_queued:
+            state = JobState.PAUSED if observation.pause else JobState.QUEUED
             end_status = replace(
-                status, state=state, message=run_facts.pause, error=None, eta_s=None
+                status, state=state, message=observation.pause, error=None, eta_s=None
             )
-        return RunState(end_status, problems=run_facts.problems)
-    unrecorded = _unrecorded_end(run_facts)
+        return RunState(end_status, problems=observation.problems)
+    unrecorded = _unrecorded_end(observation)
     if unrecorded is not None:
         end_status = replace(status, state=JobState.ERROR, message=unrecorded.message)
-        return RunState(end_status, problems=run_facts.problems, unrecorded_end=unrecorded)
-    if run_facts.stop_requested and status.state.is_live:
+        return RunState(end_status, problems=observation.problems, unrecorded_end=unrecorded)
+    if observation.stop_requested and status.state.is_live:
         requester_message = (
-            f"Stop requested by {run_facts.stopped_by}." if run_facts.stopped_by else ""
+            f"Stop requested by {observation.stopped_by}." if observation.stopped_by else ""
         )
         own_message = status.message if status.state is JobState.STOPPING else ""
         message = (
             _UNSEEN
-            if run_facts.is_stop_unseen
-            else run_facts.pause or own_message or requester_message
+            if observation.is_stop_unseen
+            else observation.pause or own_message or requester_message
         )
         status = replace(status, state=JobState.STOPPING, message=message)
-    silence_message = _silence_message(run_facts, status)
+    silence_message = _silence_message(observation, status)
     return RunState(
         _without_forecast(status) if silence_message else status,
         silence_message,
-        run_facts.problems,
+        observation.problems,
     )
 
 
-def _unrecorded_end(run_facts: RunFacts) -> UnrecordedEnd | None:
+def _unrecorded_end(run_facts: RunObservation) -> UnrecordedEnd | None:
     if run_facts.supervision is Supervision.NOT_SEEN and run_facts.claimed_s > START_LIMIT_S:
         return UnrecordedEnd.NEVER_STARTED
     return ENDED_UNRECORDED.get(run_facts.supervision)
@@ -150,7 +150,7 @@ def _without_forecast(status: RunStatus) -> RunStatus:
     return replace(status, eta_s=None, samples_per_second=None)
 
 
-def _silence_message(run_facts: RunFacts, status: RunStatus) -> str:
+def _silence_message(run_facts: RunObservation, status: RunStatus) -> str:
     if not status.state.is_live:
         return ""
     if run_facts.silent_nodes:
@@ -205,10 +205,10 @@ class RunStateReader:
         except BackendError as error:
             if self._last_state is None and self._folder.files.is_mounted:
                 # The node that stages the run is silent: nothing is concluded from that.
-                state = judge(replace(self.collect(), claimed_s=0.0))
+                state = derive_state(replace(self.collect(), claimed_s=0.0))
                 self._last_state = replace(state, unrecorded_end=None)
             return self.without_news(error)
-        self._last_state = judge(run_facts)
+        self._last_state = derive_state(run_facts)
         return self._last_state
 
     def without_news(self, error: BackendError) -> RunState:
@@ -225,7 +225,7 @@ class RunStateReader:
             state = replace(state, status=status, uncertainty=f"no news since {self._last_news}")
         return replace(state, problems=(error.message,))
 
-    def collect(self) -> RunFacts:
+    def collect(self) -> RunObservation:
         """Read everything that `judge` needs.
 
         Raises:
@@ -266,7 +266,7 @@ class RunStateReader:
             swallowed(error)
             # A request that this user may not read is one, too.
             is_stop_requested = isinstance(error, PermissionError)
-        return RunFacts(
+        return RunObservation(
             run=run,
             exit=run_exit,
             status=self._status,

@@ -32,17 +32,17 @@ from backend.records.queue.entry import (
     Cause,
     QueueEntry,
     WaitReason,
-    sorted_entries,
     is_a_desk,
     node_key,
+    sorted_entries,
 )
 from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
     QuietTimes,
-    wait_reasons,
     node_view_of,
     wait_reason,
+    wait_reasons,
 )
 
 _PAUSE_FACTOR = 20

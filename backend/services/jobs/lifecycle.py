@@ -175,7 +175,7 @@ class JobLifecycle:
                 "Stop it first: that saves a checkpoint.",
             )
         with as_backend_error("Could not request the end of the run"):
-            job_files.ask_to_end(folder, view.run)
+            job_files.request_kill(folder, view.run)
         audit_log.add(folder, "Killed")
         return self._queries.show(job_id)
 

@@ -20,7 +20,7 @@ from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.queue import files as queue_files
 from backend.launch import mpirun
 from backend.launch.network import common_subnet
-from backend.launch.placement import NodePaths, one_site, rank_plans, require_one_kind
+from backend.launch.placement import NodePaths, common_paths, rank_plans, require_same_access
 from backend.node.run import run_start
 from backend.node.system import wording
 from backend.provisioning.script_wheels import environment_name
@@ -186,13 +186,13 @@ class RunStarter:
             raise error
         capacities = self._nodes.capacities()
         used_capacities = [c for c in capacities if c.node in node_names]
-        require_one_kind(used_capacities)
+        require_same_access(used_capacities)
         network = None
         if len(used_capacities) > 1:
             cidr, hosts = common_subnet({c.node: c.addresses for c in used_capacities})
             capacities = tuple(replace(c, host=hosts.get(c.node, c.host)) for c in capacities)
         ranks = rank_plans(config, capacities)
-        site = one_site(used_capacities)
+        site = common_paths(used_capacities)
         if len(used_capacities) > 1:
             network = mpirun.Network(cidr, site.ssh_config)
         # A single process needs no mpirun, so it runs on nodes without one.
@@ -214,7 +214,7 @@ class RunStarter:
             network=network,
         )
         staged_nodes: tuple[str, ...] = ()
-        if used_capacities[0].no_share:
+        if used_capacities[0].is_staged:
             staged_nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
         if staged_nodes and config.on_failure.continues:
             raise BackendError(

@@ -54,9 +54,11 @@ class DataScanService:
         selection: Mapping[str, Any],
         progress: Progress | None = None,
     ) -> SamplePage:
-        """Read some samples: ``{"places": [[split, index], …]}``, or the next ones of a split.
+        """Read some samples.
 
-        Those are ``{"split": …, "start": …, "count": …}`` and optionally ``of_class``.
+        Args:
+            selection: ``{"places": [[split, index], …]}``; or, for consecutive samples,
+                ``{"split": …, "start": …, "count": …}`` and optionally ``of_class``.
         """
         data = self._library.show(Kind.DATASET, dataset)
         code = self._library.show(Kind.LOADER, loader)
@@ -92,7 +94,7 @@ class DataScanService:
 
 
 class StallWatch(Progress):
-    """Pass reports on, and raise if the number of samples read stands still for too long."""
+    """Forwards progress, and raises if the number of read samples stands still for too long."""
 
     def __init__(self, progress: Progress, limit_s: float) -> None:
         super().__init__()

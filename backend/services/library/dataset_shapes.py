@@ -30,7 +30,7 @@ PARTS = EXAMPLE.parent / "parts"
 
 
 def _gallery_module(name: str) -> Any:
-    """Return a module that loaders of the gallery have, so that both read names in one way."""
+    """Return a module of the gallery's loaders, so that both read names in the same way."""
     spec = importlib.util.spec_from_file_location(f"gallery_{name}", PARTS / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -47,15 +47,17 @@ _YOLO_LINE = re.compile(rb"\s*\d+(\s+(0?\.\d+|[01](\.\d*)?|\d(\.\d+)?e-\d+)){4,}
 _HEAD = 64 << 10
 _LONG_HEAD = 1 << 20
 _MAX_READS = 16
-"""For one shape: over SFTP each takes a while."""
+"""Most files read for one shape: over SFTP every read takes a while."""
 _MAX_CLASSES = 50
-"""Of a column of whole numbers, as in the loader of tables."""
+"""Most classes in a column of whole numbers, as in the loader of tables."""
 _MAX_SIDE = 128
 _BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
 _BOX_SIZES = {"channels": 3, "side": 256}
 
 
 class _ShapeMatch(NamedTuple):
+    """The recognized shape of a dataset, and the settings of its loader."""
+
     detail: str
     settings: Mapping[str, str] = {}
     sizes: Mapping[str, int] = {}
@@ -79,7 +81,7 @@ class _Listing:
         return [path for path, name in named_paths if name.endswith(suffixes)]
 
     def head(self, path: PurePosixPath, limit_bytes: int = _HEAD) -> bytes:
-        """Return the first bytes of a file, unpacked; ValueError if too many were read."""
+        """Return the first bytes of a file, unpacked; ValueError after too many reads."""
         self.reads_left -= 1
         if self.reads_left < 0:
             raise ValueError(f"more than {_MAX_READS} files would have to be read")
@@ -90,7 +92,7 @@ class _Listing:
 
 
 def recognize_shape(files: Sequence[FileEntry], read: ReadBytes) -> Suggestion | None:
-    """Return the loader that fits; ``read`` returns at most so many first bytes of a file."""
+    """Return the loader that fits; ``read`` returns a limited number of first bytes."""
     listing = _Listing(files, read)
     for entry, title, find_shape in _SHAPES:
         listing.reads_left = _MAX_READS
@@ -168,7 +170,7 @@ def _voc(listing: _Listing) -> _ShapeMatch | None:
 def _yolo(listing: _Listing) -> _ShapeMatch | None:
     stems = {path.stem for path in listing.pictures}
     labels = [path for path in listing.with_suffix(".txt") if path.stem in stems]
-    # A cut line is left out, unless it is the only one.
+    # A cut line is left out, unless there is no other line.
     lines = listing.head(labels[0]).strip().splitlines() if labels else []
     if not lines or not all(map(_YOLO_LINE.fullmatch, lines[: max(1, len(lines) - 1)])):
         return None
@@ -194,24 +196,24 @@ def _icdar(listing: _Listing) -> _ShapeMatch | None:
 def _image_folder(listing: _Listing) -> _ShapeMatch | None:
     names = [path.as_posix() for path in listing.pictures]
     samples, _ = _SPLITS.sort_by_class(names)
-    by_class = {name for _, name, _ in samples} - {""}
-    if len(by_class) < 2:
+    classes = {name for _, name, _ in samples} - {""}
+    if len(classes) < 2:
         return None
     paths = [path for path, name in zip(listing.pictures, samples, strict=True) if name[1]]
-    outside = [path for path, name, _ in samples if not name]
+    outside_paths = [path for path, name, _ in samples if not name]
     sample_paths = [paths[0], paths[len(paths) // 2], paths[-1]]
     picture_sizes = [_picture_size(listing.head(path)) for path in sample_paths]
     channels = max(size[0] for size in picture_sizes)
     side = min(max(min(size[1] for size in picture_sizes), 16), _MAX_SIDE)
     splits = {part for _, name, part in samples if name}
-    detail = f"{_plural(len(paths), 'picture')} in {len(by_class)} classes"
-    detail += f" ({_short_list(sorted(by_class))})"
+    detail = f"{_plural(len(paths), 'picture')} in {len(classes)} classes"
+    detail += f" ({_short_list(sorted(classes))})"
     detail += " and folders for training and validation" if len(splits) > 1 else ""
     settings = {"channels": str(channels), "side": str(side)}
-    data_sizes = {"classes": len(by_class), "channels": channels, "side": side}
+    data_sizes = {"classes": len(classes), "channels": channels, "side": side}
     note = "Left out, because they are in no folder of a class"
     return _ShapeMatch(
-        detail, settings, data_sizes, [ReadingNote.from_names(note, outside, "picture")]
+        detail, settings, data_sizes, [ReadingNote.from_names(note, outside_paths, "picture")]
     )
 
 
@@ -247,7 +249,7 @@ def _arrays(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _array_sizes(shape: Sequence[int]) -> dict[str, int]:
-    """Return the facts about a sample."""
+    """Return the sizes of a sample."""
     if len(shape) == 1:
         return {"features": shape[0]}
     height, *other_lengths = [length for length in shape if length not in (1, 3)] or [0]
@@ -277,7 +279,7 @@ def _table(listing: _Listing) -> _ShapeMatch | None:
 
 
 def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
-    """Return what is found in the first rows of a table, the first of which may be names."""
+    """Return the shape of a table by its first rows, the first of which may be names."""
     body = rows[1:] or rows
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
     decimal = _CELLS.sign_of(columns)
@@ -288,9 +290,7 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
         for column, no_value in zip(columns, missing, strict=True)
     ]
     is_missing = sum(map(len, known_cells)) < sum(map(len, columns))
-    missing_note = (
-        ", some values missing, which become the mean of their column" if is_missing else ""
-    )
+    missing_note = ", some values missing, which become the mean of their column"
     # An unnamed first column is the index that pandas writes.
     start = 0 if rows[0][0] else 1
     used_columns = [
@@ -314,12 +314,12 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
         )
         for note in sorted({form.note for form in formats} - {""})
     ]
-    detail = f"{names} with {len(columns)} columns{missing_note}"
+    detail = f"{names} with {len(columns)} columns{missing_note if is_missing else ''}"
     return _ShapeMatch(detail, settings, sizes, notes, {"target": tuple(titles)})
 
 
 def _format(cells: Sequence[str], decimal: str) -> Any:
-    """Return how a column is read; as texts with a note if it can be read in two ways."""
+    """Return the format of a column; an ambiguous column has texts, with a note."""
     try:
         return _CELLS.format_of(cells, decimal)
     except ValueError as error:

@@ -43,7 +43,7 @@ class GalleryService:
         self._gallery = gallery
 
     def list(self, kind: Kind | None = None) -> tuple[GalleryEntry, ...]:
-        """Return the entries of a kind, or all, by title."""
+        """Return the entries of a kind, or all entries, by title."""
         entries = [
             self._read(k, path.parent)
             for k in (IN_GALLERY if kind is None else (kind,))
@@ -101,8 +101,8 @@ class GalleryService:
         """Add an entry to the library, its settings written in as constants.
 
         Args:
-            name: Of the entry.
-            settings: Typed values by the name of the setting; the others have their defaults.
+            name: The name of the entry.
+            settings: Typed values by the name of the setting; missing settings have defaults.
             as_name: The name in the library; by default that of the entry.
             progress: Reports the import.
 
@@ -143,7 +143,7 @@ class GalleryService:
         return recognize_shape(*self._library.first_bytes(Kind.DATASET, dataset))
 
     def data_shape(self, dataset: str, loader: str = "") -> DataShape:
-        """Return what is known of a dataset that a network has to take.
+        """Return the known sizes of a dataset, which a network has to accept.
 
         Numbers in the code of the loader, such as SIDE, precede those of the files.
 
@@ -178,7 +178,7 @@ class GalleryService:
 
 
 def with_constants(source: str, values: Mapping[str, Value]) -> str:
-    """Return the source with these constants of its module; keys are their names in lower case.
+    """Return a module's source with new constants; keys are their names in lower case.
 
     Raises:
         ValueError: The module has no such constant.
@@ -196,7 +196,7 @@ def with_constants(source: str, values: Mapping[str, Value]) -> str:
 
 
 def _constants(source: str) -> dict[str, ast.expr]:
-    """Return the values of a module's constants, by name; none if it has no valid syntax."""
+    """Return the values of a module's constants, by name; none for invalid syntax."""
     try:
         body = ast.parse(source).body
     except (SyntaxError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""Keep the catalogue equal to the data root's folders, which other desktops change too."""
+"""Keep the catalogue equal to the folders of the data root, which other desktops change too."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from backend.ssh.interface import Unreachable
 
 
 class Rescan:
-    """Compares the names of folders before each list, and reads everything on request."""
+    """Updates the catalogue: by the names of folders before a list, or by a whole rescan."""
 
     def __init__(self, root: OpenRoot, catalogue: Catalogue, jobs: JobFolderReader) -> None:
         self._root = root
@@ -25,7 +25,7 @@ class Rescan:
         self._jobs = jobs
 
     def sync_names(self, kind: Kind) -> None:
-        """Add to the catalogue what another desktop imported or removed."""
+        """Update the catalogue with the imports and removals of other desktops."""
         try:
             folders = {(folder.name, folder.version): folder for folder in self._versions(kind)}
         except Unreachable:

@@ -1,8 +1,8 @@
 """Datasets, models and loaders: import, list, verify, preview and remove them.
 
-The folders in the data root are the truth. The catalogue answers a list at once, after comparing
-the names of the folders, which reads no file: the list has what another desktop imported a moment
-ago, and is available while the data root is not.
+The folders in the data root are the source of truth. The catalogue returns a list at once, after a
+comparison of the names of the folders, which reads no file: the list has the latest imports of
+other desktops, and is available while the data root is not.
 """
 
 from __future__ import annotations
@@ -61,10 +61,11 @@ _MAX_JOBS = 200
 
 
 class LibraryService:
-    """See `docs/architecture.md`. Every call blocks and may run on any thread.
+    """The library; see `docs/architecture.md`. Every call blocks and may run on any thread.
 
-    ``see_job`` returns a job's current state; by default its folder is read. ``cache`` is a folder
-    on this computer for the results of previews and checks.
+    Args:
+        cache: A folder on this computer for the results of previews and checks.
+        show_job: Returns the current state of a job; by default its folder is read.
     """
 
     def __init__(
@@ -72,18 +73,18 @@ class LibraryService:
         root: OpenRoot,
         catalogue: Catalogue,
         cache: Path,
-        see_job: Callable[[str], JobView] | None = None,
+        show_job: Callable[[str], JobView] | None = None,
     ) -> None:
         self._root = root
         self._catalogue = catalogue
         self._cache = ResultCache(cache)
         self._jobs = JobFolderReader(root)
         self._rescan = Rescan(root, catalogue, self._jobs)
-        self._see_job = see_job or self._jobs.read
+        self._show_job = show_job or self._jobs.read
 
-    def watch(self, changed: Callable[[Kind], object]) -> None:
-        """Call ``changed`` after each write of items to the catalogue, on the writing thread."""
-        self._catalogue.items_changed = changed
+    def watch(self, on_change: Callable[[Kind], object]) -> None:
+        """Call ``on_change`` after each write of items to the catalogue, on the writing thread."""
+        self._catalogue.items_changed = on_change
 
     def import_item(
         self,
@@ -96,8 +97,8 @@ class LibraryService:
     ) -> LibraryItem:
         """Import a folder, a zip file or (as a model or loader) one ``.py`` as the next version.
 
-        The same files again become a new version, because that was requested. With ``reuse_same``
-        the newest version with exactly these files is returned instead.
+        Identical files become a new version, too. With ``reuse_same`` the newest version with
+        exactly these files is returned instead.
         """
         find_existing = partial(self._with_hash, kind, name) if reuse_same else lambda sha256: None
         self._root.files.refresh_library(kind)
@@ -108,18 +109,18 @@ class LibraryService:
         return item
 
     def inspect(self, path: Path) -> ImportGuess:
-        """Guess what a folder, zip or file is, from names only; never raises."""
+        """Guess the kind of a folder, zip or file from names only; never raises."""
         return project_detection.inspect(path)
 
     def import_project(
         self, source: Path, project: Project, name: str, progress: Progress | None = None
     ) -> tuple[LibraryItem, ...]:
-        """Import each part as the next version of ``name``; reuse its newest if that is the same.
+        """Import each part as the next version of ``name``; reuse an identical newest version.
 
         All parts are checked before the first byte is written.
 
         Raises:
-            BackendError: A part cannot be imported; it names that part and the imported ones.
+            BackendError: A part cannot be imported; the message names it and the imported parts.
         """
         progress = progress or Progress()
         sources: dict[Kind, ImportSource] = {}
@@ -152,7 +153,7 @@ class LibraryService:
         return self._catalogue.items(kind)
 
     def known_combinations(self) -> tuple[Combination, ...]:
-        """Return what worked together: in previews and checks, then in jobs, newest job first."""
+        """Return parts that worked together: in previews and checks, then in jobs, newest first."""
         combinations = [
             Combination(item.name, _name_of(loader))
             for item in self._catalogue.items(Kind.DATASET)
@@ -200,14 +201,14 @@ class LibraryService:
         return folder.content
 
     def is_local(self, kind: Kind, reference: str) -> bool:
-        """Return whether its files can be read on this computer without fetching them."""
+        """Return whether the files of a version can be read on this computer without a fetch."""
         return self._root.files.has_local_file(self.content(kind, reference))
 
     def files(self, kind: Kind, reference: str) -> tuple[FileEntry, ...]:
         return library_files.list_files(self._folder(kind, reference))
 
     def added_files(self, kind: Kind, reference: str) -> tuple[str, ...]:
-        """Return the files in a version that were not in it when it was imported, by path."""
+        """Return the paths of files that were added to a version after its import."""
         folder = self._folder(kind, reference)
         listing = self._hashes(folder)[1]
         files = library_files.list_files(folder)
@@ -222,13 +223,13 @@ class LibraryService:
         return added_paths
 
     def text(self, kind: Kind, reference: str, path: str) -> str:
-        """Return one of the user's files, to be shown; at most a megabyte of it."""
+        """Return a user's file, to be shown; at most a megabyte."""
         return library_files.read_text(self._folder(kind, reference), path)
 
     def first_bytes(
         self, kind: Kind, reference: str
     ) -> tuple[tuple[FileEntry, ...], Callable[[str, int], bytes]]:
-        """Return the files of a version, and a function that reads the first bytes of one."""
+        """Return the files of a version, and a function that reads the first bytes of a file."""
         folder = self._folder(kind, reference)
 
         def read(path: str, limit_bytes: int) -> bytes:
@@ -237,10 +238,10 @@ class LibraryService:
         return library_files.list_files(folder), read
 
     def changes(self, kind: Kind, newer: str, older: str = "") -> VersionChanges:
-        """Return the changes in a version; by default, since the version before it.
+        """Return the changes in a version; by default, since the previous version.
 
         Raises:
-            BackendError: There is no such version, or none before it.
+            BackendError: There is no such version, or no previous version.
         """
         newer_folder = self._folder(kind, newer)
         if older:
@@ -282,13 +283,13 @@ class LibraryService:
         *,
         thorough: bool = False,
     ) -> None:
-        """Check that the files are the pinned ones.
+        """Check that the files of a version are those of a pin.
 
-        They are hashed if that was never done here, or if a name, size or time changed since; with
-        ``thorough`` always, which also finds damage by a failing disk.
+        The files are hashed if this computer never hashed them, or if a name, size or time changed
+        since; with ``thorough`` always, which also finds damage by a failing disk.
 
         Raises:
-            BackendError: They are not; the first file that differs is named.
+            BackendError: The files differ; the message names the first such file.
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
         item, digests = self._read_pinned(folder, pin)
@@ -307,7 +308,7 @@ class LibraryService:
         """Check that the files have the recorded names and, together, the recorded size.
 
         Raises:
-            BackendError: They have not; the first file that is missing or was added is named.
+            BackendError: The names or the size differ; the message has the first such file.
         """
         folder = VersionFolder(self._root, kind, pin.name, pin.version)
         item, digests = self._read_pinned(folder, pin)
@@ -344,7 +345,7 @@ class LibraryService:
         return item
 
     def weights(self, reference: str) -> Path | None:
-        """Return the weights stored with a model, None if it has none."""
+        """Return the path of the weights stored with a model, None without weights."""
         return model_weights.find(self._folder(Kind.MODEL, reference))
 
     def weights_hash(self, reference: str) -> str:
@@ -355,16 +356,16 @@ class LibraryService:
     def add_weights(
         self, reference: str, source: Path, progress: Progress | None = None
     ) -> LibraryItem:
-        """Store a file of weights with a model that has none; its new jobs begin with them.
+        """Store a file of weights with a model without weights; new jobs begin with these.
 
-        It is read first, if this computer has PyTorch.
+        The file is read first, if this computer has PyTorch.
         """
         folder = self._folder(Kind.MODEL, reference)
         item = self._item(folder)
         model_weights.require_possible(folder, source)
-        unused_names = (
-            tool_process.read_weights(source, progress) if training_error() is None else ()
-        )
+        unused_names: tuple[str, ...] = ()
+        if training_error() is None:
+            unused_names = tool_process.read_weights(source, progress)
         path, sha256, size = model_weights.put(folder, source, progress or Progress())
         weights_record: dict[str, Any] = {
             "name": path.name,
@@ -374,9 +375,8 @@ class LibraryService:
         }
         if unused_names:
             weights_record["unused"] = list(unused_names)
-        return self._add_details(
-            item, {WEIGHTS_DETAIL: weights_record}, str(item.details.get("warning", ""))
-        )
+        warning = str(item.details.get("warning", ""))
+        return self._add_details(item, {WEIGHTS_DETAIL: weights_record}, warning)
 
     def preview(
         self,
@@ -409,11 +409,11 @@ class LibraryService:
         return preview
 
     def note(self, item: LibraryItem, key: str, value: object) -> LibraryItem:
-        """Keep a fact about an item, such as `TRAINING_FACT` or `STUDY_FACT`."""
+        """Store a detail of an item, such as `TRAINING_DETAIL` or `STUDY_DETAIL`."""
         return self._add_details(item, {key: value}, str(item.details.get("warning", "")))
 
     def note_leaks(self, dataset: str, count: int) -> None:
-        """Keep how many leaks a scan of a dataset found, until the next scan."""
+        """Store the number of leaks that a scan of a dataset found, until the next scan."""
         item = self.show(Kind.DATASET, dataset)
         if count or LEAKS_DETAIL in item.details:
             self.note(item, LEAKS_DETAIL, count)
@@ -446,20 +446,19 @@ class LibraryService:
         }
         if check.was_tried and data and code:
             details["tried_on"] = [data.reference, code.reference]
-        self._add_details(
-            item, details, "" if not check.was_tried else next(iter(check.warnings), "")
-        )
+        warning = next(iter(check.warnings), "") if check.was_tried else ""
+        self._add_details(item, details, warning)
         return check
 
     def cached_check(self, model: Pin, dataset: Pin, loader: Pin) -> ModelCheck | None:
-        """Return the result of `check_model` for exactly these files, None if there is none."""
+        """Return the cached result of `check_model` for exactly these files, if any."""
         key = _check_key(model.sha256, dataset.sha256, loader.sha256)
         return self._cache.cached(key, ModelCheck.from_dict)
 
     def data_notes(self, config: JobConfig) -> tuple[str, ...]:
-        """Return what a trial of a job's batch has warned of, else what its dataset's preview has.
+        """Return the warnings of a trial of the job's batch, else of the dataset's preview.
 
-        Empty if neither was made, or a part is unknown.
+        Empty without a trial or preview, or if a part is unknown.
         """
         parts = {Kind.MODEL: config.model, Kind.DATASET: config.dataset, Kind.LOADER: config.loader}
         if not all(parts.values()):
@@ -497,7 +496,7 @@ class LibraryService:
             if suggestion and suggestion != name:
                 remedy = f"Did you mean “{suggestion}”?"
             elif not names:
-                # A share that is not mounted looks like a data root in which nothing was imported.
+                # A share that is not mounted resembles a data root without imports.
                 remedy = (
                     f"{self._root.name} has no {kind.folder} yet; import one, or check that the "
                     "share that should hold them is mounted."
@@ -539,7 +538,7 @@ class LibraryService:
                 continue
             used_pins = (pins[key] for key in _PIN_KEYS[kind] if key in pins)
             if any((pin.name, pin.version) == (item.name, item.version) for pin in used_pins):
-                yield self._see_job(job_id)
+                yield self._show_job(job_id)
 
     def _add_details(self, item: LibraryItem, details: dict[str, Any], warning: str) -> LibraryItem:
         merged_details = {**item.details, **details, "warning": warning}
@@ -548,7 +547,7 @@ class LibraryService:
         if merged_details == item.details:
             return item
         updated_item = replace(item, details=merged_details)
-        # Facts are optional: if the data root is read-only, only the catalogue has them.
+        # Details are optional: if the data root is read-only, only the catalogue has them.
         with suppress(OSError, BackendError):
             folder = VersionFolder(self._root, item.kind, item.name, item.version)
             library_files.write_item(self._root, folder.path, updated_item)
@@ -566,44 +565,36 @@ def _name_of(reference: object) -> str:
 
 @contextlib.contextmanager
 def _name_failed_part(kind: Kind, imported_items: Sequence[LibraryItem]) -> Iterator[None]:
-    """Name the part of a project that failed, and those imported ``before`` it, which stay."""
+    """Add the failed part of a project to an error, and the parts imported before, which stay."""
     try:
         yield
     except BackendError as error:
-        item_list = " and ".join(
-            f"the {item.kind.value} {item.reference}" for item in imported_items
-        )
-        imported_message = (
-            f"{item_list} {'was' if len(imported_items) == 1 else 'were'} imported before"
-        )
-        stay_verb = "stays" if len(imported_items) == 1 else "stay"
+        item_list = " and ".join(f"the {i.kind.value} {i.reference}" for i in imported_items)
+        past_verb, stay_verb = ("was", "stays") if len(imported_items) == 1 else ("were", "stay")
+        imported_message = f"{item_list} {past_verb} imported before"
         if isinstance(error, Cancelled):
             if not imported_items:
                 raise
             raise BackendError(f"Cancelled; {imported_message} and {stay_verb}.") from error
-        item_list = (
-            f"{imported_message[0].upper()}{imported_message[1:]} it and {stay_verb}."
-            if imported_items
-            else ""
-        )
+        remedy = error.remedy
+        if imported_items:
+            remedy += f" {imported_message[0].upper()}{imported_message[1:]} it and {stay_verb}."
         raise BackendError(
-            f"The {kind.value} cannot be imported: {error}", f"{error.remedy} {item_list}".strip()
+            f"The {kind.value} cannot be imported: {error}", remedy.strip()
         ) from error
 
 
 class _PartProgress(Progress):
-    """Turns progress of one part, in bytes, into progress of the whole."""
+    """Converts the progress of one part, in bytes, into that of the whole import."""
 
     def __init__(
         self, progress: Progress, start_bytes: int, size: int, total: int, kind: Kind
     ) -> None:
         super().__init__()
-        self._progress, self._start_bytes, self._size, self._total = (
-            progress,
-            start_bytes,
-            size,
-            total,
-        )
+        self._progress = progress
+        self._start_bytes = start_bytes
+        self._size = size
+        self._total = total
         self._kind = kind
 
     @property

@@ -1,7 +1,7 @@
 """Differences between two versions: the files, and the changed lines of text files.
 
-Files are compared by the hashes taken at their import: of a million pictures none is read. Lines
-are compared up to a limit, because the time grows faster than their number.
+Files are compared by the hashes of their import, so that no picture is read. Lines are compared up
+to a limit, because the time grows faster than their number.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ def compare_versions(
     """Compare the files of two versions.
 
     Args:
-        older: Its reference, and the SHA-256 of each of its files by path; ``newer`` as well.
-        text: Reads a file, by reference and path; raises BackendError if it is not text.
+        older: The reference, and the SHA-256 of each file by path.
+        newer: As ``older``, of the newer version.
+        read_text: Reads a file, by reference and path; raises BackendError if it is not text.
     """
     (older_reference, older_hashes), (newer_reference, newer_hashes) = older, newer
     added_paths = sorted(newer_hashes.keys() - older_hashes.keys())

@@ -24,23 +24,25 @@ _START_LIMIT_S = 60.0
 
 
 class HeadNode(Protocol):
-    """A place to start a supervisor now."""
+    """A computer that can start a supervisor now."""
 
     def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        """Start it and return at once; it then runs independently.
+        """Start the supervisor and return at once; the supervisor then runs independently.
 
         Raises:
-            BackendError: It did not start.
+            BackendError: The supervisor did not start.
         """
 
 
 class LocalHeadNode:
+    """This computer."""
+
     def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
         start_supervisor(folder, run, site.python)
 
 
 class RemoteHeadNode:
-    """A node over SSH; the connection is open already, so that a run is not claimed in vain."""
+    """A node over SSH, with an open connection, so that a run is not claimed in vain."""
 
     def __init__(self, name: str, shell: Shell) -> None:
         self._name = name
@@ -68,10 +70,10 @@ class HeadNodeLauncher:
 
     @contextmanager
     def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[HeadNode]:
-        """Open the head node of a run with these ranks; it can reach all the others.
+        """Open the head node of a run with these ranks, and enable it to reach the other nodes.
 
         Raises:
-            BackendError: It cannot be reached; nothing was started.
+            BackendError: The head node cannot be reached; nothing was started.
         """
         name = ranks[0].node
         if name == THIS_COMPUTER:
@@ -86,10 +88,10 @@ class HeadNodeLauncher:
             shell.close()
 
     def prepare(self, ranks: Sequence[RankPlan]) -> None:
-        """Enable the head node to reach the others when it starts a run by itself.
+        """Enable the head node to reach the other nodes when it starts a run by itself.
 
         Raises:
-            BackendError: It cannot be reached, so its settings cannot be updated.
+            BackendError: The head node cannot be reached, so its settings cannot be updated.
         """
         name = ranks[0].node
         if name == THIS_COMPUTER or all(plan.node == name for plan in ranks):
@@ -103,7 +105,7 @@ class HeadNodeLauncher:
     def provide_script(
         self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
     ) -> str:
-        """See `ProvisioningService.provide_script`."""
+        """Provide the environment of a script; see `ProvisioningService.provide_script`."""
         return self._provisioning.provide_script(names, python, name, source, progress)
 
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:

@@ -37,8 +37,8 @@ from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.provisioner import SetUpPlan, set_up
 from backend.provisioning.script_environment import ThisComputer, make_environment
-from backend.provisioning.script_wheels import OF_SCRIPTS, Base, ScriptWheels, Unresolved
-from backend.provisioning.step_reporter import Steps
+from backend.provisioning.script_wheels import SCRIPT_MARK, BaseEnvironment, ScriptWheels, UnresolvedPackages
+from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.unprovision import FoundEnvironment, home_of, refuse_running
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
 from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses, locked
@@ -91,7 +91,7 @@ def default_paths(data_key: str, constraints: Path) -> DesktopPaths:
         wheel_folders.insert(0, Path(stamp["horovod_wheel"]).parents[1])
     except (OSError, ValueError, KeyError, IndexError) as error:
         swallowed(error)
-    # A bundle contains the one that was built with it.
+    # A bundle contains the wheel that was built with it.
     wheel_folders.append(CODE_ROOT / "wheels")
     return DesktopPaths(
         keys=platformdirs.user_data_path("ringmaster") / "clusters" / data_key,
@@ -152,7 +152,7 @@ class ProvisioningService:
         )
         peers = self.peers()
         lock_environment = _NamedLocks().get
-        # One of the nodes that share an environment receives the wheels anyway.
+        # With a shared environment, a single node receives the wheels anyway.
         relay = Relay() if len(requested_entries) >= LEAST_NODES and not set_up_options.shared else None
 
         def set_up_node(entry: NodeEntry) -> NodeEntry | BackendError:
@@ -170,7 +170,7 @@ class ProvisioningService:
                 shared=set_up_options.shared,
                 exclusive_access=lock_environment,
                 relay=relay,
-                # What user code needed before, it needs in a new environment too.
+                # A new environment needs the packages of user code, too.
                 packages=tuple(
                     dict.fromkeys((*_installed_packages(entry), *set_up_options.packages))
                 ),
@@ -209,11 +209,12 @@ class ProvisioningService:
 
         Args:
             names: Nodes, or this computer.
-            python: That of the environment below, on all of them.
-            source: The script's folder, here.
+            python: The Python of the base environment, on all nodes.
+            source: The script's folder on this computer.
 
         Raises:
-            BackendError: It cannot be made; the sentence is of the resolver, or names the node.
+            BackendError: The environment cannot be made; the message is that of the resolver, or
+                names the node.
             Cancelled: By ``progress``.
         """
         wheels = ScriptWheels(self._paths.wheels, self._paths.constraints, self._paths.pip)
@@ -239,7 +240,7 @@ class ProvisioningService:
             def report(state: SetUp) -> None:
                 report_message(f"{node_label}: {state.steps[0].message}")
 
-            steps = Steps(node_label, ("Packages",), report, cancelled)
+            steps = StepReporter(node_label, ("Packages",), report, cancelled)
             is_shared = entry is not None and entry.shares_environment
             node_info = None if entry is None or is_shared or entry.is_staged else entry.info
             accepts_wheels = node_info is not None and node_info.data_root_writable
@@ -249,15 +250,15 @@ class ProvisioningService:
                 if relay is not None and accepts_wheels and entry is not None:
                     environments.bring = partial(relay.bring, shell, steps, entry.data_root)
                 with exclusive_access("" if is_shared else f"-{node}"):
-                    fetch = gather_wheels(steps.line)
-                    steps.do(
+                    fetch = gather_wheels(steps.add_line)
+                    steps.run_step(
                         lambda: make_environment(shell, steps, environments, python, name, fetch)
                     )
 
             try:
                 with as_backend_error("They cannot be written"):
                     self._in_home(node, make_on, cancelled)
-            except (Cancelled, Unresolved):
+            except (Cancelled, UnresolvedPackages):
                 raise
             except BackendError as error:
                 return BackendError(
@@ -266,11 +267,11 @@ class ProvisioningService:
                 )
             return None
 
-        def gather_wheels(on_line: Callable[[str], None]) -> Callable[[Base], Wheelhouse]:
+        def gather_wheels(on_line: Callable[[str], None]) -> Callable[[BaseEnvironment], Wheelhouse]:
             return lambda base: wheels.gather_for(source, name, base, on_line, cancelled)
 
         with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:
-            errors = [n for n in pool.map(prepare_node, names) if n is not None]
+            errors = [e for e in pool.map(prepare_node, names) if e is not None]
         if relay is not None and relay.used_by:
             self._clear_relay(relay, entries.values())
         if errors:
@@ -281,7 +282,7 @@ class ProvisioningService:
     def _authorize_new(
         self, entries: Sequence[NodeEntry], names: Sequence[str], key: ClusterKey
     ) -> None:
-        """Authorize new nodes at nodes set up before, if their common subnet does not."""
+        """Authorize new nodes at existing nodes, unless a common subnet does so."""
         peers = self.peers()
         new_peers = [peer for peer in peers if peer.name in names]
         for entry in entries:
@@ -293,11 +294,11 @@ class ProvisioningService:
                         entry, partial(self._authorize, entry=entry, key=key, peers=peers)
                     )
             except BackendError:
-                # The preflight check finds it and offers to do it again.
+                # The preflight check finds the missing authorization and offers to repeat it.
                 _log.info("%s does not let %s in.", entry.name, names, exc_info=True)
 
     def _clear_relay(self, relay: Relay, entries: Iterable[NodeEntry]) -> None:
-        """Clear it from the first node that answers and has the data root at the same path."""
+        """Clear the relay from the first node that answers and has the same data root path."""
         for entry in entries:
             if entry.data_root == relay.used_by:
                 with suppress(BackendError):
@@ -316,7 +317,10 @@ class ProvisioningService:
     def wake(self, name: str) -> bool:
         """Start the agent of a node that is set up, for example after a reboot.
 
-        The agent closes the runs of an earlier boot. Returns whether it had to be started.
+        The agent closes the runs of an earlier boot.
+
+        Returns:
+            Whether the agent was started.
 
         Raises:
             BackendError: The node does not answer, or its agent does not start.
@@ -342,12 +346,14 @@ class ProvisioningService:
     def wake_silent_nodes(
         self, names: Iterable[str], check_reachable: Callable[[NodeAddress], None]
     ) -> Mapping[str, bool | BackendError]:
-        """Start the agents of those of these nodes that wrote nothing lately.
+        """Start the agents of nodes without a recent heartbeat.
 
-        ``knock`` raises a `BackendError` soon if a node does not answer.
+        Args:
+            check_reachable: Raises a `BackendError` soon if a node does not answer.
 
-        Returns the silent nodes that are set up, with the result of `wake`. That a clock differs
-        costs one connection: `wake` starts nothing where an agent is alive.
+        Returns:
+            The result of `wake` by name, for the silent nodes that are set up. A wrong clock only
+            costs a connection: `wake` starts nothing where an agent is alive.
         """
         with suppress(BackendError):
             self._root.files.refresh_nodes()
@@ -370,11 +376,11 @@ class ProvisioningService:
         try:
             written_s = self._root.node(name).status.stat().st_mtime
         except OSError:
-            return True  # it has written none yet
+            return True  # no heartbeat yet
         return abs(time.time() - written_s) > _SILENT_S
 
     def peers(self) -> tuple[Peer, ...]:
-        """Return every node that mpirun on another one may reach, for `keys.write_settings`."""
+        """Return every node that mpirun of another node may reach; see `write_settings`."""
         return tuple(
             Peer(
                 e.name,
@@ -394,7 +400,7 @@ class ProvisioningService:
         """Authorize the cluster's key on every node that is set up, and update the settings.
 
         Raises:
-            BackendError: A node could not be reached or written; all others were.
+            BackendError: A node could not be reached or written; all other nodes were updated.
         """
         entries = [e for e in node_files.entries(self._root) if e.installation is not None]
         key, peers = self._cluster_key(entries), self.peers()
@@ -407,14 +413,15 @@ class ProvisioningService:
             return None
 
         with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(entries)))) as pool:
-            errors = [fault for fault in pool.map(authorize_node, entries) if fault is not None]
+            results = pool.map(authorize_node, entries)
+            errors = [result for result in results if result is not None]
         if errors:
             raise errors[0]
 
     def _authorize(
         self, shell: Shell, entry: NodeEntry, key: ClusterKey, peers: Sequence[Peer]
     ) -> None:
-        assert entry.info is not None, "a node that is set up has facts"
+        assert entry.info is not None, "a node that is set up has its info"
         assert entry.installation is not None, "asked for by the caller"
         home = NodeHome(PurePosixPath(entry.info.home))
         if not entry.installation.own_key:
@@ -451,8 +458,8 @@ class ProvisioningService:
         """Remove environments, and those of scripts over them; return the bytes freed.
 
         Raises:
-            BackendError: One does not exist, or a node, a run or a queued job uses it; nothing was
-                removed.
+            BackendError: An environment does not exist, or a node, a run or a queued job uses it;
+                nothing was removed.
         """
 
         def remove(shell: Machine, home: NodeHome) -> int:
@@ -460,7 +467,7 @@ class ProvisioningService:
             for name in names:
                 if name not in known_names:
                     raise BackendError(f"{wording.node_label(node)} has no environment {name}.")
-            environments = {e for e in known_names if {e, e.partition(OF_SCRIPTS)[0]} & {*names}}
+            environments = {e for e in known_names if {e, e.partition(SCRIPT_MARK)[0]} & {*names}}
             self._refuse_used(node, shell, home, environments)
             return unprovision.remove_environments(shell, home, environments)
 
@@ -488,9 +495,9 @@ class ProvisioningService:
         for queue_entry in queue_files.entries(self._root):
             launch = launch_of(self._root.job(queue_entry.job_id).queued_launch, queue_entry.run)
             pythons = (launch.python, launch.script_python) if launch is not None else ()
-            if any(e.node in users for e in queue_entry.placement) and environments & {
-                PurePosixPath(e).parents[1].name for e in pythons if e
-            }:
+            used_environments = {PurePosixPath(p).parents[1].name for p in pythons if p}
+            is_on_users = any(placement.node in users for placement in queue_entry.placement)
+            if is_on_users and environments & used_environments:
                 raise BackendError(
                     f"The job {queue_entry.job_id} is queued and uses that environment.",
                     "Take it from the queue first.",
@@ -512,7 +519,7 @@ class ProvisioningService:
     def un_provision_all(self, names: Sequence[str]) -> Iterator[tuple[str, int | BackendError]]:
         """Remove everything from several nodes in turn; yield the result of each by name.
 
-        In turn, because the last node with a shared environment removes that too.
+        In turn, because the last node with a shared environment removes the environment, too.
 
         Raises:
             BackendError: A name is not that of a node; nothing was removed.
@@ -545,12 +552,12 @@ class ProvisioningService:
         return ""
 
     def _cluster_key(self, entries: Sequence[NodeEntry]) -> ClusterKey:
-        """Return this desktop's cluster key, otherwise the one of a node, otherwise a new one."""
+        """Return this desktop's cluster key, otherwise that of a node, otherwise a new key."""
         folder = self._paths.keys
         stored_key = cluster_key.stored_key(folder)
         if stored_key is not None:
             return stored_key
-        # Another desktop set these nodes up: its key must remain the one that all accept.
+        # Another desktop set these nodes up: all nodes must keep accepting its key.
         first_error: BackendError | None = None
         for entry in entries:
             try:
@@ -611,7 +618,7 @@ def _installed_packages(entry: NodeEntry) -> tuple[str, ...]:
 
 
 class _NodeWheels(Wheelhouses):
-    """The wheels of one set-up: similar nodes share them; the first one's thread fetches them."""
+    """The wheels of a set-up: similar nodes share them; the first node's thread fetches them."""
 
     def __init__(self, paths: DesktopPaths, options: SetUpOptions) -> None:
         super().__init__(paths.wheels, paths.constraints, paths.pip)
@@ -626,7 +633,7 @@ class _NodeWheels(Wheelhouses):
 
 
 class _NamedLocks:
-    """A lock for each name. Another desktop does not wait: the first one to rename wins."""
+    """A lock for each name. Other desktops do not wait: the first rename wins."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -638,7 +645,7 @@ class _NamedLocks:
 
 
 class _MpiVersions:
-    """The Open MPI version of each node; a node with another than the first is refused."""
+    """The Open MPI version of each node; a node with a different version is refused."""
 
     def __init__(self, versions: Mapping[str, str]) -> None:
         self._versions = dict(versions)
@@ -649,8 +656,8 @@ class _MpiVersions:
             for other_node, other_version in sorted(self._versions.items()):
                 if other_version != version:
                     raise BackendError(
-                        f"{name} has Open MPI {version} and {other_node} has {other_version}; the ranks of a "
-                        "job need the same version on all its nodes.",
+                        f"{name} has Open MPI {version} and {other_node} has {other_version}; the "
+                        "ranks of a job need the same version on all its nodes.",
                         f"Set {name} and {other_node} up again together, and all other nodes: with "
                         "Ringmaster's Open MPI, or with the one of their system.",
                     )

@@ -1,8 +1,8 @@
-"""The nodes that users add: their host keys, their connections, and facts about them.
+"""The nodes that users add: their host keys, their connections, and their properties.
 
-A node is added only after it was inspected completely; until then only an accepted host key is
-stored. Passphrases are kept in memory, by key file, until the program ends; the system keyring
-stores only those that the user chooses.
+A node is added only after a complete inspection; until then only an accepted host key is stored.
+Passphrases are kept in memory, by key file, until the program ends; the system keyring stores only
+the passphrases that the user chooses.
 """
 
 from __future__ import annotations
@@ -38,11 +38,13 @@ _KEY_BYTES = 4
 
 
 class NodeRegistry:
-    """See `docs/architecture.md`. Every call may run on any thread.
+    """The added nodes; see `docs/architecture.md`. Every call may run on any thread.
 
-    ``profile`` is this desktop's own folder for accepted host keys. ``ssh_config`` replaces the
-    user's SSH client settings. ``given`` returns whether the user named a key by its fingerprint,
-    and asks nothing: every connection accepts such a key, whichever thread opens it.
+    Args:
+        profile: This desktop's own folder for accepted host keys.
+        ssh_config: Replaces the user's SSH client settings.
+        is_trusted_key: Returns, without a question, whether the user gave the fingerprint of a
+            key; the connections of every thread accept such a key.
 
     Attributes:
         keyring: Stores the passphrases that the user chooses.
@@ -94,7 +96,7 @@ class NodeRegistry:
         return node_files.entries(self._root)
 
     def known_entries(self) -> tuple[NodeEntry, ...]:
-        """Return the nodes as `list`; the last known ones while the data root does not answer."""
+        """Return the nodes; while the data root does not answer, those of the last call."""
         with suppress(Unreachable):
             self._root.files.refresh_nodes()
         try:
@@ -119,12 +121,13 @@ class NodeRegistry:
     ) -> NodeEntry:
         """Inspect a machine and add it as a node; by default its name is the host's.
 
-        ``node_data_root`` is the path of the data root on the node, if it differs from this one.
-        With ``no_share`` the node sees none, and the files of its jobs are copied over SSH.
+        ``node_data_root`` is the path of the data root on the node, if it differs from the local
+        path. With ``no_share`` the node does not see the data root, and the files of its jobs are
+        copied over SSH.
 
         Raises:
             BackendError: The name is invalid or exists, or the inspection failed (see
-                `backend.ssh.client.connect` and `look_at`); no node was added.
+                `backend.ssh.client.connect` and `inspect`); no node was added.
         """
         name = self._require_free_name(name or address.host)
         if no_share and not self._root.files.is_mounted:
@@ -139,7 +142,7 @@ class NodeRegistry:
             inspection = self._inspect(shell, name, node_data_root)
         finally:
             shell.close()
-        info = inspection.facts
+        info = inspection.node_info
         if no_share:
             info = _with_staged_root(
                 info, self._staged_root(NodeHome(PurePosixPath(info.home)))
@@ -153,7 +156,7 @@ class NodeRegistry:
     def inspect(
         self, name: str, passphrase: AskPassphrase | None = None, node_data_root: str = ""
     ) -> NodeEntry:
-        """Inspect a node again and store its facts; see `add` for ``node_data_root``.
+        """Inspect a node again and store the result; see `add` for ``node_data_root``.
 
         Raises:
             BackendError: There is no such node, or the inspection failed; nothing was changed.
@@ -164,7 +167,7 @@ class NodeRegistry:
             inspection = self._inspect(shell, name, node_data_root or entry.data_root)
         finally:
             shell.close()
-        info = _keep_root(inspection.facts, entry)
+        info = _keep_root(inspection.node_info, entry)
         updated_entry = replace(entry, info=info, ranks_address=_keep_address(entry, inspection))
         node_files.write_entry(self._root, updated_entry)
         return updated_entry
@@ -175,7 +178,7 @@ class NodeRegistry:
         Raises:
             BackendError: The inspection failed.
         """
-        return _keep_root(self._inspect(shell, entry.name, entry.data_root).facts, entry)
+        return _keep_root(self._inspect(shell, entry.name, entry.data_root).node_info, entry)
 
     def _staged_root(self, home: NodeHome) -> str:
         """Return the staged root, the same on all nodes and from all desktops of a data root."""
@@ -201,8 +204,8 @@ class NodeRegistry:
         """Set when runs on the node give way to other users, also those that are running.
 
         Args:
-            hours: As `parse_hours` takes it.
-            known: What the user has seen; another value now is not replaced.
+            hours: As for `parse_hours`.
+            expected_hours: The value that the user saw; a different stored value is not replaced.
 
         Raises:
             BackendError: There is no such node, or the hours are not valid or changed meanwhile.
@@ -216,10 +219,8 @@ class NodeRegistry:
             updated_entry = replace(entry, gives_way=parse_hours(hours))
         except ValueError as error:
             raise BackendError(str(error)) from error
-        if expected_hours is not None and entry.gives_way not in (
-            expected_hours,
-            updated_entry.gives_way,
-        ):
+        accepted_hours = (expected_hours, updated_entry.gives_way)
+        if expected_hours is not None and entry.gives_way not in accepted_hours:
             raise BackendError(
                 f"{name} was changed meanwhile, and gives way: {entry.gives_way or 'never'}.",
                 "Open the dialog again to replace that.",
@@ -244,10 +245,10 @@ class NodeRegistry:
         return entry
 
     def keep_passphrase(self, identity: str) -> None:
-        """Store the passphrase that opened a key in the system keyring too.
+        """Store the passphrase that opened a key in the system keyring, too.
 
         Raises:
-            BackendError: It was not given, or the keyring does not store it.
+            BackendError: The passphrase is unknown, or the keyring does not store it.
         """
         passphrase = self._passphrases.get(identity, "")
         if not passphrase:
@@ -257,10 +258,11 @@ class NodeRegistry:
     def remove_passphrase(self, name: str) -> tuple[str, ...]:
         """Remove the passphrases of the keys of a node, from memory and the system keyring.
 
-        Returns the key files that had one.
+        Returns:
+            The key files that had a passphrase.
 
         Raises:
-            BackendError: There is no such node, or the keyring cannot remove one.
+            BackendError: There is no such node, or the keyring cannot remove a passphrase.
         """
         return self._forget_passphrases(self._identities(self.entry(name)))
 
@@ -285,7 +287,7 @@ class NodeRegistry:
         """Open a connection to a node; the caller closes it.
 
         Raises:
-            BackendError: There is no such node, or it cannot be reached.
+            BackendError: There is no such node, or the node cannot be reached.
         """
         return self.connect(self.entry(name).address, None, passphrase)
 
@@ -301,14 +303,14 @@ class NodeRegistry:
         return next((key.text for key in self._known_hosts.keys(*host_and_port)), "")
 
     def accept_key(self, key: HostKey) -> None:
-        """Accept a key from now on. Call this only after the user agreed."""
+        """Accept a key from now on; only after the user agreed."""
         self._known_hosts.add(key)
 
     def remove_host_key(self, host: str, port: int = SSH_PORT) -> int:
         """Remove the accepted keys of one sshd; return their number.
 
         Raises:
-            BackendError: None was accepted.
+            BackendError: No key was accepted.
         """
         count = self._known_hosts.remove(host, port)
         if not count:
@@ -328,7 +330,7 @@ class NodeRegistry:
         """Open a connection to any machine; the caller closes it. ``limits``: see `ssh.connect`.
 
         Raises:
-            BackendError: It cannot be reached.
+            BackendError: The machine cannot be reached.
         """
         # Fabric and paramiko take 0.5 s to import, which listing jobs does not need.
         from backend.ssh.client import connect
@@ -346,7 +348,7 @@ class NodeRegistry:
                     **limits,
                 )
             except HostKeyUnknown as error:
-                # Each sshd on the way asks once: an accepted key stays known.
+                # Each sshd on the way asks once: an accepted key is stored.
                 if not (
                     self._is_trusted_key(error.key) or (accept is not None and accept(error.key))
                 ):
@@ -369,13 +371,13 @@ class NodeRegistry:
                 self._passphrases[error.identity] = passphrase
 
     def check_banner(self, address: NodeAddress) -> None:
-        """Check that SSH answers: it reads the greeting and does not log in.
+        """Check that SSH answers: read the greeting, without a login.
 
-        Behind a jump host only a login can check that.
+        Behind a jump host the check needs a login.
 
         Raises:
-            Unreachable: Nothing answers, or it is not an SSH server.
-            BackendError: It cannot be checked.
+            Unreachable: Nothing answers, or not an SSH server.
+            BackendError: The address cannot be checked.
         """
         from backend.ssh.client import hops_of
 
@@ -401,7 +403,7 @@ class NodeRegistry:
         """Return a node.
 
         Raises:
-            BackendError: There is none of that name.
+            BackendError: There is no node with this name.
         """
         self._root.files.refresh_nodes()
         entry = node_files.entry(self._root, name)
@@ -431,7 +433,7 @@ def _absolute(identity: str) -> str:
 
 
 def _keep_root(info: NodeInfo, entry: NodeEntry) -> NodeInfo:
-    """Keep the path of a share that is not mounted at the moment: it will return there."""
+    """Keep the path of a share that is not mounted at the moment, but will be again."""
     if entry.is_staged:
         return _with_staged_root(info, entry.data_root)
     if info.data_root:
@@ -444,6 +446,6 @@ def _with_staged_root(info: NodeInfo, staged_root: str) -> NodeInfo:
 
 
 def _keep_address(entry: NodeEntry, inspection: NodeInspection) -> str:
-    """Keep the ranks' address while the node has it: this desktop may use another route."""
-    addresses = [i.address for i in inspection.facts.interfaces]
+    """Keep the address of the ranks while the node has it: desktops may use other routes."""
+    addresses = [i.address for i in inspection.node_info.interfaces]
     return entry.ranks_address if entry.ranks_address in addresses else inspection.ranks_address

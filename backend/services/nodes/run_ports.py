@@ -16,10 +16,9 @@ _LIMIT_S = 1.0
 def check_ports(name: str, address: str) -> Finding:
     """Try the ports of a node from this computer.
 
-    A port on which nothing listens answers, too, unless a firewall drops the question.
+    A port without a listener answers, too, unless a firewall drops the packets.
     """
-    reached = [port for port in _PORTS if _answers(address, port)]
-    if not reached:
+    if not any(_answers(address, port) for port in _PORTS):
         return Finding(CHECK, True, f"This computer cannot connect to the ports of runs on {name}.")
     return Finding(
         CHECK,

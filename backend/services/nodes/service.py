@@ -1,6 +1,6 @@
-"""The nodes. This computer is always one of them, without SSH.
+"""The nodes. This computer is always a node, without SSH.
 
-The facts of a node are read each time, so that no stored list can be outdated.
+The state of a node is read each time, so that no stored list can be outdated.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.nodes.files import NodeChanges, StatusWatch
 from backend.datastore.nodes.history import read_past
-from backend.launch.placement import NodePaths, NodeRoom, this_computer
+from backend.launch.placement import NodePaths, NodeResources, this_computer
 from backend.node.checks import orphans
 from backend.node.checks.doctor import DoctorPaths, findings
 from backend.node.metrics.probe import Probe
@@ -49,7 +49,7 @@ _CHECK_LIMIT_S = 180.0
 
 
 class NodeService:
-    """See `docs/architecture.md`. Every call may run on any thread."""
+    """The nodes and their states; see `docs/architecture.md`. Every call may run on any thread."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class NodeService:
         self._mpirun: MpiRun | None = None
 
     def reading(self) -> NodeReading:
-        """Read this computer now; rates come with the second reading."""
+        """Read the state of this computer; rates come with the second reading."""
         with self._probe_lock:
             if self._probe is None:
                 self._probe = Probe(THIS_COMPUTER, self._root.path)
@@ -89,7 +89,7 @@ class NodeService:
         entries = self._cluster.known_entries()
         with self._watch_lock:
             while True:
-                # A node that cannot be read becomes silent by itself: its reading gets old.
+                # A node that cannot be read becomes silent, because its reading gets old.
                 with suppress(Unreachable):
                     self._root.files.refresh_nodes()
                 status = {}
@@ -106,7 +106,7 @@ class NodeService:
     def history(self, name: str) -> tuple[PastReading, ...]:
         """Return the node's history of the last week, oldest first, by this computer's clock.
 
-        It is empty for this computer, which has no agent.
+        The history of this computer is empty, because it has no agent.
 
         Raises:
             BackendError: There is no such node.
@@ -121,10 +121,10 @@ class NodeService:
         return read_past(folder, time.time(), clock_offset_s or 0.0, HISTORY_S)
 
     def check(self, name: str) -> tuple[Finding, ...]:
-        """Check whether the node can train; two ranks on it add up a number.
+        """Check whether a node can train, by a sum over two ranks.
 
         Raises:
-            BackendError: There is no such node, or it does not answer.
+            BackendError: There is no such node, or the node does not answer.
         """
         if name == THIS_COMPUTER:
             return self._findings(smoke=True)
@@ -149,7 +149,7 @@ class NodeService:
         return _orphans(name, self._run_module(name, "backend.node.checks.orphans"))
 
     def end_orphans(self, name: str, leftovers: Sequence[Orphan]) -> tuple[Orphan, ...]:
-        """End exactly these; return the orphans that remain.
+        """End these orphans; return all orphans that remain on the node.
 
         Raises:
             BackendError: There is no such node, or it does not answer.
@@ -169,7 +169,7 @@ class NodeService:
         """Read a node whose agent writes no reading (`services.nodes.ssh_reading`).
 
         Raises:
-            BackendError: It cannot be reached, or its answer cannot be used.
+            BackendError: The node cannot be reached, or its answer cannot be used.
         """
         shell = self._cluster.connect(entry.address, limit_s=ssh_reading.CONNECT_LIMIT_S)
         with contextlib.closing(shell):
@@ -200,16 +200,16 @@ class NodeService:
             ) from error
 
     def doctor(self) -> tuple[Finding, ...]:
-        """Return what is installed, what is missing, and how to fix it."""
+        """Return the findings about installed and missing software, and the remedies."""
         return self._findings(smoke=False)
 
     @property
     def trains_here(self) -> bool:
-        """True if this computer sees the data root, as every node of a run must."""
+        """Return whether this computer sees the data root, as every node of a run must."""
         return self._root.files.is_mounted
 
-    def capacities(self) -> tuple[NodeRoom, ...]:
-        """Return the resources of the nodes for a job; nodes that are not online have none."""
+    def capacities(self) -> tuple[NodeResources, ...]:
+        """Return the resources of the nodes for a job; offline nodes have none."""
         reading = self.reading()
         gpus = tuple(gpu.uuid for gpu in reading.gpus)
         local_capacity = this_computer(reading.cpu.cores, gpus, self._site())
@@ -219,17 +219,17 @@ class NodeService:
         )
 
     def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[HeadNode]:
-        """Return the place that starts the supervisor of a run with these ranks."""
+        """Return the head node that starts the supervisor of a run with these ranks."""
         return self._heads.open_head(ranks)
 
     def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
-        """Enable the head node of these ranks to start them by itself at any time."""
+        """Enable the head node of these ranks to start a run by itself at any time."""
         self._heads.prepare(ranks)
 
     def provide_script(
         self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
     ) -> str:
-        """See `ProvisioningService.provide_script`."""
+        """Provide the environment of a script; see `ProvisioningService.provide_script`."""
         return self._heads.provide_script(names, python, name, source, progress)
 
     def _site(self) -> NodePaths:
@@ -255,10 +255,10 @@ class NodeService:
             )
         if self.trains_here:
             return doctor_findings
-        remote = tuple(
+        remote_findings = tuple(
             self._check_remote_root() if f.check == "data root" else f for f in doctor_findings
         )
-        return (*remote, *self._mirror_findings())
+        return (*remote_findings, *self._mirror_findings())
 
     def _check_remote_root(self) -> Finding:
         """Check the remote data root instead of its mirror."""
@@ -275,10 +275,12 @@ class NodeService:
         mirror_usage = self._root.files.mirror_usage()
         if mirror_usage is None:
             return
-        message = f"{number_format.size(mirror_usage.bytes)} of it are kept on this computer, in {mirror_usage.folder}"
+        size = number_format.size(mirror_usage.bytes)
+        message = f"{size} of it are kept on this computer, in {mirror_usage.folder}"
         if mirror_usage.fetched_bytes:
+            address = shlex.quote(mirror_usage.address)
             message += (
-                f"; ./installers/run --data-root {shlex.quote(mirror_usage.address)} mirror clear frees "
+                f"; ./installers/run --data-root {address} mirror clear frees "
                 f"{number_format.size(mirror_usage.fetched_bytes)}, "
                 "which are fetched again when needed"
             )
@@ -298,18 +300,18 @@ def _state(entry: NodeEntry, status: NodeChanges) -> NodeState:
     )
 
 
-def _capacity(state: NodeState) -> NodeRoom:
+def _capacity(state: NodeState) -> NodeResources:
     entry, reading = state.entry, state.reading
     assert entry is not None, "a remote node was added"
     assert reading is not None, "asked for by the caller"
-    return NodeRoom(
+    return NodeResources(
         node=entry.name,
         host=entry.ranks_address.partition("/")[0] or entry.address.host,
         cores=reading.cpu.cores,
         gpus=tuple(gpu.uuid for gpu in reading.gpus),
         addresses=entry.addresses,
         site=_site(entry),
-        no_share=entry.is_staged,
+        is_staged=entry.is_staged,
     )
 
 

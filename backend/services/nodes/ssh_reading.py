@@ -1,4 +1,4 @@
-"""A reading over SSH of a node without an agent, or with a silent one.
+"""A reading over SSH of a node without an agent, or with a silent agent.
 
 The probe is sent whole and run from memory by the node's Python, so that it leaves nothing behind
 and does not depend on an installation on the node. It includes the binding to the NVIDIA driver,
@@ -37,7 +37,7 @@ _NODE_MODULES = (
     "system/process_info",
     "system/timeout_call",
 )
-"""They import only the standard library: a node that was not set up has no psutil."""
+"""Modules that import only the standard library: a node that was not set up has no psutil."""
 _LOADER = (
     "import os, sys; "
     "memory = os.memfd_create('ringmaster'); "
@@ -51,7 +51,7 @@ _LOADER = (
 def read(shell: Shell, entry: NodeEntry) -> NodeReading:
     """Read a node through an open connection.
 
-    Its heartbeat is the desktop's own and increases each time.
+    The heartbeat of the reading is the desktop's own and increases with each reading.
 
     Raises:
         BackendError: The node has no Python, or its answer cannot be used.

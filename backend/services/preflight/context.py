@@ -11,7 +11,7 @@ from typing import Any
 from backend.base.errors import BackendError
 from backend.datastore.access.root_access import OpenRoot
 from backend.node.system import wording
-from backend.provisioning.node_facts import LEAST_PYTHON
+from backend.provisioning.node_facts import OLDEST_PYTHON
 from backend.records.base.layout import NodeHome
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import Placement
@@ -177,7 +177,7 @@ def script_python_fields(
 def node_python(entry: NodeEntry) -> str:
     """Return the node's own Python, outside the environment to be checked."""
     for python in entry.info.pythons if entry.info is not None else ():
-        if tuple(int(part) for part in python.version.split(".")[:2]) >= LEAST_PYTHON:
+        if tuple(int(part) for part in python.version.split(".")[:2]) >= OLDEST_PYTHON:
             return python.path
     return "python3"
 

@@ -16,7 +16,7 @@ from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot, now_s
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.jobs.reaper import inspect
-from backend.datastore.jobs.run_status import RunFacts, RunState
+from backend.datastore.jobs.run_status import RunObservation, RunState
 from backend.datastore.library import library_files
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.library.item import Kind, LibraryItem
@@ -48,7 +48,7 @@ class ScannedJob:
     names: frozenset[str]
     file: JobFile | None
     error: BackendError | None
-    run_inspection: tuple[RunFacts, RunState] | None
+    run_inspection: tuple[RunObservation, RunState] | None
 
     @property
     def subject(self) -> str:

@@ -1,4 +1,4 @@
-"""Strategies: how the ranks of one job train together."""
+"""Strategies with which the ranks of a job train together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 def make_strategy(
     config: StrategyConfig, processes: int, host: str, beat: RankHeartbeat
 ) -> Strategy | Rendezvous:
-    """Make this rank's part in the strategy of a job; asynchronous ones need a meeting only.
+    """Make this rank's part in the strategy of a job; asynchronous strategies need a rendezvous.
 
     ``host`` is the address of rank 0 for all ranks.
     """

@@ -40,14 +40,14 @@ from backend.training.strategies.wire_format import bytes_of
 from backend.training.user_code import UserCodeError
 
 LARGE_PARAMETER_BYTES = 2**20
-"""A parameter of at least this size is a message of its own."""
+"""Least size of a parameter that is its own message."""
 BUCKET_BYTES = 32 * 2**20
 SINGLE_MESSAGE_BYTES = 8 * 2**20
-"""Up to this size small gradients are one message; of more, those of the last layers are sent while
-the first are still computed.
+"""Largest size of all small gradients in a single message; of more, those of the last layers are
+sent while the first are still computed.
 """
 LAST_BYTES = 2**20
-"""The bucket that is sent last, with the first layers, is the one that is waited for."""
+"""Size of the bucket that is sent last, with the first layers, and for which the step waits."""
 
 
 SENT_DTYPES = {"none": None, "fp16": torch.float16, "bfloat16": torch.bfloat16}
@@ -55,7 +55,7 @@ SENT_DTYPES = {"none": None, "fp16": torch.float16, "bfloat16": torch.bfloat16}
 
 
 class AveragedGradients(Strategy):
-    """A strategy that averages the gradients of all ranks in messages of a fixed order."""
+    """Strategy that averages the gradients of all ranks in messages of a fixed order."""
 
     sent_dtype: torch.dtype | None = None
     """Of the numbers that are sent, if it is not that of the gradients: float16 has 11 bits of
@@ -173,17 +173,15 @@ class AveragedGradients(Strategy):
 
     def _ordered_messages(self) -> list[GradientMessage]:
         """Return the messages in the order of sending, the one with the sync vector last."""
-        return [
-            *self._early_messages,
-            *(message for message in self._messages if message not in self._early_messages),
-        ]
+        early = self._early_messages
+        return [*early, *(message for message in self._messages if message not in early)]
 
     def _require_unchanged(self) -> None:
         changed = [p for message in self._early_messages for p in message.changed_parameters()]
         if changed:
             raise UserCodeError(
-                f"The gradient of {name_list([self._names[p] for p in changed])} changed after it was "
-                "sent to the other ranks. It did not in the first step.",
+                f"The gradient of {name_list([self._names[p] for p in changed])} changed after it "
+                "was sent to the other ranks. It did not in the first step.",
                 "Call torch.utils.checkpoint with use_reentrant=False, and let hooks that change "
                 "a .grad do so in each step, the first one included.",
             )
@@ -320,7 +318,7 @@ class GradientMessage(ABC):
         self._name = name
         self.parameters = parameters
         self._hooks: list[Any] = []
-        # Without any gradient of this step, and without one that is complete.
+        # Parameters without a gradient of this step, and those without a complete gradient.
         self._idle_parameters: set[torch.Tensor] = set()
         self._awaited_parameters: set[torch.Tensor] = set()
         self._repeated_parameters: set[torch.Tensor] = set()
@@ -330,7 +328,7 @@ class GradientMessage(ABC):
     @property
     @abstractmethod
     def gradients(self) -> torch.Tensor:
-        """All of them, where the optimizer finds them."""
+        """All gradients, in the memory of the parameters' ``grad``."""
 
     @abstractmethod
     def _collect(self) -> torch.Tensor:
@@ -338,14 +336,14 @@ class GradientMessage(ABC):
 
     @abstractmethod
     def unused_parameters(self) -> list[torch.nn.Parameter]:
-        """Return those without a gradient of this step, before `send`."""
+        """Return the parameters without a gradient of this step, before `send`."""
 
     def watch(self, on_arrival: Callable[[GradientMessage, torch.Tensor], None]) -> None:
-        """Call ``arrived`` each time autograd has added to a gradient. Keep those that exist."""
+        """Call ``on_arrival`` each time autograd has added to a gradient. Keep old gradients."""
         self._idle_parameters = {tensor for tensor in self.parameters if tensor.grad is None}
         self._awaited_parameters = set(self.parameters)
         for parameter in self.parameters:
-            # One that is frozen at the moment, or on this rank, accepts no hook.
+            # A parameter that is frozen at the moment, or on this rank, accepts no hook.
             is_trained = parameter.requires_grad
             register: Any = parameter.requires_grad_().register_post_accumulate_grad_hook
             self._hooks.append(register(functools.partial(on_arrival, self)))
@@ -359,8 +357,8 @@ class GradientMessage(ABC):
         """Note that autograd has added to a gradient.
 
         Args:
-            is_final: It will not add to it again in this backward pass.
-            is_trial: Note its content, for `is_final`.
+            is_final: The gradient is complete in this backward pass.
+            is_trial: Note the gradient's content, for `is_final`.
         """
         self._idle_parameters.discard(parameter)
         if self._handle is not None:
@@ -386,7 +384,7 @@ class GradientMessage(ABC):
         )
 
     def changed_parameters(self) -> list[torch.nn.Parameter]:
-        """Return those whose gradient changed after `send`."""
+        """Return the parameters whose gradient changed after `send`."""
         if self._handle is None:
             return []
         if self._content._version != self._version:
@@ -461,7 +459,7 @@ class SingleGradient(GradientMessage):
 class GradientBucket(GradientMessage):
     """Gradients of some parameters in one flat tensor, possibly with the sync vector at its end.
 
-    Each parameter's ``grad`` is a view into it that autograd adds to, so nothing is copied.
+    Each parameter's ``grad`` is a view into the tensor that autograd adds to, without a copy.
     """
 
     def __init__(

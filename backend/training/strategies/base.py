@@ -1,7 +1,6 @@
-"""Interface of a strategy: how the workers of one job cooperate in the training loop.
+"""Interface of a strategy, with which the workers of a job cooperate in the training loop.
 
-The loop computes an output and a loss; everything that is exchanged between ranks goes through the
-strategy. A strategy that averages gradients (``allreduce``, ``ddp``) implements `adopt`, `zero` and
+The loop computes an output and a loss; all exchange between ranks goes through the strategy. A strategy that averages gradients (``allreduce``, ``ddp``) implements `adopt`, `zero` and
 `reduce`. One that exchanges parameters (``downpour``, ``dc-asgd``) pulls them in `zero`,
 pushes the gradient in `reduce`, and overrides `step` so that the loop's own optimizer does nothing.
 Either way the *sync vector* is part of what `reduce` sends, so that agreement costs no message of
@@ -23,10 +22,10 @@ from backend.training.strategies.wire_format import bytes_of, decode, encode
 
 
 class ForwardPass(torch.nn.Module):
-    """Output and loss of a batch as one module, which a strategy can wrap."""
+    """Module that computes output and loss of a batch, which a strategy can wrap."""
 
     output: Any = None
-    """Of the last batch."""
+    """The output of the last batch."""
 
     def __init__(self, model: torch.nn.Module) -> None:
         super().__init__()
@@ -38,7 +37,7 @@ class ForwardPass(torch.nn.Module):
 
 
 class Strategy(ABC):
-    """One rank's part in the job. All ranks call every method; the properties are local."""
+    """Strategy of a job on one rank. All ranks call every method; the properties are local."""
 
     name: str
     is_split = False
@@ -55,10 +54,10 @@ class Strategy(ABC):
 
     @abstractmethod
     def load(self) -> None:
-        """Import what the strategy needs, so that `join` imports nothing.
+        """Import the strategy's libraries, so that `join` imports nothing.
 
         Raises:
-            BackendError: It is not installed here.
+            BackendError: A library is not installed here.
         """
 
     @abstractmethod
@@ -87,7 +86,7 @@ class Strategy(ABC):
         """Fill ``values`` (on the CPU) with those of rank 0."""
 
     def parallel(self, forward: ForwardPass) -> Callable[[Any, Any], torch.Tensor]:
-        """Return what the loop calls in place of ``forward``, after `share_model`.
+        """Return the function that the loop calls in place of ``forward``, after `share_model`.
 
         ``forward`` computes the loss of a batch; its parameters are those of the model.
         """
@@ -106,7 +105,7 @@ class Strategy(ABC):
         Gradients that exist are kept.
 
         Args:
-            names: Of the parameters that any rank trains; None for those that this one does.
+            names: The names of the parameters that any rank trains; None for those of this rank.
 
         Returns:
             The sync vector: float32, on the model's device. The loop fills it before each backward
@@ -170,15 +169,15 @@ class Strategy(ABC):
 
     @abstractmethod
     def gather_bytes(self, content: torch.Tensor) -> Sequence[torch.Tensor]:
-        """Return the bytes (uint8, on the CPU) of all ranks, by rank; each has its own length."""
+        """Return the bytes (uint8, on the CPU) of all ranks, by rank, of any length."""
 
     @abstractmethod
     def leave(self) -> None:
-        """Disconnect from the other ranks, when all are done."""
+        """Disconnect from the other ranks, when all have finished."""
 
 
 class LocalGradients(Strategy):
-    """A strategy whose gradients stay in the tensors that autograd made for them.
+    """Strategy whose gradients stay in the tensors that autograd made for them.
 
     Sparse gradients become dense, and a parameter that a step does not use has no gradient, so that
     the optimizer does not change it.
@@ -238,8 +237,8 @@ def drop_unused_gradients(
 ) -> None:
     """Drop the gradient of each parameter that no rank used.
 
-    ``unused`` are the places of those that this rank did not use, and ``used`` has the share of
-    ranks that used each one. Only a rank that did not use one has to look at it.
+    ``unused_indices`` are the parameters that this rank did not use; ``used_shares`` has the share
+    of ranks that used each parameter. Only the parameters that this rank did not use are checked.
     """
     shares = used_shares.tolist() if unused_indices else []
     for index in unused_indices:
@@ -248,7 +247,7 @@ def drop_unused_gradients(
 
 
 def average_gradients(strategy: Strategy, parameters: Sequence[torch.nn.Parameter]) -> None:
-    """Average gradients of parameters that no message of the strategy has, as `reduce` does."""
+    """Average gradients of parameters outside the strategy's messages, as `reduce` does."""
     if strategy.world_size == 1 or not parameters:
         return
     own_gradients = [_gradient_numbers(tensor) for tensor in parameters]

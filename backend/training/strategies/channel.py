@@ -1,6 +1,6 @@
 """Messages between one worker and one server.
 
-Each pair of them has a connection of its own: when a worker dies, only its connection fails.
+Each pair has its own connection: when a worker dies, only its connection fails.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class PeerLost(Exception):
 
 
 class Channel:
-    """One end; both are made at the same time, by a server and a worker.
+    """One end of a connection; both ends are made at the same time, by a server and a worker.
 
-    With ``keepalive`` it notices the loss of the other's node; otherwise only mpirun does.
+    With ``keepalive`` the loss of the other node is noticed here; otherwise only by mpirun.
     """
 
     def __init__(
@@ -67,16 +67,17 @@ class Channel:
         *,
         is_lasting: bool = False,
     ) -> tuple[Any, list[torch.Tensor]]:
-        """Return the next message and its tensors, shaped as those of ``like``; [] without any.
+        """Return the next message and its tensors, or [] if it has none.
 
         Args:
-            like: Tensors, or a function of the message that returns them.
+            expected_tensors: Tensors of the expected shapes, or a function of the message that
+                returns them.
             is_lasting: The results stay valid. Otherwise the next call writes into their memory:
                 new memory costs as much time as the transfer (``tests.benchmarks.strategies``).
 
         Raises:
             PeerLost: The other process has ended.
-            ValueError: The tensors are not those of ``like``.
+            ValueError: The tensors have other sizes than ``expected_tensors``.
         """
         header = bytearray(struct.calcsize(_HEADER))
         with _convert_errors():

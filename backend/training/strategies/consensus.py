@@ -133,7 +133,7 @@ class Consensus(RendezvousMixin, LocalGradients):
         figures |= update.figures | {
             f"objective of part {number}": float(loss.detach()),
             f"activation bytes of part {number}": float(update.split_bytes),
-            # Of this part and those above; of all when rank 0 has it.
+            # The bytes of this part and those above; at rank 0, of all.
             UNSPLIT_BYTES: figures.get(UNSPLIT_BYTES, 0.0) + update.unsplit_bytes,
         }
         self._figures = figures

@@ -1,9 +1,9 @@
 """Connections between ranks on which every message proves that it belongs to the run.
 
-A stranger on the nodes' network can connect to any port of a rank. Both ends therefore prove first
-that they have the run's secret, each by a keyed hash (HMAC-SHA-256, RFC 2104) of random numbers
-of both. Every message then carries a keyed hash of its number and its bytes, so one of another run,
-a repeated one and a changed one are refused. Nothing is encrypted.
+A foreign program on the nodes' network can connect to any port of a rank. Both ends therefore prove
+first that they have the run's secret, each by a keyed hash (HMAC-SHA-256, RFC 2104) of random
+numbers of both. Every message then carries a keyed hash of its number and its bytes, so messages of
+another run, repeated messages and changed messages are refused. The content is not encrypted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _DIGEST_BYTES = 32
 _NONCE_BYTES = 32
 _PROOF_LIMIT_S = 10.0
 _UNPROVEN_LIMIT = 256
-"""Connections that may be open without a proof, so that a stranger cannot use up the memory."""
+"""Number of connections that may be open without a proof, so that they cannot use up the memory."""
 _RETRY_S = 0.05
 _SMALL_BYTES = 65536
 """Parts of a message below this size are sent together."""
@@ -41,7 +41,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class ForeignPeerError(ConnectionError):
-    """The other end, or a message of it, does not prove that it belongs to this run."""
+    """The other end, or one of its messages, does not prove that it belongs to this run."""
 
 
 class LinkClosed(ConnectionResetError):
@@ -49,7 +49,7 @@ class LinkClosed(ConnectionResetError):
 
 
 class PeerLink:
-    """One end of a connection whose other end has proved itself. One thread may use it at a time.
+    """One end of a connection whose other end has a valid proof, for one thread at a time.
 
     All methods raise `OSError` if the other end is lost or has ended.
     """
@@ -60,7 +60,7 @@ class PeerLink:
         self._sent = self._received = 0
 
     def keep_alive(self) -> None:
-        """Notice the loss of the other's node; otherwise only mpirun does."""
+        """Notice the loss of the other node, which otherwise only mpirun does."""
         for level, option, value in _KEEPALIVE:
             self._connection.setsockopt(level, option, value)
 
@@ -68,7 +68,7 @@ class PeerLink:
         self._connection.close()
 
     def set_limit(self, seconds: float) -> None:
-        """Set how long a part of a message may take to come."""
+        """Set the time limit of a part of a message."""
         self._connection.settimeout(seconds)
 
     def send(self, *parts: Buffer) -> None:
@@ -90,7 +90,7 @@ class PeerLink:
         """Fill the parts with the next message.
 
         Raises:
-            NotOfThisRun: The message is not the one that the other end sent.
+            ForeignPeerError: The message is not the sent message.
         """
         digest = hmac.new(self._keys[1], self._received.to_bytes(8, "big"), _DIGEST)
         self._received += 1
@@ -104,10 +104,10 @@ class PeerLink:
 
 
 class Listener:
-    """Accepts the connections of the run's ranks on one address, and closes all others.
+    """Listener on one address for connections of the run's ranks, which closes all others.
 
-    Each proven one is handed to ``on_link``, with the name that the other end gives it, in a
-    thread of its own.
+    Each proven connection is passed to ``on_link``, with the name from the other end, in its own
+    thread.
     """
 
     def __init__(
@@ -202,7 +202,7 @@ def connect(host: str, port: int, secret: bytes, name: str, limit_s: float) -> P
 
 def _accept_peer(connection: socket.socket, secret: bytes) -> PeerLink:
     _prepare(connection)
-    # A stranger may send a byte every few seconds.
+    # A foreign program may send a byte every few seconds.
     deadline = time.monotonic() + _PROOF_LIMIT_S
     peer_nonce = _receive_bytes(connection, _NONCE_BYTES, deadline)
     own_nonce = secrets.token_bytes(_NONCE_BYTES)

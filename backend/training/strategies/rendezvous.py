@@ -1,7 +1,7 @@
-"""The meeting of a run's ranks without MPI, and their store for torch.distributed.
+"""Rendezvous of a run's ranks without MPI, and their store for torch.distributed.
 
 Rank 0 listens at the run's `RendezvousPoint`, on the address at which the other nodes reach it. All
-connections are `PeerLink`s, so a stranger can neither read nor write an address in the store.
+connections are `PeerLink`s, so a foreign program can neither read nor write an address in the store.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUBNETS = "OMPI_MCA_btl_tcp_if_include"
 """mpirun passes its own argument on to the ranks: the subnets through which nodes reach each
 other."""
 _STORE = "store"
-"""The name of the connections over which the others use rank 0's store."""
+"""Name of the connections through which other ranks use rank 0's store."""
 
 
 class Rendezvous:
@@ -48,7 +48,7 @@ class Rendezvous:
         """Take the run's secret from the environment.
 
         Raises:
-            BackendError: It is not there.
+            BackendError: The secret is missing.
         """
         try:
             self._secret, self._port = take_secret(), int(os.environ[PORT_VARIABLE])
@@ -72,7 +72,7 @@ class Rendezvous:
         self.store.wait([f"arrived/{rank}" for rank in range(self.world_size)])
 
     def leave(self) -> None:
-        """Close what this rank listens on, and its connection to the store."""
+        """Close this rank's listener, and its connection to the store."""
         self.store.close()
         if self._listener is not None:
             self._listener.close()
@@ -135,7 +135,7 @@ class Rendezvous:
             while True:
                 _send(link, self._memory.answer(*_receive(link)))
         except OSError as error:
-            # The rank has ended; its guard says why.
+            # The rank has ended; its guard has the reason.
             swallowed(error)
         finally:
             link.close()
@@ -149,7 +149,7 @@ class StoreMemory:
         self._values: dict[str, bytes] = {}
 
     def answer(self, verb: str, keys: list[str], value: Any, limit_s: float) -> Any:
-        """Do what a rank asks for; None if a key did not come within the limit."""
+        """Answer the query of a rank; None if a key did not come within the limit."""
         with self._changed:
             if verb == "check":
                 return all(key in self._values for key in keys)
@@ -183,7 +183,7 @@ class StoreMemory:
 class RunStore(distributed.Store):  # type: ignore[misc]
     """Rank 0's store as `torch.distributed` uses it, from any rank and thread.
 
-    torch's own `TCPStore` takes keys from anybody who connects, and listens on all interfaces.
+    torch's own `TCPStore` takes keys from any program that connects, and listens on all interfaces.
     """
 
     def __init__(self, rendezvous: Rendezvous) -> None:
@@ -197,7 +197,7 @@ class RunStore(distributed.Store):  # type: ignore[misc]
             self._link.close()
 
     def clone(self) -> RunStore:
-        """Return a store with a connection of its own, so that it need not wait for this one."""
+        """Return a store with its own connection, which need not wait for this store."""
         copy = RunStore(self._rendezvous)
         copy.set_timeout(self.timeout)
         return copy
@@ -244,7 +244,7 @@ class RunStore(distributed.Store):  # type: ignore[misc]
 
 
 class RendezvousMixin:
-    """The part of a strategy whose ranks meet without Horovod."""
+    """Part of a strategy whose ranks meet without Horovod."""
 
     def __init__(self, host: str) -> None:
         super().__init__()

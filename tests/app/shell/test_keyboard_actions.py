@@ -39,17 +39,17 @@ def data_root(program) -> DataRoot:
 def choose_rows(hands, table, names):
     """In the table, one by one."""
     hands.wait(lambda: set(names) <= set(rows(table)))
-    places = sorted(rows(table).index(name) for name in names)
+    row_numbers = sorted(rows(table).index(name) for name in names)
     hands.press("Ctrl+Home")
-    at = 0
-    for place in places:
-        hands.press("Ctrl+Down", times=place - at)
+    current_row = 0
+    for row_number in row_numbers:
+        hands.press("Ctrl+Down", times=row_number - current_row)
         hands.press("Space")
-        at = place
+        current_row = row_number
     assert len(table.selected_ids()) == len(names)
 
 
-def fresh(program, *names):
+def unused_names(program, *names):
     """Names that no job has, also when a test is tried again."""
     return tuple(f"{name} {program.jobs.job_count}" for name in names)
 
@@ -58,7 +58,7 @@ def tags_of(program, job_id):
     return program._services.jobs.queries.show(job_id).tags
 
 
-def said(program):
+def toast_text(program):
     return the(Label, program.window.toast).text()
 
 
@@ -86,7 +86,7 @@ def test_several_jobs_are_tagged_and_the_tag_is_taken_away(hands, table, program
 
 
 def test_several_jobs_are_stopped(hands, table, program, data_root):
-    names = fresh(program, "first that runs", "second that runs")
+    names = unused_names(program, "first that runs", "second that runs")
     folders = [
         data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
         for name in names
@@ -112,24 +112,24 @@ def test_several_jobs_without_a_checkpoint_are_exported_and_the_refusal_is_said(
     hands.tab_to("Export")
     _answer = answer_file_dialog(tmp_path)
     hands.press("Space")
-    hands.wait(lambda: said(program).startswith("Exported 0 of 2 jobs."))
-    assert "no checkpoint" in said(program)
+    hands.wait(lambda: toast_text(program).startswith("Exported 0 of 2 jobs."))
+    assert "no checkpoint" in toast_text(program)
 
 
 def test_several_jobs_are_moved_to_the_trash_on_request(hands, table, data_root, program):
-    names = fresh(program, "first to go", "second to go")
-    gone = [trained.job(data_root.path, name, FALLING[:10]) for name in names]
+    names = unused_names(program, "first to go", "second to go")
+    trashed_ids = [trained.job(data_root.path, name, FALLING[:10]) for name in names]
     choose_rows(hands, table, names)
     hands.press("Del")
     # Not before it is known how much goes along.
     hands.wait(lambda: button(window(TrashDialog), "Move to trash").isEnabled())
     hands.tab_to("Move to trash")
-    assert all(data_root.job(job_id).path.exists() for job_id in gone), "only asked"
+    assert all(data_root.job(job_id).path.exists() for job_id in trashed_ids), "only asked"
     hands.press("Space")
     hands.wait(lambda: not set(names) & set(rows(table)))
-    assert not any(data_root.job(job_id).path.exists() for job_id in gone)
-    assert set(gone) <= {path.name for path in (data_root.trash / "jobs").iterdir()}
-    hands.wait(lambda: said(program).startswith("Moved 2 jobs to the trash, "))
+    assert not any(data_root.job(job_id).path.exists() for job_id in trashed_ids)
+    assert set(trashed_ids) <= {path.name for path in (data_root.trash / "jobs").iterdir()}
+    hands.wait(lambda: toast_text(program).startswith("Moved 2 jobs to the trash, "))
 
 
 # The queue
@@ -140,19 +140,19 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
 ):
     services = program._services
     raw = services.jobs.clone(ids[QUEUED_NAMES[0]])
-    (name_of_last,) = fresh(program, "last in line")
-    last = services.jobs.create({**raw, "name": name_of_last, "tags": []}).id
+    (name_of_last,) = unused_names(program, "last in line")
+    last_id = services.jobs.create({**raw, "name": name_of_last, "tags": []}).id
     program._poller.poll_list()
-    hands.wait(lambda: program.jobs.model.line(last) is not None)
+    hands.wait(lambda: program.jobs.model.line(last_id) is not None)
     open_job(hands, program, name_of_last)
-    hands.wait(lambda: program.jobs.open_id == last and program.jobs.open_view is not None)
+    hands.wait(lambda: program.jobs.open_id == last_id and program.jobs.open_view is not None)
     hands.tab_to("Queue")
     hands.press("Space")
-    places = program.jobs.model.queue_places
-    hands.wait(lambda: last in places() and places()[last] == len(places()) > len(QUEUED_NAMES))
+    queue_places = program.jobs.model.queue_places
+    hands.wait(lambda: last_id in queue_places() and queue_places()[last_id] == len(queue_places()) > len(QUEUED_NAMES))
 
     # Nothing of it may start here when the queue goes on.
-    for name, job_id in [*((name, ids[name]) for name in QUEUED_NAMES), (name_of_last, last)]:
+    for name, job_id in [*((name, ids[name]) for name in QUEUED_NAMES), (name_of_last, last_id)]:
         open_job(hands, program, name)
         hands.wait(
             lambda job_id=job_id: (
@@ -164,23 +164,23 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         choose(hands, "Priority and time…")
         hands.tab_to("Priority")
         hands.press("Ctrl+A")
-        hands.write("5" if job_id == last else "0")
+        hands.write("5" if job_id == last_id else "0")
         hands.tab_to("Not before")
         hands.write("2099-01-01 10:00")
         hands.press("Return")
         hands.wait(
             lambda job_id=job_id: program.jobs.model.place(job_id).entry.not_before.startswith("20")
         )
-    hands.wait(lambda: places()[last] < min(places()[ids[name]] for name in QUEUED_NAMES))
-    assert program.jobs.model.place(last).entry.priority == 5
+    hands.wait(lambda: queue_places()[last_id] < min(queue_places()[ids[name]] for name in QUEUED_NAMES))
+    assert program.jobs.model.place(last_id).entry.priority == 5
 
     program.jobs.setFocus()
-    for press, is_paused in (("Resume", False), ("Pause", True)):
-        hands.tab_to(press)
+    for title, is_paused in (("Resume", False), ("Pause", True)):
+        hands.tab_to(title)
         hands.press("Space")
         hands.wait(lambda is_paused=is_paused: program.jobs.list.strip._is_paused is is_paused)
         assert services.queue.read().paused.startswith("The queue is paused") is is_paused
-    assert last in {place.entry.job_id for place in services.queue.read().jobs}
+    assert last_id in {place.entry.job_id for place in services.queue.read().jobs}
 
 
 # To keep
@@ -226,7 +226,7 @@ def test_notes_and_tags_are_written(hands, program, ids):
 # A new job
 
 
-def fill_in(hands, name):
+def fill_in_basics(hands, name):
     """What every job needs."""
     assert hands.name() == "Name"
     hands.press("Ctrl+A")
@@ -235,14 +235,14 @@ def fill_in(hands, name):
         box = hands.tab_to(control)
         hands.press("Home")
         while "digits" not in box.currentText():
-            before = box.currentIndex()
+            previous_index = box.currentIndex()
             hands.press("Down")
-            assert box.currentIndex() != before, f"{control}: there is no digits"
+            assert box.currentIndex() != previous_index, f"{control}: there is no digits"
 
 
 def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program):
     go(hands, program, "Ctrl+N", "new-job")
-    fill_in(hands, "by template")
+    fill_in_basics(hands, "by template")
     hands.tab_to("Epochs")
     hands.press("Ctrl+A")
     hands.write("77")
@@ -253,7 +253,7 @@ def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program
     hands.press("Ctrl+A")
     hands.write("long one")
     hands.press("Return")
-    hands.wait(lambda: [one.name for one in program._services.templates.list()] == ["long one"])
+    hands.wait(lambda: [t.name for t in program._services.templates.list()] == ["long one"])
     go(hands, program, "Ctrl+1", "jobs")
     go(hands, program, "Ctrl+N", "new-job")
     hands.press("Ctrl+A")
@@ -270,8 +270,8 @@ def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program
 
 def test_a_sweep_is_queued(hands, program):
     go(hands, program, "Ctrl+N", "new-job")
-    (name,) = fresh(program, "swept by hand")
-    fill_in(hands, name)
+    (name,) = unused_names(program, "swept by hand")
+    fill_in_basics(hands, name)
     hands.tab_to("Learning rate")
     hands.press("Shift+F10")
     choose(hands, "Several values…")
@@ -286,9 +286,9 @@ def test_a_sweep_is_queued(hands, program):
     hands.wait(lambda: program.window.page_key == "jobs")
     model = program.jobs.model
 
-    def waiting():
+    def queued_lines():
         """Of those in the queue the ones that the list knows."""
         lines = (model.line(job_id) for job_id in model.queue_places())
         return [line for line in lines if line is not None and name in line.name]
 
-    hands.wait(lambda: len(waiting()) == 2)
+    hands.wait(lambda: len(queued_lines()) == 2)

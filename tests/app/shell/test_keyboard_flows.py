@@ -94,11 +94,11 @@ def test_a_name_is_changed_where_it_stands(hands, table, program, ids):
 
 
 def test_several_rows_are_chosen_and_compared(hands, table, program, ids):
-    wanted = sorted(rows(table).index(name) for name in ("fast", "slow"))
+    row_numbers = sorted(rows(table).index(name) for name in ("fast", "slow"))
     hands.press("Ctrl+Home")
-    hands.press("Ctrl+Down", times=wanted[0])
+    hands.press("Ctrl+Down", times=row_numbers[0])
     hands.press("Space")
-    hands.press("Ctrl+Down", times=wanted[1] - wanted[0])
+    hands.press("Ctrl+Down", times=row_numbers[1] - row_numbers[0])
     hands.press("Space")
     assert set(table.selected_ids()) == {ids["fast"], ids["slow"]}
     hands.tab_to("Compare")
@@ -123,9 +123,9 @@ def test_the_menu_of_a_row_is_that_of_the_row_and_not_of_the_one_below(hands, ta
 def order(program):
     """Of those that wait, as their rows stand."""
     model = program.jobs.model
-    places = model.queue_places()
-    shown = model.ids(range(model.rowCount()))
-    return [model.line(job_id).name for job_id in shown if job_id in places]
+    positions = model.queue_places()
+    shown_ids = model.ids(range(model.rowCount()))
+    return [model.line(job_id).name for job_id in shown_ids if job_id in positions]
 
 
 def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):
@@ -134,9 +134,9 @@ def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):
     assert hands.focus() is view
     hands.press("Home")
     while view.currentIndex().data() != QUEUED_NAMES[2]:
-        before = view.currentIndex().row()
+        previous_row = view.currentIndex().row()
         hands.press("Down")
-        assert view.currentIndex().row() == before + 1, "the end of the list"
+        assert view.currentIndex().row() == previous_row + 1, "the end of the list"
     hands.press("Alt+Up")
     hands.wait(lambda: order(program) == [QUEUED_NAMES[0], QUEUED_NAMES[2], QUEUED_NAMES[1]])
     assert view.currentIndex().data() == QUEUED_NAMES[2]
@@ -156,24 +156,24 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     curves = program.jobs.detail.curves
     hands.wait(lambda: curves.curve("loss") is not None and len(curves.curve("loss")) == 30)
     plot = hands.tab_to("Loss")
-    whole = plot.x_range()
+    full_range = plot.x_range()
     hands.press("Home")
     assert plot.accessibleDescription().startswith("step 1 ")
     assert "train, smoothed 2.00" in plot.accessibleDescription().replace("\u2009", "")
     hands.press("End")
     assert plot.accessibleDescription().startswith("step 30 ")
     hands.press("Left", times=3)
-    at = plot.pointed
-    assert whole[0] < at < 30
+    pointed_step = plot.pointed
+    assert full_range[0] < pointed_step < 30
     hands.press("+", times=2)
-    near = plot.x_range()
-    assert near[1] - near[0] < 0.5 * (whole[1] - whole[0])
-    assert near[0] < at < near[1]
+    zoomed_range = plot.x_range()
+    assert zoomed_range[1] - zoomed_range[0] < 0.5 * (full_range[1] - full_range[0])
+    assert zoomed_range[0] < pointed_step < zoomed_range[1]
     hands.press("Shift+Left")
-    assert plot.x_range()[0] < near[0]
-    assert plot.x_range()[1] - plot.x_range()[0] == pytest.approx(near[1] - near[0])
+    assert plot.x_range()[0] < zoomed_range[0]
+    assert plot.x_range()[1] - plot.x_range()[0] == pytest.approx(zoomed_range[1] - zoomed_range[0])
     hands.press("-", times=4)
-    assert plot.x_range() == pytest.approx(whole)
+    assert plot.x_range() == pytest.approx(full_range)
     hands.press("+")
     hands.press("F")
     assert plot.is_fitted()
@@ -277,9 +277,9 @@ def test_gpus_are_chosen_by_space_and_arrows(hands, program):
         hands.press("Down")
         assert hands.name() == "GPUs of gpu02"
         hands.press("A")
-        chosen = {p["node"]: p.get("gpus") for p in program.form.draft().raw["placement"]}
-        assert chosen["gpu01"] == ["GPU-0", "GPU-2"]
-        assert chosen["gpu02"] == [f"GPU-{number}" for number in range(6)]
+        selected_gpus = {p["node"]: p.get("gpus") for p in program.form.draft().raw["placement"]}
+        assert selected_gpus["gpu01"] == ["GPU-0", "GPU-2"]
+        assert selected_gpus["gpu02"] == [f"GPU-{number}" for number in range(6)]
     finally:
         program._node_controller.start()
         hands.wait(lambda: list(the(PlacementPicker, program.form)._rows) == ["this-computer"])
@@ -294,9 +294,9 @@ def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):
         box = hands.tab_to(control)
         hands.press("Home")
         while "digits" not in (box.currentText()):
-            before = box.currentIndex()
+            previous_index = box.currentIndex()
             hands.press("Down")
-            assert box.currentIndex() != before, f"{control}: there is no digits"
+            assert box.currentIndex() != previous_index, f"{control}: there is no digits"
     hands.tab_to("Processes on this computer")
     hands.press("Ctrl+A")
     hands.write("1")

@@ -24,7 +24,7 @@ from widgets.shell.shortcuts import SHORTCUTS
 
 __all__ = ["ids", "ids_and_program", "program"]
 
-PLACES = (
+PAGE_KEYS = (
     "jobs",
     "table",
     "compare",
@@ -46,54 +46,52 @@ def hands(program, qtbot):
     return Hands(qtbot, program.window)
 
 
-def go(program, hands, ids, place):
+def go(program, hands, ids, page_key):
     window = program.window
-    if place == "table":
+    if page_key == "table":
         program.jobs.show_table()
-        hands.wait(
-            lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.job_count)
-        )
-    elif place == "new-job":
+        hands.wait(lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.job_count))
+    elif page_key == "new-job":
         program._job_controller.drafts.new_job()
-        hands.wait(lambda: window.page_key == place)
-    elif place == "compare":
+        hands.wait(lambda: window.page_key == page_key)
+    elif page_key == "compare":
         program._compare_controller.compare((ids["slow"], ids["fast"]))
         hands.wait(lambda: len(program._pages.compare.table._heads) == 2)
     else:
-        window.open_page(place)
-    if place == "help":
+        window.open_page(page_key)
+    if page_key == "help":
         hands.wait(lambda: program._pages.help._model.rowCount() > 0)
-    if place in TABS or place in ("jobs", "table"):
+    if page_key in TABS or page_key in ("jobs", "table"):
         hands.wait(lambda: program.jobs.open_view is not None)
-    if place == "settings":
+    if page_key == "settings":
         # What is installed here, and what keys there are, comes late and pushes the rest down.
         hands.wait(lambda: program._pages.settings._checks.count() > 3)
-        for lane in ("notice settings", "ssh settings"):
-            wait_for_lane(program, hands, lane)
+        for queue_name in ("notice settings", "ssh settings"):
+            wait_for_queue(program, hands, queue_name)
     window.side_bar._buttons["jobs"].setFocus()
 
 
-def wait_for_lane(program, hands, lane):
+def wait_for_queue(program, hands, queue_name):
     """Until what was begun in it before has come home."""
     done = []
-    program._background.run(lane, lambda: True, done.append, done.append)
+    program._background.run(queue_name, lambda: True, done.append, done.append)
     hands.wait(lambda: done)
 
 
 def stops(window):
     """All that Tab may lead to: of choices that exclude each other the chosen one alone."""
-    found = set()
+    stop_widgets = set()
     for widget in window.findChildren(QWidget):
         if not (widget.isVisible() and widget.isEnabled() and hears(widget)):
             continue
         if widget.focusProxy() is not None or not widget.accessibleName():
             continue
-        chosen = isinstance(widget, QAbstractButton) and widget.isCheckable()
-        group = widget.group() if chosen else None
-        excludes = chosen and (widget.autoExclusive() or (group and group.exclusive()))
-        if not excludes or widget.isChecked():
-            found.add(widget)
-    return found
+        is_choice = isinstance(widget, QAbstractButton) and widget.isCheckable()
+        group = widget.group() if is_choice else None
+        is_exclusive = is_choice and (widget.autoExclusive() or (group and group.exclusive()))
+        if not is_exclusive or widget.isChecked():
+            stop_widgets.add(widget)
+    return stop_widgets
 
 
 def is_ring_seen(qtbot, widget):
@@ -111,37 +109,37 @@ def ring_pixels(widget):
     # A page that scrolls to it, or gives it more room, does so in the next turn.
     QApplication.processEvents()
     window = widget.window()
-    room = place_of(widget).adjusted(-3, -3, 3, 3).intersected(window.rect())
-    image = window.grab(room).toImage().convertToFormat(QImage.Format.Format_RGB32)
+    area = place_of(widget).adjusted(-3, -3, 3, 3).intersected(window.rect())
+    image = window.grab(area).toImage().convertToFormat(QImage.Format.Format_RGB32)
     pixels = np.frombuffer(image.constBits(), np.uint32)
     return int((pixels == theme.current().q("focus").rgb()).sum())
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("page_key", PAGE_KEYS)
 def test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
-    program, hands, ids, place, qtbot
+    program, hands, ids, page_key, qtbot
 ):
-    go(program, hands, ids, place)
-    found, bare = [], []
+    go(program, hands, ids, page_key)
+    visited, unnamed = [], []
     expected = stops(program.window)
-    here = hands.focus()
-    while here not in found:
-        found.append(here)
-        if not here.accessibleName():
-            bare.append(type(here).__name__)
-        if not is_empty_list(here):
-            assert is_ring_seen(qtbot, here), f"the focus of {named(here)} is not visible"
+    widget = hands.focus()
+    while widget not in visited:
+        visited.append(widget)
+        if not widget.accessibleName():
+            unnamed.append(type(widget).__name__)
+        if not is_empty_list(widget):
+            assert is_ring_seen(qtbot, widget), f"the focus of {widget_title(widget)} is not visible"
         hands.press("Tab")
-        here = hands.focus()
-    assert bare == [], "these have no name for those who hear it"
+        widget = hands.focus()
+    assert unnamed == [], "these have no name for those who hear it"
     # A button that could be pressed only later was not on the way.
-    missed = (expected & stops(program.window)) - set(found)
-    assert {named(one) for one in missed} == set()
+    missed_stops = (expected & stops(program.window)) - set(visited)
+    assert {widget_title(w) for w in missed_stops} == set()
     for area in program.window.findChildren(QScrollArea):
         area.verticalScrollBar().setValue(0)
-    places = [(named(one), place_of(one)) for one in found]
-    wrong = [(a, b) for a, b in itertools.pairwise(places) if goes_back(a[1], b[1])]
-    assert wrong == [], "Tab goes back over the page"
+    named_areas = [(widget_title(w), place_of(w)) for w in visited]
+    backward_pairs = [(a, b) for a, b in itertools.pairwise(named_areas) if goes_back(a[1], b[1])]
+    assert backward_pairs == [], "Tab goes back over the page"
 
 
 def is_empty_list(widget):
@@ -149,14 +147,14 @@ def is_empty_list(widget):
     return isinstance(widget, QAbstractItemView) and not widget.model().rowCount()
 
 
-def goes_back(before: QRect, after: QRect) -> bool:
+def goes_back(previous_area: QRect, next_area: QRect) -> bool:
     """Whether one who reads down a column, and the columns from the left, would not go on there."""
-    is_above = after.bottom() <= before.top() and after.left() < before.right()
-    is_left = after.right() <= before.left() and after.top() < before.center().y()
+    is_above = next_area.bottom() <= previous_area.top() and next_area.left() < previous_area.right()
+    is_left = next_area.right() <= previous_area.left() and next_area.top() < previous_area.center().y()
     return is_above or is_left
 
 
-def named(widget):
+def widget_title(widget):
     return f"{type(widget).__name__} “{widget.accessibleName()}”"
 
 
@@ -199,9 +197,9 @@ def test_every_key_stands_in_the_sheet(program, hands):
     hands.wait(lambda: not sheet.isVisible())
 
 
-@pytest.mark.parametrize("place", ["table", "compare", "nodes", "settings"])
-def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, place):
-    go(program, hands, ids, place)
+@pytest.mark.parametrize("page_key", ["table", "compare", "nodes", "settings"])
+def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, page_key):
+    go(program, hands, ids, page_key)
     hands.press("Ctrl+N")
     hands.wait(lambda: program.window.page_key == "new-job")
 
@@ -211,7 +209,7 @@ def test_ctrl_n_keeps_the_contents_of_a_form_in_use(program, hands, ids):
     drafts = program._job_controller.drafts
     drafts.show_draft(JobDraft({**program.form.draft().raw, "name": "half written"}))
     hands.press("Ctrl+N")
-    wait_for_lane(program, hands, "form")
+    wait_for_queue(program, hands, "form")
     assert program.form.draft().raw["name"] == "half written"
 
 

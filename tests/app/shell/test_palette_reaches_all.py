@@ -43,9 +43,9 @@ KEYS_WITHOUT_AN_ACT = {
 }
 
 
-def reached(program, words):
+def reached(program, query):
     """Titles of what is found for these words."""
-    return {target.title for target in program.frame.command_search.find(words)}
+    return {target.title for target in program.frame.command_search.find(query)}
 
 
 def open_and_close_palette(program):
@@ -90,12 +90,12 @@ def acts_of(menu):
 
 def missing(program):
     open_and_close_palette(program)
-    words = list(dict.fromkeys(pressable(program)))
-    assert words
+    titles = list(dict.fromkeys(pressable(program)))
+    assert titles
     return [
-        each
-        for each in words
-        if not any(each in title for title in reached(program, each.replace("\xa0", " ")))
+        title
+        for title in titles
+        if not any(title in title for title in reached(program, title.replace("\xa0", " ")))
     ]
 
 
@@ -149,9 +149,9 @@ def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
             assert missing(program) == [], tab
 
 
-@pytest.mark.parametrize("place", ["nodes", "new-job", "settings", "help"])
-def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, place):
-    program.window.open_page(place)
+@pytest.mark.parametrize("page_key", ["nodes", "new-job", "settings", "help"])
+def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, page_key):
+    program.window.open_page(page_key)
     assert missing(program) == []
 
 
@@ -165,12 +165,12 @@ def test_every_key_that_works_everywhere_has_an_act(program):
 # What is found is done
 
 
-def choose(program, words, aside=""):
+def choose(program, query, remark=""):
     open_and_close_palette(program)
-    found = [t for t in program.frame.command_search.find(words) if aside in t.remark]
-    assert found, words
-    program.frame.command_search.open(found[0])
-    return found[0]
+    targets = [t for t in program.frame.command_search.find(query) if remark in t.remark]
+    assert targets, query
+    program.frame.command_search.open(targets[0])
+    return targets[0]
 
 
 def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
@@ -186,9 +186,9 @@ def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
     qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.QUEUED)
 
 
-def reached_again(program, words):
+def reached_again(program, query):
     open_and_close_palette(program)
-    return reached(program, words)
+    return reached(program, query)
 
 
 def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
@@ -213,8 +213,8 @@ def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     ],
 )
 def test_each_entry_of_a_table_has_its_own_name_and_an_answer(program, table, actions_of):
-    requests = [one for one in vars(table).values() if isinstance(one, Request)]
-    names = [one.id for one in requests]
+    requests = [r for r in vars(table).values() if isinstance(r, Request)]
+    names = [r.id for r in requests]
     assert len(set(names)) == len(names)
     assert set(names) - set(actions_of(program)._handlers) == set()
 
@@ -228,30 +228,28 @@ def test_the_path_of_a_folder_is_copied(qtbot, program, ids):
 
 def test_the_palette_offers_no_impossible_action(qtbot, program, ids):
     open_job(program, qtbot, ids["slow"])
-    asides = {t.title: t.remark for t in palette_for(program, "stop")}
-    assert "Stop" not in asides
+    remarks = {t.title: t.remark for t in palette_for(program, "stop")}
+    assert "Stop" not in remarks
     assert "Clone" in {t.title for t in palette_for(program, "clone")}
 
 
-def palette_for(program, words):
+def palette_for(program, query):
     open_and_close_palette(program)
-    return program.frame.command_search.find(words)
+    return program.frame.command_search.find(query)
 
 
-def asked(qtbot, program, words):
+def all_targets(qtbot, program, query):
     """All that is found, what takes a moment too."""
     answers = []
     open_and_close_palette(program)
-    program.frame.command_search.ask(
-        words, lambda targets, is_all: answers.append((targets, is_all))
-    )
+    program.frame.command_search.ask(query, lambda targets, is_all: answers.append((targets, is_all)))
     qtbot.waitUntil(lambda: answers[-1][1])
     return answers[-1][0]
 
 
 def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
     program.window.open_page("nodes")
-    (sweep,) = [t for t in asked(qtbot, program, SWEEP_NAME) if t.kind == "sweep"]
+    (sweep,) = [t for t in all_targets(qtbot, program, SWEEP_NAME) if t.kind == "sweep"]
     assert (sweep.title, sweep.remark) == (SWEEP_NAME, "sweep of 6 jobs")
     program.frame.command_search.open(sweep)
     assert program.window.page_key == "jobs"
@@ -261,6 +259,6 @@ def test_a_sweep_is_found_by_its_name_and_opened(qtbot, program):
 def test_a_template_is_found_by_its_name_and_begins_a_new_job(qtbot, program, ids):
     raw = program._services.jobs.queries.show(ids["slow"]).config.to_dict()
     program._services.templates.save("nightly", {**raw, "name": "x"}, overwrite=True)
-    (template,) = [t for t in asked(qtbot, program, "nightly") if t.kind == "template"]
+    (template,) = [t for t in all_targets(qtbot, program, "nightly") if t.kind == "template"]
     program.frame.command_search.open(template)
     qtbot.waitUntil(lambda: program.window.page_key == "new-job")

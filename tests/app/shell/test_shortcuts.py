@@ -18,7 +18,7 @@ from widgets.shell.shortcuts import SHORTCUTS
 
 __all__ = ["ids", "ids_and_program", "program"]
 
-PLACES = (keys_everywhere, keys_of_jobs, keys_of_new_job, keys_of_plots)
+KEY_MODULES = (keys_everywhere, keys_of_jobs, keys_of_new_job, keys_of_plots)
 """Each has what presses the keys of its own."""
 
 
@@ -42,32 +42,32 @@ def test_no_key_of_the_sheet_is_left_out():
 
 
 @pytest.mark.parametrize(
-    "key", SHORTCUTS, ids=lambda key: f"{key.where or 'everywhere'}: {key.key}"
+    "key", SHORTCUTS, ids=lambda key: f"{key.page_title or 'everywhere'}: {key.key}"
 )
 def test_a_key_does_what_its_sheet_says(desk, key):
-    PRESSED[key.where, key.label](desk, partial(desk.press, key.key))
+    PRESSED[key.page_title, key.label](desk, partial(desk.press, key.key))
 
 
 def _of_pages():
     """The keys of each page, with the places on it that take a click and no focus."""
-    places = {"Jobs": ("plot", "card", "row", "head"), "Compare": ("plot", "card", "head")}
+    areas = {"Jobs": ("plot", "card", "row", "head"), "Compare": ("plot", "card", "head")}
     return [
-        pytest.param(key, place, id=f"{key.page_title}: {key.key} after a {place}")
+        pytest.param(key, area, id=f"{key.page_title}: {key.key} after a {area}")
         for key in SHORTCUTS
         if key.page_title and not key.with_focus
-        for place in places.get(key.page_title, ("head",))
+        for area in areas.get(key.page_title, ("head",))
         # It starts on the tab Ranks, which has none.
-        if (key.key, place) != ("[", "plot")
+        if (key.key, area) != ("[", "plot")
     ]
 
 
-@pytest.mark.parametrize(("key", "place"), _of_pages())
-def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, place):
+@pytest.mark.parametrize(("key", "area"), _of_pages())
+def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, area):
     def press():
-        desk.click(place)
+        desk.click(area)
         desk.press(key.key)
 
-    PRESSED[key.where, key.label](desk, press)
+    PRESSED[key.page_title, key.label](desk, press)
 
 
 @pytest.mark.parametrize("key", ["J", "L", "F", "S", "[", "Shift+L"])
@@ -89,13 +89,13 @@ def test_a_field_that_takes_letters_keeps_them_from_the_shortcuts(desk, key):
 def test_a_key_does_not_reach_the_page_below_a_layer(desk, open_layer):
     detail = desk.open("slow")
     frame = desk.program.frame
-    asked = []
-    detail.job_actions.add_handler(job_actions.STOP, asked.append)
+    stopped_ids = []
+    detail.job_actions.add_handler(job_actions.STOP, stopped_ids.append)
     if open_layer == "bell":
         frame.bell.show()
     else:
         frame.open_palette()
     desk.press("Ctrl+.", "Esc")
-    assert asked == []
+    assert stopped_ids == []
     desk.press("Ctrl+.")
-    assert asked == [desk.ids["slow"]]
+    assert stopped_ids == [desk.ids["slow"]]

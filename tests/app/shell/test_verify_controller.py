@@ -17,26 +17,26 @@ from widgets.shell.verify_section import VerifySection
 
 CUT = VerifyFinding("checkpoints", "job a", "It is cut.", "Moves it.", "", ("jobs/a/x.pt",))
 TORN = VerifyFinding("small records", "job b", "It is torn.", "Moves it.", "", ("jobs/b/s",))
-GONE = VerifyFinding("version files", "dataset d@1", "A file is missing.", "", "Restore it.")
+MISSING_FILE = VerifyFinding("version files", "dataset d@1", "A file is missing.", "", "Restore it.")
 
 
-def found(*findings: VerifyFinding, hashed: int | None = None) -> Verification:
+def verification(*findings: VerifyFinding, hashed: int | None = None) -> Verification:
     return Verification(2, 1, 3, hashed, 0, findings, ("gpu7 is silent.",))
 
 
 @pytest.fixture
 def service():
     """Answers are taken from ``answers``; an exception is raised. ``asked`` has each call."""
-    answers, asked = [], []
+    answers, calls = [], []
 
-    def answer(*given, **named):
-        asked.append((given, named))
-        one = answers.pop(0)
-        if isinstance(one, Exception):
-            raise one
-        return one
+    def answer(*args, **kwargs):
+        calls.append((args, kwargs))
+        next_answer = answers.pop(0)
+        if isinstance(next_answer, Exception):
+            raise next_answer
+        return next_answer
 
-    return SimpleNamespace(verify=answer, repair=answer, answers=answers, asked=asked)
+    return SimpleNamespace(verify=answer, repair=answer, answers=answers, calls=calls)
 
 
 @pytest.fixture
@@ -53,75 +53,75 @@ def section(qtbot, service, immediately):
 
 def texts(section: QWidget) -> list[str]:
     QApplication.processEvents()
-    return [one.text() for one in section.findChildren(Label) if one.isVisible()]
+    return [l.text() for l in section.findChildren(Label) if l.isVisible()]
 
 
 def button(section: QWidget, text: str) -> Button:
     QApplication.processEvents()
     buttons = section.findChildren(Button)
-    return next(one for one in buttons if one.isVisible() and one.text() == text)
+    return next(b for b in buttons if b.isVisible() and b.text() == text)
 
 
 def repair(section: VerifySection, press: Callable[[], None]) -> tuple[str, ...]:
     press()
     dialog = section.controller._dialog.dialog
-    shown = tuple(texts(dialog))
+    shown_texts = tuple(texts(dialog))
     button(dialog, "Repair").click()
-    return shown
+    return shown_texts
 
 
 def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, service):
     service.answers += [
-        found(CUT, TORN, GONE, hashed=9),
+        verification(CUT, TORN, MISSING_FILE, hashed=9),
         RepairResult((CUT,), (), "/r/trash/repaired"),
     ]
     section.contents.setChecked(True)
     section.check.click()
-    assert service.asked[0][1]["hashes"] is True
-    shown = texts(section)
-    assert {"It is cut.", "It is torn.", "A file is missing.", "Restore it."} <= set(shown)
-    assert "gpu7 is silent." in shown
-    asked = repair(section, button(section, "Repair…").click)
-    assert "jobs/a/x.pt" in asked
-    assert "jobs/b/s" not in asked
-    assert service.asked[1][0] == ((CUT,),)
-    assert service.asked[1][1]["hashes"] is True
+    assert service.calls[0][1]["hashes"] is True
+    shown_texts = texts(section)
+    assert {"It is cut.", "It is torn.", "A file is missing.", "Restore it."} <= set(shown_texts)
+    assert "gpu7 is silent." in shown_texts
+    dialog_texts = repair(section, button(section, "Repair…").click)
+    assert "jobs/a/x.pt" in dialog_texts
+    assert "jobs/b/s" not in dialog_texts
+    assert service.calls[1][0] == ((CUT,),)
+    assert service.calls[1][1]["hashes"] is True
     assert "It is cut." not in texts(section)
     assert "It is torn." in texts(section)
     assert section.heard == ["Repaired 1 finding. What was moved is in /r/trash/repaired."]
 
 
 def test_all_are_repaired_together_and_one_that_fails_stays(section, service):
-    service.answers += [found(CUT, TORN, GONE), RepairResult((TORN,), (CUT,), "/r/trash/repaired")]
+    service.answers += [verification(CUT, TORN, MISSING_FILE), RepairResult((TORN,), (CUT,), "/r/trash/repaired")]
     section.check.click()
-    asked = repair(section, button(section, "Repair all…").click)
-    assert {"jobs/a/x.pt", "jobs/b/s"} <= set(asked)
-    assert service.asked[1][0] == ((CUT, TORN),)
+    dialog_texts = repair(section, button(section, "Repair all…").click)
+    assert {"jobs/a/x.pt", "jobs/b/s"} <= set(dialog_texts)
+    assert service.calls[1][0] == ((CUT, TORN),)
     assert "It is cut." in texts(section)
     assert "It is torn." not in texts(section)
 
 
 def test_nothing_is_repaired_without_a_confirmation(section, service):
-    service.answers += [found(CUT)]
+    service.answers += [verification(CUT)]
     section.check.click()
     button(section, "Repair…").click()
     button(section.controller._dialog.dialog, "Cancel").click()
-    assert len(service.asked) == 1
+    assert len(service.calls) == 1
     assert "It is cut." in texts(section)
 
 
 @pytest.mark.parametrize(
-    ("error", "shown"),
+    ("error", "message"),
     [
         (BackendError("The data root is away.", "Mount it."), "The data root is away. Mount it."),
         (Cancelled(), ""),
     ],
 )
-def test_a_check_that_ends_early_says_why_and_can_begin_again(section, service, error, shown):
-    service.answers += [error, found()]
+def test_a_check_that_ends_early_says_why_and_can_begin_again(section, service, error, message):
+    service.answers += [error, verification()]
     section.check.click()
     assert section.check.isEnabled()
-    assert section.status.message.text() == shown
+    assert section.status.message.text() == message
     section.check.click()
     assert "Checked 2 jobs, 1 version and 3 checkpoints. No findings." in texts(section)
 
@@ -142,6 +142,6 @@ def test_cancel_reaches_the_check(section, service, immediately):
 
 def test_many_findings_are_not_many_widgets(section, service):
     many = [VerifyFinding("small records", f"job {n}", f"{n}") for n in range(1000)]
-    service.answers += [found(*many)]
+    service.answers += [verification(*many)]
     section.check.click()
     assert "900 findings more: ringmaster verify lists all." in texts(section)

@@ -46,8 +46,8 @@ def program(qapp, request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("frame")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
-        places = folder / "root", folder / "catalogue.sqlite"
-        with opened(qapp, QtBot(request), *places) as program:
+        paths = folder / "root", folder / "catalogue.sqlite"
+        with opened(qapp, QtBot(request), *paths) as program:
             yield program
 
 
@@ -80,14 +80,14 @@ def test_ctrl_k_opens_a_node_by_its_name(qtbot, program):
 
 
 def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
-    here = program.window.page_key
+    previous_key = program.window.page_key
     palette = type_into_palette(qtbot, program, "")
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Up):
         qtbot.keyClick(the(LineEdit, palette), key)
     assert the(QListView, palette).currentIndex().row() == 1
     qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Escape)
     assert not palette.isVisible()
-    assert program.window.page_key == here
+    assert program.window.page_key == previous_key
 
 
 def test_the_palette_says_that_nothing_matches(qtbot, program):
@@ -109,21 +109,21 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     page._scale.key_chosen.emit("125")
     assert page._restart_line.isVisible()
     program._settings_writer.save()
-    kept = Settings(settings_file()).preferences
-    assert (kept.theme, kept.reduced_motion, kept.tell_finished) == ("dark", True, False)
-    assert kept.scale_percent == 125
-    assert scale_for(kept.scale_percent) == "1.25"
+    preferences = Settings(settings_file()).preferences
+    assert (preferences.theme, preferences.reduced_motion, preferences.tell_finished) == ("dark", True, False)
+    assert preferences.scale_percent == 125
+    assert scale_for(preferences.scale_percent) == "1.25"
 
 
 def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, program):
     program.frame.open_settings()
     page = the(SettingsPage, program.window).verify
-    left = services_of(program).data_root.jobs / "copy" / "notes.txt"
-    left.parent.mkdir(parents=True)
-    left.write_text("a note")
+    leftover = services_of(program).data_root.jobs / "copy" / "notes.txt"
+    leftover.parent.mkdir(parents=True)
+    leftover.write_text("a note")
     qtbot.mouseClick(page.check, Qt.MouseButton.LeftButton)
-    words = "Checked 1 job, 0 versions and 0 checkpoints. 1 finding."
-    qtbot.waitUntil(lambda: page.status.message.text() == words)
+    message = "Checked 1 job, 0 versions and 0 checkpoints. 1 finding."
+    qtbot.waitUntil(lambda: page.status.message.text() == message)
     row = page.rows.itemAt(0).layout()
     button = row.itemAt(0).layout().itemAt(2).widget()
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
@@ -131,8 +131,8 @@ def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, 
     dialog.requested.emit()
     dialog.accept()
     qtbot.waitUntil(lambda: "No findings." in page.status.message.text())
-    moved = services_of(program).data_root.trash.glob("repaired-*/jobs/copy/notes.txt")
-    assert [path.read_text() for path in moved] == ["a note"]
+    moved_files = services_of(program).data_root.trash.glob("repaired-*/jobs/copy/notes.txt")
+    assert [path.read_text() for path in moved_files] == ["a note"]
 
 
 def test_the_settings_list_folders_and_installed_software(qtbot, program):
@@ -148,8 +148,8 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     notice = Notice("Offline: this-computer", "", datetime.now().astimezone(), node="this-computer")
     program.frame.notice_rules.notified.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notification"
-    kept = notices_file()
-    qtbot.waitUntil(lambda: kept.exists() and NotificationStore(kept).unread_count == 1)
+    notices_path = notices_file()
+    qtbot.waitUntil(lambda: notices_path.exists() and NotificationStore(notices_path).unread_count == 1)
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
     assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
@@ -157,7 +157,7 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     assert the(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
     notices.opened.emit(0)
     assert program.window.page_key == "nodes"
-    qtbot.waitUntil(lambda: NotificationStore(kept).unread_count == 0)
+    qtbot.waitUntil(lambda: NotificationStore(notices_path).unread_count == 0)
     notices.close_again()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
     program.frame.open_settings()
@@ -168,18 +168,18 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
 def test_the_sheet_lists_exactly_the_keys_of_the_window(program):
     window = program.window
     window.ensurePolished()
-    has = {shortcut.key() for shortcut in window.findChildren(QShortcut)}
-    has |= {
+    window_keys = {shortcut.key() for shortcut in window.findChildren(QShortcut)}
+    window_keys |= {
         button.shortcut()
         for button in window.findChildren(QAbstractButton)
         if not button.shortcut().isEmpty()
     }
-    has |= {act.shortcut() for act in window.actions() if not act.shortcut().isEmpty()}
+    window_keys |= {act.shortcut() for act in window.actions() if not act.shortcut().isEmpty()}
     # Esc closes what is open wherever one is, as everywhere.
-    has -= {QKeySequence("Esc")}
-    listed = {QKeySequence(key.key) for key in SHORTCUTS if not key.with_focus}
-    assert {key.toString() for key in has - listed} == set(), "keys that the sheet does not list"
-    assert {key.toString() for key in listed - has} == set(), "keys that do nothing"
+    window_keys -= {QKeySequence("Esc")}
+    sheet_keys = {QKeySequence(key.key) for key in SHORTCUTS if not key.with_focus}
+    assert {key.toString() for key in window_keys - sheet_keys} == set(), "keys that the sheet does not list"
+    assert {key.toString() for key in sheet_keys - window_keys} == set(), "keys that do nothing"
 
 
 def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
@@ -213,8 +213,8 @@ def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
 
 def test_each_page_for_users_is_in_the_help():
     for_developers = {"architecture.md"}
-    written = {path.name for path in DOCS.glob("*.md")} - for_developers
-    assert {name for name, _ in TOPICS} == written
+    page_names = {path.name for path in DOCS.glob("*.md")} - for_developers
+    assert {name for name, _ in TOPICS} == page_names
 
 
 def test_no_page_of_the_help_leads_nowhere():
@@ -238,15 +238,15 @@ def headings(markdown):
 @pytest.fixture
 def dialog_of(qtbot, program):
     """The dialog of a kind that opened; it is closed in the end."""
-    opened = []
+    dialogs = []
 
     def find(kind):
         qtbot.waitUntil(lambda: any(d.isVisible() for d in program.window.findChildren(kind)))
-        opened.extend(d for d in program.window.findChildren(kind) if d.isVisible())
-        return opened[-1]
+        dialogs.extend(d for d in program.window.findChildren(kind) if d.isVisible())
+        return dialogs[-1]
 
     yield find
-    for dialog in opened:
+    for dialog in dialogs:
         dialog.reject()
 
 
@@ -287,14 +287,14 @@ def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
     paths = [tmp_path / name for name in ("one.zip", "two.zip", "three.toml")]
     for path in paths:
         path.write_bytes(b"")
-    here = program.window.page_key
+    previous_key = program.window.page_key
     assert drags.over(program.window, drags.file(*paths)), "it is said while they are held"
     sheet = program.window.drop_sheet
     assert sheet.accessibleName() == "3 files: drop them one by one"
     assert not sheet._takes
     drags.drop(program.window, drags.file(*paths))
     assert the(Label, program.window.toast).text() == "3 files: drop them one by one"
-    assert program.window.page_key == here
+    assert program.window.page_key == previous_key
     assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
 
 
@@ -311,17 +311,17 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
     page = the(SettingsPage, program.window)
     node = program.nodes.detail
     program.window.open_page("nodes")
-    qtbot.waitUntil(lambda: any("free" in fact.value for fact in the(KeyValueRow, node).items))
+    qtbot.waitUntil(lambda: any("free" in f.value for f in the(KeyValueRow, node).items))
 
-    def left():
-        return next(fact.value for fact in the(KeyValueRow, node).items if "free" in fact.value)
+    def free_text():
+        return next(f.value for f in the(KeyValueRow, node).items if "free" in f.value)
 
     controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
-    assert "iB" not in left()
+    assert "iB" not in free_text()
     for control, key in controls:
         pick(control, key)
     assert formats.units() == formats.Units("binary", "fahrenheit", "12")
-    assert "iB free" in left(), "what is shown already is written again"
+    assert "iB free" in free_text(), "what is shown already is written again"
     program._settings_writer.save()
     assert Settings(settings_file()).preferences.units == formats.units()
     for control, _ in controls:
@@ -348,7 +348,7 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
     program.frame.open_settings()
     ssh = the(SettingsPage, program.window).ssh
     qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 2)
-    assert [the(ComboBox, ssh).itemText(at) for at in range(2)] == [
+    assert [the(ComboBox, ssh).itemText(i) for i in range(2)] == [
         "gpu07.lab",
         "gpu07.lab, port 2222",
     ]
@@ -367,9 +367,9 @@ def test_the_settings_show_why_ssh_facts_cannot_be_read(qtbot, program, monkeypa
     def refuse():
         raise BackendError("The accepted host keys cannot be read.", "Check their file.")
 
-    monkeypatch.setattr(services_of(program).cluster, "ssh_details", refuse)
+    monkeypatch.setattr(services_of(program).cluster, "ssh_overview", refuse)
     program.window.open_page("jobs")
     program.frame.open_settings()
     page = the(SettingsPage, program.window)
-    said = "The accepted host keys cannot be read. Check their file."
-    qtbot.waitUntil(lambda: said in texts(page.ssh))
+    message = "The accepted host keys cannot be read. Check their file."
+    qtbot.waitUntil(lambda: message in texts(page.ssh))

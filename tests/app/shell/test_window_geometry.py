@@ -18,7 +18,7 @@ RIGHT_OF_IT = QRect(960, 0, 1920, 1080)
 
 
 @pytest.mark.parametrize(
-    ("wanted", "screens", "found"),
+    ("remembered_frame", "screens", "expected"),
     [
         (QRect(0, 0, 900, 600), [HD], QRect(0, 0, 900, 600)),
         (QRect(0, 0, 900, 600), [HD_AT_200], QRect(0, 0, 900, 540)),
@@ -31,9 +31,9 @@ RIGHT_OF_IT = QRect(960, 0, 1920, 1080)
     ],
 )
 def test_a_remembered_window_is_on_its_screen(
-    wanted: QRect, screens: list[QRect], found: QRect
+    remembered_frame: QRect, screens: list[QRect], expected: QRect
 ) -> None:
-    assert frame_on_screen(wanted, screens) == found
+    assert frame_on_screen(remembered_frame, screens) == expected
 
 
 @given(
@@ -46,22 +46,22 @@ def test_a_remembered_window_is_on_its_screen(
 def test_no_side_of_a_window_is_longer_than_that_of_its_screen(
     left: int, top: int, width: int, height: int, screen: QRect
 ) -> None:
-    found = frame_on_screen(QRect(left, top, width, height), [screen])
-    assert found.width() == min(width, screen.width())
-    assert found.height() == min(height, screen.height())
-    assert screen.intersects(found)
+    frame = frame_on_screen(QRect(left, top, width, height), [screen])
+    assert frame.width() == min(width, screen.width())
+    assert frame.height() == min(height, screen.height())
+    assert screen.intersects(frame)
 
 
 @pytest.mark.parametrize(
-    ("room", "least"), [(1040, 600), (600, 600), (540, 540), (500, 500), (480, 480), (300, 480)]
+    ("available_height", "min_height"), [(1040, 600), (600, 600), (540, 540), (500, 500), (480, 480), (300, 480)]
 )
 def test_the_smallest_height_follows_the_screen_from_480_on(
-    qtbot: QtBot, room: int, least: int
+    qtbot: QtBot, available_height: int, min_height: int
 ) -> None:
     window = MainWindow()
     qtbot.addWidget(window)
-    window.set_min_height(room)
-    assert (window.minimumWidth(), window.minimumHeight()) == (900, least)
+    window.set_min_height(available_height)
+    assert (window.minimumWidth(), window.minimumHeight()) == (900, min_height)
 
 
 @pytest.mark.parametrize("size", [(900, 480), (900, 540), (1000, 599), (1200, 480), (1920, 540)])

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from backend.cli import commands
-from backend.cli.command import Command, everything
+from backend.cli.command import Command, all_commands
 from backend.cli.main import run
 from backend.cli.parser import make_parser
 
@@ -24,15 +24,15 @@ def needed(command: Command) -> list[str]:
     words: list[str] = []
     for one in command.parameters():
         if one.is_required or one.name == next(iter(command.one_of), ""):
-            value = (one.word.choices or ("2",))[0]
+            value = (one.spec.choices or ("2",))[0]
             words += [one.flag, value] if one.is_option else [value]
     return words
 
 
-@pytest.mark.parametrize("command", everything(), ids=lambda one: " ".join(one.words))
+@pytest.mark.parametrize("command", all_commands(), ids=lambda one: " ".join(one.words))
 @pytest.mark.parametrize("place", ["before", "between", "after"])
 def test_common_options_stand_anywhere(command: Command, place: str) -> None:
-    words = [*command.words, *needed(command)]
+    words = [*command.path, *needed(command)]
     at = {"before": 0, "between": 1, "after": len(words)}[place]
     argv = [*words[:at], *COMMON, *words[at:]]
     parsed = make_parser(argv).parse_args(argv)

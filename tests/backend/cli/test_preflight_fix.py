@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.cli import questions
-from backend.cli.commands.job.preflight import fixed_any
+from backend.cli.commands.job.preflight import fix_findings
 from backend.records.nodes.entry import HostKey
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight.context import PreflightContext
@@ -50,5 +50,5 @@ def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
     set_up: Any = SimpleNamespace(authorize_all=None)
     fixer = PreflightFixes(PreflightContext(mounted(Path("unused")), cluster, set_up, lambda: ""))
     services: Any = SimpleNamespace(preflight=SimpleNamespace(fix_all=fixer.fix))
-    done = fixed_any(services, Preflight(("gpu1",), (finding,), 1.0), asks)
+    done = fix_findings(services, Preflight(("gpu1",), (finding,), 1.0), asks)
     assert (kept, done) == (trusted, bool(trusted))

@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from backend.cli.printing import in_bytes, in_time, print_json, print_table, shown
+from backend.cli.printing import size_text, duration_text, print_json, print_table, terminal_safe
 from backend.records.base.schema import json_value
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
@@ -42,8 +42,8 @@ def test_a_checkpoint_has_the_keys_that_scripts_rely_on() -> None:
 
 
 def test_f59_text_of_others_cannot_move_the_cursor() -> None:
-    assert shown("a\x1b[2J\x1b]0;title\x07b\u202ec\u009b") == "a?[2J?]0;title?b?c?"
-    assert shown("日本 😀\n\tü") == "日本 😀\n\tü"
+    assert terminal_safe("a\x1b[2J\x1b]0;title\x07b\u202ec\u009b") == "a?[2J?]0;title?b?c?"
+    assert terminal_safe("日本 😀\n\tü") == "日本 😀\n\tü"
 
 
 def test_a_table_keeps_its_columns_with_wide_letters(capsys: pytest.CaptureFixture[str]) -> None:
@@ -61,8 +61,8 @@ def test_an_empty_table_says_so_beside_the_result(capsys: pytest.CaptureFixture[
     ("count", "words"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000_000, "2.0 GB")]
 )
 def test_sizes_are_in_words(count: int, words: str) -> None:
-    assert in_bytes(count) == words
+    assert size_text(count) == words
 
 
 def test_times_are_in_words() -> None:
-    assert [in_time(s) for s in (None, 5, 61.4, 3700)] == ["", "0:05", "1:01", "1:01:40"]
+    assert [duration_text(s) for s in (None, 5, 61.4, 3700)] == ["", "0:05", "1:01", "1:01:40"]

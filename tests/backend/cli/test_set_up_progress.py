@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from backend.cli.commands.node import SetUpSteps
+from backend.cli.commands.node import SetUpReporter
 from backend.cli.session import Session
 from backend.provisioning.provisioner import _SetUpWork
-from backend.provisioning.step_reporter import Steps
+from backend.provisioning.step_reporter import StepReporter
 
 SENT = [f"Sending torch: {done} of 206 MB" for done in range(0, 206, 50)]
 
@@ -35,15 +35,15 @@ def test_each_wait_is_said_once_when_it_begins(
     capsys: pytest.CaptureFixture[str], said: list[str], printed: list[str], quiet: bool
 ) -> None:
     session = Session(Namespace(json=quiet), lambda *_: 0)
-    steps = Steps("gpu1", ("PyTorch", "Agent"), SetUpSteps(session.say).hear, lambda: False)
+    steps = StepReporter("gpu1", ("PyTorch", "Agent"), SetUpReporter(session.print_early).report, lambda: False)
 
     def work() -> str:
         for sentence in said:
-            steps.say(sentence)
+            steps.show_message(sentence)
         return "Ready."
 
     steps.start()
-    steps.do(work)
+    steps.run_step(work)
     lines = capsys.readouterr().err.splitlines()
     assert [line.rpartition("  ")[2].strip() for line in lines[:-1]] == ([] if quiet else printed)
     assert quiet or lines[-1].endswith("Ready.")

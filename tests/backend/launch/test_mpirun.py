@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from backend.base.errors import BackendError
 from backend.launch import mpirun
 from backend.launch.mpirun import Network
-from backend.launch.placement import NodeRoom, rank_plans, this_computer
+from backend.launch.placement import NodeResources, rank_plans, this_computer
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.launch import RankPlan
 
@@ -91,7 +91,7 @@ def test_waiting_ranks_yield_where_another_rank_needs_the_core(
 
 
 CLUSTER = job([{"node": "a", "processes": 2}, {"node": "b", "processes": 4}])
-ROOMS = [NodeRoom("a", "10.77.0.1", 8), NodeRoom("b", "10.77.0.2", 8)]
+ROOMS = [NodeResources("a", "10.77.0.1", 8), NodeResources("b", "10.77.0.2", 8)]
 
 
 @pytest.mark.parametrize(("version", "keepalive"), [(4, "--mca"), (5, "--prtemca")])
@@ -205,7 +205,7 @@ def test_f57_a_network_with_more_than_an_address_and_a_path_is_refused(
 
 @given(st.text())
 def test_f57_no_address_carries_an_option_a_list_or_shell_text(host: str) -> None:
-    rooms = [NodeRoom("a", host, 8), NodeRoom("b", "10.0.0.2", 8)]
+    rooms = [NodeResources("a", host, 8), NodeResources("b", "10.0.0.2", 8)]
     network = Network("10.0.0.0/24", "/data/ssh_config")
     try:
         argv = command(CLUSTER, rank_plans(CLUSTER, rooms), network=network)

@@ -55,10 +55,10 @@ def test_an_inspection_through_a_real_shell_finds_the_data_root(
     root = tmp_path / "data root"
     root.mkdir()
     found = inspect(shell, "gpu1", root)
-    assert (found.facts.data_root, found.facts.data_root_writable) == (str(root), True)
-    assert found.facts.home == str(sshd.home / ".ringmaster")
-    assert abs(found.facts.clock_offset_s or LIMIT_S) < LIMIT_S
-    assert found.facts.interfaces
+    assert (found.node_info.data_root, found.node_info.data_root_writable) == (str(root), True)
+    assert found.node_info.home == str(sshd.home / ".ringmaster")
+    assert abs(found.node_info.clock_offset_s or LIMIT_S) < LIMIT_S
+    assert found.node_info.interfaces
     assert list(root.iterdir()) == []
     assert list(sshd.home.iterdir()) == []
 
@@ -70,13 +70,13 @@ def test_a_mounted_data_root_is_found_and_another_folder_is_not(
     root.mkdir()
     other.mkdir()
     mounted.symlink_to(root)
-    assert inspect(shell, "gpu1", root, str(mounted)).facts.data_root == str(mounted)
-    assert inspect(shell, "gpu1", root, str(other)).facts.data_root == ""
+    assert inspect(shell, "gpu1", root, str(mounted)).node_info.data_root == str(mounted)
+    assert inspect(shell, "gpu1", root, str(other)).node_info.data_root == ""
 
 
 @pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
 def test_f44_a_wrong_clock_is_only_reported(tmp_path: Path, ahead_s: float) -> None:
-    offset_s = inspect_node(Answers(ahead_s), tmp_path).facts.clock_offset_s
+    offset_s = inspect_node(Answers(ahead_s), tmp_path).node_info.clock_offset_s
     assert offset_s == pytest.approx(ahead_s, abs=0.5)
 
 
@@ -99,7 +99,7 @@ def test_f52_an_old_python_is_named(tmp_path: Path, pythons: list[str], named: s
     found = [{"path": f"/{v}", "version": v, "venv": True} for v in pythons]
     answers = Answers(pythons=found)
     if not named:
-        assert len(inspect_node(answers, tmp_path).facts.pythons) == 3
+        assert len(inspect_node(answers, tmp_path).node_info.pythons) == 3
         return
     with pytest.raises(BackendError, match=f"Python on gpu1 is {named}.*3.10 or newer"):
         inspect_node(answers, tmp_path)

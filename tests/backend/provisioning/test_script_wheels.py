@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.provisioning.script_wheels import Base, ScriptWheels, Unresolved
+from backend.provisioning.script_wheels import BaseEnvironment, ScriptWheels, UnresolvedPackages
 from tests.backend.provisioning.test_wheelhouse import CONSTRAINTS
 from tests.installers.small_project import put_wheel
 
-BASE = Base("3.11", "x86_64", (), {"torch": "2.13.0+cpu", "greeting": "1.0"})
+BASE = BaseEnvironment("3.11", "x86_64", (), {"torch": "2.13.0+cpu", "greeting": "1.0"})
 PROJECT = "[project]\nname = 'own'\nversion = '3.0'\nrequires-python = '>=3.11'\n"
 BACKEND = "[build-system]\nrequires = []\nbuild-backend = 'build'\nbackend-path = ['.']\n"
 BUILD = """
@@ -139,7 +139,7 @@ def test_only_packages_that_a_node_lacks_are_fetched(
 def test_an_unavailable_package_is_one_sentence_and_leaves_no_folder(
     tmp_path: Path, index: Path, wanted: str, words: str
 ) -> None:
-    with pytest.raises(Unresolved, match=re.escape(words)) as caught:
+    with pytest.raises(UnresolvedPackages, match=re.escape(words)) as caught:
         fetched(tmp_path, {"requirements.txt": wanted})
     assert "\n" not in str(caught.value)
     assert str(tmp_path) not in str(caught.value)

@@ -70,7 +70,7 @@ def headers(page):
 
 
 def names_at(panel, x):
-    return [name for name, _ in panel.read(x)[0]]
+    return [name for name, _ in panel.readout(x)[0]]
 
 
 def test_s3_two_runs_that_differ_in_the_rate_show_one_row_and_two_named_curves(page):
@@ -101,7 +101,7 @@ def test_a_plot_says_if_the_values_at_its_ends_are_smoothed(page, share, metric)
     chosen = [MAP, "loss", "learning_rate"].index(metric)
     plot.findChildren(Button)[0].menu().actions()[chosen].trigger()
     panel = plot.panel
-    ends = [curve.last for curve in panel.curves.values()]
+    ends = [curve.last_point for curve in panel.curves.values()]
     differs = any(last.smoothed != last.raw for last in ends)
     assert the(Label, plot).isVisible() or not differs
     assert the(Label, plot).isVisible() is (share > 0 and metric == "loss")
@@ -147,7 +147,7 @@ def test_the_best_is_green_and_says_so(page):
 def test_a_metric_of_epochs_is_shown_as_it_was_measured(page):
     show(page, three())
     measured = three()[1].figures.metrics[MAP].last
-    rows = dict(plots(page)[MAP].read(50.0)[0])
+    rows = dict(plots(page)[MAP].readout(50.0)[0])
     assert rows["lr 0.02"] == formats.metric(measured)
     assert page.curves("id1").get("loss").smoothing > 0
 
@@ -169,7 +169,7 @@ def test_a_live_run_goes_on_growing(page):
     page.show_update(update_of(live, 3201, 100))
     curve = page.curves(live.id).get("loss")
     assert len(curve) == 3300
-    assert plots(page)["loss"].read(32.9)[0][0][0] == "coco 2x"
+    assert plots(page)["loss"].readout(32.9)[0][0][0] == "coco 2x"
 
 
 def test_pointing_at_a_column_lifts_its_curves(page):
@@ -302,7 +302,7 @@ def test_zooming_one_plot_zooms_all(page):
     a.set_x_range(5, 10)
     a.x_range_changed.emit(5.0, 10.0)
     assert b.x_range() == (5, 10)
-    b.fitted.emit()
+    b.fit_requested.emit()
     assert a.is_fitted()
 
 

@@ -56,7 +56,7 @@ def place(qtbot, page, controller):
     """Compare in the side bar."""
     side_bar = owned(qtbot, SideBar())
     side_bar.accept_jobs(page.offer_for)
-    side_bar.jobs_dropped.connect(controller.drop)
+    side_bar.jobs_dropped.connect(controller.add_dropped)
     side_bar.show()
     yield places_of(side_bar)["compare"]
     side_bar.close()

@@ -178,7 +178,7 @@ def test_any_variances_are_a_plot_and_a_sentence(view, values):
     assert view.variance.summary.text() == found.judge()[1]
     assert tuple(view.variance.panel.curves) == ("Activations", "Gradients")
     assert not view.search.isVisible()
-    rows, title = view.variance.panel.read(1)
+    rows, title = view.variance.panel.readout(1)
     if values and values[0] != (None, None):
         assert title.startswith("layer 1 · layer0 · Linear")
         assert rows[0][0] == "Activations"

@@ -102,7 +102,7 @@ def test_facts_that_a_preview_adds_to_an_entry_leave_the_shown_samples(page, qtb
 def test_the_list_of_a_narrow_window_stays_when_it_is_read_again(page):
     page.resize(828, 600)
     page.show_items((item("digits"),))
-    page.detail.back.click()
+    page.detail.back_button.click()
     page.show_items((item("digits"), item("pictures")))
     assert the(QListView, page).isVisible()
 
@@ -307,7 +307,7 @@ def choices(dialog):
 
 
 def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
-    dialog = import_dialog(qtbot, taken={Kind.MODEL: {"plankton": 4}})
+    dialog = import_dialog(qtbot, newest_versions={Kind.MODEL: {"plankton": 4}})
     assert not choices(dialog)["All parts"].isEnabled()
     dialog.show_guess("/home/mai/plankton", THREE)
     assert choices(dialog)["All parts"].isChecked()

@@ -220,8 +220,8 @@ class InspectionDialog(Dialog):
         self.show_progress(None, "Starting…")
         if not self._weights.model.rows:
             self._empty_state.show_message("magnifying-glass", "Looking inside…")
-        checkpoint, other = self._checkpoint.key(), self._other_checkpoint.key()
-        self.requested.emit(InspectionRequest(checkpoint, other, self._sample.value()))
+        checkpoint, other_checkpoint = self._checkpoint.key(), self._other_checkpoint.key()
+        self.requested.emit(InspectionRequest(checkpoint, other_checkpoint, self._sample.value()))
 
     def show_progress(self, share: float | None, text: str) -> None:
         self._status.show_progress(share, text)

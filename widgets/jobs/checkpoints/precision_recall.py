@@ -56,8 +56,8 @@ class PrecisionRecall(QWidget):
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
         self.setAccessibleName("Precision by recall")
         descriptions = (
-            f"{measures.name}: AP50 {formats.percent(measures.ap50)}, AP75 {formats.percent(measures.ap75)}"
-            for measures in self._classes
+            f"{c.name}: AP50 {formats.percent(c.ap50)}, AP75 {formats.percent(c.ap75)}"
+            for c in self._classes
         )
         self.setAccessibleDescription("; ".join(descriptions))
 

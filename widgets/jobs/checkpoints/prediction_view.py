@@ -156,8 +156,8 @@ def _draw_boxes(picture: QPixmap, boxes: tuple[Box, ...], pen: QPen) -> None:
         if None in box.corners or len(box.corners) != 4:
             continue
         x1, y1, x2, y2 = (corner or 0.0 for corner in box.corners)
-        left, top = x1 * size.width(), y1 * size.height()
-        rect = QRectF(left, top, (x2 - x1) * size.width(), (y2 - y1) * size.height())
+        x, y = x1 * size.width(), y1 * size.height()
+        rect = QRectF(x, y, (x2 - x1) * size.width(), (y2 - y1) * size.height())
         painter.setOpacity(max(_MIN_OPACITY, box.confidence or 0.0))
         for layer_pen in (QPen(_EDGE, 4), pen):
             painter.setPen(layer_pen)

@@ -32,13 +32,13 @@ _CAUSE_QUANTITIES = {
 """The quantity of a node that shows a cause, if its agent recorded it."""
 _SHOWN_S = 1800.0
 _MARKER_MARGIN, _ALARM_MARGIN = 0.35, 0.5
-"""Shares of the plot kept free on the right of the post, for its text."""
+"""Shares of the plot kept free to the right of the marker, for its label."""
 _MIN_STEPS = 200
 
 
 @dataclass(frozen=True, eq=False)
 class CauseCurves:
-    """The content of one plot: `curves` are (name, points, is highlighted), the last on top."""
+    """The content of a plot: `curves` are (name, points, is highlighted), the last on top."""
 
     title: str
     axis: XAxis
@@ -57,7 +57,7 @@ def cause_curves(
     states: Mapping[str, NodeState],
     histories: Mapping[str, NodeHistory],
 ) -> CauseCurves | None:
-    """Return the curves that show the cause, None if no file has them."""
+    """Return the curves that show the cause, None if there are none."""
     error = view.error
     cause = error.cause if error is not None else ""
     if view.state is JobState.LOST and cause not in _CAUSE_QUANTITIES:
@@ -71,7 +71,7 @@ def cause_curves(
 
 
 def _failed_node(view: JobView) -> str:
-    """Return the node that failed; for a run on one node, that node."""
+    """Return the node that failed; for a run on a single node, its name."""
     if view.error is not None and view.error.node:
         return view.error.node
     names = set(view.nodes)
@@ -164,7 +164,7 @@ def _named_curves(
     is_shown: np.ndarray,
     scale: float = 1.0,
 ) -> _NamedCurves:
-    """Return the points of each GPU (or the node) that has at least two."""
+    """Return the points of each GPU, or of the node, with at least two points."""
     times = history.times()[is_shown]
     curves: _NamedCurves = {}
     for uuid, name in names.items():

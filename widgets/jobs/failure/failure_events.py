@@ -32,7 +32,7 @@ _EXCEPTION_LINE = re.compile(r"(?:\w+\.)*(\w*(?:Error|Exception|Interrupt|Exit))
 
 @dataclass(frozen=True)
 class Event:
-    """An event; ``at_s`` is Unix time."""
+    """An event of a run; ``time_s`` is Unix time."""
 
     time_s: float
     icon: str
@@ -46,12 +46,12 @@ def failure_events(
     curves: RunCurves,
     problems: Sequence[AxisSpan] = (),
 ) -> tuple[Event, ...]:
-    """Return the start of the run, and the last events after it.
+    """Return the start of the run, and its last events.
 
     Args:
-        checkpoints: Those that still exist.
-        curves: Give the time of each step.
-        problems: When GPUs of the job had problems, in Unix time.
+        checkpoints: The existing checkpoints.
+        curves: The curves with the time of each step.
+        problems: The problems of the job's GPUs, in Unix time.
     """
     events = sorted(
         chain(
@@ -80,7 +80,8 @@ def _checkpoint_events(view: JobView, checkpoints: Iterable[Checkpoint]) -> Iter
     for checkpoint in run_checkpoints[-_MAX_CHECKPOINTS:]:
         created = instant(checkpoint.created)
         if created is not None:
-            message = f"Checkpoint saved: {position_text(checkpoint.epoch, checkpoint.step, formats.count)}"
+            position = position_text(checkpoint.epoch, checkpoint.step, formats.count)
+            message = f"Checkpoint saved: {position}"
             yield Event(created.timestamp(), "floppy-disk", "good", message)
 
 
@@ -97,11 +98,9 @@ def _curve_events(view: JobView, curves: RunCurves) -> Iterable[Event]:
             yield Event(time_s, "warning-fill", "warn", message)
     finite_indices = np.flatnonzero(np.isfinite(loss.raw))
     if finite_indices.size:
-        last_step, time_s = (
-            formats.count(int(loss.steps[finite_indices[-1]])),
-            float(loss.times_s[finite_indices[-1]]),
-        )
-        yield Event(time_s, "chart-line-up", "text2", f"Last step with a loss: {last_step}")
+        last_index = finite_indices[-1]
+        message = f"Last step with a loss: {formats.count(int(loss.steps[last_index]))}"
+        yield Event(float(loss.times_s[last_index]), "chart-line-up", "text2", message)
 
 
 def _end_events(view: JobView) -> Iterable[Event]:

@@ -23,10 +23,10 @@ from widgets.plots.export_menu import PictureButton
 from widgets.plots.run_curves import RunCurves
 
 _MIN_H, _MAX_H = 176, 420
-"""The height of a plot; in a tall window it takes what the rest of the page leaves."""
+"""The height of a plot; in a tall window the plot takes the unused height of the page."""
 _TITLE_H = 32
 _MARKER_MARGIN = 0.35
-"""The share of the plot kept free on the right of the post, for its text."""
+"""The share of the plot kept free to the right of the marker, for its label."""
 _PEER_W, _LINE_W = 1.2, 2.2
 
 
@@ -68,7 +68,7 @@ class FailurePlots(QWidget):
 
     @property
     def cause(self) -> CurvePanel | None:
-        """Return the plot of the cause, None if no curve shows it."""
+        """Return the plot of the cause, None if no curve shows the cause."""
         return self._cause if not self._cause_card.isHidden() else None
 
     @property
@@ -76,7 +76,7 @@ class FailurePlots(QWidget):
         return self._loss if not self._loss_card.isHidden() else None
 
     def set_narrow(self, is_narrow: bool) -> None:
-        """Place the plots one below the other."""
+        """Set whether the plots are below each other."""
         direction = (
             QBoxLayout.Direction.TopToBottom if is_narrow else QBoxLayout.Direction.LeftToRight
         )
@@ -84,7 +84,7 @@ class FailurePlots(QWidget):
         self._fit_height()
 
     def show_cause(self, curves: CauseCurves | None) -> None:
-        """Show the curves of the cause; None if no file has them."""
+        """Show the curves of the cause; None hides their plot."""
         self._cause_card.setVisible(curves is not None)
         self._fit_height()
         if curves is None:
@@ -149,7 +149,7 @@ class FailurePlots(QWidget):
             panel.set_marks(vertical_markers=[VerticalMarker(end, "failed here")], axis_marks=marks)
 
     def _fit_height(self) -> None:
-        """Limit the height to that of the plots; hide the widget if there are none."""
+        """Limit the height to the plots; hide the widget without plots."""
         visible_count = sum(not card.isHidden() for card in (self._cause_card, self._loss_card))
         rows = visible_count if self._box.direction() is QBoxLayout.Direction.TopToBottom else 1
         card_h = 2 * CARD_PADDING + _TITLE_H + S2 + _MAX_H
@@ -158,7 +158,7 @@ class FailurePlots(QWidget):
 
 
 def _add_plot(panel: CurvePanel, box: QVBoxLayout) -> None:
-    """Place a plot that grows from its least height, whatever its size hint."""
+    """Add a plot that grows from the minimum height, whatever its size hint."""
     panel.setMinimumHeight(_MIN_H)
     panel.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
     box.addWidget(panel, 1)

@@ -1,7 +1,7 @@
 """The tab "What happened": the first rank that failed, the cause, and the ways out.
 
-It offers at most three actions, the most likely first. If the cause is not known, it shows the last
-lines of the logs and guesses nothing.
+The tab offers at most three actions, the most likely first. If the cause is unknown, the tab shows
+the last lines of the logs and guesses nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.annotations import AxisSpan
 from widgets.plots.run_curves import RunCurves
 
-_LINES_SHOWN = 20
+_MAX_LINES = 20
 _EVIDENCE_LINES = 6
 _TRACE_MIN_LINES, _TRACE_MAX_LINES = 6, 24
 _TWO_COLUMNS_FROM_W = 700
@@ -53,7 +53,7 @@ class FailureTab(QWidget):
     """The first tab of a failed job.
 
     Signals:
-        choice_requested: Ask where to resume, without this node ("" for none).
+        placement_requested: Ask where to resume, without this node ("" for none).
         log_requested: The log to show (a rank or "mpirun"), and the line from 1, 0 for none.
         install_requested: Install the package of this module on the nodes of the job.
 
@@ -66,7 +66,7 @@ class FailureTab(QWidget):
     log_requested = Signal(str, int)
 
     def __init__(self, actions: JobActions, run: RunCurves | None = None) -> None:
-        """Create the tab; ``run``: the curves of the open job, which another tab fills."""
+        """Create the tab; ``run`` has the curves of the open job, filled by another tab."""
         super().__init__()
         self._actions = actions
         self._run = run if run is not None else RunCurves()
@@ -126,7 +126,7 @@ class FailureTab(QWidget):
         self._traceback_box = TextBox(mono=True, read_only=True, name="Traceback")
         # A cut line looks whole: the scroll bar for it is below the visible part.
         self._traceback_box.setLineWrapMode(QPlainTextEdit.LineWrapMode.WidgetWidth)
-        # At least its lines, and what the cards next to it leave; its size hint is for any text.
+        # At least the height of its lines, at most that of the cards; the size hint fits any text.
         self._traceback_box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         copy_button = Button("Copy", kind="quiet", icon="copy", tip="Copy the traceback")
         copy_button.clicked.connect(self._copy_traceback)
@@ -243,7 +243,7 @@ class FailureTab(QWidget):
         histories: Mapping[str, NodeHistory],
         problems: Sequence[AxisSpan],
     ) -> None:
-        """Set the recent history of the nodes, and when GPUs of the job had problems."""
+        """Set the recent history of the nodes, and the problems of the job's GPUs."""
         self._states, self._histories, self._problems = states, histories, tuple(problems)
         self._show_buttons()
         self._draw_if_visible()
@@ -263,7 +263,7 @@ class FailureTab(QWidget):
         self._fit_buttons()
 
     def _fit_buttons(self) -> None:
-        """Place the special actions above the usual ones if one row has no room for all."""
+        """Place the special buttons above the usual buttons if one row is too short."""
         special_buttons = (
             self._install_button,
             self._change_button,
@@ -288,7 +288,7 @@ class FailureTab(QWidget):
         )
 
     def _draw_if_visible(self) -> None:
-        """Draw what is known if the tab is visible and something changed."""
+        """Draw the plots and events if the tab is visible and their data changed."""
         view = self._view
         if view is None or not self.isVisible():
             return
@@ -311,7 +311,7 @@ class FailureTab(QWidget):
         )
 
     def show_checkpoints(self, checkpoints: tuple[Checkpoint, ...] | None) -> None:
-        """Set the checkpoints to resume from; None if not known yet."""
+        """Set the checkpoints to resume from; None while unknown."""
         self._checkpoints = checkpoints
         self._rerun_button.setText("Start over" if self._starts_over else "Resume")
         self._rerun_button.set_icon("arrow-clockwise" if self._starts_over else "play")
@@ -321,12 +321,11 @@ class FailureTab(QWidget):
         self._draw_if_visible()
 
     def _show_resume_note(self) -> None:
-        """Show where the highlighted action begins."""
+        """Show the starting point of the highlighted action."""
         is_known, checkpoints = self._checkpoints is not None, self._checkpoints or ()
         error = self._view.error if self._view is not None else None
-        checkpoint = checkpoint_to_resume(
-            checkpoints, error.sound_step if error is not None else None
-        )
+        sound_step = error.sound_step if error is not None else None
+        checkpoint = checkpoint_to_resume(checkpoints, sound_step)
         self._resume_checkpoint = checkpoint.name if checkpoint else ""
         is_newest = checkpoint is None or checkpoint.step == max(c.step for c in checkpoints)
         note = _resume_note(checkpoint, is_known=is_known, is_newest=is_newest)
@@ -337,7 +336,7 @@ class FailureTab(QWidget):
     def _show_evidence(
         self, evidence: tuple[EvidenceLine, ...], is_unknown: bool, rank: int | None
     ) -> None:
-        lines = [line for line in evidence[-_LINES_SHOWN:] if line.text.strip()]
+        lines = [line for line in evidence[-_MAX_LINES:] if line.text.strip()]
         quoted_lines = [line for line in lines if line.file]
         source = (
             _log_source(quoted_lines[0].file)
@@ -355,20 +354,21 @@ class FailureTab(QWidget):
             f"Last lines of the log of {log_name}" if is_unknown else f"From the log of {log_name}"
         )
         number_width = max((len(formats.count(line.line)) for line in lines), default=0)
+        numbers = [formats.count(line.line) if line.line else "" for line in lines]
         text = "\n".join(
-            f"{formats.count(line.line) if line.line else '':>{number_width}}  {strip_codes(line.text)}"
-            for line in lines
+            f"{number:>{number_width}}  {strip_codes(line.text)}"
+            for number, line in zip(numbers, lines, strict=True)
         )
         if text != self._evidence_box.toPlainText():
             self._evidence_box.setPlainText(text)
-        rows = min(max(1, len(lines)), _LINES_SHOWN if is_unknown else _EVIDENCE_LINES)
+        rows = min(max(1, len(lines)), _MAX_LINES if is_unknown else _EVIDENCE_LINES)
         self._evidence_box.setFixedHeight(_text_height(self._evidence_box, rows))
         self._evidence_card.setVisible(bool(quoted_lines))
 
     def _place_evidence(self, *, is_below_events: bool) -> None:
-        """Place the lines below the events; without a traceback, in the place of it.
+        """Place the lines of the log below the events, or in the column of the traceback.
 
-        Without both, the events have the whole width.
+        Without lines and traceback, the events have the whole width.
         """
         new_column, old_column = (
             (self._left_column, self._right_column)
@@ -388,7 +388,7 @@ class FailureTab(QWidget):
             self._view, () if self._starts_over else self._checkpoints, self._states
         )
         if self._installed_module == (self._view.id, offers.module):
-            offers = self._remedies = replace(offers, module="", is_same_last=False)
+            offers = self._remedies = replace(offers, module="", repeats_failure=False)
         verb = "Clone" if self._starts_over else "Resume"
         self._change_button.setText(f"{verb} with {_settings_label(offers.changed_settings)}")
         self._change_button.set_icon("copy" if self._starts_over else "play")
@@ -430,12 +430,12 @@ class FailureTab(QWidget):
 
     @property
     def first_button(self) -> Button:
-        """Return the highlighted action."""
+        """Return the highlighted button."""
         return self._first_button
 
     @property
     def _starts_over(self) -> bool:
-        """Return whether there is nothing to resume from, or no way to."""
+        """Return whether the job cannot resume: without a checkpoint, or without support."""
         return self._checkpoints == () or (self._view is not None and not self._view.resumes)
 
     def _job_id(self) -> str:
@@ -487,7 +487,7 @@ def _resume_note(checkpoint: Checkpoint | None, *, is_known: bool, is_newest: bo
 
 
 def _text_height(box: TextBox, lines: int) -> int:
-    """Return the height of so many lines, with room for the horizontal scroll bar."""
+    """Return the height of this number of lines, with space for the horizontal scroll bar."""
     return lines * box.fontMetrics().lineSpacing() + 44
 
 

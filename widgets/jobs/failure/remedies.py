@@ -62,15 +62,15 @@ class Remedies:
     """The actions to offer.
 
     Attributes:
-        change: The setting to resume with, or to clone the job with if there is no checkpoint: half
-            of the batch size that did not fit, or a tenth of the learning rate; empty if neither
-            helps.
-        clone: The setting to clone the job with: gradient clipping, or empty.
-        placement: Where the job ran, without the GPU that failed, as a job file has it.
-        without: That GPU: "GPU 3 of gpu07", "" if there is none to leave out.
-        chooses: Whether other GPUs or nodes may help.
-        away: A node of the job that is offline now, "" for none.
-        is_same_last: Whether the same settings would fail again.
+        changed_settings: The setting to resume with, or to clone the job with if there is no
+            checkpoint: half of the batch size that did not fit, or a tenth of the learning rate;
+            empty if neither helps.
+        clone_settings: The setting to clone the job with: gradient clipping, or empty.
+        placement: The placement of the job without the GPU that failed, as in a job file.
+        excluded_gpu: The GPU that failed: "GPU 3 of gpu07", "" if there is none to leave out.
+        offers_choice: Whether other GPUs or nodes may help.
+        offline_node: A node of the job that is offline now, "" for none.
+        repeats_failure: Whether the same settings would fail again.
         module: A Python module that is not installed, "" if that is not the cause.
     """
 
@@ -89,7 +89,7 @@ def remedies(
     checkpoints: tuple[Checkpoint, ...] | None,
     states: Mapping[str, NodeState],
 ) -> Remedies:
-    """Return what helps against the cause; without a checkpoint, changes of a clone."""
+    """Return the remedies for the cause; without a checkpoint, changes of a clone."""
     cause = cause_of(view)
     repeats_failure = cause in _SETTING_CAUSES | _GPU_CAUSES
     is_unclipped = cause in OF_LOSS and view.config.gradient_norm is None
@@ -127,7 +127,7 @@ def remedies(
 
 
 def _missing_module(view: JobView) -> str:
-    """Return the module that the rank that failed first did not find."""
+    """Return the module that was missing on the first rank that failed."""
     error = view.error
     if error is None or error.cause not in ("", _MODULE_MISSING, USER_CODE):
         return ""
@@ -136,7 +136,7 @@ def _missing_module(view: JobView) -> str:
 
 
 def cause_of(view: JobView) -> str:
-    """Return the recorded cause; for records without one, that of a loss that ended the job."""
+    """Return the recorded cause; without a record, the cause of a loss that ended the job."""
     error, config = view.error, view.config
     if error is None or error.cause or error.traceback:
         return error.cause if error is not None else ""
@@ -154,7 +154,7 @@ def _is_offline(state: NodeState) -> bool:
 def _exclude_gpu(
     view: JobView, states: Mapping[str, NodeState]
 ) -> tuple[str, tuple[Mapping[str, Any], ...]]:
-    """Return the GPU of the rank that failed first, and the placement without it."""
+    """Return the GPU of the rank that failed first, and the placement without this GPU."""
     rank = view.error.rank if view.error is not None else None
     node, uuid = next(
         ((placement.node, uuid) for number, placement, uuid in view.ranks() if number == rank),
@@ -174,12 +174,10 @@ def _exclude_gpu(
 
 
 def lost_steps(view: JobView, checkpoints: tuple[Checkpoint, ...] | None) -> str:
-    """Return how many steps a resume repeats: ``214 steps``, "" while that is not known."""
+    """Return the number of steps that a resume repeats: ``214 steps``, "" while unknown."""
     if checkpoints is None:
         return ""
-    checkpoint = checkpoint_to_resume(
-        checkpoints, view.error.sound_step if view.error is not None else None
-    )
-    return formats.plural(
-        max(0, view.step - (checkpoint.step if checkpoint is not None else 0)), "step"
-    )
+    sound_step = view.error.sound_step if view.error is not None else None
+    checkpoint = checkpoint_to_resume(checkpoints, sound_step)
+    resume_step = checkpoint.step if checkpoint is not None else 0
+    return formats.plural(max(0, view.step - resume_step), "step")

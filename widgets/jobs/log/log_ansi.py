@@ -1,6 +1,6 @@
 """ANSI colours in program output, as styles of plain text.
 
-A log is never used as markup: escape sequences become tones of the theme or are removed.
+A log is never used as markup: escape sequences become colour roles of the theme or are removed.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _BASIC_ROLES: tuple[ColorRole, ...] = (
     "live",
     "text",
 )
-"""Black, red, green, yellow, blue, magenta, cyan, white, as tones of this theme."""
+"""Black, red, green, yellow, blue, magenta, cyan, white, as colour roles of the theme."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ PLAIN_STYLE = Style()
 
 @dataclass(frozen=True)
 class StyledText:
-    """Text of one style; ``begin`` counts characters of the plain line."""
+    """Text of one style; ``start`` counts characters of the plain line."""
 
     start: int
     text: str
@@ -119,7 +119,7 @@ def _apply_number(style: Style, number: int) -> Style:
 
 
 def _color_role(numbers: list[int]) -> ColorRole | None:
-    """Return the tone nearest to one of 256 colours, or to an RGB colour."""
+    """Return the colour role nearest to an indexed colour of 256, or to an RGB colour."""
     if numbers[0] == 5 and len(numbers) == 2:
         index = min(numbers[1], 255)
         if index < 16:

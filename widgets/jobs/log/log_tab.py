@@ -1,8 +1,8 @@
 """The tab Log: the log of a rank, of mpirun, or of all ranks, of any length.
 
-The tab only knows line numbers: it requests the visible lines, and the search runs elsewhere. So a
-log of 200 MB opens as fast as its lines can be counted, and a log that grows by 10,000 lines a
-second costs the window no more than one that does not grow.
+The tab only knows line numbers: it requests the visible lines, and the search runs in the
+background. So a log of 200 MB opens as fast as its lines can be counted, and a log that grows by
+10,000 lines a second costs the window no more than a finished log.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from widgets.jobs.log.number_dialog import NumberDialog
 
 POLL_INTERVAL_MS = 500
 _MAX_NUMBERS = 12
-"""Of a line in its menu, each with the text before it."""
+"""The most numbers of a line in its menu, each with the preceding text."""
 _SEPARATORS = " \t[](){}/|,;:*"
 MAX_COPIED_LINES = 50_000
-_LONG_LABELS_FROM_W = 640
 """The most lines that are copied at once."""
+_LONG_LABELS_FROM_W = 640
 
 
 @dataclass(frozen=True)
 class LogRange:
-    """Lines of a log: that of a rank, "mpirun" or "all"; the first is 0."""
+    """Lines of the log of a rank, of "mpirun" or of "all"; line numbers start at 0."""
 
     job_id: str
     source: str
@@ -57,7 +57,7 @@ class LogRange:
 
 @dataclass(frozen=True)
 class LogSearch:
-    """A text to find from a line on; "" only cancels the search before."""
+    """A text to find from line ``start`` on; "" only cancels the previous search."""
 
     job_id: str
     source: str
@@ -278,7 +278,7 @@ class LogTab(QWidget):
         QGuiApplication.clipboard().setText("\n".join(texts))
 
     def show_error(self, job_id: str, source: str, message: str) -> None:
-        """Report that the log could not be read; the tab tries again."""
+        """Show why the log could not be read; the tab tries again."""
         if self._is_shown(job_id, source):
             self._is_requested = self._is_searching = False
             self._read_error = message
@@ -381,16 +381,14 @@ class LogTab(QWidget):
 
     @Slot(int, QPoint)
     def _open_menu(self, line: int, position: QPoint) -> None:
-        """Offer the numbers of a line: rank 0 draws those of its own log."""
+        """Offer the numbers of a line: rank 0 draws the numbers of its own log."""
         text = self.view.line_text(line) or ""
-        places = number_spans(text)[:_MAX_NUMBERS]
-        if not (self._runs_script and self.source == "0" and places):
+        spans = number_spans(text)[:_MAX_NUMBERS]
+        if not (self._runs_script and self.source == "0" and spans):
             return
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-        for label_start, (start, end) in zip(
-            [0, *(end for _, end in places)], places, strict=False
-        ):
+        for label_start, (start, end) in zip([0, *(end for _, end in spans)], spans, strict=False):
             label = text[label_start:end].lstrip(_SEPARATORS).replace("&", "&&")
             menu.addAction(f"Draw {label}…", partial(self._open_number_dialog, text, (start, end)))
         menu.popup(position)
@@ -449,12 +447,9 @@ class LogTab(QWidget):
         if self._search.text() and (self._searched_lines or match_count):
             cut_suffix = " and more" if self._is_cut else ""
             if match_count:
-                position_text = f"{formats.count(self._current_match + 1)} of {formats.count(match_count)}{cut_suffix}"
-                self._count_label.setText(
-                    position_text
-                    if self._current_match >= 0
-                    else f"{match_count} lines{cut_suffix}"
-                )
+                position_text = formats.count_of(self._current_match + 1, match_count)
+                count_text = position_text if self._current_match >= 0 else f"{match_count} lines"
+                self._count_label.setText(f"{count_text}{cut_suffix}")
             else:
                 self._count_label.setText("No matches")
         elif not self._search.text():

@@ -1,7 +1,7 @@
 """A view of a log that holds only the visible lines.
 
-A log may have millions of lines: the view knows their number, requests those it paints, and caches
-a few thousand. Painting time depends on the visible lines, not on the log's length.
+A log may have millions of lines: the view knows their number, requests the visible lines, and
+caches a few thousand. Painting time depends on the visible lines, not on the log's length.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class LogView(QAbstractScrollArea):
 
     Signals:
         lines_requested: Number of the first line, and count.
-        follows_changed: Whether the view stays at the end.
-        copy_requested: The selected lines, as first and count.
-        menu_requested: The number of a line, and where on the screen its menu opens.
+        following_changed: Whether the view stays at the end.
+        copy_requested: The selected lines, as start and count.
+        menu_requested: The number of a line, and the position of its menu on the screen.
     """
 
     lines_requested = Signal(int, int)
@@ -131,7 +131,7 @@ class LogView(QAbstractScrollArea):
             return
         sources = lines.sources or ("",) * len(lines.lines)
         if lines.sources:
-            self._source_width = max(self._source_width, *(len(one) for one in sources), 1)
+            self._source_width = max(self._source_width, *map(len, sources), 1)
         number = lines.first_number // CHUNK
         self._chunks[number] = tuple(
             _ViewLine(split_styles(text), source)
@@ -187,7 +187,7 @@ class LogView(QAbstractScrollArea):
         return self._marked_line
 
     def line_text(self, line: int) -> str | None:
-        """Return a line as it is painted, None if it has not arrived yet."""
+        """Return the text of a line, None if the line has not arrived yet."""
         view_line = self._line(line)
         return None if view_line is None else view_line.text
 

@@ -19,7 +19,7 @@ class NumberDialog(Dialog):
     """Asks for the name of a number in a line.
 
     Signals:
-        requested: Its pattern.
+        requested: The pattern of the number.
     """
 
     requested = Signal(str)

@@ -25,7 +25,7 @@ _NAME_CHARS = 40
 
 
 class QueueDialog(Dialog):
-    """Edits how one job waits."""
+    """Edits the priority and the start time of a waiting job."""
 
     def __init__(
         self, entry: QueueEntry, actions: JobActions, parent: QWidget | None = None
@@ -56,7 +56,7 @@ class QueueDialog(Dialog):
 
     @Slot()
     def _check_time(self) -> None:
-        """Show the time that the text means, or examples of its format."""
+        """Show the time in the text, or examples of its format."""
         error_text = ""
         now = datetime.now().astimezone()
         note = f"For example {FORMS}. Empty: as soon as possible."

@@ -22,10 +22,10 @@ _PICKER_W = 240
 
 
 def run_period(view: JobView, first_point_s: float = 0.0) -> tuple[float, float | None] | None:
-    """Return the start and the end of a job in Unix time; None if it has not run.
+    """Return the start and the end of a job in Unix time; None for a job that has not run.
 
-    began_s: Time of its first point, 0 without one: a resumed run began later.
-        began_s: Of its first point, 0 where there is none: a run that was resumed began later.
+    Args:
+        first_point_s: The time of the first point, 0 without points: a resumed run started later.
     """
     start, end = instant(view.status.started_at), instant(view.status.ended_at)
     if start is None:
@@ -43,7 +43,7 @@ def job_problems(
     first_point_s: float,
     now_s: float,
 ) -> list[AxisSpan]:
-    """Return when GPUs of a job had problems while it ran, with the name of the node."""
+    """Return the problems of a job's GPUs during its run, with the name of the node."""
     period = run_period(view, first_point_s)
     if period is None:
         return []
@@ -67,7 +67,7 @@ def job_problems(
 
 
 class RankHistory(HistoryCard):
-    """The history of one node of the job: the first with a problem, unless the user chose one."""
+    """The history of a node of the job: the chosen node, or the first node with a problem."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -84,7 +84,7 @@ class RankHistory(HistoryCard):
 
     @property
     def node(self) -> str:
-        """Return the node that is shown, "" if there is none."""
+        """Return the shown node, "" for none."""
         return self._node_box.key() if not self.isHidden() else ""
 
     def show_job(self, view: JobView, first_point_s: float) -> None:
@@ -97,12 +97,12 @@ class RankHistory(HistoryCard):
     def show_nodes(
         self, states: Mapping[str, NodeState], histories: Mapping[str, NodeHistory]
     ) -> None:
-        """Set the nodes as they are now, and their recent history."""
+        """Set the current states of the nodes, and their recent history."""
         self._states, self._histories = states, histories
         self.update_layout()
 
     def update_layout(self) -> None:
-        """Show what is known now, if the tab is visible."""
+        """Show the history of the node, if the tab is visible."""
         parent = self.parentWidget()
         if parent is not None and not parent.isVisible():
             return

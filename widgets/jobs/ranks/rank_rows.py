@@ -1,4 +1,4 @@
-"""The rows of the tab Ranks: the place of each rank, and the state of its GPU."""
+"""The rows of the tab Ranks: node and GPU of each rank, and the state of the GPU."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ def rank_rows(
     nodes: Mapping[str, NodeState] | None = None,
     heartbeat_ages: Mapping[str, str] | None = None,
 ) -> tuple[RankRow, ...]:
-    """Return one row per rank.
+    """Return a row per rank.
 
     Args:
         nodes: The current nodes, by name.
-        beats: The age of each node's heartbeat, as text.
+        heartbeat_ages: The age of each node's heartbeat, as text.
     """
     names = list(dict.fromkeys(view.nodes))
     titles = dict(zip(names, strip_domain([node_title(n) for n in names]), strict=True))

@@ -45,7 +45,7 @@ def rank_marks(view: JobView) -> list[Mark]:
 
 
 def parts_text(view: JobView, rank: int) -> str:
-    """Return ``data 4.0 ms, compute 90 ms, …``: the parts of a rank's step, "" if not known."""
+    """Return ``data 4.0 ms, compute 90 ms, …``: the parts of a rank's step, "" if unknown."""
     times = view.status.step_times
     if times is None or rank >= len(times.data_ms):
         return ""
@@ -55,7 +55,7 @@ def parts_text(view: JobView, rank: int) -> str:
 
 
 def _part_colour(number: int) -> QColor:
-    """Return the colour of a part of a step; the last one, waiting, is grey."""
+    """Return the colour of a part of a step; the last part, waiting, is grey."""
     t = theme.current()
     return t.curve(_CURVE_COLOURS[number]) if number < len(_CURVE_COLOURS) else t.q("line_strong")
 

@@ -1,4 +1,4 @@
-"""The tab Ranks: the place and the step time of each rank; slow ranks are highlighted."""
+"""The tab Ranks: the GPU and the step time of each rank; slow ranks are highlighted."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class RanksTab(QWidget):
         self.setLayout(col((VerticalScrollArea(content, gutter=PAGE_MARGIN), 1)))
 
     def show_view(self, view: JobView, first_point_s: float = 0.0) -> None:
-        """Show the job; `began_s` is the Unix time of its first point, 0 without one."""
+        """Show the job; `first_point_s` is the Unix time of its first point, 0 without points."""
         self._view = view
         self._fill_rows()
         self.history.show_job(view, first_point_s)
@@ -101,7 +101,7 @@ class RanksTab(QWidget):
         share_column_width(self._table, _NODE, equally=self.width() >= _WIDE_FROM_W)
 
     def _fit_columns(self) -> None:
-        """Hide what a job without GPUs does not have, and what a narrow tab has no room for."""
+        """Hide the columns of GPUs in a job without GPUs, and further columns in a narrow tab."""
         has_gpus = self._view is None or self._view.config.uses_gpus
         is_narrow = self.width() < _NARROW_BELOW_W
         for column in (*_GPU_COLUMNS, _HEARTBEAT):

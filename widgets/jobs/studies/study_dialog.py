@@ -1,4 +1,4 @@
-"""The dialog that starts a study: the gallery, and what the chosen one asks and takes."""
+"""The dialog that starts a study: the gallery, and the question and cost of each study."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMS = ((FormName.SMALL.value, "Small"), (FormName.FULL.value, "Full, as publi
 
 
 class StudyDialog(Dialog):
-    """Lists the studies; Start queues the jobs of the chosen one on this computer.
+    """Lists the studies; Start queues the jobs of the chosen study on this computer.
 
     Signals:
         start_requested: The name of a study, and its `FormName`.
@@ -93,7 +93,7 @@ class StudyDialog(Dialog):
         self.set_busy("")
 
     def set_busy(self, busy_label: str) -> None:
-        """Show on Start what is being done; "" ends it."""
+        """Show the current action on the button Start; "" for none."""
         self._is_busy = bool(busy_label)
         self._update_texts()
         if busy_label:

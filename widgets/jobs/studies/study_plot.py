@@ -50,7 +50,7 @@ class StudyPlot(QWidget):
         self._paint(painter)
 
     def as_picture(self) -> Picture:
-        """Return the plot as it is seen."""
+        """Return the plot as a picture."""
         return Picture("" if self._table is None else self._table.title, self.size(), self._paint)
 
     def _paint(self, painter: QPainter) -> None:
@@ -86,7 +86,7 @@ class _Frame:
             min(self._row_positions.values()),
             max(self._row_positions.values()),
         )
-        # Half a place is free at both ends of rows without numbers.
+        # Half a row is free at both ends of rows without numbers.
         side_margin = (
             (last_position - first_position) * _MARGIN
             if table.x and last_position > first_position

@@ -32,7 +32,7 @@ class StudyResult(QWidget):
     """Measured next to published values, with the actions on all jobs of the study.
 
     Signals:
-        resume_requested, export_requested: Of the study that is shown.
+        resume_requested, export_requested: Resume the shown study, or export its table.
         saved: A file name, and the bytes to save.
     """
 
@@ -87,7 +87,7 @@ class StudyResult(QWidget):
         self._card.setMinimumHeight(self._card.maximumHeight())
 
     def show_actions(self, *, is_idle: bool, is_finished: bool) -> None:
-        """Offer Resume while no job waits or runs and some are left."""
+        """Offer Resume while no job waits or runs and some jobs are unfinished."""
         self._resume_button.setEnabled(is_idle and not is_finished)
         self._resume_button.setVisible(self._resume_button.isEnabled())
 
@@ -100,45 +100,45 @@ def _columns(table: StudyTable) -> tuple[TableColumn[TableRow], ...]:
     def column_title(label: str, unit: str) -> str:
         return f"{label}, {unit}" if unit else label
 
-    extra_columns = tuple(
+    further_columns = tuple(
         TableColumn[TableRow](
-            column_title(column.label, column.unit), partial(_extra_value, number), is_figure=True
+            column_title(column.label, column.unit), partial(_further_text, number), is_figure=True
         )
         for number, column in enumerate(table.further_columns)
     )
     return (
-        TableColumn[TableRow]("Row", lambda r: r.label, lambda r: r.name),
-        TableColumn[TableRow]("Jobs", _job_count, is_figure=True),
+        TableColumn[TableRow]("Row", lambda row: row.label, lambda row: row.name),
+        TableColumn[TableRow]("Jobs", _jobs_text, is_figure=True),
         TableColumn[TableRow](
             column_title(table.value.label, table.value.unit),
-            lambda r: spread_text(r.value) or formats.NONE,
+            lambda row: spread_text(row.value) or formats.NONE,
             is_figure=True,
         ),
         TableColumn[TableRow](
-            "95 % interval", lambda r: interval_text(r.value) or formats.NONE, is_figure=True
+            "95 % interval", lambda row: interval_text(row.value) or formats.NONE, is_figure=True
         ),
         TableColumn[TableRow](
-            "Published", lambda r: number_text(r.published) or formats.NONE, is_figure=True
+            "Published", lambda row: number_text(row.published) or formats.NONE, is_figure=True
         ),
         *[
             TableColumn[TableRow](
                 "Difference",
-                lambda r: number_text(r.difference, "+") or formats.NONE,
+                lambda row: number_text(row.difference, "+") or formats.NONE,
                 is_figure=True,
             )
         ]
         * table.compares,
         *(
-            TableColumn[TableRow](title, lambda r: seed_difference_label(r) or formats.NONE)
+            TableColumn[TableRow](title, lambda row: seed_difference_label(row) or formats.NONE)
             for title in seed_difference_titles(table)
         ),
-        *extra_columns,
+        *further_columns,
     )
 
 
-def _extra_value(number: int, row: TableRow) -> str:
+def _further_text(number: int, row: TableRow) -> str:
     return spread_text(row.further_cells[number]) or formats.NONE
 
 
-def _job_count(row: TableRow) -> str:
+def _jobs_text(row: TableRow) -> str:
     return f"{row.value.n} of {row.jobs}" if row.jobs else "not run"

@@ -1,4 +1,4 @@
-"""The actions on a sweep: fold it, or act on all its jobs."""
+"""The actions on a sweep: fold the sweep, or act on all its jobs."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class SweepFolds(QObject):
     """Stores which sweeps are folded.
 
     Args:
-        query_of: Returns the current query of the list with this name.
+        get_query: Returns the current query of the list with this name.
 
     Signals:
-        folded: The sweeps that the user folded or unfolded, by tag. The rows of all lists change.
+        folds_changed: The folds that the user chose, by tag. The rows of all lists change.
     """
 
     folds_changed = Signal(object)
@@ -36,7 +36,7 @@ class SweepFolds(QObject):
         self._search_folds: dict[str, tuple[JobQuery, dict[str, bool]]] = {}
 
     def restore(self, stored_folds: Mapping[str, Any]) -> None:
-        """Restore a value of `folded`, from a file that may have been edited."""
+        """Restore a value of `folds_changed`, from a file that may have been edited."""
         folds = {
             tag: is_folded for tag, is_folded in stored_folds.items() if isinstance(is_folded, bool)
         }

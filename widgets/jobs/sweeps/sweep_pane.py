@@ -63,7 +63,7 @@ class SweepPane(QWidget):
             names of all such metrics.
 
     Attributes:
-        back: The button of a narrow window, which shows either the list or the sweep.
+        back_button: The button of a narrow window, which shows either the list or the sweep.
     """
 
     table_requested = Signal(str)
@@ -125,7 +125,7 @@ class SweepPane(QWidget):
         )
 
     def show_sweep(self, summary: JobSummary, rows: JobRows) -> None:
-        """Show a sweep; `rows` has all jobs, including its own."""
+        """Show a sweep; `rows` has all jobs, including those of the sweep."""
         count = summary.sweep
         if count is None:
             return
@@ -162,7 +162,7 @@ class SweepPane(QWidget):
             self.table_requested.emit(summary.id)
 
     def restore_modes(self, modes: Mapping[str, str]) -> None:
-        """Take what the user said of metrics before; see `modes_changed`."""
+        """Restore a value of `modes_changed`."""
         self._modes = {name: mode for name, mode in modes.items() if mode in ("min", "max")}
 
     def _with_mode(self, summary: JobSummary) -> JobSummary:
@@ -171,7 +171,7 @@ class SweepPane(QWidget):
         return summary._replace(best_mode=self._modes.get(summary.best_metric[0], ""))
 
     def _ask_mode(self, jobs: Sequence[JobSummary]) -> None:
-        """Ask which values are better if the name of the metric does not say it."""
+        """Ask which values are better if the name of the metric leaves this open."""
         unclear_jobs = [job for job in jobs if job.best_metric is not None and not job.best_mode]
         self._metric = next((job.best_metric[0] for job in unclear_jobs if job.best_metric), "")
         self._question.setText(f"Which values of “{self._metric}” are better?")
@@ -186,7 +186,7 @@ class SweepPane(QWidget):
 
     @property
     def tag(self) -> str:
-        """Return the tag of the sweep, "" before there is one."""
+        """Return the tag of the open sweep, "" for none."""
         return "" if self._summary is None else self._summary.id
 
     def show_study(self, tag: str, table: StudyTable | None) -> None:
@@ -254,7 +254,7 @@ def _sort_best_first(jobs: Sequence[JobSummary]) -> list[JobSummary]:
 
 
 def _ring_marks(jobs: Sequence[JobSummary]) -> list[Mark]:
-    """Return a ring segment per job, red for a failed one."""
+    """Return a ring segment per job, red for a failed job."""
     if len(jobs) > _MAX_RING_JOBS:
         return []
     sorted_jobs = sorted(jobs, key=lambda job: (job.created_s, job.id))

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
-from backend.cli.parameters import JobId, On
-from backend.cli.printing import Answer, Note, in_bytes
+from backend.cli.command import ArgSpec, command
+from backend.cli.parameters import JobId, NodePlacements
+from backend.cli.printing import Answer, Note, size_text
 from backend.cli.session import Session
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.state import JobState
@@ -23,35 +23,35 @@ def bundle(
     services: Services,
     progress: Progress,
     id: JobId,
-    file: Annotated[Path | None, Word("FILE", "default: NAME.ringmaster")] = None,
+    file: Annotated[Path | None, ArgSpec("FILE", "default: NAME.ringmaster")] = None,
     *,
     with_data: Annotated[bool, "include the dataset's files"] = False,
-    checkpoint: Annotated[str, Word("C", "a name, latest, best or none")] = "",
+    checkpoint: Annotated[str, ArgSpec("C", "a name, latest, best or none")] = "",
 ) -> Answer:
     """Write a job to one file, for another desktop to replay."""
-    made = services.bundles.bundle(
+    written_bundle = services.bundles.bundle(
         id, file, with_data=with_data, checkpoint=checkpoint, progress=progress
     )
-    included = f"checkpoint {made.checkpoint}" if made.checkpoint else "no checkpoint"
+    included = f"checkpoint {written_bundle.checkpoint}" if written_bundle.checkpoint else "no checkpoint"
     notes = []
-    if made.without_data:
+    if written_bundle.without_data:
         notes.append(Note("The dataset's files are not included; --with-data includes them."))
-    if made.omitted_variables:
-        notes.append(Note(f"The values of {', '.join(made.omitted_variables)} are not in it."))
-    size = in_bytes(made.bytes)
-    return Answer(made, f"Wrote {made.path} ({made.files} files, {size}, {included}).", notes)
+    if written_bundle.omitted_variables:
+        notes.append(Note(f"The values of {', '.join(written_bundle.omitted_variables)} are not in it."))
+    size = size_text(written_bundle.bytes)
+    return Answer(written_bundle, f"Wrote {written_bundle.path} ({written_bundle.files} files, {size}, {included}).", notes)
 
 
 @command("job unbundle")
-def unbundle(services: Services, progress: Progress, file: Annotated[Path, Word("FILE")]) -> Answer:
+def unbundle(services: Services, progress: Progress, file: Annotated[Path, ArgSpec("FILE")]) -> Answer:
     """Import such a file as a job, after verifying every byte."""
-    found = services.bundles.unbundle(file, progress)
-    lines = [f"Created {found.view.id}: {found.view.name}. {found.origin}"]
-    for what, names in (("Imported", found.imported), ("Existing", found.reused)):
+    imported_job = services.bundles.unbundle(file, progress)
+    lines = [f"Created {imported_job.view.id}: {imported_job.view.name}. {imported_job.origin}"]
+    for label, names in (("Imported", imported_job.imported), ("Existing", imported_job.reused)):
         if names:
-            lines.append(f"{what}: {', '.join(names)}")
-    again = Note(f"Train it again: {COMMAND} job replay {found.view.id}")
-    return Answer(found, lines, map(Note, found.notes), again)
+            lines.append(f"{label}: {', '.join(names)}")
+    hint = Note(f"Train it again: {COMMAND} job replay {imported_job.view.id}")
+    return Answer(imported_job, lines, map(Note, imported_job.notes), hint)
 
 
 @command("job replay", reads_jobs=True)
@@ -59,7 +59,7 @@ def replay(
     session: Session,
     id: JobId,
     *,
-    on: On = (),
+    on: NodePlacements = (),
     wait: Annotated[bool, "start it, and compare it with the original"] = False,
 ) -> Answer:
     """Create a job that repeats another: same files, same seed."""
@@ -69,7 +69,7 @@ def replay(
         services.jobs.lifecycle.start(view.id)
         view = services.queries.wait(view.id)
         if view.state is JobState.FINISHED:
-            return _compared(services.replays.compare(view.id))
+            return _comparison_answer(services.replays.compare(view.id))
     line = f"{view.id}: {view.name}, {view.state.label}"
     if wait:
         return Answer(view, line, failed=True)
@@ -80,8 +80,8 @@ def replay(
 @command("job replayed")
 def replayed(services: Services, id: JobId) -> Answer:
     """Compare the curves of a replay and its original."""
-    return _compared(services.replays.compare(id))
+    return _comparison_answer(services.replays.compare(id))
 
 
-def _compared(result: ReplayResult) -> Answer:
+def _comparison_answer(result: ReplayResult) -> Answer:
     return Answer(result, result.message, failed=not result.is_same)

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import Checkpoint, JobId
-from backend.cli.printing import Answer, Note, Table, in_bytes, in_figures
+from backend.cli.printing import Answer, Note, Table, size_text, number_text
 from backend.records.jobs.checkpoint import EXPORT_FORMATS
 from backend.services.context.container import Services
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 @command("job checkpoints", reads_jobs=True)
 def checkpoints(services: Services, id: JobId) -> Answer:
     """The checkpoints of a job."""
-    found = services.queries.checkpoints(id)
+    records = services.queries.checkpoints(id)
     rows = (
         (
             f"{record.name} ({record.file})" if record.file else record.name,
             str(record.epoch or ""),
             str(record.step),
-            in_bytes(record.bytes),
+            size_text(record.bytes),
             record.marks,
-            ", ".join(f"{name} {in_figures(v)}" for name, v in record.metrics.items()),
+            ", ".join(f"{name} {number_text(v)}" for name, v in record.metrics.items()),
         )
-        for record in found
+        for record in records
     )
     head = ("NAME", "EPOCH", "STEP", "SIZE", "", "METRICS")
-    return Answer(found, Table(head, rows, "There is no checkpoint yet."))
+    return Answer(records, Table(head, rows, "There is no checkpoint yet."))
 
 
 @command("job keep", reads_jobs=True)
@@ -46,8 +46,8 @@ def keep(
 ) -> Answer:
     """Never remove a checkpoint, whatever the job's settings say."""
     record = services.jobs.keep(id, checkpoint, is_kept=not undo)
-    how = "always kept" if record.is_kept else "kept as long as the job's settings say"
-    return Answer(record, f"{record.name} is {how}.")
+    state = "always kept" if record.is_kept else "kept as long as the job's settings say"
+    return Answer(record, f"{record.name} is {state}.")
 
 
 def _sample(text: str) -> int:
@@ -63,31 +63,31 @@ def layers(
     id: JobId,
     *,
     checkpoint: Checkpoint,
-    against: Annotated[str, Word("C", "compare with this checkpoint")] = "",
-    sample: Annotated[int, Word("N", "default: the first, 0", parse=_sample)] = 0,
+    against: Annotated[str, ArgSpec("C", "compare with this checkpoint")] = "",
+    sample: Annotated[int, ArgSpec("N", "default: the first, 0", parse=_sample)] = 0,
 ) -> Answer:
     """The weights of a checkpoint, and one sample passed through them."""
-    found = services.inspection.checkpoint(id, checkpoint, against, sample, progress=progress)
+    inspection = services.inspection.checkpoint(id, checkpoint, against, sample, progress=progress)
     values: list[tuple[str, str, TensorValues | None]] = []
-    for weight in found.weights:
+    for weight in inspection.weights:
         values += (
             (weight.name, "weight", weight.values),
             (weight.name, "change", weight.change),
             (weight.name, "gradient", weight.gradient),
         )
-    values += ((row.name, "activation", row.values) for row in found.activations)
+    values += ((row.name, "activation", row.values) for row in inspection.activations)
     rows = (
         (
-            *(name, what),
-            *map(in_figures, (s.mean, s.std, s.low, s.high)),
-            *(f"{100 * one.zero_share:.0f} %", str(s.nan_count)),
+            *(name, kind),
+            *map(number_text, (s.mean, s.std, s.low, s.high)),
+            *(f"{100 * tensor.zero_share:.0f} %", str(s.nan_count)),
         )
-        for name, what, one in values
-        if one is not None and (s := one.spread)
+        for name, kind, tensor in values
+        if tensor is not None and (s := tensor.spread)
     )
     head = ("LAYER", "WHAT", "MEAN", "STD", "LEAST", "MOST", "ZEROS", "NAN")
     table = Table(head, rows, "The model has no weights.")
-    return Answer(found, table, map(Note, found.warnings))
+    return Answer(inspection, table, map(Note, inspection.warnings))
 
 
 @command("job export", reads_jobs=True)
@@ -97,11 +97,11 @@ def export(
     id: JobId,
     *,
     checkpoint: Checkpoint,
-    format: Annotated[str, Word(choices=EXPORT_FORMATS)],
-    output: Annotated[Path, Word("PATH")],
+    format: Annotated[str, ArgSpec(choices=EXPORT_FORMATS)],
+    output: Annotated[Path, ArgSpec("PATH")],
 ) -> Answer:
     """Export a checkpoint."""
     path = services.jobs.export(id, checkpoint, format, output, progress=progress)
     size = path.stat().st_size
     data = {"path": str(path), "bytes": size, "format": format}
-    return Answer(data, f"Wrote {path} ({in_bytes(size)}).")
+    return Answer(data, f"Wrote {path} ({size_text(size)}).")

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import JobIds
-from backend.cli.printing import Answer, Note, Table, in_figures, in_time
+from backend.cli.printing import Answer, Note, Table, number_text, duration_text
 from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.settings import value_label
 from backend.services.context.container import Services
@@ -21,24 +21,24 @@ def compare(
     *,
     all: Annotated[bool, "also show equal settings"] = False,
     csv: Annotated[
-        Path | None, Word("FILE", "instead, write every scalar of every step of one or more jobs")
+        Path | None, ArgSpec("FILE", "instead, write every scalar of every step of one or more jobs")
     ] = None,
 ) -> Answer:
     """Results of jobs, and the settings that differ."""
     if csv is not None:
         path = services.comparison.write_csv(list(dict.fromkeys(ids)), csv)
         return Answer({"path": str(path), "bytes": path.stat().st_size}, f"Wrote {path}.")
-    found = services.comparison.compare(ids)
-    settings = (*found.differing, *(found.equal if all else ()))
-    states = ("State", *(view.state.label for view in found.jobs))
-    names = ("", *(view.name for view in found.jobs))
-    table = Table(names, (states, *_lines(found.results), *_lines(settings)))
+    comparison = services.comparison.compare(ids)
+    settings = (*comparison.differing, *(comparison.equal if all else ()))
+    states = ("State", *(view.state.label for view in comparison.jobs))
+    names = ("", *(view.name for view in comparison.jobs))
+    table = Table(names, (states, *_lines(comparison.results), *_lines(settings)))
     notes = []
-    if not found.differing:
+    if not comparison.differing:
         notes.append(Note("These jobs have the same settings."))
     if not all:
-        notes.append(Note(f"{len(found.equal)} settings are equal; --all shows them."))
-    return Answer(found, table, notes)
+        notes.append(Note(f"{len(comparison.equal)} settings are equal; --all shows them."))
+    return Answer(comparison, table, notes)
 
 
 def _lines(rows: Iterable[ComparedRow]) -> list[tuple[str, ...]]:
@@ -52,5 +52,5 @@ def _cells(row: ComparedRow) -> Iterable[str]:
         elif isinstance(value, str):
             text = value_label(row.key, value)
         else:
-            text = in_time(value) if row.kind is RowKind.SECONDS else in_figures(value)
+            text = duration_text(value) if row.kind is RowKind.SECONDS else number_text(value)
         yield f"{text} (best)" if is_best else text

@@ -6,15 +6,15 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import JobId, JobIds
-from backend.cli.printing import Answer, as_toml
-from backend.cli.runs import state
+from backend.cli.printing import Answer, toml_answer
+from backend.cli.runs import state_answer
 from backend.records.base.program_name import COMMAND
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import write_job_file
 
-_Tags = Annotated[tuple[str, ...], Word("TAG", "may be repeated")]
+_Tags = Annotated[tuple[str, ...], ArgSpec("TAG", "may be repeated")]
 
 
 @command("job clone", reads_jobs=True)
@@ -22,12 +22,12 @@ def clone(
     services: Services,
     id: JobId,
     *,
-    output: Annotated[Path | None, Word("FILE", "write to FILE")] = None,
+    output: Annotated[Path | None, ArgSpec("FILE", "write to FILE")] = None,
 ) -> Answer:
     """Print a job file that repeats a job, to edit and create."""
     raw = services.jobs.clone(id)
     if output is None:
-        return as_toml(raw)
+        return toml_answer(raw)
     path = write_job_file(raw, output)
     change = f"Change it, then: {COMMAND} job create {shlex.quote(str(path))}"
     return Answer({"path": str(path)}, f"Wrote {path}. {change}")
@@ -44,7 +44,7 @@ def annotate(
 ) -> Answer:
     """Change the name, the notes or the tags of a job."""
     tags = None if tag is None else tuple(filter(None, tag))
-    return state(services.jobs.annotate(id, name=name, notes=notes, tags=tags))
+    return state_answer(services.jobs.annotate(id, name=name, notes=notes, tags=tags))
 
 
 @command("job tag", reads_jobs=True)
@@ -53,7 +53,7 @@ def tag(
     ids: JobIds,
     *,
     add: _Tags = (),
-    remove: Annotated[tuple[str, ...], Word("TAG")] = (),
+    remove: Annotated[tuple[str, ...], ArgSpec("TAG")] = (),
 ) -> Answer:
     """Add tags to jobs, or remove them; other tags stay."""
     views = [services.jobs.retag(job_id, add, remove) for job_id in ids]
@@ -73,7 +73,7 @@ def remove(services: Services, id: JobId) -> Answer:
 @command("job restore")
 def restore(
     services: Services,
-    id: Annotated[str, Word("ID", "a job's id, the beginning of it, or its name")],
+    id: Annotated[str, ArgSpec("ID", "a job's id, the beginning of it, or its name")],
 ) -> Answer:
     """Move a job back from the trash."""
-    return state(services.jobs.restore(id))
+    return state_answer(services.jobs.restore(id))

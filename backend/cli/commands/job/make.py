@@ -7,8 +7,8 @@ from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
-from backend.cli.printing import Answer, Note, Table, in_figures
+from backend.cli.command import ArgSpec, command
+from backend.cli.printing import Answer, Note, Table, number_text
 from backend.records.base.program_name import COMMAND
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
@@ -18,10 +18,10 @@ from backend.services.jobs.job_file import read_job_file
 def create(
     services: Services,
     progress: Progress,
-    file: Annotated[Path | None, Word("FILE.toml")] = None,
+    file: Annotated[Path | None, ArgSpec("FILE.toml")] = None,
     *,
-    template: Annotated[str, Word("NAME", "instead of a file")] = "",
-    name: Annotated[str, Word("N", "another name for the job")] = "",
+    template: Annotated[str, ArgSpec("NAME", "instead of a file")] = "",
+    name: Annotated[str, ArgSpec("N", "another name for the job")] = "",
 ) -> Answer:
     """Create a job from a job file or a template."""
     raw = read_job_file(file) if file else services.templates.load(template)
@@ -41,24 +41,24 @@ def create(
 def simulate(
     services: Services,
     progress: Progress,
-    file: Annotated[Path, Word("FILE.toml")],
+    file: Annotated[Path, ArgSpec("FILE.toml")],
     *,
-    staleness: Annotated[int, Word("N", "updates between pull and push")],
+    staleness: Annotated[int, ArgSpec("N", "updates between pull and push")],
     random: Annotated[bool, "by chance, N on average"] = False,
 ) -> Answer:
     """Train a job file here in one process, with simulated staleness."""
-    found = services.jobs.simulate(read_job_file(file), staleness, random, progress)
-    names = list(dict.fromkeys(name for epoch in found.epochs for name in epoch.values))
+    simulation = services.jobs.simulate(read_job_file(file), staleness, random, progress)
+    names = list(dict.fromkeys(name for epoch in simulation.epochs for name in epoch.values))
     rows = (
         (
             str(epoch.epoch),
             str(epoch.steps),
-            in_figures(epoch.loss),
-            *(in_figures(epoch.values.get(name)) for name in names),
+            number_text(epoch.loss),
+            *(number_text(epoch.values.get(name)) for name in names),
             f"{epoch.staleness_mean:.1f}",
             str(epoch.staleness_max),
         )
-        for epoch in found.epochs
+        for epoch in simulation.epochs
     )
     head = ("Epoch", "Updates", "Loss", *names, "Staleness", "Largest")
-    return Answer(found, Table(head, rows, "No epochs."))
+    return Answer(simulation, Table(head, rows, "No epochs."))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Annotated
 
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import Checkpoint, JobId
-from backend.cli.printing import Answer, Facts, Note, Part, Table, in_figures
+from backend.cli.printing import Answer, Properties, Note, Part, Table, number_text
 from backend.records.jobs.prediction import Prediction, PredictionInput
 from backend.services.context.container import Services
 from backend.services.tools.output_file import require_free
@@ -24,50 +24,50 @@ def predict(
     id: JobId,
     *,
     checkpoint: Checkpoint,
-    dataset: Annotated[str, Word("NAME", "NAME or NAME@VERSION; default: the job's")] = "",
+    dataset: Annotated[str, ArgSpec("NAME", "NAME or NAME@VERSION; default: the job's")] = "",
     file: Annotated[
         tuple[str, ...],
-        Word("F", "files, or folders of them, for a loader with a method read", nargs="+"),
+        ArgSpec("F", "files, or folders of them, for a loader with a method read", nargs="+"),
     ] = (),
-    loader: Annotated[str, Word("NAME", "default: the job's")] = "",
-    split: Annotated[str, Word(choices=("validation", "training"))] = "validation",
-    samples: Annotated[str, Word("N", "only these: 3, 10-20")] = "",
-    output: Annotated[Path, Word("O.csv")],
+    loader: Annotated[str, ArgSpec("NAME", "default: the job's")] = "",
+    split: Annotated[str, ArgSpec(choices=("validation", "training"))] = "validation",
+    samples: Annotated[str, ArgSpec("N", "only these: 3, 10-20")] = "",
+    output: Annotated[Path, ArgSpec("O.csv")],
 ) -> Answer:
     """Try a checkpoint on a dataset or on files."""
     require_free(output)
-    given = PredictionInput(
+    prediction_input = PredictionInput(
         split=split, dataset=dataset, loader=loader, samples=samples, files=file
     )
-    found = services.predictions.predict(id, checkpoint, given, progress)
-    path = services.predictions.write_table(found, output)
-    return Answer(lambda: found.to_json(str(path)), _parts(found), f"Wrote {path}.")
+    prediction = services.predictions.predict(id, checkpoint, prediction_input, progress)
+    path = services.predictions.write_table(prediction, output)
+    return Answer(lambda: prediction.to_json(str(path)), _parts(prediction), f"Wrote {path}.")
 
 
-def _parts(found: Prediction) -> Iterator[Part]:
-    yield Facts([("Samples", str(found.sample_count))])
-    yield Facts((name, in_figures(value)) for name, value in found.metrics.items())
-    if found.classes:
+def _parts(prediction: Prediction) -> Iterator[Part]:
+    yield Properties([("Samples", str(prediction.sample_count))])
+    yield Properties((name, number_text(value)) for name, value in prediction.metrics.items())
+    if prediction.classes:
         yield Table(
             ("CLASS", "SAMPLES", "PRECISION", "RECALL", "F1"),
             (
-                (one.name, str(one.count), *map(in_figures, (one.precision, one.recall, one.f1)))
-                for one in found.classes
+                (entry.name, str(entry.count), *map(number_text, (entry.precision, entry.recall, entry.f1)))
+                for entry in prediction.classes
             ),
         )
-    elif found.detections:
+    elif prediction.detections:
         yield Table(
             ("CLASS", "BOXES", "AP50", "AP75"),
             (
-                (one.name, str(one.count), *map(in_figures, (one.ap50, one.ap75)))
-                for one in found.detections
+                (entry.name, str(entry.count), *map(number_text, (entry.ap50, entry.ap75)))
+                for entry in prediction.detections
             ),
         )
     else:
-        for one in found.examples[:_ROWS]:
+        for entry in prediction.examples[:_ROWS]:
             guesses = ", ".join(
                 g.name if g.confidence is None else f"{g.name} ({g.confidence:.1%})"
-                for g in one.guesses
+                for g in entry.guesses
             )
-            yield f"{one.file or one.sample.index}: {guesses or one.prediction}"
-    yield from map(Note, found.notes)
+            yield f"{entry.file or entry.sample.index}: {guesses or entry.prediction}"
+    yield from map(Note, prediction.notes)

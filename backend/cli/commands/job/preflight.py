@@ -28,39 +28,39 @@ def preflight(
     """Find what prevents a job from starting, and how to fix it."""
     services = session.services
     config = services.queries.show(id).config
-    found = services.preflight.run(config, id)
-    if fix and fixed_any(services, found, session.asks):
-        found = services.preflight.run(config, id)
-    trial = services.trial_runs.run(id) if canary and found.succeeded else None
+    result = services.preflight.run(config, id)
+    if fix and fix_findings(services, result, session.asks):
+        result = services.preflight.run(config, id)
+    trial = services.trial_runs.run(id) if canary and result.succeeded else None
     return Answer(
-        {**found.to_dict(), "canary": trial},
-        lines(found),
+        {**result.to_dict(), "canary": trial},
+        lines(result),
         () if trial is None else _trial_lines(trial),
-        failed=not found.succeeded or (trial is not None and not trial.succeeded),
+        failed=not result.succeeded or (trial is not None and not trial.succeeded),
     )
 
 
-def _trial_lines(canary: TrialResult) -> Iterator[str]:
-    state = "ok   " if canary.succeeded else "FAULT"
-    yield f"{state}  trial of {canary.took_s:.0f} s: {canary.message}"
-    for line in canary.traceback.splitlines():
+def _trial_lines(trial: TrialResult) -> Iterator[str]:
+    state = "ok   " if trial.succeeded else "FAULT"
+    yield f"{state}  trial of {trial.took_s:.0f} s: {trial.message}"
+    for line in trial.traceback.splitlines():
         yield f"       {line}"
 
 
-def fixed_any(services: Services, found: Preflight, asks: bool) -> bool:
+def fix_findings(services: Services, result: Preflight, asks: bool) -> bool:
     """Fix what can be fixed; return whether anything was done. ``asks``: at a terminal."""
-    wanted = [
+    fixable_findings = [
         finding
-        for finding in (*found.blocking_findings, *found.warnings)
+        for finding in (*result.blocking_findings, *result.warnings)
         if not finding.fix.needs_a_person
         or (asks and finding.host_key is not None and questions.accepts(finding.host_key))
     ]
-    for finding in wanted:
+    for finding in fixable_findings:
         print_note(f"{finding.check}: {finding.message} Fixing: {finding.fix.value}")
-    failed = services.preflight.fix_all(wanted, _print)
+    failed = services.preflight.fix_all(fixable_findings, _print)
     for error in dict.fromkeys(failed.values()):
         print_note(" ".join(filter(None, (error.message, error.remedy))))
-    return bool(wanted)
+    return bool(fixable_findings)
 
 
 def _print(set_up: SetUp) -> None:
@@ -68,28 +68,28 @@ def _print(set_up: SetUp) -> None:
         print_note(f"{set_up.node} is set up.")
 
 
-def lines(found: Preflight) -> Iterator[str]:
-    for finding in found.findings:
+def lines(result: Preflight) -> Iterator[str]:
+    for finding in result.findings:
         if not finding.ok:
             yield from _finding_lines(finding)
-    passed = [finding.check for finding in found.findings if finding.ok]
-    yield f"{len(passed)} passed: {', '.join(passed)}"
-    if found.unchecked:
-        yield found.unchecked_message
-    many = len(found.blocking_findings)
-    things = "1 problem prevents" if many == 1 else f"{many} problems prevent"
-    outcome = "The job can start" if found.succeeded else f"{things} the job from starting"
-    yield f"{outcome}; checked {' and '.join(found.nodes)} in {found.took_s:.1f} s."
-    if found.smaller:
-        on = " ".join(
-            f"--on {one.node}={','.join(one.gpus) or one.processes}" for one in found.smaller
+    passed_checks = [finding.check for finding in result.findings if finding.ok]
+    yield f"{len(passed_checks)} passed: {', '.join(passed_checks)}"
+    if result.unchecked:
+        yield result.unchecked_message
+    problem_count = len(result.blocking_findings)
+    problem_text = "1 problem prevents" if problem_count == 1 else f"{problem_count} problems prevent"
+    outcome = "The job can start" if result.succeeded else f"{problem_text} the job from starting"
+    yield f"{outcome}; checked {' and '.join(result.nodes)} in {result.took_s:.1f} s."
+    if result.smaller:
+        node_options = " ".join(
+            f"--on {p.node}={','.join(p.gpus) or p.processes}" for p in result.smaller
         )
-        yield f"It could start with {on}"
+        yield f"It could start with {node_options}"
 
 
 def _finding_lines(finding: PreflightFinding) -> Iterator[str]:
     state = "warn " if finding.is_warning else "FAULT"
-    where = f" ({', '.join(finding.nodes)})" if finding.nodes else ""
-    yield f"{state}  {finding.check}{where}: {finding.message}"
+    node_names = f" ({', '.join(finding.nodes)})" if finding.nodes else ""
+    yield f"{state}  {finding.check}{node_names}: {finding.message}"
     if finding.remedy:
         yield f"       {finding.remedy}"

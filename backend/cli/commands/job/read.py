@@ -7,19 +7,19 @@ from argparse import ArgumentTypeError
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import JobId, RunNumber
 from backend.cli.printing import (
     Answer,
-    Facts,
-    Raw,
+    Properties,
+    RawText,
     Table,
-    in_figures,
-    in_local_time,
-    in_time,
+    number_text,
+    local_time_text,
+    duration_text,
     print_note,
 )
-from backend.cli.runs import cause
+from backend.cli.runs import cause_message
 from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, strip_codes
 from backend.records.jobs.config import JobConfig
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from backend.records.jobs.history_update import HistoryUpdate
     from backend.records.jobs.view import JobView
 
-_LOG_PIECE = 256 * 1024
+_LOG_CHUNK_BYTES = 256 * 1024
 
 
 @command("job list", reads_jobs=True)
@@ -44,7 +44,7 @@ def list_jobs(services: Services) -> Answer:
             view.state.label,
             "–" if view.progress is None else f"{view.progress:.0%}",
             view.name,
-            cause(view) or view.status.message,
+            cause_message(view) or view.status.message,
         )
         for view in views
     )
@@ -56,13 +56,13 @@ def list_jobs(services: Services) -> Answer:
 def show(services: Services, id: JobId) -> Answer:
     """One job."""
     view = services.queries.show(id)
-    return Answer(view, Facts(_facts(services, view)))
+    return Answer(view, Properties(_properties(services, view)))
 
 
-def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
+def _properties(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
     config, root = view.config, services.data_root
     servers = config.strategy.servers
-    place = services.queue.read().find_job(view.id) if view.state.is_queued else None
+    queued_job = services.queue.read().find_job(view.id) if view.state.is_queued else None
     yield from (
         ("Job", view.id),
         ("Name", view.name),
@@ -70,20 +70,20 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
             "State",
             f"{view.state.label}{' (' + view.contact_warning + ')' if view.contact_warning else ''}",
         ),
-        ("Queue", f"place {place.number}: {place.message}" if place is not None else ""),
-        ("Reason", place.entry.reason if place is not None else _continued(view)),
-        ("Cause", cause(view)),
+        ("Queue", f"place {queued_job.number}: {queued_job.message}" if queued_job is not None else ""),
+        ("Reason", queued_job.entry.reason if queued_job is not None else _continuation_message(view)),
+        ("Cause", cause_message(view)),
         ("Fix", view.error.remedy if view.error else ""),
         ("Message", view.status.message),
         *(("Warning", alarm.message) for alarm in view.status.alarms),
         ("Run", str(view.run) if view.run else ""),
-        ("Epoch", _of(view.status.epoch, view.epochs)),
-        ("Step", _of(view.step, view.status.total_steps)),
-        ("Time left", in_time(view.status.eta_s) if view.state.is_live else ""),
+        ("Epoch", _fraction(view.status.epoch, view.epochs)),
+        ("Step", _fraction(view.step, view.status.total_steps)),
+        ("Time left", duration_text(view.status.eta_s) if view.state.is_live else ""),
         ("Slow", view.slow_message()),
-        *((name, in_figures(value)) for name, value in view.status.metrics.items()),
+        *((name, number_text(value)) for name, value in view.status.metrics.items()),
         *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
-        *(_of_script(config) if config.script else _of_training(config)),
+        *(_script_properties(config) if config.script else _training_properties(config)),
         ("Processes", f"{config.workers} workers, {servers} servers" if servers else ""),
         (
             "Placement",
@@ -91,9 +91,9 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ),
         ("Tags", ", ".join(view.tags)),
         ("Notes", view.notes),
-        ("Created", f"{in_local_time(view.created)}{' by ' + view.user if view.user else ''}"),
-        ("Started", in_local_time(view.status.started_at)),
-        ("Ended", in_local_time(view.status.ended_at)),
+        ("Created", f"{local_time_text(view.created)}{' by ' + view.user if view.user else ''}"),
+        ("Started", local_time_text(view.status.started_at)),
+        ("Ended", local_time_text(view.status.ended_at)),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
         ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
         ("Folder", root.display_path(root.job(view.id).path)),
@@ -102,24 +102,24 @@ def _facts(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
     )
 
 
-def _continued(view: JobView) -> str:
+def _continuation_message(view: JobView) -> str:
     """Return why the program itself continued the job, and on how many nodes."""
-    found = view.status.continuation
-    if found is None or view.state.is_queued:
+    continuation = view.status.continuation
+    if continuation is None or view.state.is_queued:
         return ""
-    count = f" {found.nodes} since {in_local_time(found.started_at)}." if found.nodes else ""
-    return f"{found.reason}{count}"
+    count = f" {continuation.nodes} since {local_time_text(continuation.started_at)}." if continuation.nodes else ""
+    return f"{continuation.reason}{count}"
 
 
-def _of(value: int, total: int) -> str:
+def _fraction(value: int, total: int) -> str:
     return f"{value} of {total}" if total else str(value or "")
 
 
-def _of_script(config: JobConfig) -> Iterator[tuple[str, str]]:
+def _script_properties(config: JobConfig) -> Iterator[tuple[str, str]]:
     yield "Command", command_line((*entry_args(config.entry), *config.arguments))
 
 
-def _of_training(config: JobConfig) -> Iterator[tuple[str, str]]:
+def _training_properties(config: JobConfig) -> Iterator[tuple[str, str]]:
     optimizer, size = config.optimizer, config.batch_size
     yield "Optimizer", f"{optimizer.name}, rate {optimizer.lr:g}, {config.schedule.name}"
     global_size = config.global_batch_size
@@ -131,27 +131,27 @@ def _evidence(view: JobView) -> str:
     return "\n".join(f"{line.location}: {line.text}" if line.file else line.text for line in lines)
 
 
-def _figure(value: float | None, each: float, unit: str = "") -> str:
-    return "" if value is None else f"{value / each:.3g}{unit}"
+def _figure(value: float | None, unit_size: float, unit: str = "") -> str:
+    return "" if value is None else f"{value / unit_size:.3g}{unit}"
 
 
 @command("job runs", reads_jobs=True)
 def runs(services: Services, id: JobId) -> Answer:
     """The runs of a job, and their results."""
-    found = services.queries.runs(id)
+    job_runs = services.queries.runs(id)
     rows = (
         (
             str(run.number),
             run.state.label,
-            in_local_time(run.started_at),
+            local_time_text(run.started_at),
             f"{run.first_step} to {run.last_step}" if run.last_step else "",
             f"runs/{run.put_away}" if run.put_away else "",
             run.message,
         )
-        for run in found
+        for run in job_runs
     )
     head = ("RUN", "STATE", "STARTED", "STEPS", "PUT AWAY", "MESSAGE")
-    return Answer(found, Table(head, rows, "It never ran."))
+    return Answer(job_runs, Table(head, rows, "It never ran."))
 
 
 @command("job history", reads_jobs=True)
@@ -162,7 +162,7 @@ def history(services: Services, id: JobId, *, run: RunNumber = 0) -> Answer:
         print_note(problem)
     names = list(update.metrics)
     rows = (
-        (str(step), str(epoch), *(in_figures(float(update.metrics[n][k])) for n in names))
+        (str(step), str(epoch), *(number_text(float(update.metrics[n][k])) for n in names))
         for k, (step, epoch) in enumerate(zip(update.steps, update.epochs, strict=True))
     )
     head = ("STEP", "EPOCH", *(name.upper() for name in names))
@@ -190,33 +190,33 @@ def log(
     services: Services,
     id: JobId,
     *,
-    rank: Annotated[int | None, Word("R", "default: mpirun's log", parse=_rank)] = None,
+    rank: Annotated[int | None, ArgSpec("R", "default: mpirun's log", parse=_rank)] = None,
     run: RunNumber = 0,
 ) -> Answer:
     """The log of a rank or of mpirun."""
-    pieces = _log_pieces(services, id, rank, run)
-    return Answer(lambda: {"rank": rank, "text": "".join(pieces)}, map(Raw, pieces))
+    chunks = _log_chunks(services, id, rank, run)
+    return Answer(lambda: {"rank": rank, "text": "".join(chunks)}, map(RawText, chunks))
 
 
-def _log_pieces(services: Services, job_id: str, rank: int | None, run: int) -> Iterator[str]:
+def _log_chunks(services: Services, job_id: str, rank: int | None, run: int) -> Iterator[str]:
     """A log as the window shows it, some whole lines at a time."""
-    offset, rest = 0, ""
+    offset, incomplete_line = 0, ""
     while True:
-        chunk = services.queries.log(job_id, rank, offset, _LOG_PIECE, run)
-        lines, end, rest = (rest + chunk.text).rpartition("\n")
+        chunk = services.queries.log(job_id, rank, offset, _LOG_CHUNK_BYTES, run)
+        lines, end, incomplete_line = (incomplete_line + chunk.text).rpartition("\n")
         yield strip_codes(lines + end)
-        if "\r" in rest:
+        if "\r" in incomplete_line:
             # A progress bar without ends of lines can be megabytes long.
-            rest = last_state(rest) + "\r" * rest.endswith("\r")
+            incomplete_line = last_state(incomplete_line) + "\r" * incomplete_line.endswith("\r")
         if chunk.offset == offset or chunk.offset >= chunk.size:
             break
         offset = chunk.offset
-    yield strip_codes(rest)
+    yield strip_codes(incomplete_line)
 
 
 @command("job acts", reads_jobs=True)
 def acts(services: Services, id: JobId) -> Answer:
     """The users who started, stopped and changed a job."""
-    found = services.jobs.audit_entries(id)
-    rows = ((in_local_time(one.time), one.message) for one in found)
-    return Answer(found, Table(("TIME", "WHAT"), rows))
+    entries = services.jobs.audit_entries(id)
+    rows = ((local_time_text(entry.time), entry.message) for entry in entries)
+    return Answer(entries, Table(("TIME", "WHAT"), rows))

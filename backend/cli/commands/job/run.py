@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Annotated, Any
 
 from backend.base.errors import BackendError
-from backend.cli.command import Word, command
-from backend.cli.parameters import JobId, On, Wait
+from backend.cli.command import ArgSpec, command
+from backend.cli.parameters import JobId, NodePlacements, Wait
 from backend.cli.printing import Answer
-from backend.cli.runs import follow, state
+from backend.cli.runs import follow, state_answer
 from backend.cli.session import Session
 from backend.records.jobs.settings import CHANGEABLE
 from backend.records.jobs.view import JobView
@@ -26,11 +26,11 @@ def start(
     start_over: Annotated[
         bool, "start a job that ran before from its first step; its runs are kept in runs/"
     ] = False,
-    on: On = (),
+    on: NodePlacements = (),
 ) -> Answer:
     """Start a job from its first step."""
     lifecycle = session.services.jobs.lifecycle
-    return _started(session, lifecycle.start(id, start_over, on, session.progress), wait)
+    return _run_answer(session, lifecycle.start(id, start_over, on, session.progress), wait)
 
 
 @command("job stop", reads_jobs=True)
@@ -44,20 +44,20 @@ def stop(
     """Stop a job after a checkpoint."""
     lifecycle = session.services.jobs.lifecycle
     view = lifecycle.kill(id) if kill else lifecycle.stop(id)
-    return _started(session, view, wait and view.state.is_live)
+    return _run_answer(session, view, wait and view.state.is_live)
 
 
 _SETTINGS = [path for path in CHANGEABLE if field_kind(path) != "table"]
 
 
-def _changes(_services: Services, words: Sequence[str]) -> tuple[tuple[str, Any], ...]:
-    found = []
-    for word in words:
-        path, is_set, text = word.partition("=")
+def _changes(_services: Services, assignments: Sequence[str]) -> tuple[tuple[str, Any], ...]:
+    changes = []
+    for assignment in assignments:
+        path, is_set, text = assignment.partition("=")
         if not is_set:
-            raise BackendError(f"--set {word}: has no “=”.", f"Use --set {word}=VALUE.")
-        found.append((path, read_value(field_kind(path), text)))
-    return tuple(found)
+            raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}=VALUE.")
+        changes.append((path, read_value(field_kind(path), text)))
+    return tuple(changes)
 
 
 @command("job resume")
@@ -66,11 +66,11 @@ def resume(
     id: JobId,
     *,
     wait: Wait = False,
-    on: On = (),
-    checkpoint: Annotated[str, Word("C", "an older checkpoint")] = "",
+    on: NodePlacements = (),
+    checkpoint: Annotated[str, ArgSpec("C", "an older checkpoint")] = "",
     set: Annotated[
         tuple[tuple[str, Any], ...],
-        Word(
+        ArgSpec(
             "PATH=VALUE",
             f"change {' or '.join(_SETTINGS)} for this and later runs; may be repeated",
             parse=str,
@@ -86,7 +86,7 @@ def resume(
         session.progress,
         changes=dict(set),
     )
-    return _started(session, view, wait)
+    return _run_answer(session, view, wait)
 
 
 @command("job wait", reads_jobs=True)
@@ -95,5 +95,5 @@ def wait(session: Session, id: JobId) -> Answer:
     return follow(session, id)
 
 
-def _started(session: Session, view: JobView, waits: bool) -> Answer:
-    return follow(session, view.id) if waits else state(view)
+def _run_answer(session: Session, view: JobView, waits: bool) -> Answer:
+    return follow(session, view.id) if waits else state_answer(view)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.printing import Answer, Note, Part, Table
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.settings import label
@@ -25,60 +25,60 @@ def sweep(
     services: Services,
     progress: Progress,
     base: Annotated[
-        str, Word("FILE.toml|ID", "a sweep file, a job file, or a job whose settings are repeated")
+        str, ArgSpec("FILE.toml|ID", "a sweep file, a job file, or a job whose settings are repeated")
     ] = "",
     *,
-    set: Annotated[tuple[str, ...], Word("FIELD=VALUES", f"{_FORMS}; may be repeated")] = (),
-    random: Annotated[int | None, Word("N", "draw N jobs instead of all of them")] = None,
-    seed: Annotated[int | None, Word("S", "seed of the draw, default 1")] = None,
+    set: Annotated[tuple[str, ...], ArgSpec("FIELD=VALUES", f"{_FORMS}; may be repeated")] = (),
+    random: Annotated[int | None, ArgSpec("N", "draw N jobs instead of all of them")] = None,
+    seed: Annotated[int | None, ArgSpec("S", "seed of the draw, default 1")] = None,
     dry_run: Annotated[bool, "only list the jobs"] = False,
     take_back: Annotated[
-        str, Word("SWEEP", "instead, move the jobs of a sweep that never ran to the trash")
+        str, ArgSpec("SWEEP", "instead, move the jobs of a sweep that never ran to the trash")
     ] = "",
 ) -> Answer:
     """Queue one job for each combination of several values."""
     if take_back:
-        taken = services.sweeps.take_back(take_back, progress)
-        moved = f"Moved {_jobs(len(taken.removed_jobs))} of {sweep_name(taken.tag)} to the trash."
-        left = (
-            [Note(f"{_jobs(len(taken.remaining_jobs))} ran already and stay.")]
-            if taken.remaining_jobs
+        cancelled_sweep = services.sweeps.take_back(take_back, progress)
+        removal_text = f"Moved {_jobs(len(cancelled_sweep.removed_jobs))} of {sweep_name(cancelled_sweep.tag)} to the trash."
+        notes = (
+            [Note(f"{_jobs(len(cancelled_sweep.remaining_jobs))} ran already and stay.")]
+            if cancelled_sweep.remaining_jobs
             else []
         )
-        return Answer(taken, moved, left)
+        return Answer(cancelled_sweep, removal_text, notes)
     if not base:
         raise BackendError(
             "A sweep needs a job file or a job.",
             f"For example: {COMMAND} job sweep JOB --set lr=0.01,0.1",
         )
-    asked = _asked(services, base, set, random, seed)
+    requested_sweep = _requested_sweep(services, base, set, random, seed)
     if dry_run:
-        return _plan(asked, services.sweeps.expand(asked))
-    made = services.sweeps.queue(asked, progress)
-    name = sweep_name(made.tag)
+        return _plan_answer(requested_sweep, services.sweeps.expand(requested_sweep))
+    queued_sweep = services.sweeps.queue(requested_sweep, progress)
+    name = sweep_name(queued_sweep.tag)
     return Answer(
         {
-            "sweep": made.tag,
-            "jobs": [{"id": one.id, "name": one.name, "state": one.state} for one in made.jobs],
+            "sweep": queued_sweep.tag,
+            "jobs": [{"id": one.id, "name": one.name, "state": one.state} for one in queued_sweep.jobs],
         },
-        Table(("ID", "NAME"), ((view.id, view.name) for view in made.jobs)),
-        Note(f"{_jobs(len(made.jobs))} of the sweep {name} are queued."),
+        Table(("ID", "NAME"), ((view.id, view.name) for view in queued_sweep.jobs)),
+        Note(f"{_jobs(len(queued_sweep.jobs))} of the sweep {name} are queued."),
         Note(f"To remove them: {COMMAND} job sweep --take-back {name}"),
     )
 
 
-def _asked(
-    services: Services, given: str, axes_given: Sequence[str], random: int | None, seed: int | None
+def _requested_sweep(
+    services: Services, base_text: str, axis_texts: Sequence[str], random: int | None, seed: int | None
 ) -> Sweep:
-    path = Path(given)
+    path = Path(base_text)
     if path.suffix.lower() == ".toml" or path.is_file():
         raw = read_job_file(path)
-        stored = services.sweeps.read(path) if "sweep" in raw or not axes_given else None
+        stored = services.sweeps.read(path) if "sweep" in raw or not axis_texts else None
         base = dict(raw) if stored is None else dict(stored.base)
     else:
-        stored, base = None, services.sweeps.base_job_file(services.queries.find(given))
+        stored, base = None, services.sweeps.base_job_file(services.queries.find(base_text))
     axes = {} if stored is None else {axis.path: axis for axis in stored.axes}
-    for axis in _axes(axes_given, base):
+    for axis in _axes(axis_texts, base):
         axes[axis.path] = axis
     draws = random if stored is None or random is not None else stored.draws
     if seed is None:
@@ -86,12 +86,12 @@ def _asked(
     return Sweep(base, tuple(axes.values()), draws, seed)
 
 
-def _axes(words: Sequence[str], base: dict[str, Any]) -> list[Axis]:
+def _axes(assignments: Sequence[str], base: dict[str, Any]) -> list[Axis]:
     axes: dict[str, Axis] = {}
-    for word in words:
-        field, is_set, text = word.partition("=")
+    for assignment in assignments:
+        field, is_set, text = assignment.partition("=")
         if not is_set:
-            raise BackendError(f"--set {word}: has no “=”.", f"Use --set {word}={_FORMS}.")
+            raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}={_FORMS}.")
         try:
             axis = parse_axis(swept_path(field.strip(), base), text)
         except ValueError as error:
@@ -102,27 +102,27 @@ def _axes(words: Sequence[str], base: dict[str, Any]) -> list[Axis]:
     return list(axes.values())
 
 
-def _plan(sweep: Sweep, found: Expansion) -> Answer:
+def _plan_answer(sweep: Sweep, expansion: Expansion) -> Answer:
     return Answer(
         {
             "sweep": None,
-            "jobs": [{"name": job.name, "values": dict(job.values)} for job in found.jobs],
-            "faults": [{"field": one.path, "sentence": one.message} for one in found.errors],
+            "jobs": [{"name": job.name, "values": dict(job.values)} for job in expansion.jobs],
+            "faults": [{"field": error.path, "sentence": error.message} for error in expansion.errors],
         },
-        _plan_parts(sweep, found),
-        failed=bool(found.errors),
+        _plan_parts(sweep, expansion),
+        failed=bool(expansion.errors),
     )
 
 
-def _plan_parts(sweep: Sweep, found: Expansion) -> Iterator[Part]:
+def _plan_parts(sweep: Sweep, expansion: Expansion) -> Iterator[Part]:
     for axis in sweep.axes:
         yield Note(f"{label(axis.path)} ({axis.path}): {axis_text(axis)}")
     paths = [axis.path for axis in sweep.axes]
-    rows = ((job.name, *(value_text(v) for _, v in job.values)) for job in found.jobs)
+    rows = ((job.name, *(value_text(v) for _, v in job.values)) for job in expansion.jobs)
     yield Table(("NAME", *paths), rows, "The sweep has no jobs.")
-    for fault in found.errors:
-        yield Note(fault.message)
-    yield Note(f"{_jobs(len(found.jobs))}; nothing was created.")
+    for error in expansion.errors:
+        yield Note(error.message)
+    yield Note(f"{_jobs(len(expansion.jobs))}; nothing was created.")
 
 
 def _jobs(count: int) -> str:

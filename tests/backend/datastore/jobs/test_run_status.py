@@ -16,10 +16,10 @@ from backend.datastore.access.root_access import MountedAccess, OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.run_status import (
-    RunFacts,
+    RunObservation,
     RunStateReader,
     Supervision,
-    judge,
+    derive_state,
     with_progress,
 )
 from backend.node.run.run_outcome import final_status
@@ -84,22 +84,22 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 def test_a_job_without_a_run_is_a_draft_unless_it_is_queued() -> None:
-    assert judge(RunFacts()).state is JobState.CREATED
-    assert judge(RunFacts(is_queued=True)).state is JobState.QUEUED
+    assert derive_state(RunObservation()).state is JobState.CREATED
+    assert derive_state(RunObservation(is_queued=True)).state is JobState.QUEUED
 
 
 def test_a_job_that_gave_way_is_paused_while_it_waits_and_stopped_if_it_leaves_the_queue() -> None:
     pause = "Paused: alice uses GPU 2 on gpu03."
-    alive = RunFacts(run=1, status=TRAINING, supervision=Supervision.ALIVE)
-    stops = judge(replace(alive, stop_requested=True, pause=pause))
+    alive = RunObservation(run=1, status=TRAINING, supervision=Supervision.ALIVE)
+    stops = derive_state(replace(alive, stop_requested=True, pause=pause))
     assert (stops.state, stops.status.message) == (JobState.STOPPING, pause)
     said = f"{pause} Saved at epoch 1, step 5."
     ended = replace(alive, exit=RunExit(1, JobState.INTERRUPTED, said, pause=pause))
-    waits = judge(replace(ended, is_queued=True, pause=pause))
+    waits = derive_state(replace(ended, is_queued=True, pause=pause))
     assert (waits.state, waits.status.message) == (JobState.PAUSED, pause)
-    by_a_user = judge(replace(ended, is_queued=True))
+    by_a_user = derive_state(replace(ended, is_queued=True))
     assert (by_a_user.state, by_a_user.status.message) == (JobState.QUEUED, "")
-    assert judge(ended).state is JobState.INTERRUPTED
+    assert derive_state(ended).state is JobState.INTERRUPTED
 
 
 @pytest.mark.parametrize("supervision", [Supervision.ALIVE, Supervision.ON_OTHER_HOST])
@@ -115,11 +115,11 @@ def test_a_live_run_names_its_silent_nodes_and_gives_no_forecast(
     supervision: Supervision, nodes: tuple[str, ...], doubt: str
 ) -> None:
     status = replace(TRAINING, eta_s=352.0, samples_per_second=9.0)
-    facts = RunFacts(run=1, status=status, supervision=supervision, silent_nodes=nodes)
-    found = judge(facts)
+    facts = RunObservation(run=1, status=status, supervision=supervision, silent_nodes=nodes)
+    found = derive_state(facts)
     assert (found.state, found.uncertainty) == (JobState.TRAINING, doubt)
     assert (found.status.eta_s is None) is bool(nodes)
-    over = judge(replace(facts, exit=RunExit(1, JobState.FINISHED, "")))
+    over = derive_state(replace(facts, exit=RunExit(1, JobState.FINISHED, "")))
     assert (over.state, over.uncertainty) == (JobState.FINISHED, "")
 
 
@@ -210,10 +210,10 @@ def test_a_queued_run_claimed_during_the_read_is_no_draft(
 def test_the_exit_record_is_believed_before_status_and_process() -> None:
     ended = RunExit(1, JobState.FINISHED, "")
     for supervision in Supervision:
-        evidence = RunFacts(
+        evidence = RunObservation(
             run=1, exit=ended, status=TRAINING, supervision=supervision, silent_s=9e9
         )
-        found = judge(evidence)
+        found = derive_state(evidence)
         assert (found.state, found.status.step, found.uncertainty) == (JobState.FINISHED, 40, "")
 
 
@@ -238,36 +238,36 @@ def test_a_reader_between_the_last_two_writes_sees_the_final_state(
 
 
 def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
-    evidence = RunFacts(
+    evidence = RunObservation(
         run=1,
         status=replace(TRAINING, eta_s=60.0, samples_per_second=100.0),
         supervision=Supervision.ON_OTHER_HOST,
         silent_s=3600,
         last_news="14:02",
     )
-    found = judge(evidence)
+    found = derive_state(evidence)
     assert (found.state, found.uncertainty) == (JobState.TRAINING, "no news since 14:02")
     assert (found.status.eta_s, found.status.samples_per_second) == (None, None), "not foreseen"
 
 
 def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
-    evidence = RunFacts(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True)
-    assert judge(evidence).state is JobState.STOPPING
+    evidence = RunObservation(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True)
+    assert derive_state(evidence).state is JobState.STOPPING
     over = replace(TRAINING, state=JobState.FINISHED)
-    assert judge(replace(evidence, status=over)).state is JobState.FINISHED
+    assert derive_state(replace(evidence, status=over)).state is JobState.FINISHED
 
 
 def test_f22_the_status_names_who_stops_a_run_until_the_run_has_its_own_message() -> None:
-    evidence = RunFacts(
+    evidence = RunObservation(
         run=1,
         status=TRAINING,
         supervision=Supervision.ALIVE,
         stop_requested=True,
         stopped_by="ben",
     )
-    assert judge(evidence).status.message == "Stop requested by ben."
+    assert derive_state(evidence).status.message == "Stop requested by ben."
     saving = replace(TRAINING, state=JobState.STOPPING, message="Saving a checkpoint")
-    assert judge(replace(evidence, status=saving)).status.message == "Saving a checkpoint"
+    assert derive_state(replace(evidence, status=saving)).status.message == "Saving a checkpoint"
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o000, 0o644])
@@ -305,14 +305,14 @@ def test_a_stop_request_that_cannot_be_read_here_is_one_and_is_replaced(
 
 def test_a_status_of_the_run_before_says_nothing_about_this_one() -> None:
     finished = replace(TRAINING, state=JobState.FINISHED)
-    assert judge(RunFacts(run=2, status=finished)).state is JobState.STARTING
+    assert derive_state(RunObservation(run=2, status=finished)).state is JobState.STARTING
 
 
 @pytest.mark.parametrize("claimed_s", [119, 121])
 def test_m07_nothing_stays_starting_for_more_than_120_s_without_a_supervisor(
     claimed_s: float,
 ) -> None:
-    found = judge(RunFacts(run=1, claimed_s=claimed_s))
+    found = derive_state(RunObservation(run=1, claimed_s=claimed_s))
     assert found.state is (JobState.STARTING if claimed_s < 120 else JobState.ERROR)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.launch import mpirun
-from backend.launch.placement import NodeRoom, rank_plans
+from backend.launch.placement import NodeResources, rank_plans
 from backend.node.queue import entries, next_run
 from backend.node.queue.next_run import next_launch, queue_next
 from backend.records.base.atomic_files import read_json, replace_json
@@ -36,7 +36,7 @@ def made(placement: tuple[Placement, ...]) -> JobConfig:
 
 def launch(folder: Path, config: JobConfig, run: int) -> Launch:
     """Return a launch as the desktop makes it."""
-    rooms = [NodeRoom(node, HOSTS[node], 8) for node in NODES]
+    rooms = [NodeResources(node, HOSTS[node], 8) for node in NODES]
     ranks = rank_plans(config, rooms)
     network = mpirun.Network("10.0.0.0/24", "/data/ssh_config")
     argv = mpirun.command(

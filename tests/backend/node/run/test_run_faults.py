@@ -392,7 +392,7 @@ def test_f24_the_user_need_not_wait_for_a_rank_that_hangs_after_a_stop(make_run:
     run = make_run({1: "loop"}, steps=1_000_000, grace_s=600.0, model=LOOPING).start()
     run.wait_until_training()
     run.stop()
-    job_files.ask_to_end(run.folder, 1)
+    job_files.request_kill(run.folder, 1)
     record = run.end()
     assert record.state is JobState.INTERRUPTED
     assert f"by {user_name()}, by force, so no checkpoint could be made" in record.message

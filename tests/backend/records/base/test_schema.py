@@ -204,7 +204,7 @@ def test_a_field_keeps_the_key_of_old_files_when_its_name_changes() -> None:
 
 
 def test_a_list_may_be_too_long() -> None:
-    rules = dataclasses.replace(STRICT, most_elements=2)
+    rules = dataclasses.replace(STRICT, max_elements=2)
     assert build(Placement, {"node": "a", "gpus": ["b", "c"]}, rules).gpus == ("b", "c")
     with pytest.raises(SchemaError, match=r"^gpus contains more than 2 elements$"):
         build(Placement, {"node": "a", "gpus": ["b", "c", "d"]}, rules)

@@ -30,7 +30,7 @@ def block(metrics: dict[str, list[float]], **more: Any) -> Block:
         "run": 1,
         "epoch": 2,
         "epoch_step": 45,
-        "first": 98,
+        "first_step": 98,
         "timestamp": "2026-11-21T07:30:00.123456Z",
         **more,
     }

@@ -326,7 +326,7 @@ def test_a_job_file_of_before_has_its_precision(old: object, precision: str) -> 
     assert parsed.config.precision == precision
     assert "mixed_precision" not in parsed.config.to_dict()
     both = parse_job({**GOOD, **ON_GPUS, "mixed_precision": True, "precision": "tf32"})
-    assert [error.field for error in both.errors] == ["mixed_precision"]
+    assert [error.path for error in both.errors] == ["mixed_precision"]
     assert "mixed_precision" in faults({**GOOD, "mixed_precision": 1})
 
 

@@ -19,7 +19,7 @@ from backend.base.progress import Progress
 from backend.cli.printing import OK
 from backend.datastore.nodes import files as node_files
 from backend.datastore.queue import files as queue_files
-from backend.provisioning.script_wheels import OF_SCRIPTS, environment_name
+from backend.provisioning.script_wheels import SCRIPT_MARK, environment_name
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.base.layout import RUN_VARIABLE
 from backend.records.jobs.config import parse_job
@@ -193,7 +193,7 @@ def test_an_unused_environment_is_removed_by_name_or_by_age(
 def test_an_unused_base_environment_is_removed_with_those_of_scripts(
     cluster: Cluster,
 ) -> None:
-    below = Path(make(cluster)).parents[1].name.partition(OF_SCRIPTS)[0]
+    below = Path(make(cluster)).parents[1].name.partition(SCRIPT_MARK)[0]
     service = cluster.service()
     with pytest.raises(BackendError, match="is the environment that gpu1 trains with"):
         service.remove_environments("gpu1", [below])

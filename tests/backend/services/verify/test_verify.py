@@ -18,7 +18,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.cli.main import run as cli
 from backend.datastore.access.root_access import OpenJob
-from backend.datastore.jobs.run_status import RunFacts, RunState
+from backend.datastore.jobs.run_status import RunObservation, RunState
 from backend.records.base.layout import RUN_VARIABLE
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
@@ -67,7 +67,7 @@ def keys(found: Verification) -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize("state", JobState)
 def test_a_job_makes_checkpoints_next_while_it_runs_or_waits(state: JobState, rig: Rig) -> None:
-    seen = RunFacts(), RunState(RunStatus(state))
+    seen = RunObservation(), RunState(RunStatus(state))
     job = scan.ScannedJob(OpenJob(rig.root / "jobs" / "j", MOUNTED), frozenset(), None, None, seen)
     rests = state.is_over or state is JobState.CREATED
     assert job.will_continue is not rests

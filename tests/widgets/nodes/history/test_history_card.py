@@ -113,14 +113,14 @@ def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qt
     (span,) = card.plot.marks.spans
     assert (round(NOON - span.x0), round(NOON - span.x1)) == (3600, 1800)
     assert span.text == "Slowed by heat"
-    named = [curve.name for curve in card.plot.curves.values() if curve.named]
+    named = [curve.name for curve in card.plot.curves.values() if curve.with_label]
     assert named == ["GPU 1"]
     # And it is painted: the ground in it is another one than beside it.
     for _ in range(3):
         QApplication.processEvents()
     image = card.grab().toImage()
     origin = card.plot.mapTo(card, QPoint(0, card.plot.height() // 2))
-    left, right = card.plot.stretch_px()
+    left, right = card.plot.visible_span_px()
     x0, x1 = card.plot.x_range()
 
     def background(image: QImage, age_s: float) -> str:
@@ -137,7 +137,7 @@ def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     (span,) = card.plot.marks.spans
-    left, right = card.plot.stretch_px()
+    left, right = card.plot.visible_span_px()
     x0, x1 = card.plot.x_range()
     assert (span.x1 - span.x0) / (x1 - x0) * (right - left) > 2
 
@@ -239,7 +239,7 @@ def test_the_lane_shows_the_jobs_of_the_node_on_the_same_axis(card):
     card.show_history(history, STATE, jobs)
     assert card.timeline.bar_names() == ("over", "runs")
     (_, first), (_, second) = card.timeline._bar_rects()
-    left, right = card.plot.stretch_px()
+    left, right = card.plot.visible_span_px()
     x0, x1 = card.plot.x_range()
     assert first.left() == pytest.approx(left + (NOON - 9000 - x0) / (x1 - x0) * (right - left))
     assert first.right() < second.left()
@@ -289,11 +289,11 @@ def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
     )
     # The name below is longer than the one above, and leaves as much room beside the curves.
     for _ in range(2):
-        assert (upper.x_range(), upper.stretch_px()) == (lower.x_range(), lower.stretch_px())
+        assert (upper.x_range(), upper.visible_span_px()) == (lower.x_range(), lower.visible_span_px())
         card.resize(600, 560)
         settled()
-    upper.point_at(NOON - 60)
-    assert lower.pointed == NOON - 60
+    upper.move_pointer(NOON - 60)
+    assert lower.pointer_x == NOON - 60
     assert lower.geometry().top() > upper.geometry().bottom()
 
 
@@ -304,10 +304,10 @@ def test_the_plots_of_heat_and_clock_zoom_together(card):
     settled()
     whole = card.plot.x_range()
     for one, other in ((card.plot, card.lower_plot), (card.lower_plot, card.plot)):
-        one._put_range(NOON - 3000, NOON - 2000)
-        one._keep_in_sight()
+        one._set_range(NOON - 3000, NOON - 2000)
+        one._clamp_range()
         assert other.x_range() == one.x_range() == (NOON - 3000, NOON - 2000)
-        one._fit_again()
+        one._fit_on_request()
         assert other.x_range() == one.x_range() == whole
         assert other.is_fitted()
 
