@@ -35,7 +35,7 @@ BY_ANOTHER_NAME = {
     "Light": "Dark or light",
     "Open the data root": "Open the data root",
 }
-"""Buttons of the side bar, and the act that does the same."""
+"""Buttons of the side bar, and the command that does the same."""
 KEYS_WITHOUT_AN_ACT = {
     "Command palette": "it is the palette itself",
     "Search this page": "it puts the cursor into the field of the page that one was on",

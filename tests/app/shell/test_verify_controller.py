@@ -26,7 +26,7 @@ def verification(*findings: VerifyFinding, hashed: int | None = None) -> Verific
 
 @pytest.fixture
 def service():
-    """Answers are taken from ``answers``; an exception is raised. ``asked`` has each call."""
+    """Answers are taken from ``answers``; an exception is raised. ``calls`` has each call."""
     answers, calls = [], []
 
     def answer(*args, **kwargs):
