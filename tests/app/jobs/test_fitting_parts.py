@@ -14,9 +14,9 @@ from backend.records.library.item import (
     PARTS,
     STUDY_DETAIL,
     TRAINING_DETAIL,
+    Combination,
     Kind,
     LibraryItem,
-    Combination,
 )
 
 DAY = "2026-01-{:02}T00:00:00Z"

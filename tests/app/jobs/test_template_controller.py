@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication, QFileDialog
 from app.jobs.form_controller import FormController
 from app.shell.help import read_terms
 from backend.records.jobs.settings import OPTIONS, SETTINGS
-from backend.records.library.item import Kind, Combination
+from backend.records.library.item import Combination, Kind
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import places, services
 from tests.integration.tiny import raw_job, write_sources
@@ -157,7 +157,12 @@ def test_the_settings_of_the_form_become_a_template_and_come_back(form, services
     form.show_draft(JobDraft(raw_job(1)))
     form.controller.templates.load("search")
     reloaded = form.draft()
-    assert (reloaded.raw["epochs"], reloaded.axes, reloaded.draws, reloaded.seed) == (9, (RATE,), 2, 5)
+    assert (reloaded.raw["epochs"], reloaded.axes, reloaded.draws, reloaded.seed) == (
+        9,
+        (RATE,),
+        2,
+        5,
+    )
     assert reloaded.origin.label == "the template “search”"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from app.library.scan_controller import ScanController
 from backend.base.errors import BackendError, Cancelled
-from backend.records.library.item import Kind, LibraryItem, Combination
+from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan
@@ -64,9 +64,7 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
     view = detail.results.scan
     view.scan_requested.emit()
     assert scans.requests[0] == ("digits@1", "reader")
-    assert [r.message for r in view.model.rows] == [
-        "1 training sample is equal to earlier ones."
-    ]
+    assert [r.message for r in view.model.rows] == ["1 training sample is equal to earlier ones."]
     assert scans.requests[1] == (
         "digits@1",
         "reader",

@@ -80,15 +80,15 @@ def controller(service, page, immediately):
 
 
 def messages(page):
-    return [
-        the(Label, l).text() for l in (page._webhook_said, page._mail_said) if l.isVisible()
-    ]
+    return [the(Label, l).text() for l in (page._webhook_said, page._mail_said) if l.isVisible()]
 
 
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     for _ in range(3):
         controller.send_ends((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
-    controller.send_ends((changed(FAILED, run=2), changed(FAILED, updated_at="2026-11-01", id="old")))
+    controller.send_ends(
+        (changed(FAILED, run=2), changed(FAILED, updated_at="2026-11-01", id="old"))
+    )
     assert service.delivered == [("a", 1), ("b", 1), ("a", 2)]
 
 

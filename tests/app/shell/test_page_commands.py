@@ -5,14 +5,16 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QMenu, QWidget
 
-from app.shell.page_commands import PageCommands, CommandScope
+from app.shell.page_commands import CommandScope, PageCommands
 from widgets.common.buttons import Button
 
 SHOWN_SUBJECTS: list[str] = []
 
 
 def make_scope(root, subject="“digits”", is_visible=True):
-    return CommandScope(root, lambda: subject, lambda: SHOWN_SUBJECTS.append(subject), lambda: is_visible)
+    return CommandScope(
+        root, lambda: subject, lambda: SHOWN_SUBJECTS.append(subject), lambda: is_visible
+    )
 
 
 def titles(targets):

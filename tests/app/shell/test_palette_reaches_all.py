@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableVie
 from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
-from tests.app.used_data_root import SWEEP, SWEEP_NAME, QUEUED_NAMES
+from tests.app.used_data_root import QUEUED_NAMES, SWEEP, SWEEP_NAME
 from tests.windows import the
 from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
@@ -242,7 +242,9 @@ def all_targets(qtbot, program, query):
     """All that is found, what takes a moment too."""
     answers = []
     open_and_close_palette(program)
-    program.frame.command_search.ask(query, lambda targets, is_all: answers.append((targets, is_all)))
+    program.frame.command_search.ask(
+        query, lambda targets, is_all: answers.append((targets, is_all))
+    )
     qtbot.waitUntil(lambda: answers[-1][1])
     return answers[-1][0]
 
