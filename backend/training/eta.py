@@ -38,7 +38,7 @@ class Eta:
         self._evaluated_batches = 0
 
     def plan(self, evaluation_batches: int, batch_s: float | None = None) -> None:
-        """Set the number of a rank's batches in an evaluation, and the seconds of a rehearsed one."""
+        """Set the number of a rank's batches in an evaluation, and the rehearsed seconds of one."""
         self._evaluation_batches = evaluation_batches
         self._rehearsed_batch_s = batch_s
 

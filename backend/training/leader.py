@@ -123,7 +123,7 @@ class Leader(ABC):
 
     @abstractmethod
     def _parameters_for(self, worker: int) -> tuple[bytes, list[torch.Tensor]]:
-        """Return the flags and values of the parameters for a task; empty if the worker has them."""
+        """Return flags and values of the parameters for a task; empty if the worker has them."""
 
     @abstractmethod
     def _rank_states(self) -> list[Any]:

@@ -18,7 +18,7 @@ class DiskWatch:
     """Detector of a script that fills the disk of the data root, before the disk is full."""
 
     def __init__(self, root: Path, log: Path, output: Path | None) -> None:
-        """``output`` is None for a process that leaves this folder to another process of its node."""
+        """``output`` is None for a process that leaves this folder to another of its node."""
         self._root, self._log, self._output = root, log, output
         self._start_bytes = self._written_bytes()
         self._min_free_bytes = min(_MIN_FREE_BYTES, self._free_bytes() // 10)

@@ -64,7 +64,7 @@ class Point:
 
 @dataclass
 class _StepCounter:
-    """Counter of the steps of a file; ``steps_before`` are those of an earlier count from the start.
+    """Counter of the steps of a file; ``steps_before`` are those of an earlier count.
 
     ``first_epoch`` is 0 if the script counts its epochs from 0; ``row_hashes`` are those of the
     rows read so far, in case the file is written again.
@@ -148,7 +148,7 @@ class ScriptMetrics:
         self._last_polled_step = -1
         self._is_restart = False
         self._first_step = 0
-        """The first step of a run that resumes, which leaves the steps of earlier runs unchanged."""
+        """The first step of a run that resumes, which leaves earlier steps unchanged."""
 
     def use_patterns(self, patterns: Sequence[str]) -> None:
         """Find other numbers in the log, from the beginning of the run."""

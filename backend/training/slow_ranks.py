@@ -49,7 +49,7 @@ class SlowRanks:
 
 
 def are_behind(times_ms: Sequence[float]) -> list[bool]:
-    """Return a flag for each rank: whether its time is above that of the others by more than noise."""
+    """Return a flag for each rank: whether its time exceeds the others' by more than noise."""
     # A parameter server makes no steps: its time is 0.
     median_ms = statistics.median_low([time for time in times_ms if time] or times_ms)
     limit_ms = median_ms + min(_MAX_LIMIT_MS, max(_SHARE * median_ms, _NOISE_MS))

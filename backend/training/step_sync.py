@@ -145,7 +145,7 @@ class StepSync:
         return len(self._metric_names.names) > previous_count
 
     def use_vector(self, vector: torch.Tensor, *, keeps_values: bool = False) -> None:
-        """Use ``vector``, which the strategy reduces, optionally with the values of the previous."""
+        """Use ``vector``, which the strategy reduces, with the previous values if requested."""
         if keeps_values:
             vector.copy_(self._vector)
         self._vector = vector

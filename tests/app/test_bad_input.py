@@ -238,7 +238,9 @@ def test_a_job_file_of_a_strategy_at_fault_creates_nothing(services, path, setti
     assert list(services.jobs.queries.list()) == []
 
 
-@pytest.mark.parametrize(("path", "settings", "message"), LOADED_ERRORS, ids=[e[0] for e in LOADED_ERRORS])
+@pytest.mark.parametrize(
+    ("path", "settings", "message"), LOADED_ERRORS, ids=[e[0] for e in LOADED_ERRORS]
+)
 def test_m2_a_loaded_fault_is_shown_at_its_field(form, path, settings, message):
     form.show_draft(JobDraft(raw_job(1, **settings)))
     (error,) = errors_of(form).items()
@@ -247,7 +249,9 @@ def test_m2_a_loaded_fault_is_shown_at_its_field(form, path, settings, message):
     assert is_one_sentence(error[1])
 
 
-@pytest.mark.parametrize(("placement", "message"), PLACEMENT_ERRORS, ids=["none", "gone", "many", "gpu"])
+@pytest.mark.parametrize(
+    ("placement", "message"), PLACEMENT_ERRORS, ids=["none", "gone", "many", "gpu"]
+)
 def test_m2_an_unusable_placement_is_shown_at_the_nodes(form, placement, message):
     form.show_draft(JobDraft(raw_job(1, placement=placement)))
     errors = errors_of(form)

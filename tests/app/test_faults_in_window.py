@@ -199,7 +199,9 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
     # The user of the window has accepted the host's key.
     key = remote_place.sshd.fingerprint
     catalogue = tmp_path / "desktop-0" / "catalogue.sqlite"
-    open_services(remote_place.address, catalogue, accept=lambda host_key: host_key.fingerprint == key).close()
+    open_services(
+        remote_place.address, catalogue, accept=lambda host_key: host_key.fingerprint == key
+    ).close()
     window = open_window(remote_place.address)
     window.open(view.id)
     window.wait(lambda: window.presences == [Presence.ONLINE] * 2)

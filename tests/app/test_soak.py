@@ -29,7 +29,9 @@ def test_a_leak_is_a_slope_and_noise_is_none():
     noise = random.Random(1)
     seconds = [5.0 * number for number in range(300)]
     flat_values = [200 + noise.gauss(0, 1) for _ in seconds]
-    leaking_values = [value + time_s / 3600 * 20 for time_s, value in zip(seconds, flat_values, strict=True)]
+    leaking_values = [
+        value + time_s / 3600 * 20 for time_s, value in zip(seconds, flat_values, strict=True)
+    ]
     assert slope_of(seconds, flat_values).is_zero
     slope = slope_of(seconds, leaking_values)
     assert not slope.is_zero
@@ -48,8 +50,12 @@ def test_memory_that_goes_in_steps_has_a_wide_error():
     assert slope_of(seconds, steps).error > 3 * plain.error
 
 
-@pytest.mark.parametrize(("leak_mb_per_hour", "min_count", "max_count"), [(0.0, 0, 15), (15.0, 95, 100)])
-def test_noise_within_a_minute_makes_no_slope_and_hides_none(leak_mb_per_hour, min_count, max_count):
+@pytest.mark.parametrize(
+    ("leak_mb_per_hour", "min_count", "max_count"), [(0.0, 0, 15), (15.0, 95, 100)]
+)
+def test_noise_within_a_minute_makes_no_slope_and_hides_none(
+    leak_mb_per_hour, min_count, max_count
+):
     slope_count = 0
     for number in range(100):
         noise = random.Random(number)

@@ -1,7 +1,7 @@
 """Rendezvous of a run's ranks without MPI, and their store for torch.distributed.
 
 Rank 0 listens at the run's `RendezvousPoint`, on the address at which the other nodes reach it. All
-connections are `PeerLink`s, so a foreign program can neither read nor write an address in the store.
+connections are `PeerLink`s, so a foreign program can neither read nor write the store.
 """
 
 from __future__ import annotations

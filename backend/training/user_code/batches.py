@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ItemFailure:
-    """An error that a worker returns in place of a batch. `split_batch` raises it.
+    """Error that a worker returns in place of a batch, and `split_batch` raises.
 
     An exception that crosses from a worker of torch's DataLoader arrives as one long text.
     """

@@ -63,7 +63,7 @@ class UserData:
         return length
 
     def reading_notes(self) -> tuple[str, ...]:
-        """Return sentences on what the loader left out or guessed: its ``reading_notes``."""
+        """Return the loader's ``reading_notes``, on left-out or guessed items, as messages."""
         with calling(f"{self.class_name}.reading_notes", self.source):
             notes = getattr(self.user_dataset, "reading_notes", ())
         try:
@@ -88,7 +88,7 @@ class UserData:
             raise
 
     def _too_long(self, index: int, cause: IndexError) -> UserCodeError:
-        """Say that ``__len__`` counts items that do not exist."""
+        """Return the error of a ``__len__`` that counts missing items."""
         count, name = number_format.count(len(self)), self.class_name
         error = UserCodeError(
             f"{name} has no item {number_format.count(index)}, although its __len__ is {count}: "
@@ -105,7 +105,7 @@ class UserData:
             return ItemFailure(error)
 
     def collate(self, items: list[Any]) -> Any:
-        """Make a batch of items: with the user's ``collate`` or torch's."""
+        """Make a batch of items, with the user's ``collate`` or torch's."""
         for item in items:
             if isinstance(item, ItemFailure):
                 return item
@@ -205,7 +205,7 @@ def load_loader(folder: Path) -> UserLoader:
     """Return the user's loader.
 
     Raises:
-        UserCodeError: It cannot be loaded.
+        UserCodeError: The loader cannot be loaded.
     """
     return UserLoader(*import_entry(folder, LOADER_FILE, "loader"))
 
@@ -219,8 +219,8 @@ def open_data(
     """Return training and validation data of a job.
 
     If the job names neither a validation loader nor a validation dataset, the loader's
-    ``UserValDataset`` is used, if it has one. If it names one, that data is for validation, with
-    either class.
+    ``UserValDataset`` is used, if it exists. Otherwise the named data is for validation, with either
+    class.
     """
     training_loader = load_loader(loader)
     training = training_loader.training(dataset)

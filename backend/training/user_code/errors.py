@@ -1,6 +1,6 @@
-"""Errors of user code, as sentences.
+"""Errors of user code, as messages.
 
-Every exception of user code becomes a `UserCodeError`: a sentence, a remedy, and the traceback
+Every exception of user code becomes a `UserCodeError`: a message, a remedy, and the traceback
 without the program's own frames. Out of memory is not the user's bug and is raised unchanged.
 """
 
@@ -27,10 +27,10 @@ LOSS = "The model's loss"
 class UserCodeError(BackendError):
     """The user's code cannot be used as it is.
 
-    ``traceback`` begins in the user's file; "" if there is none to show. ``index`` is the item of
-    the dataset at which it happened, if known. ``part``: see `ToolError`. ``during``: what was
-    called, such as `FORWARD`, if the user's code raised. ``package``: the name on PyPI of what is
-    not installed; where only its ``module`` is known, "".
+    ``traceback`` begins in the user's file; "" without one. ``index`` is the item of the dataset at
+    which it happened, if known. ``part``: see `ToolError`. ``during``: the called function, such as
+    `FORWARD`, if the user's code raised. ``package``: the name on PyPI of a missing package, or ""
+    where only its ``module`` is known.
     """
 
     part = ""
@@ -51,7 +51,7 @@ class UserCodeError(BackendError):
 
 @contextlib.contextmanager
 def calling(subject: str, source: UserSource | None = None) -> Iterator[None]:
-    """``with calling("The model's loss"):`` turns any exception of user code into a sentence."""
+    """Turn any exception of user code into a `UserCodeError`: ``with calling("The model's loss")``."""
     try:
         yield
     except (BackendError, MemoryError):
@@ -72,11 +72,12 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, subject: str, source: UserSource | None = None) -> UserCodeError:
-    """Describe an exception of user code in a sentence. ``what`` begins it: "The model's loss"."""
+    """Describe an exception of user code in a message, which begins with ``subject``."""
     trace = clean_traceback(error)
     if isinstance(error, SystemExit):
+        code = "" if error.code is None else repr(error.code)
         return UserCodeError(
-            f"{subject} exited the program (sys.exit({'' if error.code is None else error.code!r})).",
+            f"{subject} exited the program (sys.exit({code})).",
             'Move code for direct execution below if __name__ == "__main__":.',
             trace,
         )
@@ -131,7 +132,8 @@ def _own_import_hint(module: str, source: UserSource | None) -> str:
         for path in sorted(known_source.folder.rglob("*")):
             if path.stem == module and (path.is_dir() or path.suffix == ".py"):
                 package_path = path.parent.relative_to(known_source.folder)
-                return f"It is in {package_path.as_posix()}: import it from {'.'.join(package_path.parts)}."
+                package = ".".join(package_path.parts)
+                return f"It is in {package_path.as_posix()}: import it from {package}."
     return ""
 
 

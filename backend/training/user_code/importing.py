@@ -18,7 +18,7 @@ _lock = threading.RLock()
 
 
 def import_entry(folder: Path, entry: str, kind: str) -> tuple[UserSource, ModuleType]:
-    """Import ``entry`` of ``folder``; ``kind`` is the word for it in sentences."""
+    """Import ``entry`` of ``folder``; ``kind`` is its name in messages."""
     folder = folder.resolve()
     if not (folder / entry).is_file():
         nested_entry = next((p for p in sorted(folder.glob(f"*/{entry}")) if p.is_file()), None)

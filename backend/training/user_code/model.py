@@ -78,13 +78,13 @@ def needs_first_batch(model: torch.nn.Module) -> bool:
 def materialize(model: torch.nn.Module, data: Any, target: Any = None) -> None:
     """Run forwards without changes to statistics and random states; see `needs_first_batch`.
 
-    One in evaluation mode; and as in training, where some layers are still without a shape: parts
-    that only training, only the loss, or only every second step calls.
+    Run one forward in evaluation mode; and others as in training, where some layers are still
+    without a shape: parts that only training, only the loss, or only every second step calls.
     """
     import torch
 
     was_training = model.training
-    # What Keras has not built must not be read before.
+    # Attributes that Keras has not built must not be read before.
     lazy_modules = _lazy_modules(model) if getattr(model, "built", True) else []
     named_buffers = model.named_buffers() if lazy_modules else ()
     buffers = {name: buffer.clone() for name, buffer in named_buffers if not _is_lazy(buffer)}
@@ -128,7 +128,7 @@ def require_shapes(model: torch.nn.Module) -> None:
     """Refuse a model with parameters whose shape is not known after `materialize`.
 
     Raises:
-        UserCodeError: It names them.
+        UserCodeError: There are such parameters.
     """
     tensors = [*model.named_parameters(), *model.named_buffers()]
     unknown = [name for name, tensor in tensors if _is_lazy(tensor)]
@@ -189,7 +189,7 @@ def _is_tensor(value: Any) -> bool:
 def require_restorable(model: torch.nn.Module) -> None:
     """Refuse a model that does not load its own state dict: its checkpoints could not be resumed.
 
-    What is no tensor, such as a module's extra state, goes through a file.
+    Values that are no tensors, such as a module's extra state, go through a file.
 
     Raises:
         UserCodeError: Its ``load_state_dict`` refuses the result of its ``state_dict``.
@@ -209,10 +209,10 @@ def require_restorable(model: torch.nn.Module) -> None:
 
 
 def require_same_state(model: torch.nn.Module, built_shapes: Mapping[str, tuple[int, ...]]) -> None:
-    """Refuse a model whose state dict differs from the one it was built with.
+    """Refuse a model whose state dict differs from that at its creation.
 
     Args:
-        built: `state_shapes` at that time, which is what a resumed job's model has.
+        built_shapes: `state_shapes` at its creation, as in the model of a resumed job.
 
     Raises:
         UserCodeError: A name was added or removed, or has another shape; or an entry could not be
@@ -228,7 +228,8 @@ def require_same_state(model: torch.nn.Module, built_shapes: Mapping[str, tuple[
     ]
     if changed_names:
         raise UserCodeError(
-            f"Training changed the names or shapes in the model's state_dict: {name_list(changed_names)}.",
+            "Training changed the names or shapes in the model's state_dict: "
+            f"{name_list(changed_names)}.",
             "Register buffers and parameters with their final shape in UserModel.__init__; a new "
             "model could not load the checkpoint otherwise. A layer that is trained later can be "
             "frozen until then: requires_grad_(False).",
@@ -246,7 +247,8 @@ def _require_readable(state: Mapping[str, Any]) -> None:
     ]
     if unreadable_parts:
         raise UserCodeError(
-            f"A checkpoint cannot hold a part of the model's state_dict: {name_list(unreadable_parts)}.",
+            "A checkpoint cannot hold a part of the model's state_dict: "
+            f"{name_list(unreadable_parts)}.",
             "Let get_extra_state return a dict of tensors, numbers and text: torch.from_numpy(…) "
             "of an array, .item() of one number, str(…) of a path or a date.",
         )
@@ -305,20 +307,20 @@ def compute_output(model: torch.nn.Module, data: Any) -> Any:
 
 
 class WeightedMean(float):
-    """A loss or metric that is a sum over a weight, such as that of the classes in a batch."""
+    """Loss or metric that is a sum over a weight, such as the weight of the classes in a batch."""
 
     weight: float
 
     @classmethod
     def with_weight(cls, value: float, weight: float) -> WeightedMean:
-        """Return a mean; without any weight it is 0, and does not count."""
+        """Return a mean with its weight; without a weight, 0, which does not count."""
         mean = cls(value if weight else 0.0)
         mean.weight = weight
         return mean
 
 
 def compute_loss(model: torch.nn.Module, output: Any, target: Any) -> torch.Tensor:
-    """Return the loss of a batch, checked to be one number that can be trained on."""
+    """Return the loss of a batch, after a check that it is one number that can be trained on."""
     return compute_weighted_loss(model, output, target)[0]
 
 

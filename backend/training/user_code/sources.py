@@ -51,12 +51,12 @@ class UserSource:
         return f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
 
     def search_paths(self) -> list[str]:
-        """Return the folders of its modules: its own, and those that it added to ``sys.path``."""
+        """Return the folders of its modules: the folder itself, and its additions to ``sys.path``."""
         added_paths = [path for path in sys.path if self.holds(path)]
         return list(dict.fromkeys([str(self.folder), *added_paths]))
 
     def owns(self, top: str) -> bool:
-        """Return whether ``import top`` in this folder means one of its own modules."""
+        """Return whether ``import top`` in this folder means a module of this folder."""
         # Cached, because an import may be in __getitem__ and run for every item.
         if sys.path != self._sys_path:
             self._sys_path = list(sys.path)
@@ -124,7 +124,7 @@ def _owner(top: str) -> UserSource | None:
 
 
 class _UserFile(SourceFileLoader):
-    """Reads and writes no ``.pyc``: the folder is the user's."""
+    """Loader that reads and writes no ``.pyc``, as the folder is the user's."""
 
     def __init__(self, fullname: str, path: str, source: UserSource) -> None:
         super().__init__(fullname, path)
@@ -153,7 +153,7 @@ class _UserFile(SourceFileLoader):
 
 
 class _PublicName(importlib.abc.Loader):
-    """Provides a private module under the name that its user gave it."""
+    """Loader that provides a private module under the user's name for it."""
 
     def __init__(self, private: str) -> None:
         self._private = private
@@ -166,7 +166,7 @@ class _PublicName(importlib.abc.Loader):
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    """Finds only modules of the users' folders, so it stays for the process' life."""
+    """Finder of modules of the users' folders only, so it stays for the process' life."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None

@@ -141,7 +141,9 @@ def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, pag
 def test_a_job_of_a_sweep_shows_the_whole_sweep_and_its_changes(controller, page, service):
     for key in ("id0", "id1", "id2"):
         update = service.updates[key]
-        service.updates[key] = replace(update, view=replace(update.view, tags=("sweep:digits-k3pf",)))
+        service.updates[key] = replace(
+            update, view=replace(update.view, tags=("sweep:digits-k3pf",))
+        )
     controller.compare(("id0",))
     card = page.parallel
     assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
@@ -163,8 +165,12 @@ def test_a_missing_job_is_reported_and_not_compared(controller, page):
 def test_a_late_update_is_not_shown(service, page, monkeypatch):
     tasks, shown_ids = [], []
     monkeypatch.setattr(page, "show_update", lambda update: shown_ids.append(update.view.id))
-    runner = SimpleNamespace(run=lambda queue_name, work, on_success, on_error: tasks.append((work, on_success)))
-    controller = CompareController(service, runner, page, FileExport(service, runner, page), service.find)
+    runner = SimpleNamespace(
+        run=lambda queue_name, work, on_success, on_error: tasks.append((work, on_success))
+    )
+    controller = CompareController(
+        service, runner, page, FileExport(service, runner, page), service.find
+    )
     controller.compare(("id0", "id1"))
     controller.remove("id0")
     controller.add("id0")

@@ -96,7 +96,9 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     controller.dialog.dialog.reject()
 
 
-def test_closing_the_dialog_cancels_the_export_for_tensorboard(viewers, inspection, opened_urls, window):
+def test_closing_the_dialog_cancels_the_export_for_tensorboard(
+    viewers, inspection, opened_urls, window
+):
     class Later(Immediately):
         def run(self, queue_name, work, on_success, on_error):
             self.work = lambda: super(Later, self).run(queue_name, work, on_success, on_error)

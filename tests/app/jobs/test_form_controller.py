@@ -144,7 +144,9 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     assert first_trial.is_cancelled
     tried_models = []
     monkeypatch.setattr(
-        tool_process, "check_model", lambda model, *_, **__: tried_models.append(model.parts[-3]) or MODEL_CHECK
+        tool_process,
+        "check_model",
+        lambda model, *_, **__: tried_models.append(model.parts[-3]) or MODEL_CHECK,
     )
     runner.let_go()
     assert tried_models == ["other"]
@@ -229,7 +231,9 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     elapse(form)
     runner.let_go()
     trial = the(FormSections, form).trial
-    assert setting_field(form, "loader").error() == str(MISSING_PACKAGE), "the button is the way out"
+    assert setting_field(form, "loader").error() == str(MISSING_PACKAGE), (
+        "the button is the way out"
+    )
     assert (trial.button.text(), trial.copy.isVisible()) == ("Install Pillow", False)
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)

@@ -44,7 +44,11 @@ def test_rows_that_the_user_moved_are_not_held_for_a_later_question(
     qtbot.addWidget(page)
     lists = ListController(runner, page)  # type: ignore[arg-type] # without progress
     shown_flags: list[bool] = []
-    monkeypatch.setattr(page, "show_rows", lambda _list_name, _rows, *, is_immediate: shown_flags.append(is_immediate))
+    monkeypatch.setattr(
+        page,
+        "show_rows",
+        lambda _list_name, _rows, *, is_immediate: shown_flags.append(is_immediate),
+    )
     query = {LIST: page.queries[LIST]}
     for _ in range(started_count):
         lists._find(query)

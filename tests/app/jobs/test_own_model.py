@@ -71,7 +71,9 @@ class Mouse:
             (
                 button
                 for button in parent.findChildren(QAbstractButton)
-                if button.isVisible() and button.isEnabled() and button_title(button).startswith(text)
+                if button.isVisible()
+                and button.isEnabled()
+                and button_title(button).startswith(text)
             ),
             None,
         )
@@ -104,14 +106,17 @@ def start_job(mouse: Mouse, program: Program, qtbot: QtBot) -> tuple[dict[str, s
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     previous_count = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs")
+    qtbot.waitUntil(
+        lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs"
+    )
     view = program.jobs.open_view
     assert view is not None
     return {kind: pin.reference for kind, pin in view.pins.items()}, view.name
 
 
 @pytest.mark.parametrize(
-    ("name", "is_dropped", "clicks", "typed_count"), [("plankton", True, 4, 0), ("squid", False, 5, 1)]
+    ("name", "is_dropped", "clicks", "typed_count"),
+    [("plankton", True, 4, 0), ("squid", False, 5, 1)],
 )
 def test_an_own_model_is_at_most_eight_clicks_from_its_training(
     program, make_folder, qtbot, name, is_dropped, clicks, typed_count

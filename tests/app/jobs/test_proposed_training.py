@@ -27,7 +27,9 @@ def test_a_network_of_the_gallery_brings_its_settings_and_other_code_the_usual_o
     assert training_of("mine", MODELS) == training_of("gone", MODELS) == DEFAULT_TRAINING
 
 
-@pytest.mark.parametrize("typed_settings", [{"epochs": 3}, {"optimizer": {"name": "sgd", "lr": 0.2}}])
+@pytest.mark.parametrize(
+    "typed_settings", [{"epochs": 3}, {"optimizer": {"name": "sgd", "lr": 0.2}}]
+)
 def test_another_model_changes_only_what_the_user_left(typed_settings):
     training = ProposedTraining()
     training.reset({**DEFAULT_TRAINING, "model": "mine"})
@@ -37,7 +39,9 @@ def test_another_model_changes_only_what_the_user_left(typed_settings):
     assert changes == {key: value for key, value in ADAM.items() if key not in typed_settings}
     assert not training.is_of_other_model(raw)
     restored = training.follow_model({**raw, **changes, "model": "mine"}, DEFAULT_TRAINING)
-    assert restored == {key: value for key, value in DEFAULT_TRAINING.items() if key not in typed_settings}
+    assert restored == {
+        key: value for key, value in DEFAULT_TRAINING.items() if key not in typed_settings
+    }
 
 
 def test_a_loaded_job_keeps_its_settings():

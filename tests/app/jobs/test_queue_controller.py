@@ -96,7 +96,9 @@ def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtb
 
 def test_a_slow_read_is_not_begun_twice(service, page):
     tasks = []
-    runner = SimpleNamespace(run=lambda queue_name, work, on_success, on_error: tasks.append((work, on_success)))
+    runner = SimpleNamespace(
+        run=lambda queue_name, work, on_success, on_error: tasks.append((work, on_success))
+    )
     controller = QueueController(service, runner, Poller(page), page)
     controller.refresh()
     controller.refresh()

@@ -53,10 +53,16 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     previous_count = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs")
+    qtbot.waitUntil(
+        lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs"
+    )
     view = program.jobs.open_view
     assert {kind: pin.reference for kind, pin in view.pins.items()} == {"script": "mnist@1"}
-    assert (view.name, view.config.entry, view.config.arguments) == ("mnist 1", "train.py", ARGUMENTS)
+    assert (view.name, view.config.entry, view.config.arguments) == (
+        "mnist 1",
+        "train.py",
+        ARGUMENTS,
+    )
     assert (mouse.clicks, mouse.typed_count) == (4, 1)
 
 

@@ -72,7 +72,9 @@ class Nodes:
         placement_nodes = {one.node for one in config.placement}
         gpus = {gpu for one in config.placement for gpu in one.gpus}
         findings = [
-            one for one in self.findings if placement_nodes.issuperset(one.nodes) and gpus.issuperset(one.gpus)
+            one
+            for one in self.findings
+            if placement_nodes.issuperset(one.nodes) and gpus.issuperset(one.gpus)
         ]
         return samples.preflight_of(*findings, placement=config.placement)
 
@@ -119,7 +121,9 @@ class RequestedStart:
 def make_controller(
     immediately: Immediately, qtbot: QtBot
 ) -> Callable[..., tuple[StartController, RequestedStart]]:
-    def make_controller(*findings: PreflightFinding, trial_runs: Any = None) -> tuple[StartController, RequestedStart]:
+    def make_controller(
+        *findings: PreflightFinding, trial_runs: Any = None
+    ) -> tuple[StartController, RequestedStart]:
         window = QWidget()
         qtbot.addWidget(window)
         window.resize(1440, 900)
@@ -207,7 +211,9 @@ def test_the_row_shows_the_progress_of_a_set_up(
     controller.start(requested.request)
     dialog = dialog_of(controller)
     steps: list[tuple[PreflightFinding, str]] = []
-    monkeypatch.setattr(dialog, "show_fixing", lambda findings, step="": steps.append((findings[0], step)))
+    monkeypatch.setattr(
+        dialog, "show_fixing", lambda findings, step="": steps.append((findings[0], step))
+    )
     qtbot.mouseClick(row_of(dialog, MPI).button, LEFT_BUTTON)
     assert steps == [(MPI, ""), (MPI, "Horovod…")]
 
@@ -234,7 +240,9 @@ def test_m06_the_smaller_set_is_started_with_one_press(make_controller: Make, qt
     assert controller.session is None
 
 
-def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(make_controller: Make, qtbot: QtBot) -> None:
+def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(
+    make_controller: Make, qtbot: QtBot
+) -> None:
     controller, requested = make_controller(MPI, AGENT)
     requested.nodes.stubborn = [AGENT]
     controller.start(requested.request)
@@ -279,13 +287,17 @@ def test_one_batch_is_tried_where_the_job_would_run(make_controller: Make, qtbot
 def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(
     make_controller: Make, qtbot: QtBot
 ) -> None:
-    failed_trial = replace(samples.BROKEN, traceback="…\nModuleNotFoundError: No module named 'PIL'")
+    failed_trial = replace(
+        samples.BROKEN, traceback="…\nModuleNotFoundError: No module named 'PIL'"
+    )
     answers, installed = [failed_trial, samples.SOUND], []
 
     def install(package: str, nodes: list[str], progress: Progress) -> None:
         installed.append((package, nodes))
 
-    controller, requested = make_controller(trial_runs=SimpleNamespace(run=lambda *_: answers.pop(0)))
+    controller, requested = make_controller(
+        trial_runs=SimpleNamespace(run=lambda *_: answers.pop(0))
+    )
     controller._services.packages = SimpleNamespace(install=install)  # type: ignore[misc, assignment]
     controller.check(requested.request, JOB)
     dialog = dialog_of(controller)
@@ -336,7 +348,11 @@ def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
         raise Cancelled
 
     request = StartRequest(
-        "a", check_nodes, requested.steps.append, requested.started_views.append, requested.errors.append
+        "a",
+        check_nodes,
+        requested.steps.append,
+        requested.started_views.append,
+        requested.errors.append,
     )
     controller.start(request)
     qtbot.waitUntil(lambda: "Checking 2 nodes…" in requested.steps)

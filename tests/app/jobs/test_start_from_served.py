@@ -29,7 +29,9 @@ def trained_job(places, services, name="kept"):
     content = b"weights"
     (folder / f"{NAME}.pt").write_bytes(content)
     sha256 = hashlib.sha256(content).hexdigest()
-    checkpoint = Checkpoint(NAME, 1, 3, 30, 0, len(content), sha256, "0" * 64, "2026-11-21T08:00:00Z")
+    checkpoint = Checkpoint(
+        NAME, 1, 3, 30, 0, len(content), sha256, "0" * 64, "2026-11-21T08:00:00Z"
+    )
     replace_json(folder / f"{NAME}.json", checkpoint.to_dict())
     services.jobs.queries.list()
     return job_id

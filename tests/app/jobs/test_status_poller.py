@@ -311,7 +311,9 @@ def test_at_most_two_polls_run_at_a_time(manual_poller):
     for number in range(6):
         assert len(runner.tasks) == min(number + 2, 6)
         runner.end(number)
-    assert [queue_name for queue_name, _ in runner.tasks] == [f"look job{number:02d}" for number in range(6)]
+    assert [queue_name for queue_name, _ in runner.tasks] == [
+        f"look job{number:02d}" for number in range(6)
+    ]
 
 
 def test_a_poll_that_hangs_delays_no_poll_of_another_job(manual_poller, monkeypatch):

@@ -172,7 +172,9 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
     assert page.sweep.study.table == split()
 
 
-def test_resume_and_export_act_on_the_open_study(controller, page, studies, resumed_tags, monkeypatch):
+def test_resume_and_export_act_on_the_open_study(
+    controller, page, studies, resumed_tags, monkeypatch
+):
     show_jobs(page, EVERY)
     page.open_sweep(LR)
     result = page.sweep.study

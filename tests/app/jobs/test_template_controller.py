@@ -157,7 +157,12 @@ def test_the_settings_of_the_form_become_a_template_and_come_back(form, services
     form.show_draft(JobDraft(raw_job(1)))
     form.controller.templates.load("search")
     reloaded = form.draft()
-    assert (reloaded.raw["epochs"], reloaded.axes, reloaded.draws, reloaded.seed) == (9, (RATE,), 2, 5)
+    assert (reloaded.raw["epochs"], reloaded.axes, reloaded.draws, reloaded.seed) == (
+        9,
+        (RATE,),
+        2,
+        5,
+    )
     assert reloaded.origin.label == "the template “search”"
 
 

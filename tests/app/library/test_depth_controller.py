@@ -45,11 +45,15 @@ def drawing_text(dialog):
 def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
     dialog.grab()
     assert dialog.sum.text() == "20 convolutions in 4 stages"
-    assert drawing_text(dialog).startswith("9 convolutions, 128 px, sees 18 px, c-value 0.17; 4 conv")
+    assert drawing_text(dialog).startswith(
+        "9 convolutions, 128 px, sees 18 px, c-value 0.17; 4 conv"
+    )
     dialog.limit.choose("printed")
     dialog.limit.chosen.emit("printed")
     assert dialog.sum.text() == "34 convolutions in 3 stages"
-    assert drawing_text(dialog).startswith("18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv")
+    assert drawing_text(dialog).startswith(
+        "18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv"
+    )
     dialog.limit.choose("kept")
     dialog.limit.chosen.emit("kept")
     slider = next(s for s in dialog.findChildren(Slider) if "z" in s.accessibleName())
@@ -73,7 +77,9 @@ def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
         (128, 3, 999, "c-value must be from 1/100 to 1"),
     ],
 )
-def test_bad_input_is_a_sentence_and_no_network(dialog, added_items, side, kernel, min_fan, message):
+def test_bad_input_is_a_sentence_and_no_network(
+    dialog, added_items, side, kernel, min_fan, message
+):
     dialog.side.setValue(side)
     dialog.kernel.setValue(kernel)
     dialog.least.setValue(min_fan)

@@ -118,9 +118,7 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     assert gallery.dialog.dialog is None
     assert page.shown_name == "other"
     assert [offer.text for offer in library.offers] == ["Imported other."]
-    assert {e.name for e in library.items(kind)} == {"other"} | (
-        {"mine"} if has_some else set()
-    )
+    assert {e.name for e in library.items(kind)} == {"other"} | ({"mine"} if has_some else set())
 
 
 def test_datasets_have_no_gallery(library, pages):

@@ -63,7 +63,9 @@ def choose(qtbot, mouse, dialog, title):
 def read(dialog):
     """The settings that the dialog shows, by their labels."""
     checked_buttons = [part for part in dialog.findChildren(QAbstractButton) if part.isChecked()]
-    texts = {part.parentWidget().accessibleName(): part.accessibleName() for part in checked_buttons}
+    texts = {
+        part.parentWidget().accessibleName(): part.accessibleName() for part in checked_buttons
+    }
     return texts | {e.accessibleName(): e.text() for e in dialog.findChildren(LineEdit)}
 
 
@@ -77,14 +79,20 @@ def test_from_a_folder_of_pictures_to_a_job_in_eight_clicks(program, flowers, qt
     mouse.click("Gallery…", program.form)
     dialog = dialog_of(qtbot, GalleryDialog)
     choose(qtbot, mouse, dialog, "LeNet-5")
-    data_settings = {"Classes": "3", "Channels of a picture": "3", "Side of a picture, pixels": "28"}
+    data_settings = {
+        "Classes": "3",
+        "Channels of a picture": "3",
+        "Side of a picture, pixels": "28",
+    }
     qtbot.waitUntil(lambda: data_settings.items() <= read(dialog).items())
     mouse.click("Add", dialog)
     card = program._services.gallery.show("lenet-5").card.training
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     previous_count = program.jobs.job_count
     mouse.click("Start", program.form)
-    qtbot.waitUntil(lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs")
+    qtbot.waitUntil(
+        lambda: program.jobs.job_count > previous_count and program.window.page_key == "jobs"
+    )
     view = program.jobs.open_view
     pins = {kind: pin.reference for kind, pin in view.pins.items()}
     assert pins == {"model": "lenet-5@1", "dataset": "flowers@1", "loader": "flowers@1"}

@@ -64,9 +64,7 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
     view = detail.results.scan
     view.scan_requested.emit()
     assert scans.requests[0] == ("digits@1", "reader")
-    assert [r.message for r in view.model.rows] == [
-        "1 training sample is equal to earlier ones."
-    ]
+    assert [r.message for r in view.model.rows] == ["1 training sample is equal to earlier ones."]
     assert scans.requests[1] == (
         "digits@1",
         "reader",

@@ -217,7 +217,9 @@ other.start()
 ask_for_all()
 other.join()
 """
-    environment = {name: value for name, value in os.environ.items() if name != "PYSIDE6_OPTION_LAZY"}
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYSIDE6_OPTION_LAZY"
+    }
     completed = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, env=environment, check=False, timeout=60
     )
@@ -261,7 +263,9 @@ def test_p8_the_first_frame_waits_for_nothing_that_comes_after_it():
         "app.main.pages",
         "app.jobs.status_poller",
     }
-    assert not imported_by(["app.main.gui_main"]) & (late_modules | {"pyqtgraph", "sqlalchemy", "fabric"})
+    assert not imported_by(["app.main.gui_main"]) & (
+        late_modules | {"pyqtgraph", "sqlalchemy", "fabric"}
+    )
 
 
 def test_p8_no_module_of_the_pages_is_imported_before_the_first_frame(tmp_path):

@@ -40,7 +40,9 @@ class Cluster:
         self.passphrases = []
         self.stored_keys = []
         self.entries = []
-        self.keyring = SimpleNamespace(unavailable_reason=lambda: "This computer has no system keyring.")
+        self.keyring = SimpleNamespace(
+            unavailable_reason=lambda: "This computer has no system keyring."
+        )
 
     def add(self, name, address, *, accept, passphrase=None, node_data_root="", no_share=False):
         assert not accept(KEY), "only the user accepts"
@@ -294,7 +296,17 @@ def test_a_late_heartbeat_is_shown_until_some_came_in_time(controller, nodes):
         controller.refresh()
         descriptions.append([f.description for f in listings[-1][1].health])
     late_description = ["No heartbeat"]
-    assert descriptions == [[], [], late_description, late_description, late_description, late_description, late_description, [], []]
+    assert descriptions == [
+        [],
+        [],
+        late_description,
+        late_description,
+        late_description,
+        late_description,
+        late_description,
+        [],
+        [],
+    ]
 
 
 def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(controller, nodes, page):
@@ -323,7 +335,9 @@ def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(control
     assert not says(page, "cannot be read")
 
 
-def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(controller, history_reads):
+def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(
+    controller, history_reads
+):
     controller.refresh()
     assert history_reads == []
     controller.watch(("this-computer", "gpu7", "gone"))

@@ -49,7 +49,9 @@ def nodes():
             raise next_answer
         return next_answer
 
-    return SimpleNamespace(orphans=answer, end_orphans=answer, answers=answers, ended_orphans=ended_orphans)
+    return SimpleNamespace(
+        orphans=answer, end_orphans=answer, answers=answers, ended_orphans=ended_orphans
+    )
 
 
 @pytest.fixture
@@ -150,7 +152,9 @@ def test_s14_a_real_orphan_is_ended_and_a_foreign_process_never_offered(
     process = GpuProcess(foreign.pid, "root", 1 << 30, "python", 40.0)
     cards = (samples.gpu(0), samples.gpu(1))
     cards = tuple(replace(o, processes=(process,)) for o in cards)
-    local_state = replace(samples.state(THIS_COMPUTER), reading=replace(busy, gpus=cards, heartbeat=2))
+    local_state = replace(
+        samples.state(THIS_COMPUTER), reading=replace(busy, gpus=cards, heartbeat=2)
+    )
     page.show_nodes((local_state, samples.state("gpu7")))
     page.open_node(THIS_COMPUTER)
     assert [name.rpartition(" ")[2] for name in buttons(page)] == [str(orphan.pid)]

@@ -106,7 +106,9 @@ def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controll
     assert provisioning.starts == [(("gpu3",), SetUpOptions())]
 
 
-def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(controller, provisioning):
+def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(
+    controller, provisioning
+):
     controller.set_up("gpu1")
     dialog = window(SetUpAgainDialog)
     assert (provisioning.starts, dialog.selected_names()) == ([], ("gpu1",))
@@ -114,7 +116,9 @@ def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(cont
     dialog.choices.switch(SYSTEM_MPI).click()
     button(dialog, "Set up 3 nodes").click()
     # Nodes whose key opens more keep that, until the switch is set.
-    assert provisioning.starts == [(("gpu1", "gpu2", "gpu3"), replace(SYSTEM_OPTIONS, limits_key=False))]
+    assert provisioning.starts == [
+        (("gpu1", "gpu2", "gpu3"), replace(SYSTEM_OPTIONS, limits_key=False))
+    ]
     assert not windows(SetUpAgainDialog)
 
 
@@ -164,7 +168,9 @@ def test_a_message_says_that_a_node_was_removed_meanwhile(controller, cluster, i
     assert immediately.heard == ["gpu3 is no longer in the list of nodes."]
 
 
-def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(controller, provisioning, cluster):
+def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(
+    controller, provisioning, cluster
+):
     provisioning.key = KEY
     controller.set_up("gpu3")
     plate = the(KeyPlate, window(SetUpDialog))

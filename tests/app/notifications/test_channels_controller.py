@@ -80,9 +80,7 @@ def controller(service, page, immediately):
 
 
 def messages(page):
-    return [
-        the(Label, l).text() for l in (page._webhook_said, page._mail_said) if l.isVisible()
-    ]
+    return [the(Label, l).text() for l in (page._webhook_said, page._mail_said) if l.isVisible()]
 
 
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):

@@ -119,7 +119,11 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
         store.add(replace(received[0], root=root))
     store.save()
     reloaded = NotificationStore(tmp_path / "notices.json")
-    assert [reloaded.unread_count_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [2, 3, 1]
+    assert [reloaded.unread_count_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [
+        2,
+        3,
+        1,
+    ]
     reloaded.read_all()
     assert reloaded.unread_count_of("/lab/b") == 0
 
@@ -139,7 +143,9 @@ def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
 
 def test_a_job_that_the_program_continued_is_reported_once(notices, received):
     notices.see_view(LIVE)
-    continuation = Continuation("gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z")
+    continuation = Continuation(
+        "gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z"
+    )
     for _ in range(3):
         notices.see_view(changed(LIVE, run=LIVE.run + 1, continuation=continuation))
     second_continuation = replace(continuation, started_at="2026-11-28T03:12:00Z")

@@ -186,7 +186,9 @@ def test_the_progress_of_ended_work_is_not_kept(qtbot, background):
 
     def search():
         progress = background.progress(lambda _share, _step: None)
-        background.run("log", lambda: progress.report(1, 1, "Searching"), results.append, pytest.fail)
+        background.run(
+            "log", lambda: progress.report(1, 1, "Searching"), results.append, pytest.fail
+        )
         return weakref.ref(progress)
 
     references = [search() for _ in range(20)]

@@ -21,7 +21,9 @@ def finder(*titles, acts=()):
         action.setEnabled(is_enabled)
         action.triggered.connect(lambda _is_checked, t=title: opened_titles.append(t))
         search.add_action(action)
-    search.add_source("job", lambda _text: [target(title) for title in titles], opened_titles.append)
+    search.add_source(
+        "job", lambda _text: [target(title) for title in titles], opened_titles.append
+    )
     return search, opened_titles
 
 
@@ -60,7 +62,9 @@ def test_acts_come_before_things_that_fit_as_well():
 
 def test_a_job_named_like_an_action_is_opened_and_the_action_is_not_run():
     search, opened_titles = finder(acts=(("Settings", True),))
-    search.add_source("node", lambda _: [target("Settings", "node")], lambda key: opened_titles.append(1))
+    search.add_source(
+        "node", lambda _: [target("Settings", "node")], lambda key: opened_titles.append(1)
+    )
     search.open(target("Settings", "node"))
     assert opened_titles == [1]
 
@@ -76,7 +80,9 @@ def test_background_results_join_the_local_ones_in_order_of_rank():
     search, opened_titles = finder("my resnet", acts=(("New job", True),))
     requests = []
     search.add_background_source(
-        "background", lambda text, on_result: requests.append((text, on_result)), opened_titles.append
+        "background",
+        lambda text, on_result: requests.append((text, on_result)),
+        opened_titles.append,
     )
     results = []
     search.ask("ResNet", lambda targets, is_all: results.append((titles(targets), is_all)))

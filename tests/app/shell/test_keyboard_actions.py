@@ -149,7 +149,12 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     hands.tab_to("Queue")
     hands.press("Space")
     queue_places = program.jobs.model.queue_places
-    hands.wait(lambda: last_id in queue_places() and queue_places()[last_id] == len(queue_places()) > len(QUEUED_NAMES))
+    hands.wait(
+        lambda: (
+            last_id in queue_places()
+            and queue_places()[last_id] == len(queue_places()) > len(QUEUED_NAMES)
+        )
+    )
 
     # Nothing of it may start here when the queue goes on.
     for name, job_id in [*((name, ids[name]) for name in QUEUED_NAMES), (name_of_last, last_id)]:
@@ -171,7 +176,9 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.wait(
             lambda job_id=job_id: program.jobs.model.place(job_id).entry.not_before.startswith("20")
         )
-    hands.wait(lambda: queue_places()[last_id] < min(queue_places()[ids[name]] for name in QUEUED_NAMES))
+    hands.wait(
+        lambda: queue_places()[last_id] < min(queue_places()[ids[name]] for name in QUEUED_NAMES)
+    )
     assert program.jobs.model.place(last_id).entry.priority == 5
 
     program.jobs.setFocus()

@@ -23,7 +23,14 @@ from tests.app.keyboard_window import (
     rows,
     table,
 )
-from tests.app.used_data_root import FAULT_LINE, NEEDLES, SWEEP_NAME, SWEPT, QUEUED_NAMES, rows_of_all
+from tests.app.used_data_root import (
+    FAULT_LINE,
+    NEEDLES,
+    QUEUED_NAMES,
+    SWEEP_NAME,
+    SWEPT,
+    rows_of_all,
+)
 from tests.widgets.nodes import samples
 from tests.windows import the
 from widgets.jobs.list.job_list_model import JobColumn

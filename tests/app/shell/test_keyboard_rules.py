@@ -50,7 +50,9 @@ def go(program, hands, ids, page_key):
     window = program.window
     if page_key == "table":
         program.jobs.show_table()
-        hands.wait(lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.job_count))
+        hands.wait(
+            lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.job_count)
+        )
     elif page_key == "new-job":
         program._job_controller.drafts.new_job()
         hands.wait(lambda: window.page_key == page_key)
@@ -128,7 +130,9 @@ def test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
         if not widget.accessibleName():
             unnamed.append(type(widget).__name__)
         if not is_empty_list(widget):
-            assert is_ring_seen(qtbot, widget), f"the focus of {widget_title(widget)} is not visible"
+            assert is_ring_seen(qtbot, widget), (
+                f"the focus of {widget_title(widget)} is not visible"
+            )
         hands.press("Tab")
         widget = hands.focus()
     assert unnamed == [], "these have no name for those who hear it"
@@ -149,8 +153,12 @@ def is_empty_list(widget):
 
 def goes_back(previous_area: QRect, next_area: QRect) -> bool:
     """Whether one who reads down a column, and the columns from the left, would not go on there."""
-    is_above = next_area.bottom() <= previous_area.top() and next_area.left() < previous_area.right()
-    is_left = next_area.right() <= previous_area.left() and next_area.top() < previous_area.center().y()
+    is_above = (
+        next_area.bottom() <= previous_area.top() and next_area.left() < previous_area.right()
+    )
+    is_left = (
+        next_area.right() <= previous_area.left() and next_area.top() < previous_area.center().y()
+    )
     return is_above or is_left
 
 

@@ -12,7 +12,9 @@ SHOWN_SUBJECTS: list[str] = []
 
 
 def make_scope(root, subject="“digits”", is_visible=True):
-    return CommandScope(root, lambda: subject, lambda: SHOWN_SUBJECTS.append(subject), lambda: is_visible)
+    return CommandScope(
+        root, lambda: subject, lambda: SHOWN_SUBJECTS.append(subject), lambda: is_visible
+    )
 
 
 def titles(targets):

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QAbstractButton, QLineEdit, QPushButton, QTableVie
 from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
-from tests.app.used_data_root import SWEEP, SWEEP_NAME, QUEUED_NAMES
+from tests.app.used_data_root import QUEUED_NAMES, SWEEP, SWEEP_NAME
 from tests.windows import the
 from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
@@ -35,7 +35,7 @@ BY_ANOTHER_NAME = {
     "Light": "Dark or light",
     "Open the data root": "Open the data root",
 }
-"""Buttons of the side bar, and the act that does the same."""
+"""Buttons of the side bar, and the command that does the same."""
 KEYS_WITHOUT_AN_ACT = {
     "Command palette": "it is the palette itself",
     "Search this page": "it puts the cursor into the field of the page that one was on",
@@ -242,7 +242,9 @@ def all_targets(qtbot, program, query):
     """All that is found, what takes a moment too."""
     answers = []
     open_and_close_palette(program)
-    program.frame.command_search.ask(query, lambda targets, is_all: answers.append((targets, is_all)))
+    program.frame.command_search.ask(
+        query, lambda targets, is_all: answers.append((targets, is_all))
+    )
     qtbot.waitUntil(lambda: answers[-1][1])
     return answers[-1][0]
 

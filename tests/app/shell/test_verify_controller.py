@@ -17,7 +17,9 @@ from widgets.shell.verify_section import VerifySection
 
 CUT = VerifyFinding("checkpoints", "job a", "It is cut.", "Moves it.", "", ("jobs/a/x.pt",))
 TORN = VerifyFinding("small records", "job b", "It is torn.", "Moves it.", "", ("jobs/b/s",))
-MISSING_FILE = VerifyFinding("version files", "dataset d@1", "A file is missing.", "", "Restore it.")
+MISSING_FILE = VerifyFinding(
+    "version files", "dataset d@1", "A file is missing.", "", "Restore it."
+)
 
 
 def verification(*findings: VerifyFinding, hashed: int | None = None) -> Verification:
@@ -26,7 +28,7 @@ def verification(*findings: VerifyFinding, hashed: int | None = None) -> Verific
 
 @pytest.fixture
 def service():
-    """Answers are taken from ``answers``; an exception is raised. ``asked`` has each call."""
+    """Answers are taken from ``answers``; an exception is raised. ``calls`` has each call."""
     answers, calls = [], []
 
     def answer(*args, **kwargs):
@@ -92,7 +94,10 @@ def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, servi
 
 
 def test_all_are_repaired_together_and_one_that_fails_stays(section, service):
-    service.answers += [verification(CUT, TORN, MISSING_FILE), RepairResult((TORN,), (CUT,), "/r/trash/repaired")]
+    service.answers += [
+        verification(CUT, TORN, MISSING_FILE),
+        RepairResult((TORN,), (CUT,), "/r/trash/repaired"),
+    ]
     section.check.click()
     dialog_texts = repair(section, button(section, "Repair all…").click)
     assert {"jobs/a/x.pt", "jobs/b/s"} <= set(dialog_texts)

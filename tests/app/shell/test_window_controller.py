@@ -110,7 +110,11 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
     assert page._restart_line.isVisible()
     program._settings_writer.save()
     preferences = Settings(settings_file()).preferences
-    assert (preferences.theme, preferences.reduced_motion, preferences.tell_finished) == ("dark", True, False)
+    assert (preferences.theme, preferences.reduced_motion, preferences.tell_finished) == (
+        "dark",
+        True,
+        False,
+    )
     assert preferences.scale_percent == 125
     assert scale_for(preferences.scale_percent) == "1.25"
 
@@ -149,7 +153,9 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     program.frame.notice_rules.notified.emit(notice)
     assert side_bar.bell.accessibleName() == "1 new notification"
     notices_path = notices_file()
-    qtbot.waitUntil(lambda: notices_path.exists() and NotificationStore(notices_path).unread_count == 1)
+    qtbot.waitUntil(
+        lambda: notices_path.exists() and NotificationStore(notices_path).unread_count == 1
+    )
     qtbot.mouseClick(side_bar.bell, Qt.MouseButton.LeftButton)
     assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
@@ -178,7 +184,9 @@ def test_the_sheet_lists_exactly_the_keys_of_the_window(program):
     # Esc closes what is open wherever one is, as everywhere.
     window_keys -= {QKeySequence("Esc")}
     sheet_keys = {QKeySequence(key.key) for key in SHORTCUTS if not key.with_focus}
-    assert {key.toString() for key in window_keys - sheet_keys} == set(), "keys that the sheet does not list"
+    assert {key.toString() for key in window_keys - sheet_keys} == set(), (
+        "keys that the sheet does not list"
+    )
     assert {key.toString() for key in sheet_keys - window_keys} == set(), "keys that do nothing"
 
 

@@ -53,7 +53,8 @@ def test_no_side_of_a_window_is_longer_than_that_of_its_screen(
 
 
 @pytest.mark.parametrize(
-    ("available_height", "min_height"), [(1040, 600), (600, 600), (540, 540), (500, 500), (480, 480), (300, 480)]
+    ("available_height", "min_height"),
+    [(1040, 600), (600, 600), (540, 540), (500, 500), (480, 480), (300, 480)],
 )
 def test_the_smallest_height_follows_the_screen_from_480_on(
     qtbot: QtBot, available_height: int, min_height: int
