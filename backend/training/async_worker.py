@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch.utils.data import Sampler
 
+from backend.base.errors import BackendError
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
@@ -134,6 +135,13 @@ class AsyncWorker:
         self._buffer_watch = BufferWatch(
             self._model, self.device, keeps=not self.launch.config.stop_on_nan
         )
+        self._weights = subject.training.weights()
+        if self._weights is not None and strategy.has_coordinator:
+            raise BackendError(
+                "A loader with weights cannot be used with “sandblaster”, each step of which takes "
+                "every sample once.",
+                "Choose another strategy, or remove weights from the loader.",
+            )
         self._parameters = served_parameters(self._model)
         # A gradient has its parameter's shape, and is sent from the CPU.
         self._shards = [
@@ -168,7 +176,8 @@ class AsyncWorker:
     @cached_property
     def _order(self) -> TrainingOrder:
         config = self.launch.config
-        return TrainingOrder(self._sizes[0], config.batch_size, 0, 1, config.seed)
+        samples, size = self._sizes[0], config.batch_size
+        return TrainingOrder(samples, size, 0, 1, config.seed, weights=self._weights)
 
     @cached_property
     def _portions(self) -> list[list[BatchIndices]]:

@@ -114,7 +114,12 @@ class Trainer:
         is_split = self.strategy.is_split
         shard = (0, 1) if is_split else (rank, size)
         self._order = TrainingOrder(
-            len(training), config.batch_size, *shard, config.seed, config.accumulate
+            len(training),
+            config.batch_size,
+            *shard,
+            config.seed,
+            config.accumulate,
+            training.weights(),
         )
         on_gpu = self.device.type == "cuda"
         self._loader = make_loader(training, self._order, config.loader_workers, on_gpu, is_split)

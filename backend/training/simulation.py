@@ -35,7 +35,14 @@ class Simulator:
         device = torch.device("cpu")
         subject = open_subject(launch, device, 0, beat)
         self.model = subject.model
-        self._order = TrainingOrder(len(subject.training), config.batch_size, 0, 1, config.seed)
+        self._order = TrainingOrder(
+            len(subject.training),
+            config.batch_size,
+            0,
+            1,
+            config.seed,
+            weights=subject.training.weights(),
+        )
         self._batches = make_loader(subject.training, self._order, config.loader_workers, False)
         self._evaluation: Evaluation | None = None
         if subject.validation is not None:

@@ -7,7 +7,7 @@ import re
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from backend.records.base import number_format
 from backend.records.library.reading_note import note_messages
@@ -21,6 +21,9 @@ from backend.training.user_code.errors import (
 )
 from backend.training.user_code.importing import import_entry
 from backend.training.user_code.sources import UserSource
+
+if TYPE_CHECKING:
+    import torch
 
 LOADER_FILE = "bks_dataset.py"
 
@@ -70,6 +73,35 @@ class UserData:
             return note_messages(notes)
         except ValueError as error:
             return (f"{self.class_name}.reading_notes cannot be shown: {error}.",)
+
+    def weights(self) -> torch.Tensor | None:
+        """Return how often each item is drawn, relative to the others; None for once an epoch.
+
+        Raises:
+            UserCodeError: The loader's ``weights`` are not one number of each item.
+        """
+        import torch
+
+        with calling(f"{self.class_name}.weights", self.source):
+            raw_weights = getattr(self.user_dataset, "weights", None)
+        if raw_weights is None or callable(raw_weights):
+            return None
+        try:
+            weights = torch.as_tensor(raw_weights, dtype=torch.float64)
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise self._weights_error(f"are {a(type(raw_weights).__name__)}") from error
+        if weights.shape != (len(self),):
+            raise self._weights_error(f"have the shape {list(weights.shape)}")
+        if not bool((weights >= 0).all()) or not 0 < float(weights.sum()) < float("inf"):
+            raise self._weights_error("have negative or infinite numbers, or only zeros")
+        return weights
+
+    def _weights_error(self, description: str) -> UserCodeError:
+        count = number_format.count(len(self))
+        return UserCodeError(
+            f"{self.class_name}.weights {description}, not a number for each of the {count} items.",
+            "Give a list of numbers, 0 or more, one of each item; remove it to draw each item once.",
+        )
 
     def item(self, index: int) -> Any:
         """Return one item.

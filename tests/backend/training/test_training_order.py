@@ -77,3 +77,31 @@ def test_an_older_checkpoint_s_numbers_of_batches_are_places(
     saved: dict[str, object], done: list[tuple[int, int]]
 ) -> None:
     assert TrainState.from_saved(saved).done_spans == done
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_samples_are_drawn_by_their_weights_alike_for_any_number_of_ranks(ranks: int) -> None:
+    weights = torch.tensor([0.0, 1.0, 3.0, 0.0] + [0.0] * 96, dtype=torch.float64)
+    orders = [TrainingOrder(100, 4 // ranks, r, ranks, 1, weights=weights) for r in range(ranks)]
+    drawn = [0] * 100
+    steps = []
+    for epoch in range(1, 41):
+        for order_of_rank in orders:
+            order_of_rank.seek(epoch, 0)
+        for parts in zip(*orders, strict=True):
+            steps.append([index for part in parts for index in part])
+            for index in steps[-1]:
+                drawn[index] += 1
+    assert sum(drawn) == 40 * 100
+    assert drawn[1] + drawn[2] == sum(drawn)
+    assert drawn[2] / drawn[1] == pytest.approx(3, rel=0.15)
+    alone = TrainingOrder(100, 4, 0, 1, 1, weights=weights)
+    assert steps[:25] == [list(batch) for batch in alone]
+
+
+def test_a_weighted_epoch_continues_where_it_stopped() -> None:
+    weights = torch.arange(1, SAMPLES + 1, dtype=torch.float64)
+    straight = TrainingOrder(SAMPLES, 8, 0, 1, 1, weights=weights)
+    resumed = TrainingOrder(SAMPLES, 8, 0, 1, 1, weights=weights)
+    resumed.seek(1, 40)
+    assert list(resumed) == list(straight)[5:]
