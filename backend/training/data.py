@@ -3,8 +3,8 @@
 An epoch is one shuffled order of all samples, the same on every rank, derived only from seed and
 epoch. A step takes the next ``batch_size × ranks`` of it, so the position is one number, the
 samples taken, which is valid for any number of ranks and any batch size. Asynchronous workers do
-not take the first samples, so their positions in the order are stored, too. The samples at the end of
-an epoch that do not fill a step are left out; the next epoch's order includes them again.
+not take the first samples, so their positions in the order are stored, too. The samples at the end
+of an epoch that do not fill a step are left out; the next epoch's order includes them again.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Writer of ``history.toml``: complete blocks in order, without a loss.
 
-Blocks that the disk does not accept wait in memory and are written with the next blocks. On NFS other
-computers see data once it is flushed or closed, and only then is a full disk reported (nfs(5),
-"Data and metadata coherence"), so blocks that are not flushed are kept as well.
+Blocks that the disk does not accept wait in memory and are written with the next blocks. On NFS
+other computers see data once it is flushed or closed, and only then is a full disk reported
+(nfs(5), "Data and metadata coherence"), so blocks that are not flushed stay in memory as well.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class NotFinite(NamedTuple):
 
 
 class MetricNames:
-    """Names of metrics: those of the first step, and at most `MOST_LATER` that come later."""
+    """Names of the metrics of the first step, and at most `MAX_LATER_METRICS` later names."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -135,7 +135,7 @@ class StepSync:
         return tuple(self._metric_names.names)
 
     def add_metrics(self, names: Iterable[str]) -> bool:
-        """Add slots for metrics; return whether `size` changed, so that `use` has to follow."""
+        """Add slots for metrics; return whether `size` changed, so that `use_vector` must follow."""
         previous_count = len(self._metric_names.names)
         self._metric_names.add(names)
         self._values_of_rank = _HALVES * (1 + len(self._metric_names.names))

@@ -504,7 +504,7 @@ class GradientBucket(GradientMessage):
                 parameter.grad = view
 
     def unused_parameters(self) -> list[torch.nn.Parameter]:
-        # A gradient that user code set itself did not trigger `arrived`.
+        # A gradient that user code set itself did not trigger `note_arrival`.
         return [
             parameter
             for parameter, view in self._pairs

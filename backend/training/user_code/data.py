@@ -219,8 +219,8 @@ def open_data(
     """Return training and validation data of a job.
 
     If the job names neither a validation loader nor a validation dataset, the loader's
-    ``UserValDataset`` is used, if it exists. Otherwise the named data is for validation, with either
-    class.
+    ``UserValDataset`` is used, if it exists. Otherwise the named data is for validation, with
+    either class.
     """
     training_loader = load_loader(loader)
     training = training_loader.training(dataset)

@@ -51,7 +51,7 @@ class UserCodeError(BackendError):
 
 @contextlib.contextmanager
 def calling(subject: str, source: UserSource | None = None) -> Iterator[None]:
-    """Turn any exception of user code into a `UserCodeError`: ``with calling("The model's loss")``."""
+    """Turn any exception of user code into a `UserCodeError`: ``with calling("The loss")``."""
     try:
         yield
     except (BackendError, MemoryError):

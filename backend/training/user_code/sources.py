@@ -51,7 +51,7 @@ class UserSource:
         return f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
 
     def search_paths(self) -> list[str]:
-        """Return the folders of its modules: the folder itself, and its additions to ``sys.path``."""
+        """Return the folders of its modules: its own, and its additions to ``sys.path``."""
         added_paths = [path for path in sys.path if self.holds(path)]
         return list(dict.fromkeys([str(self.folder), *added_paths]))
 

@@ -25,7 +25,8 @@ def sweep(
     services: Services,
     progress: Progress,
     base: Annotated[
-        str, ArgSpec("FILE.toml|ID", "a sweep file, a job file, or a job whose settings are repeated")
+        str,
+        ArgSpec("FILE.toml|ID", "a sweep file, a job file, or a job whose settings are repeated"),
     ] = "",
     *,
     set: Annotated[tuple[str, ...], ArgSpec("FIELD=VALUES", f"{_FORMS}; may be repeated")] = (),
@@ -59,7 +60,9 @@ def sweep(
     return Answer(
         {
             "sweep": queued_sweep.tag,
-            "jobs": [{"id": one.id, "name": one.name, "state": one.state} for one in queued_sweep.jobs],
+            "jobs": [
+                {"id": job.id, "name": job.name, "state": job.state} for job in queued_sweep.jobs
+            ],
         },
         Table(("ID", "NAME"), ((view.id, view.name) for view in queued_sweep.jobs)),
         Note(f"{_jobs(len(queued_sweep.jobs))} of the sweep {name} are queued."),
@@ -68,7 +71,11 @@ def sweep(
 
 
 def _requested_sweep(
-    services: Services, base_text: str, axis_texts: Sequence[str], random: int | None, seed: int | None
+    services: Services,
+    base_text: str,
+    axis_texts: Sequence[str],
+    random: int | None,
+    seed: int | None,
 ) -> Sweep:
     path = Path(base_text)
     if path.suffix.lower() == ".toml" or path.is_file():
@@ -91,7 +98,9 @@ def _axes(assignments: Sequence[str], base: dict[str, Any]) -> list[Axis]:
     for assignment in assignments:
         field, is_set, text = assignment.partition("=")
         if not is_set:
-            raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}={_FORMS}.")
+            raise BackendError(
+                f"--set {assignment}: has no “=”.", f"Use --set {assignment}={_FORMS}."
+            )
         try:
             axis = parse_axis(swept_path(field.strip(), base), text)
         except ValueError as error:
@@ -107,7 +116,9 @@ def _plan_answer(sweep: Sweep, expansion: Expansion) -> Answer:
         {
             "sweep": None,
             "jobs": [{"name": job.name, "values": dict(job.values)} for job in expansion.jobs],
-            "faults": [{"field": error.path, "sentence": error.message} for error in expansion.errors],
+            "faults": [
+                {"field": error.path, "sentence": error.message} for error in expansion.errors
+            ],
         },
         _plan_parts(sweep, expansion),
         failed=bool(expansion.errors),
