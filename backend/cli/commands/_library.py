@@ -58,7 +58,8 @@ def import_item(
 
 def _suggestion_text(suggestion: Suggestion) -> str:
     settings = "".join(f" --set {key}={value}" for key, value in suggestion.settings.items())
-    return f"{suggestion.message} To use its loader: {COMMAND} gallery add {suggestion.entry}{settings}"
+    command_line = f"{COMMAND} gallery add {suggestion.entry}{settings}"
+    return f"{suggestion.message} To use its loader: {command_line}"
 
 
 def import_parts(item: LibraryItem) -> Iterator[Part]:

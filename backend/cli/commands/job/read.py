@@ -68,7 +68,9 @@ def _properties(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Name", view.name),
         (
             "State",
-            f"{view.state.label}{' (' + view.contact_warning + ')' if view.contact_warning else ''}",
+            f"{view.state.label} ({view.contact_warning})"
+            if view.contact_warning
+            else view.state.label,
         ),
         (
             "Queue",

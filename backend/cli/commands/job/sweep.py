@@ -40,7 +40,8 @@ def sweep(
     """Queue one job for each combination of several values."""
     if take_back:
         cancelled_sweep = services.sweeps.take_back(take_back, progress)
-        removal_text = f"Moved {_jobs(len(cancelled_sweep.removed_jobs))} of {sweep_name(cancelled_sweep.tag)} to the trash."
+        removed = _jobs(len(cancelled_sweep.removed_jobs))
+        removal_text = f"Moved {removed} of {sweep_name(cancelled_sweep.tag)} to the trash."
         notes = (
             [Note(f"{_jobs(len(cancelled_sweep.remaining_jobs))} ran already and stay.")]
             if cancelled_sweep.remaining_jobs
