@@ -58,8 +58,8 @@ class Button(QPushButton):
     """A push button that shows ``&`` literally.
 
     Args:
-        kind: ``primary`` once on a page; ``big`` for the main action, ``tall`` for a second action next
-        to it; ``quiet`` without an edge; ``danger`` for what deletes something.
+        kind: ``primary`` once on a page; ``big`` for the main action, ``tall`` for the action next
+        to it; ``quiet`` without an edge; ``danger`` for an action that deletes something.
         icon: A Phosphor name.
         tip: A longer text, or the reason why the button is disabled.
         key: A shortcut such as ``Ctrl+N``; shown in the tool tip.

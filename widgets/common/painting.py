@@ -99,7 +99,7 @@ def text_width(text: str, role: Role = "body") -> int:
 
 def elide(text: str, width: int, role: Role = "body") -> str:
     """Return ``text`` as it fits into ``width`` pixels, with "…" if it was cut."""
-    return _elide_text(text, role, width, middle=False)[0]
+    return _elide_text(text, role, width, elide_middle=False)[0]
 
 
 @cache
@@ -116,7 +116,7 @@ def _metrics(role: Role) -> QFontMetrics:
 def _static_text(
     text: str, role: Role, width: int, elide_middle: bool
 ) -> tuple[QStaticText, float]:
-    """Cached: a rack of nodes writes the same few hundred figures twice a second.
+    """Lay out one line, cached: a rack of nodes writes the same figures twice a second.
 
     Laying a line of text out takes Qt three times as long as painting it.
     """

@@ -29,7 +29,7 @@ class ThemeManager(QObject):
 
     Signals:
         changed: Theme, contrast or motion changed. The window was repainted already; connect only
-        what *shows* the choice, as the button with moon or sun.
+        a widget that *shows* the choice, as the button with moon or sun.
     """
 
     changed = Signal()
@@ -157,7 +157,7 @@ class ThemeManager(QObject):
         return True
 
     def _restyle_widgets(self) -> None:
-        # Qt would style each of 3,000 widgets twice, and lay it out twice: 0.7 s. So their attributes
+        # Qt would style and lay out each of 3,000 widgets twice: 0.7 s. So their attributes
         # say meanwhile that no widget needs a style, and `restyle` styles the visible widgets.
         polished, has_own = Qt.WidgetAttribute.WA_WState_Polished, Qt.WidgetAttribute.WA_SetStyle
         widgets = [

@@ -80,7 +80,7 @@ class Strategy(ABC):
         flat = pack(tensors)
         self.broadcast(flat)
         if self.rank:
-            fill(tensors, unpack(flat, tensors))
+            fill_tensors(tensors, unpack(flat, tensors))
 
     @abstractmethod
     def broadcast(self, values: torch.Tensor) -> None:
@@ -289,7 +289,7 @@ def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Te
     return parts
 
 
-def fill(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+def fill_tensors(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
     """Copy values into tensors, which may be parameters."""
     for tensor, value in zip(tensors, values, strict=True):
         tensor.detach().copy_(value)

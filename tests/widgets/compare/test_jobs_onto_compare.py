@@ -84,7 +84,7 @@ def test_the_place_in_the_side_bar_takes_them_too_and_says_so(controller, page, 
 
 
 def test_a_drag_that_stays_over_the_place_opens_it(place, qtbot):
-    with qtbot.waitSignal(place.dwelt):
+    with qtbot.waitSignal(place.drag_dwelt):
         drags.over(place, drags.jobs("id0"))
     drags.over(place, drags.jobs("id0"))
     drags.away(place)

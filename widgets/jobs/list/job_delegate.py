@@ -102,24 +102,24 @@ class JobDelegate(QStyledItemDelegate):
         queued_job: QueuedJob | None,
         job_name: str,
     ) -> None:
-        name, value = (
+        caption, value = (
             best_metric_labels(summary) if queued_job is None else ("place", f"{queued_job.number}")
         )
         value_w, max_caption_w = text_width(value, "strong"), int(box.width() * _MAX_CAPTION_SHARE)
-        if summary.sweep is not None and name:
-            best = f"{summary.sweep.best_job} · {name}"
-            best_w = text_width(best, "small") + S1
+        if summary.sweep is not None and caption:
+            best_caption = f"{summary.sweep.best_job} · {caption}"
+            best_caption_w = text_width(best_caption, "small") + S1
             # The best job only next to the whole name of the sweep.
-            if text_width(job_name, "strong") + S2 + best_w + S1 + value_w <= box.width():
-                name, max_caption_w = best, best_w
-        caption_w = min(text_width(name, "small") + S1 if name else 0, max_caption_w)
+            if text_width(job_name, "strong") + S2 + best_caption_w + S1 + value_w <= box.width():
+                caption, max_caption_w = best_caption, best_caption_w
+        caption_w = min(text_width(caption, "small") + S1 if caption else 0, max_caption_w)
         if text_width(job_name, "strong") + S2 + caption_w + S1 + value_w > box.width():
-            name, caption_w = "", 0  # rather than both names cut
+            caption, caption_w = "", 0  # rather than both names cut
         value_box = QRectF(box.right() - value_w, box.top(), value_w, box.height())
         paint_text(painter, value_box, value, "strong", right=True)
-        caption = QRectF(value_box.left() - caption_w - S1, box.top(), caption_w, box.height())
-        paint_text(painter, caption, name, "small", "text3", right=True)
-        title_box = QRectF(box.left(), box.top(), caption.left() - box.left() - S2, box.height())
+        caption_box = QRectF(value_box.left() - caption_w - S1, box.top(), caption_w, box.height())
+        paint_text(painter, caption_box, caption, "small", "text3", right=True)
+        title_box = QRectF(box.left(), box.top(), caption_box.left() - box.left() - S2, box.height())
         paint_text(painter, title_box, job_name, "strong", elide_middle=True)
 
     def _paint_second_line(
@@ -145,13 +145,13 @@ class JobDelegate(QStyledItemDelegate):
         reason_box = QRectF(box)
         reason_box.setLeft(box.left() + state_w + S2)
         reason_box.setRight(time_box.left() - S2)
-        why = (
+        reason = (
             _reason_text(summary)
             if queued_job is None or summary.contact_warning
             else queued_job.full_message
         )
-        why = why.removeprefix(f"{state_text}: ")
-        paint_text(painter, reason_box, why, "body", "text2")
+        reason = reason.removeprefix(f"{state_text}: ")
+        paint_text(painter, reason_box, reason, "body", "text2")
 
 
 def _paint_tick(painter: QPainter, glyph: QRectF) -> None:

@@ -238,7 +238,7 @@ def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
     """Show the counts in the groups, as in ``Live 2``."""
     for key, title, number in (
         ("live", "Live", rows.live_count),
-        ("waiting", "Waiting", rows.waiting_count),
+        ("waiting", "Waiting", rows.queued_count),
     ):
         groups.set_count(key, title, formats.count(number) if number else "")
 

@@ -34,7 +34,7 @@ class JobRows:
     slot_of: Callable[[str], int | None] = _no_slot
     total_count: int = 0
     live_count: int = 0
-    waiting_count: int = 0
+    queued_count: int = 0
     hit_count: int = 0
     sweep_slots: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
     empty_columns: frozenset[str] = frozenset()

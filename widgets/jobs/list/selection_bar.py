@@ -52,11 +52,11 @@ class SelectionBar(StyledFrame):
         buttons = self._buttons.values()
         margins = (S3, S2, S2, S2)
         if is_stacked:
-            head, acts = (
+            count_row, buttons_row = (
                 row(self._count_label, STRETCH, self.clear_button),
                 row(*buttons, self._menu_button, STRETCH),
             )
-            self.setLayout(col(head, acts, gap=S1, margins=margins))
+            self.setLayout(col(count_row, buttons_row, gap=S1, margins=margins))
         else:
             self.setLayout(
                 row(
@@ -71,10 +71,10 @@ class SelectionBar(StyledFrame):
             )
         self._fit_buttons()
 
-    def show_selection(self, count: int, live_count: int, waiting_count: int) -> None:
+    def show_selection(self, count: int, live_count: int, queued_count: int) -> None:
         """Show how many jobs are selected, and how many of them run or wait."""
         self._count_label.setText(f"{formats.plural(count, 'job')} selected")
-        self._selection = Selection(count, live_count, waiting_count)
+        self._selection = Selection(count, live_count, queued_count)
         for action, button in self._buttons.items():
             action.show_on(button, self._selection)
 
