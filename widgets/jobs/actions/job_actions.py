@@ -66,7 +66,7 @@ def may_have_checkpoints(job: JobView | JobSummary) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """The number of selected jobs, of those that run, and of those in the queue."""
+    """The numbers of selected jobs, of live jobs, and of queued jobs among them."""
 
     count: int
     live_count: int

@@ -1,4 +1,4 @@
-"""A job in two lines: icon; name and best metric; state, place, time."""
+"""A job in two lines: icon; name and best metric; state, reason, time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GLYPH = 24
 _INDENT, _CARET = S6, 12
 _TICK, _TICK_EDGE = 14, 2
 _MAX_CAPTION_SHARE = 0.3
-"""The share of the first line that the text before its figure may take."""
+"""The largest share of the first line for the text before its figure."""
 _CLOCK_LIMIT_S = 18 * 3600
 _PERCENT_STATES = frozenset(
     {
@@ -155,7 +155,7 @@ class JobDelegate(QStyledItemDelegate):
 
 
 def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
-    """Paint the tick at the corner of the icon, which stays visible."""
+    """Paint the tick at the corner of the icon; the icon stays visible."""
     palette = theme.current()
     edge = QRectF(0, 0, _TICK + 2 * _TICK_EDGE, _TICK + 2 * _TICK_EDGE)
     edge.moveCenter(glyph.bottomRight() - QPointF(_TICK_EDGE, _TICK_EDGE))
@@ -168,7 +168,7 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
 def paint_colored_texts(
     painter: QPainter, box: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]
 ) -> None:
-    """Paint texts one after the other, each in its tone, as long as there is room."""
+    """Paint texts next to each other, each in its colour, as long as there is space."""
     box = QRectF(box)
     for text, color_role in colored_texts:
         if box.width() <= S2:

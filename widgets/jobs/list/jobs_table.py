@@ -50,10 +50,11 @@ class JobsTable(QWidget):
         choices_requested: The filter row was opened; answer with `show_choices`.
 
     Attributes:
-        back: The button that shows the list.
+        list_button: The button that shows the list.
         model, view: The rows and the table.
         search, groups: The field above the table, and the choice of states.
-        bar: Actions on the selected jobs.
+        filter_panel: The row of filters.
+        selection_bar: Actions on the selected jobs.
     """
 
     query_changed = Signal(JobQuery)
@@ -163,7 +164,7 @@ class JobsTable(QWidget):
             self.view.select_jobs(ids)
 
     def select_jobs(self, ids: Sequence[str]) -> None:
-        """Select only these rows, once they exist."""
+        """Select only the rows of these jobs, with the next rows."""
         self._pending_ids = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:

@@ -26,10 +26,10 @@ class SelectionBar(StyledFrame):
     """Shows the number of selected jobs and their actions; in two lines below a list.
 
     Args:
-        chosen: Returns the selected jobs.
+        selected_ids: Returns the ids of the selected jobs.
 
     Attributes:
-        clear: The button that clears the selection.
+        clear_button: The button that clears the selection.
     """
 
     def __init__(
@@ -52,10 +52,8 @@ class SelectionBar(StyledFrame):
         buttons = self._buttons.values()
         margins = (S3, S2, S2, S2)
         if is_stacked:
-            count_row, buttons_row = (
-                row(self._count_label, STRETCH, self.clear_button),
-                row(*buttons, self._menu_button, STRETCH),
-            )
+            count_row = row(self._count_label, STRETCH, self.clear_button)
+            buttons_row = row(*buttons, self._menu_button, STRETCH)
             self.setLayout(col(count_row, buttons_row, gap=S1, margins=margins))
         else:
             self.setLayout(
@@ -72,7 +70,7 @@ class SelectionBar(StyledFrame):
         self._fit_buttons()
 
     def show_selection(self, count: int, live_count: int, queued_count: int) -> None:
-        """Show how many jobs are selected, and how many of them run or wait."""
+        """Show the number of selected jobs, and their actions; some jobs may be live or queued."""
         self._count_label.setText(f"{formats.plural(count, 'job')} selected")
         self._selection = Selection(count, live_count, queued_count)
         for action, button in self._buttons.items():

@@ -13,7 +13,7 @@ from widgets.jobs.list.job_columns import JobColumn, cell_text
 
 
 def state_counts(sweep_count: SweepCount) -> list[tuple[str, ColorRole]]:
-    """Return the number of jobs by state; only live and failed ones are coloured."""
+    """Return the number of jobs by state; only live and failed jobs are coloured."""
     counts: tuple[tuple[int, str, ColorRole], ...] = (
         (sweep_count.live, "live", "live"),
         (sweep_count.queued, "waiting", "text2"),
@@ -26,7 +26,7 @@ def state_counts(sweep_count: SweepCount) -> list[tuple[str, ColorRole]]:
 
 
 def count_texts(sweep_count: SweepCount) -> list[tuple[str, ColorRole]]:
-    """Return ``6 jobs: 2 live, 3 finished, 1 failed`` in pieces of one tone each."""
+    """Return ``6 jobs: 2 live, 3 finished, 1 failed`` as texts with their colour roles."""
     counts = state_counts(sweep_count)
     jobs = formats.plural(len(sweep_count.ids), "job")
     if len(counts) == 1:
@@ -39,7 +39,7 @@ def count_texts(sweep_count: SweepCount) -> list[tuple[str, ColorRole]]:
 
 
 def notable_counts(sweep_count: SweepCount) -> list[tuple[str, ColorRole]]:
-    """Return ``6 jobs: 1 failed, 2 live``, where other columns show the rest."""
+    """Return ``6 jobs: 1 failed, 2 live``; other columns show the remaining counts."""
     texts: list[tuple[str, ColorRole]] = [(formats.plural(len(sweep_count.ids), "job"), "text2")]
     notable_texts = [
         colored_text for colored_text in reversed(state_counts(sweep_count)) if colored_text[1] != "text2"
@@ -50,7 +50,7 @@ def notable_counts(sweep_count: SweepCount) -> list[tuple[str, ColorRole]]:
 
 
 def count_message(sweep_count: SweepCount) -> str:
-    """Return `counted_pieces` as one text."""
+    """Return `count_texts` as a single text."""
     return "".join(text for text, _ in count_texts(sweep_count))
 
 
@@ -65,14 +65,15 @@ def best_job_label(summary: JobSummary) -> str:
 def sweep_cell_text(
     summary: JobSummary, column: JobColumn | None, role: int, is_open: bool
 ) -> str | None:
-    """Return the text of a sweep's cell, None where it is the same as for a job."""
+    """Return the text of a sweep's cell, None where the text of a job applies."""
     if summary.sweep is None:
         return None
     best_label = best_job_label(summary)
     description = f"{count_message(summary.sweep)}." + (f" Best: {best_label}." if best_label else "")
     if role == Qt.ItemDataRole.AccessibleTextRole and column in (None, JobColumn.NAME):
         fold_label = "unfolded" if is_open else "folded"
-        return f"{summary.name}, sweep, {fold_label}, {formats.progress(summary.progress)}. {description}"
+        progress = formats.progress(summary.progress)
+        return f"{summary.name}, sweep, {fold_label}, {progress}. {description}"
     if role == Qt.ItemDataRole.ToolTipRole:
         if column in (None, JobColumn.NAME):
             return plain_tip(f"{summary.name}\n{description}")
