@@ -23,8 +23,8 @@ def source_date_s() -> int:
 def write_archive(target: Path, trees: Mapping[str, Path], *, is_complete: bool = True) -> int:
     """Write a tar.gz of folders and files, each under its name in it; return their bytes.
 
-    Without ``is_complete`` it is a first part: a second one can be appended to it, and gzip and tar read
-    both as one (RFC 1952, 2.2: "members simply appear one after another").
+    Without ``is_complete`` it is a first part: a second one can be appended to it, and gzip and
+    tar read both as one (RFC 1952, 2.2: "members simply appear one after another").
     """
     packed_bytes = 0
     with (

@@ -126,7 +126,7 @@ class BundleBuilder:
         return target
 
     def _key(self) -> str:
-        """Return a key of all third-party inputs, except the system's libraries: see `_read_base`."""
+        """Return a key of all third-party inputs except system libraries: see `_read_base`."""
         digest = hashlib.sha256(bundled_python.executable().read_bytes())
         for name in ("archive", "bundled_libraries", "bundled_python", "notices", "linux_bundle"):
             digest.update((self._project / f"installers/{name}.py").read_bytes())

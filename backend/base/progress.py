@@ -16,7 +16,7 @@ class Progress:
         self._cancelled = False
 
     def report(self, done: float, total: float, label: str) -> None:
-        """Report ``done`` of ``total`` (0 if unknown). ``label`` names the work: "Copying files"."""
+        """Report ``done`` of ``total`` (0 if unknown). ``label`` is the work: "Copying files"."""
 
     def cancel(self) -> None:
         self._cancelled = True

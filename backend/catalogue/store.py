@@ -101,7 +101,10 @@ class Catalogue:
     # Datasets, models, loaders.
 
     def put_item(self, item: LibraryItem, fingerprint: str = "") -> None:
-        """Add or replace one version. ``fingerprint``: see `trusted_fingerprint`; "" keeps the stored one."""
+        """Add or replace one version.
+
+        ``fingerprint``: see `trusted_fingerprint`; "" keeps the stored fingerprint.
+        """
         row = {**item_to_row(item), **({"trusted": fingerprint} if fingerprint else {})}
         query = select(ITEMS).where(*_is_item(item.kind, item.name, item.version))
         with self._reading() as connection:

@@ -121,14 +121,29 @@ class Command(NamedTuple):
         for parameter in signature(self.function).parameters.values():
             if parameter.name in SESSION_PARAMETERS:
                 continue
-            parameter_type, spec, is_many = eval(parameter.annotation, self.function.__globals__), ArgSpec(), False
+            parameter_type, spec, is_many = (
+                eval(parameter.annotation, self.function.__globals__),
+                ArgSpec(),
+                False,
+            )
             while type_args := get_args(parameter_type):
                 is_many = is_many or get_origin(parameter_type) is tuple
                 for metadata in getattr(parameter_type, "__metadata__", ()):
                     spec = metadata if isinstance(metadata, ArgSpec) else ArgSpec(help=metadata)
                 parameter_type = type_args[0]
-            is_option, is_required = parameter.kind is parameter.KEYWORD_ONLY, parameter.default is parameter.empty
-            yield Parameter(parameter.name, parameter_type, spec, is_option, is_required, is_many, parameter.default)
+            is_option, is_required = (
+                parameter.kind is parameter.KEYWORD_ONLY,
+                parameter.default is parameter.empty,
+            )
+            yield Parameter(
+                parameter.name,
+                parameter_type,
+                spec,
+                is_option,
+                is_required,
+                is_many,
+                parameter.default,
+            )
 
     def add_to(self, leaves: _Leaves, common: argparse.ArgumentParser) -> None:
         """Add its parser, whose result names this command as ``chosen``."""
@@ -188,11 +203,17 @@ def load_group(group: str, second_words: Iterable[str] = ()) -> tuple[str, list[
     module = importlib.import_module(f"{commands.__name__}.{group}")
     decorators = [f'@command("{group} {second_word}"' for second_word in second_words]
     names = _modules(module)
-    for name in [module_name for module_name in names if _contains_any(module, module_name, decorators)] or names:
+    for name in [
+        module_name for module_name in names if _contains_any(module, module_name, decorators)
+    ] or names:
         importlib.import_module(f"{module.__name__}.{name}")
-    loaded_commands = [module_name for module_name in _COMMANDS.values() if module_name.path[0] == group]
+    loaded_commands = [
+        module_name for module_name in _COMMANDS.values() if module_name.path[0] == group
+    ]
     # Whichever module was imported first.
-    return help_phrase(module.__doc__), sorted(loaded_commands, key=lambda module_name: module_name.function.__module__)
+    return help_phrase(module.__doc__), sorted(
+        loaded_commands, key=lambda module_name: module_name.function.__module__
+    )
 
 
 def _modules(package: ModuleType) -> list[str]:

@@ -25,7 +25,11 @@ def parse_placements(_services: Services, texts: Sequence[str]) -> tuple[Placeme
     raw = []
     for text in texts:
         node, _, amount_text = text.rpartition("=")
-        amount = {"processes": int(amount_text)} if amount_text.isdecimal() else {"gpus": amount_text.split(",")}
+        amount = (
+            {"processes": int(amount_text)}
+            if amount_text.isdecimal()
+            else {"gpus": amount_text.split(",")}
+        )
         raw.append({"node": node, **amount})
     placements, errors = parse_placement(raw)
     if errors:

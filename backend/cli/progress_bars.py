@@ -22,17 +22,17 @@ class ProgressBars(Progress):
         self._bars: list[Any] = []
         self._activity = ""
 
-    def report(self, done_count: float, total: float, what: str) -> None:
+    def report(self, done: float, total: float, label: str) -> None:
         """Show work whose total may become known later."""
         if self._is_quiet:
             return
-        if what != self._activity or len(self._bars) != 1:
+        if label != self._activity or len(self._bars) != 1:
             self.close()
-            self._activity = what
-            self._bars = [_new_bar(0, total=None, desc=what, unit_scale=True, leave=False)]
+            self._activity = label
+            self._bars = [_new_bar(0, total=None, desc=label, unit_scale=True, leave=False)]
         (bar,) = self._bars
         bar.total = total or None
-        bar.n = done_count
+        bar.n = done
         bar.refresh()
 
     def show(self, view: JobView) -> None:

@@ -22,7 +22,8 @@ def _section(group: str) -> Iterator[str]:
         parameters = tuple(command.parameters())
         usage = " ".join((*command.path, *map(_usage, parameters)))
         notes = (
-            f"`{parameter.flag if parameter.is_option else _value(parameter)}`: {parameter.spec.help}."
+            f"`{parameter.flag if parameter.is_option else _value(parameter)}`: "
+            f"{parameter.spec.help}."
             for parameter in parameters
             if parameter.spec.help and not parameter.spec.is_job
         )

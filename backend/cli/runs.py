@@ -104,4 +104,6 @@ def cause_message(view: JobView) -> str:
     if rank_label and view.error.node:
         rank_label += f" on {view.error.node}"
     message = view.error.message
-    return message if not rank_label or message.startswith(rank_label) else f"{rank_label}: {message}"
+    return (
+        message if not rank_label or message.startswith(rank_label) else f"{rank_label}: {message}"
+    )

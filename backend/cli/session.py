@@ -98,7 +98,11 @@ class Session:
         try:
             account.prepare_account()
             with closing(self):
-                code = self.call(command) if command else self.open_window(*self.root_and_catalogue, None)
+                code = (
+                    self.call(command)
+                    if command
+                    else self.open_window(*self.root_and_catalogue, None)
+                )
             sys.stdout.flush()
         except BackendError as error:
             return self._failed(error)
@@ -121,15 +125,23 @@ class Session:
         """Run a command with what was typed; print its result, and return its exit code."""
         parameters = tuple(command.parameters())
         option = self._options.get
-        typed_parameters = [(parameter, value) for parameter in parameters if (value := option(parameter.name)) is not None]
+        typed_parameters = [
+            (parameter, value)
+            for parameter in parameters
+            if (value := option(parameter.name)) is not None
+        ]
         if command.reads_jobs:
             job_texts = [value for parameter, value in typed_parameters if parameter.spec.is_job]
             runs.reap(self.services, job_texts[0] if job_texts else None)
         values: dict[str, Any] = {"session": self, "group": command.path[0]}
-        values = {name: values.get(name) or getattr(self, name) for name in command.session_parameters}
+        values = {
+            name: values.get(name) or getattr(self, name) for name in command.session_parameters
+        }
         for parameter, value in typed_parameters:
             value = tuple(value) if parameter.is_many else value
-            values[parameter.name] = parameter.spec.resolve(self.services, value) if parameter.spec.resolve else value
+            values[parameter.name] = (
+                parameter.spec.resolve(self.services, value) if parameter.spec.resolve else value
+            )
         answer = command.function(**values)
         return answer if isinstance(answer, int) else self.print(answer)
 

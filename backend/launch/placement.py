@@ -57,10 +57,10 @@ def this_computer(
 
 
 def require_same_access(capacities: Sequence[NodeResources]) -> None:
-    """Check that all of ``rooms`` see the data root, or none does.
+    """Check that all nodes see the data root, or none does.
 
     Raises:
-        BackendError: They differ; the sentence names two of them.
+        BackendError: The nodes differ; the message names two of them.
     """
     unmounted = [capacity.node for capacity in capacities if capacity.is_staged]
     mounted = [capacity.node for capacity in capacities if not capacity.is_staged]
@@ -73,7 +73,7 @@ def require_same_access(capacities: Sequence[NodeResources]) -> None:
 
 
 def common_paths(capacities: Sequence[NodeResources]) -> NodePaths:
-    """Return the paths that all of ``rooms`` have in common.
+    """Return the paths that all nodes have in common.
 
     Raises:
         BackendError: A node was not set up, or two of them differ; the sentence names them.

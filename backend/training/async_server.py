@@ -33,7 +33,7 @@ from backend.training.parameter_server import ParameterServer, sent_parameters, 
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.step_times import RankStep
-from backend.training.strategies.base import fill
+from backend.training.strategies.base import fill_tensors
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import open_subject
@@ -109,8 +109,8 @@ class _Shard:
         parameter = self.parameters[index]
         self.server.thaw(index)
         if parameter not in self.optimizer.state:
-            added = make_optimizer(self._config, self.model, [parameter])
-            self.optimizer.state.update(added.state)
+            new_optimizer = make_optimizer(self._config, self.model, [parameter])
+            self.optimizer.state.update(new_optimizer.state)
         report_thawed(self.model, [parameter])
 
     @property
@@ -181,7 +181,7 @@ def _optimizer_state(shard: _Shard) -> dict[int, Any]:
 def _restore_state(shard: _Shard, state: dict[int, Any], values: Sequence[torch.Tensor]) -> None:
     full_state = shard.optimizer.state_dict()
     shard.optimizer.load_state_dict({**full_state, "state": state})
-    fill(shard.parameters, values)
+    fill_tensors(shard.parameters, values)
 
 
 class AsyncServer(Leader):
@@ -252,7 +252,7 @@ class AsyncServer(Leader):
 
     def _epoch(self) -> bool:
         self._progress.begin_epoch(bool(self._sizes[1]))
-        with self._changed:
+        with self._condition:
             self._seek_order()
             self._batch_positions = self._order.remaining_batches()
             batch_numbers = list(range(len(self._batch_positions)))
@@ -295,12 +295,12 @@ class AsyncServer(Leader):
     def _is_over(self) -> bool:
         """Wait a moment; return whether all batches of this epoch are finished."""
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
-        with self._changed:
-            self._changed.wait(POLL_S)
+        with self._condition:
+            self._condition.wait(POLL_S)
             self._check()
             if self._config.strategy.setting("policy") == "quorum" and not self._drops_batches:
-                busy = {worker for worker, _ in self._portions} | self._assigned_batches.keys()
-                idle_count = len(self._live_workers - busy)
+                busy_workers = {worker for worker, _ in self._portions} | self._assigned_batches.keys()
+                idle_count = len(self._live_workers - busy_workers)
                 if idle_count and idle_count >= QUORUM * len(self._live_workers):
                     self._drops_batches = True
                     self._portions.clear()
@@ -331,7 +331,7 @@ class AsyncServer(Leader):
             channel.send({"kind": "state"})
             message, values = channel.receive(partial(sent_parameters, parameters))
             full_state["state"] |= message["state"]
-            fill(sent_parameters(parameters, message), values)
+            fill_tensors(sent_parameters(parameters, message), values)
         if self._server_channels:
             shard.optimizer.load_state_dict(full_state)
 

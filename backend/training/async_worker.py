@@ -48,7 +48,7 @@ from backend.training.optimizer import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
 from backend.training.step_sync import mean_metrics
 from backend.training.strategies.alone import SingleProcess
-from backend.training.strategies.base import fill, trainable_parameters
+from backend.training.strategies.base import fill_tensors, trainable_parameters
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.subject import Subject, collect_traits, open_subject
@@ -133,7 +133,7 @@ class AsyncWorker:
             self._evaluation.rehearse(self._model)
             restore_random_state(saved_random, self.device)
         self._buffer_watch = BufferWatch(
-            self._model, self.device, keeps=not self.launch.config.stop_on_nan
+            self._model, self.device, may_restore=not self.launch.config.stop_on_nan
         )
         self._weights = subject.training.weights()
         if self._weights is not None and strategy.has_coordinator:
@@ -196,7 +196,7 @@ class AsyncWorker:
                 break
             head.send(self._state())
         if values:
-            fill(sent_parameters(self._shards[0], answer), values)
+            fill_tensors(sent_parameters(self._shards[0], answer), values)
         if "state" in answer:
             restore_buffers(self._model, answer["state"]["buffers"])
             restore_random_state(answer["state"]["random"], self.device)
@@ -252,7 +252,7 @@ class AsyncWorker:
             loaded_s = time.perf_counter()
             self._cpu_wait.begin_step()
             if not batch_numbers:
-                self._buffer_watch.keep()
+                self._buffer_watch.save()
             push = self._step(data, target)
             wait_ms = self._cpu_wait.end_step()
             batch_numbers.append(number)
@@ -303,7 +303,7 @@ class AsyncWorker:
             parameter.requires_grad_()
         self._training_sampler.batches = shares = self._portions[task["number"]]
         loss, metrics, counts = 0.0, dict[str, float](), dict[str, int]()
-        self._buffer_watch.keep()
+        self._buffer_watch.save()
         batches = iter(self._batches)
         for share in shares:
             self.beat.beat(Phase.LOADING_DATA)
@@ -397,7 +397,7 @@ class AsyncWorker:
 def _receive_parameters(server: Channel, shard: Sequence[torch.nn.Parameter]) -> None:
     """Receive a server's answer with its parameters, and use them."""
     answer, values = server.receive(partial(sent_parameters, shard))
-    fill(sent_parameters(shard, answer), values)
+    fill_tensors(sent_parameters(shard, answer), values)
 
 
 def _used_flags(shard: Sequence[torch.nn.Parameter]) -> bytes:

@@ -179,17 +179,17 @@ def _match_boxes(
 
     ``optional_overlaps``: the overlap of each detection with boxes that need not be found.
     """
-    free = [True] * count
+    is_free = [True] * count
     hits: list[bool | None] = []
     for row, optional_overlap in zip(box_overlaps, optional_overlaps, strict=True):
         best, best_index = min(threshold, 1 - 1e-10), -1
         for number, overlap in enumerate(row):
-            if free[number] and overlap >= best:
+            if is_free[number] and overlap >= best:
                 best, best_index = overlap, number
         is_optional = best_index < 0 and optional_overlap >= min(threshold, 1 - 1e-10)
         hits.append(None if is_optional else best_index >= 0)
         if best_index >= 0:
-            free[best_index] = False
+            is_free[best_index] = False
     return hits
 
 

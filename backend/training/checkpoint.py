@@ -214,10 +214,10 @@ class Checkpointer:
                 f"{failure_reason(error, self._folder.checkpoints)} ({self._folder.checkpoints})."
             )
             if is_first:
-                newest = ""
+                newest_name = ""
                 with suppress(OSError):
-                    newest = self.newest_name()
-                hint = f"The newest one is {newest}." if newest else "There is no other one yet."
+                    newest_name = self.newest_name()
+                hint = f"The newest one is {newest_name}." if newest_name else "There is no other one yet."
                 self.on_failure(record.step, f"{self.failure} {hint}")
         except BaseException as error:  # noqa: BLE001 - raised by the next call of `wait`
             self._writer_error = error
@@ -242,7 +242,7 @@ class NotSaved(BackendError):
     rank = 0
     retry = "always"
 
-    def __init__(self, failure: str, newest: str = "") -> None:
+    def __init__(self, failure: str, newest_name: str = "") -> None:
         """``newest``: the name of the job's newest checkpoint, "" without any."""
         is_disk_full = any(
             phrase in failure for phrase in ("No space left", "quota", "no more files")
@@ -251,7 +251,7 @@ class NotSaved(BackendError):
             "Free space" if is_disk_full else "Make sure that the nodes can write to the data root"
         )
         second_remedy = (
-            f"resume from {newest}" if newest else "start the job over: it has no checkpoint"
+            f"resume from {newest_name}" if newest_name else "start the job over: it has no checkpoint"
         )
         super().__init__(failure, f"{first_remedy}, then {second_remedy}.")
 
@@ -515,7 +515,7 @@ def fit_weights(
     weights: Mapping[str, Any],
     source: str,
     pass_batch: Callable[[], None] | None = None,
-    leave_out: Sequence[str] = (),
+    excluded_prefixes: Sequence[str] = (),
 ) -> str:
     """Load ``weights`` into the model, all or none. Of tied weights, one is enough.
 
@@ -552,14 +552,14 @@ def fit_weights(
         names
     ):
         pass_batch()
-    if leave_out:
-        fitting_weights = _without(model, fitting_weights, leave_out)
+    if excluded_prefixes:
+        fitting_weights = _keep_model_values(model, fitting_weights, excluded_prefixes)
     _load_weights_into(model, fitting_weights, source)
     return message
 
 
-def _without(
-    model: torch.nn.Module, weights: Mapping[str, Any], leave_out: Sequence[str]
+def _keep_model_values(
+    model: torch.nn.Module, weights: Mapping[str, Any], excluded_prefixes: Sequence[str]
 ) -> dict[str, Any]:
     """Return the weights with the model's own values in place of those to leave out.
 
@@ -567,10 +567,10 @@ def _without(
         BackendError: The model has nothing of such a name.
     """
     model_state = model.state_dict()
-    names_with_prefix(model_state, leave_out, "start_from_except")
-    prefixes = tuple(leave_out)
-    others = {name: value for name, value in weights.items() if not name.startswith(prefixes)}
-    return others | {n: value for n, value in model_state.items() if n.startswith(prefixes)}
+    names_with_prefix(model_state, excluded_prefixes, "start_from_except")
+    prefixes = tuple(excluded_prefixes)
+    other_weights = {name: value for name, value in weights.items() if not name.startswith(prefixes)}
+    return other_weights | {n: value for n, value in model_state.items() if n.startswith(prefixes)}
 
 
 def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: str) -> set[str]:

@@ -56,9 +56,9 @@ def content(
 def training_states(
     model: Mapping[str, Any],
     optimizer: Mapping[str, Any],
-    optimized: Sequence[str],
+    optimized_names: Sequence[str],
     scaler: torch.amp.GradScaler | None = None,
-    average: WeightAverage | None = None,
+    weight_average: WeightAverage | None = None,
 ) -> dict[str, Any]:
     """Return the states of model, optimizer and scaler, by their keys in a checkpoint.
 
@@ -72,11 +72,11 @@ def training_states(
     states = {
         "model": model,
         "optimizer": optimizer,
-        "optimized": list(optimized),
+        "optimized": list(optimized_names),
         "scaler": scaler.state_dict() if scaler is not None else {},
     }
-    if average is not None:
-        states |= {"model": average.averaged(model), "trained": model}
+    if weight_average is not None:
+        states |= {"model": weight_average.averaged_state(model), "trained": model}
     return states
 
 
@@ -137,13 +137,13 @@ def random_state(device: torch.device) -> dict[str, Any]:
     # Not every node has numpy; then no code can have drawn from it.
     numpy = sys.modules.get("numpy")
     if numpy is not None:
-        kind, keys, position, has_gauss, cached = numpy.random.get_state()
+        kind, keys, position, has_gauss, cached_gauss = numpy.random.get_state()
         state["numpy"] = {
             "kind": str(kind),
             "keys": torch.tensor(keys.astype("int64").tolist()),
             "place": int(position),
             "has_gauss": int(has_gauss),
-            "cached": float(cached),
+            "cached": float(cached_gauss),
         }
     if device.type == "cuda":
         state["cuda"] = torch.cuda.get_rng_state(device)

@@ -3,8 +3,8 @@
 An epoch is one shuffled order of all samples, the same on every rank, derived only from seed and
 epoch. A step takes the next ``batch_size × ranks`` of it, so the position is one number, the
 samples taken, which is valid for any number of ranks and any batch size. Asynchronous workers do
-not take the first samples, so their positions in the order are stored, too. The samples at the end of
-an epoch that do not fill a step are left out; the next epoch's order includes them again.
+not take the first samples, so their positions in the order are stored, too. The samples at the end
+of an epoch that do not fill a step are left out; the next epoch's order includes them again.
 """
 
 from __future__ import annotations
@@ -320,13 +320,13 @@ def _content(item: Any) -> Iterator[bytes]:
 
 def mixed_seed(*parts: int) -> int:
     """Derive one seed from several numbers; close numbers give distant seeds (splitmix64)."""
-    mixed = 0
+    seed = 0
     for part in parts:
-        mixed = (mixed + part + 0x9E3779B97F4A7C15) & (2**64 - 1)
-        mixed = ((mixed ^ (mixed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
-        mixed = ((mixed ^ (mixed >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
-        mixed ^= mixed >> 31
-    return mixed >> 1
+        seed = (seed + part + 0x9E3779B97F4A7C15) & (2**64 - 1)
+        seed = ((seed ^ (seed >> 30)) * 0xBF58476D1CE4E5B9) & (2**64 - 1)
+        seed = ((seed ^ (seed >> 27)) * 0x94D049BB133111EB) & (2**64 - 1)
+        seed ^= seed >> 31
+    return seed >> 1
 
 
 def seed_everything(seed: int) -> None:

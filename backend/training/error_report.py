@@ -105,7 +105,7 @@ def _is_batch_error(error: BackendError) -> bool:
     return (
         isinstance(error, user_code.UserCodeError)
         and error.index is None
-        and error.during in (FORWARD, LOSS)
+        and error.called_function in (FORWARD, LOSS)
         and isinstance(cause, (RuntimeError, KeyError, IndexError, TypeError, ValueError))
     )
 

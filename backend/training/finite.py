@@ -24,8 +24,8 @@ def norm_of(tensors: Sequence[torch.Tensor]) -> torch.Tensor:
     """
     if not tensors:
         return torch.zeros(())
-    wide = [tensor.float() if tensor.dtype in _NARROW else tensor for tensor in tensors]
-    norms = torch._foreach_norm(wide)
+    wide_tensors = [tensor.float() if tensor.dtype in _NARROW else tensor for tensor in tensors]
+    norms = torch._foreach_norm(wide_tensors)
     if len(norms) == 1:
         return norms[0].float()
     norm: torch.Tensor = torch.linalg.vector_norm(torch.stack([norm.float() for norm in norms]))
@@ -38,11 +38,11 @@ class BufferWatch:
     Only NaN is an error: a mask may be infinite. A buffer with NaN at the start is not watched.
     """
 
-    def __init__(self, model: torch.nn.Module, device: torch.device, *, keeps: bool) -> None:
+    def __init__(self, model: torch.nn.Module, device: torch.device, *, may_restore: bool) -> None:
         """``keeps``: whether steps may be skipped, so that `restore` needs a copy."""
         self._device = device
-        self._keeps = keeps
-        self._saved: list[tuple[dict[str, Any], str, torch.Tensor, torch.Tensor]] = []
+        self._may_restore = may_restore
+        self._saved_buffers: list[tuple[dict[str, Any], str, torch.Tensor, torch.Tensor]] = []
         self._owners = [
             (module._buffers, name)
             for module in model.modules()
@@ -56,22 +56,22 @@ class BufferWatch:
                 yield owner, name, buffer
 
     @torch.no_grad()
-    def keep(self) -> None:
+    def save(self) -> None:
         """Copy the buffers before a step."""
-        if not self._keeps:
+        if not self._may_restore:
             return
-        current = list(self._buffers())
-        copies = [copy for _, _, _, copy in self._saved]
-        if [_kind(buffer) for _, _, buffer in current] != [_kind(copy) for copy in copies]:
-            copies = [torch.empty_like(buffer) for _, _, buffer in current]
-        if current:
-            torch._foreach_copy_(copies, [buffer for _, _, buffer in current])
-        self._saved = [(*entry, copy) for entry, copy in zip(current, copies, strict=True)]
+        entries = list(self._buffers())
+        copies = [copy for _, _, _, copy in self._saved_buffers]
+        if [_kind(buffer) for _, _, buffer in entries] != [_kind(copy) for copy in copies]:
+            copies = [torch.empty_like(buffer) for _, _, buffer in entries]
+        if entries:
+            torch._foreach_copy_(copies, [buffer for _, _, buffer in entries])
+        self._saved_buffers = [(*entry, copy) for entry, copy in zip(entries, copies, strict=True)]
 
     @torch.no_grad()
     def restore(self) -> None:
         """Undo what the step did to the buffers that `keep` copied."""
-        for owner, name, buffer, copy in self._saved:
+        for owner, name, buffer, copy in self._saved_buffers:
             buffer.resize_(copy.shape).copy_(copy)
             owner[name] = buffer
 
@@ -108,25 +108,25 @@ def _norm(value: Any) -> float:
     )
 
 
-def not_finite_names(content: Mapping[str, Any], expected: Collection[str] = ()) -> list[str]:
+def not_finite_names(content: Mapping[str, Any], expected_names: Collection[str] = ()) -> list[str]:
     """Return the names of the tensors that make a checkpoint useless.
 
     Args:
         content: See `checkpoint_content.content`.
         expected: Names of the model's tensors that hold NaN on purpose.
     """
-    optimized = list(content.get("optimized", ()))
+    optimized_names = list(content.get("optimized", ()))
     model = content.get("model", {})
     buffers = [rank["buffers"] for rank in content.get("ranks", ()) if "buffers" in rank]
     names = [
         name
         for tensors in (model, *buffers)
         for name, tensor in tensors.items()
-        if name not in expected
-        and (has_nan(tensor) if name not in optimized else not is_finite(tensor))
+        if name not in expected_names
+        and (has_nan(tensor) if name not in optimized_names else not is_finite(tensor))
     ]
     states = content.get("optimizer", {}).get("state", {})
     for index, state in states.items():
-        owner = optimized[index] if index < len(optimized) else index
+        owner = optimized_names[index] if index < len(optimized_names) else index
         names += [f"{key} of {owner}" for key, value in state.items() if not is_finite(value)]
     return list(dict.fromkeys(names))

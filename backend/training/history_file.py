@@ -1,8 +1,8 @@
 """Writer of ``history.toml``: complete blocks in order, without a loss.
 
-Blocks that the disk does not accept wait in memory and are written with the next blocks. On NFS other
-computers see data once it is flushed or closed, and only then is a full disk reported (nfs(5),
-"Data and metadata coherence"), so blocks that are not flushed are kept as well.
+Blocks that the disk does not accept wait in memory and are written with the next blocks. On NFS
+other computers see data once it is flushed or closed, and only then is a full disk reported
+(nfs(5), "Data and metadata coherence"), so blocks that are not flushed stay in memory as well.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class HistoryFile:
         self._written_bytes = 0
         """The number of bytes of ``_unflushed`` that are in the file."""
         self._flushed_s = -FLUSH_INTERVAL_S
-        self._failed = False
+        self._has_failed = False
 
     @property
     def is_flushed(self) -> bool:
@@ -51,8 +51,8 @@ class HistoryFile:
             return
         now_s = time.monotonic()
         # After a failure only a flush shows that the disk accepts data again.
-        flush |= self._failed or now_s - self._flushed_s >= FLUSH_INTERVAL_S
-        self._failed = True
+        flush |= self._has_failed or now_s - self._flushed_s >= FLUSH_INTERVAL_S
+        self._has_failed = True
         file, end = self._open()
         try:
             content = self._unflushed[self._written_bytes :]
@@ -65,7 +65,7 @@ class HistoryFile:
         except OSError:
             self._undo_append(file, end)
             raise
-        self._failed = False
+        self._has_failed = False
         if flush:
             self._flushed_end = end + self._written_bytes
             self._flushed_s = now_s

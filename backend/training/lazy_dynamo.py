@@ -47,8 +47,8 @@ class _LazyDynamo(ModuleType):
     ) -> Callable[..., Any]:
         if fn is not None and fn.__module__.startswith(_OPTIMIZERS):
             return fn
-        disabled: Callable[..., Any] = _load_dynamo().disable(fn, *args, **settings)
-        return disabled
+        function: Callable[..., Any] = _load_dynamo().disable(fn, *args, **settings)
+        return function
 
     def __getattr__(self, name: str) -> Any:
         # Code that walks all modules (inspect, pickle, warnings) reads such names, and the import

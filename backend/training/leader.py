@@ -68,7 +68,7 @@ class Leader(ABC):
         self._workers = range(launch.config.strategy.servers, rendezvous.world_size)
         self._channels: dict[int, Channel] = {}
         # Everything below is shared with the workers' threads, under the condition's lock.
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._live_workers: set[int] = set()
         self._idle_workers: set[int] = set()
         self._is_paused = False
@@ -204,17 +204,17 @@ class Leader(ABC):
         reporter.begin_evaluation()
         started_s = time.perf_counter()
         count = self._validation.batch_count
-        with self._changed:
+        with self._condition:
             size = max(1, count // (4 * len(self._live_workers)))
             numbers = list(range(count))
             self._validation_batches = [numbers[n : n + size] for n in range(0, count, size)]
             self._validation_queue = queue = PortionQueue(len(self._validation_batches))
             self._values = []
-            self._changed.notify_all()
+            self._condition.notify_all()
         while True:
             self._beat.beat(Phase.WAITING_FOR_OTHERS)
-            with self._changed:
-                self._changed.wait(POLL_S)
+            with self._condition:
+                self._condition.wait(POLL_S)
                 self._check()
                 evaluated_count = len(self._values)
                 if not queue.is_finished and self._services.watcher.is_requested:
@@ -228,26 +228,26 @@ class Leader(ABC):
 
     def _pause(self) -> None:
         """Wait until every live worker waits for an answer."""
-        with self._changed:
+        with self._condition:
             self._is_paused = True
             while not self._live_workers <= self._idle_workers:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                self._changed.wait(POLL_S)
+                self._condition.wait(POLL_S)
                 self._check()
 
     def _resume(self) -> None:
-        with self._changed:
+        with self._condition:
             self._is_paused = False
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def _end(self, outcome: Outcome) -> None:
         self._progress.finish_writing()
-        with self._changed:
+        with self._condition:
             self._is_finished = outcome is Outcome.FINISHED
-            self._changed.notify_all()
+            self._condition.notify_all()
             while self._live_workers:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                self._changed.wait(POLL_S)
+                self._condition.wait(POLL_S)
 
     # --- checkpoints ---------------------------------------------------------------------------
 
@@ -278,13 +278,13 @@ class Leader(ABC):
 
     def _gather_workers(self) -> list[Any]:
         """Return the random states and buffers of the live workers, by rank."""
-        with self._changed:
+        with self._condition:
             self._states = {}
             self._state_requests = set(self._live_workers)
-            self._changed.notify_all()
+            self._condition.notify_all()
             while self._state_requests & self._live_workers:
                 self._beat.beat(Phase.SAVING)
-                self._changed.wait(POLL_S)
+                self._condition.wait(POLL_S)
                 self._check()
             return [self._states[worker] for worker in sorted(self._states)]
 
@@ -299,22 +299,22 @@ class Leader(ABC):
             swallowed(error)
             self._drop_worker(worker, error.has_ended)
         except BaseException as error:  # noqa: BLE001 - raised by the main thread
-            with self._changed:
+            with self._condition:
                 self._failure = error
-                self._changed.notify_all()
+                self._condition.notify_all()
 
     def _answer(
         self, worker: int, channel: Channel, message: Any, tensors: Sequence[torch.Tensor]
     ) -> bool:
         """Answer one message of a worker; return whether another one follows."""
-        with self._changed:
+        with self._condition:
             answer, values = self._reply(worker, channel, message, tensors)
         channel.send(answer, values)
         if answer["kind"] != "end":
             return True
-        with self._changed:
+        with self._condition:
             self._live_workers.discard(worker)
-            self._changed.notify_all()
+            self._condition.notify_all()
         return False
 
     def _reply(
@@ -344,7 +344,7 @@ class Leader(ABC):
                     channel.send({"kind": "state"})
                     self._states[worker], _ = channel.receive()
                     self._state_requests.discard(worker)
-                    self._changed.notify_all()
+                    self._condition.notify_all()
                 if self._is_finished is not None:
                     return {"kind": "end", "finished": self._is_finished}
                 if not self._is_paused:
@@ -354,8 +354,8 @@ class Leader(ABC):
                         return {"kind": "wait"}
                 if worker not in self._idle_workers:
                     self._idle_workers.add(worker)
-                    self._changed.notify_all()
-                self._changed.wait(POLL_S)
+                    self._condition.notify_all()
+                self._condition.wait(POLL_S)
         finally:
             self._idle_workers.discard(worker)
 
@@ -407,7 +407,7 @@ class Leader(ABC):
 
     def _drop_worker(self, worker: int, has_ended: bool) -> None:
         """Continue without a worker; the others get its work."""
-        with self._changed:
+        with self._condition:
             self._live_workers.discard(worker)
             self._idle_workers.discard(worker)
             self._state_requests.discard(worker)
@@ -420,7 +420,7 @@ class Leader(ABC):
                 f"{len(self._live_workers)} of "
                 f"{self._config.workers} workers train on."
             )
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     @abstractmethod
     def _reassign_work(self, worker: int) -> None:

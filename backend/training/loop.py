@@ -152,13 +152,13 @@ class Trainer:
         self._progress.open(subject, self._restore)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
-        self._average: WeightAverage | None = None
+        self._weight_average: WeightAverage | None = None
         if config.ema is not None:
-            self._average = WeightAverage(self._model, config.ema)
+            self._weight_average = WeightAverage(self._model, config.ema)
             if self._averaged_state is not None:
-                self._average.load(self._averaged_state)
+                self._weight_average.load(self._averaged_state)
                 self._averaged_state = None
-        self._buffers = BufferWatch(self._model, self.device, keeps=not self.config.stop_on_nan)
+        self._buffers = BufferWatch(self._model, self.device, may_restore=not self.config.stop_on_nan)
         self._forward_pass = ForwardPass(self._model)
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
@@ -338,7 +338,7 @@ class Trainer:
         strategy.zero()
         for parameter in self._thawed_parameters:
             parameter.grad = None
-        self._buffers.keep()
+        self._buffers.save()
         last_loss, loss, metrics, later_loading_s = self._make_passes(batch, batches)
         has_new_parameters = self._has_new_parameters()
         self._step_sync.fill(
@@ -370,8 +370,8 @@ class Trainer:
         else:
             set_rate(self._optimizer, rate)
             strategy.step(self._update)
-            if self._average is not None:
-                self._average.update(self.train_state.step)
+            if self._weight_average is not None:
+                self._weight_average.update(self.train_state.step)
         ended_s = time.perf_counter()
         # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
         self._step_times = RankStep(
@@ -432,8 +432,8 @@ class Trainer:
             for parameter in trainable_parameters(self._model, self._trained_names).values()
         }
         self._parameter_count = len(all_parameters(self._model))
-        if self._average is not None:
-            self._average.follow(self._model)
+        if self._weight_average is not None:
+            self._weight_average.use_model(self._model)
 
     def _optimize(self, names: Iterable[str]) -> None:
         """Optimize these parameters, too, and those that replaced other parameters."""
@@ -508,7 +508,7 @@ class Trainer:
                 if self.rank0_services is not None
                 else None
             )
-            with self._average.applied() if self._average is not None else nullcontext():
+            with self._weight_average.apply() if self._weight_average is not None else nullcontext():
                 result = self._evaluation.run(
                     self._model, lambda: self._progress.stop_is_requested, on_batch
                 )
@@ -550,7 +550,7 @@ class Trainer:
             *self.strategy.full_state(self._model, self._optimizer),
             optimized_names(self._model, self._optimizer),
             self._scaler,
-            self._average,
+            self._weight_average,
         )
         self._progress.save(states, ranks, metrics or {}, reason, has_failed=failures[0])
 

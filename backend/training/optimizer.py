@@ -34,31 +34,31 @@ def make_optimizer(
     Raises:
         BackendError: ``lr_of`` names no parameter, or the model's method returns no optimizer.
     """
-    make_own = getattr(type(model), "optimizer", None)
+    user_function = getattr(type(model), "optimizer", None)
     # Keras has a property of this name.
-    if callable(make_own):
-        return _make_own(model, make_own, parameters, config.optimizer.lr)
+    if callable(user_function):
+        return _make_user_optimizer(model, user_function, parameters, config.optimizer.lr)
     settings = config.optimizer
     optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
-        _groups(config, model, parameters), lr=settings.lr, **settings.settings
+        _group_parameters(config, model, parameters), lr=settings.lr, **settings.settings
     )
     return optimizer
 
 
-def _make_own(
-    model: torch.nn.Module, make_own: Any, parameters: Sequence[torch.nn.Parameter], lr: float
+def _make_user_optimizer(
+    model: torch.nn.Module, user_function: Any, parameters: Sequence[torch.nn.Parameter], lr: float
 ) -> torch.optim.Optimizer:
     with user_code.calling("The model's optimizer"):
-        optimizer = make_own(model, list(parameters), lr)
+        optimizer = user_function(model, list(parameters), lr)
     if not isinstance(optimizer, torch.optim.Optimizer):
         raise UserCodeError(
             f"The model's optimizer returns {type(optimizer).__name__}, not an optimizer.",
             "Return an optimizer of torch.optim, made with the parameters that it gets.",
         )
-    given, taken = {id(p) for p in parameters}, grouped_parameters(optimizer)
-    if {id(p) for p in taken} != given:
+    given_ids, grouped = {id(p) for p in parameters}, grouped_parameters(optimizer)
+    if {id(p) for p in grouped} != given_ids:
         raise UserCodeError(
-            f"The model's optimizer has {len(taken)} parameters; it was called with {len(given)}.",
+            f"The model's optimizer has {len(grouped)} parameters; it was called with {len(given_ids)}.",
             "Give each parameter that it gets to one group; freeze the others by the job's setting "
             "freeze.",
         )
@@ -67,7 +67,7 @@ def _make_own(
     return optimizer
 
 
-def _groups(
+def _group_parameters(
     config: JobConfig, model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]
 ) -> Sequence[torch.nn.Parameter] | list[dict[str, Any]]:
     """Return the parameters, in groups if a setting is not that of all."""
@@ -79,13 +79,13 @@ def _groups(
         prefixes = [prefix for prefix in rates if names[id(parameter)].startswith(prefix)]
         factor = rates[max(prefixes, key=len)] if prefixes else 1.0
         # Biases, and the scales of normalizations.
-        decays = not (config.no_decay and parameter.ndim <= 1)
-        groups.setdefault((factor, decays), []).append(parameter)
+        has_decay = not (config.no_decay and parameter.ndim <= 1)
+        groups.setdefault((factor, has_decay), []).append(parameter)
     if groups.keys() == {(1.0, True)}:
         return parameters
     return [
-        {"params": members, RATE_FACTOR: factor, **({} if decays else {"weight_decay": 0.0})}
-        for (factor, decays), members in groups.items()
+        {"params": members, RATE_FACTOR: factor, **({} if has_decay else {"weight_decay": 0.0})}
+        for (factor, has_decay), members in groups.items()
     ]
 
 
@@ -104,7 +104,7 @@ def load_optimizer(
 ) -> None:
     """Load the state of a checkpoint; settings that were edited in the job since then stay."""
     keys = config.optimizer.settings.keys() | {RATE_FACTOR}
-    edited = [{k: group[k] for k in keys & group.keys()} for group in optimizer.param_groups]
+    group_settings = [{k: group[k] for k in keys & group.keys()} for group in optimizer.param_groups]
     try:
         optimizer.load_state_dict(state)
     except (ValueError, KeyError) as error:
@@ -112,7 +112,7 @@ def load_optimizer(
             f"The checkpoint's optimizer does not match this job's: {error}.",
             "Resume with the optimizer and the model that the checkpoint was made with.",
         ) from error
-    for group, settings in zip(optimizer.param_groups, edited, strict=True):
+    for group, settings in zip(optimizer.param_groups, group_settings, strict=True):
         group.update(settings)
 
 

@@ -178,7 +178,7 @@ class RunProgress:
             self.state.check_early_stop(rule, self._gather(metrics.get(rule.metric))[0], metrics)
         if self._config.schedule.name == "plateau":
             metric = self._config.checkpoint.best_metric
-            self.state.judge_plateau(self._config, self._gather(metrics.get(metric))[0])
+            self.state.check_plateau(self._config, self._gather(metrics.get(metric))[0])
         is_due |= epoch_interval is not None and self.state.epoch % epoch_interval == 0
         self.state.next_epoch()
         if self._is_over or is_due:
@@ -253,12 +253,12 @@ class RunProgress:
 
     def _require_saved(self, *, may_be_unsaved: bool = False) -> None:
         """End all ranks if rank 0 could not write the last checkpoint, or it holds NaN."""
-        newest = ""
+        newest_name = ""
         failure, nan_message = self._failures()
         if failure and self._services is not None:
-            newest = self._services.checkpointer.newest_name()
-        failure, nan_message, newest = self._gather((failure, nan_message, newest))[0]
+            newest_name = self._services.checkpointer.newest_name()
+        failure, nan_message, newest_name = self._gather((failure, nan_message, newest_name))[0]
         if failure and not may_be_unsaved:
-            raise NotSaved(failure, newest)
+            raise NotSaved(failure, newest_name)
         if nan_message:
             self.recorder.fail(nan_message)

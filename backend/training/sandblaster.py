@@ -37,7 +37,7 @@ from backend.training.leader import POLL_S, Leader, report_thawed
 from backend.training.parameter_server import trained_flags
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
-from backend.training.strategies.base import fill
+from backend.training.strategies.base import fill_tensors
 
 
 class _StopRequested(Exception):
@@ -133,14 +133,14 @@ class Sandblaster(Leader):
     def _evaluate_at(self, point: torch.Tensor) -> tuple[float, torch.Tensor]:
         """Return loss and gradient over the whole training set at a point."""
         self._set_point(point)
-        with self._changed:
+        with self._condition:
             self._results = {}
             self._sum = torch.zeros(point.numel(), dtype=torch.float64)
             self._portions = portions = PortionQueue(self._portion_count, self._portions.mean_s)
-            self._changed.notify_all()
+            self._condition.notify_all()
             while not portions.is_finished:
                 self._beat.beat(Phase.WAITING_FOR_OTHERS)
-                self._changed.wait(POLL_S)
+                self._condition.wait(POLL_S)
                 self._check()
                 if self._services.watcher.is_requested:
                     self._portions = PortionQueue(0)
@@ -159,11 +159,11 @@ class Sandblaster(Leader):
 
     def _set_point(self, point: torch.Tensor) -> None:
         """Set the parameters of the model to a point."""
-        with self._changed:
+        with self._condition:
             if not torch.equal(point, self._point):
                 parts = torch.split(point, [p.numel() for p in self._trained_parameters])
-                shaped = zip(self._trained_parameters, parts, strict=True)
-                fill(self._trained_parameters, [part.view_as(p) for p, part in shaped])
+                pairs = zip(self._trained_parameters, parts, strict=True)
+                fill_tensors(self._trained_parameters, [part.view_as(p) for p, part in pairs])
                 self._point = point
                 self._version += 1
 
@@ -221,7 +221,7 @@ class Sandblaster(Leader):
         if self._portions.finish(worker, message["number"], time.monotonic()):
             self._results[message["number"]] = {**message, "worker": worker}
             self._sum += _flatten(tensors)
-            self._changed.notify_all()
+            self._condition.notify_all()
 
     def _reassign_work(self, worker: int) -> None:
         self._portions.release(worker)

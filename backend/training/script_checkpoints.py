@@ -191,8 +191,8 @@ class ScriptCheckpoints:
         records = read_checkpoints(self._folder.checkpoints)
         for part in ("", "weights", "optimizer"):
             if part_records := [record for record in records if record.holds_only == part]:
-                newest = max(part_records, key=lambda record: record.created)
-                replace_json(self._folder.latest, newest.to_dict())
+                newest_record = max(part_records, key=lambda record: record.created)
+                replace_json(self._folder.latest, newest_record.to_dict())
                 return
         self._folder.latest.unlink(missing_ok=True)
 

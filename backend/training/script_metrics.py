@@ -340,8 +340,8 @@ class ScriptMetrics:
         else:
             totals[0] = totals[0] or (0 if self._epoch_ends else totals[1])
             # Epochs beside steps count at the last step of the epoch, or at the newest one.
-            newest = max(self._epoch_ends.values(), default=0)
-            counted_step = self._epoch_ends.get(int(epoch or 0), max(counted_step, newest))
+            newest_step = max(self._epoch_ends.values(), default=0)
+            counted_step = self._epoch_ends.get(int(epoch or 0), max(counted_step, newest_step))
         counted_step = max(counted_step, self._first_step)
         previous = self._positions.get(counted_step, (0, 0, 0))
         self._positions[counted_step] = (

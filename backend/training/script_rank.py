@@ -513,15 +513,15 @@ class ScriptReports:
         number of an epoch or of an earlier count.
         """
         index = bisect_left(self._polled_steps, (written_ns, 0), hi=len(self._polled_steps) - 1)
-        newest = self._polled_steps[index][1]
-        previous = self._polled_steps[index - 1][1] if index else 0
+        newest_step = self._polled_steps[index][1]
+        previous_step = self._polled_steps[index - 1][1] if index else 0
 
         def is_step(number: int) -> bool:
             # A run that was killed may have left a folder without a record.
             is_earlier = written_ns < self._begin_ns and 0 < number <= self._steps_before
-            return is_earlier or (number in self._points and previous <= number <= newest)
+            return is_earlier or (number in self._points and previous_step <= number <= newest_step)
 
-        step = step_of(path, is_step, self._newest_step) or newest or self._last_point.step
+        step = step_of(path, is_step, self._newest_step) or newest_step or self._last_point.step
         metrics: dict[str, float | None] = {}
         epoch = 0
         for point_step in sorted(self._points):

@@ -21,7 +21,7 @@ from backend.training.evaluation import Evaluation
 from backend.training.optimizer import make_optimizer, trained_parameters
 from backend.training.parameter_server import Delays, ParameterServer
 from backend.training.strategies.alone import SingleProcess
-from backend.training.strategies.base import fill
+from backend.training.strategies.base import fill_tensors
 from backend.training.subject import open_subject
 from backend.training.train_state import Batch
 
@@ -90,7 +90,7 @@ class Simulator:
     def _gradients(self, worker: int, batch: object) -> tuple[float, list[torch.Tensor | None]]:
         """Return loss and gradients of a batch with the worker's parameters."""
         server_values = [parameter.detach().clone() for parameter in self._parameters]
-        fill(self._parameters, self._copies[worker])
+        fill_tensors(self._parameters, self._copies[worker])
         for parameter in self._parameters:
             parameter.grad = None
         data, target = user_code.split_batch(batch)
@@ -102,5 +102,5 @@ class Simulator:
             gradients = [p.grad for p in self._parameters if p.grad is not None]
             norm = torch.nn.utils.get_total_norm(gradients)
             torch._foreach_mul_(gradients, (limit / (norm + 1e-6)).clamp(max=1.0))
-        fill(self._parameters, server_values)
+        fill_tensors(self._parameters, server_values)
         return loss.item(), [p.grad for p in self._parameters]

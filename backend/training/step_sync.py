@@ -91,7 +91,7 @@ class NotFinite(NamedTuple):
 
 
 class MetricNames:
-    """Names of metrics: those of the first step, and at most `MOST_LATER` that come later."""
+    """Names of the metrics of the first step, and at most `MAX_LATER_METRICS` later names."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
@@ -135,7 +135,7 @@ class StepSync:
         return tuple(self._metric_names.names)
 
     def add_metrics(self, names: Iterable[str]) -> bool:
-        """Add slots for metrics; return whether `size` changed, so that `use` has to follow."""
+        """Add slots for metrics; return whether `size` changed, so that `use_vector` must follow."""
         previous_count = len(self._metric_names.names)
         self._metric_names.add(names)
         self._values_of_rank = _HALVES * (1 + len(self._metric_names.names))
@@ -216,9 +216,9 @@ class StepSync:
         event.record()
         self._pending_vectors.append(_PendingVector(vector, event, self.names, self._metrics))
 
-    def read_results(self, waits: bool) -> list[StepResult]:
+    def read_results(self, waits_for_newest: bool) -> list[StepResult]:
         """Return the readable results, oldest first; with ``waits``, wait for the newest."""
-        unread_count = 1 if self._on_gpu and not waits else 0
+        unread_count = 1 if self._on_gpu and not waits_for_newest else 0
         results = []
         while len(self._pending_vectors) > unread_count:
             pending = self._pending_vectors.popleft()
@@ -234,12 +234,12 @@ class StepSync:
         halves = np.rint(vector[_FIRST_VALUE:times] * size).astype(np.int16).reshape(size, -1)
         # For each rank: its loss, then its metrics.
         values = halves.view(np.float64).tolist()
-        absent = (halves.view(np.int64) == _ABSENT).tolist()
+        is_absent_value = (halves.view(np.int64) == _ABSENT).tolist()
         rank_metrics = [
             {
                 name: value
                 for name, value, is_absent in zip(
-                    pending.names, values[rank][1:], absent[rank][1:], strict=True
+                    pending.names, values[rank][1:], is_absent_value[rank][1:], strict=True
                 )
                 if not is_absent
             }

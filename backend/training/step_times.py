@@ -96,9 +96,9 @@ class StepBreakdown:
         for step in steps:
             self._open_steps.append(step)
             if len(self._open_steps) == _BLOCK:
-                shortest = [min(rank.exchange_ms for rank in step) for step in self._open_steps]
+                shortest_ms = [min(rank.exchange_ms for rank in step) for step in self._open_steps]
                 ranks = _aggregate(statistics.fmean, self._open_steps)
-                self._blocks.append(_Block(ranks, statistics.fmean(shortest)))
+                self._blocks.append(_Block(ranks, statistics.fmean(shortest_ms)))
                 self._open_steps = []
 
     def times(self) -> StepTimes | None:
@@ -106,16 +106,16 @@ class StepBreakdown:
         if not self._blocks:
             return None
         ranks = self._median_ranks()
-        shortest = statistics.median(block.communication_ms for block in self._blocks)
-        data = tuple(round(rank.data_ms, 3) for rank in ranks)
+        shortest_ms = statistics.median(block.communication_ms for block in self._blocks)
+        data_ms = tuple(round(rank.data_ms, 3) for rank in ranks)
         if not self._times_exchange:
-            computing = tuple(round(rank.compute_ms + rank.exchange_ms, 3) for rank in ranks)
-            return StepTimes(data, computing, (0.0,) * len(ranks))
+            compute_ms = tuple(round(rank.compute_ms + rank.exchange_ms, 3) for rank in ranks)
+            return StepTimes(data_ms, compute_ms, (0.0,) * len(ranks))
         return StepTimes(
-            data,
+            data_ms,
             tuple(round(rank.compute_ms, 3) for rank in ranks),
-            tuple(round(rank.exchange_ms - shortest, 3) for rank in ranks),
-            round(shortest, 3),
+            tuple(round(rank.exchange_ms - shortest_ms, 3) for rank in ranks),
+            round(shortest_ms, 3),
         )
 
     def cause(self) -> SlowCause | None:
@@ -128,37 +128,37 @@ class StepBreakdown:
             max(rank.foreign_share for rank in block.workers) for block in self._blocks
         ]
         if self._times_exchange and statistics.median(foreign_shares) < _SOME_FOREIGN:
-            shortest = [block.communication_ms for block in self._blocks]
-            causes.append(self._part_cause(Cause.COMMUNICATION, shortest, self._share))
+            shortest_ms = [block.communication_ms for block in self._blocks]
+            causes.append(self._part_cause(Cause.COMMUNICATION, shortest_ms, self._share))
         known_causes = [cause for cause in (self._rank_cause(), *causes) if cause is not None]
         return max(known_causes, key=lambda cause: cause.ms - cause.usual_ms, default=None)
 
     def _rank_cause(self) -> SlowCause | None:
         """Return the cause at the slowest rank, if it is slow."""
-        behind = [are_behind([*map(self._busy_ms, block.ranks)]) for block in self._blocks]
-        counts = [sum(of_rank) for of_rank in zip(*behind, strict=True)]
+        behind_flags = [are_behind([*map(self._busy_ms, block.ranks)]) for block in self._blocks]
+        counts = [sum(of_rank) for of_rank in zip(*behind_flags, strict=True)]
         slow_ranks = [rank for rank, count in enumerate(counts) if count >= _MIN_BLOCKS]
         if not slow_ranks:
             return None
         ranks = self._median_ranks()
         workers = [rank_step for rank_step in ranks if rank_step.own_ms]
-        median = RankStep(*(statistics.median_low(part) for part in zip(*workers, strict=True)))
+        median_step = RankStep(*(statistics.median_low(part) for part in zip(*workers, strict=True)))
         rank = max(slow_ranks, key=lambda rank: self._busy_ms(ranks[rank]))
-        slowest, step_ms = ranks[rank], self._step_ms()
-        more_ms = slowest.compute_ms - median.compute_ms
-        waits_ms = slowest.exchange_ms - median.exchange_ms
-        if self._has_servers and waits_ms > max(slowest.data_ms - median.data_ms, more_ms):
-            if slowest.foreign_share >= _SOME_FOREIGN:
+        slowest_step, step_ms = ranks[rank], self._step_ms()
+        more_compute_ms = slowest_step.compute_ms - median_step.compute_ms
+        more_exchange_ms = slowest_step.exchange_ms - median_step.exchange_ms
+        if self._has_servers and more_exchange_ms > max(slowest_step.data_ms - median_step.data_ms, more_compute_ms):
+            if slowest_step.foreign_share >= _SOME_FOREIGN:
                 return None
             cause = Cause.COMMUNICATION
-            return SlowCause(cause, rank, slowest.exchange_ms, step_ms, median.exchange_ms)
-        if slowest.data_ms - median.data_ms >= more_ms:
-            return SlowCause(Cause.DATA, rank, slowest.data_ms, step_ms, median.data_ms)
+            return SlowCause(cause, rank, slowest_step.exchange_ms, step_ms, median_step.exchange_ms)
+        if slowest_step.data_ms - median_step.data_ms >= more_compute_ms:
+            return SlowCause(Cause.DATA, rank, slowest_step.data_ms, step_ms, median_step.data_ms)
         cause = Cause.COMPUTE
-        if slowest.cpu_wait_ms - median.cpu_wait_ms >= more_ms / 2:
+        if slowest_step.cpu_wait_ms - median_step.cpu_wait_ms >= more_compute_ms / 2:
             cause = Cause.CPU
         return SlowCause(
-            cause, rank, slowest.compute_ms, step_ms, median.compute_ms, slowest.cpu_wait_ms
+            cause, rank, slowest_step.compute_ms, step_ms, median_step.compute_ms, slowest_step.cpu_wait_ms
         )
 
     def _busy_ms(self, rank_step: RankStep) -> float:
@@ -178,11 +178,11 @@ class StepBreakdown:
         self, cause: Cause, parts_ms: Sequence[float], share: float
     ) -> SlowCause | None:
         """Return the cause if a part, given for each block, is large on every rank."""
-        large = [
+        is_large = [
             part >= max(_MIN_MS, share * block.step_ms)
             for part, block in zip(parts_ms, self._blocks, strict=True)
         ]
-        if sum(large) < _MIN_BLOCKS:
+        if sum(is_large) < _MIN_BLOCKS:
             return None
         return SlowCause(cause, None, statistics.median(parts_ms), self._step_ms())
 

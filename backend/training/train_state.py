@@ -95,7 +95,7 @@ class TrainState:
             self.epochs_without_gain += 1
         self.ended_early = self.epochs_without_gain >= rule.patience_epochs
 
-    def judge_plateau(self, config: JobConfig, value: float | None) -> None:
+    def check_plateau(self, config: JobConfig, value: float | None) -> None:
         """Apply the schedule "plateau" to the value of the followed metric in an epoch.
 
         Raises:
@@ -108,8 +108,8 @@ class TrainState:
                 "measure.",
                 "Choose another metric as “Best by”, or another schedule.",
             )
-        least = float(schedule.setting("min_delta"))
-        if _is_gain(value, self.plateau_best, policy.best_mode, least):
+        min_delta = float(schedule.setting("min_delta"))
+        if _is_gain(value, self.plateau_best, policy.best_mode, min_delta):
             self.plateau_best = value
             self.plateau_epochs = 0
         else:
@@ -122,10 +122,10 @@ class TrainState:
         return {_STORED_KEYS.get(name, name): value for name, value in vars(self).items()}
 
 
-def _is_gain(value: float, best: float | None, mode: str, least: float) -> bool:
+def _is_gain(value: float, best_value: float | None, mode: str, min_delta: float) -> bool:
     if not math.isfinite(value):
         return False
-    return best is None or (value - best if mode == "max" else best - value) > least
+    return best_value is None or (value - best_value if mode == "max" else best_value - value) > min_delta
 
 
 @dataclass

@@ -21,24 +21,24 @@ class WeightAverage:
 
     def __init__(self, model: torch.nn.Module, decay: float) -> None:
         self._decay = decay
-        self.follow(model)
-        self._average = {name: p.detach().clone() for name, p in self._parameters.items()}
+        self.use_model(model)
+        self._averages = {name: p.detach().clone() for name, p in self._parameters.items()}
 
-    def follow(self, model: torch.nn.Module) -> None:
+    def use_model(self, model: torch.nn.Module) -> None:
         """Take the parameters that the model has now under the same names."""
         self._parameters = dict(model.named_parameters())
         names = {id(parameter): name for name, parameter in self._parameters.items()}
-        tied = model.named_parameters(remove_duplicate=False)
-        self._name_of = {name: names[id(parameter)] for name, parameter in tied}
+        all_parameters = model.named_parameters(remove_duplicate=False)
+        self._first_names = {name: names[id(parameter)] for name, parameter in all_parameters}
 
     def update(self, step: int) -> None:
         """Take the weights after the ``step``-th step of the job."""
         decay = min(self._decay, (1 + step) / (10 + step))
         weights = [parameter.detach() for parameter in self._parameters.values()]
-        torch._foreach_lerp_(list(self._average.values()), weights, 1 - decay)
+        torch._foreach_lerp_(list(self._averages.values()), weights, 1 - decay)
 
     @contextmanager
-    def applied(self) -> Iterator[None]:
+    def apply(self) -> Iterator[None]:
         """Give the model the average, until the end of the context."""
         self._swap()
         try:
@@ -48,16 +48,16 @@ class WeightAverage:
 
     def _swap(self) -> None:
         for name, parameter in self._parameters.items():
-            parameter.data, self._average[name] = self._average[name], parameter.data
+            parameter.data, self._averages[name] = self._averages[name], parameter.data
 
-    def averaged(self, model_state: Mapping[str, object]) -> dict[str, object]:
+    def averaged_state(self, model_state: Mapping[str, object]) -> dict[str, object]:
         """Return the model's state dict with the average in place of the parameters."""
         return {
-            name: self._average[self._name_of[name]] if name in self._name_of else value
+            name: self._averages[self._first_names[name]] if name in self._first_names else value
             for name, value in model_state.items()
         }
 
     def load(self, model_state: Mapping[str, torch.Tensor]) -> None:
         """Continue with the average of a checkpoint."""
-        for name, average in self._average.items():
+        for name, average in self._averages.items():
             average.copy_(model_state[name])

@@ -20,7 +20,7 @@ def main() -> None:
         pin_memory=on_gpu,
     )
     for data, target in batches:
-        data, target = (one.to(device, non_blocking=True) for one in (data, target))
+        data, target = (tensor.to(device, non_blocking=True) for tensor in (data, target))
         optimizer.zero_grad()
         model.loss(model(data), target).backward()
         optimizer.step()

@@ -91,10 +91,10 @@ BRUSHES = "Parallel coordinates"
 def _walked(first, rank):
     def check(desk, press):
         plot = desk.sweep()
-        plot.point("")
+        plot.highlight_job("")
         desk.press(*first)
         press()
-        assert plot.current == plot._shown.ranked()[rank].job_id
+        assert plot.current_job == plot._coordinates.ranked()[rank].job_id
 
     return check
 
@@ -106,7 +106,7 @@ presses("The next worse job", BRUSHES)(_walked(("Down", "Down"), 2))
 def _next_axis(step):
     def check(desk, press):
         plot = desk.sweep()
-        axes = [axis.label for axis in plot._shown.axes]
+        axes = [axis.label for axis in plot._coordinates.axes]
         assert len(axes) > 2, "else the one on the left is the one on the right"
         index = axes.index(_brushed_by_keys(plot))
         press()

@@ -176,13 +176,13 @@ def gone_back(count):
     return time.thread_time() - began
 
 plot = shown(ParallelPlot(), 1100, 320)
-plot.show_parallel(parallel(sweep(500)))
-ways = [plot.picture.points_of(line) for line in plot._shown.lines]
+plot.show_coordinates(parallel(sweep(500)))
+ways = [plot.picture.points_of(line) for line in plot._coordinates.lines]
 lines = [QLineF(a, b) for way in ways for a, b in itertools.pairwise(way)]
 ends = itertools.cycle(np.linspace(0.5, 0.8, 7))
 
 def brushed():
-    plot.brush(1, 0.1, next(ends))
+    plot.set_brush(1, 0.1, next(ends))
     plot.repaint()
 
 def bare_lines():

@@ -34,16 +34,16 @@ def never(_subject: object) -> bool:
 
 @dataclass(frozen=True)
 class Action(Request[P], Generic[P, Subject]):
-    """A request that buttons and menus offer; S describes what decides if it is possible.
+    """A request that buttons and menus offer; the subject decides if it is possible.
 
     Attributes:
-        keys: Its shortcut; ``does`` describes the shortcut in the dialog of all shortcuts.
-        why_not: The tip while it is disabled, in place of ``tip``.
-        titled: Returns the text where it depends on the subject.
-        offered: Menus show it.
-        able: It is enabled.
-        on_page: It needs the page of its subject, which is opened first.
-        is_primary: Its button is highlighted.
+        shortcut: The key; ``shortcut_label`` describes it in the dialog of all shortcuts.
+        disabled_tip: The tip while the action is disabled, in place of ``tip``.
+        make_title: Returns the text where it depends on the subject.
+        is_offered: Menus show the action.
+        is_enabled: The action is possible.
+        needs_page: The action needs the page of its subject, which is opened first.
+        is_primary: The button is highlighted.
     """
 
     text: str = field(compare=False)
@@ -62,7 +62,7 @@ class Action(Request[P], Generic[P, Subject]):
         return self.text if self.make_title is None else self.make_title(subject)
 
     def show_on(self, button: Button, subject: Subject) -> None:
-        """Show it on a button, as it is for the subject."""
+        """Show the action on a button, as it is for the subject."""
         is_able = self.is_enabled(subject)
         button.setText(self.title(subject))
         button.set_tip(self.tip if is_able else self.disabled_tip or self.tip)

@@ -1,4 +1,4 @@
-"""The most important finding about a page, in as few lines as its text needs."""
+"""The most important finding about a page, in as few lines as the text needs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _WRAPPED_MARGINS: Margins = (S3, S2, S2, S2)
 
 
 class Banner(QFrame):
-    """Cause in bold, effect, and the buttons that fix it.
+    """Cause in bold, effect, and the buttons of the remedy.
 
-    The effect is on the same line as the cause if both fit, otherwise below it. With `stacked` it
-    is always below, and the cause is larger.
+    The effect is on the same line as the cause if both fit, otherwise below it. With `stacked` the
+    effect is always below, and the cause is larger.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Banner(QFrame):
             label.setWordWrap(not in_line)
 
     def _line_width(self) -> int:
-        """The width of the whole text in one line."""
+        """The width of the full text in one line."""
         left_margin, _, right_margin, _ = _IN_LINE_MARGINS
         widths = [ICON_NAV, text_width(self._headline.text(), self._role) + _SLACK]
         if self._text.text():

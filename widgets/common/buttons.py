@@ -58,8 +58,8 @@ class Button(QPushButton):
     """A push button that shows ``&`` literally.
 
     Args:
-        kind: ``primary`` once on a page; ``big`` for the main action, ``tall`` for another one next
-        to it; ``quiet`` without an edge; ``danger`` for what deletes something.
+        kind: ``primary`` once on a page; ``big`` for the main action, ``tall`` for the action next
+        to it; ``quiet`` without an edge; ``danger`` for an action that deletes something.
         icon: A Phosphor name.
         tip: A longer text, or the reason why the button is disabled.
         key: A shortcut such as ``Ctrl+N``; shown in the tool tip.
@@ -243,7 +243,7 @@ def paint_check(painter: QPainter, box: QRectF, state: Qt.CheckState, enabled: b
 
 
 class _ChoiceButton(QAbstractButton):
-    """One of several choices, of which exactly one is selected."""
+    """A button of a group, of which exactly one is selected."""
 
     def __init__(self, text: str, parent: QWidget) -> None:
         super().__init__(parent)
@@ -264,7 +264,7 @@ class ChoiceRow(QWidget):
     """A row of choices by key. Arrow keys move within it, Tab leaves it.
 
     Signals:
-        chosen: The key that the user chose. Not sent by `choose()`.
+        key_chosen: The key that the user chose. Not sent by `choose()`.
     """
 
     key_chosen = Signal(str)
@@ -284,7 +284,7 @@ class ChoiceRow(QWidget):
         return self._keys[index] if 0 <= index < len(self._keys) else ""
 
     def add_tip(self, tip: str) -> None:
-        """Append a line to the tool tip of every choice without its own."""
+        """Append a line to the tool tip of every choice without a tool tip."""
         self.setToolTip("\n".join(filter(None, (self.toolTip(), tip))))
 
     def choose(self, key: str) -> None:
@@ -293,7 +293,7 @@ class ChoiceRow(QWidget):
             self._group.button(self._keys.index(key)).setChecked(True)
 
     def set_choice_visible(self, key: str, visible: bool) -> None:
-        """Set whether a choice is offered; the selected one stays."""
+        """Set whether a choice is visible; the selected choice stays."""
         if key in self._keys:
             self._group.button(self._keys.index(key)).setVisible(visible)
 
@@ -310,12 +310,12 @@ class ChoiceRow(QWidget):
 
 
 _WIDEST_COUNT = "00"
-"""Numbers up to this width have their room from the start."""
+"""Space for numbers of up to two digits is reserved from the start."""
 
 
 class _Segment(_ChoiceButton):
     widest_label = ""
-    """A text that needs as much room as the segment may need later."""
+    """A label as wide as the segment may become later."""
 
     def sizeHint(self) -> QSize:
         width = max(text_width(self.label, "medium"), text_width(self.widest_label, "medium"))
@@ -427,7 +427,7 @@ class _Tab(_ChoiceButton):
 
 
 class UnderlinedTabs(ChoiceRow):
-    """The tabs of a detail page. Connect `chosen` to a `QStackedWidget`.
+    """The tabs of a detail page. Connect `key_chosen` to a `QStackedWidget`.
 
     ``UnderlinedTabs([("curves", "Curves"), ("ranks", "Ranks")], name="Views of the job")``
     """
@@ -450,7 +450,7 @@ class UnderlinedTabs(ChoiceRow):
         self.set_tabs(tabs, selected_key)
 
     def set_tabs(self, tabs: Sequence[tuple[str, str]], selected_key: str = "") -> None:
-        """Replace the tabs; the selected one stays if it still exists."""
+        """Replace the tabs; the selected tab stays if it still exists."""
         if [key for key, _ in tabs] == self._keys:
             for index, (_, text) in enumerate(tabs):
                 tab = self._group.button(index)

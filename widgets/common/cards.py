@@ -34,7 +34,7 @@ from widgets.common.theme import (
 )
 
 LOADING_TEXT_DELAY_MS = 400
-"""A list that arrives sooner needs no loading text."""
+"""The delay of the loading text; a list that arrives sooner needs none."""
 _EMPTY_MAX_W = 560
 
 
@@ -82,7 +82,7 @@ class Separator(QFrame):
 
 
 class PageHeader(QWidget):
-    """The header of a page: title, a sentence, then the given widgets on the right."""
+    """The header of a page: title and subtitle, then the given widgets on the right."""
 
     def __init__(
         self, title: str, subtitle: str = "", *right: Item, parent: QWidget | None = None
@@ -96,12 +96,12 @@ class PageHeader(QWidget):
         self.setFixedHeight(HEADER_H)
 
     def insert_before(self, widget: QWidget, neighbour: QWidget) -> None:
-        """Put a widget before the title, or between title and sentence."""
+        """Put a widget before the title, or between title and subtitle."""
         self._row.insertWidget(self._row.indexOf(neighbour), widget)
 
 
 class _UnobtrusiveScrollBar(QScrollBar):
-    """A scroll bar that keeps its place, and is invisible when nothing can be scrolled."""
+    """A scroll bar that keeps its space, and is invisible when nothing can be scrolled."""
 
     def paintEvent(self, event: QPaintEvent) -> None:
         if self.maximum() > self.minimum():
@@ -161,11 +161,11 @@ class Chip(QFrame):
 
 
 class EmptyState(QWidget):
-    """An empty place that says what belongs here and how to get it.
+    """The message of an empty page: its usual content, and how to add some.
 
     Signals:
         pressed: The button was pressed.
-        other_pressed: The other button was pressed.
+        second_pressed: The second button was pressed.
     """
 
     pressed = Signal()
@@ -213,7 +213,7 @@ class EmptyState(QWidget):
         self._update_labels()
 
     def show_message(self, icon: str, title: str, message: str = "", *, button: str = "") -> None:
-        """Show another text, such as “No job matches “resnt”.” with "Clear"."""
+        """Show a message, such as “No job matches “resnt”.” with "Clear"."""
         self._icon.set_icon(icon, "text3")
         self._title.setText(title)
         self._message.setText(message)
@@ -228,10 +228,10 @@ class EmptyState(QWidget):
 
 
 class ProgressLine(QWidget):
-    """The current step, its progress, and a button to cancel it.
+    """The current step, its progress, and a button to cancel.
 
     Signals:
-        cancelled: The user cancels it.
+        cancelled: The user cancels the step.
     """
 
     cancelled = Signal()

@@ -15,7 +15,7 @@ from widgets.common.theme import S3, S4, S6
 
 
 class Dialog(QDialog):
-    """A dialog of fixed width whose height follows its content, or of a ``height`` of its own.
+    """A dialog of fixed width whose height follows its content, or is the given ``height``.
 
     Qt itself keeps the first height of a dialog, or assumes a narrower width for wrapped text, and
     spreads the excess between the parts.
@@ -40,7 +40,7 @@ class Dialog(QDialog):
 
         Args:
             head: In place of the title.
-            foot: The buttons, at the right; those before a `STRETCH` at the left.
+            foot: The buttons, at the right; buttons before a `STRETCH` at the left.
         """
         title = head if head is not None else Label(self.windowTitle(), "title")
         buttons = foot if STRETCH in foot or not foot else (STRETCH, *foot)

@@ -1,4 +1,4 @@
-"""A holder for a dialog that its owner talks to while it is open."""
+"""A holder for a dialog that gets new content while it is open."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ Dialog = TypeVar("Dialog", bound=QDialog)
 
 
 class DialogHolder(Generic[Dialog]):
-    """Hold at most one dialog: without a reference Qt deletes it, with one Python keeps it.
+    """Hold at most one dialog: without a reference to a dialog Qt deletes it.
 
     Attributes:
-        now: The open dialog, None once it was closed.
+        dialog: The open dialog, None once it was closed.
     """
 
     def __init__(self) -> None:
         self.dialog: Dialog | None = None
 
     def open(self, dialog: Dialog) -> None:
-        """Open a dialog and keep it until it is closed; an open one is closed first."""
+        """Open a dialog and keep it until it is closed; an open dialog is closed first."""
         if self.dialog is not None:
             self.dialog.reject()
 

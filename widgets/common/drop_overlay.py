@@ -1,4 +1,4 @@
-"""An overlay on a widget that says what a drop there would do."""
+"""An overlay on a widget that describes the effect of a drop there."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class DropOverlay(QWidget):
     def open(
         self, message: str, icon: str = "download-simple", *, is_accepted: bool = True
     ) -> None:
-        """Show what a drop would do; ``takes`` is false if it would do nothing."""
+        """Show the effect of a drop; ``is_accepted`` is false if it would do nothing."""
         self._message, self._icon, self._is_accepted = (
             message,
             icon if is_accepted else "prohibit",

@@ -59,7 +59,7 @@ _TEXT_GAP = 2
 LEADS_FOCUS = "leadsFocus"
 """The property of a part of a page that gives its focus to its list."""
 _TEXT_KEYS = "ACVXYZ"
-"""With Ctrl, of a text field: select all, copy, paste, cut, redo, undo."""
+"""Keys of a text field with Ctrl: select all, copy, paste, cut, redo, undo."""
 if TYPE_CHECKING:
     _Widget = QWidget
 else:
@@ -88,7 +88,7 @@ class _TextFieldMixin(_Widget):
 class LineEdit(_TextFieldMixin, QLineEdit):
     """One line of text, or a number with its unit at the right inside.
 
-    A text that does not fit ends in "…" while nothing is typed, and its tool tip is the whole.
+    A text that does not fit ends in "…" without the focus.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class LineEdit(_TextFieldMixin, QLineEdit):
         self.set_unit(unit)
 
     def suggest(self, suggestions: Iterable[str]) -> None:
-        """Suggest the ``words`` that contain the typed text."""
+        """Suggest those ``suggestions`` that contain the typed text."""
         if self._suggestions is None:
             # One completer for all lists: replacing it crashed PySide 6.11.3 (it deletes the
             # previous list).
@@ -136,7 +136,7 @@ class LineEdit(_TextFieldMixin, QLineEdit):
         self.reserve_width(0)
 
     def reserve_width(self, width: int) -> None:
-        """Keep room at the right for something that is over the field; it covers the unit."""
+        """Reserve space at the right for a widget over the field; it covers the unit."""
         self._unit.setVisible(bool(self._unit.text()) and not width)
         self.setTextMargins(0, 0, width or self._unit_width(), 0)
 
@@ -144,7 +144,7 @@ class LineEdit(_TextFieldMixin, QLineEdit):
         return self._unit.sizeHint().width() + 6 if self._unit.text() else 0
 
     def minimumSizeHint(self) -> QSize:
-        """As wide with its unit, also while that is covered."""
+        """The size that includes the unit, also while the unit is covered."""
         hint = super().minimumSizeHint()
         return hint + QSize(self._unit_width() - self.textMargins().right(), 0)
 
@@ -209,9 +209,9 @@ class SpinBox(_TextFieldMixin, QSpinBox):
 
 
 class ComboBox(QComboBox):
-    """A choice from a list. `chosen` carries the `data` of an option.
+    """A choice from a list of options, each with a key and a text.
 
-    In one that ``is_open``, what is typed may be no option; it then is the key itself.
+    If it ``is_open``, a typed text may be no option; the text is then the key.
     """
 
     def __init__(
@@ -254,7 +254,7 @@ class ComboBox(QComboBox):
         return data if isinstance(data, str) else ""
 
     def set_suffix(self, text: str) -> None:
-        """Set text that belongs to the choice but is set elsewhere: "momentum 0.9"."""
+        """Set the text after the selected option, which is set elsewhere: "momentum 0.9"."""
         self._suffix = text
         self.setToolTip(plain_tip(self.display_text()) if text else "")
         self.update()
@@ -263,7 +263,7 @@ class ComboBox(QComboBox):
         return self.width() - self._text_rect().right()
 
     def reserve_width(self, width: int) -> None:
-        """Keep room for something that is over the field, left of the arrow."""
+        """Reserve space for a widget over the field, left of the arrow."""
         self._reserved_w = width
         self.update()
 
@@ -275,7 +275,7 @@ class ComboBox(QComboBox):
         return self.style().subControlRect(kind, option, part, self)
 
     def display_text(self) -> str:
-        """The selected option and the text that belongs to it."""
+        """The selected option with its suffix."""
         return ", ".join(filter(None, (self.currentText(), self._suffix)))
 
     def clear_choice(self) -> None:
@@ -287,7 +287,7 @@ class ComboBox(QComboBox):
         self.setCurrentIndex(self.findData(key))
 
     def set_options(self, options: Iterable[tuple[str, str]], selected_key: str = "") -> None:
-        """Set options as (key, text). The selected one stays if it still exists."""
+        """Set options as (key, text). The selected option stays if it still exists."""
         next_key = selected_key or self.key()
         fallback_index = -1 if self.placeholderText() else 0
         blocked = self.blockSignals(True)
@@ -301,7 +301,7 @@ class ComboBox(QComboBox):
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:
-        """As wide as the selected option, up to a limit; a longer one is elided."""
+        """The size that fits the selected option, up to a limit; a longer text is elided."""
         hint = super().sizeHint()
         frame = hint.width() - self.minimumContentsLength() * self.fontMetrics().averageCharWidth()
         text = self.fontMetrics().horizontalAdvance(self.currentText())
@@ -376,7 +376,7 @@ class Slider(QSlider):
     """A slider from 0 to 1, without numbers: smoothing.
 
     Signals:
-        moved: The new value, also while dragging.
+        share_changed: The new value, also while dragging.
     """
 
     share_changed = Signal(float)
@@ -420,7 +420,7 @@ class Slider(QSlider):
 
 
 class SearchField(_TextFieldMixin, QLineEdit):
-    """A search field. Esc clears it; it sends the text when typing pauses.
+    """A search field. Esc clears the text; the field sends it when typing pauses.
 
     Signals:
         searched: The text, 150 ms after the last key, at once on Enter and on clearing.
@@ -464,7 +464,7 @@ class SearchField(_TextFieldMixin, QLineEdit):
             super().keyPressEvent(event)
 
     def _focus_list(self) -> bool:
-        """Give the focus to the list that it searches; False in what Esc closes."""
+        """Give the focus to the list that is searched; False in a dialog, which Esc closes."""
         ancestor = self.parentWidget()
         while ancestor is not None and not ancestor.isWindow():
             if ancestor.property(LEADS_FOCUS):
@@ -491,10 +491,10 @@ class SearchField(_TextFieldMixin, QLineEdit):
 
 
 class ErrorLine(Label):
-    """An error line that keeps its room, so that nothing moves when an error appears.
+    """An error line that keeps its space, so that nothing moves when an error appears.
 
-    Each sentence begins below its field. If they do not fit so, all begin below the first, and the
-    tool tip has what is cut.
+    Each message begins below its field. If they do not fit so, all begin below the first, and the
+    tool tip has the full text.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -503,7 +503,7 @@ class ErrorLine(Label):
         self._positions: list[tuple[int, str]] = []
 
     def attach_fields(self, *fields: Field) -> None:
-        """Show the errors of these fields, which have no room of their own."""
+        """Show the errors of these fields, which have no error line of their own."""
         self._fields += fields
         for field in fields:
             field.show_errors_in(self)
@@ -523,7 +523,7 @@ class ErrorLine(Label):
         self._align_text()
 
     def _align_text(self) -> None:
-        """Begin below the first field at fault, or as near to it as the sentences fit."""
+        """Begin below the first invalid field, or as near to it as the messages fit."""
         invalid_fields = [field for field in self._fields if field.error() and field.isVisible()]
         start_xs = [self.mapFromGlobal(field.mapToGlobal(QPoint())).x() for field in invalid_fields]
         advance = self.fontMetrics().horizontalAdvance
@@ -561,7 +561,7 @@ class ErrorLine(Label):
 
 
 class Field(QWidget):
-    """A control with its label above; an error is a sentence below it and a red edge.
+    """A control with its label above; an error is a message below it and a red edge.
 
     Attributes:
         control: The given widget.

@@ -66,7 +66,7 @@ class TabOrder:
         self._chain: list[QWidget] = []
 
     def refresh(self) -> None:
-        """Update the chain; cheap if no widget came or went."""
+        """Update the chain; cheap if no widget was added or removed."""
         widgets = list(reading_order(self._holder))
         if widgets != self._chain:
             self._chain = widgets

@@ -31,7 +31,7 @@ class Units:
     """The user's units of measurement. An unknown value means the first choice.
 
     Attributes:
-        sizes: `USUAL` (GiB in memory, GB on disks), `DECIMAL` or `BINARY` for both.
+        sizes: `MIXED` (GiB in memory, GB on disks), `DECIMAL` or `BINARY` for both.
         temperature: `CELSIUS` or `FAHRENHEIT`.
         clock: `HOURS_24` or `HOURS_12`.
     """
@@ -81,7 +81,7 @@ def join_names(names: Sequence[str]) -> str:
 
 
 def metric(value: float | None, digits: int = 3) -> str:
-    """``0.371``: three significant digits, never fewer digits than the whole part has.
+    """``0.371``: three significant digits, never fewer digits than the integer part has.
 
     Use more ``digits`` if three do not distinguish the values.
 
@@ -143,7 +143,7 @@ def percent(share: float | None) -> str:
 
 
 def progress(share: float | None) -> str:
-    """``99 %``: progress is rounded down, so 100 % appears only when it is true."""
+    """``99 %``: progress is rounded down, so 100 % appears only at the end."""
     if share is None:
         return NONE
     return f"{progress_figure(share)}{GAP}%"
@@ -176,12 +176,12 @@ def cores(number: float) -> str:
 
 
 def memory_unit() -> tuple[str, int]:
-    """``GiB`` and its bytes: the one unit for the memory of GPUs."""
+    """``GiB`` and its bytes: the unit for the memory of GPUs."""
     return ("GB", 10**9) if _units.sizes == DECIMAL else ("GiB", 2**30)
 
 
 def with_ellipsis(step: str) -> str:
-    """``Loading PyTorch…``: a step that continues, whether or not its words end so already."""
+    """``Loading PyTorch…``: a step that continues, with exactly one ellipsis."""
     return f"{step.rstrip('. …')}…"
 
 
@@ -200,7 +200,7 @@ def used_memory(used_bytes: float | None, total_bytes: float | None) -> str:
 
 
 def memory_span(min_bytes: float, max_bytes: float) -> str:
-    """``18 GiB`` or ``9 to 18 GiB``: the memory of several GPUs in their one unit."""
+    """``18 GiB`` or ``9 to 18 GiB``: the memory of several GPUs in their unit."""
     unit, unit_bytes = memory_unit()
     limits = dict.fromkeys(
         _in_unit(size_bytes, unit_bytes) for size_bytes in (min_bytes, max_bytes)
@@ -339,7 +339,7 @@ def per_second(value: float | None, unit: str) -> str:
 
 
 def with_unit(value: float | None, unit: str) -> str:
-    """``91 °C``, ``372 W``, ``6.1 kWh``: whole from 10 on, one decimal below."""
+    """``91 °C``, ``372 W``, ``6.1 kWh``: an integer from 10 on, one decimal below."""
     special = _special_text(value)
     if special is not None or value is None:
         return special or NONE
@@ -370,7 +370,7 @@ def temperature(celsius: float | None) -> str:
 
 
 def degrees(celsius: float | None) -> str:
-    """``91°``: a temperature where room is short."""
+    """``91°``: a temperature where space is short."""
     special = _special_text(celsius)
     if special is not None or celsius is None:
         return special or NONE

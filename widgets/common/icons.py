@@ -22,7 +22,7 @@ FAMILY_ICONS: dict[str, str] = {
     "idle": "info-fill",
     "rest": "info-fill",
 }
-"""The icon next to a sentence of a family."""
+"""The icon next to a message of a family."""
 
 _PREFIX = "ph"
 GAP_RIGHT = 4
@@ -32,7 +32,7 @@ GAP_RIGHT = 4
 def icon(name: str, color_role: str = "text", *, with_text: bool = False) -> QIcon:
     """An icon in the colour of a theme token, grey when its control is disabled.
 
-    With `beside_text` it is made for `beside_text_size()`: Qt's own gap between the icon and the
+    With `with_text` the icon is made for `button_icon_size()`: Qt's gap between the icon and the
     text of a button is too small and cannot be set in a style sheet.
     """
     t = theme.current()
@@ -47,7 +47,7 @@ def icon(name: str, color_role: str = "text", *, with_text: bool = False) -> QIc
 
 @lru_cache(maxsize=1)
 def _phosphor() -> qtawesome.IconicFont:
-    """Load one font: ``qtawesome.icon`` would load all twelve: 10 MB."""
+    """Load one font, because ``qtawesome.icon`` would load all twelve: 10 MB."""
     folder, names = qtawesome.get_fonts_info()
     font = next(name for name in names if name.startswith("phosphor"))
     letters = next(Path(folder).glob("phosphor-charmap*.json"))
@@ -68,7 +68,7 @@ def pixmap(
 
 @lru_cache(maxsize=512)
 def _cached_pixmap(name: str, _colour: str, color_role: str, size: int, ratio: float) -> QPixmap:
-    """Drawn once: styling a page draws hundreds of few kinds."""
+    """Draw an icon, cached: styling a page draws hundreds of few kinds."""
     return icon(name, color_role).pixmap(QSize(size, size), ratio)
 
 

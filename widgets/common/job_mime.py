@@ -23,7 +23,7 @@ _CHIP_H = 26
 
 @dataclass(frozen=True)
 class DraggedJobs:
-    """``ids``: at most some dozens. ``words``: “digits”, or 3 jobs."""
+    """``ids``: at most some dozens. ``label``: “digits”, or 3 jobs."""
 
     ids: tuple[str, ...]
     label: str
@@ -31,7 +31,7 @@ class DraggedJobs:
 
 @dataclass(frozen=True)
 class DropOffer:
-    """The description of a drop. ``takes``: the drop is accepted."""
+    """The description of a drop."""
 
     message: str
     is_accepted: bool = True
@@ -56,7 +56,7 @@ def dragged_jobs(content: QMimeData) -> DraggedJobs | None:
 
 
 def drag_pixmap(label: str, ratio: float) -> QPixmap:
-    """A small picture of what is dragged; ``ratio`` is that of the source widget."""
+    """A small picture of the dragged jobs; ``ratio`` is that of the source widget."""
     width = text_width(label, "small_strong") + 2 * S2
     pixmap = QPixmap(round(width * ratio), round(_CHIP_H * ratio))
     pixmap.setDevicePixelRatio(ratio)

@@ -42,12 +42,12 @@ class _KeyValueView(QWidget):
 
 
 class KeyValueRow(QWidget):
-    """Facts in a row; if room is short the last ones move to the tool tip.
+    """Values in a row; if space is short the last of them move to the tool tip.
 
-    With `columns` they are in columns of equal width, so two rows form a table.
+    With `columns` all columns have equal width, so two rows form a table.
 
     Attributes:
-        facts: All of them, also those in the tool tip.
+        items: All values, also those in the tool tip.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class KeyValueRow(QWidget):
         self.items: tuple[KeyValue, ...] = ()
         self._views: list[_KeyValueView] = []
         self._reserved_widths: dict[str, int] = {}
-        """The largest room that each caption has needed."""
+        """The largest width that each caption has needed."""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         self.set_items(items)
 
@@ -84,7 +84,7 @@ class KeyValueRow(QWidget):
         self._place_views()
 
     def visible_count(self) -> int:
-        """The number of facts that fit now."""
+        """The number of values that fit now."""
         return sum(view.isVisibleTo(self) for view in self._views)
 
     def sizeHint(self) -> QSize:

@@ -45,11 +45,11 @@ def escape_ampersands(text: str) -> str:
 
 
 class Label(QLabel):
-    """Plain text in a role and a tone.
+    """Plain text with a font role and a colour role.
 
-    With `elide` it shrinks if room is short, ends in "…" and has its full text in the tool tip;
+    With `elide` the text shrinks if space is short, ends in "…" and is complete in the tool tip;
     ``"middle"`` is for paths, and for names that differ at their ends. ``"clause"`` is for
-    sentences: it ends at a comma if the words before one fit. `text()` returns the full text.
+    sentences: the text ends at a comma if the words before it fit. `text()` is the full text.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Label(QLabel):
         return hint
 
     def heightForWidth(self, width: int) -> int:
-        """Cached: nested layouts query it a dozen times, and each time Qt lays the text out again.
+        """Return the height, cached: nested layouts query it a dozen times, and Qt is slow.
 
         Sixteen findings about a node, each with its remedy, took 40 ms to place, and take 19.
         """
@@ -179,7 +179,7 @@ class Label(QLabel):
         self.setToolTip(self._tip or full_text_tip)
 
     def _fitting_clause(self) -> str:
-        """As many words as fit and end at a comma, "" if none do."""
+        """The words that fit and end at a comma, "" if none do."""
         head = self._full_text
         while (head := head.rpartition(", ")[0]) and self._text_width(head) > self.width():
             pass
@@ -190,7 +190,7 @@ class Label(QLabel):
 
 
 class IconLabel(QLabel):
-    """An icon without action. Without `name_for_ears` it is decorative: no accessible name."""
+    """An icon without action. Without `accessible_name` the icon is decorative."""
 
     def __init__(
         self,
@@ -225,7 +225,7 @@ class IconLabel(QLabel):
 
 
 class Note(QWidget):
-    """A health icon and a sentence: "gpu07 slowed by heat" with its first words in bold."""
+    """A health icon and a message: "gpu07 slowed by heat" with a bold headline."""
 
     def __init__(
         self,

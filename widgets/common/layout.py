@@ -1,8 +1,8 @@
 """Rows and columns of widgets, so that code reads like the screen.
 
 ``row(Label("Jobs", "title"), STRETCH, Button("New job"))`` is a `QHBoxLayout` of widgets and
-layouts in order. A number is that many pixels of space, `STRETCH` takes the remaining room,
-``(widget, 1)`` gives a widget a share of it, and `None` is omitted. `REST` takes the room beyond
+layouts in order. A number is that many pixels of space, `STRETCH` takes the remaining space,
+``(widget, 1)`` gives a widget a share of it, and `None` is omitted. `SLACK` takes the space beyond
 the maximum size of those with a share.
 """
 
@@ -53,7 +53,7 @@ def col(*items: Item, gap: int = S2, margins: Margins = NO_MARGINS) -> QVBoxLayo
 
 
 def keep_size_when_hidden(widget: QWidget) -> None:
-    """Keep the room of a widget while it is hidden, so that nothing moves."""
+    """Keep the space of a widget while it is hidden, so that nothing moves."""
     policy = widget.sizePolicy()
     policy.setRetainSizeWhenHidden(True)
     widget.setSizePolicy(policy)
@@ -71,7 +71,7 @@ def clear(layout: QLayout) -> None:
 
 
 def fit_into_parent(window: QWidget, parent: QWidget | None, width: int, height: int) -> None:
-    """Give a dialog its size, or less if its parent has no room around it."""
+    """Resize a dialog, to less than its size if the parent is not larger."""
     available_size = parent.size() if parent is not None else QSize(width, height)
     window.resize(
         min(width, max(_MIN_W, available_size.width() - _PARENT_MARGIN)),

@@ -1,4 +1,4 @@
-"""Drag a file out of the window while it is still being made."""
+"""Drag a file out of the window while the file is still being made."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class FilePromise(QObject):
     """The state of the file, shared by a controller and a drag.
 
     Attributes:
-        path: Its future path; "" if no file will be made.
-        is_kept: The file exists and is complete.
+        path: The future path; "" if no file will be made.
+        is_fulfilled: The file exists and is complete.
         is_settled: The file exists, or will never exist.
-        is_let_go: The drag is over.
+        is_drag_over: The drag has ended.
 
     Signals:
         settled: `is_settled` became true.
-        late: It was dropped before it existed, and the other program got nothing.
-        abandoned: It was dropped where it is not accepted.
+        timed_out: The file was dropped before it existed, and the other program got nothing.
+        abandoned: The file was dropped where it is not accepted.
     """
 
     settled = Signal()
@@ -56,7 +56,7 @@ class FilePromise(QObject):
         self.settled.emit()
 
     def wait(self) -> None:
-        """Wait until it is settled or the wait is over; the window keeps running."""
+        """Wait until the promise is settled or the time is over; the window keeps running."""
         if self.is_settled:
             return
         loop = QEventLoop()
@@ -66,10 +66,10 @@ class FilePromise(QObject):
 
 
 class PromisedFile(QMimeData):
-    """A URL that is valid by the time it is read.
+    """A URL of a file that exists by the time the URL is read.
 
     While the mouse button is down other programs only inspect the drag; they get the URL without
-    waiting. What they request afterwards they copy, so the file must exist.
+    waiting. After the drop they copy the file, so it must exist.
     """
 
     def __init__(self, promise: FilePromise) -> None:

@@ -13,7 +13,7 @@ class ListDetailSplitter(QSplitter):
     """The two halves of a page.
 
     Signals:
-        list_sized: The width that the user gave the list, in pixels.
+        list_resized: The width that the user gave the list, in pixels.
     """
 
     list_resized = Signal(int)

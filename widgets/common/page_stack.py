@@ -1,4 +1,4 @@
-"""A stack of pages in the available room."""
+"""A stack of pages in the available space."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QStackedWidget, QWidget
 
 
 def restyle(widget: QWidget) -> None:
-    """Style a widget and its children again, and notify them; hidden pages of a `Stack` later."""
+    """Style a widget and its children again, and notify them; hidden pages of a stack later."""
     if widget.testAttribute(Qt.WidgetAttribute.WA_WState_Polished):
         widget.style().polish(widget)
         QCoreApplication.sendEvent(widget, QEvent(QEvent.Type.StyleChange))
@@ -19,9 +19,9 @@ def restyle(widget: QWidget) -> None:
 
 
 class PageStack(QStackedWidget):
-    """Take the available room without querying size hints.
+    """A stack that takes the available space without querying size hints.
 
-    Qt's own stack demands the room of its largest page, visible or not: the jobs page alone would
+    Qt's own stack demands the size of its largest page, visible or not: the jobs page alone would
     make the window 1081 pixels wide.
     """
 

@@ -45,8 +45,8 @@ def paint_background(
     """Paint the background of a selectable item; none in its normal state.
 
     Args:
-        chosen: It is selected.
-        pointed: The pointer is on it.
+        is_selected: The item is selected.
+        is_hovered: The pointer is on the item.
     """
     if is_selected or is_hovered:
         t = theme.current()
@@ -78,7 +78,7 @@ def paint_text(
     center: bool = False,
     elide_middle: bool = False,
 ) -> float:
-    """Write one line, elided to `rect` (in the middle for paths); return the width it took."""
+    """Write one line, elided to `rect` (in the middle for paths); return its width."""
     # One pixel of tolerance: text measured with this font is never cut by rounding.
     line, width = _static_text(text, role, int(rect.width()) + 1, elide_middle)
     painter.setFont(_font(role))
@@ -98,8 +98,8 @@ def text_width(text: str, role: Role = "body") -> int:
 
 
 def elide(text: str, width: int, role: Role = "body") -> str:
-    """``text`` as it fits into ``width`` pixels, with "…" if it was cut."""
-    return _elide_text(text, role, width, middle=False)[0]
+    """Return ``text`` as it fits into ``width`` pixels, with "…" if it was cut."""
+    return _elide_text(text, role, width, elide_middle=False)[0]
 
 
 @cache
@@ -116,7 +116,7 @@ def _metrics(role: Role) -> QFontMetrics:
 def _static_text(
     text: str, role: Role, width: int, elide_middle: bool
 ) -> tuple[QStaticText, float]:
-    """Cached: a rack of nodes writes the same few hundred figures twice a second.
+    """Lay out one line, cached: a rack of nodes writes the same figures twice a second.
 
     Laying a line of text out takes Qt three times as long as painting it.
     """

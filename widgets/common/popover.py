@@ -30,10 +30,10 @@ class _Background(QWidget):
 class Popover(QFrame):
     """A panel that Escape, a click outside it, or a resize of the window closes.
 
-    It is part of the window, because a window of its own would take the keyboard.
+    The panel is part of the window, because a window of its own would take the keyboard.
 
     Signals:
-        closed: It was closed.
+        closed: The panel was closed.
     """
 
     closed = Signal()
@@ -49,7 +49,7 @@ class Popover(QFrame):
         self._background.pressed.connect(self.close)
 
     def open_below(self, control: QWidget, focus_widget: QWidget) -> None:
-        """Show it below a control, or above it if room is short; ``first`` gets the focus."""
+        """Show the panel below a control, or above if space is short, and focus ``focus_widget``."""
         window = self._window
         self.adjustSize()
         position = control.mapTo(window, QPoint(0, control.height() + S1))

@@ -37,7 +37,7 @@ Record = TypeVar("Record")
 class TableColumn(Generic[Record]):
     """A column: its title, its text for a record, and the full text in the tool tip.
 
-    With ``is_figure`` it holds numbers, aligned at the right digit by digit.
+    With ``is_figure`` a column holds numbers, aligned at the right digit by digit.
     """
 
     is_figure: bool = field(default=False, kw_only=True)

@@ -48,7 +48,7 @@ class RichText(QTextBrowser):
         self._layout_text()
 
     def _layout_text(self) -> None:
-        """Lay the text out in the width that is left: Qt scrolls to that of before."""
+        """Lay the text out in the present width, because Qt keeps the previous scroll range."""
         document, width = self.document(), self.viewport().width()
         document.setTextWidth(width)
         self.horizontalScrollBar().setMaximum(max(0, round(document.size().width()) - width))

@@ -59,11 +59,11 @@ STATE_COLOR_ROLES: dict[str, ColorRole] = {
     "good": "good",
     "bad": "bad",
 }
-"""The tone of a family's word."""
+"""The colour role of a family's word."""
 
 
 def state_color_role(state: JobState) -> ColorRole:
-    """The tone of a state's word."""
+    """The colour role of a state's word."""
     return STATE_COLOR_ROLES[state.color_role]
 
 
@@ -86,7 +86,7 @@ def paint_state(
 
     Args:
         progress: From 0 to 1; drawn by the states that have one.
-        turn: The angle of the arc of Starting and Setting up, `turn_now()`.
+        turn: The angle of the arc of Starting and Setting up, `current_turn()`.
     """
     family = state.color_role
     colour = theme.current().q(family)
@@ -214,9 +214,9 @@ def paint_rank_ring(
     ranks: Sequence[Mark] = (),
     width: float = 7.0,
 ) -> None:
-    """Inner arc: progress. Outer segments: one per rank, thick on a problem, none without ranks.
+    """Paint the progress as inner arc, and one outer segment per rank, thick on a problem.
 
-    Above `MOST_SEGMENTS` ranks, pass one mark per node.
+    Above `MAX_SEGMENTS` ranks, pass one mark per node.
     """
     t = theme.current()
     painter.save()
@@ -370,12 +370,12 @@ class StateGlyph(QWidget):
 
 @cache
 def live_word_width(role: Role, suffix: str = "") -> int:
-    """The room of the longest word of a run in progress, with a text after it."""
+    """The width of the longest word of a live state, with ``suffix``."""
     return max(text_width(f"{state.label}{suffix}", role) for state in JobState if state.is_live)
 
 
 class StateBadge(QWidget):
-    """Glyph, word and a sentence: "Training  on gpu06, gpu07 · started 14:02 by mai"."""
+    """Glyph, word and details: "Training  on gpu06, gpu07 · started 14:02 by mai"."""
 
     def __init__(
         self,
@@ -395,7 +395,7 @@ class StateBadge(QWidget):
     def set_state(self, state: JobState, progress: float = 0.0, details: str = "") -> None:
         self._glyph.set_state(state, progress)
         self._word.setText(state.label)
-        # A run changes between training, evaluating and saving: its sentence keeps its place.
+        # A run changes between training, evaluating and saving: the details keep their position.
         self._word.setMinimumWidth(live_word_width("strong") + 2 if state.is_live else 0)
         self._word.set_color_role(state_color_role(state))
         self._word.set_tip(state.explanation)
@@ -475,7 +475,7 @@ class RankRing(QWidget):
 
 
 def paint_logo(painter: QPainter, square: QRectF) -> None:
-    """Eight ranks in a ring, one of them passing data on."""
+    """Paint the logo: eight ranks in a ring, one of them passing data on."""
     t = theme.current()
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
@@ -492,7 +492,7 @@ def paint_logo(painter: QPainter, square: QRectF) -> None:
 
 
 def logo_icon() -> QIcon:
-    """The same for the window's frame and the tray."""
+    """The logo for the window's frame and the tray."""
     pixmap = QPixmap(128, 128)
     pixmap.fill(Qt.GlobalColor.transparent)
     painter = QPainter(pixmap)

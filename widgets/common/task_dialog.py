@@ -18,7 +18,7 @@ class TaskDialog(Dialog):
     """The status of a task, for a subclass to lay out. Closing it cancels the task.
 
     Signals:
-        cancel_requested: Cancel the task that is under way.
+        cancel_requested: Cancel the running task.
         folder_requested: Path of the file that was written, to be shown in the file manager.
     """
 
@@ -41,7 +41,7 @@ class TaskDialog(Dialog):
         self.show_result("bad", message)
 
     def show_result(self, color_role: ColorRole, text: str, *, created_path: str = "") -> None:
-        """Show how the task ended; ``made`` is the path of the created file."""
+        """Show the result of the task; ``created_path`` is the path of the created file."""
         self.is_under_way = False
         self._status.show_result(color_role, text, created_path=created_path)
 
@@ -56,7 +56,7 @@ class TaskDialog(Dialog):
 
 
 class ProgressDialog(TaskDialog):
-    """A title, what the task is about, and its status."""
+    """A title, the subject of the task, and its status."""
 
     def __init__(self, title: str, about: str = "", parent: QWidget | None = None) -> None:
         super().__init__(title, parent)

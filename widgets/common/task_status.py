@@ -1,4 +1,4 @@
-"""The status of a dialog's task: its progress, then one sentence."""
+"""The status of a dialog's task: its progress, then its result."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ _LINES = 2
 
 
 class TaskStatus(QWidget):
-    """Has room for two lines from the start: no button moves when the result comes.
+    """The status of a task, two lines high from the start: no button moves with the result.
 
     Signals:
         cancelled: Cancel the running task.
         folder_requested: Path of the created file, to show in the file manager.
 
     Attributes:
-        message: The result, in a sentence.
-        progress: The running task, which it can cancel.
+        message: The result.
+        progress: The progress of the running task, with a button to cancel.
     """
 
     cancelled = Signal()
@@ -45,7 +45,7 @@ class TaskStatus(QWidget):
         self.clear()
 
     def reserve_height(self, is_reserved: bool) -> None:
-        """Have the room of a result before there is one, or not."""
+        """Set whether the height of a result is reserved before there is a result."""
         text_h = _LINES * self.message.fontMetrics().lineSpacing()
         parts = (self.progress, self.show_in_folder)
         height = max(text_h, *(part.sizeHint().height() for part in parts))
@@ -59,7 +59,7 @@ class TaskStatus(QWidget):
         self.progress.set_progress(share, text)
 
     def show_result(self, color_role: ColorRole, text: str, *, created_path: str = "") -> None:
-        """Show the result; ``made`` is the path of the created file."""
+        """Show the result; ``created_path`` is the path of the created file."""
         self.clear()
         self._path = created_path
         self.message.set_color_role(color_role)
@@ -69,7 +69,7 @@ class TaskStatus(QWidget):
 
     @Slot()
     def clear(self) -> None:
-        """Clear an outdated result: it does not apply to the present input."""
+        """Clear an outdated result, which does not apply to the present input."""
         for part in (self.message, self.progress, self.show_in_folder):
             part.hide()
 

@@ -1,9 +1,9 @@
-"""The one table of colours, sizes and fonts of the window. No widget has constants of its own.
+"""The table of colours, sizes and fonts of the window. No widget has constants of its own.
 
 How the theme reaches a widget: painting code calls `current()` each time it paints and stores no
 colour. When the theme changes, `ThemeManager` swaps the table, sets palette and style sheet of the
 application, and sends every widget a repaint and a ``StyleChange`` event (in a hidden page of a
-`Stack` when the page is shown); so a widget that stores something coloured (an icon, a pen)
+`PageStack` when the page is shown); so a widget that stores something coloured (an icon, a pen)
 recreates it in ``changeEvent``, and no widget needs a theme passed in or a signal. The alternative,
 a theme passed through every constructor, lengthens each delegate and paint function for one value
 that is the same everywhere in the process.
@@ -65,8 +65,8 @@ class Theme:
     Attributes:
         name: ``light`` or ``dark``.
         curves: Colours of curves in order of use; from the fifth on drawn dashed.
-        high_contrast: Dividers are as dark as edges, and a 2 px edge replaces tints, also of what
-            is selected. The grid of a plot stays paler than its curves.
+        high_contrast: Dividers are as dark as edges, and a 2 px edge replaces tints, also of selected
+            rows. The grid of a plot stays paler than its curves.
     """
 
     name: Literal["light", "dark"]

@@ -28,8 +28,8 @@ class ThemeManager(QObject):
     """Style the application, and again whenever the system or the user changes a setting.
 
     Signals:
-        changed: Theme, contrast or motion changed. Everything was repainted already; connect only
-        what *shows* the choice, as the button with moon or sun.
+        changed: Theme, contrast or motion changed. The window was repainted already; connect only
+        a widget that *shows* the choice, as the button with moon or sun.
     """
 
     changed = Signal()
@@ -48,8 +48,8 @@ class ThemeManager(QObject):
         self._high_contrast = high_contrast
         self._hints = app.styleHints()
         self._system = self._hints.colorScheme()
-        # Fusion is the one style that looks the same everywhere, so whatever the sheet does not
-        # style looks the same too.
+        # Fusion is the one style that looks the same everywhere, so parts that the sheet does not
+        # style look the same too.
         app.setStyle(QStyleFactory.create("Fusion"))
         app.setFont(theme.font("body"))
         # Qt 6.10 and newer report whether more contrast is requested.
@@ -157,8 +157,8 @@ class ThemeManager(QObject):
         return True
 
     def _restyle_widgets(self) -> None:
-        # Qt would style each of 3,000 widgets twice, and lay it out twice: 0.7 s. So their marks
-        # say meanwhile that no widget needs it, and `restyle` styles those that are shown.
+        # Qt would style and lay out each of 3,000 widgets twice: 0.7 s. So their attributes
+        # say meanwhile that no widget needs a style, and `restyle` styles the visible widgets.
         polished, has_own = Qt.WidgetAttribute.WA_WState_Polished, Qt.WidgetAttribute.WA_SetStyle
         widgets = [
             widget
@@ -179,7 +179,7 @@ class ThemeManager(QObject):
 
 
 def palette(t: theme.Theme) -> QPalette:
-    """The palette, for what no style sheet reaches: placeholders, selections, links."""
+    """The palette, for parts that no style sheet reaches: placeholders, selections, links."""
     result = QPalette()
     roles = QPalette.ColorRole
     for color_role, token in (

@@ -12,14 +12,14 @@ from PySide6.QtWidgets import QWidget
 
 
 def is_on_hidden_page(widget: QWidget) -> bool:
-    """Return True if its window shows another page: updates can wait until it is shown."""
+    """Return True if the window shows another page, so that updates can wait."""
     return widget.window().isVisible() and not widget.isVisible()
 
 
 class Throttle(QObject):
-    """Call at most once per interval: the first call at once, and never drop the last.
+    """Make at most one call per interval: the first at once, and never drop the last.
 
-    ``self._repaint = Throttle(500, self.update, self)``, then ``self._repaint.ask()``.
+    ``self._repaint = Throttle(500, self.update, self)``, then ``self._repaint.request()``.
     """
 
     def __init__(self, interval_ms: int, call: Callable[[], object], parent: QObject) -> None:
@@ -39,7 +39,7 @@ class Throttle(QObject):
             self._call_now()
 
     def stop(self) -> None:
-        """Drop the pending call: its receiver may be gone."""
+        """Drop the pending call: its receiver may be deleted."""
         self._pause.stop()
         self._is_pending = False
 

@@ -1,4 +1,4 @@
-"""A message over the window about what the user just did."""
+"""A message over the window about the last action of the user."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _EVASION_MS = 250
 
 @dataclass(frozen=True)
 class NextStep:
-    """A text, and the button of the next step, which calls ``act``."""
+    """A text, and the button of the next step, which calls ``action``."""
 
     text: str
     button: str
@@ -30,12 +30,12 @@ class NextStep:
 
 
 class Toast(QFrame):
-    """Show for six seconds what the user just did, with a button for Undo.
+    """A message about the last action of the user, for six seconds, with a button for Undo.
 
-    It is at the bottom right over its parent, above the buttons of a page's foot and above what is
-    under way there or begins there.
+    The toast is at the bottom right over its parent, above the buttons of a page's foot and above
+    progress lines there.
 
-    It stays while the pointer is on it or its button has the focus.
+    The toast stays while the pointer is on it or its button has the focus.
 
     Signals:
         undone: Undo was pressed; carries the tag given to `show_message`.
@@ -73,7 +73,7 @@ class Toast(QFrame):
 
     @Slot()
     def update_position(self) -> None:
-        """Take the place that fits the page below it, once that is laid out."""
+        """Move to the position that fits the page below, once the page is laid out."""
         if self.isVisible():
             QTimer.singleShot(0, self, self._move_to_corner)
 

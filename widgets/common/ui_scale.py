@@ -7,5 +7,5 @@ SCALE_VARIABLE = "QT_SCALE_FACTOR"
 
 
 def scale_for(percent: int) -> str:
-    """Qt's factor on top of the system's scale; read once, when the application is made."""
+    """Qt's factor on top of the system's scale; read once, when the application starts."""
     return f"{(percent if percent in SCALES else 100) / 100:g}"

@@ -39,10 +39,10 @@ _MAX_H = (1 << 24) - 1
 
 
 def style_view(view: QAbstractItemView, name: str, *, row_h: int = TABLE_ROW_H) -> None:
-    """Style a table, tree or list like all of them: rows, no grid, plain header.
+    """Style a table, tree or list like all views: rows, no grid, plain header.
 
     Args:
-        name: The accessible name: what it lists.
+        name: The accessible name: the kind of the rows.
     """
     view.setFont(theme.font("body"))
     view.setAccessibleName(name)
@@ -89,9 +89,9 @@ def context_menu_row(
 
 
 def share_column_width(view: QTableView, stretched_column: int, *, equally: bool = False) -> None:
-    """Give the column ``taker`` the room that the others leave, or all columns the same width.
+    """Give ``stretched_column`` the remaining width, or all columns the same width.
 
-    The same in a wide table, where related values would otherwise be too distant from each other.
+    Equal widths are for wide tables, where related values would be too distant from each other.
     """
     modes = QHeaderView.ResizeMode
     header = view.horizontalHeader()
@@ -103,7 +103,7 @@ def share_column_width(view: QTableView, stretched_column: int, *, equally: bool
 
 
 class ColumnHider(QObject):
-    """Hide columns of ``spare``, in this order, while the texts of the others do not fit."""
+    """Hide ``optional_columns``, in this order, while the texts of the others do not fit."""
 
     def __init__(self, view: QTableView, optional_columns: Sequence[int]) -> None:
         super().__init__(view)
@@ -138,14 +138,14 @@ class ColumnHider(QObject):
 
 
 class TableHeightLimit(QObject):
-    """Keep the frame of a table as high as its rows, if there is room for more.
+    """Keep the frame of a table at most as high as its rows.
 
-    The frame needs a share of its layout and, below it, room that no other widget takes
-    (`layout.REST`).
+    The frame needs a share of its layout and, below it, space that no other widget takes
+    (`layout.SLACK`).
     """
 
     def __init__(self, view: QTableView, frame: QWidget, margin_px: int) -> None:
-        """``around``: Pixels of the frame above and below the view, together."""
+        """``margin_px``: Pixels of the frame above and below the view, together."""
         super().__init__(frame)
         self._view, self._frame, self._margin_px = view, frame, margin_px
         model = view.model()
@@ -168,7 +168,7 @@ class TableHeightLimit(QObject):
 
 
 class RowPointer(QObject):
-    """The row of a table under the pointer, -1 for none; it is highlighted as a whole."""
+    """The row of a table under the pointer, -1 for none; all its cells are highlighted."""
 
     def __init__(self, view: QTableView) -> None:
         super().__init__(view)
@@ -190,7 +190,7 @@ class RowPointer(QObject):
 
 
 class RowDelegate(QStyledItemDelegate):
-    """Cells of a table in which rows are pointed at and chosen, never single cells."""
+    """Cells of a table in which whole rows are hovered and selected, never single cells."""
 
     def __init__(self, view: QTableView) -> None:
         super().__init__(view)

@@ -99,7 +99,7 @@ def spread_labels(
     """Return centres for labels of one height, without overlap, all within low…high.
 
     Each is as near to its preferred centre as the others allow: labels that would touch form a
-    group, which is centred at the mean of the preferred centres. Labels keep their order. If there are
+    group, centred at the mean of the preferred centres. Labels keep their order. If there are
     too many, they begin at `low` and overflow at the other end.
     """
     order = sorted(range(len(preferred_centres)), key=lambda i: preferred_centres[i])

@@ -1,4 +1,4 @@
-"""The cluster in the side bar: counts, sentences and a map of nodes, readable from a distance."""
+"""The cluster in the side bar: counts, notes and a map of nodes, readable from a distance."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MAP_MIN_H_SINGLE = 720
 
 
 class HealthCounts(QWidget):
-    """The number of nodes with problems and offline, in large figures; otherwise one plain line."""
+    """The number of nodes with problems and offline, in large figures; otherwise one line."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -55,12 +55,12 @@ class HealthCounts(QWidget):
             self._update_size()
 
     def set_narrow(self, narrow: bool) -> None:
-        """On the narrow bar the counts are below each other."""
+        """Set whether the bar is narrow: the counts are then below each other."""
         self._narrow = narrow
         self._update_size()
 
     def set_wide(self, wide: bool) -> None:
-        """On a large screen they are larger, to be read from a distance."""
+        """Set whether the screen is large: the counts are then larger."""
         self._wide = wide
         self._update_size()
 
@@ -98,7 +98,7 @@ class HealthCounts(QWidget):
             x += paint_text(painter, text_rect, figure, role, color_role) + S1
             baseline_offset = {"far_large": 7, "far": 5}.get(role, 2)
             text_rect = QRectF(x, baseline_offset, self.width() - x, self.height())
-            # Without room for all words the icons say it, and the tool tip.
+            # Without space for all words the icons and the tool tip show the conditions.
             word = _word(condition) if fitting_roles else ""
             x += paint_text(painter, text_rect, word, "small_strong", color_role) + _COUNT_GAP
 
@@ -174,7 +174,7 @@ class ClusterMap(QWidget):
         self.update()
 
     def set_wide(self, wide: bool) -> None:
-        """On a large screen its rows are higher."""
+        """Set whether the screen is large: the rows are then higher."""
         self._max_row_h = _ROW_WIDE_H if wide else _ROW_H
         self._update_size()
 
@@ -284,7 +284,7 @@ def _visible_state(rows: tuple[NodeRow, ...]) -> tuple[object, ...]:
 
 
 class ClusterSummary(QWidget):
-    """Title and free GPUs, counts, a sentence per node that needs attention, and the map.
+    """Title and free GPUs, counts, a note per node that needs attention, and the map.
 
     Signals:
         node_opened: Name of a node, "" for the page Nodes.
@@ -303,7 +303,7 @@ class ClusterSummary(QWidget):
         self.counts = HealthCounts()
         self._notes = QWidget()
         self._notes_h = 0
-        """As the layout would have it, which knows nothing of new ones."""
+        """The height of the notes; the layout does not count new notes yet."""
         self.notes = col(gap=2)
         self._notes.setLayout(self.notes)
         self.map = ClusterMap()
@@ -332,7 +332,7 @@ class ClusterSummary(QWidget):
         self._update_visibility()
 
     def set_narrow(self, narrow: bool) -> None:
-        """On the narrow bar only the counts remain."""
+        """Set whether the bar is narrow: only the counts remain."""
         self._narrow = narrow
         self.counts.set_narrow(narrow)
         self._update_visibility()
@@ -342,12 +342,12 @@ class ClusterSummary(QWidget):
         self.map.set_wide(wide)
 
     def set_available_height(self, height: int) -> None:
-        """A low window hides the map first, then the sentences."""
+        """Set the height of the window: a low window hides the map first, then the notes."""
         self._available_h = height
         self._update_visibility()
 
     def heights(self, *, of_visible_parts: bool = False) -> tuple[int, int]:
-        """Return the heights that sentences and map need with their gaps, or do ``shown``."""
+        """Return the heights of notes and map with their gaps, needed or ``of_visible_parts``."""
         has_notes = not self._notes.isHidden() if of_visible_parts else bool(self._node_notes)
         has_gpus = any(node.gpus for node in self._rows)
         has_map = not self.map.isHidden() if of_visible_parts else has_gpus
@@ -385,7 +385,7 @@ class ClusterSummary(QWidget):
         # Before the first reading the title is hidden.
         self._title.setVisible(is_wide and bool(self._rows))
         self._free_label.setVisible(is_wide)
-        # A single computer is described by its sentence, without counts.
+        # A single computer is described by its note, without counts.
         self.counts.setVisible(has_several_nodes if is_wide else bool(self._rows))
         has_note_space = self._available_h >= NOTES_MIN_H or not has_several_nodes
         self._notes.setVisible(is_wide and bool(self._node_notes) and has_note_space)

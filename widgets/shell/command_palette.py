@@ -43,8 +43,8 @@ _TOP_MARGIN = 80
 class PaletteEntry:
     """A target to open, or a command to run.
 
-    ``kind`` and ``key`` are for its opener; ``aside`` is a remark after the title: its type or
-    state. ``shortcut`` is the key of the same command. ``words`` are searched and not shown.
+    ``kind`` and ``key`` are for its opener; ``remark`` is a text after the title: its type or
+    state. ``shortcut`` is the key of the same command. ``search_terms`` are searched, not shown.
     """
 
     kind: str
@@ -61,7 +61,7 @@ class CommandPalette(Overlay):
 
     Signals:
         searched: The present text; answer with `show_targets`.
-        chosen: The `PaletteEntry` to open; the palette has closed itself.
+        entry_chosen: The `PaletteEntry` to open; the palette has closed itself.
     """
 
     searched = Signal(str)
@@ -86,14 +86,14 @@ class CommandPalette(Overlay):
         self._panel = StyledFrame("dialog", inner, self)
 
     def open(self) -> None:
-        """Open it empty, at the upper middle of the window."""
+        """Open the empty palette at the upper middle of the window."""
         self._field.clear()
         self._send_search("")
         self.show_on_top()
         self._field.setFocus()
 
     def show_targets(self, targets: Sequence[PaletteEntry], is_complete: bool = True) -> None:
-        """Show the matches, the best first; ``is_all``: the search is complete."""
+        """Show the matches, the best first; ``is_complete``: the search has ended."""
         self._model.replace(tuple(targets))
         self._list.setVisible(bool(targets))
         self._no_match_label.setVisible(not targets and is_complete)

@@ -1,4 +1,4 @@
-"""The help: topics on the left, the text of the selected one on the right."""
+"""The help: topics on the left, the text of the selected topic on the right."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class HelpPage(QWidget):
     """The help of the program.
 
     Signals:
-        opened: The page was opened; answer with `show_topics`.
+        topics_requested: The page was opened; answer with `show_topics`.
         link_opened: Address of a link to another site, or to a file next to the topics.
     """
 

@@ -47,14 +47,14 @@ class MainWindow(QMainWindow):
     Signals:
         dropped: The path of a folder, zip or job file that was dropped.
         closing: The window is about to close.
-        went: Key of the page that is shown now.
-        put_away: It was closed, and stays hidden until it is opened again.
-        placed: It was moved or resized.
-        refresh_requested: Refresh everything that others may have changed.
+        page_changed: Key of the visible page.
+        hidden_to_tray: The window was closed, and stays hidden until it is opened again.
+        geometry_changed: The window was moved or resized.
+        refresh_requested: Refresh all data that other users may have changed.
 
     Attributes:
-        is_put_away_when_closed: Called when the user closes it.
-        side_bar, toast: Places to go to, and the sentence at the bottom that may offer Undo.
+        hides_when_closed: Returns True if closing only hides the window.
+        side_bar, toast: The list of pages, and the message at the bottom that may offer Undo.
     """
 
     dropped = Signal(str)
@@ -109,7 +109,7 @@ class MainWindow(QMainWindow):
 
     @Slot(str)
     def open_page(self, key: str) -> None:
-        """Open a page, and remember the one before."""
+        """Open a page, and remember the previous page."""
         if key == self._page_key or key not in self._pages:
             return
         if self._page_key:
@@ -220,7 +220,7 @@ def _local_paths(urls: list[QUrl]) -> list[str]:
 
 
 def _accepts_drop(paths: Sequence[str]) -> bool:
-    """Return True if the window accepts them: one at a time, because each opens a dialog."""
+    """Return True if the window accepts a drop: of one file, because each opens a dialog."""
     return len(paths) == 1 and not is_weights(paths[0])
 
 

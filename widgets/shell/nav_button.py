@@ -27,7 +27,7 @@ _NAV_H = 32
 _TITLE_X, _TITLE_END = 40, 10
 _WRAPPED_TEXT = Qt.AlignmentFlag.AlignVCenter.value | Qt.TextFlag.TextWordWrap.value
 _DWELL_MS = 800
-"""The time after which a drag held over it opens the page."""
+"""The time after which a drag held over a button opens its page."""
 
 
 class NavButton(QAbstractButton):
@@ -35,7 +35,7 @@ class NavButton(QAbstractButton):
 
     Signals:
         jobs_dropped: Ids of the jobs, as a tuple.
-        dwelt: A drag is held over it.
+        drag_dwelt: A drag is held over the button.
     """
 
     jobs_dropped = Signal(object)
@@ -74,7 +74,7 @@ class NavButton(QAbstractButton):
         return QSize(RAIL_W - 2 * S3 if self._narrow else SIDEBAR_W - 2 * S3, _NAV_H)
 
     def accept_jobs(self, describe_drop: Callable[[DraggedJobs], DropOffer]) -> None:
-        """Accept jobs that are dropped here; ``offer_for`` describes the drop."""
+        """Accept jobs that are dropped here; ``describe_drop`` describes the drop."""
         self._describe_drop = describe_drop
         self.setAcceptDrops(True)
         keys = "By keyboard: Ctrl+K, “Compare the open job”; or Space in the table, then “Compare”."
@@ -105,7 +105,7 @@ class NavButton(QAbstractButton):
             self.jobs_dropped.emit(dragged.ids)
 
     def _show_offer(self, offer: DropOffer | None) -> None:
-        """Describe a drop in place of the title, or next to it if there is no room."""
+        """Describe a drop in place of the title, or next to it if the text does not fit."""
         self._offer = offer
         self._dwell_timer.stop()
         message = offer.message if offer is not None else ""
@@ -119,7 +119,7 @@ class NavButton(QAbstractButton):
         return QRectF(self.rect()).adjusted(_TITLE_X, 0, -_TITLE_END, 0)
 
     def _fits_text(self, text: str) -> bool:
-        """Return True if a sentence fits, in at most two small lines."""
+        """Return True if a text fits, in at most two small lines."""
         if text_width(text, "strong") <= self._text_rect().width():
             return True
         text_rect = self._text_rect().toAlignedRect()
@@ -155,7 +155,7 @@ class NavButton(QAbstractButton):
             paint_focus(painter, box)
 
     def _paint_offer(self, painter: QPainter, message: str) -> None:
-        """Paint it in one line, or in two small ones if only those fit."""
+        """Paint a message in one line, or in two small lines if only those fit."""
         text_rect = self._text_rect()
         if text_width(message, "strong") > text_rect.width() and self._fits_text(message):
             painter.setFont(theme.font("small"))

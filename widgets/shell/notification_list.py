@@ -44,7 +44,7 @@ _COLOR_ROLES: dict[Family, str] = {"warn": "warn", "bad": "bad", "good": "good"}
 
 @dataclass(frozen=True)
 class NoticeItem:
-    """A notification for display. ``is_new``: it is unread."""
+    """A notification for display. ``is_new``: still unread."""
 
     title: str
     text: str
@@ -58,7 +58,7 @@ class NotificationBell(IconButton):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("bell", "Notifications", parent=parent)
-        # The style leaves room for the number beside the bell.
+        # The style leaves space for the number beside the bell.
         self.setObjectName("bell")
         self._count = 0
 
@@ -85,7 +85,7 @@ class NoticeList(Overlay):
     """A panel over the window, above the bell; a click outside closes it.
 
     Signals:
-        opened: The index of a notification, 0 is the newest; the list has closed itself.
+        notice_opened: The index of a notification, 0 is the newest; the list has closed itself.
         settings_requested: Show the settings of notifications.
     """
 
@@ -132,7 +132,7 @@ class NoticeList(Overlay):
             self._place_panel()
 
     def open(self, anchor: QWidget) -> None:
-        """Open it above ``anchor``, the bell; close it if it is open."""
+        """Open the list above ``anchor``, the bell; close an open list."""
         if self.isVisible():
             self.dismiss()
             return
@@ -188,7 +188,7 @@ class NoticeList(Overlay):
 
 
 class _NoticeDelegate(QStyledItemDelegate):
-    """Icon; title and time; text. Unread ones are bold, and have a dot."""
+    """Icon; title and time; text. Unread notifications are bold, and have a dot."""
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: Index) -> QSize:
         return QSize(0, _ROW_H)

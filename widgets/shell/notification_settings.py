@@ -1,4 +1,4 @@
-"""The notification settings: the events, and where they are sent besides this desktop."""
+"""The notification settings: the events, and their channels besides this desktop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class NoticeSettings(QWidget):
     Signals:
         channels_chosen: `Channels`, and a password or None if none was typed.
         test_requested: A `ChannelTest` to send.
-        opened: The page was opened; answer with `show_keyring`.
+        keyring_requested: The page was opened; answer with `show_keyring`.
     """
 
     keyring_requested = Signal()
@@ -133,7 +133,7 @@ class NoticeSettings(QWidget):
             self.tray_switch.setChecked(stays)
 
     def show_tray(self, is_available: bool) -> None:
-        """Set whether the desktop has a tray for messages, and to stay in."""
+        """Set whether the desktop has a tray."""
         self._no_tray_label.setVisible(not is_available)
         self._tray_row.setVisible(is_available)
 
@@ -163,7 +163,7 @@ class NoticeSettings(QWidget):
         self.keyring_requested.emit()
 
     def show_keyring(self, cause: str) -> None:
-        """Show why a password is kept only until the program ends, or ""."""
+        """Show the cause why a password is kept only until the program ends, or ""."""
         note = f"{cause} The password is used until this window closes." if cause else _KEYRING_NOTE
         self._password_field.set_note(note, "warn" if cause else "text3")
 
@@ -250,7 +250,7 @@ class NoticeSettings(QWidget):
 
     @Slot()
     def _apply(self) -> None:
-        """Apply the usable part; an incomplete one waits, and says what is missing."""
+        """Apply the valid part; an incomplete part waits, and its message names the missing field."""
         channels = self._typed_channels()
         webhook_cause = webhook_error(channels.webhook) if channels.webhook else ""
         self._webhook_field.set_error(webhook_cause)
@@ -283,7 +283,7 @@ class NoticeSettings(QWidget):
 
 
 class _TestResult(QWidget):
-    """One sentence with its icon; hidden while it is empty."""
+    """The result of a test with its icon; hidden while it is empty."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -27,8 +27,8 @@ RECORD_ROLE = Qt.ItemDataRole.UserRole
 class Overlay(QWidget):
     """A panel over the whole window; a click outside closes it.
 
-    It is part of the window and not a window of its own: so it has the right position on every
-    system. A subclass makes the ``_plate``, and places it.
+    The panel is part of the window and not a window of its own: so its position is right on every
+    system. A subclass creates the ``_panel``, and places it.
     """
 
     _panel: StyledFrame
@@ -47,7 +47,7 @@ class Overlay(QWidget):
         self.raise_()
 
     def dismiss(self) -> None:
-        """Close it and restore the focus."""
+        """Close the overlay and restore the focus."""
         self.hide()
         if self._previous_focus is not None:
             self._previous_focus.setFocus()
@@ -77,7 +77,7 @@ class RecordListModel(QAbstractListModel):
     """Records in one column.
 
     Args:
-        in_words: Returns the parts that a screen reader speaks; the first is the title.
+        spoken_parts: Returns the parts that a screen reader speaks; the first is the title.
         tip: Returns the tool tip.
     """
 

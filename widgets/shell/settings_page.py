@@ -62,7 +62,7 @@ class SettingsPage(QWidget):
     Signals:
         scale_chosen: Percent; takes effect after a restart of the window.
         units_chosen: `Units`.
-        place_opened: A path, for the file manager.
+        path_opened: A path, for the file manager.
         checks_requested: Check the installation again.
 
     Attributes:

@@ -46,7 +46,7 @@ def section(title: str, *lines: QWidget | QHBoxLayout | QVBoxLayout) -> QWidget:
 
 def path_line(caption: str, path: str, open_path: Callable[[str], object]) -> QHBoxLayout:
     """A path, and a button that opens its folder."""
-    # SSH keeps its capital letters.
+    # “SSH” keeps its capital letters.
     name = caption if caption[:2].isupper() else f"{caption[:1].lower()}{caption[1:]}"
     button = IconButton("folder-open", f"Open {name}")
     button.setEnabled(bool(path))

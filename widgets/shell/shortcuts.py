@@ -13,9 +13,9 @@ from widgets.shell.pages import PAGES
 
 @dataclass(frozen=True)
 class Shortcut:
-    """``key`` in Qt's notation; ``where`` is the page on which it works, "" for everywhere.
+    """A key in Qt's notation; ``page_title`` is the page on which it works, "" for all pages.
 
-    ``with_focus``: it belongs to one list or plot, and works while that has the focus.
+    ``with_focus``: the key belongs to one list or plot, and works while that has the focus.
     """
 
     key: str

@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 460, 640
 class ShortcutsDialog(Dialog):
     """All keyboard shortcuts, by page.
 
-    A single column, because it is quicker to search.
+    A single column is quicker to search.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:

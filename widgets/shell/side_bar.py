@@ -43,7 +43,7 @@ _LOW_RINGS, _LOW_H = 2, 700
 _LOWEST_RINGS, _LOWEST_H = 1, 600
 """In any bar lower than this, a second ring and the mark would be cut."""
 _FIXED_PARTS_H = 516
-"""The height of all that a bar always shows, from its places to its foot."""
+"""The height of all that a bar always shows, from its pages to its foot."""
 _RING_SIZE = RAIL_W - 2 * S3
 """The largest size that fits the narrow bar."""
 
@@ -52,7 +52,7 @@ class RunningJob(QWidget):
     """A live job: its ring, its name, and its percentage, readable from two metres away.
 
     Signals:
-        opened: The job's id.
+        job_opened: The job's id.
     """
 
     job_opened = Signal(str)
@@ -94,7 +94,7 @@ class RunningJob(QWidget):
         self.setToolTip(plain_tip(description))
 
     def set_narrow(self, narrow: bool) -> None:
-        """On the narrow bar the ring has the percentage, in place of its ranks."""
+        """Set whether the bar is narrow: the ring has the percentage, in place of its ranks."""
         self._narrow = narrow
         self._name.setVisible(not narrow)
         self._texts.setVisible(not narrow)
@@ -154,7 +154,7 @@ class SideBar(QWidget):
     """Pages, running jobs, the cluster, and the buttons at the bottom.
 
     Signals:
-        place_chosen: Key of a page.
+        page_chosen: Key of a page.
         jobs_dropped: Ids of jobs that were dropped on Compare, as a tuple.
         job_opened: Id of a running job.
         node_opened: Name of a node of the map, after its page was chosen.
@@ -267,7 +267,7 @@ class SideBar(QWidget):
         self._buttons[key].set_count(count)
 
     def accept_jobs(self, describe_drop: Callable[[DraggedJobs], DropOffer]) -> None:
-        """Accept jobs that are dropped on Compare; ``offer_for`` describes the drop."""
+        """Accept jobs that are dropped on Compare; ``describe_drop`` describes the drop."""
         self._buttons["compare"].accept_jobs(describe_drop)
 
     def set_root(self, path: str) -> None:
@@ -294,12 +294,12 @@ class SideBar(QWidget):
         has_failure = bool(self._failure.text())
         self._failure.setVisible(has_failure and not self._narrow)
         self._failure_mark.setVisible(has_failure and self._narrow)
-        # It takes the room of the logo in a low bar.
+        # The message takes the space of the logo in a low bar.
         is_tight = has_failure and self._available_h < _LOW_H
         self._header.setVisible(self._available_h >= _LOWEST_H and not is_tight)
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
-        """Show the running jobs, oldest first; a job keeps its place while it runs."""
+        """Show the running jobs, oldest first; a job keeps its position while it runs."""
         self._live_views, self._has_read_jobs = views, True
         self._update_live()
 
@@ -313,7 +313,7 @@ class SideBar(QWidget):
                 job.show_job(views[index])
         free_h = self._available_h - self._fixed_h() - min(max_rings, len(views)) * self._ring_h()
         free_h -= self._fit_cluster(free_h)
-        # In a low bar the count next to the title says it.
+        # In a low bar the count next to the title shows the number.
         has_room = free_h >= self._more_label.sizeHint().height() + S3
         hidden_count = len(views) - max_rings if has_room else 0
         # Nothing is known while the data root is being opened.
@@ -328,7 +328,7 @@ class SideBar(QWidget):
             separator.setVisible(has_room and (not self._narrow or bool(views)))
 
     def _max_rings(self) -> int:
-        """Return how many running jobs have room."""
+        """Return the number of running jobs that fit."""
         if self._available_h < _LOWEST_H:
             return _LOWEST_RINGS
         if self._narrow:
@@ -345,7 +345,7 @@ class SideBar(QWidget):
         return _FIXED_PARTS_H + (self._failure.heightForWidth(width) + S2 if has_failure else 0)
 
     def _fit_cluster(self, free_h: int) -> int:
-        """Hide the map, then the sentences, if they do not fit; return the height in use."""
+        """Hide the map, then the notes, if they do not fit; return the height in use."""
         notes_h, map_h = self.cluster.heights()
         cluster_h = self._available_h
         if notes_h > free_h:
@@ -356,7 +356,7 @@ class SideBar(QWidget):
         return sum(self.cluster.heights(of_visible_parts=True))
 
     def show_queue(self, queue: Queue) -> None:
-        """While nothing runs, show the next queued job and what it waits for."""
+        """While nothing runs, show the next queued job and its wait reason."""
         next_job = next(iter(queue.jobs), None)
         self._next_label.setText(f"Next: {next_job.entry.name}" if next_job is not None else "")
         self._next_label.set_tip(next_job.message if next_job is not None else "")
@@ -368,7 +368,7 @@ class SideBar(QWidget):
         self._update_live()
 
     def set_narrow(self, narrow: bool) -> None:
-        """The narrow bar: icons and rings."""
+        """Set whether the bar is narrow, with only icons and rings."""
         if narrow == self._narrow:
             return
         self._narrow = narrow
@@ -397,7 +397,7 @@ class SideBar(QWidget):
         self._update_live()
 
     def set_wide(self, wide: bool) -> None:
-        """On a large screen large figures are larger."""
+        """Set whether the screen is large, with larger figures."""
         if wide == self._wide:
             return
         self._wide = wide
@@ -412,7 +412,7 @@ class SideBar(QWidget):
 
     @Slot(int)
     def set_available_height(self, height: int) -> None:
-        """A low window hides the cluster's details first, then rings, then the mark."""
+        """Set the height of the window: a low one hides cluster details, then rings, then the logo."""
         self._available_h = height
         self._update_failure()
         self._update_live()

@@ -20,12 +20,12 @@ _PASSPHRASE_NOTE = "Kept until you quit, or in the system keyring if you tick it
 
 
 class SshSettings(QWidget):
-    """Facts, and one action: to forget the key of a host.
+    """Details of SSH, and one action: to forget the key of a host.
 
     Signals:
-        opened: The section is visible; answer with `show_facts` or `show_error`.
+        details_requested: The section is visible; answer with `show_details` or `show_error`.
         forget_requested: A `HostKey`: no longer accept the keys of its host and port.
-        place_opened: A path, for the file manager.
+        path_opened: A path, for the file manager.
     """
 
     details_requested = Signal()
@@ -84,7 +84,7 @@ class SshSettings(QWidget):
             self._paths.addLayout(path_line(caption, path, self.path_opened.emit))
 
     def show_error(self, message: str) -> None:
-        """Show why the facts could not be read."""
+        """Show why the details could not be read."""
         self._login_keys.set_color_role("bad")
         self._login_keys.setText(message)
 

@@ -33,8 +33,8 @@ class VerifySection(QWidget):
         repair_requested: The findings to repair, as a tuple.
 
     Attributes:
-        rows: One for each finding.
-        all: Repairs all of them.
+        rows: A row for each finding.
+        repair_all: Repairs all findings.
     """
 
     check_requested = Signal(bool)
@@ -134,10 +134,10 @@ class VerifySection(QWidget):
 
 
 class RepairDialog(Dialog):
-    """Asks whether findings are repaired; lists what is moved to the trash.
+    """The question whether findings are repaired; lists the files that move to the trash.
 
     Signals:
-        requested: Confirms it.
+        requested: The user confirmed the repair.
     """
 
     requested = Signal()

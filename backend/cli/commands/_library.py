@@ -10,8 +10,8 @@ from typing import Annotated, Any
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.cli.command import Function, ArgSpec, command
-from backend.cli.printing import Answer, Properties, Part, Table, size_text, local_time_text
+from backend.cli.command import ArgSpec, Function, command
+from backend.cli.printing import Answer, Part, Properties, Table, local_time_text, size_text
 from backend.records.base.program_name import COMMAND
 from backend.records.base.schema import json_value
 from backend.records.base.validation import sanitize
@@ -51,12 +51,15 @@ def import_item(
     with suppress(BackendError):  # It was imported, even if the data root is lost now.
         suggestion = services.gallery.suggest(item.reference)
     document = {**json_value(item, documents=True), "suggestion": suggestion}
-    return Answer(document, import_parts(item), [] if suggestion is None else [_suggestion_text(suggestion)])
+    return Answer(
+        document, import_parts(item), [] if suggestion is None else [_suggestion_text(suggestion)]
+    )
 
 
 def _suggestion_text(suggestion: Suggestion) -> str:
     settings = "".join(f" --set {key}={value}" for key, value in suggestion.settings.items())
-    return f"{suggestion.message} To use its loader: {COMMAND} gallery add {suggestion.entry}{settings}"
+    command_line = f"{COMMAND} gallery add {suggestion.entry}{settings}"
+    return f"{suggestion.message} To use its loader: {command_line}"
 
 
 def import_parts(item: LibraryItem) -> Iterator[Part]:

@@ -6,7 +6,7 @@ import argparse
 import re
 import shlex
 
-from backend.cli.command import command, all_commands, groups
+from backend.cli.command import all_commands, command, groups
 from backend.cli.parser import common_options
 from backend.cli.printing import Answer, RawText
 from backend.records.base.program_name import COMMAND
@@ -39,7 +39,9 @@ def completion() -> Answer:
         tokens_by_prefix[f'"{" ".join(registered.path)} "*'] = _flags(leaf)
         if len(registered.path) > 1:
             tokens_by_prefix.setdefault(f'"{registered.path[0]} "', []).append(registered.path[1])
-    cases = "\n".join(f'        {key}) words="{" ".join(tokens)}" ;;' for key, tokens in tokens_by_prefix.items())
+    cases = "\n".join(
+        f'        {key}) words="{" ".join(tokens)}" ;;' for key, tokens in tokens_by_prefix.items()
+    )
     common = " ".join(_flags(common_options()))
     script = _SCRIPT.format(cases=cases, common=common, name=shlex.quote(COMMAND))
     return Answer({"script": script}, RawText(script))

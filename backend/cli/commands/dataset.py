@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from backend.base.progress import Progress
 from backend.cli.command import ArgSpec, command
 from backend.cli.commands._library import Loader, Reference, for_kind
-from backend.cli.printing import Answer, Properties, Part, Table
+from backend.cli.printing import Answer, Part, Properties, Table
 from backend.records.base import number_format
 from backend.services.context.container import Services
 
@@ -75,7 +75,9 @@ def scan(services: Services, progress: Progress, reference: Reference, *, loader
 def _scan_parts(dataset_scan: DatasetScan) -> Iterator[Part]:
     validation = dataset_scan.validation
     splits = [("Training", dataset_scan)] + ([("Validation", validation)] if validation else [])
-    yield Properties((name, f"{number_format.count(split_scan.samples)} samples") for name, split_scan in splits)
+    yield Properties(
+        (name, f"{number_format.count(split_scan.samples)} samples") for name, split_scan in splits
+    )
     for finding in dataset_scan.findings():
         yield finding.message
         for group in finding.groups[:_GROUPS_SHOWN]:

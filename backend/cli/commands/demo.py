@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 from backend.base.errors import BackendError
 from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import parse_count
-from backend.cli.printing import Answer, size_text, print_note
+from backend.cli.printing import Answer, print_note, size_text
 from backend.cli.runs import watch
 from backend.cli.session import Session
 from backend.records.base.program_name import COMMAND

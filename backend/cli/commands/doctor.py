@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 def doctor(services: Services) -> Answer:
     """Show what is installed, what is missing, and how to fix it."""
     findings = services.nodes.doctor()
-    return Answer(findings, finding_lines(findings), failed=not all(finding.ok for finding in findings))
+    return Answer(
+        findings, finding_lines(findings), failed=not all(finding.ok for finding in findings)
+    )
 
 
 def finding_lines(findings: Sequence[Finding]) -> Iterator[str]:

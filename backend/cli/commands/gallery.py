@@ -11,7 +11,7 @@ from backend.base.progress import Progress
 from backend.cli.command import ArgSpec, command
 from backend.cli.commands._library import import_parts
 from backend.cli.parameters import parse_count
-from backend.cli.printing import Answer, Properties, Part, Table, size_text
+from backend.cli.printing import Answer, Part, Properties, Table, size_text
 from backend.records.base.program_name import COMMAND
 from backend.records.library import depth_plan
 from backend.records.library.gallery import GalleryEntry

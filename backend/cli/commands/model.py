@@ -58,9 +58,19 @@ def layers(
         for layer in model_layers.layers
     ]
     memory = size_text(model_layers.activation_bytes)
-    total = ("(total)", "", "", str(model_layers.parameters), _number(model_layers.multiply_adds), memory, "")
+    total = (
+        "(total)",
+        "",
+        "",
+        str(model_layers.parameters),
+        _number(model_layers.multiply_adds),
+        memory,
+        "",
+    )
     head = ("NAME", "KIND", "OUTPUT", "PARAMETERS", "MULTIPLY-ADDS", "MEMORY", "TRAINED")
-    return Answer(model_layers.layers, Table(head, (*rows, total)), map(Note, model_layers.warnings))
+    return Answer(
+        model_layers.layers, Table(head, (*rows, total)), map(Note, model_layers.warnings)
+    )
 
 
 def _number(value: int | None) -> str:
@@ -79,10 +89,16 @@ def variance(
     """The variance of activations and gradients by depth: the reason why a model does not train."""
     depth_variance = services.inspection.variance(reference, dataset, loader, progress=progress)
     rows = (
-        (layer.name, layer.kind, *map(_short, (layer.activation, layer.gradient))) for layer in depth_variance.layers
+        (layer.name, layer.kind, *map(_short, (layer.activation, layer.gradient)))
+        for layer in depth_variance.layers
     )
     head = ("NAME", "KIND", "ACTIVATIONS", "GRADIENTS")
-    return Answer(depth_variance, Table(head, rows), depth_variance.judge()[1], map(Note, depth_variance.warnings))
+    return Answer(
+        depth_variance,
+        Table(head, rows),
+        depth_variance.judge()[1],
+        map(Note, depth_variance.warnings),
+    )
 
 
 def _short(value: float | None) -> str:

@@ -15,13 +15,13 @@ from backend.cli.commands.doctor import finding_lines
 from backend.cli.parameters import parse_port
 from backend.cli.printing import (
     Answer,
-    Properties,
     Note,
     Part,
+    Properties,
     Table,
-    size_text,
     duration_text,
     print_note,
+    size_text,
     terminal_safe,
 )
 from backend.cli.runs import wake_agents
@@ -192,7 +192,9 @@ class SetUpReporter:
         previous = self._newest.get(set_up.node)
         self._newest[set_up.node] = set_up
         for number, step in enumerate(set_up.steps):
-            previous_state = previous.steps[number].state if previous is not None else StepState.WAITING
+            previous_state = (
+                previous.steps[number].state if previous is not None else StepState.WAITING
+            )
             if step.state is StepState.DONE and previous_state is not step.state:
                 self._print(
                     Note(f"{set_up.node}  {step.title:<9} {step.seconds:6.1f} s  {step.message}")
@@ -279,7 +281,9 @@ def edit(
     if gives_way is not None:
         entry = services.cluster.set_gives_way(name, gives_way)
     previous_hours = previous_entry.gives_way or "never"
-    change_text = f" Before: {previous_hours}." if entry.gives_way != previous_entry.gives_way else ""
+    change_text = (
+        f" Before: {previous_hours}." if entry.gives_way != previous_entry.gives_way else ""
+    )
     return Answer(entry, f"{name} gives way: {entry.gives_way or 'never'}.{change_text}")
 
 
@@ -310,17 +314,29 @@ def orphans(
     names = [name] if name else [node.name for node in services.nodes.list()]
     orphans_by_node = {orphan: services.nodes.orphans(orphan) for orphan in names}
     if end:
-        orphans_by_node = {orphan: services.nodes.end_orphans(orphan, node_orphans) for orphan, node_orphans in orphans_by_node.items()}
+        orphans_by_node = {
+            orphan: services.nodes.end_orphans(orphan, node_orphans)
+            for orphan, node_orphans in orphans_by_node.items()
+        }
     rows = (
         (
             *(node, str(orphan.process.pid), orphan.user, duration_text(orphan.age_s)),
-            *(size_text(orphan.memory_bytes), orphan.run_tag, orphan.message, terminal_safe(orphan.command)[:60]),
+            *(
+                size_text(orphan.memory_bytes),
+                orphan.run_tag,
+                orphan.message,
+                terminal_safe(orphan.command)[:60],
+            ),
         )
         for node, node_orphans in orphans_by_node.items()
         for orphan in node_orphans
     )
     return Answer(
-        [{"node": node, **orphan.to_dict()} for node, node_orphans in orphans_by_node.items() for orphan in node_orphans],
+        [
+            {"node": node, **orphan.to_dict()}
+            for node, node_orphans in orphans_by_node.items()
+            for orphan in node_orphans
+        ],
         Table(
             ("NODE", "PID", "USER", "AGE", "MEMORY", "RUN", "WHY", "COMMAND"),
             rows,
@@ -348,16 +364,22 @@ def environments(
         if unused is None or (candidate.is_of_scripts and candidate.unused_s >= _DAY_S * unused)
     ]
     if not remove:
-        rows = ((candidate.name, size_text(candidate.bytes), f"{candidate.unused_s / _DAY_S:.0f}") for candidate in node_environments)
+        rows = (
+            (candidate.name, size_text(candidate.bytes), f"{candidate.unused_s / _DAY_S:.0f}")
+            for candidate in node_environments
+        )
         head = ("ENVIRONMENT", "SIZE", "DAYS UNUSED")
         return Answer(
-            [candidate._asdict() for candidate in node_environments], Table(head, rows, f"{name} has no such environment.")
+            [candidate._asdict() for candidate in node_environments],
+            Table(head, rows, f"{name} has no such environment."),
         )
     if not environment and unused is None:
         raise BackendError(
             "It is not said which environments to remove.", "Name them, or give --unused DAYS."
         )
-    names = [candidate.name for candidate in node_environments] if unused is not None else environment
+    names = (
+        [candidate.name for candidate in node_environments] if unused is not None else environment
+    )
     freed = services.provisioning.remove_environments(name, names) if names else 0
     count = f"{len(names)} {'environment' if len(names) == 1 else 'environments'}"
     return Answer(
@@ -379,7 +401,10 @@ def check(services: Services, name: _MaybeName = "") -> Answer:
         services.nodes.check(name)
     return Answer(
         nodes,
-        ((f"{state.name}: {state.presence.value}", finding_lines(state.findings)) for state in nodes),
+        (
+            (f"{state.name}: {state.presence.value}", finding_lines(state.findings))
+            for state in nodes
+        ),
         failed=not all(finding.ok for node in nodes for finding in node.findings),
     )
 

@@ -126,12 +126,17 @@ def _store(services: Services, channels: Channels, password: str | None = None) 
     stored_channels = services.notifications.store(channels, password)
     failures = services.notifications.copy_to_nodes()
     keyring_error = services.notifications.keyring_error() if password is not None else ""
-    for failure in (*failures, *([f"{keyring_error} The password is not stored."] if keyring_error else [])):
+    for failure in (
+        *failures,
+        *([f"{keyring_error} The password is not stored."] if keyring_error else []),
+    ):
         print_note(failure)
     return _channels_answer(services, stored_channels, failures)
 
 
-def _channels_answer(services: Services, channels: Channels, failures: tuple[str, ...] = ()) -> Answer:
+def _channels_answer(
+    services: Services, channels: Channels, failures: tuple[str, ...] = ()
+) -> Answer:
     data = _in_json(services, channels)
     mail = channels.mail
     properties = [

@@ -32,5 +32,11 @@ def repair(
         for line in (*finding_lines(finding), *(f"    Would move {path}" for path in finding.moves))
     ]
     hint = f"To repair: {COMMAND} repair{' --hashes' if hashes else ''} --yes"
-    closing_text = hint if repairable_findings else "Nothing can be repaired." if verification.findings else verification.message
+    closing_text = (
+        hint
+        if repairable_findings
+        else "Nothing can be repaired."
+        if verification.findings
+        else verification.message
+    )
     return Answer(repairable_findings, lines, closing_text, notes(verification))

@@ -18,8 +18,8 @@ from backend.records.studies.study import FormName, StartedStudy
 from backend.records.studies.table import (
     Cell,
     StudyTable,
-    number_text,
     interval_text,
+    number_text,
     seed_difference_label,
     seed_difference_titles,
     spread_text,
@@ -45,10 +45,13 @@ def list_studies(services: Services) -> Answer:
         }
         for study in gallery
     ]
-    runs = [{"sweep": study.sweep, "form": study.form, "jobs": len(study.jobs)} for study in started]
+    runs = [
+        {"sweep": study.sweep, "form": study.form, "jobs": len(study.jobs)} for study in started
+    ]
     small = ((study, study.sizes[FormName.SMALL]) for study in gallery)
     rows = (
-        (study.name, str(size.jobs), f"{size.minutes:g} min", study.question) for study, size in small
+        (study.name, str(size.jobs), f"{size.minutes:g} min", study.question)
+        for study, size in small
     )
     lines = ((study.sweep, study.form.value, str(len(study.jobs))) for study in started)
     return Answer(

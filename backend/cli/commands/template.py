@@ -33,7 +33,9 @@ def show(services: Services, name: _Name) -> Answer:
 def save(
     services: Services,
     name: _Name,
-    source: Annotated[str, ArgSpec("FILE.toml|ID", "a job file, a sweep file, or a job's id or name")],
+    source: Annotated[
+        str, ArgSpec("FILE.toml|ID", "a job file, a sweep file, or a job's id or name")
+    ],
     *,
     replace: Annotated[bool, "replace an existing template of that name"] = False,
 ) -> Answer:

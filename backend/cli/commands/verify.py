@@ -21,7 +21,13 @@ def verify(services: Services, progress: Progress, *, hashes: Hashes = False) ->
     """Check the data root: versions, jobs, checkpoints, the queue, leftovers."""
     verification = services.verification.verify(hashes=hashes, progress=progress)
     lines = [line for finding in verification.findings for line in finding_lines(finding)]
-    return Answer(verification, lines, verification.message, notes(verification), failed=bool(verification.findings))
+    return Answer(
+        verification,
+        lines,
+        verification.message,
+        notes(verification),
+        failed=bool(verification.findings),
+    )
 
 
 def notes(verification: Verification) -> Iterator[Note]:

@@ -56,7 +56,7 @@ _UNSEEN = (
 
 @dataclass(frozen=True)
 class RunObservation:
-    """The input of `judge`. ``run`` is 0 before the first start.
+    """The input of `derive_state`. ``run`` is 0 before the first start.
 
     ``status`` is the last one that was readable, ``problems`` list what was not readable since.
     ``stopped_by`` is the user who requested the stop, or "", ``pause`` why the job gives way;
@@ -226,7 +226,7 @@ class RunStateReader:
         return replace(state, problems=(error.message,))
 
     def collect(self) -> RunObservation:
-        """Read everything that `judge` needs.
+        """Read everything that `derive_state` needs.
 
         Raises:
             OSError, BackendError: The job's folder cannot be read.

@@ -221,7 +221,13 @@ class JobIndex:
         )
         total_count = len(self._slots)
         return JobQueryResult(
-            self.summaries, order, total_count, live_count, waiting_count, len(order), empty_columns=empty_columns
+            self.summaries,
+            order,
+            total_count,
+            live_count,
+            waiting_count,
+            len(order),
+            empty_columns=empty_columns,
         )
 
     def fold(self, result: JobQueryResult, query: JobQuery, folds: FoldState) -> JobQueryResult:

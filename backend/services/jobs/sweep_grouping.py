@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.sweeps.spec import sweep_of
-from backend.records.sweeps.summary import MIN_JOBS, MAX_UNFOLDED_JOBS, FoldState, sweep_summary
+from backend.records.sweeps.summary import MAX_UNFOLDED_JOBS, MIN_JOBS, FoldState, sweep_summary
 
 Slots = npt.NDArray[np.int32]
 NO_SLOTS: Slots = np.zeros(0, np.int32)

@@ -37,7 +37,12 @@ from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.provisioner import SetUpPlan, set_up
 from backend.provisioning.script_environment import ThisComputer, make_environment
-from backend.provisioning.script_wheels import SCRIPT_MARK, BaseEnvironment, ScriptWheels, UnresolvedPackages
+from backend.provisioning.script_wheels import (
+    SCRIPT_MARK,
+    BaseEnvironment,
+    ScriptWheels,
+    UnresolvedPackages,
+)
 from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.unprovision import FoundEnvironment, home_of, refuse_running
 from backend.provisioning.wheel_relay import LEAST_NODES, Relay
@@ -144,7 +149,11 @@ class ProvisioningService:
         entries = {e.name: e for e in self._entries()}
         requested_entries = [self._find_entry(entries, name) for name in dict.fromkeys(names)]
         other_entries = [e for e in entries.values() if e not in requested_entries]
-        key = None if set_up_options.own_key else self._cluster_key([*other_entries, *requested_entries])
+        key = (
+            None
+            if set_up_options.own_key
+            else self._cluster_key([*other_entries, *requested_entries])
+        )
         bundle = make_bundle()
         wheels = _NodeWheels(self._paths, set_up_options)
         versions = _MpiVersions(
@@ -153,7 +162,9 @@ class ProvisioningService:
         peers = self.peers()
         lock_environment = _NamedLocks().get
         # With a shared environment, a single node receives the wheels anyway.
-        relay = Relay() if len(requested_entries) >= LEAST_NODES and not set_up_options.shared else None
+        relay = (
+            Relay() if len(requested_entries) >= LEAST_NODES and not set_up_options.shared else None
+        )
 
         def set_up_node(entry: NodeEntry) -> NodeEntry | BackendError:
             plan = SetUpPlan(
@@ -191,7 +202,11 @@ class ProvisioningService:
 
         with ThreadPoolExecutor(min(_MAX_THREADS, max(1, len(requested_entries)))) as pool:
             results = dict(
-                zip((e.name for e in requested_entries), pool.map(set_up_node, requested_entries), strict=True)
+                zip(
+                    (e.name for e in requested_entries),
+                    pool.map(set_up_node, requested_entries),
+                    strict=True,
+                )
             )
         if key is not None:
             new_names = [e.name for e in results.values() if isinstance(e, NodeEntry)]
@@ -267,7 +282,9 @@ class ProvisioningService:
                 )
             return None
 
-        def gather_wheels(on_line: Callable[[str], None]) -> Callable[[BaseEnvironment], Wheelhouse]:
+        def gather_wheels(
+            on_line: Callable[[str], None],
+        ) -> Callable[[BaseEnvironment], Wheelhouse]:
             return lambda base: wheels.gather_for(source, name, base, on_line, cancelled)
 
         with ThreadPoolExecutor(min(_MAX_THREADS, len(names))) as pool:

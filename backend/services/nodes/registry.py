@@ -144,9 +144,7 @@ class NodeRegistry:
             shell.close()
         info = inspection.node_info
         if no_share:
-            info = _with_staged_root(
-                info, self._staged_root(NodeHome(PurePosixPath(info.home)))
-            )
+            info = _with_staged_root(info, self._staged_root(NodeHome(PurePosixPath(info.home))))
         entry = NodeEntry(
             name, full_address, info, ranks_address=inspection.ranks_address, is_staged=no_share
         )

@@ -1,8 +1,8 @@
 """Webhook and mail notifications of this user, sent from the desktop.
 
 The supervisor of a run sends the notification of its end (`backend.node.notifications.send`), on
-this computer and on nodes that have these settings. A desktop sends what was not sent yet: what
-needs a password, which only its keyring has, and runs that ended where no settings were stored.
+this computer and on nodes that have these settings. A desktop sends the remaining notifications:
+those that need the password of its keyring, and those of runs that ended on nodes without settings.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ _TEST = RunEndMessage(
 
 @dataclass(frozen=True)
 class DeliveryAttempt:
-    """The result of a try.
+    """The result of an attempt to send a notification.
 
     Attributes:
-        wait_s: The time until the next try; None: no other try.
-        failure: Why it failed, or "".
-        failed: The kind of target that failed, or "".
+        wait_s: The time until the next attempt; None if there is none.
+        failure: The reason of a failure, or "".
+        failed_kind: The kind of target that failed, or "".
     """
 
     wait_s: float | None
@@ -66,7 +66,7 @@ class DeliveryAttempt:
 
 
 class NotificationService:
-    """Settings and delivery. Every call blocks. Call ``notify`` on one thread, others anywhere."""
+    """Settings and delivery. Every call blocks. Call ``notify`` only on a single thread."""
 
     def __init__(
         self,
@@ -92,16 +92,19 @@ class NotificationService:
         return send_notice.settings_folder() / settings_name(self._root.name)
 
     def channels(self) -> Channels:
-        """Return the stored settings; empty ones if they cannot be read."""
+        """Return the stored settings; empty settings if they cannot be read."""
         with suppress(OSError, ValueError):
             return Channels.from_dict(read_json(self.path))
         return Channels()
 
     def store(self, channels: Channels, password: str | None = None) -> Channels:
-        """Store settings, and a password if one is given.
+        """Store settings, and optionally a password.
 
-        Without a keyring the password is used until the program ends. Returns what was stored: a
-        new recipient is notified only of runs that end from now on.
+        Without a keyring the password is used until the program ends. A new recipient is notified
+        only of runs that end from now on.
+
+        Returns:
+            The stored settings.
 
         Raises:
             BackendError: A setting is invalid or cannot be written; nothing was changed.
@@ -137,16 +140,16 @@ class NotificationService:
             self._keyring.delete(previous.account)
 
     def keyring_error(self) -> str:
-        """Return why a password is kept only until the program ends, or ""."""
+        """Return the reason why a password is kept only until the program ends, or ""."""
         return self._keyring.unavailable_reason()
 
     def has_password(self) -> bool:
-        """Return whether the password for mail is available, or none is needed."""
+        """Return whether the password for mail is available or unnecessary."""
         mail = self.channels().mail
         return mail is None or not mail.user or bool(self._password(mail))
 
     def copy_to_nodes(self) -> tuple[str, ...]:
-        """Copy the settings to the nodes, or remove them; return a sentence for each failure.
+        """Copy the settings to the nodes, or remove them; return a message for each failure.
 
         Recipients that need a password stay on this desktop.
         """
@@ -188,7 +191,7 @@ class NotificationService:
         """Send one message to the webhook or by mail with ``channels``, stored or not.
 
         Raises:
-            BackendError: It did not arrive, or a setting is invalid.
+            BackendError: The message did not arrive, or a setting is invalid.
         """
         setting_error = webhook_error(channels.webhook) if kind == WEBHOOK else ""
         if kind == MAIL:
@@ -203,10 +206,10 @@ class NotificationService:
             raise BackendError(str(error)) from error
 
     def notify(self, job_id: str, run: int) -> DeliveryAttempt:
-        """Notify those who were not yet notified of a run's end; call again after ``wait_s``.
+        """Notify the remaining recipients of the end of a run; call again after ``wait_s``.
 
         Raises:
-            BackendError: The data root cannot be reached now.
+            BackendError: The data root cannot be reached at the moment.
         """
         folder = self._root.job(job_id)
         try:

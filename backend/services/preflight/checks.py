@@ -271,11 +271,11 @@ def _unexplained_findings(
     job: JobPreflight, unanswered: Sequence[tuple[Check, NodePreflight]]
 ) -> Iterator[PreflightFinding]:
     """Yield a finding for checks without an answer where the node has no other finding."""
-    blocking = [finding for finding in job.findings if finding.blocks]
-    if any(not finding.nodes for finding in blocking):
+    blocking_findings = [finding for finding in job.findings if finding.blocks]
+    if any(not finding.nodes for finding in blocking_findings):
         return
-    faulty_nodes = {node for finding in blocking for node in finding.nodes}
-    unexplained: dict[str, list[Check]] = {}
+    faulty_nodes = {node for finding in blocking_findings for node in finding.nodes}
+    unexplained_checks: dict[str, list[Check]] = {}
     for check, node in unanswered:
         missing_peers = check.missing_peers(node, job) if check.missing_peers is not None else set()
         related_checks = [c for c in CHECKS if c is check or c.probe is check.probe is not None]
@@ -285,8 +285,8 @@ def _unexplained_findings(
             or (missing_peers and missing_peers <= faulty_nodes)
         )
         if not is_explained:
-            unexplained.setdefault(node.name, []).append(check)
-    for name, checks in unexplained.items():
+            unexplained_checks.setdefault(node.name, []).append(check)
+    for name, checks in unexplained_checks.items():
         check_names = [check.name for check in checks]
         is_warning = all(check.only_warns for check in checks)
         node = next(node for node in job.nodes if node.name == name)

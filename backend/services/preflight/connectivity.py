@@ -142,9 +142,9 @@ def login_findings(
 
     ``excused_nodes`` have another finding, with which a login fails, too.
     """
-    unreachable = {(test.source, test.target) for test in route_tests if not test.succeeded}
+    unreachable_pairs = {(test.source, test.target) for test in route_tests if not test.succeeded}
     refused_tests = [test for test in login_tests if test.result["code"]]
-    refused_tests = [t for t in refused_tests if (t.source, t.target) not in unreachable]
+    refused_tests = [t for t in refused_tests if (t.source, t.target) not in unreachable_pairs]
     blamed_tests = [test for test in refused_tests if test.target not in excused_nodes]
     reasons = {_reason(test) for test in refused_tests}
     is_everywhere = len(refused_tests) == len(login_tests) > 1 == len(reasons)

@@ -1,4 +1,4 @@
-"""The queue for users: join, leave, reorder, delay and pause it, and why each job waits.
+"""The queue for users: add, remove, reorder and delay jobs, pause the queue, and read its state.
 
 The decisions are in files of the data root, which the agents of the nodes follow
 (`backend.node.queue.scheduler`), so that a job starts with no desktop open. Jobs that this computer
@@ -40,17 +40,17 @@ from backend.records.queue.entry import (
     Queue,
     QueuedJob,
     QueueEntry,
-    sorted_entries,
     is_a_desk,
     node_key,
     position_between,
+    sorted_entries,
 )
 from backend.records.queue.forecast import run_duration_s, seconds_to_start
 from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
-    wait_reasons,
     node_view_of,
+    wait_reasons,
 )
 from backend.services.jobs.service import JobService
 from backend.services.nodes.service import NodeService
@@ -76,7 +76,7 @@ class QueueService:
         self._live_runs = LiveRuns(root)
 
     def read(self) -> Queue:
-        """Return every waiting job, the next one first, with the reason why it waits.
+        """Return every waiting job with the reason of its wait, the next job first.
 
         The first call may wait for the next heartbeats of the nodes' agents.
         """
@@ -108,13 +108,13 @@ class QueueService:
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
     ) -> QueuedJob:
-        """Queue a job with its current content; it starts by itself as soon as it can.
+        """Queue a job with its current content; the job starts as soon as possible.
 
         A job that ran before continues from its newest checkpoint, unless it starts over. A job
-        that is queued already gets the new priority and start time, and keeps its place.
+        that is queued already gets the new priority and start time, and keeps its position.
 
         Raises:
-            BackendError: It runs, or can never run on its nodes; nothing was queued.
+            BackendError: The job runs, or can never run on its nodes; nothing was queued.
             Cancelled: By ``progress``.
         """
         previous_entry = entry_of(self._fresh_folder(job_id))
@@ -136,7 +136,7 @@ class QueueService:
                 "Start the job by hand when its nodes are free.",
             )
         self._require_current_agent(config.placement[0].node)
-        # A head that is off starts the job when it is back, with the settings that it has.
+        # A head that is off starts the job after its return, with its old settings.
         with suppress(Unreachable):
             self._nodes.prepare_head(prepared_run.plan.ranks)
         with as_backend_error(f"The job {job_id} could not be queued"):
@@ -164,7 +164,7 @@ class QueueService:
         return self._queued_job(entry)
 
     def dequeue(self, job_id: str) -> JobView:
-        """Remove a job from the queue; a job that is not queued stays as it is."""
+        """Remove a job from the queue; a job that is not queued stays unchanged."""
         with as_backend_error(f"The job {job_id} could not be removed from the queue"):
             folder = self._fresh_folder(job_id)
             was_queued = entry_of(folder) is not None
@@ -181,7 +181,7 @@ class QueueService:
         *,
         start_now: bool = False,
     ) -> QueuedJob:
-        """Change the priority or the start time; ``at_once`` removes the start time."""
+        """Change the priority or the start time; ``start_now`` removes the start time."""
         entry = self._entry(job_id)
         if priority is not None:
             _check_priority(priority)
@@ -192,7 +192,7 @@ class QueueService:
         return self._queued_job(entry)
 
     def reorder(self, job_id: str, *, before_id: str = "", after_id: str = "") -> QueuedJob:
-        """Move a waiting job right before or after another one, whose priority it gets."""
+        """Move a waiting job right before or after another job, and give it the same priority."""
         moved_entry = self._entry(job_id)
         with as_backend_error("The queue could not be read"):
             entries = sorted_entries(queue_files.entries(self._root))
@@ -207,14 +207,14 @@ class QueueService:
         return self._queued_job(other_entries[index])
 
     def to_top(self, job_id: str) -> QueuedJob:
-        """Move a job before all others."""
+        """Move a job before all other jobs."""
         self._entry(job_id)
         with as_backend_error("The queue could not be read"):
             first_entry = sorted_entries(queue_files.entries(self._root))[0]
         return self.reorder(job_id, before_id=first_entry.job_id)
 
     def pause(self) -> Queue:
-        """Start nothing from the queue, on any node, until it is resumed."""
+        """Start no queued job, on any node, until the queue is resumed."""
         with as_backend_error("The queue could not be paused"):
             queue_files.pause(self._root)
         return self.read()
@@ -226,9 +226,9 @@ class QueueService:
         return self.read()
 
     def ensure_keeper(self) -> None:
-        """Make sure that the queue service for jobs led by this computer runs.
+        """Make sure that the keeper of queued jobs that this computer leads runs.
 
-        Cheap if no job waits. After a reboot, it runs only after this call.
+        Cheap if no job waits. After a reboot, the keeper runs only after this call.
         """
         key = node_key(THIS_COMPUTER, machine())
         with as_backend_error("The queue could not be read"):
@@ -245,7 +245,11 @@ class QueueService:
             raise BackendError(f"The queue service is not running here: {error}")
 
     def _write_position(self, entries: list[QueueEntry], index: int) -> None:
-        """Write the place of the entry at ``index``; without room, those of its equals too."""
+        """Write the position of the entry at ``index``.
+
+        If no number lies between the positions of its neighbors, all entries of its priority get
+        new positions.
+        """
         entry = entries[index]
         equal_indexes = [n for n, e in enumerate(entries) if e.priority == entry.priority]
         rank = equal_indexes.index(index)
@@ -280,7 +284,7 @@ class QueueService:
         return entry
 
     def _queued_job(self, entry: QueueEntry) -> QueuedJob:
-        # It may have been started already.
+        # The job may have been started already.
         return self.read().find_job(entry.job_id) or QueuedJob(entry, 0)
 
     def _require_current_agent(self, head: str) -> None:
@@ -310,7 +314,9 @@ class QueueService:
         local_key = node_key(THIS_COMPUTER, machine())
         nodes: dict[str, NodeView] = {}
         if local_key in keys:
-            nodes[local_key] = node_view_of(self._nodes.reading(), running_jobs.tags, is_a_desk=True)
+            nodes[local_key] = node_view_of(
+                self._nodes.reading(), running_jobs.tags, is_a_desk=True
+            )
         desktop_hosts = {
             slot.node: entry.host
             for entry in entries
@@ -323,7 +329,9 @@ class QueueService:
                 "it waits."
             )
         if keys - nodes.keys():
-            nodes.update((state.name, _node_view(state, running_jobs)) for state in self._nodes.remote())
+            nodes.update(
+                (state.name, _node_view(state, running_jobs)) for state in self._nodes.remote()
+            )
         return ClusterState(
             now=datetime.now(UTC),
             nodes=nodes,

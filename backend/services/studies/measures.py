@@ -27,18 +27,18 @@ _PRECISIONS = {
     Measure.TRAINING_PRECISION: ("AP50 of training",),
     Measure.TEST_PRECISION: ("AP50 of test",),
 }
-"""The first of these metrics that the history has."""
+"""The metrics of each measure; the first of them that the history has counts."""
 
 
 def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, float]:
-    """Return what the history of a job has; a measure that it does not have is left out."""
+    """Return the measures that the history of a job has."""
     measures: dict[Measure, float] = {}
     accuracy = _finite_values(history, _ACCURACY)
     if len(accuracy):
         measures[Measure.ERROR] = 100 * (1 - float(accuracy[-1]))
-    trained = _finite_values(history, "accuracy", history.epochs[-1:])
-    if len(trained):
-        measures[Measure.TRAINING_ERROR] = 100 * (1 - float(trained.mean()))
+    training_accuracy = _finite_values(history, "accuracy", history.epochs[-1:])
+    if len(training_accuracy):
+        measures[Measure.TRAINING_ERROR] = 100 * (1 - float(training_accuracy.mean()))
     for measure, names in _PRECISIONS.items():
         for name in names:
             precision = _finite_values(history, f"{VALIDATION}{name}")
@@ -49,7 +49,7 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
         measures[Measure.STALENESS] = float(staleness.mean())
     epochs = _later_epochs(config, history)
     if epochs:
-        # From the first update to the last one: it does not depend on how many there are.
+        # From the first update to the last, so that the time does not depend on their number.
         measures[Measure.EPOCH_TIME] = statistics.median(epoch.seconds for epoch in epochs)
         step_s = statistics.median(epoch.seconds / epoch.steps for epoch in epochs)
         measures[Measure.RATE] = config.global_batch_size / step_s
@@ -64,17 +64,17 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
 def _finite_values(
     history: HistoryUpdate, name: str, epochs: Sequence[int] = ()
 ) -> NDArray[np.float64]:
-    """Return the finite values of a metric, of these epochs or of all."""
+    """Return the finite values of a metric, of these epochs or of all epochs."""
     values = np.asarray(history.metrics.get(name, ()), np.float64)
     is_wanted = np.isin(history.epochs[: len(values)], epochs) if len(epochs) else True
     return values[np.isfinite(values) & is_wanted]
 
 
 class _Epoch(NamedTuple):
-    """An epoch from its first step to its last one.
+    """An epoch from its first step to its last step.
 
-    ``whole_seconds`` are with its first step, which the validation before it is part of; NaN with
-    servers, where they are not measured.
+    ``whole_seconds`` include the first step, which contains the previous validation; NaN for
+    strategies with servers, which do not measure them.
     """
 
     steps: int
@@ -83,18 +83,18 @@ class _Epoch(NamedTuple):
 
 
 def _later_epochs(config: JobConfig, history: HistoryUpdate) -> list[_Epoch]:
-    """Return all epochs but the first: the start of a run is part of its first step."""
+    """Return all epochs but the first, whose first step contains the start of the run."""
     sample_rates = np.asarray(history.metrics.get("samples_per_second", ()), np.float64)
     pushes = np.asarray(history.metrics.get(PUSHES_PER_SECOND, ()), np.float64)[: len(sample_rates)]
     epoch_numbers = np.asarray(history.epochs)[: len(sample_rates)]
     epochs = []
     for number in np.unique(epoch_numbers)[1:]:
-        is_own = epoch_numbers == number
-        steps = int(is_own.sum()) - 1
+        is_in_epoch = epoch_numbers == number
+        steps = int(is_in_epoch.sum()) - 1
         if len(pushes):
-            epoch = _Epoch(steps, _seconds_of_pushes(pushes[is_own]), math.nan)
+            epoch = _Epoch(steps, _seconds_of_pushes(pushes[is_in_epoch]), math.nan)
         else:
-            step_seconds = config.global_batch_size / sample_rates[is_own]
+            step_seconds = config.global_batch_size / sample_rates[is_in_epoch]
             epoch = _Epoch(steps, float(step_seconds[1:].sum()), float(step_seconds.sum()))
         if steps and math.isfinite(epoch.seconds):
             epochs.append(epoch)
@@ -102,9 +102,9 @@ def _later_epochs(config: JobConfig, history: HistoryUpdate) -> list[_Epoch]:
 
 
 def _seconds_of_pushes(rates: NDArray[np.float64]) -> float:
-    """Return the seconds from the first push of an epoch to the last one.
+    """Return the seconds from the first push of an epoch to the last push.
 
-    A rate is that of the last `PUSH_WINDOW` pushes, so windows that touch add up to the epoch.
+    A rate is that of the last `PUSH_WINDOW` pushes, so adjacent windows add up to the epoch.
     """
     counts = range(len(rates), 0, -PUSH_WINDOW)
     until_last_s = sum(min(count, PUSH_WINDOW) / rates[count - 1] for count in counts)

@@ -78,12 +78,12 @@ class StudyService:
         """Return the study of a file of the user.
 
         Raises:
-            BackendError: It cannot be read, or is invalid.
+            BackendError: The file cannot be read, or is invalid.
         """
         return GalleryStudy.from_study(str(path), self._read(path)[0])
 
     def started_studies(self) -> tuple[StartedStudy, ...]:
-        """Return the started studies of which a job is left, by the name of their sweep."""
+        """Return the started studies that still have a job, by the name of their sweep."""
         job_ids = set(self._jobs.ids())
         with as_backend_error("The studies could not be read"), suppress(FileNotFoundError):
             names = sorted(self._root.files.names(self._root.studies))
@@ -106,12 +106,18 @@ class StudyService:
         placement: Sequence[Placement] = (),
         progress: Progress | None = None,
     ) -> QueuedSweep:
-        """Queue the jobs of a study. ``name`` is one of the gallery, or a path of a study file.
+        """Queue the jobs of a study.
+
+        Args:
+            name: The name of a study of the gallery, or the path of a study file.
+            form: The size of the study.
+            placement: Replaces the nodes of the study.
+            progress: Reports the creation of the jobs.
 
         Raises:
-            BackendError: There is no such study, it is invalid, or it cannot run on these places;
-                no job was made.
-            HalfMade: Only some jobs were made.
+            BackendError: There is no such study, the study is invalid, or it cannot run on these
+                nodes; no job was created.
+            IncompleteSweep: Only some jobs were created.
         """
         path = self._path(name)
         study, text = self._read(path)
@@ -124,7 +130,7 @@ class StudyService:
             self._checked_parts(study, form, row) for row in rows_for(study, form, placement)
         ]
         for kind in (Kind.DATASET, Kind.LOADER, Kind.MODEL):
-            if all(kind.value in one or "script" in one for one in row_parts):
+            if all(kind.value in keys or "script" in keys for keys in row_parts):
                 continue
             if (path.parent / kind.value).is_dir():
                 entry_name = path.parent.name
@@ -134,7 +140,7 @@ class StudyService:
             else:
                 library[kind.value] = import_part(self._library, kind, progress=progress)
         parts = dict.fromkeys(
-            part for one in row_parts for part in one.values() if isinstance(part, GalleryPart)
+            part for row in row_parts for part in row.values() if isinstance(part, GalleryPart)
         )
         references = {part: self._add_part(part, study.title, progress) for part in parts}
         sweep, cells = sweep_of_study(study, form, placement, library, references)
@@ -152,7 +158,7 @@ class StudyService:
         return self._sweeps.queue(sweep, progress, record_study)
 
     def _add_part(self, part: GalleryPart, title: str, progress: Progress | None) -> str:
-        """Add a part of the gallery; one that a user has already is used, and stays the user's."""
+        """Add a part of the gallery, or use the identical part of a user, which stays unchanged."""
         kind = self._parts.show(part.entry).kind
         existing = {item.reference for item in self._library.list(kind)}
         item = self._parts.add(part.entry, dict(part.settings), part.name, progress)
@@ -161,7 +167,7 @@ class StudyService:
         return item.reference
 
     def find(self, sweep: str) -> StartedStudy | None:
-        """Return the study that a sweep fills, by its name or tag; None for another sweep."""
+        """Return the study of a sweep, by its name or tag; None for a sweep without a study."""
         path = self._record(sweep_name(sweep))
         if path.parent != self._root.studies:
             return None
@@ -176,10 +182,10 @@ class StudyService:
         return None
 
     def find_started(self, text: str) -> StartedStudy:
-        """Return the started study with this name, or with this beginning of it.
+        """Return the started study with a name, or whose name has this beginning.
 
         Raises:
-            BackendError: There is none, or several begin so.
+            BackendError: No study or several studies match.
         """
         study = self.find(text)
         if study is not None:
@@ -200,8 +206,8 @@ class StudyService:
         )
 
     def table(self, started_study: StartedStudy) -> StudyTable:
-        """Return the table with what the finished jobs gave."""
-        # It imports numpy, which most commands do not need.
+        """Return the table with the results of the finished jobs."""
+        # This module imports numpy, which most commands do not need.
         from backend.services.studies.measures import measures_of
 
         measures, cpu_loads, environments = {}, {}, {}
@@ -233,13 +239,13 @@ class StudyService:
     ) -> Path:
         """Write the table to Markdown, its values by seed to CSV, or its plot to a picture.
 
-        The end of the name says which.
+        The suffix of the path selects the format.
 
         Args:
-            draw: Returns the plot as a file with this ending; None if tables only are wanted.
+            draw_plot: Returns the plot as a file with this suffix; None for tables only.
 
         Raises:
-            BackendError: The name ends otherwise, or the file exists or cannot be written.
+            BackendError: The suffix is unknown, or the file exists or cannot be written.
         """
         path = expand_home(path).absolute()
         suffix = path.suffix.lower().removeprefix(".")
@@ -265,10 +271,10 @@ class StudyService:
     def _checked_parts(
         self, study: Study, form: FormName, row: StudyRow
     ) -> dict[str, str | GalleryPart]:
-        """Return what a row names of the library and of the gallery; all of it exists.
+        """Return the parts of the library and the gallery that a row names; all exist.
 
         Raises:
-            BackendError: Something does not.
+            BackendError: A part does not exist.
         """
         parts = library_of(study, form, row)
         for key, value in parts.items():

@@ -38,9 +38,10 @@ _MAX_ERRORS = 3
 
 
 class IncompleteSweep(BackendError):
-    """Only some jobs of a sweep were made.
+    """Only some jobs of a sweep were created.
 
-    ``made``: those jobs; ``SweepService.take_back(tag)`` removes them.
+    Attributes:
+        jobs: The created jobs; ``SweepService.take_back(tag)`` removes them.
     """
 
     def __init__(self, message: str, tag: str, jobs: tuple[JobView, ...]) -> None:
@@ -60,7 +61,7 @@ class SweepService:
         """Read a sweep file.
 
         Raises:
-            BackendError: It is invalid; it has every fault, one sentence after the other.
+            BackendError: The file is invalid; the message has every error.
         """
         sweep, errors = read_sweep(read_job_file(path))
         if sweep is None:
@@ -86,7 +87,7 @@ class SweepService:
         return Expansion(expansion.jobs, tuple(errors))
 
     def check(self, sweep: Sweep) -> JobCheck:
-        """Return the result for the form: figures of the first job, and the faults of all jobs."""
+        """Return the result for the form: figures of the first job, and the errors of all jobs."""
         expansion = self.expand(sweep)
         first_job: Mapping[str, Any] = expansion.jobs[0].raw if expansion.jobs else sweep.base
         check = self._jobs.check(first_job)
@@ -98,14 +99,14 @@ class SweepService:
         progress: Progress | None = None,
         on_created: Callable[[QueuedSweep], None] = lambda jobs: None,
     ) -> QueuedSweep:
-        """Make every job and queue it, in the order of the sweep.
+        """Create and queue every job, in the order of the sweep.
 
-        All are made before the first may start, so that a failure leaves only drafts. ``on_made``
-        is called between the two.
+        All jobs are created before the first job is queued, so that a failure leaves only drafts.
+        ``on_created`` is called between the two.
 
         Raises:
-            BackendError: A job is invalid; nothing was made.
-            HalfMade: It was cancelled, or the data root failed, after some were made.
+            BackendError: A job is invalid; no job was created.
+            IncompleteSweep: The user cancelled, or the data root failed, after the first job.
         """
         progress = progress or Progress()
         sweep = self._with_free_name(sweep)
@@ -121,11 +122,15 @@ class SweepService:
         queued_count = 0
         try:
             for job in tagged_jobs:
-                progress.step(len(jobs), 2 * job_count, f"Making job {len(jobs) + 1} of {job_count}")
+                progress.step(
+                    len(jobs), 2 * job_count, f"Making job {len(jobs) + 1} of {job_count}"
+                )
                 jobs.append(self._jobs.create(job.raw))
             on_created(QueuedSweep(tag, tuple(jobs)))
             for number, view in enumerate(jobs):
-                progress.step(job_count + number, 2 * job_count, f"Queueing job {number + 1} of {job_count}")
+                progress.step(
+                    job_count + number, 2 * job_count, f"Queueing job {number + 1} of {job_count}"
+                )
                 self._queue.enqueue(view.id, progress=progress)
                 queued_count += 1
         except BackendError as error:
@@ -138,7 +143,7 @@ class SweepService:
         return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in jobs))
 
     def _with_free_name(self, sweep: Sweep) -> Sweep:
-        """Number the name if a sweep has it: ``shapes (2)``."""
+        """Number a name that another sweep has: ``shapes (2)``."""
         names: dict[str, list[str]] = {}
         for summary in self._jobs.queries.summaries():
             if tag := sweep_of(summary.tags):
@@ -171,10 +176,10 @@ class SweepService:
         return CancelledSweep(tag, tuple(removed), tuple(remaining))
 
     def stop(self, tag: str) -> tuple[JobView, ...]:
-        """Take the waiting jobs of a sweep from the queue, and stop those that run.
+        """Remove the waiting jobs of a sweep from the queue, and stop the running jobs.
 
         Raises:
-            BackendError: The sweep has no jobs, or one cannot be stopped; it names those.
+            BackendError: The sweep has no jobs, or the message names jobs that cannot be stopped.
         """
 
         def stop(view: JobView) -> JobView:
@@ -182,16 +187,16 @@ class SweepService:
                 view = self._queue.dequeue(view.id)
             return self._jobs.lifecycle.stop(view.id) if view.state.is_live else view
 
-        # The last ones first: a job that ends must not let the next one start.
+        # In reverse order: the end of a job must not start the next job.
         return self._apply_to_jobs(tag, stop, "stopped", last_first=True)
 
     def resume(self, tag: str) -> tuple[JobView, ...]:
-        """Queue the jobs of a sweep that are not finished; each continues where it stopped.
+        """Queue the unfinished jobs of a sweep, which continue from their checkpoints.
 
-        One that was stopped before its first step has no checkpoint, and starts over.
+        A job that was stopped before its first step has no checkpoint, and starts over.
 
         Raises:
-            BackendError: The sweep has no jobs, or one cannot be queued; it names those.
+            BackendError: The sweep has no jobs, or the message names jobs that cannot be queued.
         """
 
         def resume(view: JobView) -> JobView:
@@ -227,7 +232,7 @@ class SweepService:
         return tuple(reversed(views)) if last_first else tuple(views)
 
     def _find_jobs(self, tag: str) -> tuple[str, list[JobView]]:
-        """Return the whole tag and the jobs of a sweep, the first one first."""
+        """Return the whole tag and the jobs of a sweep, in order."""
         tag = tag if tag.startswith(TAG) else f"{TAG}{tag}"
         jobs = [view for view in self._jobs.queries.list() if sweep_of(view.tags) == tag]
         if not jobs:
@@ -236,17 +241,13 @@ class SweepService:
 
 
 def _error_message(errors: tuple[ConfigError, ...]) -> str:
-    first_errors = " ".join(error.message for error in errors[:_MAX_ERRORS])
+    message = " ".join(error.message for error in errors[:_MAX_ERRORS])
     remaining_count = len(errors) - _MAX_ERRORS
-    return (
-        f"{first_errors} {remaining_count} more of this kind."
-        if remaining_count > 0
-        else first_errors
-    )
+    return f"{message} {remaining_count} more of this kind." if remaining_count > 0 else message
 
 
 def _slug(name: str) -> str:
-    """Make one word of a name for a tag: tags are typed with commas and spaces between them."""
+    """Join the words of a name for a tag: users type commas and spaces between tags."""
     allowed = string.ascii_letters + string.digits + "._-"
     tokens = "".join(c if c in allowed else " " for c in name).split()
     return "-".join(tokens)[:_MAX_SLUG_LENGTH].strip("-._") or "job"

@@ -1,4 +1,4 @@
-"""TensorBoard on the event files of a job: a process for each job, ended with this one."""
+"""TensorBoard on the event files of a job: a process for each job, ended with this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _END_LIMIT_S = 5.0
 
 
 class EventViewers:
-    """The running servers. `open` blocks; both may be called on any thread."""
+    """The running servers. `open` blocks; every call may run on any thread."""
 
     def __init__(self, root: OpenRoot) -> None:
         self._root = root
@@ -33,7 +33,7 @@ class EventViewers:
         self._servers: dict[str, tuple[subprocess.Popen[str], str]] = {}
 
     def open(self, job_id: str, progress: Progress | None = None) -> str:
-        """Return the address for a browser; it has a secret, and only this computer serves it.
+        """Return the secret address for a browser on this computer.
 
         Raises:
             BackendError: The job has no event files, or TensorBoard is not installed.
@@ -106,7 +106,7 @@ def _launch(python: str, folder: Path) -> subprocess.Popen[str]:
 
 
 def _read_answer(process: subprocess.Popen[str], progress: Progress) -> dict[str, str]:
-    """Wait for the line in which the process answers."""
+    """Wait for the line with the answer of the process."""
     assert process.stdout is not None
     deadline = time.monotonic() + _START_LIMIT_S
     while not select.select([process.stdout], [], [], 0.1)[0]:

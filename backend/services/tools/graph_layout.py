@@ -1,7 +1,7 @@
 """Lay the graph of a model's layers out with Graphviz, in a process that has a time limit.
 
-Graphviz is the library of ``pygraphviz``, whose wheels bring it along. A graph with very many edges
-may take it minutes, and it cannot be interrupted.
+The wheels of ``pygraphviz`` contain Graphviz. A graph with very many edges may take minutes, and
+Graphviz cannot be interrupted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _TABLE_REMEDY = "Use the table."
 
 
 def lay_out(layers: Sequence[Layer]) -> LayerGraph:
-    """Return the places of the layers that are joined to others.
+    """Return the positions of the layers with connections.
 
     Raises:
         BackendError: The graph is too large, or Graphviz failed or is missing.
@@ -65,17 +65,17 @@ def _layout(nodes: Sequence[str], edges: Sequence[Sequence[str]]) -> dict[str, A
     """Return a `LayerGraph` as JSON."""
     import pygraphviz
 
-    # By number: a name may be a word of Graphviz' language.
-    number = {name: str(index) for index, name in enumerate(nodes)}
+    # Numbers instead of names: a name may be a keyword of Graphviz.
+    numbers = {name: str(index) for index, name in enumerate(nodes)}
     graph = pygraphviz.AGraph(directed=True)
     graph.graph_attr.update(nodesep="0.3", ranksep="0.35")
     size = {"width": NODE_W / _POINTS_PER_INCH, "height": NODE_H / _POINTS_PER_INCH}
     graph.node_attr.update(shape="box", fixedsize="true", label="", **size)
-    graph.add_nodes_from(number.values())
-    graph.add_edges_from((number[source], number[target]) for source, target in edges)
+    graph.add_nodes_from(numbers.values())
+    graph.add_edges_from((numbers[source], numbers[target]) for source, target in edges)
     graph.layout("dot")
     _, _, width, height = map(float, graph.graph_attr["bb"].split(","))
-    points = [_point(graph.get_node(number[name]).attr["pos"], height) for name in nodes]
+    points = [_point(graph.get_node(numbers[name]).attr["pos"], height) for name in nodes]
     return {
         "width": width,
         "height": height,
@@ -92,11 +92,11 @@ def _point(text: str, height: float) -> tuple[float, float]:
 
 
 def _curve(text: str, height: float) -> list[float]:
-    """Return the points of an edge, whose text has the end of its arrow first: ``e,x,y x,y …``."""
+    """Return the points of an edge; its text begins with the tip of its arrow: ``e,x,y x,y …``."""
     end, *points = text.split()
     coordinates = [value for point in points for value in _point(point, height)]
     tip = _point(end.removeprefix("e,"), height)
-    # The curve ends where the arrow begins; a straight piece leads to its end.
+    # The curve ends at the start of the arrow; a straight line leads to the tip.
     return [*coordinates, *coordinates[-2:], *tip, *tip]
 
 

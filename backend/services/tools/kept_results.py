@@ -1,4 +1,4 @@
-"""Cache of the results of tools, by the hashes of what they were computed from."""
+"""Cache of the results of tools, by the hashes of their inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T", bound=Record)
 
 
 class ResultCache:
-    """Results of tools by the hashes of their inputs; a lost one is computed again."""
+    """Results of tools by the hashes of their inputs; a lost result is computed again."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -28,10 +28,12 @@ class ResultCache:
         parse: Callable[[dict[str, Any]], T],
         compute: Callable[[], T],
     ) -> T:
-        """Return the cached result, otherwise the result of ``find``, which is then cached.
+        """Return the cached result, otherwise the result of ``compute``, which is then cached.
 
         Args:
-            read: Parses the output of ``to_dict``; raises ValueError if it cannot.
+            key: The name of the tool, and the hashes of its inputs.
+            parse: Parses the output of ``to_dict``; raises ValueError for invalid content.
+            compute: Returns the result.
         """
         cached_result = self.cached(key, parse)
         if cached_result is not None:
@@ -41,18 +43,18 @@ class ResultCache:
         return result
 
     def put(self, key: tuple[str, ...], result: Record) -> None:
-        """Keep a result."""
+        """Store a result."""
         # A full disk must not prevent showing the result.
         with suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             replace_json(self.path(key), result.to_dict(), mode=0o600)
 
     def cached(self, key: tuple[str, ...], parse: Callable[[dict[str, Any]], T]) -> T | None:
-        """Return the cached result, None if there is none that can be read."""
+        """Return the cached result, None without a readable result."""
         with suppress(OSError, ValueError):
             return parse(read_json(self.path(key), _MAX_BYTES))
         return None
 
     def path(self, key: tuple[str, ...], suffix: str = ".json") -> Path:
-        """Return the path of a result; with another suffix, of a file that belongs to it."""
+        """Return the path of a result; with another suffix, of a file beside the result."""
         return self._folder / f"{hashlib.sha256(repr(key).encode()).hexdigest()}{suffix}"

@@ -1,4 +1,4 @@
-"""Files that a tool writes for the user: complete, or not there; an existing one stays."""
+"""Files that a tool writes for the user: complete or missing; an existing file stays."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from backend.base.errors import BackendError
 
 
 def require_free(output: Path) -> None:
-    """Raise if there is a file at ``output``, or no folder for it."""
+    """Raise if ``output`` exists, or its folder does not."""
     if os.path.lexists(output):
         raise _exists(output)
     if not output.parent.is_dir():
@@ -18,7 +18,7 @@ def require_free(output: Path) -> None:
 
 
 def partial_path(output: Path) -> Path:
-    """Return where to write what `put_in_place` then moves."""
+    """Return the path of the partial file, which `put_in_place` then renames."""
     return output.with_name(f".{output.name[-100:]}.{secrets.token_hex(4)}.tmp")
 
 
@@ -27,7 +27,7 @@ def _exists(output: Path) -> BackendError:
 
 
 def put_in_place(partial: Path, output: Path) -> None:
-    """Rename a complete file; an existing one at ``output`` stays and is an error."""
+    """Rename a complete file; an existing file at ``output`` stays and is an error."""
     try:
         partial.chmod(0o644)
         try:
@@ -36,7 +36,7 @@ def put_in_place(partial: Path, output: Path) -> None:
         except FileExistsError:
             raise _exists(output) from None
         except OSError:
-            # A share without links: checking and renaming are two steps there.
+            # On a share without links, the check and the rename are two steps.
             if os.path.lexists(output):
                 raise _exists(output) from None
             os.rename(partial, output)

@@ -27,12 +27,12 @@ class PackageService:
         self._provisioning = provisioning
 
     def install(self, package: str, nodes: Sequence[str], progress: Progress) -> None:
-        """Install a package, and what it needs, on these nodes, this computer possibly among them.
+        """Install a package and its dependencies on nodes, or on this computer.
 
-        A node gets it again whenever it is set up again.
+        Another set-up of a node installs the package again.
 
         Raises:
-            BackendError: It has no such name, or could not be installed everywhere.
+            BackendError: The name is invalid, or the package could not be installed everywhere.
             Cancelled: By ``progress``.
         """
         _require_name(package)
@@ -58,7 +58,7 @@ class PackageService:
 
 
 def _require_name(package: str) -> None:
-    # It may come from a process that ran user code: it must not be an option of pip.
+    # The name may come from a process that ran user code: it must not be an option of pip.
     if not is_package_name(package):
         raise BackendError(
             f"“{sanitize(package, 60)}” is not the name of a package.",
@@ -75,7 +75,7 @@ def install_package(package: str, progress: Progress) -> None:
     """Install a package by pip.
 
     Raises:
-        BackendError: It has no such name, or pip failed; the remedy has the command.
+        BackendError: The name is invalid, or pip failed; the remedy has the command.
         Cancelled: By ``progress``.
     """
     _require_name(package)

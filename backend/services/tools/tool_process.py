@@ -1,8 +1,8 @@
 """Run tools on users' code in their own process, with limits.
 
-The desktop is protected from the code: it may run endlessly (a time limit), print a gigabyte (only
-the end is kept), leave children in their own sessions (they carry a tag and are adopted by the
-tool, a subreaper), kill itself, or be cancelled. The result is a record or one sentence.
+The desktop is protected from the code, which may run endlessly (a time limit), print a gigabyte
+(only the end is kept), leave children in their own sessions (they carry a tag and are adopted by
+the tool, a subreaper), kill itself, or be cancelled. The result is a record or an error.
 """
 
 from __future__ import annotations
@@ -50,9 +50,12 @@ T = TypeVar("T")
 class ToolError(BackendError):
     """A user's code cannot be used, or the tool did not finish.
 
-    ``traceback`` and ``output`` (the end of what was printed) are the details. ``part`` is
-    "loader" if a check of a model failed in the loader, otherwise "". ``package`` is the name on
-    PyPI of what is not installed, or ""; ``module`` is the module's where that is not known.
+    Attributes:
+        traceback: The traceback of the error, or "".
+        output: The end of the output.
+        part: "loader" if a check of a model failed in the loader, otherwise "".
+        package: The name on PyPI of a missing package, or "".
+        module: The name of a missing module whose package is unknown, or "".
     """
 
     def __init__(
@@ -136,7 +139,7 @@ def count_samples(
 
 
 def read_weights(path: Path, progress: Progress | None = None) -> tuple[str, ...]:
-    """Read a file of weights as a job would; return the names of what else is in it."""
+    """Read a file of weights as a job would; return the names of its other entries."""
     request = {"path": str(path.absolute())}
     return run_tool("read_weights", request, _unused_names, "Reading the weights", 600.0, progress)
 
@@ -152,7 +155,7 @@ def simulate(
     time_limit_s: float,
     progress: Progress | None = None,
 ) -> Simulation:
-    """Train a job in one process with made staleness; its launch names the files."""
+    """Train a job in one process with simulated staleness; its launch names the files."""
     request = {"launch": launch.to_dict(), "staleness": staleness, "random": is_random}
     return run_tool(
         "simulate", request, Simulation.from_dict, "The simulation", time_limit_s, progress
@@ -176,7 +179,7 @@ def export(
 
     ``checkpoint`` is the file, with its record next to it. ``loader`` and ``dataset`` are for ONNX.
     ``files`` (name -> text: ``job.toml`` from `job_file_to_share`) and ``history`` go into a zip.
-    ``run_goes_on``: its run may remove it meanwhile. An existing file at ``output`` stays.
+    ``is_live``: the run may remove the checkpoint meanwhile. An existing file at ``output`` stays.
     """
     require_free(output)
     partial = partial_path(output)
@@ -189,11 +192,9 @@ def export(
         "files": dict(files or {}),
         "history": str(history.absolute()) if history else "",
     }
-    stable_checkpoint = (
-        hold_checkpoint(checkpoint, output.parent)
-        if is_live
-        else contextlib.nullcontext(checkpoint)
-    )
+    stable_checkpoint: contextlib.AbstractContextManager[Path] = contextlib.nullcontext(checkpoint)
+    if is_live:
+        stable_checkpoint = hold_checkpoint(checkpoint, output.parent)
     try:
         with stable_checkpoint as file:
             request["checkpoint"] = str(file.absolute())
@@ -208,11 +209,11 @@ def export(
 def hold_checkpoint(checkpoint: Path, folder: Path) -> Iterator[Path]:
     """Link the checkpoint and its record in ``folder``, or copy them if links are impossible.
 
-    Its run may remove it while it is exported: importing torch takes seconds before the
-    file is opened; an epoch may take less.
+    The run may remove the checkpoint during an export: the import of torch takes seconds before
+    the file is opened; an epoch may take less.
 
     Raises:
-        BackendError: It was removed already, or ``folder`` has no room.
+        BackendError: The checkpoint was removed already, or the disk of ``folder`` is full.
     """
     with as_backend_error(f"Nothing can be written into {folder}"):
         link_folder = tempfile.TemporaryDirectory(
@@ -246,13 +247,13 @@ _warm_process: WarmProcess | None = None
 
 
 def start_warm_process() -> None:
-    """Fork the tools of this window from one process, which has PyTorch imported."""
+    """Fork the tools of this window from a process that has imported PyTorch."""
     global _warm_process
     _warm_process = _warm_process or WarmProcess()
 
 
 def stop_warm_process() -> None:
-    """End that process."""
+    """End the process that forks the tools."""
     global _warm_process
     if _warm_process is not None:
         _warm_process.close()
@@ -267,7 +268,7 @@ def run_tool(
     time_limit_s: float,
     progress: Progress | None = None,
 ) -> T:
-    """Run ``backend.training.tools.<tool>`` and read its result. ``what`` begins the sentences.
+    """Run ``backend.training.tools.<tool>`` and parse its result; ``title`` begins messages.
 
     Raises:
         ToolError: The tool failed, crashed, exceeded its limit, or there is no PyTorch here.
@@ -304,7 +305,9 @@ class _ToolRun:
         python, module = training_python(), f"backend.training.tools.{tool}"
         files = [str(folder / "request.json"), str(self._result), str(self._progress_file)]
         environment = _environment(self._tag)
-        forked_tool = _warm_process and _warm_process.start(python, module, files, work_folder, environment, [RUN_VARIABLE])
+        forked_tool = _warm_process and _warm_process.start(
+            python, module, files, work_folder, environment, [RUN_VARIABLE]
+        )
         self._process = forked_tool or subprocess.Popen(
             [python, "-m", module, *files],
             cwd=work_folder,
@@ -373,11 +376,11 @@ class _ToolRun:
 
     @property
     def output(self) -> str:
-        """Return the end of what was printed."""
+        """Return the end of the output."""
         return strip_codes(self._output_tail[-_OUTPUT_CHARACTERS:].decode("utf-8", "replace"))
 
     def _exit_error(self) -> ToolError:
-        """Describe a process that left no result."""
+        """Return the error of a process without a result."""
         code = self._process.returncode
         assert code is not None
         last_step = f"last step: {self._activity.rstrip('…')}"
@@ -428,7 +431,7 @@ class _ToolRun:
             with suppress(OSError):
                 process.stdin.close()
         descendants = process_cleanup.descendants(process.pid) if process.pid is not None else ()
-        # The pid of a tool that was collected may be another program's now.
+        # The pid of a tool that has ended may belong to another program now.
         if process.poll() is None:
             for descendant in descendants:
                 process_identity.send_signal(descendant, signal.SIGKILL)

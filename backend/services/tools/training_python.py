@@ -1,8 +1,8 @@
 """The Python for training and for tools on this computer.
 
-It is the Python of this program, unless the program is a bundle (`installers/bundle`). A bundle has
-no PyTorch, for which this computer may have to compile Horovod: it uses the Python of an
-environment that `installers/run` set up; without one, this computer cannot train.
+That is the Python of this program, unless the program is a bundle (`installers/bundle`). A bundle
+has no PyTorch, for which this computer may have to compile Horovod: a bundle uses the Python of an
+environment that `installers/run` set up; without an environment, this computer cannot train.
 
 While `installers/run` still builds Horovod, this program runs without it; jobs of this computer
 train by DDP, and by Horovod as soon as its environment is ready.
@@ -25,17 +25,17 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER
 
 BUNDLE_FILE = CODE_ROOT / "bundle.json"
-"""Only in a bundle: ``requirements``, the content of an environment for training."""
+"""A file only of a bundle: ``requirements`` are those of an environment for training."""
 
 
 LATER_VARIABLE = "RINGMASTER_LATER"
-"""Names the file that holds the path of the Python with Horovod as soon as that is built."""
+"""Variable with a file that has the path of the Python with Horovod as soon as that is built."""
 
 AWAITS_HOROVOD = "Horovod is still being built; this run trains by DDP."
 
 
 def training_python() -> str:
-    """Return the path of a Python. It is read each time: it may be installed meanwhile."""
+    """Return the path of a Python, without a cache: it may be installed meanwhile."""
     return _horovod_python() or _environment_python() or sys.executable
 
 
@@ -45,9 +45,9 @@ def awaits_horovod() -> bool:
 
 
 def next_run_config(config: JobConfig) -> JobConfig:
-    """Return the job as it can run now: by DDP on a computer that awaits Horovod.
+    """Return the settings of the next run: with DDP on a computer that awaits Horovod.
 
-    Both average the gradients of all ranks, so a later run may continue by Horovod.
+    Both strategies average the gradients of all ranks, so a later run may continue by Horovod.
     """
     is_here = all(placement.node == THIS_COMPUTER for placement in config.placement)
     if config.strategy.name != "allreduce" or not is_here or not awaits_horovod():
@@ -63,7 +63,7 @@ def has_horovod() -> bool:
 
 
 def training_error() -> BackendError | None:
-    """Return why this computer cannot train at all and how to change that; None if it can."""
+    """Return an error with the remedy if this computer cannot train at all."""
     if not BUNDLE_FILE.exists() or _environment_python():
         return None
     set_up = shlex.quote(str(BUNDLE_FILE.parent / "installers" / "run"))
@@ -82,7 +82,7 @@ def _horovod_python() -> str:
 
 
 def _environment_python() -> str:
-    """Return the Python of the newest environment; "" if there is none, or none is needed."""
+    """Return the Python of the newest environment; "" if there is none, or without a bundle."""
     try:
         requirements = set(json.loads(BUNDLE_FILE.read_text("utf-8"))["requirements"])
     except FileNotFoundError:
@@ -92,9 +92,9 @@ def _environment_python() -> str:
     stamps = platformdirs.user_cache_path("ringmaster").glob("environments/*/ringmaster.json")
     for stamp in sorted(stamps, key=_stamp_age):
         try:
-            stamped = json.loads(stamp.read_text("utf-8"))
-            python = str(stamped["python"])
-            if requirements <= set(stamped["requirements"]) and os.access(python, os.X_OK):
+            environment = json.loads(stamp.read_text("utf-8"))
+            python = str(environment["python"])
+            if requirements <= set(environment["requirements"]) and os.access(python, os.X_OK):
                 return python
         except (OSError, ValueError, KeyError, TypeError) as error:
             swallowed(error)

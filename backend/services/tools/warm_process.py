@@ -1,8 +1,8 @@
 """A process of the window that has PyTorch imported, and the tools that it forks.
 
-Importing PyTorch takes seconds, at each preview and each look into a checkpoint. The process starts
-with the first tool and ends after ten idle minutes, with the window, or when another environment is
-to be used. Where it cannot be used, a tool is started on its own.
+The import of PyTorch takes seconds, at each preview and each inspection of a checkpoint. The
+process starts with the first tool and ends after ten idle minutes, with the window, or before the
+use of another environment. If the process cannot be used, a tool is started on its own.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class ForkedTool:
     def __init__(self, connection: socket.socket, stdin: int, stdout: int) -> None:
         self._socket = connection
         self.pid: int | None = None
-        """None until it was forked."""
+        """None before the fork."""
         self.returncode: int | None = None
         self.stdin = os.fdopen(stdin, "wb", buffering=0)
         self.stdout = os.fdopen(stdout, "rb", buffering=0)
@@ -48,7 +48,7 @@ class ForkedTool:
         """Return the exit code.
 
         Raises:
-            subprocess.TimeoutExpired: It has not ended.
+            subprocess.TimeoutExpired: The tool has not ended.
         """
         deadline = time.monotonic() + timeout
         while self.returncode is None:
@@ -74,7 +74,7 @@ class ForkedTool:
             self._socket.close()
 
     def kill(self) -> None:
-        """Have the warm process kill it; before it was forked, give the request up."""
+        """Let the warm process kill the tool; before the fork, give up the request."""
         if self.returncode is not None:
             return
         if self.pid is not None:
@@ -105,9 +105,11 @@ class WarmProcess:
     ) -> ForkedTool | None:
         """Fork a tool; None if that is impossible.
 
-        ``own``: the names of the variables that are of this call.
+        ``own_variables``: the names of variables that differ for each call.
         """
-        common_variables = {name: value for name, value in environment.items() if name not in own_variables}
+        common_variables = {
+            name: value for name, value in environment.items() if name not in own_variables
+        }
         key = (python, _install_times(python), tuple(sorted(common_variables.items())))
         request = {
             "module": module,
@@ -138,7 +140,7 @@ class WarmProcess:
             )
 
     def _stop(self) -> None:
-        """End the process; its children end with their own pipes."""
+        """End the process; its children end with their pipes."""
         if self._socket is not None:
             self._socket.close()
             self._socket = None
@@ -169,6 +171,6 @@ def _send_request(server: socket.socket, request: bytes) -> ForkedTool:
 
 
 def _install_times(python: str) -> tuple[int, ...]:
-    """Return when packages were last installed for a Python."""
+    """Return the times of the last installation of packages for a Python."""
     folders = Path(python).parents[1].glob("lib/python*/site-packages")
     return tuple(f.stat().st_mtime_ns for f in folders)

@@ -436,7 +436,9 @@ def _check_processes(scan: Scan) -> Iterator[CheckFinding]:
             for orphan in orphans:
                 subject = f"process {orphan.process.pid} on {node}"
                 values = {"command": sanitize(orphan.command, 60), "why": orphan.message}
-                yield CheckFinding(subject, values, repair=partial(_end_process, scan, node, orphan))
+                yield CheckFinding(
+                    subject, values, repair=partial(_end_process, scan, node, orphan)
+                )
 
 
 def _end_process(scan: Scan, node: str, orphan: Orphan) -> None:

@@ -65,7 +65,9 @@ class ScannedJob:
     @property
     def will_continue(self) -> bool:
         """It will make checkpoints without an action of the user."""
-        return self.run_inspection is not None and (self.is_live or self.run_inspection[1].state.is_queued)
+        return self.run_inspection is not None and (
+            self.is_live or self.run_inspection[1].state.is_queued
+        )
 
 
 @dataclass
@@ -176,7 +178,9 @@ class Scan:
                 file = read_job(folder)
             except BackendError as error:
                 job_error = error
-            yield ScannedJob(folder, frozenset(self.names(folder.path)), file, job_error, run_inspection)
+            yield ScannedJob(
+                folder, frozenset(self.names(folder.path)), file, job_error, run_inspection
+            )
 
     def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:
         """Yield the folders of a job with checkpoints: its own, and those of earlier runs.

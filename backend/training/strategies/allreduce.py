@@ -132,8 +132,8 @@ class AveragedGradients(Strategy):
 
     def backward(self, loss: torch.Tensor, *, is_last: bool = True) -> None:
         if is_last:
-            hooked: Any = loss
-            hooked.register_hook(self._begin_backward)
+            hooked_loss: Any = loss
+            hooked_loss.register_hook(self._begin_backward)
         super().backward(loss)
 
     def _begin_backward(self, _gradient: torch.Tensor) -> None:
@@ -160,9 +160,9 @@ class AveragedGradients(Strategy):
                 if all(ranks)
             ]
             self._is_trial = False
-        unused = {p for message in self._messages for p in message.unused_parameters()}
+        unused_parameters = {p for message in self._messages for p in message.unused_parameters()}
         self._used_flags.fill_(1.0)
-        unused_indices = [index for index, p in enumerate(self._parameters) if p in unused]
+        unused_indices = [index for index, p in enumerate(self._parameters) if p in unused_parameters]
         for index in unused_indices:
             self._used_flags[index] = 0.0
         for message in self._ordered_messages():
@@ -173,14 +173,14 @@ class AveragedGradients(Strategy):
 
     def _ordered_messages(self) -> list[GradientMessage]:
         """Return the messages in the order of sending, the one with the sync vector last."""
-        early = self._early_messages
-        return [*early, *(message for message in self._messages if message not in early)]
+        early_messages = self._early_messages
+        return [*early_messages, *(message for message in self._messages if message not in early_messages)]
 
     def _require_unchanged(self) -> None:
-        changed = [p for message in self._early_messages for p in message.changed_parameters()]
-        if changed:
+        parameters = [p for message in self._early_messages for p in message.changed_parameters()]
+        if parameters:
             raise UserCodeError(
-                f"The gradient of {name_list([self._names[p] for p in changed])} changed after it "
+                f"The gradient of {name_list([self._names[p] for p in parameters])} changed after it "
                 "was sent to the other ranks. It did not in the first step.",
                 "Call torch.utils.checkpoint with use_reentrant=False, and let hooks that change "
                 "a .grad do so in each step, the first one included.",
@@ -504,7 +504,7 @@ class GradientBucket(GradientMessage):
                 parameter.grad = view
 
     def unused_parameters(self) -> list[torch.nn.Parameter]:
-        # A gradient that user code set itself did not trigger `arrived`.
+        # A gradient that user code set itself did not trigger `note_arrival`.
         return [
             parameter
             for parameter, view in self._pairs

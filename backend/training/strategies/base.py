@@ -1,10 +1,11 @@
 """Interface of a strategy, with which the workers of a job cooperate in the training loop.
 
-The loop computes an output and a loss; all exchange between ranks goes through the strategy. A strategy that averages gradients (``allreduce``, ``ddp``) implements `adopt`, `zero` and
-`reduce`. One that exchanges parameters (``downpour``, ``dc-asgd``) pulls them in `zero`,
-pushes the gradient in `reduce`, and overrides `step` so that the loop's own optimizer does nothing.
-Either way the *sync vector* is part of what `reduce` sends, so that agreement costs no message of
-its own, and every rank has the same vector after `reduce`.
+The loop computes an output and a loss; all exchange between ranks goes through the strategy. A
+strategy that averages gradients (``allreduce``, ``ddp``) implements `adopt`, `zero` and `reduce`. A
+strategy that exchanges parameters (``downpour``, ``dc-asgd``) pulls them in `zero`, pushes the
+gradient in `reduce`, and overrides `step` so that the loop's own optimizer does nothing. In both
+cases the messages of `reduce` contain the *sync vector*, so that agreement needs no other message,
+and every rank has the same vector after `reduce`.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Strategy(ABC):
         flat = pack(tensors)
         self.broadcast(flat)
         if self.rank:
-            fill(tensors, unpack(flat, tensors))
+            fill_tensors(tensors, unpack(flat, tensors))
 
     @abstractmethod
     def broadcast(self, values: torch.Tensor) -> None:
@@ -288,7 +289,7 @@ def unpack(flat: torch.Tensor, tensors: Sequence[torch.Tensor]) -> list[torch.Te
     return parts
 
 
-def fill(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
+def fill_tensors(tensors: Sequence[torch.Tensor], values: Sequence[torch.Tensor]) -> None:
     """Copy values into tensors, which may be parameters."""
     for tensor, value in zip(tensors, values, strict=True):
         tensor.detach().copy_(value)

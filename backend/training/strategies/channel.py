@@ -88,10 +88,10 @@ class Channel:
         message = decode(content)
         if not count:
             return message, []
-        expected = expected_tensors(message) if callable(expected_tensors) else expected_tensors
+        templates = expected_tensors(message) if callable(expected_tensors) else expected_tensors
         tensors = self._reused_tensors
-        if is_lasting or list(map(_layout, tensors)) != list(map(_layout, expected)):
-            tensors = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in expected]
+        if is_lasting or list(map(_layout, tensors)) != list(map(_layout, templates)):
+            tensors = [torch.empty(tensor.shape, dtype=tensor.dtype) for tensor in templates]
         if not is_lasting:
             self._reused_tensors = tensors
         parts = list(map(_view, tensors))

@@ -156,9 +156,9 @@ class Consensus(RendezvousMixin, LocalGradients):
         square = norm_of(gradients).double().cpu().square().reshape(1)
         if self._lost_round:
             square, self._lost_round = torch.full_like(square, torch.nan), False
-        total = self.sum_over_ranks(torch.cat([self._sync.double(), square]))
-        self._sync.copy_(total[:-1] / self.world_size)
-        self._norm = total[-1].sqrt().float().to(self._device)
+        sums = self.sum_over_ranks(torch.cat([self._sync.double(), square]))
+        self._sync.copy_(sums[:-1] / self.world_size)
+        self._norm = sums[-1].sqrt().float().to(self._device)
 
     def _require_own_gradients(self) -> None:
         other_names = [

@@ -57,10 +57,10 @@ class Ddp(RendezvousMixin, AveragedGradients):
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world_size)]
         distributed.all_gather(sizes, torch.tensor([content.numel()]))
         lengths = [int(size) for size in sizes]
-        padded = torch.zeros(max(lengths), dtype=torch.uint8)
-        padded[: content.numel()] = content
-        contents = [torch.empty_like(padded) for _ in lengths]
-        distributed.all_gather(contents, padded)
+        padded_content = torch.zeros(max(lengths), dtype=torch.uint8)
+        padded_content[: content.numel()] = content
+        contents = [torch.empty_like(padded_content) for _ in lengths]
+        distributed.all_gather(contents, padded_content)
         return [part[:length] for part, length in zip(contents, lengths, strict=True)]
 
     def leave(self) -> None:

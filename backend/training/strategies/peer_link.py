@@ -57,7 +57,7 @@ class PeerLink:
     def __init__(self, connection: socket.socket, sending_key: bytes, receiving_key: bytes) -> None:
         self._connection = connection
         self._keys = sending_key, receiving_key
-        self._sent = self._received = 0
+        self._sent_count = self._received_count = 0
 
     def keep_alive(self) -> None:
         """Notice the loss of the other node, which otherwise only mpirun does."""
@@ -73,18 +73,18 @@ class PeerLink:
 
     def send(self, *parts: Buffer) -> None:
         """Send the parts as one message; `receive` must expect parts with as many bytes in all."""
-        digest = hmac.new(self._keys[0], self._sent.to_bytes(8, "big"), _DIGEST)
-        self._sent += 1
-        small = bytearray()
+        digest = hmac.new(self._keys[0], self._sent_count.to_bytes(8, "big"), _DIGEST)
+        self._sent_count += 1
+        small_parts = bytearray()
         for part in parts:
             digest.update(part)
             if len(part) < _SMALL_BYTES:
-                small += part
+                small_parts += part
                 continue
-            self._connection.sendall(small)
-            small.clear()
+            self._connection.sendall(small_parts)
+            small_parts.clear()
             self._connection.sendall(part)
-        self._connection.sendall(small + digest.digest())
+        self._connection.sendall(small_parts + digest.digest())
 
     def receive(self, *parts: Buffer) -> None:
         """Fill the parts with the next message.
@@ -92,8 +92,8 @@ class PeerLink:
         Raises:
             ForeignPeerError: The message is not the sent message.
         """
-        digest = hmac.new(self._keys[1], self._received.to_bytes(8, "big"), _DIGEST)
-        self._received += 1
+        digest = hmac.new(self._keys[1], self._received_count.to_bytes(8, "big"), _DIGEST)
+        self._received_count += 1
         for part in parts:
             _receive_into(self._connection, memoryview(part))
             digest.update(part)
@@ -117,7 +117,7 @@ class Listener:
         self._secret = secret
         self._on_link = on_link
         self._is_closed = False
-        self._free = threading.BoundedSemaphore(_UNPROVEN_LIMIT)
+        self._free_slots = threading.BoundedSemaphore(_UNPROVEN_LIMIT)
         self._reported_addresses: set[str] = set()
         self.address: tuple[str, int] = self._socket.getsockname()[:2]
         threading.Thread(target=self._accept, name="peers", daemon=True).start()
@@ -140,7 +140,7 @@ class Listener:
                 sys.stderr.write(f"A connection could not be accepted: {error}\n")
                 time.sleep(_RETRY_S)
                 continue
-            if not self._free.acquire(blocking=False):
+            if not self._free_slots.acquire(blocking=False):
                 connection.close()
                 continue
             threading.Thread(
@@ -156,7 +156,7 @@ class Listener:
                 name = bytearray(size[0])
                 link.receive(name)
             finally:
-                self._free.release()
+                self._free_slots.release()
         except OSError as error:
             connection.close()
             if address not in self._reported_addresses:
@@ -245,8 +245,8 @@ def _keyed_digest(secret: bytes, role: bytes, nonces: bytes) -> bytes:
     return hmac.digest(secret, role + nonces, _DIGEST)
 
 
-def _require_proof(proof: bytes, expected: bytes) -> None:
-    if not hmac.compare_digest(proof, expected):
+def _require_proof(proof: bytes, expected_proof: bytes) -> None:
+    if not hmac.compare_digest(proof, expected_proof):
         raise ForeignPeerError("its proof is wrong")
 
 

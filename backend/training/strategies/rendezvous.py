@@ -39,7 +39,7 @@ class Rendezvous:
         self._host = host
         self.rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
         self.world_size = int(os.environ.get("OMPI_COMM_WORLD_SIZE", "1"))
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._links: dict[str, PeerLink] = {}
         self._listener: Listener | None = None
         self._memory = StoreMemory()
@@ -105,11 +105,11 @@ class Rendezvous:
         return link
 
     def _accept(self, name: str) -> PeerLink:
-        with self._changed:
+        with self._condition:
             if self._listener is None:
                 self._listener = self._listen(self._own_address, 0)
             self.store.set(f"address/{self.rank}", encode(self._listener.address))
-            if not self._changed.wait_for(
+            if not self._condition.wait_for(
                 lambda: name in self._links, self.timeout.total_seconds()
             ):
                 raise TimeoutError(f"The rank for the connection {name} did not come.")
@@ -127,9 +127,9 @@ class Rendezvous:
 
     def _serve_link(self, name: str, link: PeerLink) -> None:
         if name != _STORE:
-            with self._changed:
+            with self._condition:
                 self._links[name] = link
-                self._changed.notify_all()
+                self._condition.notify_all()
             return
         try:
             while True:
@@ -145,16 +145,16 @@ class StoreMemory:
     """The keys and values of a run's store, in the process of rank 0."""
 
     def __init__(self) -> None:
-        self._changed = threading.Condition()
+        self._condition = threading.Condition()
         self._values: dict[str, bytes] = {}
 
     def answer(self, verb: str, keys: list[str], value: Any, limit_s: float) -> Any:
         """Answer the query of a rank; None if a key did not come within the limit."""
-        with self._changed:
+        with self._condition:
             if verb == "check":
                 return all(key in self._values for key in keys)
             if verb in ("get", "wait"):
-                has_keys = self._changed.wait_for(
+                has_keys = self._condition.wait_for(
                     lambda: all(key in self._values for key in keys), limit_s
                 )
                 return [self._values[key] for key in keys] if has_keys else None
@@ -176,7 +176,7 @@ class StoreMemory:
                     return expected
             else:
                 raise ValueError(f"the store has no verb {verb}")
-            self._changed.notify_all()
+            self._condition.notify_all()
             return self._values[key]
 
 

@@ -18,7 +18,7 @@ import numpy
 import numpy.typing
 
 from backend.training.tools.thumbnails import as_array, picture_layout
-from backend.training.user_code.errors import a
+from backend.training.user_code.errors import with_article
 
 Array = numpy.typing.NDArray[Any]
 Leaves = Iterable[tuple[str, Any]]
@@ -62,7 +62,7 @@ def exact_hash(leaves: Leaves) -> tuple[int, str]:
         elif value is None or isinstance(value, (str, bytes, int)) or _is_empty(value):
             content_hash.update(f"{path} {value!r}\n".encode("utf-8", "backslashreplace"))
         else:
-            return 0, f"{path} is {a(type(value).__name__)}"
+            return 0, f"{path} is {with_article(type(value).__name__)}"
     return int.from_bytes(content_hash.digest(), "little") or 1, ""
 
 

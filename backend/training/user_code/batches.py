@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from backend.training.user_code.errors import UserCodeError, a
+from backend.training.user_code.errors import UserCodeError, with_article
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +29,7 @@ def split_batch(batch: Any) -> tuple[Any, Any]:
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return batch[0], batch[1]
     description = (
-        f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else a(type(batch).__name__)
+        f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else with_article(type(batch).__name__)
     )
     raise UserCodeError(
         f"The loader makes batches of {description}, but a batch is a pair (data, target).",
@@ -44,8 +44,8 @@ def to_device(value: Any, device: torch.device | str) -> Any:
     if isinstance(value, torch.Tensor):
         return value.to(device, non_blocking=True)
     if isinstance(value, torch.nn.utils.rnn.PackedSequence):
-        packed: Any = value  # a named tuple with a part that must stay on the CPU
-        return packed.to(device)
+        packed_sequence: Any = value  # a named tuple with a part that must stay on the CPU
+        return packed_sequence.to(device)
     if isinstance(value, Mapping):
         return {key: to_device(part, device) for key, part in value.items()}
     if isinstance(value, tuple) and hasattr(value, "_fields"):

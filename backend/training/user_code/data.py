@@ -14,7 +14,7 @@ from backend.records.library.reading_note import note_messages
 from backend.training.user_code.batches import ItemFailure, shape_of
 from backend.training.user_code.errors import (
     UserCodeError,
-    a,
+    with_article,
     calling,
     clean_traceback,
     describe,
@@ -54,7 +54,7 @@ class UserData:
             length = operator.index(length)
         except TypeError as error:
             raise UserCodeError(
-                f"{self.class_name}.__len__ returns {a(type(length).__name__)}, not a whole number."
+                f"{self.class_name}.__len__ returns {with_article(type(length).__name__)}, not a whole number."
             ) from error
         if length <= 0:
             raise UserCodeError(
@@ -154,10 +154,10 @@ class UserData:
 def _collate(items: list[Any], class_name: str) -> Any:
     from torch.utils.data import default_collate
 
-    missing = sum(item is None for item in items)
-    if missing:
+    missing_count = sum(item is None for item in items)
+    if missing_count:
         raise UserCodeError(
-            f"{class_name}.__getitem__ returned None for {missing} of the {len(items)} items of a "
+            f"{class_name}.__getitem__ returned None for {missing_count} of the {len(items)} items of a "
             "batch.",
             f"Leave such items out when {class_name} is made, so that __len__ does not count them, "
             f"or add a method collate(self, items) to {class_name}.",
@@ -210,7 +210,7 @@ class UserLoader:
             )
         if not isinstance(user_class, type):
             raise UserCodeError(
-                f"{class_name} in {LOADER_FILE} is {a(type(user_class).__name__)}, not a class.",
+                f"{class_name} in {LOADER_FILE} is {with_article(type(user_class).__name__)}, not a class.",
                 f"Write class {class_name}(torch.utils.data.Dataset).",
             )
         import torch
@@ -251,8 +251,8 @@ def open_data(
     """Return training and validation data of a job.
 
     If the job names neither a validation loader nor a validation dataset, the loader's
-    ``UserValDataset`` is used, if it exists. Otherwise the named data is for validation, with either
-    class.
+    ``UserValDataset`` is used, if it exists. Otherwise the named data is for validation, with
+    either class.
     """
     training_loader = load_loader(loader)
     training = training_loader.training(dataset)

@@ -36,7 +36,7 @@ class UserCodeError(BackendError):
     part = ""
     package = ""
     module = ""
-    during = ""
+    called_function = ""
 
     def __init__(
         self, message: str, remedy: str = "", traceback: str = "", index: int | None = None
@@ -51,7 +51,7 @@ class UserCodeError(BackendError):
 
 @contextlib.contextmanager
 def calling(subject: str, source: UserSource | None = None) -> Iterator[None]:
-    """Turn any exception of user code into a `UserCodeError`: ``with calling("The model's loss")``."""
+    """Turn any exception of user code into a `UserCodeError`: ``with calling("The loss")``."""
     try:
         yield
     except (BackendError, MemoryError):
@@ -89,8 +89,8 @@ def explain(error: BaseException, subject: str, source: UserSource | None = None
             trace,
         )
     if isinstance(error, ModuleNotFoundError) and error.name:
-        missing, location = _public_names(error.name), _location_of(error, source)
-        root = missing.partition(".")[0]
+        missing_name, location = _public_names(error.name), _location_of(error, source)
+        root = missing_name.partition(".")[0]
         package = PYPI_NAMES.get(root, "")
         if package:
             suffix = f" ({location})" if location else ""
@@ -103,7 +103,7 @@ def explain(error: BaseException, subject: str, source: UserSource | None = None
             return package_error
         import_hint = _own_import_hint(root, source)
         module_error = UserCodeError(
-            f"{location or subject} needs the module “{missing}”, which is not installed here.",
+            f"{location or subject} needs the module “{missing_name}”, which is not installed here.",
             import_hint
             or f"If “{root}” is a file or folder of your project, import the folder that contains "
             "it, with bks_model.py or bks_dataset.py at the top of that folder. If it is a "
@@ -117,7 +117,7 @@ def explain(error: BaseException, subject: str, source: UserSource | None = None
     user_error = UserCodeError(
         f"{subject} raised {describe(error)}{suffix}.", _remedy(error, subject, location), trace
     )
-    user_error.during = subject
+    user_error.called_function = subject
     return user_error
 
 
@@ -234,6 +234,6 @@ def clean_traceback(error: BaseException, limit: int = 20_000) -> str:
     return text if len(text) <= limit else f"{text[: limit // 2]}\n…\n{text[-limit // 2 :]}"
 
 
-def a(name: str) -> str:
+def with_article(name: str) -> str:
     """Return the name with its article."""
     return f"{'an' if name[:1].lower() in 'aeio' else 'a'} {name}"

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from backend.records.base.number_format import name_list
-from backend.training.user_code.errors import FORWARD, LOSS, UserCodeError, a, calling, describe
+from backend.training.user_code.errors import FORWARD, LOSS, UserCodeError, with_article, calling, describe
 from backend.training.user_code.importing import import_entry
 
 if TYPE_CHECKING:
@@ -340,7 +340,7 @@ def compute_weighted_loss(
             loss = total / given_weight if weight else total
     if not isinstance(loss, torch.Tensor):
         raise UserCodeError(
-            f"The model's loss returns {a(type(loss).__name__)}, not a tensor.",
+            f"The model's loss returns {with_article(type(loss).__name__)}, not a tensor.",
             "Return the tensor itself, not its .item().",
         )
     if loss.numel() != 1:
@@ -370,7 +370,7 @@ def compute_metrics(model: torch.nn.Module, output: Any, target: Any) -> dict[st
         return {}
     if not isinstance(metrics, Mapping):
         raise UserCodeError(
-            f"The model's metrics returns {a(type(metrics).__name__)}, not a dict.",
+            f"The model's metrics returns {with_article(type(metrics).__name__)}, not a dict.",
             'Return a dict of numbers: {"accuracy": accuracy}.',
         )
     return {str(name): _number(str(name), value) for name, value in metrics.items()}
@@ -384,6 +384,6 @@ def _number(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as error:
         raise UserCodeError(
-            f"The metric “{name}” is {a(type(value).__name__)}, not one number.",
+            f"The metric “{name}” is {with_article(type(value).__name__)}, not one number.",
             "Return a float or a tensor of one element.",
         ) from error

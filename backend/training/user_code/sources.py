@@ -51,25 +51,25 @@ class UserSource:
         return f"{path}{os.sep}".startswith(f"{self.folder}{os.sep}")
 
     def search_paths(self) -> list[str]:
-        """Return the folders of its modules: the folder itself, and its additions to ``sys.path``."""
+        """Return the folders of its modules: its own, and its additions to ``sys.path``."""
         added_paths = [path for path in sys.path if self.holds(path)]
         return list(dict.fromkeys([str(self.folder), *added_paths]))
 
-    def owns(self, top: str) -> bool:
+    def owns(self, top_name: str) -> bool:
         """Return whether ``import top`` in this folder means a module of this folder."""
         # Cached, because an import may be in __getitem__ and run for every item.
         if sys.path != self._sys_path:
             self._sys_path = list(sys.path)
             self._owned_names.clear()
-        is_owned = self._owned_names.get(top)
+        is_owned = self._owned_names.get(top_name)
         if is_owned is None:
-            is_owned = self._owned_names[top] = self._has_module(top)
+            is_owned = self._owned_names[top_name] = self._has_module(top_name)
         return is_owned
 
-    def _has_module(self, top: str) -> bool:
-        spec = PathFinder.find_spec(top, self.search_paths())
+    def _has_module(self, top_name: str) -> bool:
+        spec = PathFinder.find_spec(top_name, self.search_paths())
         # A directory without __init__.py is a package to Python, but an installed one precedes it.
-        return spec is not None and (spec.loader is not None or not _is_installed(top))
+        return spec is not None and (spec.loader is not None or not _is_installed(top_name))
 
     def import_for_user(
         self,
@@ -80,12 +80,12 @@ class UserSource:
         level: int = 0,
     ) -> ModuleType:
         """Import as ``__import__`` does for the modules of this folder."""
-        top = name.partition(".")[0]
-        if level or not self.owns(top):
+        top_name = name.partition(".")[0]
+        if level or not self.owns(top_name):
             return builtins.__import__(name, globals, locals, fromlist or (), level)
-        private = f"{self.name}.{name}"
-        leaf = builtins.__import__(private, globals, locals, fromlist or (), 0)
-        return leaf if fromlist else sys.modules[f"{self.name}.{top}"]
+        private_name = f"{self.name}.{name}"
+        leaf = builtins.__import__(private_name, globals, locals, fromlist or (), 0)
+        return leaf if fromlist else sys.modules[f"{self.name}.{top_name}"]
 
     def unload(self) -> None:
         """Remove its modules from the process, after an import that failed."""
@@ -102,25 +102,25 @@ def _private_name(module: ModuleType) -> str:
     return getattr(vars(module).get("__spec__"), "name", "") or ""
 
 
-def _is_installed(top: str) -> bool:
+def _is_installed(top_name: str) -> bool:
     """Return whether ``import top`` finds a module that is not user code."""
     for finder in sys.meta_path:
         if isinstance(finder, _Finder) or not hasattr(finder, "find_spec"):
             continue
-        spec = finder.find_spec(top, None)
+        spec = finder.find_spec(top_name, None)
         if spec is not None and spec.loader is not None:
             origin = spec.origin or ""
             return not any(source.holds(origin) for source in known_sources.values())
     return False
 
 
-def _owner(top: str) -> UserSource | None:
+def _owner(top_name: str) -> UserSource | None:
     """Return the source whose module ``top`` has this public name."""
-    module = sys.modules.get(top)
+    module = sys.modules.get(top_name)
     if module is not None:
         return known_sources.get(_private_name(module).partition(".")[0])
-    owners = (source for source in known_sources.values() if source.owns(top))
-    return None if _is_installed(top) else next(owners, None)
+    owners = (source for source in known_sources.values() if source.owns(top_name))
+    return None if _is_installed(top_name) else next(owners, None)
 
 
 class _UserFile(SourceFileLoader):
@@ -135,11 +135,11 @@ class _UserFile(SourceFileLoader):
         return self.source_to_code(self.get_data(path), path)
 
     def exec_module(self, module: ModuleType) -> None:
-        public = self.name.partition(".")[2]
-        is_public = _owner(public.partition(".")[0]) is self._source
+        public_name = self.name.partition(".")[2]
+        is_public = _owner(public_name.partition(".")[0]) is self._source
         if is_public:
-            module.__name__ = public
-            sys.modules[public] = module
+            module.__name__ = public_name
+            sys.modules[public_name] = module
         module.__dict__["__builtins__"] = {
             **vars(builtins),
             "__import__": self._source.import_for_user,
@@ -148,21 +148,21 @@ class _UserFile(SourceFileLoader):
             exec(self.get_code(self.name), module.__dict__)
         except BaseException:
             if is_public:
-                sys.modules.pop(public, None)
+                sys.modules.pop(public_name, None)
             raise
 
 
 class _PublicName(importlib.abc.Loader):
     """Loader that provides a private module under the user's name for it."""
 
-    def __init__(self, private: str) -> None:
-        self._private = private
+    def __init__(self, private_name: str) -> None:
+        self._private_name = private_name
 
     def exec_module(self, module: ModuleType) -> None:
-        public = self._private.partition(".")[2]
+        public_name = self._private_name.partition(".")[2]
         # Free for the module itself, which registers itself when it is loaded now.
-        del sys.modules[public]
-        sys.modules[public] = importlib.import_module(self._private)
+        del sys.modules[public_name]
+        sys.modules[public_name] = importlib.import_module(self._private_name)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -171,13 +171,13 @@ class _Finder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        top = fullname.partition(".")[0]
-        if not top.startswith(PREFIX):
-            owner = _owner(top)
+        top_name = fullname.partition(".")[0]
+        if not top_name.startswith(PREFIX):
+            owner = _owner(top_name)
             if owner is None or (path is not None and PathFinder.find_spec(fullname, path) is None):
                 return None
             return ModuleSpec(fullname, _PublicName(f"{owner.name}.{fullname}"))
-        source = known_sources.get(top)
+        source = known_sources.get(top_name)
         if source is None:
             return None
         if fullname == source.name:

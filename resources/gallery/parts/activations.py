@@ -48,7 +48,7 @@ def first_weights(model: nn.Module, name: str) -> None:
     Kaiming's rule for those like ReLU, Xavier's for the others and for the last layer. Biases
     are 0.
     """
-    layers = [one for one in model.modules() if isinstance(one, (nn.Conv2d, nn.Linear))]
+    layers = [module for module in model.modules() if isinstance(module, (nn.Conv2d, nn.Linear))]
     for layer in layers:
         if name in LIKE_RELU and layer is not layers[-1]:
             nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")

@@ -57,76 +57,76 @@ class Boxes(torch.utils.data.Dataset):
         if not samples:
             raise ValueError("no picture of the dataset has a description of its boxes")
         parts, share = [sample.part for sample in samples], settings["VALIDATION_SHARE"]
-        held = divide(parts, [""] * len(samples), share, settings["SEED"])
-        described = {sample.path for sample in samples}
-        others = [path for path in files(folder, *ENDINGS) if path not in described]
-        notes.add("Left out, because no description of boxes is for them", others, "picture")
-        notes.add_unused([sample.path for sample in samples], held, "picture")
+        membership = divide(parts, [""] * len(samples), share, settings["SEED"])
+        described_paths = {sample.path for sample in samples}
+        other_paths = [path for path in files(folder, *ENDINGS) if path not in described_paths]
+        notes.add("Left out, because no description of boxes is for them", other_paths, "picture")
+        notes.add_unused([sample.path for sample in samples], membership, "picture")
         paths = [sample.path for sample in samples]
         self.white = settings["WHITE"] or white_of(folder, paths, notes)
         self.are_shares = are_shares(samples)
         self.are_upright = any(map(self.reaches_beyond, samples))
         self.samples = [
             sample
-            for sample, is_held in zip(samples, held, strict=True)
+            for sample, is_held in zip(samples, membership, strict=True)
             if is_held is is_validation
         ]
         if settings["BAD_PICTURES"] == "skip":
-            bad = {one.path for one in self.samples if not self.is_usable(one)}
+            bad = {usable_sample.path for usable_sample in self.samples if not self.is_usable(usable_sample)}
             notes.add("Left out, because they cannot be read", sorted(bad), "picture")
-            self.samples = [one for one in self.samples if one.path not in bad]
+            self.samples = [usable_sample for usable_sample in self.samples if usable_sample.path not in bad]
         self.check_boxes(is_validation)
 
     def check_boxes(self, is_validation: bool) -> None:
         """Compare boxes with their pictures, of many only some; note what is odd."""
         notes = self.reading_notes
-        described = [sample for sample in self.samples if sample.boxes]
-        bare = [sample.path for sample in self.samples if not sample.boxes]
-        notes.add("Without a box", bare, "picture")
+        described_samples = [sample for sample in self.samples if sample.boxes]
+        boxless_paths = [sample.path for sample in self.samples if not sample.boxes]
+        notes.add("Without a box", boxless_paths, "picture")
         if self.are_shares:
-            shares = [sample.path for sample in described if sample.size != (1, 1)]
+            shares = [sample.path for sample in described_samples if sample.size != (1, 1)]
             notes.add("Boxes are read as shares of the sides, from 0 to 1", shares, "picture")
-        scaled, outside, turned, examined = [], [], [], 0
-        for sample in described[:: len(described) // MOST_EXAMINED + 1]:
+        scaled_paths, outside_paths, turned_paths, examined_count = [], [], [], 0
+        for sample in described_samples[:: len(described_samples) // MOST_EXAMINED + 1]:
             size = picture_size(os.path.join(self.folder, sample.path))
             if size is None:
                 continue
             with contextlib.suppress(ValueError):  # The sample itself says so.
-                _, kept, is_scaled = self.fitting(sample, size)
-                turned += [sample.path] * (sample.size == size[::-1] != size)
-                examined += len(kept)
-                outside += [sample.path] * int((~kept).sum())
-                scaled += [sample.path] * is_scaled
-        notes.add("Boxes are scaled to pictures of another size than described", scaled, "picture")
+                _, is_kept, is_scaled = self.fit_boxes(sample, size)
+                turned_paths += [sample.path] * (sample.size == size[::-1] != size)
+                examined_count += len(is_kept)
+                outside_paths += [sample.path] * int((~is_kept).sum())
+                scaled_paths += [sample.path] * is_scaled
+        notes.add("Boxes are scaled to pictures of another size than described", scaled_paths, "picture")
         meaning = "the picture turned by its EXIF" if self.are_upright else "the unturned picture"
-        notes.add(f"Boxes are read as those of {meaning}", turned, "picture")
-        notes.add(f"Outside their picture or empty, of {examined} examined", outside, "box")
-        if not is_validation and not described:
-            raise ValueError(f"none of the {len(bare)} pictures for training has a box")
-        if not is_validation and examined == len(outside) > 0:
+        notes.add(f"Boxes are read as those of {meaning}", turned_paths, "picture")
+        notes.add(f"Outside their picture or empty, of {examined_count} examined", outside_paths, "box")
+        if not is_validation and not described_samples:
+            raise ValueError(f"none of the {len(boxless_paths)} pictures for training has a box")
+        if not is_validation and examined_count == len(outside_paths) > 0:
             raise ValueError(
-                f"no box is inside its picture, first of {outside[0]}: check that the pictures "
+                f"no box is inside its picture, first of {outside_paths[0]}: check that the pictures "
                 "have the size that the boxes are for, and that the boxes have this loader's form"
             )
 
-    def fitting(
+    def fit_boxes(
         self, sample: Sample, size: tuple[int, int]
     ) -> tuple[torch.Tensor, torch.Tensor, bool]:
         """The boxes in pixels of a picture of this size, which are kept, whether it was scaled."""
         boxes = torch.tensor(sample.boxes, dtype=torch.float32).reshape(-1, 4)
-        described = sample.size
-        if described == size[::-1]:
-            size = described = size if self.are_upright else described
+        described_size = sample.size
+        if described_size == size[::-1]:
+            size = described_size = size if self.are_upright else described_size
         sides = torch.tensor(size * 2)
-        is_other = described not in (None, size) and min(described) > 0
+        is_other = described_size not in (None, size) and min(described_size) > 0
         if self.are_shares:
             boxes, is_other = boxes * sides, False
         elif is_other:
-            factors = sides / torch.tensor(described * 2)
+            factors = sides / torch.tensor(described_size * 2)
             if abs(factors[0] / factors[1] - 1) > 0.02:
                 raise ValueError(
                     f"{sample.path} has {size[0]} × {size[1]} pixels, but its boxes are for "
-                    f"{described[0]} × {described[1]}: replace it"
+                    f"{described_size[0]} × {described_size[1]}: replace it"
                 )
             boxes = boxes * factors
         boxes = boxes.clamp(min=0).minimum(sides)
@@ -151,7 +151,7 @@ class Boxes(torch.utils.data.Dataset):
         if size is None or not is_readable(self.folder, sample.path):
             return False
         with contextlib.suppress(ValueError):
-            return self.fitting(sample, size) is not None
+            return self.fit_boxes(sample, size) is not None
         return False
 
     def __len__(self) -> int:
@@ -163,9 +163,9 @@ class Boxes(torch.utils.data.Dataset):
             image = self.open(os.path.join(self.folder, sample.path), sample.size)
         except ValueError as error:
             raise ValueError(f"{error}, or set bad_pictures to “skip”") from error
-        boxes, keep, _ = self.fitting(sample, image.size)
+        boxes, keep, _ = self.fit_boxes(sample, image.size)
         labels = torch.tensor([self.classes.index(name) for name in sample.names])
-        picture, scale = self.fit(image)
+        picture, scale = self.fit_picture(image)
         boxes, labels = boxes[keep] * scale, labels.long()[keep]
         if self.flips and torch.rand(1) < 0.5:
             picture = picture.flip(2)
@@ -182,7 +182,7 @@ class Boxes(torch.utils.data.Dataset):
             image = open_picture(path, self.channels, turn=False, white=self.white)
         return image
 
-    def fit(self, image: Image.Image) -> tuple[torch.Tensor, float]:
+    def fit_picture(self, image: Image.Image) -> tuple[torch.Tensor, float]:
         """Scale the longer side to the side; what is left on the right or below is black."""
         scale = self.side / max(image.size)
         width, height = (max(1, round(length * scale)) for length in image.size)
@@ -192,7 +192,7 @@ class Boxes(torch.utils.data.Dataset):
 
     def read(self, path: str) -> torch.Tensor:
         """The picture in a file: for "Try it"."""
-        return self.fit(self.open(path, None))[0]
+        return self.fit_picture(self.open(path, None))[0]
 
     @staticmethod
     def collate(items: list[tuple[torch.Tensor, dict[str, torch.Tensor]]]) -> tuple:
@@ -207,14 +207,14 @@ def are_shares(samples: list[Sample]) -> bool:
     return is_stated or (bool(edges) and max(edges) <= 1.001)
 
 
-def find_picture(known: dict[str, list[str]], name: str, part: str) -> str:
+def find_picture(pictures: dict[str, list[str]], name: str, part: str) -> str:
     """The path that ends with a name of a picture, in a folder of the part if several do.
 
     ``known`` has the paths of all pictures by their names without folders.
     """
-    wanted = name.replace("\\", "/").lstrip("./")
-    found = known.get(os.path.basename(wanted), [])
-    ending = [path for path in found if f"/{path}".replace(os.sep, "/").endswith(f"/{wanted}")]
-    found = ending or found
-    of_part = [path for path in found if part and part_of(path) == part]
-    return (of_part or found or [wanted])[0]
+    relative_name = name.replace("\\", "/").lstrip("./")
+    paths = pictures.get(os.path.basename(relative_name), [])
+    matching_paths = [path for path in paths if f"/{path}".replace(os.sep, "/").endswith(f"/{relative_name}")]
+    paths = matching_paths or paths
+    of_part = [path for path in paths if part and part_of(path) == part]
+    return (of_part or paths or [relative_name])[0]

@@ -46,11 +46,11 @@ class Format(NamedTuple):
             return math.nan
         if self.kind == "dates":
             return days(cell, self.day_first)
-        found = NUMBER.fullmatch(SPACES.sub("", cell))
-        if found is None or found["currency"] + found["unit"] not in ("", self.unit):
+        match = NUMBER.fullmatch(SPACES.sub("", cell))
+        if match is None or match["currency"] + match["unit"] not in ("", self.unit):
             raise ValueError(f"“{cell[:40]}” is not a number")
         thousands = "," if self.decimal == "." else "."
-        return float(found["number"].replace(thousands, "").replace(self.decimal, "."))
+        return float(match["number"].replace(thousands, "").replace(self.decimal, "."))
 
 
 def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> Format:
@@ -71,10 +71,10 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
                 return Format("numbers")
     if cells and all(map(DATE.fullmatch, cells)):
         return date_format(cells, dates)
-    found = [NUMBER.fullmatch(SPACES.sub("", cell)) for cell in cells]
-    if not cells or None in found:
+    matches = [NUMBER.fullmatch(SPACES.sub("", cell)) for cell in cells]
+    if not cells or None in matches:
         return Format("texts")
-    units = {one["currency"] + one["unit"] for one in found}
+    units = {match["currency"] + match["unit"] for match in matches}
     if len(units) > 1:
         is_measured = any(" " in cell or "%" in cell for cell in cells)
         return Format("texts", note="Read as texts, because units differ" if is_measured else "")
@@ -82,13 +82,13 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
     if not signs:
         return Format("texts")
     (unit,) = units
-    marked = [cell for cell in cells if re.search("[.,]", cell)]
+    punctuated_cells = [cell for cell in cells if re.search("[.,]", cell)]
     sign = signs.pop() if len(signs) == 1 else decimal
-    if not sign and any("," in cell for cell in marked):
-        plain = [cell for cell in cells if cell not in set(marked)]
-        if not plain or any(len(re.sub(r"\D", "", cell)) > 3 for cell in plain):
+    if not sign and any("," in cell for cell in punctuated_cells):
+        plain_cells = [cell for cell in cells if cell not in set(punctuated_cells)]
+        if not plain_cells or any(len(re.sub(r"\D", "", cell)) > 3 for cell in plain_cells):
             raise ValueError(
-                f"“{marked[0]}” and “{marked[-1]}” can be read with a decimal comma, or with "
+                f"“{punctuated_cells[0]}” and “{punctuated_cells[-1]}” can be read with a decimal comma, or with "
                 "commas between thousands; set decimal to “comma” or “point”"
             )
     sign = sign or "."
@@ -105,37 +105,37 @@ def sign_of(columns: Sequence[Sequence[str]]) -> str:
     """The decimal sign that the columns show; "" if they show none, or both."""
     if not any("," in cell for cells in columns for cell in cells):
         return "."
-    shown = set()
+    column_signs = set()
     for cells in columns:
-        marked = [cell for cell in cells if "." in cell or "," in cell]
-        signs = decimal_signs(marked) if marked else set()
-        shown |= signs if len(signs) == 1 else set()
-    return shown.pop() if len(shown) == 1 else ""
+        punctuated_cells = [cell for cell in cells if "." in cell or "," in cell]
+        signs = decimal_signs(punctuated_cells) if punctuated_cells else set()
+        column_signs |= signs if len(signs) == 1 else set()
+    return column_signs.pop() if len(column_signs) == 1 else ""
 
 
 def decimal_signs(cells: Sequence[str]) -> set[str]:
     """The decimal signs with which all cells are numbers; both if they do not decide it."""
-    found = {".", ","}
+    possible_signs = {".", ","}
     for cell in cells:
         match = NUMBER.fullmatch(SPACES.sub("", cell))
         text = match["number"] if match else ""
         for sign, thousands in ((r"\.", ","), (",", r"\.")):
-            whole = rf"([1-9]\d{{0,2}}({thousands}\d{{3}})+|\d*)"
-            form = rf"[+-]?({whole}({sign}\d*)?(e[+-]?\d+)?|inf)"
-            if not re.fullmatch(form, text, re.IGNORECASE):
-                found.discard(sign[-1])
-    return found
+            integer_pattern = rf"([1-9]\d{{0,2}}({thousands}\d{{3}})+|\d*)"
+            pattern = rf"[+-]?({integer_pattern}({sign}\d*)?(e[+-]?\d+)?|inf)"
+            if not re.fullmatch(pattern, text, re.IGNORECASE):
+                possible_signs.discard(sign[-1])
+    return possible_signs
 
 
 def date_format(cells: Sequence[str], dates: str) -> Format:
-    parts = [DATE.fullmatch(cell) for cell in cells]
-    named = [one for one in parts if len(one[1]) < 4]
+    matches = [DATE.fullmatch(cell) for cell in cells]
+    ambiguous_dates = [match for match in matches if len(match[1]) < 4]
     can_be = {
-        day_first: all(int(one[3 if day_first else 1]) <= 12 for one in named)
+        day_first: all(int(match[3 if day_first else 1]) <= 12 for match in ambiguous_dates)
         for day_first in (True, False)
     }
-    is_german = any(one[2] == "." for one in named)
-    if dates != "auto" or is_german or not all(can_be.values()) or not named:
+    is_german = any(match[2] == "." for match in ambiguous_dates)
+    if dates != "auto" or is_german or not all(can_be.values()) or not ambiguous_dates:
         day_first = dates == "day first" if dates != "auto" else is_german or can_be[True]
         try:
             for cell in cells:
@@ -150,14 +150,14 @@ def date_format(cells: Sequence[str], dates: str) -> Format:
 
 
 def days(cell: str, day_first: bool) -> float:
-    found = DATE.fullmatch(cell)
-    if found is None:
+    match = DATE.fullmatch(cell)
+    if match is None:
         raise ValueError(f"“{cell[:40]}” is not a date")
-    first, middle, last = int(found[1]), int(found[3]), int(found[4])
-    day, month = (first, middle) if day_first else (middle, first)
-    year = last + (0 if last > 99 else 2000 if last < 70 else 1900)
-    if len(found[1]) == 4:
-        year, month, day = first, middle, last
-    hours, minutes, seconds = (float(found[place] or 0) for place in (5, 6, 7))
+    first, second, third = int(match[1]), int(match[3]), int(match[4])
+    day, month = (first, second) if day_first else (second, first)
+    year = third + (0 if third > 99 else 2000 if third < 70 else 1900)
+    if len(match[1]) == 4:
+        year, month, day = first, second, third
+    hours, minutes, seconds = (float(match[group] or 0) for group in (5, 6, 7))
     seconds += 60 * (minutes + 60 * hours)
     return datetime.date(year, month, day).toordinal() - EPOCH + seconds / 86400

@@ -30,25 +30,25 @@ class Cifar(torch.utils.data.Dataset):
         batches: list[str],
         label: str,
         bytes_before: int,
-        at: int,
+        label_byte: int,
         meta: tuple[str, str, str],
         augment: str,
     ) -> None:
         self.augment = augment
         names = [*batches, *(f"{name}.bin" for name in batches), *meta[:2]]
-        found = dict(read_files(folder, names))
+        contents = dict(read_files(folder, names))
         parts = []
         for name in batches:
-            if name in found:
-                parts.append(from_pickle(name, found[name], label))
-            elif f"{name}.bin" in found:
-                parts.append(from_binary(f"{name}.bin", found[f"{name}.bin"], bytes_before, at))
+            if name in contents:
+                parts.append(from_pickle(name, contents[name], label))
+            elif f"{name}.bin" in contents:
+                parts.append(from_binary(f"{name}.bin", contents[f"{name}.bin"], bytes_before, label_byte))
             else:
                 raise ValueError(f"the dataset has no file {name} or {name}.bin of CIFAR")
         self.pictures = torch.from_numpy(numpy.concatenate([pixels for pixels, _ in parts]))
         self.labels = torch.from_numpy(numpy.concatenate([labels for _, labels in parts]))
         count = int(self.labels.max()) + 1
-        self.classes = class_names(found, *meta) or [str(number) for number in range(count)]
+        self.classes = class_names(contents, *meta) or [str(number) for number in range(count)]
         if count > len(self.classes):
             raise ValueError(f"there are labels up to {count - 1}, but {len(self.classes)} classes")
 
@@ -65,9 +65,9 @@ class Cifar(torch.utils.data.Dataset):
 
 def read_files(folder: str, names: list[str]) -> Iterator[tuple[str, bytes]]:
     """The content of files with these names, in the folder or in an archive in it."""
-    for place, _, found in os.walk(folder):
-        for name in sorted(found):
-            path = os.path.join(place, name)
+    for parent, _, file_names in os.walk(folder):
+        for name in sorted(file_names):
+            path = os.path.join(parent, name)
             if name in names:
                 with open(path, "rb") as file:
                     yield name, file.read()
@@ -100,17 +100,17 @@ class PlainUnpickler(pickle.Unpickler):
 
 def unpickle(name: str, content: bytes) -> dict[str, object]:
     try:
-        found = PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
+        values = PlainUnpickler(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:
         raise ValueError(f"{name} cannot be read: {error}") from error
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise ValueError(f"{name} is not in CIFAR's form")
-    return {key.decode() if isinstance(key, bytes) else key: value for key, value in found.items()}
+    return {key.decode() if isinstance(key, bytes) else key: value for key, value in values.items()}
 
 
 def from_pickle(name: str, content: bytes, label: str) -> tuple[numpy.ndarray, numpy.ndarray]:
-    found = unpickle(name, content)
-    pixels, labels = found.get("data"), found.get(label)
+    values = unpickle(name, content)
+    pixels, labels = values.get("data"), values.get(label)
     if not isinstance(pixels, numpy.ndarray) or pixels.dtype != numpy.uint8 or labels is None:
         raise ValueError(f"{name} has no data or no {label}: it is not of this CIFAR")
     if pixels.shape != (len(labels), PIXELS):
@@ -119,7 +119,7 @@ def from_pickle(name: str, content: bytes, label: str) -> tuple[numpy.ndarray, n
 
 
 def from_binary(
-    name: str, content: bytes, bytes_before: int, at: int
+    name: str, content: bytes, bytes_before: int, label_byte: int
 ) -> tuple[numpy.ndarray, numpy.ndarray]:
     record = bytes_before + PIXELS
     if not content or len(content) % record:
@@ -128,11 +128,11 @@ def from_binary(
         )
     rows = numpy.frombuffer(content, numpy.uint8).reshape(-1, record)
     pixels = rows[:, bytes_before:].reshape(-1, 3, 32, 32).copy()
-    return pixels, rows[:, at].astype(numpy.int64)
+    return pixels, rows[:, label_byte].astype(numpy.int64)
 
 
-def class_names(found: dict[str, bytes], python: str, binary: str, key: str) -> list[str]:
-    if python in found:
-        names = unpickle(python, found[python]).get(key, [])
+def class_names(contents: dict[str, bytes], python: str, binary: str, key: str) -> list[str]:
+    if python in contents:
+        names = unpickle(python, contents[python]).get(key, [])
         return [name.decode() if isinstance(name, bytes) else str(name) for name in names]
-    return found.get(binary, b"").decode("utf-8", "replace").split()
+    return contents.get(binary, b"").decode("utf-8", "replace").split()

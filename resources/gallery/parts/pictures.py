@@ -11,7 +11,7 @@ from PIL import Image, ImageOps, UnidentifiedImageError
 
 ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_EXAMINED = 64
-DAMAGED = (
+READ_ERRORS = (
     OSError, SyntaxError, ValueError, LookupError, TypeError, EOFError,
     struct.error, zlib.error, Image.DecompressionBombError,
 )  # fmt: skip
@@ -37,10 +37,10 @@ def open_picture(
                 file.draft("L" if channels == 1 else "RGB", (about, about))
             image = ImageOps.exif_transpose(file) if turn else file
             return in_mode(image, channels, white)
-    except DAMAGED as error:
+    except READ_ERRORS as error:
         name = "/".join(path.split(os.sep)[-2:])
-        why = "it is no picture" if isinstance(error, UnidentifiedImageError) else str(error)
-        raise ValueError(f"{name} cannot be read ({why}): remove or replace it") from error
+        reason = "it is no picture" if isinstance(error, UnidentifiedImageError) else str(error)
+        raise ValueError(f"{name} cannot be read ({reason}): remove or replace it") from error
 
 
 def in_mode(image: Image.Image, channels: int, white: float = 0) -> Image.Image:
@@ -66,27 +66,27 @@ def white_for(values: numpy.ndarray, mode: str) -> float:
 
     Floats from 0 to 1 go a little beyond 1 after filters.
     """
-    most = float(numpy.nanmax(values))
-    if mode == "F" and most < 2:
+    largest = float(numpy.nanmax(values))
+    if mode == "F" and largest < 2:
         return 1
-    return next((2.0**bits - 1 for bits in (8, 10, 12, 14, 16, 24) if most < 2**bits), 2.0**32 - 1)
+    return next((2.0**bits - 1 for bits in (8, 10, 12, 14, 16, 24) if largest < 2**bits), 2.0**32 - 1)
 
 
 def white_of(folder: str, paths: list[str], notes: Notes) -> float:
     """The value that becomes white in all pictures of more than 8 bits, 0 if there are none."""
-    deep, cut, white = [], [], 0.0
+    deep_paths, reduced_paths, white = [], [], 0.0
     for path in paths[:: len(paths) // MOST_EXAMINED + 1]:
         try:
             with Image.open(os.path.join(folder, path)) as image:
                 if is_deep(image):
-                    deep.append(path)
+                    deep_paths.append(path)
                     white = max(white, white_for(numpy.asarray(image), image.mode))
                 elif any(";16" in str(tile[3]) for tile in image.tile):
-                    cut.append(path)
-        except DAMAGED:
+                    reduced_paths.append(path)
+        except READ_ERRORS:
             continue
-    notes.add(f"Of more than 8 bits, read so that {white:.10g} becomes 1", deep, "picture")
-    notes.add("Colours of 16 bits, of which 8 are read", cut, "picture")
+    notes.add(f"Of more than 8 bits, read so that {white:.10g} becomes 1", deep_paths, "picture")
+    notes.add("Colours of 16 bits, of which 8 are read", reduced_paths, "picture")
     return white
 
 
@@ -104,16 +104,16 @@ def square_picture(path: str, channels: int, side: int, white: float = 0) -> tor
     return tensor_of(ImageOps.fit(image, (side, side)), channels)
 
 
-def augmented(picture: torch.Tensor, how: str) -> torch.Tensor:
+def augmented(picture: torch.Tensor, augmentation: str) -> torch.Tensor:
     """Move a picture by up to an eighth of its side ("crop"), and flip half of them."""
-    if how == "none":
+    if augmentation == "none":
         return picture
     height, width = picture.shape[1:]
     margin = max(1, min(height, width) // 8)
     wide = torch.nn.functional.pad(picture[None], [margin] * 4, mode="reflect")[0]
     top, left = torch.randint(0, 2 * margin + 1, (2,)).tolist()
     picture = wide[:, top : top + height, left : left + width]
-    return picture.flip(2) if how == "flip and crop" and torch.rand(1) < 0.5 else picture
+    return picture.flip(2) if augmentation == "flip and crop" and torch.rand(1) < 0.5 else picture
 
 
 def picture_size(path: str) -> tuple[int, int] | None:
@@ -122,7 +122,7 @@ def picture_size(path: str) -> tuple[int, int] | None:
         with Image.open(path) as image:
             is_turned = image.getexif().get(0x0112, 1) >= 5
             return image.size[::-1] if is_turned else image.size
-    except DAMAGED:
+    except READ_ERRORS:
         return None
 
 

@@ -32,8 +32,8 @@ class Block(nn.Module):
         raise NotImplementedError
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
-        passed = inputs if self.downsample is None else self.downsample(inputs)
-        return self.relu(passed + self.residual(inputs))
+        shortcut = inputs if self.downsample is None else self.downsample(inputs)
+        return self.relu(shortcut + self.residual(inputs))
 
 
 class Basic(Block):
@@ -66,14 +66,14 @@ class Bottleneck(Block):
 
 def stages(block: type[Block], counts: Sequence[int], inputs: int = 64) -> list[nn.Sequential]:
     """Return stages of so many blocks; each but the first halves the side."""
-    made = []
+    stage_list = []
     for number, count in enumerate(counts):
         width, stage = 64 * 2**number, nn.Sequential()
-        for at in range(count):
-            stage.append(block(inputs, width, 2 if number and not at else 1))
+        for block_number in range(count):
+            stage.append(block(inputs, width, 2 if number and not block_number else 1))
             inputs = width * block.expansion
-        made.append(stage)
-    return made
+        stage_list.append(stage)
+    return stage_list
 
 
 def first_weights(model: nn.Module) -> None:

@@ -21,8 +21,8 @@ def part_of_folder(name: str) -> str:
 
 def part_of(path: str) -> str:
     """The part that a word in a relative path names, "" if none does."""
-    words = re.findall("t10k|[a-z]+", path.lower())
-    return next((PARTS[word] for word in reversed(words) if word in PARTS), "")
+    tokens = re.findall("t10k|[a-z]+", path.lower())
+    return next((PARTS[token] for token in reversed(tokens) if token in PARTS), "")
 
 
 def sort_by_class(paths: Sequence[str]) -> tuple[list[tuple[str, str, str]], int]:
@@ -37,31 +37,31 @@ def sort_by_class(paths: Sequence[str]) -> tuple[list[tuple[str, str, str]], int
     level = next((n for n in range(deepest) if holds_sets(folders, n)), -1)
     # Folders around all pictures, such as the name of the dataset, are no classes.
     shared = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
-    place = len(list(shared))
+    class_level = len(list(shared))
     if level >= 0:
-        is_inside = any(len(own) > level + 1 and part_of_folder(own[level]) for own in folders)
-        place = level + 1 if is_inside else level - 1
+        is_inside = any(len(parents) > level + 1 and part_of_folder(parents[level]) for parents in folders)
+        class_level = level + 1 if is_inside else level - 1
     samples = []
-    for path, own in zip(paths, folders, strict=True):
-        part = part_of_folder(own[level]) if len(own) > level >= 0 else ""
-        is_in_class = len(own) > place and (level < 0 or part)
-        samples.append((path, own[place] if is_in_class else "", part))
-    return samples, place
+    for path, parents in zip(paths, folders, strict=True):
+        part = part_of_folder(parents[level]) if len(parents) > level >= 0 else ""
+        is_in_class = len(parents) > class_level and (level < 0 or part)
+        samples.append((path, parents[class_level] if is_in_class else "", part))
+    return samples, class_level
 
 
 def holds_sets(folders: Sequence[Sequence[str]], level: int) -> bool:
     """Whether the folders at a level are sets such as train and val, and not classes."""
-    below = defaultdict(set)
-    for own in folders:
-        if len(own) > level:
-            below[own[level]].update(own[level + 1 : level + 2])
-    parts = {part_of_folder(name) for name in below} - {""}
-    classes = {name for top, names in below.items() if part_of_folder(top) for name in names}
-    others = [names for top, names in below.items() if not part_of_folder(top)]
+    names_below = defaultdict(set)
+    for parents in folders:
+        if len(parents) > level:
+            names_below[parents[level]].update(parents[level + 1 : level + 2])
+    parts = {part_of_folder(name) for name in names_below} - {""}
+    classes = {name for top, names in names_below.items() if part_of_folder(top) for name in names}
+    other_names = [names for top, names in names_below.items() if not part_of_folder(top)]
     if not classes:
         # The classes may be the folders around: bus/train, car/train.
-        return bool(parts) and not others and len({tuple(own[:level]) for own in folders}) > 1
-    is_alike = any(names & classes for names in others) or sum(map(bool, others)) > 1
+        return bool(parts) and not other_names and len({tuple(parents[:level]) for parents in folders}) > 1
+    is_alike = any(names & classes for names in other_names) or sum(map(bool, other_names)) > 1
     return len(parts) > 1 or (bool(parts) and not is_alike)
 
 
@@ -79,24 +79,24 @@ def divide(
     """
     import numpy  # The desktop sorts the names of files without it.
 
-    held = "validation" if "validation" in parts else "test"
-    if held in parts and not {"validation", "test"} >= set(parts):
-        return [part == held if part in (held, "training", "") else None for part in parts]
+    validation_part = "validation" if "validation" in parts else "test"
+    if validation_part in parts and not {"validation", "test"} >= set(parts):
+        return [part == validation_part if part in (validation_part, "training", "") else None for part in parts]
     members: dict[Hashable, list[int]] = {}
     for number in numpy.random.default_rng(seed).permutation(len(parts)).tolist():
         members.setdefault(classes[number], []).append(number)
-    drawn = {n for own in members.values() for n in own[: round(len(own) * share)]}
-    if not drawn and len(parts) > 1:
-        drawn = {max(members.values(), key=len)[0]}
-    return [number in drawn for number in range(len(parts))]
+    drawn_numbers = {n for class_members in members.values() for n in class_members[: round(len(class_members) * share)]}
+    if not drawn_numbers and len(parts) > 1:
+        drawn_numbers = {max(members.values(), key=len)[0]}
+    return [number in drawn_numbers for number in range(len(parts))]
 
 
 @functools.lru_cache
-def files(folder: str, *endings: str) -> list[str]:
+def files(folder: str, *suffixes: str) -> list[str]:
     """Relative paths of the files below a folder with these endings, sorted."""
     return sorted(
-        os.path.relpath(os.path.join(place, name), folder)
-        for place, _, names in os.walk(folder)
+        os.path.relpath(os.path.join(parent, name), folder)
+        for parent, _, names in os.walk(folder)
         for name in names
-        if name.lower().endswith(endings) and not name.startswith(".")
+        if name.lower().endswith(suffixes) and not name.startswith(".")
     )

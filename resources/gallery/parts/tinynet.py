@@ -19,14 +19,14 @@ FILTERS = (
 class Module(nn.Module):
     """A 3×3 convolution beside a 1×1 convolution, or of stride 2 beside a max pooling."""
 
-    def __init__(self, inputs: int, ones: int, threes: int, unit: Callable) -> None:
+    def __init__(self, inputs: int, width_1x1: int, width_3x3: int, unit: Callable) -> None:
         super().__init__()
-        if ones:
-            self.paths = nn.ModuleList([unit(inputs, ones, 1), unit(inputs, threes, 3)])
+        if width_1x1:
+            self.paths = nn.ModuleList([unit(inputs, width_1x1, 1), unit(inputs, width_3x3, 3)])
         else:
             pool = nn.MaxPool2d(3, stride=2, padding=1)
-            self.paths = nn.ModuleList([pool, unit(inputs, threes, 3, stride=2)])
-        self.outputs = (ones or inputs) + threes
+            self.paths = nn.ModuleList([pool, unit(inputs, width_3x3, 3, stride=2)])
+        self.outputs = (width_1x1 or inputs) + width_3x3
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return torch.cat([path(inputs) for path in self.paths], 1)
@@ -35,7 +35,7 @@ class Module(nn.Module):
 def tinynet(inputs: int, unit: Callable) -> nn.Sequential:
     """Return the modules of such units, and after them the mean of each channel: N × 336."""
     modules = []
-    for ones, threes in FILTERS:
-        modules.append(Module(inputs, ones, threes, unit))
+    for width_1x1, width_3x3 in FILTERS:
+        modules.append(Module(inputs, width_1x1, width_3x3, unit))
         inputs = modules[-1].outputs
     return nn.Sequential(*modules, nn.AdaptiveAvgPool2d(1), nn.Flatten())

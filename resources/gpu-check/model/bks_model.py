@@ -14,20 +14,20 @@ EXTRA_BYTES = int(os.environ.get("EXTRA_BYTES", "0"))
 class UserModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.first, self.again, self.last = (
+        self.first, self.middle_layer, self.last = (
             nn.Linear(64, WIDTH),
             nn.Linear(WIDTH, WIDTH),
             nn.Linear(WIDTH, 10),
         )
         self.count = 0
-        sees = os.environ.get("CUDA_VISIBLE_DEVICES")
-        print("SEES", sees, torch.cuda.device_count(), flush=True)  # noqa: T201
+        visible_gpus = os.environ.get("CUDA_VISIBLE_DEVICES")
+        print("SEES", visible_gpus, torch.cuda.device_count(), flush=True)  # noqa: T201
 
     def forward(self, data: torch.Tensor) -> torch.Tensor:
         extra = torch.empty(EXTRA_BYTES, dtype=torch.uint8, device=data.device)
         data = self.first(data)
         for _ in range(DEPTH):
-            data = torch.relu(self.again(data))
+            data = torch.relu(self.middle_layer(data))
         return self.last(data) + extra.numel()
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:

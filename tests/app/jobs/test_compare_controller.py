@@ -146,10 +146,10 @@ def test_a_job_of_a_sweep_shows_the_whole_sweep_and_its_changes(controller, page
         )
     controller.compare(("id0",))
     card = page.parallel
-    assert {line.job_id for line in card.shown.lines} == {"id0", "id1", "id2"}
+    assert {line.job_id for line in card.coordinates.lines} == {"id0", "id1", "id2"}
     renamed = replace(service.updates["id2"].view, name="another name")
     controller.see_listing(JobListing(views=(renamed,), removed_ids=("id1",)))
-    names = {line.job_id: line.name for line in card.shown.lines}
+    names = {line.job_id: line.name for line in card.coordinates.lines}
     assert names.keys() == {"id0", "id2"}
     assert names["id2"] == "another name"
     controller.remove("id0")

@@ -44,22 +44,22 @@ def drawing_text(dialog):
 
 def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
     dialog.grab()
-    assert dialog.sum.text() == "20 convolutions in 4 stages"
+    assert dialog.summary.text() == "20 convolutions in 4 stages"
     assert drawing_text(dialog).startswith(
         "9 convolutions, 128 px, sees 18 px, c-value 0.17; 4 conv"
     )
     dialog.limit.choose("printed")
-    dialog.limit.chosen.emit("printed")
-    assert dialog.sum.text() == "34 convolutions in 3 stages"
+    dialog.limit.key_chosen.emit("printed")
+    assert dialog.summary.text() == "34 convolutions in 3 stages"
     assert drawing_text(dialog).startswith(
         "18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv"
     )
     dialog.limit.choose("kept")
-    dialog.limit.chosen.emit("kept")
+    dialog.limit.key_chosen.emit("kept")
     slider = next(s for s in dialog.findChildren(Slider) if "z" in s.accessibleName())
     slider.set_share(0)
     assert dialog.side.value() == 8
-    assert dialog.sum.text() == "4 convolutions in 1 stage"
+    assert dialog.summary.text() == "4 convolutions in 1 stage"
     dialog.side.setValue(4000)
     assert slider.share() == 1
     assert dialog.side.value() == 4000, "the slider ends earlier and does not pull it back"
@@ -82,14 +82,14 @@ def test_bad_input_is_a_sentence_and_no_network(
 ):
     dialog.side.setValue(side)
     dialog.kernel.setValue(kernel)
-    dialog.least.setValue(min_fan)
+    dialog.min_c_value.setValue(min_fan)
     dialog.grab()
     assert message in dialog._error.text()
     assert not button(dialog, "Use this network").isEnabled()
     assert drawing_text(dialog) == ""
-    dialog._use()
+    dialog._request_network()
     assert added_items == []
-    for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.least, 6)):
+    for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.min_c_value, 6)):
         box.setValue(value)
     assert (dialog._error.text(), button(dialog, "Use this network").isEnabled()) == ("", True)
 
@@ -100,7 +100,7 @@ def test_bad_input_is_a_sentence_and_no_network(
 def test_any_plan_is_drawn(dialog, side, kernel, min_fan):
     dialog.side.setValue(side)
     dialog.kernel.setValue(kernel)
-    dialog.least.setValue(min_fan)
+    dialog.min_c_value.setValue(min_fan)
     dialog.grab()
     assert len(drawing_text(dialog).split("; ")) == len(dialog._plan.stages)
 

@@ -82,7 +82,7 @@ def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
     view = detail.results.layers
     assert view._model.rows == LAYERS.layers
     the(SegmentedControl, view).choose("graph")
-    view._choose("graph")
+    view._show_page("graph")
     assert the(PageStack, view).currentWidget() is view._no_graph
 
 
@@ -108,7 +108,7 @@ def layers_view(service, detail):
 
 def choose(view, key):
     the(SegmentedControl, view).choose(key)
-    view._choose(key)
+    view._show_page(key)
 
 
 def test_variances_are_measured_once_when_their_page_is_opened(service, layers_view):
@@ -116,7 +116,7 @@ def test_variances_are_measured_once_when_their_page_is_opened(service, layers_v
         choose(layers_view, key)
     assert service.requests == [("net@1", "digits", "digits")]
     assert the(PageStack, layers_view).currentWidget() is layers_view.variance
-    assert "shrinks about 16 times a layer" in layers_view.variance.sentence.text()
+    assert "shrinks about 16 times a layer" in layers_view.variance.summary.text()
 
 
 def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(service, layers_view):
@@ -131,7 +131,7 @@ def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(servic
 
 def test_variances_of_another_trial_are_not_shown(service, layers_view, detail):
     choose(layers_view, "variance")
-    previous_text = layers_view.variance.sentence.text()
+    previous_text = layers_view.variance.summary.text()
     other_trial = Trial("others", "digits", "net@1")
     detail.show_variance(other_trial, DepthVariance())
-    assert layers_view.variance.sentence.text() == previous_text
+    assert layers_view.variance.summary.text() == previous_text

@@ -319,9 +319,9 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
             "New job with it",
         )
     ]
-    assert [pages[kind].detail._offer.isHidden() for kind in PARTS] == [False] * 3
+    assert [pages[kind].detail._offer_banner.isHidden() for kind in PARTS] == [False] * 3
     offers[-1].act()
-    assert [pages[kind].detail._offer.isHidden() for kind in PARTS] == [True] * 3, "it was used"
+    assert [pages[kind].detail._offer_banner.isHidden() for kind in PARTS] == [True] * 3, "it was used"
     assert requested == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {pages[kind].shown_name for kind in PARTS} == {"plankton"}
     assert previewed == [], "the page is not open"

@@ -41,7 +41,7 @@ def wait(until):
 
 wait(lambda: program.is_built)
 page = program.jobs
-models = program.library[Kind.MODEL].split
+models = program.library[Kind.MODEL].splitter
 wait(lambda: page.total == 7 and page.model.rowCount())
 """
 CHANGE = """

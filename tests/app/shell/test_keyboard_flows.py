@@ -247,24 +247,24 @@ def test_a_sweep_is_brushed_and_the_best_remaining_job_is_opened(hands, program,
     choose(hands, "Compare")
     hands.wait(lambda: page.parallel.isVisible())
     plot = page.parallel.plot
-    hands.wait(lambda: len(plot._shown.lines) == 6)
+    hands.wait(lambda: len(plot._coordinates.lines) == 6)
     assert hands.tab_to("Parallel coordinates of 6 jobs") is plot
     hands.press("Right")
     assert plot.accessibleDescription().endswith("Keys select a range of Learning rate.")
     hands.press("Shift+Down", times=17)
-    assert {line.name for line in plot._shown.lines if line.job_id in plot.through} == {
+    assert {line.name for line in plot._coordinates.lines if line.job_id in plot.selected_jobs} == {
         "digits batch=16 lr=0.01",
         "digits batch=32 lr=0.01",
     }
     hands.press("Shift+Up", times=17)
     assert plot.brushes == {}
     hands.press("Ctrl+Up", times=15)
-    assert len(plot.through) == 2
+    assert len(plot.selected_jobs) == 2
     hands.press("Left")
     hands.press("Ctrl+Up")
-    assert len(plot.through) == 1
+    assert len(plot.selected_jobs) == 1
     hands.press("Del")
-    assert len(plot.through) == 2
+    assert len(plot.selected_jobs) == 2
     hands.press("Down", "Return")
     assert program.window.page_key == "jobs"
     assert "lr=0.1" in program.jobs.model.line(program.jobs.open_id).name

@@ -142,10 +142,10 @@ def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
     page = program.library[kind]
     program._open_item(kind, "digits")
     qtbot.waitUntil(lambda: page.shown_name == "digits")
-    for tab in page.detail._by_key:
+    for tab in page.detail._pages_by_tab:
         if tab in the(UnderlinedTabs, page.detail)._keys:
             the(UnderlinedTabs, page.detail).choose(tab)
-            page.detail._tab_chosen(tab)
+            page.detail._show_tab(tab)
             assert missing(program) == [], tab
 
 

@@ -29,7 +29,7 @@ def needed(command: Command) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize("command", all_commands(), ids=lambda one: " ".join(one.words))
+@pytest.mark.parametrize("command", all_commands(), ids=lambda one: " ".join(one.path))
 @pytest.mark.parametrize("place", ["before", "between", "after"])
 def test_common_options_stand_anywhere(command: Command, place: str) -> None:
     words = [*command.path, *needed(command)]
@@ -93,11 +93,11 @@ from backend.cli.printing import Answer
 
 @command("greet wave")
 def wave(
-    file: Annotated[Path | None, Word("FILE")] = None,
+    file: Annotated[Path | None, ArgSpec("FILE")] = None,
     *,
-    times: Annotated[int, Word("N", "how often")] = 2,
-    to: Annotated[tuple[str, ...], Word("NAME")] = (),
-    how: Annotated[str, Word(choices=("calm", "wild"))] = "calm",
+    times: Annotated[int, ArgSpec("N", "how often")] = 2,
+    to: Annotated[tuple[str, ...], ArgSpec("NAME")] = (),
+    how: Annotated[str, ArgSpec(choices=("calm", "wild"))] = "calm",
     loud: bool = True,
 ) -> Answer:
     """Wave to others."""

@@ -15,7 +15,7 @@ from tests.pages_of_docs import DOCS, TABLES, page
 _ORDER = """import importlib, sys
 from backend.cli.command import load
 for name in sys.argv[1:]: importlib.import_module(name)
-print(*(" ".join(one.words) for one in load("job")[1]))"""
+print(*(" ".join(one.path) for one in load_group("job")[1]))"""
 
 
 @pytest.mark.parametrize("name", TABLES)

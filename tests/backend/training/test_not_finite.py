@@ -329,7 +329,7 @@ def test_each_tensor_with_a_fault_is_named(values: list[list[float]], dtype: tor
     nan = [f"t{n}" for n, row in enumerate(values) if any(map(math.isnan, row))]
     assert not_finite_names({"model": tensors, "optimized": list(tensors)}) == bad
     assert not_finite_names({"model": tensors}) == nan
-    assert not_finite_names({"model": tensors}, expected=nan) == []
+    assert not_finite_names({"model": tensors}, expected_names=nan) == []
     state = {n: {"sum": tensor} for n, tensor in enumerate(tensors.values())}
     named = [f"sum of {name}" for name in bad]
     assert not_finite_names({"optimizer": {"state": state}, "optimized": list(tensors)}) == named
@@ -340,9 +340,9 @@ def test_a_step_that_is_left_out_restores_buffers_that_it_replaced_or_resized() 
     for name in ("replaced", "resized", "counted"):
         model.register_buffer(name, torch.ones(3, dtype=torch.int64 if name == "counted" else None))
     model.register_buffer("later", None)
-    watch = BufferWatch(model, torch.device("cpu"), keeps=True)
+    watch = BufferWatch(model, torch.device("cpu"), may_restore=True)
     for _ in range(2):
-        watch.keep()
+        watch.save()
         model.replaced = torch.full((2,), math.nan)
         model.resized.resize_(5).fill_(math.inf)
         model.counted += 1

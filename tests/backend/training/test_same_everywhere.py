@@ -217,7 +217,7 @@ def test_losses_and_metrics_of_all_ranks_keep_their_64_bits(
         vectors.append(sync._vector.clone())
     sync.use_vector(torch.stack(vectors).mean(0))
     sync.take_vector(torch.zeros(()))
-    (outcome,) = sync.read_results(waits=True)
+    (outcome,) = sync.read_results(waits_for_newest=True)
     losses = [torch.tensor(loss, dtype=kind).item() for loss, _ in values]
     for found, wanted in zip(outcome.losses, losses, strict=True):
         assert found == wanted or (math.isnan(found) and math.isnan(wanted))

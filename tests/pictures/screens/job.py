@@ -342,7 +342,7 @@ def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
     histories = {}
     for state in nodes if with_past else ():
         histories[state.name] = NodeHistory()
-        histories[state.name].put_past(lab.past(state.name))
+        histories[state.name].set_agent_history(lab.past(state.name))
     page.detail.show_node_histories(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
 
 

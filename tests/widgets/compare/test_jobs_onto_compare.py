@@ -84,7 +84,7 @@ def test_the_place_in_the_side_bar_takes_them_too_and_says_so(controller, page, 
 
 
 def test_a_drag_that_stays_over_the_place_opens_it(place, qtbot):
-    with qtbot.waitSignal(place.dwelt):
+    with qtbot.waitSignal(place.drag_dwelt):
         drags.over(place, drags.jobs("id0"))
     drags.over(place, drags.jobs("id0"))
     drags.away(place)
@@ -103,7 +103,7 @@ def test_a_drag_that_stays_over_the_place_opens_it(place, qtbot):
 def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_dropped(
     controller, page, place, there, more, sentence
 ):
-    controller.drop(there)
+    controller.add_dropped(there)
     controller.heard.clear()
     before = page.ids
     drags.over(page, drags.jobs(*more))
@@ -122,7 +122,7 @@ def test_the_place_has_the_frame_of_a_target_only_for_an_accepted_drag(controlle
     drags.over(place, drags.jobs("id0"))
     assert has_frame()
     drags.away(place)
-    controller.drop(EIGHT)
+    controller.add_dropped(EIGHT)
     drags.over(place, drags.jobs("id8"))
     assert not has_frame()
     refusal = place.accessibleDescription()

@@ -100,7 +100,7 @@ def test_the_line_under_the_pointer_is_described_and_a_click_opens_it(plot, qtbo
     where, job_id = middle(plot, "digits batch=32 lr=0.03")
     with qtbot.waitSignal(plot.job_hovered) as pointed:
         move(plot, where)
-    assert pointed.args == [job_id] == [plot.current]
+    assert pointed.args == [job_id] == [plot.current_job]
     assert plot.accessibleDescription().startswith(
         "digits batch=32 lr=0.03, Batch size, per process 32, Learning rate 0.03, Best validation"
     )
@@ -113,16 +113,16 @@ def test_a_greyed_line_is_not_hit(plot):
     where, _ = middle(plot, "digits batch=32 lr=0.03")
     plot.set_brush(0, 0.0, 0.1)
     move(plot, where)
-    assert plot.current == ""
+    assert plot.current_job == ""
 
 
 def test_arrows_walk_from_the_best_down_and_enter_opens(plot, qtbot):
     ranked = [line.job_id for line in plot._coordinates.ranked()]
     for number in (0, 1, 2):
         QTest.keyClick(plot, Qt.Key.Key_Down)
-        assert plot.current == ranked[number]
+        assert plot.current_job == ranked[number]
     QTest.keyClick(plot, Qt.Key.Key_Up)
-    assert plot.current == ranked[1]
+    assert plot.current_job == ranked[1]
     with qtbot.waitSignal(plot.job_opened) as opened:
         QTest.keyClick(plot, Qt.Key.Key_Return)
     assert opened.args == [ranked[1]]

@@ -66,21 +66,21 @@ def may_have_checkpoints(job: JobView | JobSummary) -> bool:
 
 @dataclass(frozen=True)
 class Selection:
-    """The number of selected jobs, of those that run, and of those in the queue."""
+    """The numbers of selected jobs, of live jobs, and of queued jobs among them."""
 
     count: int
     live_count: int
-    waiting_count: int
+    queued_count: int
 
     @property
     def stop_text(self) -> str:
         """Return ``Stop``, ``Stop 2``, ``Stop 2 and 5 waiting`` or ``Remove 5 from queue``."""
-        if not self.waiting_count:
+        if not self.queued_count:
             return f"Stop {formats.count(self.live_count)}" if self.live_count > 1 else "Stop"
         if not self.live_count:
-            return f"Remove {formats.count(self.waiting_count)} from queue"
+            return f"Remove {formats.count(self.queued_count)} from queue"
         return (
-            f"Stop {formats.count(self.live_count)} and {formats.count(self.waiting_count)} waiting"
+            f"Stop {formats.count(self.live_count)} and {formats.count(self.queued_count)} waiting"
         )
 
 
@@ -280,7 +280,7 @@ STOP_ALL = BulkAction(
     "Stop the selected jobs, or that of the row",
     disabled_tip="None of them runs or waits",
     make_title=lambda subject: subject.stop_text,
-    is_enabled=lambda subject: bool(subject.live_count + subject.waiting_count),
+    is_enabled=lambda subject: bool(subject.live_count + subject.queued_count),
 )
 EXPORT_ALL = BulkAction(
     "export_all", EXPORT.text, EXPORT.icon, EXPORT.shortcut, "Export their newest checkpoints"

@@ -15,7 +15,7 @@ from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
 
 _WIDTH = 460
-_NAMES_SHOWN, _NAME_CHARS = 3, 40
+_MAX_NAMES, _NAME_CHARS = 3, 40
 
 
 class TagDialog(Dialog):
@@ -54,10 +54,8 @@ class TagDialog(Dialog):
 
     @Slot()
     def _check_tags(self) -> None:
-        added_tags, removed_tags = (
-            _split_tags(self._add_edit.text()),
-            _split_tags(self._remove_edit.text()),
-        )
+        added_tags = _split_tags(self._add_edit.text())
+        removed_tags = _split_tags(self._remove_edit.text())
         error_text = tags_error(added_tags)
         self._add_field.set_error(error_text)
         self._tag_button.setEnabled(not error_text and bool(added_tags or removed_tags))
@@ -74,7 +72,7 @@ class TrashDialog(Dialog):
     """Asks whether jobs may go to the trash, and shows their size on disk.
 
     Signals:
-        requested: Confirms it.
+        requested: The user confirmed the move.
     """
 
     requested = Signal()
@@ -112,11 +110,9 @@ class TrashDialog(Dialog):
 
 
 def _names_text(names: Sequence[str]) -> str:
-    names_text = ", ".join(f"“{sanitize(name, _NAME_CHARS)}”" for name in names[:_NAMES_SHOWN])
-    hidden_count = len(names) - _NAMES_SHOWN
-    return (
-        f"{names_text} and {formats.count(hidden_count)} more" if hidden_count > 0 else names_text
-    )
+    names_text = ", ".join(f"“{sanitize(name, _NAME_CHARS)}”" for name in names[:_MAX_NAMES])
+    hidden_count = len(names) - _MAX_NAMES
+    return names_text + (f" and {formats.count(hidden_count)} more" if hidden_count > 0 else "")
 
 
 def _split_tags(text: str) -> tuple[str, ...]:

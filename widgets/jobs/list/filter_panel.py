@@ -23,7 +23,7 @@ class FilterPanel(StyledFrame):
     """A row of filters; an empty filter matches all jobs.
 
     Signals:
-        changed: The filter changed; call `narrowed`.
+        filter_changed: The filter changed; call `narrow_query`.
     """
 
     filter_changed = Signal()

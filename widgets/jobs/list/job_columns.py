@@ -108,7 +108,7 @@ def node_names(view: JobView | JobSummary) -> str:
 
 
 def duration_s(view: JobView, now: datetime) -> float | None:
-    """Return the seconds that all runs took until now."""
+    """Return the duration of all runs until now, in seconds."""
     start = instant(view.status.started_at)
     end = instant(view.status.ended_at) or (now if view.state.is_live else None)
     if start is None or end is None:
@@ -125,7 +125,7 @@ def best_metric_labels(view: JobView | JobSummary) -> tuple[str, str]:
 
 
 def edited_value(summary: JobSummary, column: JobColumn, text: str) -> tuple[object, object]:
-    """Return the current value of a cell, and its new value after this text was typed."""
+    """Return the current value of a cell, and the new value for an edited text."""
     if column is JobColumn.TAGS:
         tags = (tag.strip() for tag in text.split(","))
         return summary.tags, tuple(dict.fromkeys(tag for tag in tags if tag))
@@ -248,8 +248,10 @@ def _accessible_text(
     if column not in (None, JobColumn.NAME):
         return f"{column.title}: {cell_text(summary, column)}" if column is not None else ""
     if queued_job is not None:
-        return f"{summary.name}, {summary.state.label}, place {queued_job.number}. {queued_job.full_message}"
-    return f"{summary.name}, {summary.state.label}, {formats.progress(summary.progress)}. {summary.reason}"
+        position = f"place {queued_job.number}"
+        return f"{summary.name}, {summary.state.label}, {position}. {queued_job.full_message}"
+    progress = formats.progress(summary.progress)
+    return f"{summary.name}, {summary.state.label}, {progress}. {summary.reason}"
 
 
 CELL_ROLES: dict[int, Callable[[JobSummary, JobColumn | None, QueuedJob | None], str | None]] = {

@@ -1,4 +1,4 @@
-"""A job in two lines: icon; name and best metric; state, place, time."""
+"""A job in two lines: icon; name and best metric; state, reason, time."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _GLYPH = 24
 _INDENT, _CARET = S6, 12
 _TICK, _TICK_EDGE = 14, 2
 _MAX_CAPTION_SHARE = 0.3
-"""The share of the first line that the text before its figure may take."""
+"""The largest share of the first line for the text before its figure."""
 _CLOCK_LIMIT_S = 18 * 3600
 _PERCENT_STATES = frozenset(
     {
@@ -102,24 +102,24 @@ class JobDelegate(QStyledItemDelegate):
         queued_job: QueuedJob | None,
         job_name: str,
     ) -> None:
-        name, value = (
+        caption, value = (
             best_metric_labels(summary) if queued_job is None else ("place", f"{queued_job.number}")
         )
         value_w, max_caption_w = text_width(value, "strong"), int(box.width() * _MAX_CAPTION_SHARE)
-        if summary.sweep is not None and name:
-            best = f"{summary.sweep.best_job} · {name}"
-            best_w = text_width(best, "small") + S1
+        if summary.sweep is not None and caption:
+            best_caption = f"{summary.sweep.best_job} · {caption}"
+            best_caption_w = text_width(best_caption, "small") + S1
             # The best job only next to the whole name of the sweep.
-            if text_width(job_name, "strong") + S2 + best_w + S1 + value_w <= box.width():
-                name, max_caption_w = best, best_w
-        caption_w = min(text_width(name, "small") + S1 if name else 0, max_caption_w)
+            if text_width(job_name, "strong") + S2 + best_caption_w + S1 + value_w <= box.width():
+                caption, max_caption_w = best_caption, best_caption_w
+        caption_w = min(text_width(caption, "small") + S1 if caption else 0, max_caption_w)
         if text_width(job_name, "strong") + S2 + caption_w + S1 + value_w > box.width():
-            name, caption_w = "", 0  # rather than both names cut
+            caption, caption_w = "", 0  # rather than both names cut
         value_box = QRectF(box.right() - value_w, box.top(), value_w, box.height())
         paint_text(painter, value_box, value, "strong", right=True)
-        caption = QRectF(value_box.left() - caption_w - S1, box.top(), caption_w, box.height())
-        paint_text(painter, caption, name, "small", "text3", right=True)
-        title_box = QRectF(box.left(), box.top(), caption.left() - box.left() - S2, box.height())
+        caption_box = QRectF(value_box.left() - caption_w - S1, box.top(), caption_w, box.height())
+        paint_text(painter, caption_box, caption, "small", "text3", right=True)
+        title_box = QRectF(box.left(), box.top(), caption_box.left() - box.left() - S2, box.height())
         paint_text(painter, title_box, job_name, "strong", elide_middle=True)
 
     def _paint_second_line(
@@ -145,17 +145,17 @@ class JobDelegate(QStyledItemDelegate):
         reason_box = QRectF(box)
         reason_box.setLeft(box.left() + state_w + S2)
         reason_box.setRight(time_box.left() - S2)
-        why = (
+        reason = (
             _reason_text(summary)
             if queued_job is None or summary.contact_warning
             else queued_job.full_message
         )
-        why = why.removeprefix(f"{state_text}: ")
-        paint_text(painter, reason_box, why, "body", "text2")
+        reason = reason.removeprefix(f"{state_text}: ")
+        paint_text(painter, reason_box, reason, "body", "text2")
 
 
 def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
-    """Paint the tick at the corner of the icon, which stays visible."""
+    """Paint the tick at the corner of the icon; the icon stays visible."""
     palette = theme.current()
     edge = QRectF(0, 0, _TICK + 2 * _TICK_EDGE, _TICK + 2 * _TICK_EDGE)
     edge.moveCenter(glyph.bottomRight() - QPointF(_TICK_EDGE, _TICK_EDGE))
@@ -168,7 +168,7 @@ def _paint_tick(painter: QPainter, glyph: QRectF) -> None:
 def paint_colored_texts(
     painter: QPainter, box: QRectF, colored_texts: Sequence[tuple[str, ColorRole]]
 ) -> None:
-    """Paint texts one after the other, each in its tone, as long as there is room."""
+    """Paint texts next to each other, each in its colour, as long as there is space."""
     box = QRectF(box)
     for text, color_role in colored_texts:
         if box.width() <= S2:

@@ -1,8 +1,8 @@
 """Jobs as rows of a list with two lines or of the wide table, for any number of jobs.
 
-The model holds row numbers and reads a job when it is painted. An update never resets it: rows
-keep their selection, and no row moves while the pointer is over the view, unless the row of the
-open job would be missing.
+The model holds row numbers and reads a job when the row is painted. An update never resets the
+model: rows keep their selection, and no row moves while the pointer is over the view, unless the
+row of the open job would be missing.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ NO_PARENT = QModelIndex()
 JOB_ROLE = Qt.ItemDataRole.UserRole
 """The `JobSummary`."""
 QUEUE_ROLE = Qt.ItemDataRole.UserRole + 1
-"""The `QueuePlace` of a waiting job, None for others."""
+"""The `QueuedJob` of a waiting job, None for other jobs."""
 OPEN_ROLE = Qt.ItemDataRole.UserRole + 2
 """Whether the row of a sweep is unfolded; None for a job."""
 _FLAGS = (
@@ -89,7 +89,7 @@ class JobListModel(QAbstractTableModel):
 
         Args:
             rows: The result of a query.
-            at_once: The user asked for this change, so rows may move under the pointer.
+            is_user_request: The user requested this change, so rows may move under the pointer.
         """
         if self._is_held and not is_user_request and not self._misses_open(rows):
             self._pending_rows = rows
@@ -148,7 +148,7 @@ class JobListModel(QAbstractTableModel):
         self.layoutChanged.emit()
 
     def hold_rows(self, is_held: bool) -> None:
-        """Hold or release the rows: while held, they do not move."""
+        """Hold or release the rows: held rows do not move."""
         self._is_held = is_held
         if not is_held and self._pending_rows is not None:
             self.show_rows(self._pending_rows)
@@ -180,8 +180,8 @@ class JobListModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(row, 0), self.index(row, self._last_column()))
 
     def show_queue(self, queue: Queue) -> bool:
-        """Set the places of waiting jobs; return whether any changed, even of a hidden job."""
-        previous_queue, self._queue = self._queue, {p.entry.job_id: p for p in queue.jobs}
+        """Set the queue; return whether the entry of any job changed, even of a hidden job."""
+        previous_queue, self._queue = self._queue, {job.entry.job_id: job for job in queue.jobs}
         job_ids = previous_queue.keys() | self._queue.keys()
         changed_ids = [
             job_id for job_id in job_ids if previous_queue.get(job_id) != self._queue.get(job_id)
@@ -196,23 +196,23 @@ class JobListModel(QAbstractTableModel):
     # -- queries
 
     def queued_job(self, job_id: str) -> QueuedJob | None:
-        """Return the place of a job in the queue, None if it does not wait."""
+        """Return the queue entry of a job with its position, None if the job does not wait."""
         summary = self.summary(job_id)
         if summary is None or not summary.state.is_queued:
             return None
         return self._queue.get(job_id)
 
     def queue_numbers(self) -> dict[str, int]:
-        """Return the number of each job in the queue."""
+        """Return the position of each job in the queue, from 1."""
         return {job_id: queued_job.number for job_id, queued_job in self._queue.items()}
 
     @property
     def rows(self) -> JobRows:
-        """Return the rows that are shown."""
+        """Return the current rows."""
         return self._rows
 
     def summary(self, job_id: str) -> JobSummary | None:
-        """Return the summary of any job by id, shown or not, or of a sweep by tag."""
+        """Return the summary of any job by id, even of a hidden job, or of a sweep by tag."""
         slot = self._rows.slot_of(job_id)
         return self._rows.summaries[slot] if slot is not None else None
 
@@ -234,17 +234,15 @@ class JobListModel(QAbstractTableModel):
         return summary.sweep is None and self.sweep_row(summary.id) >= 0
 
     def free_name(self, stem: str) -> str:
-        """Return ``stem`` with the first number that no job, shown or not, has after it."""
+        """Return ``stem`` with the first free number, counting hidden jobs, too."""
         prefix = f"{stem} "
-        suffixes = (
-            summary.name[len(prefix) :]
-            for summary in self._rows.summaries
-            if summary.name.startswith(prefix)
-        )
-        return f"{prefix}{1 + max((int(suffix) for suffix in suffixes if _is_number(suffix)), default=0)}"
+        names = [summary.name for summary in self._rows.summaries]
+        suffixes = (name[len(prefix) :] for name in names if name.startswith(prefix))
+        numbers = (int(suffix) for suffix in suffixes if _is_number(suffix))
+        return f"{prefix}{1 + max(numbers, default=0)}"
 
     def ids(self, rows: Iterable[int]) -> tuple[str, ...]:
-        """Return the ids of these rows, each once; the row of a sweep stands for all its jobs."""
+        """Return the distinct ids of these rows; the row of a sweep stands for all its jobs."""
         summaries, order = self._rows.summaries, self._order.tolist()
         job_ids: list[str] = []
         for row in rows:
@@ -267,7 +265,7 @@ class JobListModel(QAbstractTableModel):
         return tuple(job_ids)
 
     def active_counts(self, ids: Iterable[str]) -> tuple[int, int]:
-        """Return how many of these jobs are running, and how many wait in the queue."""
+        """Return the numbers of live and of queued jobs among these jobs."""
         states = [summary.state for summary in map(self.summary, ids) if summary is not None]
         return sum(state.is_live for state in states), sum(state.is_queued for state in states)
 
@@ -279,7 +277,7 @@ class JobListModel(QAbstractTableModel):
         return bool(self._rows.sweep_slot(next_slot) == slot)
 
     def sweep_row(self, job_id: str) -> int:
-        """Return the row of a job's sweep, -1 if it has none or the row is not shown."""
+        """Return the row of a job's sweep, -1 for no sweep or a hidden row."""
         slot = self._rows.slot_of(job_id)
         sweep_slot = self._rows.sweep_slot(slot) if slot is not None else -1
         return (
@@ -287,7 +285,7 @@ class JobListModel(QAbstractTableModel):
         )
 
     def row_of(self, job_id: str) -> int:
-        """Return the row of a job, or of a sweep by its tag; -1 if it is not shown."""
+        """Return the row of a job, or of a sweep by its tag; -1 if the row is hidden."""
         slot = self._rows.slot_of(job_id)
         if slot is None or slot >= len(self._row_of_slot):
             return -1
@@ -346,7 +344,7 @@ class JobListModel(QAbstractTableModel):
         )
 
     def setData(self, index: AnyIndex, value: Any, role: int = Qt.ItemDataRole.EditRole) -> bool:
-        """Request the change; the row is updated once the change is saved."""
+        """Request the change; a saved change updates the row."""
         if role != Qt.ItemDataRole.EditRole or not index.isValid():
             return False
         summary: JobSummary = index.data(JOB_ROLE)
@@ -366,7 +364,7 @@ def _is_number(text: str) -> bool:
 
 
 class JobTicks(QObject):
-    """Ids of ticked jobs and tags of ticked sweeps, independent of their rows and the open one.
+    """Ids of ticked jobs and tags of ticked sweeps, independent of rows and of the open job.
 
     Signals:
         changed: The set of ticked rows changed.
@@ -397,7 +395,7 @@ class JobTicks(QObject):
         self._replace_ids({**self._ids, **dict.fromkeys(ids)})
 
     def keep(self, ids: Iterable[str]) -> None:
-        """Keep only these ids ticked, if they were."""
+        """Remove the ticks of all other ids."""
         kept_ids = set(ids)
         self._replace_ids({line_id: None for line_id in self._ids if line_id in kept_ids})
 

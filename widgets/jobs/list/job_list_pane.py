@@ -55,17 +55,17 @@ class JobListPane(QWidget):
 
     Signals:
         query_changed: A `JobQuery`; other rows are requested.
-        chosen: Id of the job that became current.
-        pressed: A row was clicked with the mouse.
+        job_chosen: Id of the job that became current.
+        row_clicked: A row was clicked with the mouse.
         sweep_chosen: Tag of the sweep that became the current row.
 
     Attributes:
-        to_table: The button that shows the table.
-        model, view, folding: The rows, the list, and what opens sweeps.
+        table_button: The button that shows the table.
+        model, view, folding: The rows, the list, and the folding of sweeps.
         search, groups: The field above the list, and the choice of states.
-        strip: The queue as a whole: its pause.
+        queue_strip: The queue as a whole, with its pause.
         ticks: The selected jobs, which stay selected when rows move.
-        bar: Actions on the selected jobs.
+        selection_bar: Actions on the selected jobs.
     """
 
     query_changed = Signal(JobQuery)
@@ -147,11 +147,11 @@ class JobListPane(QWidget):
         self._show_ticked()
 
     def tick(self, ids: Sequence[str]) -> None:
-        """Tick only these rows, once they exist."""
+        """Tick only the rows of these jobs, with the next rows."""
         self._pending_ticks = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:
-        """Show the queue; return whether a row has to move."""
+        """Show the queue; return whether the entry of any job changed."""
         self.queue_strip.show_queue(queue)
         return self.model.show_queue(queue)
 
@@ -238,7 +238,7 @@ def show_counts(groups: SegmentedControl, rows: JobRows) -> None:
     """Show the counts in the groups, as in ``Live 2``."""
     for key, title, number in (
         ("live", "Live", rows.live_count),
-        ("waiting", "Waiting", rows.waiting_count),
+        ("waiting", "Waiting", rows.queued_count),
     ):
         groups.set_count(key, title, formats.count(number) if number else "")
 
@@ -256,9 +256,9 @@ def show_no_match(empty_state: EmptyState, query: JobQuery) -> None:
 
 
 class QueueStrip(QWidget):
-    """The state of the queue, with the button that pauses it.
+    """The state of the queue, with the button that pauses the queue.
 
-    It is hidden while no job waits and the queue is not paused.
+    The strip is hidden while no job waits and the queue is not paused.
     """
 
     def __init__(self, actions: JobActions) -> None:

@@ -1,4 +1,4 @@
-"""The list of jobs: rows can be dragged elsewhere, and waiting jobs into another order."""
+"""The list of jobs: rows can be dragged to other pages, and waiting jobs into another order."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _STEPS = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
 _CHIP_H = 22
 _CHIP_CHARS = 24
 _MAX_CHIP_SHARE = 0.6
-"""The share of the list's width that the dragged name may take."""
+"""The largest share of the list's width for the dragged name."""
 
 
 class JobListView(QTableView):
@@ -52,13 +52,13 @@ class JobListView(QTableView):
 
     Signals:
         menu_requested: Index of a row, and the screen position.
-        opened: Enter was pressed on the current row.
+        open_requested: Enter was pressed on the current row.
         trash_requested: Move the ticked rows, or the current row, to the trash.
 
     A click with Ctrl ticks a row, with Shift all rows up to it; neither opens a job.
 
     Attributes:
-        is_held: The button that was pressed on a row is still down: a click, or a drag.
+        is_pressed: The mouse button is down on a row: a click, or a drag.
     """
 
     menu_requested = Signal(QModelIndex, QPoint)
@@ -74,9 +74,9 @@ class JobListView(QTableView):
         self._ticks = model.ticks
         self._ticks.changed.connect(self.viewport().update)
         self._has_ticked = False
-        """Pressed with the button that is still held."""
+        """Whether the current press of the mouse button has ticked a row."""
         self._previous_index = QPersistentModelIndex()
-        """The current row before the button was pressed; a drag does not change it."""
+        """The row before the press of the mouse button; a drag restores this current row."""
         self.setProperty("kind", "list")
         self.setDragEnabled(True)
         self.setAcceptDrops(True)
@@ -88,7 +88,7 @@ class JobListView(QTableView):
         self.horizontalHeader().setSectionResizeMode(QHeaderView.ResizeMode.Fixed)
         self.horizontalHeader().hide()
         self._drop_target: tuple[QModelIndex, bool] | None = None
-        """The row at the drop position, and whether the job goes before it."""
+        """The row at the drop position, and whether the job goes before this row."""
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
@@ -110,10 +110,8 @@ class JobListView(QTableView):
         queued_job = _queued_job(index) if len(ids) == 1 else None
         if queued_job is not None:
             content.setData(MIME, queued_job.entry.job_id.encode())
-            drop_actions, default_action = (
-                drop_actions | Qt.DropAction.MoveAction,
-                Qt.DropAction.MoveAction,
-            )
+            default_action = Qt.DropAction.MoveAction
+            drop_actions |= default_action
         drag = QDrag(self)
         drag.setMimeData(content)
         # Below the pointer: a picture of the row would hide the line at which it lands.
@@ -186,14 +184,14 @@ class JobListView(QTableView):
         self._has_ticked = False
 
     def _tick_range(self, row: int) -> None:
-        """Tick only the rows from the current one to this one."""
+        """Tick only the rows from the current row to this row."""
         current_row = max(self.currentIndex().row(), 0)
         ids = [self._line_id(r) for r in range(min(current_row, row), max(current_row, row) + 1)]
         self._ticks.keep(ids)
         self._ticks.add(ids)
 
     def _tick_step(self, offset: int) -> None:
-        """Tick the current row and the next one in this direction, which becomes current."""
+        """Tick the current row and its neighbour in this direction; the neighbour becomes current."""
         current_row = self.currentIndex().row()
         if 0 <= current_row + offset < self._model.rowCount():
             self._ticks.add((self._line_id(current_row), self._line_id(current_row + offset)))
@@ -203,7 +201,7 @@ class JobListView(QTableView):
         return self._model.summary_at(row).id
 
     def _handle_tick_key(self, event: QKeyEvent) -> bool:
-        """Handle a key for ticks; return whether it was one."""
+        """Handle a key for ticks; return False for other keys."""
         key, has_row = event.key(), self.currentIndex().isValid()
         shift = event.modifiers() == Qt.KeyboardModifier.ShiftModifier
         if key == Qt.Key.Key_Space and has_row and not event.modifiers():
@@ -237,10 +235,8 @@ class JobListView(QTableView):
                 super().keyPressEvent(event)
             return
         current_index = self.currentIndex()
-        queued_job, neighbour = (
-            _queued_job(current_index),
-            _queued_job(current_index.sibling(current_index.row() + offset, 0)),
-        )
+        queued_job = _queued_job(current_index)
+        neighbour = _queued_job(current_index.sibling(current_index.row() + offset, 0))
         if queued_job is not None and neighbour is not None:
             neighbour_id = neighbour.entry.job_id
             next_id, previous_id = (neighbour_id, "") if offset < 0 else ("", neighbour_id)
@@ -287,7 +283,7 @@ class JobListView(QTableView):
             self.viewport().update()
 
     def _drop_label(self) -> str:
-        """Return where a drop would move the dragged job."""
+        """Return the new position of the dragged job as text."""
         neighbour = _queued_job(self._drop_target[0]) if self._drop_target is not None else None
         if self._drop_target is None or neighbour is None:
             return ""

@@ -74,8 +74,8 @@ _WIDTHS = {
     JobColumn.ARGUMENTS: 200,
 }
 _NAME_MIN_W, _NAME_MAX_W = 192, 420
-"""In a wide window the columns share the space that the longest names do not need: otherwise a
-wide gap would separate a name and its values."""
+"""In a wide window the columns share the space beyond the longest names: otherwise a wide gap
+would separate a name and its values."""
 _MIN_W, _MAX_W = 48, 900
 _DEFAULT_COLUMNS: tuple[JobColumn, ...] = tuple(
     c for c in JobColumn if c not in (JobColumn.NOTES, JobColumn.CREATED, *SETTINGS)
@@ -101,10 +101,10 @@ class JobTableView(QTableView):
     """All jobs as a table.
 
     Signals:
-        opened: Id of a job: Enter, or a double click.
-        chosen_changed: Ids of the selected rows, as a tuple in row order.
-        sorted_by: Key of a column, and whether it is descending; "" for the list's own order.
-        layout_changed: The result of `layout_now`, to be stored.
+        job_opened: Id of a job: Enter, or a double click.
+        selection_changed: Ids of the selected rows, as a tuple in row order.
+        order_changed: Key of a column, and whether descending; "" for the list's own order.
+        layout_changed: The result of `layout_state`, to be stored.
         trash_requested: The key for the trash was pressed.
         menu_requested: Index of a row, and the screen position.
 
@@ -167,7 +167,7 @@ class JobTableView(QTableView):
         }
 
     def restore(self, layout: Mapping[str, Any]) -> None:
-        """Restore a result of `layout_now`, from a file that may have been edited."""
+        """Restore a result of `layout_state`, from a file that may have been edited."""
         columns = {column.key: column for column in JobColumn}
         column_keys = layout.get("columns")
         if isinstance(column_keys, list):
@@ -195,14 +195,8 @@ class JobTableView(QTableView):
         """Return the ids of the selected rows, in row order."""
         # By ranges: for 100,000 rows selected with Ctrl+A, the indexes alone would take a second.
         ranges = list(self.selectionModel().selection())  # type: ignore[call-overload]
-        rows = sorted(
-            {
-                row
-                for selected_range in ranges
-                for row in range(selected_range.top(), selected_range.bottom() + 1)
-            }
-        )
-        return self._model.ids(rows)
+        rows = {row for part in ranges for row in range(part.top(), part.bottom() + 1)}
+        return self._model.ids(sorted(rows))
 
     def current_ids(self) -> tuple[str, ...]:
         """Return the id of the current job, or of all jobs of the current sweep."""
@@ -210,7 +204,7 @@ class JobTableView(QTableView):
         return self._model.ids((index.row(),)) if index.isValid() else ()
 
     def select_jobs(self, ids: Sequence[str]) -> None:
-        """Select the rows of these jobs, and no others."""
+        """Select only the rows of these jobs."""
         rows = [row for row in map(self._model.row_of, ids) if row >= 0]
         selection = QItemSelection()
         for row in rows:
@@ -310,10 +304,9 @@ class JobTableView(QTableView):
         self.column_menu().popup(self.horizontalHeader().mapToGlobal(position))
 
     def column_menu(self) -> QMenu:
-        """Return a menu of all columns, with those ticked that are seen.
+        """Return a menu of all columns; visible columns are ticked, the name always.
 
-        The name always is. A chosen column without room is shown in place of another one if it is
-        ticked.
+        Ticking a chosen column without space shows this column in place of another column.
         """
         menu = QMenu(self)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -446,7 +439,7 @@ class JobTableHeader(QHeaderView):
         self.setSectionsClickable(True)
 
     def show_order(self, column: JobColumn | None, *, descending: bool) -> None:
-        """Mark the column that the table is sorted by."""
+        """Mark the sort column of the table."""
         self._order, self._descending = column, descending
         self.viewport().update()
 

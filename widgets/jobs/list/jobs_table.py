@@ -50,10 +50,11 @@ class JobsTable(QWidget):
         choices_requested: The filter row was opened; answer with `show_choices`.
 
     Attributes:
-        back: The button that shows the list.
+        list_button: The button that shows the list.
         model, view: The rows and the table.
         search, groups: The field above the table, and the choice of states.
-        bar: Actions on the selected jobs.
+        filter_panel: The row of filters.
+        selection_bar: Actions on the selected jobs.
     """
 
     query_changed = Signal(JobQuery)
@@ -148,7 +149,7 @@ class JobsTable(QWidget):
             total if is_unfiltered else f"{formats.count(hit_count)} of {total}"
         )
         counts = [f"{formats.count(rows.live_count)} running"] if rows.live_count else []
-        counts += [f"{formats.count(rows.waiting_count)} waiting"] if rows.waiting_count else []
+        counts += [f"{formats.count(rows.queued_count)} waiting"] if rows.queued_count else []
         self._counts_label.setText(", ".join(counts))
         is_empty = hit_count == 0 and rows.total_count > 0
         if is_empty:
@@ -157,13 +158,13 @@ class JobsTable(QWidget):
         self.no_match.setVisible(is_empty)
         self._height_limit.update_height()
         self._show_selection(self.view.selected_ids())
-        exist = all(self.model.row_of(job_id) >= 0 for job_id in self._pending_ids)
-        if self._pending_ids and (is_user_request or exist):
+        rows_exist = all(self.model.row_of(job_id) >= 0 for job_id in self._pending_ids)
+        if self._pending_ids and (is_user_request or rows_exist):
             ids, self._pending_ids = self._pending_ids, ()
             self.view.select_jobs(ids)
 
     def select_jobs(self, ids: Sequence[str]) -> None:
-        """Select only these rows, once they exist."""
+        """Select only the rows of these jobs, with the next rows."""
         self._pending_ids = tuple(ids)
 
     def show_queue(self, queue: Queue) -> bool:

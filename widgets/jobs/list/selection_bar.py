@@ -26,10 +26,10 @@ class SelectionBar(StyledFrame):
     """Shows the number of selected jobs and their actions; in two lines below a list.
 
     Args:
-        chosen: Returns the selected jobs.
+        selected_ids: Returns the ids of the selected jobs.
 
     Attributes:
-        clear: The button that clears the selection.
+        clear_button: The button that clears the selection.
     """
 
     def __init__(
@@ -52,11 +52,9 @@ class SelectionBar(StyledFrame):
         buttons = self._buttons.values()
         margins = (S3, S2, S2, S2)
         if is_stacked:
-            head, acts = (
-                row(self._count_label, STRETCH, self.clear_button),
-                row(*buttons, self._menu_button, STRETCH),
-            )
-            self.setLayout(col(head, acts, gap=S1, margins=margins))
+            count_row = row(self._count_label, STRETCH, self.clear_button)
+            buttons_row = row(*buttons, self._menu_button, STRETCH)
+            self.setLayout(col(count_row, buttons_row, gap=S1, margins=margins))
         else:
             self.setLayout(
                 row(
@@ -71,10 +69,10 @@ class SelectionBar(StyledFrame):
             )
         self._fit_buttons()
 
-    def show_selection(self, count: int, live_count: int, waiting_count: int) -> None:
-        """Show how many jobs are selected, and how many of them run or wait."""
+    def show_selection(self, count: int, live_count: int, queued_count: int) -> None:
+        """Show the number of selected jobs, and their actions; some jobs may be live or queued."""
         self._count_label.setText(f"{formats.plural(count, 'job')} selected")
-        self._selection = Selection(count, live_count, waiting_count)
+        self._selection = Selection(count, live_count, queued_count)
         for action, button in self._buttons.items():
             action.show_on(button, self._selection)
 

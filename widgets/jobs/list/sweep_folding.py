@@ -13,7 +13,7 @@ _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 
 
 class SweepFolding(QObject):
-    """Requests folding by key: Right unfolds, Left folds, Enter does either.
+    """Requests folding by key: Right unfolds, Left folds, Enter toggles.
 
     In the list, which has no columns, the keys also move between a sweep and its jobs.
 

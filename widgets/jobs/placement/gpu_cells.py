@@ -273,9 +273,7 @@ class GpuCells(QWidget):
             if text_width(name + suffix, "small_strong") <= available_w:
                 return name + suffix
         name_w = available_w - text_width(longest_text, "small_strong")
-        return (
-            elide(name, name_w, "small_strong") + longest_text if name_w >= _NAME_MIN_W else name
-        )
+        return elide(name, name_w, "small_strong") + longest_text if name_w >= _NAME_MIN_W else name
 
     def _index_ranges(self) -> list[tuple[int, int]]:
         """Return the ranges of GPUs with one job or one user, as (first, last)."""

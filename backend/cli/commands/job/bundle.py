@@ -32,18 +32,28 @@ def bundle(
     written_bundle = services.bundles.bundle(
         id, file, with_data=with_data, checkpoint=checkpoint, progress=progress
     )
-    included = f"checkpoint {written_bundle.checkpoint}" if written_bundle.checkpoint else "no checkpoint"
+    included = (
+        f"checkpoint {written_bundle.checkpoint}" if written_bundle.checkpoint else "no checkpoint"
+    )
     notes = []
     if written_bundle.without_data:
         notes.append(Note("The dataset's files are not included; --with-data includes them."))
     if written_bundle.omitted_variables:
-        notes.append(Note(f"The values of {', '.join(written_bundle.omitted_variables)} are not in it."))
+        notes.append(
+            Note(f"The values of {', '.join(written_bundle.omitted_variables)} are not in it.")
+        )
     size = size_text(written_bundle.bytes)
-    return Answer(written_bundle, f"Wrote {written_bundle.path} ({written_bundle.files} files, {size}, {included}).", notes)
+    return Answer(
+        written_bundle,
+        f"Wrote {written_bundle.path} ({written_bundle.files} files, {size}, {included}).",
+        notes,
+    )
 
 
 @command("job unbundle")
-def unbundle(services: Services, progress: Progress, file: Annotated[Path, ArgSpec("FILE")]) -> Answer:
+def unbundle(
+    services: Services, progress: Progress, file: Annotated[Path, ArgSpec("FILE")]
+) -> Answer:
     """Import such a file as a job, after verifying every byte."""
     imported_job = services.bundles.unbundle(file, progress)
     lines = [f"Created {imported_job.view.id}: {imported_job.view.name}. {imported_job.origin}"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from backend.base.progress import Progress
 from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import Checkpoint, JobId
-from backend.cli.printing import Answer, Note, Table, size_text, number_text
+from backend.cli.printing import Answer, Note, Table, number_text, size_text
 from backend.records.jobs.checkpoint import EXPORT_FORMATS
 from backend.services.context.container import Services
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import JobIds
-from backend.cli.printing import Answer, Note, Table, number_text, duration_text
+from backend.cli.printing import Answer, Note, Table, duration_text, number_text
 from backend.records.jobs.comparison import ComparedRow, RowKind
 from backend.records.jobs.settings import value_label
 from backend.services.context.container import Services
@@ -21,7 +21,8 @@ def compare(
     *,
     all: Annotated[bool, "also show equal settings"] = False,
     csv: Annotated[
-        Path | None, ArgSpec("FILE", "instead, write every scalar of every step of one or more jobs")
+        Path | None,
+        ArgSpec("FILE", "instead, write every scalar of every step of one or more jobs"),
     ] = None,
 ) -> Answer:
     """Results of jobs, and the settings that differ."""

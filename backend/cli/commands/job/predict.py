@@ -9,7 +9,7 @@ from typing import Annotated
 from backend.base.progress import Progress
 from backend.cli.command import ArgSpec, command
 from backend.cli.parameters import Checkpoint, JobId
-from backend.cli.printing import Answer, Properties, Note, Part, Table, number_text
+from backend.cli.printing import Answer, Note, Part, Properties, Table, number_text
 from backend.records.jobs.prediction import Prediction, PredictionInput
 from backend.services.context.container import Services
 from backend.services.tools.output_file import require_free
@@ -51,7 +51,11 @@ def _parts(prediction: Prediction) -> Iterator[Part]:
         yield Table(
             ("CLASS", "SAMPLES", "PRECISION", "RECALL", "F1"),
             (
-                (entry.name, str(entry.count), *map(number_text, (entry.precision, entry.recall, entry.f1)))
+                (
+                    entry.name,
+                    str(entry.count),
+                    *map(number_text, (entry.precision, entry.recall, entry.f1)),
+                )
                 for entry in prediction.classes
             ),
         )

@@ -77,7 +77,9 @@ def lines(result: Preflight) -> Iterator[str]:
     if result.unchecked:
         yield result.unchecked_message
     problem_count = len(result.blocking_findings)
-    problem_text = "1 problem prevents" if problem_count == 1 else f"{problem_count} problems prevent"
+    problem_text = (
+        "1 problem prevents" if problem_count == 1 else f"{problem_count} problems prevent"
+    )
     outcome = "The job can start" if result.succeeded else f"{problem_text} the job from starting"
     yield f"{outcome}; checked {' and '.join(result.nodes)} in {result.took_s:.1f} s."
     if result.smaller:

@@ -74,4 +74,6 @@ def reorder(
 def _queue_answer(queued_job: QueuedJob) -> Answer:
     number = f"place {queued_job.number}, " if queued_job.number else ""
     priority = f"priority {queued_job.entry.priority}"
-    return Answer(queued_job, f"{queued_job.entry.job_id}  {number}{priority}: {queued_job.full_message}")
+    return Answer(
+        queued_job, f"{queued_job.entry.job_id}  {number}{priority}: {queued_job.full_message}"
+    )

@@ -14,9 +14,9 @@ from backend.cli.printing import (
     Properties,
     RawText,
     Table,
-    number_text,
-    local_time_text,
     duration_text,
+    local_time_text,
+    number_text,
     print_note,
 )
 from backend.cli.runs import cause_message
@@ -68,10 +68,18 @@ def _properties(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Name", view.name),
         (
             "State",
-            f"{view.state.label}{' (' + view.contact_warning + ')' if view.contact_warning else ''}",
+            f"{view.state.label} ({view.contact_warning})"
+            if view.contact_warning
+            else view.state.label,
         ),
-        ("Queue", f"place {queued_job.number}: {queued_job.message}" if queued_job is not None else ""),
-        ("Reason", queued_job.entry.reason if queued_job is not None else _continuation_message(view)),
+        (
+            "Queue",
+            f"place {queued_job.number}: {queued_job.message}" if queued_job is not None else "",
+        ),
+        (
+            "Reason",
+            queued_job.entry.reason if queued_job is not None else _continuation_message(view),
+        ),
         ("Cause", cause_message(view)),
         ("Fix", view.error.remedy if view.error else ""),
         ("Message", view.status.message),
@@ -107,7 +115,11 @@ def _continuation_message(view: JobView) -> str:
     continuation = view.status.continuation
     if continuation is None or view.state.is_queued:
         return ""
-    count = f" {continuation.nodes} since {local_time_text(continuation.started_at)}." if continuation.nodes else ""
+    count = (
+        f" {continuation.nodes} since {local_time_text(continuation.started_at)}."
+        if continuation.nodes
+        else ""
+    )
     return f"{continuation.reason}{count}"
 
 

@@ -25,7 +25,8 @@ def sweep(
     services: Services,
     progress: Progress,
     base: Annotated[
-        str, ArgSpec("FILE.toml|ID", "a sweep file, a job file, or a job whose settings are repeated")
+        str,
+        ArgSpec("FILE.toml|ID", "a sweep file, a job file, or a job whose settings are repeated"),
     ] = "",
     *,
     set: Annotated[tuple[str, ...], ArgSpec("FIELD=VALUES", f"{_FORMS}; may be repeated")] = (),
@@ -39,7 +40,8 @@ def sweep(
     """Queue one job for each combination of several values."""
     if take_back:
         cancelled_sweep = services.sweeps.take_back(take_back, progress)
-        removal_text = f"Moved {_jobs(len(cancelled_sweep.removed_jobs))} of {sweep_name(cancelled_sweep.tag)} to the trash."
+        removed = _jobs(len(cancelled_sweep.removed_jobs))
+        removal_text = f"Moved {removed} of {sweep_name(cancelled_sweep.tag)} to the trash."
         notes = (
             [Note(f"{_jobs(len(cancelled_sweep.remaining_jobs))} ran already and stay.")]
             if cancelled_sweep.remaining_jobs
@@ -59,7 +61,9 @@ def sweep(
     return Answer(
         {
             "sweep": queued_sweep.tag,
-            "jobs": [{"id": one.id, "name": one.name, "state": one.state} for one in queued_sweep.jobs],
+            "jobs": [
+                {"id": job.id, "name": job.name, "state": job.state} for job in queued_sweep.jobs
+            ],
         },
         Table(("ID", "NAME"), ((view.id, view.name) for view in queued_sweep.jobs)),
         Note(f"{_jobs(len(queued_sweep.jobs))} of the sweep {name} are queued."),
@@ -68,7 +72,11 @@ def sweep(
 
 
 def _requested_sweep(
-    services: Services, base_text: str, axis_texts: Sequence[str], random: int | None, seed: int | None
+    services: Services,
+    base_text: str,
+    axis_texts: Sequence[str],
+    random: int | None,
+    seed: int | None,
 ) -> Sweep:
     path = Path(base_text)
     if path.suffix.lower() == ".toml" or path.is_file():
@@ -91,7 +99,9 @@ def _axes(assignments: Sequence[str], base: dict[str, Any]) -> list[Axis]:
     for assignment in assignments:
         field, is_set, text = assignment.partition("=")
         if not is_set:
-            raise BackendError(f"--set {assignment}: has no “=”.", f"Use --set {assignment}={_FORMS}.")
+            raise BackendError(
+                f"--set {assignment}: has no “=”.", f"Use --set {assignment}={_FORMS}."
+            )
         try:
             axis = parse_axis(swept_path(field.strip(), base), text)
         except ValueError as error:
@@ -107,7 +117,9 @@ def _plan_answer(sweep: Sweep, expansion: Expansion) -> Answer:
         {
             "sweep": None,
             "jobs": [{"name": job.name, "values": dict(job.values)} for job in expansion.jobs],
-            "faults": [{"field": error.path, "sentence": error.message} for error in expansion.errors],
+            "faults": [
+                {"field": error.path, "sentence": error.message} for error in expansion.errors
+            ],
         },
         _plan_parts(sweep, expansion),
         failed=bool(expansion.errors),

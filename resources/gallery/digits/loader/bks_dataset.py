@@ -46,9 +46,9 @@ class UserDataset(torch.utils.data.Dataset):
         ink = ink[rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
         # The digits of the dataset fill the height and stand in the middle.
         side = max(ink.shape)
-        above, left = (side - ink.shape[0]) // 2, (side - ink.shape[1]) // 2
+        top, left = (side - ink.shape[0]) // 2, (side - ink.shape[1]) // 2
         square = torch.zeros(1, 1, side, side)
-        square[0, 0, above : above + ink.shape[0], left : left + ink.shape[1]] = ink
+        square[0, 0, top : top + ink.shape[0], left : left + ink.shape[1]] = ink
         small = torch.nn.functional.interpolate(square, size=8, mode="area")[0]
         return small / small.max()
 

@@ -33,23 +33,23 @@ class UserDataset(torch.utils.data.Dataset):
 
     def __init__(self, folder: str) -> None:
         self.reading_notes = notes = Notes()
-        found = read_folder(folder, notes)
-        parts = sorted(found)
-        self.kind = found[parts[0]]["samples"].shape[1:], found[parts[0]]["samples"].dtype
+        arrays = read_folder(folder, notes)
+        parts = sorted(arrays)
+        self.kind = arrays[parts[0]]["samples"].shape[1:], arrays[parts[0]]["samples"].dtype
         for part in parts:
-            if found[part]["samples"].shape[1:] != self.kind[0]:
+            if arrays[part]["samples"].shape[1:] != self.kind[0]:
                 raise ValueError(
                     f"the {part} samples have another shape than the {parts[0]} samples"
                 )
-        targets, classes = targets_of([found[part]["targets"] for part in parts], notes)
+        targets, classes = targets_of([arrays[part]["targets"] for part in parts], notes)
         if classes:
             self.classes = classes
-        part_of_row = [part for part in parts for _ in found[part]["samples"]]
+        part_of_row = [part for part in parts for _ in arrays[part]["samples"]]
         labels = targets.tolist() if classes else [0] * len(targets)
-        held = divide(part_of_row, labels, VALIDATION_SHARE, SEED)
-        notes.add_unused([f"row {n}" for n in range(len(held))], held, "sample")
-        rows = numpy.array([is_held is self.is_validation for is_held in held])
-        samples = numpy.concatenate([found[part]["samples"] for part in parts])
+        membership = divide(part_of_row, labels, VALIDATION_SHARE, SEED)
+        notes.add_unused([f"row {n}" for n in range(len(membership))], membership, "sample")
+        rows = numpy.array([is_held is self.is_validation for is_held in membership])
+        samples = numpy.concatenate([arrays[part]["samples"] for part in parts])
         self.samples, self.targets = samples[rows], torch.from_numpy(targets[rows])
         if classes:
             notes.add_missing(classes, set(self.targets.tolist()))
@@ -104,19 +104,19 @@ def targets_of(parts: list[numpy.ndarray], notes: Notes) -> tuple[numpy.ndarray,
         return targets.argmax(1).astype(numpy.int64), [str(n) for n in range(targets.shape[1])]
     is_text = targets.dtype.kind in "SU"
     is_whole = targets.dtype.kind in "biuSU" or bool((targets == numpy.round(targets)).all())
-    found, numbers = numpy.unique(targets, return_inverse=True)
+    values, numbers = numpy.unique(targets, return_inverse=True)
     # Most values of a count, an age or a time are there once; those of classes repeat.
-    repeats = 2 * len(found) <= len(targets) and (
-        len(found) <= MOST_CLASSES or found[-1] - found[0] == len(found) - 1
+    repeats = 2 * len(values) <= len(targets) and (
+        len(values) <= MOST_CLASSES or values[-1] - values[0] == len(values) - 1
     )
     is_unlike = not is_text and TASK == "auto" and targets.dtype.kind in "iu" and not repeats
     if is_unlike and targets.ndim == 1:
         reason = "Whole numbers are read as numbers, because few repeat"
-        notes.add(reason, [str(number) for number in found.tolist()], "value")
+        notes.add(reason, [str(number) for number in values.tolist()], "value")
     as_classes = is_text or targets.dtype.kind in "biu" or (is_whole and TASK == "classes")
     as_classes &= not is_unlike and (TASK != "numbers" or is_text)
     if targets.ndim == 1 and as_classes:
-        texts = [one.decode() if isinstance(one, bytes) else str(one) for one in found.tolist()]
+        texts = [value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()]
         return numbers.astype(numpy.int64), [re.sub(r"\.0$", "", text) for text in texts]
     if TASK == "classes":
         raise ValueError(f"the targets are no classes, but {targets.dtype} of {targets.shape}")
@@ -125,35 +125,35 @@ def targets_of(parts: list[numpy.ndarray], notes: Notes) -> tuple[numpy.ndarray,
 
 def read_folder(folder: str, notes: Notes) -> dict[str, dict[str, numpy.ndarray]]:
     """The samples and targets of each part: training, validation, test or ""."""
-    found: dict[str, dict[str, numpy.ndarray]] = {}
-    seen, unnamed = [], []
+    arrays_by_part: dict[str, dict[str, numpy.ndarray]] = {}
+    array_names, unknown_names = [], []
     for path in files(folder, ".npz", ".npy"):
         for key, array in load(os.path.join(folder, path)).items():
             name = f"{path}/{key}"
-            words = set(re.split(r"[^a-z]+", (key or os.path.basename(path)).lower()))
-            words |= {word for one in words for word in re.split("train|test|val", one)}
-            kind = "targets" if words & TARGETS else "samples" if words & SAMPLES else ""
-            seen.append(name.rstrip("/"))
+            tokens = set(re.split(r"[^a-z]+", (key or os.path.basename(path)).lower()))
+            tokens |= {piece for token in tokens for piece in re.split("train|test|val", token)}
+            kind = "targets" if tokens & TARGETS else "samples" if tokens & SAMPLES else ""
+            array_names.append(name.rstrip("/"))
             if not (kind and array.ndim):
-                unnamed.append(name.rstrip("/"))
+                unknown_names.append(name.rstrip("/"))
             else:
-                own = found.setdefault(part_of(name), {})
-                if kind in own:
-                    raise ValueError(f"there are two arrays of {kind}: {', '.join(seen)}")
-                own[kind] = array
+                part_arrays = arrays_by_part.setdefault(part_of(name), {})
+                if kind in part_arrays:
+                    raise ValueError(f"there are two arrays of {kind}: {', '.join(array_names)}")
+                part_arrays[kind] = array
     # A test set without targets, as in competitions, cannot measure.
-    notes.add("Left out, because no name says what they are", unnamed, "array")
-    lone = [f"those for {part}" for part, own in found.items() if len(own) < 2]
-    notes.add("Left out, because samples or targets are missing", lone, "set")
-    whole = {part: own for part, own in found.items() if len(own) == 2}
-    if not whole:
-        has = f"it has {', '.join(seen[:10])}" if seen else "it has no .npz or .npy file"
-        raise ValueError(f"the dataset has no arrays named x and y, or data and target: {has}")
-    for part, own in whole.items():
-        if len(own["samples"]) != len(own["targets"]):
-            counts = f"{len(own['samples'])} samples and {len(own['targets'])} targets"
+    notes.add("Left out, because no name says what they are", unknown_names, "array")
+    incomplete_parts = [f"those for {part}" for part, part_arrays in arrays_by_part.items() if len(part_arrays) < 2]
+    notes.add("Left out, because samples or targets are missing", incomplete_parts, "set")
+    complete_parts = {part: part_arrays for part, part_arrays in arrays_by_part.items() if len(part_arrays) == 2}
+    if not complete_parts:
+        content = f"it has {', '.join(array_names[:10])}" if array_names else "it has no .npz or .npy file"
+        raise ValueError(f"the dataset has no arrays named x and y, or data and target: {content}")
+    for part, part_arrays in complete_parts.items():
+        if len(part_arrays["samples"]) != len(part_arrays["targets"]):
+            counts = f"{len(part_arrays['samples'])} samples and {len(part_arrays['targets'])} targets"
             raise ValueError(f"there are {counts} {('for ' + part) if part else ''}".strip())
-    return whole
+    return complete_parts
 
 
 def load(path: str) -> dict[str, numpy.ndarray]:
@@ -161,7 +161,7 @@ def load(path: str) -> dict[str, numpy.ndarray]:
     try:
         if path.lower().endswith(".npy"):
             return {"": numpy.load(path, mmap_mode="r", allow_pickle=False)}
-        with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as found:
-            return {key: found[key] for key in found.files}
+        with open(path, "rb") as file, numpy.load(file, allow_pickle=False) as archive:
+            return {key: archive[key] for key in archive.files}
     except (ValueError, OSError, EOFError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"{os.path.basename(path)} cannot be read: {error}") from error

@@ -18,8 +18,8 @@ class UserDataset(Cifar):
     def __init__(self, folder: str) -> None:
         # A binary record has the coarse label, the fine label, then the pixels.
         meta = ("meta", f"{LABELS}_label_names.txt", f"{LABELS}_label_names")
-        at = {"coarse": 0, "fine": 1}[LABELS]
-        super().__init__(folder, [*self.batches], f"{LABELS}_labels", 2, at, meta, self.augment)
+        label_byte = {"coarse": 0, "fine": 1}[LABELS]
+        super().__init__(folder, [*self.batches], f"{LABELS}_labels", 2, label_byte, meta, self.augment)
 
 
 class UserValDataset(UserDataset):

@@ -40,22 +40,22 @@ class UserValDataset(UserDataset):
 
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
-    found = files(folder, ".json")
-    found = [path for path in found if os.path.basename(path).startswith("instances")] or found
-    known: dict[str, list[str]] = {}
+    json_paths = files(folder, ".json")
+    json_paths = [path for path in json_paths if os.path.basename(path).startswith("instances")] or json_paths
+    pictures: dict[str, list[str]] = {}
     for path in files(folder, *ENDINGS):
-        known.setdefault(os.path.basename(path), []).append(path)
+        pictures.setdefault(os.path.basename(path), []).append(path)
     samples: list[Sample] = []
     categories: dict[int, str] = {}
-    for path in found:
+    for path in json_paths:
         content = read_json(os.path.join(folder, path))
         if not isinstance(content, dict) or not {"images", "annotations", "categories"} <= set(
             content
         ):
             continue
         try:
-            categories.update({one["id"]: str(one["name"]) for one in content["categories"]})
-            samples += samples_of(content, categories, known, part_of(path), notes)
+            categories.update({category["id"]: str(category["name"]) for category in content["categories"]})
+            samples += samples_of(content, categories, pictures, part_of(path), notes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is not in COCO's form: {error!r}") from error
     if not samples:
@@ -74,30 +74,30 @@ def read_json(path: str) -> object:
 def samples_of(
     content: dict,
     categories: dict[int, str],
-    known: dict[str, list[str]],
+    pictures: dict[str, list[str]],
     part: str,
     notes: Notes,
 ) -> list[Sample]:
-    objects: dict[int, list[dict]] = {one["id"]: [] for one in content["images"]}
-    crowds, bare = [], []
-    for one in content["annotations"]:
-        if one["image_id"] not in objects:
-            raise ValueError(f"an annotation is for image {one['image_id']}, which does not exist")
-        if one["category_id"] not in categories:
-            raise ValueError(f"an annotation is of category {one['category_id']}, without a name")
-        target = crowds if one.get("iscrowd") else objects[one["image_id"]]
-        (target if len(one.get("bbox", ())) == 4 else bare).append(one)
-    for reason, annotations in (("they are crowds", crowds), ("they have no box", bare)):
-        names = [f"annotation {one.get('id', '')}" for one in annotations]
+    objects: dict[int, list[dict]] = {entry["id"]: [] for entry in content["images"]}
+    crowds, boxless = [], []
+    for entry in content["annotations"]:
+        if entry["image_id"] not in objects:
+            raise ValueError(f"an annotation is for image {entry['image_id']}, which does not exist")
+        if entry["category_id"] not in categories:
+            raise ValueError(f"an annotation is of category {entry['category_id']}, without a name")
+        target = crowds if entry.get("iscrowd") else objects[entry["image_id"]]
+        (target if len(entry.get("bbox", ())) == 4 else boxless).append(entry)
+    for reason, annotations in (("they are crowds", crowds), ("they have no box", boxless)):
+        names = [f"annotation {entry.get('id', '')}" for entry in annotations]
         notes.add(f"Left out, because {reason}", names, "object")
     samples = []
     for image in content["images"]:
-        own = objects[image["id"]]
+        annotations_of_image = objects[image["id"]]
         corners = [
-            (x, y, x + width, y + height) for x, y, width, height in (o["bbox"] for o in own)
+            (x, y, x + width, y + height) for x, y, width, height in (annotation["bbox"] for annotation in annotations_of_image)
         ]
         size = (image["width"], image["height"]) if "width" in image and "height" in image else None
-        path = find_picture(known, image["file_name"], part)
-        names = [categories[one["category_id"]] for one in own]
+        path = find_picture(pictures, image["file_name"], part)
+        names = [categories[entry["category_id"]] for entry in annotations_of_image]
         samples.append(Sample(path, part, corners, names, size))
     return samples

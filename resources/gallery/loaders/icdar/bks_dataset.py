@@ -52,9 +52,9 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     for path in files(folder, *ENDINGS):
         name = os.path.splitext(os.path.basename(path))[0].lower()
         part = part_of(os.path.dirname(path))
-        described = regions.get((part, name)) or regions.get(("", name))
-        if described is not None:
-            boxes, illegible = read_regions(os.path.join(folder, described))
+        region_file = regions.get((part, name)) or regions.get(("", name))
+        if region_file is not None:
+            boxes, illegible = read_regions(os.path.join(folder, region_file))
             skipped += [path] * illegible
             samples.append(Sample(path, part, boxes, ["text"] * len(boxes)))
     if not samples:
@@ -68,19 +68,19 @@ def read_regions(path: str) -> tuple[list[tuple[float, float, float, float]], in
     with open(path, encoding="utf-8-sig", errors="replace") as file:
         lines = file.read().splitlines()
     boxes, illegible = [], 0
-    for place, line in enumerate(lines, 1):
+    for line_number, line in enumerate(lines, 1):
         if not line.strip():
             continue
-        found = LINE.fullmatch(line.strip())
-        values = [float(value) for value in re.findall(r"[+-]?[0-9.]+", found[1])] if found else []
+        match = LINE.fullmatch(line.strip())
+        values = [float(value) for value in re.findall(r"[+-]?[0-9.]+", match[1])] if match else []
         # Shares of the sides, as YOLO writes them after the class, are no pixels.
-        if found is None or max(values[1:]) <= 1:
+        if match is None or max(values[1:]) <= 1:
             raise ValueError(
-                f"{os.path.basename(path)}, line {place} is no region: “{line.strip()[:40]}”"
+                f"{os.path.basename(path)}, line {line_number} is no region: “{line.strip()[:40]}”"
             )
-        if (found[2] or "").strip(' "') == ILLEGIBLE:
+        if (match[2] or "").strip(' "') == ILLEGIBLE:
             illegible += 1
             continue
-        across, down = values[0::2], values[1::2]
-        boxes.append((min(across), min(down), max(across), max(down)))
+        x_values, y_values = values[0::2], values[1::2]
+        boxes.append((min(x_values), min(y_values), max(x_values), max(y_values)))
     return boxes, illegible

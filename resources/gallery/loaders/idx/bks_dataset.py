@@ -31,19 +31,19 @@ class UserDataset(torch.utils.data.Dataset):
 
     def __init__(self, folder: str) -> None:
         data, labels, parts = read_folder(folder)
-        found = sorted({int(label) for one in labels for label in one})
-        self.classes = [str(label) for label in found]
-        held = divide(
-            [part for part, one in zip(parts, labels, strict=True) for _ in one],
-            [int(label) for one in labels for label in one],
+        class_labels = sorted({int(label) for part_labels in labels for label in part_labels})
+        self.classes = [str(label) for label in class_labels]
+        membership = divide(
+            [part for part, part_labels in zip(parts, labels, strict=True) for _ in part_labels],
+            [int(label) for part_labels in labels for label in part_labels],
             VALIDATION_SHARE,
             SEED,
         )
         self.reading_notes = Notes()
-        self.reading_notes.add_unused([f"number {n}" for n in range(len(held))], held, "sample")
-        rows = numpy.array([is_held is self.is_validation for is_held in held])
+        self.reading_notes.add_unused([f"number {n}" for n in range(len(membership))], membership, "sample")
+        rows = numpy.array([is_held is self.is_validation for is_held in membership])
         self.data = torch.from_numpy(numpy.concatenate(data)[rows])
-        numbers = numpy.searchsorted(found, numpy.concatenate(labels))[rows]
+        numbers = numpy.searchsorted(class_labels, numpy.concatenate(labels))[rows]
         self.labels = torch.from_numpy(numbers.astype(numpy.int64))
         self.reading_notes.add_missing(self.classes, set(self.labels.tolist()))
 
@@ -89,19 +89,19 @@ def read_folder(folder: str) -> tuple[list[numpy.ndarray], list[numpy.ndarray], 
         )
     keys = sorted(data)
     by_part = {part: array for (part, _), array in labels.items()}
-    found = []
+    matching_labels = []
     for key in keys:
-        own = labels[key] if key in labels else by_part.get(key[0])
-        if own is None:
+        sample_labels = labels[key] if key in labels else by_part.get(key[0])
+        if sample_labels is None:
             raise ValueError(f"the {key[0] or 'only'} samples have no file of labels")
-        if len(own) != len(data[key]):
-            raise ValueError(f"{len(data[key])} {key[0]} samples have {len(own)} labels")
+        if len(sample_labels) != len(data[key]):
+            raise ValueError(f"{len(data[key])} {key[0]} samples have {len(sample_labels)} labels")
         if data[key].shape[1:] != data[keys[0]].shape[1:]:
             raise ValueError("the files have samples of different sizes")
-        if own.dtype.kind == "f":
+        if sample_labels.dtype.kind == "f":
             raise ValueError("the labels are not whole numbers")
-        found.append(own)
-    return [data[key] for key in keys], found, [part for part, _ in keys]
+        matching_labels.append(sample_labels)
+    return [data[key] for key in keys], matching_labels, [part for part, _ in keys]
 
 
 def pair_of(path: str) -> str:
@@ -125,11 +125,11 @@ def read_idx(path: str) -> numpy.ndarray:
     kind, dimensions = numpy.dtype(TYPES[content[2]]), content[3]
     start = 4 + 4 * dimensions
     shape = struct.unpack(f">{dimensions}I", content[4:start].ljust(start - 4, b"\0"))
-    wanted = kind.itemsize
+    expected_bytes = kind.itemsize
     for length in shape:
-        wanted *= length
-    if len(content) != start + wanted:
-        why = "is cut off" if len(content) < start + wanted else "is too long"
-        raise ValueError(f"{name} {why}: {len(content)} bytes and not {start + wanted}")
+        expected_bytes *= length
+    if len(content) != start + expected_bytes:
+        fault_label = "is cut off" if len(content) < start + expected_bytes else "is too long"
+        raise ValueError(f"{name} {fault_label}: {len(content)} bytes and not {start + expected_bytes}")
     values = numpy.frombuffer(content, kind, offset=start).reshape(shape)
     return values.astype(kind.newbyteorder("="))

@@ -31,15 +31,15 @@ class UserDataset(torch.utils.data.Dataset):
         samples = find_samples(folder, self.reading_notes)
         self.classes = sorted({name for _, name, _ in samples})
         if len(self.classes) < 2:
-            only = f"only “{self.classes[0]}” has one" if self.classes else "none has one"
-            raise ValueError(f"pictures must be in a folder for each class, but {only}")
+            finding = f"only “{self.classes[0]}” has one" if self.classes else "none has one"
+            raise ValueError(f"pictures must be in a folder for each class, but {finding}")
         self.white = WHITE or white_of(folder, [path for path, _, _ in samples], self.reading_notes)
         names = [name for _, name, _ in samples]
-        held = divide([part for _, _, part in samples], names, VALIDATION_SHARE, SEED)
-        self.reading_notes.add_unused([path for path, _, _ in samples], held, "picture")
+        membership = divide([part for _, _, part in samples], names, VALIDATION_SHARE, SEED)
+        self.reading_notes.add_unused([path for path, _, _ in samples], membership, "picture")
         self.samples = [
             (path, self.classes.index(name))
-            for (path, name, _), is_held in zip(samples, held, strict=True)
+            for (path, name, _), is_held in zip(samples, membership, strict=True)
             if is_held is self.is_validation
         ]
         self.reading_notes.add_missing(self.classes, {label for _, label in self.samples})
@@ -73,17 +73,17 @@ def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
     """Path, class and part (training, validation, test or "") of each picture in a class."""
     paths = [path.replace(os.sep, "/") for path in files(folder, *ENDINGS)]
     samples, level = sort_by_class(paths)
-    outside = [path for path, name, _ in samples if not name]
-    notes.add("Left out, because they are in no folder of a class", outside, "picture")
+    unclassed_paths = [path for path, name, _ in samples if not name]
+    notes.add("Left out, because they are in no folder of a class", unclassed_paths, "picture")
     samples = [sample for sample in samples if sample[1]]
     like_sets = sorted(filter(part_of_folder, {name for _, name, _ in samples}))
     notes.add("Read as classes, although they are named like sets", like_sets, "folder")
-    filled = {"/".join(path.split("/")[: level + 1]) for path, _, _ in samples}
-    beside = {
+    class_folders = {"/".join(path.split("/")[: level + 1]) for path, _, _ in samples}
+    sibling_folders = {
         os.path.join(os.path.dirname(path), name).replace(os.sep, "/")
-        for path in filled
+        for path in class_folders
         for name in os.listdir(os.path.join(folder, os.path.dirname(path)))
     }
-    empty = [path for path in beside - filled if os.path.isdir(os.path.join(folder, path))]
-    notes.add("No class, because they have no picture", sorted(empty), "folder")
+    empty_folders = [path for path in sibling_folders - class_folders if os.path.isdir(os.path.join(folder, path))]
+    notes.add("No class, because they have no picture", sorted(empty_folders), "folder")
     return samples

@@ -28,7 +28,7 @@ SHOPS = (
 STREETS = ("Mill Lane", "High Street", "Station Road", "Park Avenue", "Bridge Street")
 GOODS = ("Milk", "Bread", "Apples", "Tea", "Rice", "Butter", "Eggs", "Soap", "Notebook", "Pencils",
          "Tomatoes", "Coffee", "Cheese", "Orange juice", "Batteries", "Honey")  # fmt: skip
-ENDS = ("Thank you", "See you again", "Have a nice day", "Keep this receipt")
+CLOSING_LINES = ("Thank you", "See you again", "Have a nice day", "Keep this receipt")
 SETS = ("training", "validation", "test")
 
 
@@ -48,7 +48,7 @@ class UserDataset(torch.utils.data.Dataset):
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, dict[str, object]]:
         name, number = self.pictures[index]
-        picture, boxes = receipt(numpy.random.default_rng((SEED, SETS.index(name), number)))
+        picture, boxes = draw_receipt(numpy.random.default_rng((SEED, SETS.index(name), number)))
         target = {"boxes": boxes, "labels": torch.zeros(len(boxes), dtype=torch.int64)}
         if len(self.sets) > 1:
             target["set"] = name
@@ -72,7 +72,7 @@ class UserValDataset(UserDataset):
     sets = SETS if SPLIT == "all" else (SPLIT,)
 
 
-def receipt(random: numpy.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
+def draw_receipt(random: numpy.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
     """Draw one receipt; return its picture and the boxes of its text."""
     desk = random.integers(40, 110, 3)
     image = Image.new("RGB", (SIDE, SIDE), tuple(map(int, desk)))
@@ -82,38 +82,38 @@ def receipt(random: numpy.random.Generator) -> tuple[torch.Tensor, torch.Tensor]
     top, bottom = (int(SIDE * share) for share in random.uniform((0.0, 0.93), (0.07, 1.0)))
     paper = int(random.integers(215, 250))
     draw.rectangle((left, top, left + width, bottom), (paper, paper, paper - 8))
-    room = (bottom - top) * 0.94
-    count = max(4, int(LINES * room / SIDE / random.uniform(0.9, 1.1)))
-    height = room / count
+    text_height = (bottom - top) * 0.94
+    count = max(4, int(LINES * text_height / SIDE / random.uniform(0.9, 1.1)))
+    height = text_height / count
     ink = (int(random.integers(20, 90)),) * 3
     boxes = []
     y = top + (bottom - top) * 0.03
-    edge = width * 0.06
-    for line in lines(random, count):
-        texts = {place: text for place, text in line.items() if place != "size"}
+    margin = width * 0.06
+    for line in receipt_lines(random, count):
+        texts = {alignment: text for alignment, text in line.items() if alignment != "size"}
         size = height * line.get("size", 0.72)
         # What is too long for the paper is printed smaller.
-        needed = ImageFont.load_default(size).getlength("  ".join(texts.values()))
-        font = ImageFont.load_default(size * min(1, (width - 2 * edge) / needed))
-        for place, text in texts.items():
+        needed_width = ImageFont.load_default(size).getlength("  ".join(texts.values()))
+        font = ImageFont.load_default(size * min(1, (width - 2 * margin) / needed_width))
+        for alignment, text in texts.items():
             length = font.getlength(text)
             starts = {
-                "start": left + edge,
+                "start": left + margin,
                 "middle": left + (width - length) / 2,
-                "end": left + width - edge - length,
+                "end": left + width - margin - length,
             }
-            draw.text((starts[place], y), text, ink, font)
-            boxes.append(draw.textbbox((starts[place], y), text, font))
+            draw.text((starts[alignment], y), text, ink, font)
+            boxes.append(draw.textbbox((starts[alignment], y), text, font))
         y += height
     pixels = numpy.asarray(image, numpy.float32) / 255
     # A lamp that shines from one side, and the noise of a scanner.
     light = numpy.linspace(*random.uniform(0.8, 1.05, 2), SIDE, dtype=numpy.float32)
     pixels = pixels * light[:, None] + random.normal(0, 0.03, (SIDE, SIDE, 1))
-    found = torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4).clamp(0, SIDE)
-    return as_tensor(pixels.clip(0, 1)), found
+    box_tensor = torch.tensor(boxes, dtype=torch.float32).reshape(-1, 4).clamp(0, SIDE)
+    return as_tensor(pixels.clip(0, 1)), box_tensor
 
 
-def lines(random: numpy.random.Generator, count: int) -> list[dict[str, object]]:
+def receipt_lines(random: numpy.random.Generator, count: int) -> list[dict[str, object]]:
     """Return what stands on each line, at its start, in its middle and at its end, and its size."""
     head = [{"middle": str(random.choice(SHOPS)), "size": 0.9}]
     if count > 6:
@@ -122,7 +122,7 @@ def lines(random: numpy.random.Generator, count: int) -> list[dict[str, object]]
     date = f"{random.integers(1, 29):02}/{random.integers(1, 13):02}/{random.integers(2015, 2020)}"
     time = f"{random.integers(8, 21):02}:{random.integers(0, 60):02}"
     head.append({"start": date, "end": time})
-    end = [{"middle": str(random.choice(ENDS))}] if count > 4 else []
+    end = [{"middle": str(random.choice(CLOSING_LINES))}] if count > 4 else []
     goods = []
     total = 0.0
     for _ in range(count - len(head) - 1 - len(end)):

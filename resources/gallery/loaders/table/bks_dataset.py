@@ -33,9 +33,9 @@ VALIDATION_SHARE = 0.2
 SEED = 1
 
 DELIMITERS = {"tab": "\t", "semicolon": ";", "bar": "|", "comma": ",", "space": " "}
-ENDINGS = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
+SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".parquet")
 OTHER_FILE = re.compile(r"(readme|licen[cs]e|\.names)[^/]*$", re.IGNORECASE)
-MOST_TEXTS = MOST_CLASSES = 50
+TEXT_LIMIT = MOST_CLASSES = 50
 
 
 class UserDataset(torch.utils.data.Dataset):
@@ -47,8 +47,8 @@ class UserDataset(torch.utils.data.Dataset):
         self.table = read_once(folder)
         if self.table.classes:
             self.classes = self.table.classes
-        held = enumerate(self.table.is_validation)
-        rows = [row for row, is_held in held if is_held is self.is_validation]
+        membership = enumerate(self.table.is_validation)
+        rows = [row for row, is_held in membership if is_held is self.is_validation]
         self.features = torch.from_numpy(self.table.features[rows])
         self.targets = torch.from_numpy(self.table.targets[rows])
         self.value_columns = self.table.value_columns
@@ -88,108 +88,108 @@ class Table:
     def __init__(self, folder: str) -> None:
         self.notes = Notes()
         tables = read_folder(folder, self.notes)
-        first, self.names, _, _ = tables[0]
+        first_path, self.names, _, _ = tables[0]
         for path, names, _, _ in tables:
             if names != self.names:
                 raise ValueError(
-                    f"{path} has other columns than {first}: {named(names)} and not "
-                    f"{named(self.names)}"
+                    f"{path} has other columns than {first_path}: {join_names(names)} and not "
+                    f"{join_names(self.names)}"
                 )
-        together = zip(*(columns for _, _, columns, _ in tables), strict=True)
-        columns = [[cell for cells in parts for cell in cells] for parts in together]
-        places = [place for table in tables for place in table[3]]
-        parts = [part_of(path) for path, _, _, places in tables for _ in places]
-        of_target = self.columns_to_use(columns, first)
-        self.formats = self.formats_of(columns, [*self.chosen, of_target])
-        keep = self.rows_to_use(columns, places, of_target)
-        columns = [[column[row] for row in keep] for column in columns]
-        self.targets, self.classes = self.target_of(columns[of_target], self.formats[of_target])
-        labels = self.targets.tolist() if self.classes else [0] * len(keep)
-        parts = [parts[row] for row in keep]
+        column_parts = zip(*(columns for _, _, columns, _ in tables), strict=True)
+        columns = [[cell for cells in parts for cell in cells] for parts in column_parts]
+        row_labels = [row_label for table in tables for row_label in table[3]]
+        parts = [part_of(path) for path, _, _, row_labels in tables for _ in row_labels]
+        target_column = self.find_target(columns, first_path)
+        self.formats = self.formats_of(columns, [*self.feature_columns, target_column])
+        kept_rows = self.complete_rows(columns, row_labels, target_column)
+        columns = [[column[row] for row in kept_rows] for column in columns]
+        self.targets, self.classes = self.target_of(columns[target_column], self.formats[target_column])
+        labels = self.targets.tolist() if self.classes else [0] * len(kept_rows)
+        parts = [parts[row] for row in kept_rows]
         self.is_validation = divide(parts, labels, VALIDATION_SHARE, SEED)
-        self.notes.add_unused([places[row] for row in keep], self.is_validation, "row")
-        is_training = numpy.array([held is False for held in self.is_validation])
+        self.notes.add_unused([row_labels[row] for row in kept_rows], self.is_validation, "row")
+        is_training = numpy.array([is_held is False for is_held in self.is_validation])
         if not is_training.any():
             raise ValueError("no row for training has all values")
         self.encoders = [
-            Encoder(self.names[n], columns[n], self.formats[n], is_training) for n in self.chosen
+            Encoder(self.names[n], columns[n], self.formats[n], is_training) for n in self.feature_columns
         ]
-        self.features = encode(self.encoders, [columns[n] for n in self.chosen])
-        own = [column for encoder in self.encoders for column in encoder.value_columns]
-        target = [] if self.classes else [(self.names[of_target], 0.0, 1.0)]
-        self.value_columns = {"data": own, "target": target}
+        self.features = encode(self.encoders, [columns[n] for n in self.feature_columns])
+        data_columns = [column for encoder in self.encoders for column in encoder.value_columns]
+        target = [] if self.classes else [(self.names[target_column], 0.0, 1.0)]
+        self.value_columns = {"data": data_columns, "target": target}
 
-    def formats_of(self, columns: list[list[str]], used: list[int]) -> dict[int, Format]:
+    def formats_of(self, columns: list[list[str]], column_numbers: list[int]) -> dict[int, Format]:
         """How each used column is read; note what its cells alone do not say."""
-        decimal = sign_of([columns[n] for n in used])
+        decimal = sign_of([columns[n] for n in column_numbers])
         decimal = {"point": ".", "comma": ","}.get(DECIMAL, decimal)
         formats = {}
         texts = names_in(TEXTS)
-        for n in used:
+        for n in column_numbers:
             try:
                 is_text = self.names[n] in texts
                 formats[n] = Format("texts") if is_text else format_of(columns[n], decimal, DATES)
             except ValueError as error:
                 raise ValueError(f"the column “{self.names[n]}”: {error}") from error
         for note in sorted({form.note for form in formats.values()} - {""}):
-            alike = [self.names[n] for n, form in formats.items() if form.note == note]
-            self.notes.add(note, alike, "column")
-        kept = [
+            column_names = [self.names[n] for n, form in formats.items() if form.note == note]
+            self.notes.add(note, column_names, "column")
+        text_values = [
             f"{cell} in {self.names[n]}"
             for n, form in formats.items()
             if form.kind == "texts"
             for cell in columns[n]
             if cell.casefold() in NO_NUMBER - NO_VALUE
         ]
-        self.notes.add("Read as texts, not as missing values", kept, "value")
+        self.notes.add("Read as texts, not as missing values", text_values, "value")
         return formats
 
-    def columns_to_use(self, columns: list[list[str]], path: str) -> int:
+    def find_target(self, columns: list[list[str]], path: str) -> int:
         """Choose the columns of features; return the place of the target."""
-        has_values = [any(cell.casefold() not in NO_NUMBER for cell in one) for one in columns]
+        has_values = [any(cell.casefold() not in NO_NUMBER for cell in cells) for cells in columns]
         counts_rows = self.names[0] == "" and columns[0] == [
             str(int(columns[0][0]) + row) if columns[0][0].isdecimal() else ""
             for row in range(len(columns[0]))
         ]
-        used = [n for n, has in enumerate(has_values) if has and not (n == 0 and counts_rows)]
+        used_columns = [n for n, has_value in enumerate(has_values) if has_value and not (n == 0 and counts_rows)]
         leave_out = names_in(LEAVE_OUT)
         for name in [*leave_out, *names_in(TEXTS), *([TARGET] if TARGET else [])]:
             if name not in self.names:
-                raise ValueError(f"there is no column “{name}”: there are {named(self.names)}")
-        unused = [self.names[n] or "(index)" for n in range(len(columns)) if n not in used]
+                raise ValueError(f"there is no column “{name}”: there are {join_names(self.names)}")
+        unused = [self.names[n] or "(index)" for n in range(len(columns)) if n not in used_columns]
         self.notes.add("Left out, because they are empty or count the rows", unused, "column")
-        used = [n for n in used if self.names[n] not in leave_out]
-        if TARGET and self.names.index(TARGET) not in used:
+        used_columns = [n for n in used_columns if self.names[n] not in leave_out]
+        if TARGET and self.names.index(TARGET) not in used_columns:
             raise ValueError(f"the target column “{TARGET}” is left out, or has no values")
-        if len(used) < 2:
+        if len(used_columns) < 2:
             raise ValueError(
-                f"{os.path.basename(path)} has {len(used)} column(s) with values, but features and "
+                f"{os.path.basename(path)} has {len(used_columns)} column(s) with values, but features and "
                 "a target need two or more; check what is between columns"
             )
-        of_target = self.names.index(TARGET) if TARGET else used[-1]
-        self.chosen = [n for n in used if n != of_target]
-        return of_target
+        target_column = self.names.index(TARGET) if TARGET else used_columns[-1]
+        self.feature_columns = [n for n in used_columns if n != target_column]
+        return target_column
 
-    def rows_to_use(self, columns: list[list[str]], places: list[str], of_target: int) -> list[int]:
+    def complete_rows(self, columns: list[list[str]], row_labels: list[str], target_column: int) -> list[int]:
         """Choose the rows by what is missing."""
-        used = [*self.chosen, of_target]
-        is_empty = numpy.array([self.is_missing(n, columns[n]) for n in used])
+        used_columns = [*self.feature_columns, target_column]
+        is_empty = numpy.array([self.is_missing(n, columns[n]) for n in used_columns])
         if MISSING == "stop" and is_empty.any():
-            column, row = (found[0] for found in numpy.nonzero(is_empty))
-            names = [f"“{self.names[n]}”" for n in self.chosen] + ["the target"]
+            column, row = (indices[0] for indices in numpy.nonzero(is_empty))
+            names = [f"“{self.names[n]}”" for n in self.feature_columns] + ["the target"]
             raise ValueError(
-                f"{places[row]}: {names[column]} has no value ({is_empty.sum()} are missing in "
+                f"{row_labels[row]}: {names[column]} has no value ({is_empty.sum()} are missing in "
                 'all); set missing to "leave row out" or "mean"'
             )
-        lacks = is_empty[-1] if MISSING == "mean" else is_empty.any(0)
-        keep = numpy.flatnonzero(~lacks).tolist()
-        dropped = [places[row] for row in numpy.flatnonzero(lacks)]
+        is_incomplete = is_empty[-1] if MISSING == "mean" else is_empty.any(0)
+        kept_rows = numpy.flatnonzero(~is_incomplete).tolist()
+        dropped = [row_labels[row] for row in numpy.flatnonzero(is_incomplete)]
         self.notes.add("Left out, because a value is missing", dropped, "row")
-        filled = [self.names[used[n]] for n in numpy.nonzero(is_empty[:, keep])[0]]
+        filled = [self.names[used_columns[n]] for n in numpy.nonzero(is_empty[:, kept_rows])[0]]
         self.notes.add("Missing, so the mean of the column is used", filled, "value")
-        if len(keep) < 2:
-            raise ValueError(f"{len(keep)} row(s) have all values, but two or more are needed")
-        return keep
+        if len(kept_rows) < 2:
+            raise ValueError(f"{len(kept_rows)} row(s) have all values, but two or more are needed")
+        return kept_rows
 
     def is_missing(self, column: int, cells: list[str]) -> list[bool]:
         no_value = NO_VALUE if self.formats[column].kind == "texts" else NO_NUMBER
@@ -207,22 +207,22 @@ class Table:
             if TASK == "numbers" or (TASK == "auto" and not (is_whole and are_few)):
                 return values.astype(numpy.float32)[:, None], []
             if is_whole:
-                found, classes = numpy.unique(values, return_inverse=True)
-                return classes.astype(numpy.int64), [str(int(value)) for value in found]
+                class_values, classes = numpy.unique(values, return_inverse=True)
+                return classes.astype(numpy.int64), [str(int(value)) for value in class_values]
         texts, classes = numpy.unique(cells, return_inverse=True)
         return classes.astype(numpy.int64), texts.tolist()
 
     def features_of(self, path: str) -> numpy.ndarray:
         names, columns, _ = read_table(path, HEADER)
-        wanted = [self.names[n] for n in self.chosen]
-        if set(wanted) <= set(names) and len(set(wanted)) == len(wanted):
-            cells = [columns[names.index(name)] for name in wanted]
+        feature_names = [self.names[n] for n in self.feature_columns]
+        if set(feature_names) <= set(names) and len(set(feature_names)) == len(feature_names):
+            cells = [columns[names.index(name)] for name in feature_names]
         elif len(columns) == len(self.names):
-            cells = [columns[n] for n in self.chosen]
-        elif len(columns) == len(wanted):
+            cells = [columns[n] for n in self.feature_columns]
+        elif len(columns) == len(feature_names):
             cells = columns
         else:
-            raise ValueError(f"the file has {len(columns)} columns, and not {named(wanted)}")
+            raise ValueError(f"the file has {len(columns)} columns, and not {join_names(feature_names)}")
         return encode(self.encoders, cells)
 
 
@@ -237,7 +237,7 @@ class Encoder:
         self.texts: list[str] = []
         if form.kind == "texts":
             self.texts = sorted({cell for cell in cells if cell.casefold() not in NO_VALUE})
-            if len(self.texts) > MOST_TEXTS:
+            if len(self.texts) > TEXT_LIMIT:
                 raise ValueError(
                     f"the column “{name}” has {len(self.texts)} different texts, such as "
                     f"“{self.texts[-1][:40]}”: leave it out, or write its numbers in one way"
@@ -245,9 +245,9 @@ class Encoder:
             self.value_columns = [(f"{name} = {text}", 0.0, 1.0) for text in self.texts]
             return
         values = numbers(cells, form)
-        seen = values[is_training & numpy.isfinite(values)]
-        self.mean = seen.mean() if len(seen) else 0.0
-        self.scale = (seen.std() if len(seen) else 0.0) or 1.0
+        training_values = values[is_training & numpy.isfinite(values)]
+        self.mean = training_values.mean() if len(training_values) else 0.0
+        self.scale = (training_values.std() if len(training_values) else 0.0) or 1.0
         offset, factor = (self.mean, self.scale) if SCALE == "standard" else (0.0, 1.0)
         self.value_columns = [(name, float(offset), float(factor))]
 
@@ -271,7 +271,7 @@ def read_once(folder: str) -> Table:
 
 
 def encode(encoders: list[Encoder], columns: list[list[str]]) -> numpy.ndarray:
-    parts = [one.encode(cells) for one, cells in zip(encoders, columns, strict=True)]
+    parts = [encoder.encode(cells) for encoder, cells in zip(encoders, columns, strict=True)]
     return numpy.concatenate(parts, axis=1).astype(numpy.float32)
 
 
@@ -279,23 +279,23 @@ def read_folder(
     folder: str, notes: Notes
 ) -> list[tuple[str, list[str], list[list[str]], list[str]]]:
     """The tables with the same columns, those for training first: path and what is in it."""
-    found = [path for path in files(folder, *ENDINGS) if not OTHER_FILE.search(path)]
-    found = [path for path in found if ".txt" not in path.lower()] or found
-    if not found:
+    paths = [path for path in files(folder, *SUFFIXES) if not OTHER_FILE.search(path)]
+    paths = [path for path in paths if ".txt" not in path.lower()] or paths
+    if not paths:
         raise ValueError("the dataset has no CSV, TSV or Parquet file; this loader reads tables")
-    training = [path for path in found if part_of(path) == "training"]
-    held = [path for path in found if part_of(path) in ("validation", "test")]
-    training = training or [path for path in found if path not in held] or held
+    training = [path for path in paths if part_of(path) == "training"]
+    validation_paths = [path for path in paths if part_of(path) in ("validation", "test")]
+    training = training or [path for path in paths if path not in validation_paths] or validation_paths
     tables = [(path, *read_table(os.path.join(folder, path))) for path in training]
-    others = []
-    for path in held if held != training else []:
+    other_paths = []
+    for path in validation_paths if validation_paths != training else []:
         table = (path, *read_table(os.path.join(folder, path)))
         # A test file without the target, as in competitions, cannot measure.
         if table[1] == tables[0][1] or part_of(path) == "validation":
             tables.append(table)
         else:
-            others.append(path)
-    notes.add("Left out, because they have other columns", others, "file")
+            other_paths.append(path)
+    notes.add("Left out, because they have other columns", other_paths, "file")
     return tables
 
 
@@ -317,25 +317,25 @@ def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[st
     reader = csv.reader(
         io.StringIO(text, newline=None), delimiter=delimiter_of(text), skipinitialspace=True
     )
-    rows, places = [], []
+    rows, row_labels = [], []
     try:
         for row in reader:
             if any(cell.strip() for cell in row):
                 rows.append([cell.strip() for cell in row])
-                places.append(f"{file}, line {reader.line_num}")
+                row_labels.append(f"{file}, line {reader.line_num}")
     except csv.Error as error:
         raise ValueError(f"{file}, line {reader.line_num}: {error}") from error
     if not rows:
         raise ValueError(f"{file} is empty")
-    for row, place in zip(rows, places, strict=True):
+    for row, row_label in zip(rows, row_labels, strict=True):
         if len(row) != len(rows[0]):
-            raise ValueError(f"{place} has {len(row)} columns, and the first has {len(rows[0])}")
+            raise ValueError(f"{row_label} has {len(row)} columns, and the first has {len(rows[0])}")
     has_names = header == "yes" or (header == "auto" and is_header(rows))
     names = rows[0] if has_names else [f"column {n}" for n in range(1, len(rows[0]) + 1)]
-    rows, places = rows[has_names:], places[has_names:]
+    rows, row_labels = rows[has_names:], row_labels[has_names:]
     if not rows:
         raise ValueError(f"{file} has a header and no rows")
-    return names, [list(column) for column in zip(*rows, strict=True)], places
+    return names, [list(column) for column in zip(*rows, strict=True)], row_labels
 
 
 def text_of(path: str) -> str:
@@ -370,13 +370,13 @@ def delimiter_of(text: str) -> str:
 
 def is_header(rows: list[list[str]]) -> bool:
     """Whether the first row has no number, and is over numbers or has texts of its own."""
-    first, below = rows[0], rows[1:]
-    if any(NUMBER.fullmatch(cell) for cell in first):
+    first_row, data_rows = rows[0], rows[1:]
+    if any(NUMBER.fullmatch(cell) for cell in first_row):
         return False
-    if not below or any(NUMBER.fullmatch(cell) for row in below for cell in row):
+    if not data_rows or any(NUMBER.fullmatch(cell) for row in data_rows for cell in row):
         return True
     return all(
-        cell not in column for cell, column in zip(first, zip(*below, strict=True), strict=True)
+        cell not in column for cell, column in zip(first_row, zip(*data_rows, strict=True), strict=True)
     )
 
 
@@ -392,5 +392,5 @@ def names_in(setting: str) -> list[str]:
     return [name.strip() for name in setting.split(",") if name.strip()]
 
 
-def named(names: list[str]) -> str:
+def join_names(names: list[str]) -> str:
     return ", ".join(names[:20]) + (", …" if len(names) > 20 else "")

@@ -39,24 +39,24 @@ class UserValDataset(UserDataset):
 
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
-    known: dict[str, list[str]] = {}
+    pictures: dict[str, list[str]] = {}
     for path in files(folder, *ENDINGS):
         for name in (os.path.basename(path), os.path.splitext(os.path.basename(path))[0]):
-            known.setdefault(name, []).append(path)
-    listed = parts_by_name(folder)
-    samples, unlisted = [], []
+            pictures.setdefault(name, []).append(path)
+    part_by_name = parts_by_name(folder)
+    samples, unlisted_paths = [], []
     for path in files(folder, ".xml"):
         name = os.path.splitext(os.path.basename(path))[0]
-        part = listed.get(name, "") if listed else part_of(os.path.dirname(path))
-        if listed and not part:
-            unlisted.append(path)
+        part = part_by_name.get(name, "") if part_by_name else part_of(os.path.dirname(path))
+        if part_by_name and not part:
+            unlisted_paths.append(path)
         else:
-            sample = read_annotation(folder, path, part, known)
+            sample = read_annotation(folder, path, part, pictures)
             if sample is not None:
                 samples.append(sample)
     if not samples:
         raise ValueError("the dataset has no XML file with an <annotation> of a picture")
-    notes.add("Left out, because no list in ImageSets/Main has them", unlisted, "XML file")
+    notes.add("Left out, because no list in ImageSets/Main has them", unlisted_paths, "XML file")
     edges = [edge for sample in samples for box in sample.boxes for edge in box[2:]]
     if edges and max(edges) <= 1:
         # Shares of the sides are not counted from 1.
@@ -70,28 +70,28 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
 
 def parts_by_name(folder: str) -> dict[str, str]:
     """The set of each picture, by its name without ending, from ImageSets/Main."""
-    found = {}
+    parts = {}
     for path in files(folder, ".txt"):
         part = part_of_folder(os.path.splitext(os.path.basename(path))[0])
         if part and os.path.basename(os.path.dirname(path)) == "Main":
             with open(os.path.join(folder, path), encoding="utf-8-sig") as file:
-                found.update({line.split()[0]: part for line in file if line.strip()})
-    return found
+                parts.update({line.split()[0]: part for line in file if line.strip()})
+    return parts
 
 
 def read_annotation(
-    folder: str, path: str, part: str, known: dict[str, list[str]]
+    folder: str, path: str, part: str, pictures: dict[str, list[str]]
 ) -> Sample | None:
     try:
         root = ElementTree.parse(os.path.join(folder, path)).getroot()
         if root.tag != "annotation":
             return None
         boxes, names = [], []
-        for one in root.iter("object"):
-            edges = [number(one, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
+        for element in root.iter("object"):
+            edges = [number(element, f"bndbox/{edge}") for edge in ("xmin", "ymin", "xmax", "ymax")]
             # Corners count pixels from 1, and the last one is inside.
             boxes.append((edges[0] - 1, edges[1] - 1, edges[2], edges[3]))
-            names.append((one.findtext("name") or "").strip() or "object")
+            names.append((element.findtext("name") or "").strip() or "object")
         size = None
         if root.find("size/width") is not None:
             width, height = (int(number(root, f"size/{edge}")) for edge in ("width", "height"))
@@ -100,8 +100,8 @@ def read_annotation(
         raise ValueError(f"{path} cannot be read: {error}") from error
     stem = os.path.splitext(os.path.basename(path))[0]
     name = (root.findtext("filename") or "").strip()
-    name = name if os.path.basename(name) in known else stem
-    return Sample(find_picture(known, name, part), part, boxes, names, size)
+    name = name if os.path.basename(name) in pictures else stem
+    return Sample(find_picture(pictures, name, part), part, boxes, names, size)
 
 
 def number(element: ElementTree.Element, path: str) -> float:

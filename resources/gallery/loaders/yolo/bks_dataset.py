@@ -45,22 +45,22 @@ class UserValDataset(UserDataset):
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     labels = set(files(folder, ".txt"))
-    samples, outlines, used = [], [], set()
+    samples, outlines, used_labels = [], [], set()
     for path in files(folder, *ENDINGS):
-        beside = f"{os.path.splitext(path)[0]}.txt"
-        folders = [re.sub(r"(^|[/\\])images([/\\])", r"\1labels\2", beside), beside]
+        sibling_label = f"{os.path.splitext(path)[0]}.txt"
+        folders = [re.sub(r"(^|[/\\])images([/\\])", r"\1labels\2", sibling_label), sibling_label]
         label = next((name for name in folders if name in labels), None)
         if label is not None:
             boxes, numbers, outline_count = read_labels(os.path.join(folder, label))
-            used.add(label)
+            used_labels.add(label)
             outlines += [label] * outline_count
             samples.append(Sample(path, part_of(os.path.dirname(path)), boxes, numbers, (1, 1)))
     if not samples:
         raise ValueError("the dataset has no text file with boxes that is named like a picture")
     notes.add("Read as the box around an outline", outlines, "object")
     names = names_of(folder)
-    least = max((int(name) for sample in samples for name in sample.names), default=-1) + 1
-    unnamed = [str(number) for number in range(len(names), least)]
+    class_count = max((int(name) for sample in samples for name in sample.names), default=-1) + 1
+    unnamed = [str(number) for number in range(len(names), class_count)]
     notes.add("Named by their number, because no file names them", unnamed, "class")
     classes = [*names, *unnamed]
     return [
@@ -88,8 +88,8 @@ def read_labels(path: str) -> tuple[list[tuple[float, float, float, float]], lis
                 f"sides: “{line.strip()[:40]}”"
             ) from None
         if len(values) >= 6 and len(values) % 2 == 0:
-            across, down = values[0::2], values[1::2]
-            boxes.append((min(across), min(down), max(across), max(down)))
+            x_values, y_values = values[0::2], values[1::2]
+            boxes.append((min(x_values), min(y_values), max(x_values), max(y_values)))
             outlines += 1
         else:
             x, y, width, height = values[:4]
@@ -104,7 +104,7 @@ def names_of(folder: str) -> list[str]:
             text = file.read()
         if not path.lower().endswith((".yaml", ".yml")):
             return [line.strip() for line in text.splitlines() if line.strip()]
-        found = YAML_NAMES.search(re.sub(r"(^|\s)#.*", "", text))
-        if found is not None:
-            return [name.strip() for name in YAML_NAME.findall(found[1]) if name.strip()]
+        match = YAML_NAMES.search(re.sub(r"(^|\s)#.*", "", text))
+        if match is not None:
+            return [name.strip() for name in YAML_NAME.findall(match[1]) if name.strip()]
     return []

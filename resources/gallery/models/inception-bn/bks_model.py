@@ -42,14 +42,14 @@ class Module(nn.Module):
     def __init__(
         self,
         inputs: int,
-        ones: int,
+        width_1x1: int,
         threes: tuple[int, int],
         double: tuple[int, int],
         projection: int,
         pooling: str,
     ) -> None:
         super().__init__()
-        stride = 1 if ones else 2
+        stride = 1 if width_1x1 else 2
         pool = nn.AvgPool2d if pooling == "average" else nn.MaxPool2d
         paths = [
             nn.Sequential(conv(inputs, threes[0], 1), conv(*threes, 3, stride)),
@@ -58,11 +58,11 @@ class Module(nn.Module):
             ),
             nn.Sequential(pool(3, stride, padding=1)),
         ]
-        if ones:
-            paths.insert(0, conv(inputs, ones, 1))
+        if width_1x1:
+            paths.insert(0, conv(inputs, width_1x1, 1))
             paths[-1].append(conv(inputs, projection, 1))
         self.paths = nn.ModuleList(paths)
-        self.outputs = ones + threes[1] + double[1] + (projection or inputs)
+        self.outputs = width_1x1 + threes[1] + double[1] + (projection or inputs)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return torch.cat([path(inputs) for path in self.paths], 1)

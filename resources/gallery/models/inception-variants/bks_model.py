@@ -34,22 +34,22 @@ def reduced(inputs: int, n: int, kernels: tuple[int, ...]) -> nn.Sequential:
 def paths(inputs: int, n: int) -> tuple[int, list[nn.Module]]:
     """Return the channels and the paths of a module of the chosen variant with n filters."""
     average, largest = nn.AvgPool2d(3, 1, padding=1), nn.MaxPool2d(3, 1, padding=1)
-    single, ones = conv(inputs, n, 3), conv(inputs, n, 1)
+    conv_3x3, conv_1x1 = conv(inputs, n, 3), conv(inputs, n, 1)
     projected = nn.Sequential(average, conv(inputs, n // 2, 1))
     double = [reduced(inputs, n, (3,)), reduced(inputs, n, (3, 3))]
     return {
-        "A": (n, [single]),
-        "B": (2 * n, [single, conv(inputs, n, 3)]),
-        "B-stacked": (2 * n, [single, nn.Sequential(conv(inputs, n, 3), conv(n, n, 3))]),
-        "C": (2 * n, [single, conv(inputs, n, 5)]),
+        "A": (n, [conv_3x3]),
+        "B": (2 * n, [conv_3x3, conv(inputs, n, 3)]),
+        "B-stacked": (2 * n, [conv_3x3, nn.Sequential(conv(inputs, n, 3), conv(n, n, 3))]),
+        "C": (2 * n, [conv_3x3, conv(inputs, n, 5)]),
         "D": (n, [reduced(inputs, n, (3,))]),
-        "E": (2 * n, [single, ones]),
+        "E": (2 * n, [conv_3x3, conv_1x1]),
         "F": (2 * n, [conv(inputs, 2 * n, 3)]),
-        "G": (n + inputs, [single, average]),
-        "H": (n + inputs, [single, largest]),
-        "I": (n + n // 2, [single, projected]),
+        "G": (n + inputs, [conv_3x3, average]),
+        "H": (n + inputs, [conv_3x3, largest]),
+        "I": (n + n // 2, [conv_3x3, projected]),
         "J": (2 * n, double),
-        "K": (3 * n + n // 2, [ones, *double, projected]),
+        "K": (3 * n + n // 2, [conv_1x1, *double, projected]),
     }[VARIANT]
 
 
@@ -58,8 +58,8 @@ class Module(nn.Module):
 
     def __init__(self, inputs: int, n: int) -> None:
         super().__init__()
-        self.outputs, made = paths(inputs, n)
-        self.paths = nn.ModuleList(made)
+        self.outputs, path_modules = paths(inputs, n)
+        self.paths = nn.ModuleList(path_modules)
 
     def forward(self, inputs: torch.Tensor) -> torch.Tensor:
         return torch.cat([path(inputs) for path in self.paths], 1)

@@ -23,7 +23,7 @@ class UserModel(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         layers: list[nn.Module] = []
-        before, width = CHANNELS, WIDTH
+        inputs, width = CHANNELS, WIDTH
         for number, convolutions in enumerate(map(int, STAGES.split("-"))):
             if number:
                 layers.append(nn.MaxPool2d(2, ceil_mode=True))
@@ -31,11 +31,11 @@ class UserModel(nn.Module):
                 if KERNEL % 2 == 0:  # it has no middle: its sides are padded differently
                     layers.append(nn.ZeroPad2d((0, 1, 0, 1)))
                 padding = (KERNEL - 1) // 2
-                layers += [nn.Conv2d(before, width, KERNEL, padding=padding), nn.ReLU()]
-                before = width
+                layers += [nn.Conv2d(inputs, width, KERNEL, padding=padding), nn.ReLU()]
+                inputs = width
             width = min(2 * width, 512)
         self.features = nn.Sequential(*layers)
-        self.classify = nn.Linear(before, CLASSES)
+        self.classify = nn.Linear(inputs, CLASSES)
         # With PyTorch's own start the gradients of so many layers vanish.
         for layer in layers:
             if isinstance(layer, nn.Conv2d):

@@ -28,7 +28,7 @@ SCALES = (2 ** (0 / 3), 2 ** (1 / 3), 2 ** (2 / 3))
 RATIOS = (1 / 2, 1, 2, 1 / 8, 1 / 6, 1 / 4)  # height : width
 STRIDES = (8, 16, 32, 64, 128)  # of P3 to P7
 POSITIVE, NEGATIVE = 0.5, 0.4
-SCORE, OVERLAP, CANDIDATES, MOST = 0.05, 0.5, 1000, 100
+SCORE, OVERLAP, CANDIDATES, DETECTION_LIMIT = 0.05, 0.5, 1000, 100
 
 
 class UserModel(nn.Module):
@@ -49,36 +49,36 @@ class UserModel(nn.Module):
         logits = torch.cat([by_anchor(self.classify(level), CLASSES) for level in levels], 1)
         offsets = torch.cat([by_anchor(self.regress(level), 4) for level in levels], 1)
         anchors = anchors_of([level.shape[-2:] for level in levels], pictures.device)
-        found = [
-            {"logits": own, "offsets": moved, "anchors": anchors}
-            for own, moved in zip(logits, offsets, strict=True)
+        predictions = [
+            {"logits": picture_logits, "offsets": picture_offsets, "anchors": anchors}
+            for picture_logits, picture_offsets in zip(logits, offsets, strict=True)
         ]
         # ONNX has no list of an unknown length: an exported network ends in logits and offsets.
         if not self.training and not torch.compiler.is_compiling():
-            for one in found:
-                one.update(detect(one["logits"], one["offsets"], anchors, pictures.shape[-2:]))
-        return found
+            for prediction in predictions:
+                prediction.update(detect(prediction["logits"], prediction["offsets"], anchors, pictures.shape[-2:]))
+        return predictions
 
     def loss(
         self, output: list[dict[str, torch.Tensor]], target: list[dict[str, torch.Tensor]]
     ) -> torch.Tensor:
         losses = []
-        for found, true in zip(output, target, strict=True):
-            logits, offsets = found["logits"].float(), found["offsets"].float()
-            anchors = found["anchors"]
-            most = int(true["labels"].max()) if len(true["labels"]) else 0
-            if most >= CLASSES:
-                raise ValueError(f"a label is {most}, but the network has {CLASSES} classes from 0")
-            state, place = assign(anchors, true["boxes"])
+        for prediction, picture_target in zip(output, target, strict=True):
+            logits, offsets = prediction["logits"].float(), prediction["offsets"].float()
+            anchors = prediction["anchors"]
+            largest_label = int(picture_target["labels"].max()) if len(picture_target["labels"]) else 0
+            if largest_label >= CLASSES:
+                raise ValueError(f"a label is {largest_label}, but the network has {CLASSES} classes from 0")
+            state, box_index = assign(anchors, picture_target["boxes"])
             positive = state == 1
             classes = torch.zeros_like(logits)
-            classes[positive, true["labels"][place[positive]]] = 1
-            wanted = encode(anchors[positive], true["boxes"][place[positive]])
-            each = focal_loss(logits, classes)[state >= 0].sum()
-            moved = functional.smooth_l1_loss(
-                offsets[positive], wanted, reduction="sum", beta=1 / 9
+            classes[positive, picture_target["labels"][box_index[positive]]] = 1
+            true_offsets = encode(anchors[positive], picture_target["boxes"][box_index[positive]])
+            class_loss = focal_loss(logits, classes)[state >= 0].sum()
+            box_loss = functional.smooth_l1_loss(
+                offsets[positive], true_offsets, reduction="sum", beta=1 / 9
             )
-            losses.append((each + moved) / positive.sum().clamp(min=1))
+            losses.append((class_loss + box_loss) / positive.sum().clamp(min=1))
         return torch.stack(losses).mean()
 
 
@@ -93,22 +93,22 @@ def focal_loss(logits: torch.Tensor, classes: torch.Tensor) -> torch.Tensor:
 
 def anchors_of(shapes: list[tuple[int, int]], device: torch.device) -> torch.Tensor:
     """Return the anchors of all levels: around each place, scale by scale, ratio by ratio."""
-    found = []
+    anchors = []
     for stride, (height, width) in zip(STRIDES, shapes, strict=True):
         sizes = [
             (scale * ANCHOR * stride / STRIDES[0] / ratio**0.5, ratio)
             for scale in SCALES
             for ratio in RATIOS
         ]
-        half = torch.tensor([(w / 2, w * ratio / 2) for w, ratio in sizes], device=device)
+        half_sizes = torch.tensor([(w / 2, w * ratio / 2) for w, ratio in sizes], device=device)
         y, x = torch.meshgrid(
             (torch.arange(height, device=device) + 0.5) * stride,
             (torch.arange(width, device=device) + 0.5) * stride,
             indexing="ij",
         )
-        middle = torch.stack([x, y], -1).reshape(-1, 1, 2)
-        found.append(torch.cat([middle - half, middle + half], -1).reshape(-1, 4))
-    return torch.cat(found)
+        centers = torch.stack([x, y], -1).reshape(-1, 1, 2)
+        anchors.append(torch.cat([centers - half_sizes, centers + half_sizes], -1).reshape(-1, 4))
+    return torch.cat(anchors)
 
 
 def assign(anchors: torch.Tensor, boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
@@ -116,38 +116,38 @@ def assign(anchors: torch.Tensor, boxes: torch.Tensor) -> tuple[torch.Tensor, to
     if not len(boxes):
         none = anchors.new_zeros(len(anchors), dtype=torch.int64)
         return none, none
-    best, place = overlaps(anchors, boxes).max(1)
-    state = torch.where(best >= POSITIVE, 1, torch.where(best < NEGATIVE, 0, -1))
-    return state, place
+    overlap, box_index = overlaps(anchors, boxes).max(1)
+    state = torch.where(overlap >= POSITIVE, 1, torch.where(overlap < NEGATIVE, 0, -1))
+    return state, box_index
 
 
-def overlaps(some: torch.Tensor, others: torch.Tensor) -> torch.Tensor:
+def overlaps(boxes: torch.Tensor, other_boxes: torch.Tensor) -> torch.Tensor:
     """Return the intersection over the union of each two boxes."""
-    low = torch.maximum(some[:, None, :2], others[:, :2])
-    high = torch.minimum(some[:, None, 2:], others[:, 2:])
-    shared = (high - low).clamp(min=0).prod(2)
-    areas = (some[:, 2:] - some[:, :2]).prod(1)[:, None] + (others[:, 2:] - others[:, :2]).prod(1)
+    lower = torch.maximum(boxes[:, None, :2], other_boxes[:, :2])
+    upper = torch.minimum(boxes[:, None, 2:], other_boxes[:, 2:])
+    shared = (upper - lower).clamp(min=0).prod(2)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)[:, None] + (other_boxes[:, 2:] - other_boxes[:, :2]).prod(1)
     return shared / (areas - shared).clamp(min=1e-9)
 
 
 def encode(anchors: torch.Tensor, boxes: torch.Tensor) -> torch.Tensor:
     """Return the way from anchors to boxes: of the middle in anchors, of sizes in logarithms."""
-    middle, size = middles(anchors)
-    to, wanted = middles(boxes)
-    return torch.cat([(to - middle) / size, torch.log(wanted / size)], 1)
+    centers, sizes = centers_and_sizes(anchors)
+    box_centers, box_sizes = centers_and_sizes(boxes)
+    return torch.cat([(box_centers - centers) / sizes, torch.log(box_sizes / sizes)], 1)
 
 
 def decode(offsets: torch.Tensor, anchors: torch.Tensor) -> torch.Tensor:
     """Return the boxes at these offsets: the inverse of `encode`."""
-    middle, size = middles(anchors)
-    middle = middle + offsets[:, :2] * size
-    half = torch.exp(offsets[:, 2:].clamp(max=math.log(1000 / 16))) * size / 2
-    return torch.cat([middle - half, middle + half], 1)
+    centers, sizes = centers_and_sizes(anchors)
+    centers = centers + offsets[:, :2] * sizes
+    half_sizes = torch.exp(offsets[:, 2:].clamp(max=math.log(1000 / 16))) * sizes / 2
+    return torch.cat([centers - half_sizes, centers + half_sizes], 1)
 
 
-def middles(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    size = boxes[:, 2:] - boxes[:, :2]
-    return boxes[:, :2] + size / 2, size
+def centers_and_sizes(boxes: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    sizes = boxes[:, 2:] - boxes[:, :2]
+    return boxes[:, :2] + sizes / 2, sizes
 
 
 def detect(
@@ -156,13 +156,13 @@ def detect(
     """Return the boxes of one picture, each object once."""
     scores, order = torch.sigmoid(logits.float()).flatten().sort(descending=True, stable=True)
     order = order[:CANDIDATES][scores[:CANDIDATES] > SCORE]
-    scores, labels, places = scores[: len(order)], order % CLASSES, order // CLASSES
-    boxes = decode(offsets[places].float(), anchors[places])
-    most = torch.tensor([shape[1], shape[0]] * 2, device=boxes.device)
-    boxes = torch.minimum(boxes.clamp(min=0), most)
+    scores, labels, anchor_indices = scores[: len(order)], order % CLASSES, order // CLASSES
+    boxes = decode(offsets[anchor_indices].float(), anchors[anchor_indices])
+    last_corner = torch.tensor([shape[1], shape[0]] * 2, device=boxes.device)
+    boxes = torch.minimum(boxes.clamp(min=0), last_corner)
     # Boxes of different classes are apart, so that one call serves all classes.
-    kept = nms(boxes + labels[:, None] * (most.max() + 1), scores, OVERLAP)[:MOST]
-    return {"boxes": boxes[kept], "scores": scores[kept], "labels": labels[kept]}
+    kept_indices = nms(boxes + labels[:, None] * (last_corner.max() + 1), scores, OVERLAP)[:DETECTION_LIMIT]
+    return {"boxes": boxes[kept_indices], "scores": scores[kept_indices], "labels": labels[kept_indices]}
 
 
 def nms(boxes: torch.Tensor, scores: torch.Tensor, overlap: float) -> torch.Tensor:
@@ -172,13 +172,13 @@ def nms(boxes: torch.Tensor, scores: torch.Tensor, overlap: float) -> torch.Tens
     """
     order = scores.argsort(descending=True, stable=True)
     covers = (overlaps(boxes[order], boxes[order]) > overlap).cpu()
-    is_left = torch.ones(len(order), dtype=torch.bool)
-    kept = []
-    for place in range(len(order)):
-        if is_left[place]:
-            kept.append(place)
-            is_left &= ~covers[place]
-    return order[torch.tensor(kept, dtype=torch.int64, device=order.device)]
+    is_remaining = torch.ones(len(order), dtype=torch.bool)
+    kept_indices = []
+    for index in range(len(order)):
+        if is_remaining[index]:
+            kept_indices.append(index)
+            is_remaining &= ~covers[index]
+    return order[torch.tensor(kept_indices, dtype=torch.int64, device=order.device)]
 
 
 def head(width: int, outputs: int) -> nn.Sequential:
@@ -204,7 +204,7 @@ class Pyramid(nn.Module):
 
     def __init__(self, widths: tuple[int, ...], width: int) -> None:
         super().__init__()
-        self.across = nn.ModuleList(nn.Conv2d(own, width, 1) for own in widths)
+        self.across = nn.ModuleList(nn.Conv2d(stage_width, width, 1) for stage_width in widths)
         self.smooth = nn.ModuleList(nn.Conv2d(width, width, 3, padding=1) for _ in widths)
         self.p6 = nn.Conv2d(widths[-1], width, 3, stride=2, padding=1)
         self.p7 = nn.Conv2d(width, width, 3, stride=2, padding=1)
@@ -215,8 +215,8 @@ class Pyramid(nn.Module):
 
     def forward(self, stages: list[torch.Tensor]) -> list[torch.Tensor]:
         levels: list[torch.Tensor] = []
-        for stage, across in zip(reversed(stages), reversed(self.across), strict=True):
-            level = across(stage)
+        for stage, lateral in zip(reversed(stages), reversed(self.across), strict=True):
+            level = lateral(stage)
             if levels:
                 level = level + functional.interpolate(levels[0], size=level.shape[-2:])
             levels.insert(0, level)
@@ -242,8 +242,8 @@ class ResNet(nn.Module):
         width = FIRST
         for number, count in enumerate(counts):
             blocks = []
-            for place in range(count):
-                stride = 2 if number and not place else 1
+            for block_number in range(count):
+                stride = 2 if number and not block_number else 1
                 blocks.append(Block(width, FIRST * 2**number, stride, is_deep))
                 width = blocks[-1].width
             self.stages.append(nn.Sequential(*blocks))
@@ -254,11 +254,11 @@ class ResNet(nn.Module):
 
     def forward(self, pictures: torch.Tensor) -> list[torch.Tensor]:
         values = self.stem(pictures)
-        found = []
+        outputs = []
         for stage in self.stages:
             values = stage(values)
-            found.append(values)
-        return found[1:]
+            outputs.append(values)
+        return outputs[1:]
 
 
 class Block(nn.Module):
@@ -272,9 +272,9 @@ class Block(nn.Module):
         else:
             parts = [(inputs, inner, 3, stride), (inner, inner, 3, 1)]
         layers: list[nn.Module] = []
-        for before, after, kernel, step in parts:
-            layers.append(nn.Conv2d(before, after, kernel, step, kernel // 2, bias=False))
-            layers += [nn.BatchNorm2d(after), nn.ReLU()]
+        for conv_inputs, conv_outputs, kernel, step in parts:
+            layers.append(nn.Conv2d(conv_inputs, conv_outputs, kernel, step, kernel // 2, bias=False))
+            layers += [nn.BatchNorm2d(conv_outputs), nn.ReLU()]
         self.way = nn.Sequential(*layers[:-1])
         self.past = nn.Sequential()
         if stride > 1 or inputs != self.width:

@@ -64,7 +64,7 @@ def test_a_job_shows_its_duration_whatever_it_waits_for(state):
     assert said(view)["Took in total"] == formats.duration(180)
     assert summary_of(view).took_s(0.0) == 180.0
     assert view.to_json()["ended"] == "2026-11-21T08:02:00Z"
-    assert state.word.casefold() in summary_of(view).text
+    assert state.label.casefold() in summary_of(view).text
 
 
 def test_the_start_is_said_to_be_that_of_the_newest_run():
