@@ -217,7 +217,11 @@ class Checkpointer:
                 newest_name = ""
                 with suppress(OSError):
                     newest_name = self.newest_name()
-                hint = f"The newest one is {newest_name}." if newest_name else "There is no other one yet."
+                hint = (
+                    f"The newest one is {newest_name}."
+                    if newest_name
+                    else "There is no other one yet."
+                )
                 self.on_failure(record.step, f"{self.failure} {hint}")
         except BaseException as error:  # noqa: BLE001 - raised by the next call of `wait`
             self._writer_error = error
@@ -251,7 +255,9 @@ class NotSaved(BackendError):
             "Free space" if is_disk_full else "Make sure that the nodes can write to the data root"
         )
         second_remedy = (
-            f"resume from {newest_name}" if newest_name else "start the job over: it has no checkpoint"
+            f"resume from {newest_name}"
+            if newest_name
+            else "start the job over: it has no checkpoint"
         )
         super().__init__(failure, f"{first_remedy}, then {second_remedy}.")
 
@@ -569,7 +575,9 @@ def _keep_model_values(
     model_state = model.state_dict()
     names_with_prefix(model_state, excluded_prefixes, "start_from_except")
     prefixes = tuple(excluded_prefixes)
-    other_weights = {name: value for name, value in weights.items() if not name.startswith(prefixes)}
+    other_weights = {
+        name: value for name, value in weights.items() if not name.startswith(prefixes)
+    }
     return other_weights | {n: value for n, value in model_state.items() if n.startswith(prefixes)}
 
 

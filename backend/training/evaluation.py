@@ -82,19 +82,22 @@ class Evaluation:
         device chooses its kernels and a model may be compiled.
         """
         model.eval()
-        items: Any = self._batches.dataset
         batches, load_s = [], []
         with torch.no_grad():
             for number in dict.fromkeys((0, self._order.batch_count - 1)):
                 start_s = time.perf_counter()
-                samples = items.__getitems__(self._order.batch_indices(number))
-                batches.append(self._batches.collate_fn(samples))
+                batches.append(self._read_batch(number))
                 load_s.append(time.perf_counter() - start_s)
                 self.compute_values(model, batches[-1])
             start_s = time.perf_counter()
             self.compute_values(model, batches[0])
         compute_s, workers = time.perf_counter() - start_s, self._batches.num_workers
         return max(compute_s, load_s[0] / workers) if workers else compute_s + load_s[0]
+
+    def _read_batch(self, number: int) -> Any:
+        """Return a batch that this process reads itself."""
+        items: Any = self._batches.dataset
+        return self._batches.collate_fn(items.__getitems__(self._order.batch_indices(number)))
 
     def run(
         self,
@@ -120,6 +123,9 @@ class Evaluation:
                 if index < len(numbers):
                     values = self.compute_values(model, next(batches))
                     batch_values += [(numbers[index], values)] if values is not None else []
+                elif self._strategy.has_collective_forward:
+                    # A rank that has no batch left takes part in the passes of the others.
+                    self.compute_values(model, self._read_batch(0))
                 if on_batch is not None:
                     on_batch(index + 1)
                 batches_to_check -= 1

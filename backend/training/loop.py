@@ -12,6 +12,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -57,7 +58,6 @@ from backend.training.step_times import RankStep
 from backend.training.strategies.base import (
     ForwardPass,
     Strategy,
-    average_gradients,
     optimized_names,
     trainable_parameters,
 )
@@ -152,13 +152,18 @@ class Trainer:
         self._progress.open(subject, self._restore)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
         self.strategy.share_model(self._model)
+        self._optimizer = self.strategy.shard(
+            self._model, self._optimizer, partial(make_optimizer, config, self._model)
+        )
         self._weight_average: WeightAverage | None = None
         if config.ema is not None:
             self._weight_average = WeightAverage(self._model, config.ema)
             if self._averaged_state is not None:
                 self._weight_average.load(self._averaged_state)
                 self._averaged_state = None
-        self._buffers = BufferWatch(self._model, self.device, may_restore=not self.config.stop_on_nan)
+        self._buffers = BufferWatch(
+            self._model, self.device, may_restore=not self.config.stop_on_nan
+        )
         self._forward_pass = ForwardPass(self._model)
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
@@ -467,8 +472,7 @@ class Trainer:
             if id(parameter) not in self._known_ids
         ]
         names = dict.fromkeys(name for names in self._gather(own_names) for name in names)
-        if not self.strategy.is_split:
-            average_gradients(self.strategy, parameters_by_name(self._model, names))
+        self.strategy.average_thawed(parameters_by_name(self._model, names))
         self._optimize(names)
         self._set_layout(keeps_values=True)
         if self.rank0_services is not None and names and not names.keys() <= self._reported_names:
@@ -508,7 +512,9 @@ class Trainer:
                 if self.rank0_services is not None
                 else None
             )
-            with self._weight_average.apply() if self._weight_average is not None else nullcontext():
+            with (
+                self._weight_average.apply() if self._weight_average is not None else nullcontext()
+            ):
                 result = self._evaluation.run(
                     self._model, lambda: self._progress.stop_is_requested, on_batch
                 )

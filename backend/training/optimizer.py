@@ -104,7 +104,9 @@ def load_optimizer(
 ) -> None:
     """Load the state of a checkpoint; settings that were edited in the job since then stay."""
     keys = config.optimizer.settings.keys() | {RATE_FACTOR}
-    group_settings = [{k: group[k] for k in keys & group.keys()} for group in optimizer.param_groups]
+    group_settings = [
+        {k: group[k] for k in keys & group.keys()} for group in optimizer.param_groups
+    ]
     try:
         optimizer.load_state_dict(state)
     except (ValueError, KeyError) as error:

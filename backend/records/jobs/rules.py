@@ -79,6 +79,11 @@ def _escaped_placeholders(names: Iterable[str]) -> str:
     return ", ".join(f"{{{{{name}}}}}" for name in names)
 
 
+def _shares_weights(job: JobConfig) -> bool:
+    """Return whether a process that trains has a part of the weights, or a copy of a server's."""
+    return bool(job.strategy.servers or job.strategy.is_split or job.strategy.name == "fsdp")
+
+
 RULES = (
     Rule(
         "fewer nodes",
@@ -231,8 +236,8 @@ RULES = (
     Rule(
         "average of all",
         ("ema", "strategy.name"),
-        lambda job: (job.strategy.servers or job.strategy.is_split) and job.ema is not None,
-        "cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+        lambda job: _shares_weights(job) and job.ema is not None,
+        "needs a strategy in which each process has all weights; this is “{job.strategy.name}”.",
     ),
     Rule(
         "rates of layers",
@@ -256,8 +261,9 @@ RULES = (
         # Each rank would scale its loss by a factor of its own.
         "float16",
         ("precision", "strategy.name"),
-        lambda job: (job.strategy.servers or job.strategy.is_split) and job.precision == "float16",
-        "“float16” cannot be used with servers or a split network; this is “{job.strategy.name}”.",
+        lambda job: _shares_weights(job) and job.precision == "float16",
+        "“float16” needs a strategy in which each process has all weights; this is "
+        "“{job.strategy.name}”.",
     ),
     Rule(
         # A search along a line compares losses that differ in the last digits.

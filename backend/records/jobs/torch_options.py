@@ -242,6 +242,15 @@ STRATEGIES: Mapping[str, Strategy] = {
         },
         library="mpi4py",
     ),
+    "fsdp": Strategy(
+        "FSDP",
+        "As DDP, but each process holds a share of weights, gradients and optimizer state, and "
+        "gathers the weights of a block when it computes with them.",
+        "It pays when weights and optimizer do not fit into one GPU, as with Adam on large models.",
+        "Each step sends about one and a half times as much as DDP, and all layers train from the "
+        "first step on.",
+        library="mpi4py",
+    ),
     "downpour": Strategy(
         "Downpour SGD",
         "Workers push gradients to a server and fetch parameters from it; they do not "

@@ -34,6 +34,10 @@ def make_strategy(
         from backend.training.strategies.ddp import Ddp
 
         return Ddp(config, host)
+    if config.name == "fsdp":
+        from backend.training.strategies.fsdp import Fsdp
+
+        return Fsdp(host)
     from backend.training.strategies.allreduce import AllReduce
 
     return AllReduce(config)

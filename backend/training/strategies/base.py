@@ -45,6 +45,9 @@ class Strategy(ABC):
     """Whether each rank has a part of the network, and all train on the same batch. The last rank
     has its output, and so its loss and metrics."""
 
+    has_collective_forward = False
+    """Whether the ranks exchange in a forward pass, so that all make the same number of them."""
+
     @property
     @abstractmethod
     def rank(self) -> int: ...
@@ -81,6 +84,19 @@ class Strategy(ABC):
         self.broadcast(flat)
         if self.rank:
             fill_tensors(tensors, unpack(flat, tensors))
+
+    def shard(
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        make: Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer],
+    ) -> torch.optim.Optimizer:
+        """Distribute the model over the ranks, after `share_model`; return its optimizer.
+
+        Args:
+            make: Returns an optimizer of parameters that took the place of others.
+        """
+        return optimizer
 
     @abstractmethod
     def broadcast(self, values: torch.Tensor) -> None:
@@ -133,6 +149,26 @@ class Strategy(ABC):
         A rank whose step did not use a parameter counts as a gradient of zeros. If no rank used it,
         its ``grad`` is None afterwards, so that weight decay and momentum do not change it.
         """
+
+    def average_thawed(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Average the gradients of parameters that `reduce` does not know, as it does.
+
+        Raises:
+            UserCodeError: The strategy trains only what it trained in the first step.
+        """
+        if self.world_size == 1 or not parameters:
+            return
+        own_gradients = [_gradient_numbers(tensor) for tensor in parameters]
+        used_flags = torch.tensor(
+            [float(tensor.grad is not None) for tensor in parameters], dtype=torch.float64
+        )
+        mean = self.sum_over_ranks(torch.cat([*own_gradients, used_flags])) / self.world_size
+        *means, shares = torch.split(mean, [*map(len, own_gradients), len(used_flags)])
+        for parameter, mean, share in zip(parameters, means, shares.tolist(), strict=True):
+            gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
+            target = torch.view_as_real(gradient) if gradient.is_complex() else gradient
+            target.copy_(mean.view_as(target))
+            parameter.grad = gradient if share else None
 
     @abstractmethod
     def gradient_norm(self) -> torch.Tensor:
@@ -245,23 +281,6 @@ def drop_unused_gradients(
     for index in unused_indices:
         if not shares[index]:
             parameters[index].grad = None
-
-
-def average_gradients(strategy: Strategy, parameters: Sequence[torch.nn.Parameter]) -> None:
-    """Average gradients of parameters outside the strategy's messages, as `reduce` does."""
-    if strategy.world_size == 1 or not parameters:
-        return
-    own_gradients = [_gradient_numbers(tensor) for tensor in parameters]
-    used_flags = torch.tensor(
-        [float(tensor.grad is not None) for tensor in parameters], dtype=torch.float64
-    )
-    mean = strategy.sum_over_ranks(torch.cat([*own_gradients, used_flags])) / strategy.world_size
-    *means, shares = torch.split(mean, [*map(len, own_gradients), len(used_flags)])
-    for parameter, mean, share in zip(parameters, means, shares.tolist(), strict=True):
-        gradient = torch.zeros_like(parameter, memory_format=torch.contiguous_format)
-        target = torch.view_as_real(gradient) if gradient.is_complex() else gradient
-        target.copy_(mean.view_as(target))
-        parameter.grad = gradient if share else None
 
 
 def _gradient_numbers(parameter: torch.nn.Parameter) -> torch.Tensor:

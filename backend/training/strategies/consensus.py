@@ -54,6 +54,9 @@ class Consensus(RendezvousMixin, LocalGradients):
 
     # --- the network ---------------------------------------------------------------------------
 
+    def average_thawed(self, parameters: Sequence[torch.nn.Parameter]) -> None:
+        """Do nothing: each rank has the gradients of its part."""
+
     def share_buffers(self, model: torch.nn.Module) -> None:
         """Do nothing: each rank has the buffers of its part."""
 

@@ -18,17 +18,13 @@ from backend.training.strategies.allreduce import SENT_DTYPES, AveragedGradients
 from backend.training.strategies.rendezvous import RendezvousMixin, distributed
 
 
-class Ddp(RendezvousMixin, AveragedGradients):
-    name = "ddp"
-
-    def __init__(self, config: StrategyConfig, host: str) -> None:
-        super().__init__(host)
-        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
+class ProcessGroup(RendezvousMixin):
+    """The part of a strategy whose ranks exchange by `torch.distributed`."""
 
     def join(self, stall_limit_s: float) -> None:
         self._rendezvous.join(stall_limit_s)
         on_gpu = torch.cuda.is_available() and bool(os.environ.get("CUDA_VISIBLE_DEVICES"))
-        self.takes_bfloat16 = on_gpu
+        self.device_type = "cuda" if on_gpu else "cpu"
         distributed.init_process_group(
             "cpu:gloo,cuda:nccl" if on_gpu else "gloo",
             store=self._rendezvous.store,
@@ -39,15 +35,6 @@ class Ddp(RendezvousMixin, AveragedGradients):
 
     def broadcast(self, values: torch.Tensor) -> None:
         distributed.broadcast(values, 0)
-
-    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
-        return values, distributed.all_reduce(values, async_op=True)
-
-    def receive(self, handle: Any) -> None:
-        values, work = handle
-        work.wait()
-        # gloo has no mean.
-        values.div_(self.world_size)
 
     def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         distributed.all_reduce(values)
@@ -66,3 +53,24 @@ class Ddp(RendezvousMixin, AveragedGradients):
     def leave(self) -> None:
         distributed.destroy_process_group()
         self._rendezvous.leave()
+
+
+class Ddp(ProcessGroup, AveragedGradients):
+    name = "ddp"
+
+    def __init__(self, config: StrategyConfig, host: str) -> None:
+        super().__init__(host)
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
+
+    def join(self, stall_limit_s: float) -> None:
+        super().join(stall_limit_s)
+        self.takes_bfloat16 = self.device_type == "cuda"
+
+    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
+        return values, distributed.all_reduce(values, async_op=True)
+
+    def receive(self, handle: Any) -> None:
+        values, work = handle
+        work.wait()
+        # gloo has no mean.
+        values.div_(self.world_size)

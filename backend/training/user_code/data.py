@@ -14,10 +14,10 @@ from backend.records.library.reading_note import note_messages
 from backend.training.user_code.batches import ItemFailure, shape_of
 from backend.training.user_code.errors import (
     UserCodeError,
-    with_article,
     calling,
     clean_traceback,
     describe,
+    with_article,
 )
 from backend.training.user_code.importing import import_entry
 from backend.training.user_code.sources import UserSource
@@ -89,7 +89,7 @@ class UserData:
         try:
             weights = torch.as_tensor(raw_weights, dtype=torch.float64)
         except (TypeError, ValueError, RuntimeError) as error:
-            raise self._weights_error(f"are {a(type(raw_weights).__name__)}") from error
+            raise self._weights_error(f"are {with_article(type(raw_weights).__name__)}") from error
         if weights.shape != (len(self),):
             raise self._weights_error(f"have the shape {list(weights.shape)}")
         if not bool((weights >= 0).all()) or not 0 < float(weights.sum()) < float("inf"):

@@ -23,7 +23,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "one cycle": {"schedule": {"name": "one-cycle"}},
     "plateau": {"schedule": {"name": "plateau", "patience": 1, "min_delta": 9.0}},
 }
-SYNCHRONOUS = ("alone", "allreduce", "ddp")
+SYNCHRONOUS = ("alone", "allreduce", "ddp", "fsdp")
 
 
 def settings_of(option: str, strategy: str) -> dict[str, Any]:
@@ -38,10 +38,15 @@ def weights(training: Training) -> torch.Tensor:
     return torch.cat([value.double().flatten() for value in state.values()])
 
 
-@pytest.mark.parametrize("option", OPTIONS)
 @pytest.mark.parametrize(
-    "strategy",
-    ["alone", *(pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS[1:])],
+    ("strategy", "option"),
+    [
+        pytest.param(strategy, option, marks=[pytest.mark.slow] * (strategy != "alone"))
+        for strategy in SYNCHRONOUS
+        for option in OPTIONS
+        # An average needs all weights.
+        if (strategy, option) != ("fsdp", "average")
+    ],
 )
 def test_a_job_with_the_option_learns_and_resumes_bit_for_bit(
     tmp_path: Path, option: str, strategy: str

@@ -245,7 +245,7 @@ def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
     )
     assert (
         found["precision"]
-        == "precision: “float16” cannot be used with servers or a split network; this is "
+        == "precision: “float16” needs a strategy in which each process has all weights; this is "
         "“consensus”."
     )
 
