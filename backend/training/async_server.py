@@ -299,7 +299,9 @@ class AsyncServer(Leader):
             self._condition.wait(POLL_S)
             self._check()
             if self._config.strategy.setting("policy") == "quorum" and not self._drops_batches:
-                busy_workers = {worker for worker, _ in self._portions} | self._assigned_batches.keys()
+                busy_workers = {
+                    worker for worker, _ in self._portions
+                } | self._assigned_batches.keys()
                 idle_count = len(self._live_workers - busy_workers)
                 if idle_count and idle_count >= QUORUM * len(self._live_workers):
                     self._drops_batches = True

@@ -158,7 +158,9 @@ class Trainer:
             if self._averaged_state is not None:
                 self._weight_average.load(self._averaged_state)
                 self._averaged_state = None
-        self._buffers = BufferWatch(self._model, self.device, may_restore=not self.config.stop_on_nan)
+        self._buffers = BufferWatch(
+            self._model, self.device, may_restore=not self.config.stop_on_nan
+        )
         self._forward_pass = ForwardPass(self._model)
         self._forward = self.strategy.parallel(self._forward_pass)
         self.beat.beat(Phase.SETUP)
@@ -508,7 +510,9 @@ class Trainer:
                 if self.rank0_services is not None
                 else None
             )
-            with self._weight_average.apply() if self._weight_average is not None else nullcontext():
+            with (
+                self._weight_average.apply() if self._weight_average is not None else nullcontext()
+            ):
                 result = self._evaluation.run(
                     self._model, lambda: self._progress.stop_is_requested, on_batch
                 )

@@ -142,23 +142,34 @@ class StepBreakdown:
             return None
         ranks = self._median_ranks()
         workers = [rank_step for rank_step in ranks if rank_step.own_ms]
-        median_step = RankStep(*(statistics.median_low(part) for part in zip(*workers, strict=True)))
+        median_step = RankStep(
+            *(statistics.median_low(part) for part in zip(*workers, strict=True))
+        )
         rank = max(slow_ranks, key=lambda rank: self._busy_ms(ranks[rank]))
         slowest_step, step_ms = ranks[rank], self._step_ms()
         more_compute_ms = slowest_step.compute_ms - median_step.compute_ms
         more_exchange_ms = slowest_step.exchange_ms - median_step.exchange_ms
-        if self._has_servers and more_exchange_ms > max(slowest_step.data_ms - median_step.data_ms, more_compute_ms):
+        if self._has_servers and more_exchange_ms > max(
+            slowest_step.data_ms - median_step.data_ms, more_compute_ms
+        ):
             if slowest_step.foreign_share >= _SOME_FOREIGN:
                 return None
             cause = Cause.COMMUNICATION
-            return SlowCause(cause, rank, slowest_step.exchange_ms, step_ms, median_step.exchange_ms)
+            return SlowCause(
+                cause, rank, slowest_step.exchange_ms, step_ms, median_step.exchange_ms
+            )
         if slowest_step.data_ms - median_step.data_ms >= more_compute_ms:
             return SlowCause(Cause.DATA, rank, slowest_step.data_ms, step_ms, median_step.data_ms)
         cause = Cause.COMPUTE
         if slowest_step.cpu_wait_ms - median_step.cpu_wait_ms >= more_compute_ms / 2:
             cause = Cause.CPU
         return SlowCause(
-            cause, rank, slowest_step.compute_ms, step_ms, median_step.compute_ms, slowest_step.cpu_wait_ms
+            cause,
+            rank,
+            slowest_step.compute_ms,
+            step_ms,
+            median_step.compute_ms,
+            slowest_step.cpu_wait_ms,
         )
 
     def _busy_ms(self, rank_step: RankStep) -> float:

@@ -125,7 +125,10 @@ class TrainState:
 def _is_gain(value: float, best_value: float | None, mode: str, min_delta: float) -> bool:
     if not math.isfinite(value):
         return False
-    return best_value is None or (value - best_value if mode == "max" else best_value - value) > min_delta
+    return (
+        best_value is None
+        or (value - best_value if mode == "max" else best_value - value) > min_delta
+    )
 
 
 @dataclass

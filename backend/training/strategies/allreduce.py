@@ -162,7 +162,9 @@ class AveragedGradients(Strategy):
             self._is_trial = False
         unused_parameters = {p for message in self._messages for p in message.unused_parameters()}
         self._used_flags.fill_(1.0)
-        unused_indices = [index for index, p in enumerate(self._parameters) if p in unused_parameters]
+        unused_indices = [
+            index for index, p in enumerate(self._parameters) if p in unused_parameters
+        ]
         for index in unused_indices:
             self._used_flags[index] = 0.0
         for message in self._ordered_messages():
@@ -174,7 +176,10 @@ class AveragedGradients(Strategy):
     def _ordered_messages(self) -> list[GradientMessage]:
         """Return the messages in the order of sending, the one with the sync vector last."""
         early_messages = self._early_messages
-        return [*early_messages, *(message for message in self._messages if message not in early_messages)]
+        return [
+            *early_messages,
+            *(message for message in self._messages if message not in early_messages),
+        ]
 
     def _require_unchanged(self) -> None:
         parameters = [p for message in self._early_messages for p in message.changed_parameters()]

@@ -29,7 +29,9 @@ def split_batch(batch: Any) -> tuple[Any, Any]:
     if isinstance(batch, (tuple, list)) and len(batch) == 2:
         return batch[0], batch[1]
     description = (
-        f"{len(batch)} parts" if isinstance(batch, (tuple, list)) else with_article(type(batch).__name__)
+        f"{len(batch)} parts"
+        if isinstance(batch, (tuple, list))
+        else with_article(type(batch).__name__)
     )
     raise UserCodeError(
         f"The loader makes batches of {description}, but a batch is a pair (data, target).",

@@ -9,7 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from backend.records.base.number_format import name_list
-from backend.training.user_code.errors import FORWARD, LOSS, UserCodeError, with_article, calling, describe
+from backend.training.user_code.errors import (
+    FORWARD,
+    LOSS,
+    UserCodeError,
+    with_article,
+    calling,
+    describe,
+)
 from backend.training.user_code.importing import import_entry
 
 if TYPE_CHECKING:
