@@ -65,7 +65,7 @@ class Theme:
     Attributes:
         name: ``light`` or ``dark``.
         curves: Colours of curves in order of use; from the fifth on drawn dashed.
-        high_contrast: Dividers are as dark as edges, and a 2 px edge replaces tints, also of selected
+        high_contrast: Dividers are as dark as edges; a 2 px edge replaces tints, also of selected
             rows. The grid of a plot stays paler than its curves.
     """
 

@@ -250,7 +250,7 @@ class NoticeSettings(QWidget):
 
     @Slot()
     def _apply(self) -> None:
-        """Apply the valid part; an incomplete part waits, and its message names the missing field."""
+        """Apply the valid part; the message of an incomplete part names the missing field."""
         channels = self._typed_channels()
         webhook_cause = webhook_error(channels.webhook) if channels.webhook else ""
         self._webhook_field.set_error(webhook_cause)

@@ -412,7 +412,7 @@ class SideBar(QWidget):
 
     @Slot(int)
     def set_available_height(self, height: int) -> None:
-        """Set the height of the window: a low one hides cluster details, then rings, then the logo."""
+        """Set the height of the window: if low, it hides cluster details, then rings, then the logo."""
         self._available_h = height
         self._update_failure()
         self._update_live()

@@ -88,7 +88,8 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
         plain_cells = [cell for cell in cells if cell not in set(punctuated_cells)]
         if not plain_cells or any(len(re.sub(r"\D", "", cell)) > 3 for cell in plain_cells):
             raise ValueError(
-                f"“{punctuated_cells[0]}” and “{punctuated_cells[-1]}” can be read with a decimal comma, or with "
+                f"“{punctuated_cells[0]}” and “{punctuated_cells[-1]}” can be read with a "
+                "decimal comma, or with "
                 "commas between thousands; set decimal to “comma” or “point”"
             )
     sign = sign or "."

@@ -42,7 +42,9 @@ class Cifar(torch.utils.data.Dataset):
             if name in contents:
                 parts.append(from_pickle(name, contents[name], label))
             elif f"{name}.bin" in contents:
-                parts.append(from_binary(f"{name}.bin", contents[f"{name}.bin"], bytes_before, label_byte))
+                parts.append(
+                    from_binary(f"{name}.bin", contents[f"{name}.bin"], bytes_before, label_byte)
+                )
             else:
                 raise ValueError(f"the dataset has no file {name} or {name}.bin of CIFAR")
         self.pictures = torch.from_numpy(numpy.concatenate([pixels for pixels, _ in parts]))

@@ -90,11 +90,11 @@ def test_a_node_is_added_found_again_inspected_and_removed(
 def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
-    one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
+    one = open_service().add("gpu1", sshd.address, accept=yes, is_staged=True)
     assert one.is_staged
     carried = Path(one.data_root)
     assert carried.parent == sshd.home / ".ringmaster" / "carried"
-    other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
+    other = open_service().add("gpu2", sshd.address, accept=yes, is_staged=True)
     assert other.data_root == one.data_root
     # It stays so, though the inspection sees the data root, as both are this machine.
     assert open_service().inspect("gpu1").data_root == one.data_root
