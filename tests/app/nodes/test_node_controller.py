@@ -144,7 +144,7 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert the(TrustPage, dialog).fingerprint.text() == "SHA256:new"
     assert cluster.accepted_keys == []
-    dialog.accepted_keys.emit(KEY)
+    dialog.key_trusted.emit(KEY)
     assert (cluster.accepted_keys, immediately.heard) == ([KEY], ["Added gpu13."])
     assert not windows(AddNodeDialog)
     # What was added is set up at once, and its steps are shown.

@@ -88,7 +88,7 @@ def test_a_drag_that_stays_over_the_place_opens_it(place, qtbot):
         drags.over(place, drags.jobs("id0"))
     drags.over(place, drags.jobs("id0"))
     drags.away(place)
-    assert not place._dwelling.isActive()
+    assert not place._dwell_timer.isActive()
 
 
 @pytest.mark.parametrize(
@@ -127,8 +127,8 @@ def test_the_place_has_the_frame_of_a_target_only_for_an_accepted_drag(controlle
     assert not has_frame()
     refusal = place.accessibleDescription()
     assert refusal == "At most 8 jobs can be compared: remove one first"
-    assert place._has_room(refusal), "it is seen whole, in two lines"
-    assert not place._has_room(2 * refusal)
+    assert place._fits_text(refusal), "it is seen whole, in two lines"
+    assert not place._fits_text(2 * refusal)
     drags.away(place)
 
 
