@@ -221,7 +221,7 @@ def are_shares(samples: list[Sample]) -> bool:
 def find_picture(pictures: dict[str, list[str]], name: str, part: str) -> str:
     """The path that ends with a name of a picture, in a folder of the part if several do.
 
-    ``known`` has the paths of all pictures by their names without folders.
+    ``pictures`` has the paths of all pictures by their names without folders.
     """
     relative_name = name.replace("\\", "/").lstrip("./")
     paths = pictures.get(os.path.basename(relative_name), [])

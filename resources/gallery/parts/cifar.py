@@ -20,7 +20,8 @@ class Cifar(torch.utils.data.Dataset):
     Args:
         batches: Names of the files to read, without ending.
         label: Key of the labels in a python file.
-        bytes_before: Bytes before the pixels of a binary record; the label is the one at ``at``.
+        bytes_before: Bytes before the pixels of a binary record.
+        label_byte: Offset of the label in it.
         meta: Names of the python and binary files with the names of the classes, and their key.
     """
 

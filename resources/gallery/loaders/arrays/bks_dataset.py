@@ -133,7 +133,9 @@ def read_folder(folder: str, notes: Notes) -> dict[str, dict[str, numpy.ndarray]
         for key, array in load(os.path.join(folder, path)).items():
             name = f"{path}/{key}"
             tokens = set(re.split(r"[^a-z]+", (key or os.path.basename(path)).lower()))
-            tokens |= {piece for token in tokens for piece in re.split("train|test|val", token)}
+            tokens |= {
+                fragment for token in tokens for fragment in re.split("train|test|val", token)
+            }
             kind = "targets" if tokens & TARGETS else "samples" if tokens & SAMPLES else ""
             array_names.append(name.rstrip("/"))
             if not (kind and array.ndim):

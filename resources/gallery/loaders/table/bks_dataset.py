@@ -15,7 +15,7 @@ import re
 
 import numpy
 import torch
-from cells import NO_NUMBER, NO_VALUE, NUMBER, Format, format_of, sign_of
+from cells import MISSING_NUMBERS, MISSING_VALUES, NUMBER, Format, format_of, sign_of
 from notes import Notes
 from splits import divide, files, part_of
 
@@ -142,14 +142,16 @@ class Table:
             for n, form in formats.items()
             if form.kind == "texts"
             for cell in columns[n]
-            if cell.casefold() in NO_NUMBER - NO_VALUE
+            if cell.casefold() in MISSING_NUMBERS - MISSING_VALUES
         ]
         self.notes.add("Read as texts, not as missing values", text_values, "value")
         return formats
 
     def find_target(self, columns: list[list[str]], path: str) -> int:
         """Choose the columns of features; return the place of the target."""
-        has_values = [any(cell.casefold() not in NO_NUMBER for cell in cells) for cells in columns]
+        has_values = [
+            any(cell.casefold() not in MISSING_NUMBERS for cell in cells) for cells in columns
+        ]
         counts_rows = self.names[0] == "" and columns[0] == [
             str(int(columns[0][0]) + row) if columns[0][0].isdecimal() else ""
             for row in range(len(columns[0]))
@@ -202,7 +204,7 @@ class Table:
         return kept_rows
 
     def is_missing(self, column: int, cells: list[str]) -> list[bool]:
-        no_value = NO_VALUE if self.formats[column].kind == "texts" else NO_NUMBER
+        no_value = MISSING_VALUES if self.formats[column].kind == "texts" else MISSING_NUMBERS
         return [cell.casefold() in no_value for cell in cells]
 
     def target_of(self, cells: list[str], form: Format) -> tuple[numpy.ndarray, list[str]]:
@@ -248,7 +250,7 @@ class Encoder:
         self.form = form
         self.texts: list[str] = []
         if form.kind == "texts":
-            self.texts = sorted({cell for cell in cells if cell.casefold() not in NO_VALUE})
+            self.texts = sorted({cell for cell in cells if cell.casefold() not in MISSING_VALUES})
             if len(self.texts) > TEXT_LIMIT:
                 raise ValueError(
                     f"the column “{name}” has {len(self.texts)} different texts, such as "
