@@ -309,7 +309,7 @@ def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_eit
     windows = [open_window(), open_window()]
     for window in windows:
         window.open(training.job_id)
-        assert (window.word, window.act.text()) == (state.word, "Stop")
+        assert (window.word, window.act.text()) == (state.label, "Stop")
     for window in windows * PRESSES:
         window.program.jobs.detail.job_actions.ask(job_actions.STOP, training.job_id)
     for window in windows:

@@ -314,8 +314,8 @@ _KINDS = (
 def nodes() -> tuple[NodeState, ...]:
     """Twelve: one is slowed by heat, and one is gone."""
     states = [samples.state(f"gpu{n:02d}", kind) for n, kind in enumerate(_KINDS, 1)]
-    states[6] = samples.hot(states[6])
-    states[10] = samples.gone(states[10])
+    states[6] = samples.hot_node(states[6])
+    states[10] = samples.offline_node(states[10])
     return tuple(states)
 
 

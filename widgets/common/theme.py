@@ -321,16 +321,16 @@ def reduce_motion(reduced: bool) -> None:
 @cache
 def font_family(kind: Literal["text", "mono"] = "text") -> str:
     """The font family: Inter and JetBrains Mono if installed, otherwise the system's own."""
-    installed = set(QFontDatabase.families())
-    preferred: tuple[str, ...]
+    installed_families = set(QFontDatabase.families())
+    preferred_families: tuple[str, ...]
     if kind == "mono":
-        preferred = ("JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono")
+        preferred_families = ("JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono")
         system_font = QFontDatabase.SystemFont.FixedFont
     else:
-        preferred = ("Inter",)
+        preferred_families = ("Inter",)
         system_font = QFontDatabase.SystemFont.GeneralFont
     system_family = QFontDatabase.systemFont(system_font).family()
-    return next((name for name in preferred if name in installed), system_family)
+    return next((name for name in preferred_families if name in installed_families), system_family)
 
 
 @cache

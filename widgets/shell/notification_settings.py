@@ -128,9 +128,9 @@ class NoticeSettings(QWidget):
         with QSignalBlocker(self.finished_switch):
             self.finished_switch.setChecked(tells_finished)
 
-    def show_stays_in_tray(self, stays: bool) -> None:
+    def show_stays_in_tray(self, stays_in_tray: bool) -> None:
         with QSignalBlocker(self.tray_switch):
-            self.tray_switch.setChecked(stays)
+            self.tray_switch.setChecked(stays_in_tray)
 
     def show_tray(self, is_available: bool) -> None:
         """Set whether the desktop has a tray."""

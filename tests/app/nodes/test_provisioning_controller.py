@@ -52,7 +52,7 @@ class FakeProvisioning:
 
 class Cluster:
     def __init__(self):
-        self.entries = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
+        self.entries = (node("gpu1"), node("gpu2"), node("gpu3", is_ready=False))
         self.inspected = []
         self.accepted_keys = []
         self.refusal = None
@@ -136,10 +136,10 @@ def test_a_failed_node_can_be_set_up_with_other_options(controller, provisioning
 
 
 def test_refresh_shows_changes_on_the_node(controller, cluster):
-    cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
+    cluster.entries = (node("gpu3", is_ready=False, mpirun="", mpi_version=""),)
     controller.set_up_added("gpu3", SYSTEM_OPTIONS)
     dialog = window(SetUpAgainDialog)
-    cluster.entries = (node("gpu3", ready=False),)
+    cluster.entries = (node("gpu3", is_ready=False),)
     button(dialog, "Refresh").click()
     assert cluster.inspected == ["gpu3"]
     assert button(dialog, "Set up").isEnabled()
@@ -236,7 +236,7 @@ def test_a_failed_node_is_retried_while_other_nodes_continue(controller, provisi
 
 
 def test_a_refresh_asks_about_a_key_and_inspects_again(controller, cluster):
-    cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
+    cluster.entries = (node("gpu3", is_ready=False, mpirun="", mpi_version=""),)
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
     controller.set_up_added("gpu3", SYSTEM_OPTIONS)
     dialog = window(SetUpAgainDialog)

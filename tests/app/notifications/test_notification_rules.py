@@ -48,7 +48,7 @@ def test_m20_each_end_state_raises_exactly_one_notification(notices, received, s
     for _ in range(3):
         notices.see_view(changed(LIVE, state=state, error=error))
     notices.send_held_events()
-    assert titles(received) == [f"{state.word}: digits"]
+    assert titles(received) == [f"{state.label}: digits"]
 
 
 def member(number, state, tags=("sweep:lr-1234",)):

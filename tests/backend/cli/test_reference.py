@@ -13,7 +13,7 @@ from backend.cli.main import run
 from tests.pages_of_docs import DOCS, TABLES, page
 
 _ORDER = """import importlib, sys
-from backend.cli.command import load
+from backend.cli.command import load_group
 for name in sys.argv[1:]: importlib.import_module(name)
 print(*(" ".join(one.path) for one in load_group("job")[1]))"""
 

@@ -65,8 +65,8 @@ def test_unusable_nodes_are_not_called_healthy(summary, presences, said):
     ("unhealthy", "offline"), [(1, 1), (12, 1), (1, 12), (48, 16), (148, 116), (0, 7)]
 )
 def test_no_count_of_the_summary_is_cut(qtbot, monkeypatch, unhealthy, offline, is_wide):
-    nodes = [samples.hot(samples.state(f"hot{n}")) for n in range(unhealthy)]
-    nodes += [samples.gone(samples.state(f"gone{n}")) for n in range(offline)]
+    nodes = [samples.hot_node(samples.state(f"hot{n}")) for n in range(unhealthy)]
+    nodes += [samples.offline_node(samples.state(f"gone{n}")) for n in range(offline)]
     room_of_texts = []
     monkeypatch.setattr(
         cluster_summary,
@@ -87,7 +87,7 @@ def test_no_count_of_the_summary_is_cut(qtbot, monkeypatch, unhealthy, offline, 
 
 
 def test_the_summary_shows_at_most_three_sentences(summary):
-    summary.show_nodes(tuple(samples.gone(state) for state in samples.cluster(6)))
+    summary.show_nodes(tuple(samples.offline_node(state) for state in samples.cluster(6)))
     assert len(sentences(summary)) == 3
     assert summary.counts.accessibleName() == "6 offline"
 
@@ -153,7 +153,7 @@ def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
 
 def test_a_screen_reader_gets_the_whole_of_a_long_name(summary):
     name = "node-rack3-row7-machine-007.cluster.example.org"
-    summary.show_nodes((samples.gone(samples.state(name)), samples.state("b")))
+    summary.show_nodes((samples.offline_node(samples.state(name)), samples.state("b")))
     assert sentences(summary)[0].startswith(name)
     assert name in summary.notes.itemAt(0).widget().toolTip()
 
@@ -166,7 +166,7 @@ def test_figures_that_the_map_does_not_show_repaint_nothing(summary, monkeypatch
     warmer = replace(states[0], reading=replace(states[0].reading, memory_used_bytes=1))
     summary.show_nodes((warmer, *states[1:]))
     assert asked == []
-    summary.show_nodes((samples.gone(states[0]), *states[1:]))
+    summary.show_nodes((samples.offline_node(states[0]), *states[1:]))
     assert asked == [1]
 
 

@@ -127,7 +127,7 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         bar.show_live(())
         bar.show_nodes(())
         bar.show_live(tuple(replace(LIVE, id=f"job {n}") for n in range(jobs)))
-        bar.show_nodes(tuple(map(samples.gone, samples.cluster(nodes))))
+        bar.show_nodes(tuple(map(samples.offline_node, samples.cluster(nodes))))
         bar.show_error(error)
         for _ in range(3):
             # What is hidden is taken from one layout after the other.
@@ -149,7 +149,7 @@ def test_the_side_bar_says_that_nothing_is_running_once_it_knows(window):
 
 def test_an_unhealthy_node_is_one_sentence(window):
     state = NodeState(READING.name, Presence.ONLINE, replace(READING, disk_free_bytes=5 * 10**8))
-    window.side_bar.show_nodes((samples.judged(state),))
+    window.side_bar.show_nodes((samples.with_findings(state),))
     note = window.side_bar.cluster.notes.itemAt(0).widget()
     assert "0.5 GB left" in note.accessibleName().replace("\xa0", " ")
 

@@ -305,7 +305,7 @@ def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points
 
 def test_many_changes_are_drawn_once(tab, qtbot):
     drawn = []
-    the(LargePlot, tab).redrawn.connect(lambda: drawn.append(1))
+    the(LargePlot, tab).redraw_finished.connect(lambda: drawn.append(1))
     with the(LargePlot, tab).batch_redraws():
         the(LargePlot, tab).set_marks(thresholds=())
         the(LargePlot, tab).fit()

@@ -136,7 +136,7 @@ def test_each_remedy_is_one_click(detail, qtbot):
 
 
 def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
-    detail.show_nodes((NODES["gpu06"], samples.gone(NODES["gpu07"])))
+    detail.show_nodes((NODES["gpu06"], samples.offline_node(NODES["gpu07"])))
     detail.open_job(changed(failed(""), state=JobState.LOST, error=None))
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_pasts({}, {}, 0.0)

@@ -301,7 +301,7 @@ def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
     assert ("percent" in ring.accessibleName()) == (percent != "–")
     running.show_job(view)
     said = running.accessibleName().replace("\xa0", " ")
-    assert said == f"mine, {state.word}, {percent}"
+    assert said == f"mine, {state.label}, {percent}"
 
 
 def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):

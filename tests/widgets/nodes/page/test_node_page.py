@@ -55,10 +55,10 @@ def page(qtbot):
     return page
 
 
-def show(page, reading):
-    state = samples.judged(NodeState(reading.name, Presence.ONLINE, reading))
+def show_reading(page, reading):
+    state = samples.with_findings(NodeState(reading.name, Presence.ONLINE, reading))
     history = NodeHistory()
-    history.append(reading, NOON, {one.gpu_uuid: one.description for one in state.health})
+    history.append(reading, NOON, {finding.gpu_uuid: finding.description for finding in state.health})
     page.show_node(state, history)
 
 
@@ -95,12 +95,12 @@ def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
     ],
 )
 def test_a_check_says_how_long_it_has_taken(page, monkeypatch, taken_s, words):
-    show(page, READING)
-    now = [100.0]
-    monkeypatch.setattr("widgets.nodes.page.node_lists.time.monotonic", lambda: now[0])
+    show_reading(page, READING)
+    times = [100.0]
+    monkeypatch.setattr("widgets.nodes.page.node_lists.time.monotonic", lambda: times[0])
     card = the(FindingsCard, page)
     card.show_checking()
-    now[0] += taken_s
+    times[0] += taken_s
     clock = the(QTimer, card)
     clock.timeout.emit()
     assert says(card, f"{words} until now.") if words else not says(card, "until now")
@@ -123,21 +123,21 @@ def test_the_head_says_the_condition_of_a_node_once(page, presence, message, hea
 
 
 def test_no_driver_is_said_and_nothing_else_is_missing(page):
-    show(page, replace(READING, gpu_message="CPU only: no NVIDIA driver was found."))
+    show_reading(page, replace(READING, gpu_message="CPU only: no NVIDIA driver was found."))
     assert "CPU only: no NVIDIA driver was found." in texts(page)
 
 
 def test_a_gpu_slowed_by_heat_is_framed_and_named(page):
-    hot = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
-    show(page, replace(READING, gpus=(hot,)))
+    hot_gpu = replace(GPU, temperature_c=91, clock_event_reasons=("hw_thermal_slowdown",))
+    show_reading(page, replace(READING, gpus=(hot_gpu,)))
     assert the(GpuCard, page).property("edge") == "warn"
     assert the(PageHeader, page).subtitle.text() == "Needs attention: GPU 0 slowed by heat"
     assert "Slowed by heat" in texts(the(GpuCard, page))
 
 
 def test_the_page_names_the_user_of_a_gpu(page):
-    used = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
-    show(page, replace(READING, gpus=(used,)))
+    used_gpu = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
+    show_reading(page, replace(READING, gpus=(used_gpu,)))
     assert "in use by alice" in texts(the(GpuCard, page))
     assert the(ProcessesCard, page).isVisible()
 
@@ -154,7 +154,7 @@ def test_processes_are_listed_by_owner_also_without_gpus(page):
         HostProcess(9, "mai", "python train.py", 60.0, 2 << 30, 90.0),
         HostProcess(10, "alice", "R", 0.0, 1 << 30, 60.0),
     )
-    show(page, replace(READING, gpus=(), processes=processes))
+    show_reading(page, replace(READING, gpus=(), processes=processes))
     assert texts_of_processes(page) == [
         "Processes",
         "4",
@@ -165,23 +165,23 @@ def test_processes_are_listed_by_owner_also_without_gpus(page):
 
 
 def test_a_gpu_process_has_its_cpu_and_memory_in_the_same_line(page):
-    used = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
-    host = HostProcess(51204, "alice", "python", 110.0, 4 << 30, 40.0)
-    show(page, replace(READING, gpus=(used,), processes=(host,)))
+    used_gpu = replace(GPU, processes=(GpuProcess(51204, "alice", 18 << 30, "python", 40.0),))
+    host_process = HostProcess(51204, "alice", "python", 110.0, 4 << 30, 40.0)
+    show_reading(page, replace(READING, gpus=(used_gpu,), processes=(host_process,)))
     details = "GPU 0 · 18.0 GiB · 1.1 cores · 4.0 GiB of memory · pid 51204 · 40 s"
     assert details in texts_of_processes(page)
 
 
 def test_a_gpu_of_ours_shows_its_rank_and_owner_even_if_unhealthy(page):
     view = replace(lab.LIVE, id="j1")
-    state = samples.hot(samples.state("gpu07", "ours"))
+    state = samples.hot_node(samples.state("gpu07", "ours"))
     history = NodeHistory()
     history.append(state.reading, NOON)
     page.show_node(state, history, (view,))
-    well, unhealthy = page.findChildren(GpuCard)[2:4]
-    assert {f"rank 10 · {view.name}", "mai"} <= set(texts(well))
-    assert {"Slowed by heat", f"rank 11 · {view.name}", "mai"} <= set(texts(unhealthy))
-    assert well.accessibleName().endswith("rank 10, mai")
+    healthy_card, hot_card = page.findChildren(GpuCard)[2:4]
+    assert {f"rank 10 · {view.name}", "mai"} <= set(texts(healthy_card))
+    assert {"Slowed by heat", f"rank 11 · {view.name}", "mai"} <= set(texts(hot_card))
+    assert healthy_card.accessibleName().endswith("rank 10, mai")
 
 
 def test_a_gpu_of_another_user_shows_no_rank_of_the_job_placed_there(page):
@@ -196,8 +196,8 @@ def test_a_gpu_of_another_user_shows_no_rank_of_the_job_placed_there(page):
 
 
 def test_passed_checks_are_one_line_whose_tool_tip_lists_them(page):
-    passed = tuple(Finding(f"c{n}", True, f"fine {n}") for n in range(9))
-    page.show_findings((*passed, Finding("b", False, "broken", "fix it")))
+    passed_checks = tuple(Finding(f"c{n}", True, f"fine {n}") for n in range(9))
+    page.show_findings((*passed_checks, Finding("b", False, "broken", "fix it")))
     assert finding_texts(page) == ["broken", "fix it", "9 checks passed"]
     line = label_of(the(FindingsCard, page), "9 checks passed")
     assert line.accessibleDescription().splitlines() == [f"fine {n}" for n in range(9)]
@@ -208,34 +208,34 @@ def test_passed_checks_are_one_line_whose_tool_tip_lists_them(page):
 
 
 def test_a_figure_that_the_driver_does_not_report_is_a_dash(page):
-    show(page, replace(READING, gpus=(Gpu(0, "GPU-a", "old card"),)))
+    show_reading(page, replace(READING, gpus=(Gpu(0, "GPU-a", "old card"),)))
     assert "–" in texts(the(GpuCard, page))
 
 
 def test_a_disk_that_does_not_answer_is_said(page):
-    show(page, replace(READING, disk_total_bytes=None, disk_free_bytes=None))
+    show_reading(page, replace(READING, disk_total_bytes=None, disk_free_bytes=None))
     assert "/d does not respond" in texts(page)
 
 
 def test_check_requests_once_and_shows_faults_first(page, qtbot):
-    show(page, READING)
-    (check,) = (one for one in page.findChildren(Button) if one.text() == "Check")
+    show_reading(page, READING)
+    (check_button,) = (b for b in page.findChildren(Button) if b.text() == "Check")
     with asks(page._actions, CHECK) as requested:
-        qtbot.mouseClick(check, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(check_button, Qt.MouseButton.LeftButton)
     assert requested.args == ["this-computer"]
-    assert (check.text(), check.isEnabled()) == ("Checking…", False)
+    assert (check_button.text(), check_button.isEnabled()) == ("Checking…", False)
     (steps,) = finding_texts(page)
     assert "PyTorch, Horovod, Open MPI" in steps
     page.show_findings((Finding("a", True, "fine"), Finding("b", False, "broken", "fix it")))
     assert finding_texts(page) == ["broken", "fix it", "fine"]
-    assert (check.text(), check.isEnabled()) == ("Check", True)
+    assert (check_button.text(), check_button.isEnabled()) == ("Check", True)
 
 
 def test_little_disk_space_is_shown_in_the_header_and_next_to_findings_of_a_check(page):
-    show(page, replace(READING, disk_free_bytes=10**8))
+    show_reading(page, replace(READING, disk_free_bytes=10**8))
     assert the(PageHeader, page).subtitle.text() == "Needs attention: 0.1 GB left for the data root"
     page.show_findings((Finding("a", True, "fine"),))
-    show(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
+    show_reading(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
     assert [finding_texts(page)[0], finding_texts(page)[-1]] == [
         "0.1 GB left for the data root.",
         "fine",

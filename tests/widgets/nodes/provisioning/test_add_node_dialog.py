@@ -37,13 +37,13 @@ def connecting(dialog, qtbot):
     return dialog
 
 
-def seen(dialog):
+def visible_buttons(dialog):
     return {b.text() for b in dialog.findChildren(Button) if b.isVisible() and b.text()}
 
 
-def default(dialog):
-    (found,) = (b for b in dialog.findChildren(QPushButton) if b.isVisible() and b.isDefault())
-    return found
+def default_button(dialog):
+    (button,) = (b for b in dialog.findChildren(QPushButton) if b.isVisible() and b.isDefault())
+    return button
 
 
 def test_an_empty_form_shows_no_error_and_cannot_connect(dialog):
@@ -142,10 +142,10 @@ def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(connecting,
     connecting.ask_trust(KEY)
     assert the(TrustPage, connecting).fingerprint.text() == KEY.fingerprint
     assert the(TrustPage, connecting).fingerprint.isVisible()
-    assert default(connecting).text() == "Do not trust"
+    assert default_button(connecting).text() == "Do not trust"
     # A button with the focus is the default for that time; so check without one, too.
     the(TrustPage, connecting).fingerprint.setFocus()
-    assert default(connecting).text() == "Do not trust"
+    assert default_button(connecting).text() == "Do not trust"
     with (
         qtbot.assertNotEmitted(connecting.key_trusted),
         qtbot.waitSignal(connecting.cancelled),
@@ -156,15 +156,15 @@ def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(connecting,
 
 def test_trust_is_given_by_its_own_button(connecting, qtbot):
     connecting.ask_trust(KEY)
-    with qtbot.waitSignal(connecting.key_trusted) as given:
+    with qtbot.waitSignal(connecting.key_trusted) as signal:
         qtbot.mouseClick(the(TrustPage, connecting).trust, Qt.MouseButton.LeftButton)
-    assert given.args == [KEY]
+    assert signal.args == [KEY]
     assert the(TaskStatus, connecting).progress.isVisible()
 
 
 def test_a_changed_key_can_only_be_closed(connecting, qtbot):
     connecting.show_changed_key(KEY, "SHA256:old")
-    assert seen(connecting) == {"Close"}
+    assert visible_buttons(connecting) == {"Close"}
     assert KEY.fingerprint in texts(the(ChangedKeyPage, connecting))
     with qtbot.waitSignals([connecting.cancelled, connecting.rejected]):
         qtbot.keyClick(connecting, Qt.Key.Key_Return)
@@ -177,9 +177,9 @@ def test_a_passphrase_is_hidden_given_once_and_forgotten(connecting, qtbot):
     assert edit.echoMode() is edit.EchoMode.Password
     assert not the(PassphrasePage, connecting).default.isEnabled()
     qtbot.keyClicks(edit, "s3cret")
-    with qtbot.waitSignal(connecting.passphrase_given) as given:
+    with qtbot.waitSignal(connecting.passphrase_given) as signal:
         qtbot.keyClick(connecting, Qt.Key.Key_Return)
-    assert given.args == ["s3cret", False]
+    assert signal.args == ["s3cret", False]
     assert edit.text() == ""
     connecting.ask_passphrase("Passphrase for ~/.ssh/id_ed25519", "That is not its passphrase.")
     assert the(PassphrasePage, connecting).field.error() == "That is not its passphrase."
@@ -223,19 +223,19 @@ def test_a_refusal_without_a_field_stands_above_the_buttons(connecting):
     ],
 )
 def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentence):
-    def places():
+    def positions():
         QApplication.processEvents()
         return dialog.height(), button(dialog, "Connect").mapTo(dialog, QPoint(0, 0)).y()
 
-    before = places()
+    previous_positions = positions()
     dialog.show_progress("Connecting to gpu13")
-    assert places() == before
+    assert positions() == previous_positions
     dialog.show_refusal("", sentence)
-    assert places() == before
+    assert positions() == previous_positions
 
 
 def test_the_dialog_is_as_high_as_its_contents(connecting):
     connecting.ask_passphrase("Passphrase")
-    low = connecting.height()
+    passphrase_h = connecting.height()
     connecting.show_refusal("", "No.")
-    assert connecting.height() > low
+    assert connecting.height() > passphrase_h
