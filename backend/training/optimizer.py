@@ -58,7 +58,8 @@ def _make_user_optimizer(
     given_ids, grouped = {id(p) for p in parameters}, grouped_parameters(optimizer)
     if {id(p) for p in grouped} != given_ids:
         raise UserCodeError(
-            f"The model's optimizer has {len(grouped)} parameters; it was called with {len(given_ids)}.",
+            f"The model's optimizer has {len(grouped)} parameters; it was called with "
+            f"{len(given_ids)}.",
             "Give each parameter that it gets to one group; freeze the others by the job's setting "
             "freeze.",
         )

@@ -122,7 +122,7 @@ class NodeRegistry:
         """Inspect a machine and add it as a node; by default its name is the host's.
 
         ``node_data_root`` is the path of the data root on the node, if it differs from the local
-        path. With ``no_share`` the node does not see the data root, and the files of its jobs are
+        path. With ``is_staged`` the node does not see the data root, and the files of its jobs are
         copied over SSH.
 
         Raises:

@@ -44,13 +44,13 @@ class Cluster:
             unavailable_reason=lambda: "This computer has no system keyring."
         )
 
-    def add(self, name, address, *, accept, passphrase=None, node_data_root="", no_share=False):
+    def add(self, name, address, *, accept, passphrase=None, node_data_root="", is_staged=False):
         assert not accept(KEY), "only the user accepts"
         self.passphrases.append(passphrase("/key") if passphrase is not None else "")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        self.entries.append(NodeEntry(name, address, is_staged=no_share))
+        self.entries.append(NodeEntry(name, address, is_staged=is_staged))
         return self.entries[-1]
 
     def list(self):

@@ -320,7 +320,7 @@ def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path, is_warm: boo
         "import os, sys, tempfile; tempfile.tempdir = sys.argv[2]\n"
         "from pathlib import Path\n"
         "from backend.services.tools import tool_process\n"
-        f"{is_warm} and tool_process.keep_warm()\n"
+        f"{is_warm} and tool_process.start_warm_process()\n"
         "tool_process.check_model(Path(sys.argv[1]))\n"
     )
     folder = tmp_path / "killed"
