@@ -17,7 +17,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, summary_of
 from backend.services.jobs.index import JobIndex
 from tests.job_views import changed
-from tests.widgets.compare.compare_samples import draft, eight, three, update_of
+from tests.widgets.compare.compare_samples import draft, eight_updates, three_updates, update_of
 from tests.windows import button, says
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
@@ -54,7 +54,7 @@ class Service:
 
 @pytest.fixture
 def service():
-    return Service((*eight(), draft()))
+    return Service((*eight_updates(), draft()))
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_a_hidden_page_reads_nothing(controller, page, service):
 
 
 def test_a_job_resumed_elsewhere_is_read_again(controller, service):
-    views = tuple(u.view for u in eight())
+    views = tuple(u.view for u in eight_updates())
     controller.compare(("id0", "id1"))
     service.polls.clear()
     controller.see_listing(JobListing(views))
@@ -205,7 +205,7 @@ def test_a_plot_is_saved_where_the_user_chooses(controller, page, monkeypatch, t
         "getSaveFileName",
         lambda *_: ((str(target) if (target := next(targets)).name else ""), ""),
     )
-    controller.compare(tuple(u.view.id for u in three()))
+    controller.compare(tuple(u.view.id for u in three_updates()))
     menu = page.plots.panels()["loss"].parentWidget().pictures.menu()
     for action in reversed(menu.actions()):
         action.trigger()

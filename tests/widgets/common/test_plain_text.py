@@ -143,7 +143,7 @@ def _unreadable(stage: Stage) -> None:
 def _compare(stage: Stage) -> None:
     from tests.pictures.screens.compare import put_updates
 
-    updates = [replace(one, view=evil(one.view)) for one in compare_samples.three()]
+    updates = [replace(one, view=evil(one.view)) for one in compare_samples.three_updates()]
     put_updates(stage, updates)
 
 

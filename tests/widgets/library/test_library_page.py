@@ -43,9 +43,9 @@ from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
 
-def item(name, version=1, kind=Kind.DATASET, **facts):
+def item(name, version=1, kind=Kind.DATASET, **details):
     return LibraryItem(
-        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", details=facts
+        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", details=details
     )
 
 
@@ -83,9 +83,9 @@ def test_hundreds_of_versions_delay_nothing(page, qtbot):
     page.show_items(versions)
     qtbot.waitUntil(lambda: "digits" in texts(page.detail))
     the(UnderlinedTabs, page.detail).choose("versions")
-    with qtbot.waitSignal(page.detail.changes_requested) as asked:
+    with qtbot.waitSignal(page.detail.changes_requested) as signal:
         open_tab(page.detail, "versions")
-    assert asked.args == ["digits@400", "digits@399"]
+    assert signal.args == ["digits@400", "digits@399"]
     page.show_items(versions[:-1])
     assert the(QTableView, page.detail.versions).model().rowCount() == 399
 
@@ -128,9 +128,9 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
     (question, _) = page.detail.results.questions
     assert question.isVisible()
     assert question.accessibleName() == "Which loader reads it?"
-    buttons = [one for one in question.findChildren(Button) if one.isVisible()]
-    buttons.sort(key=lambda one: one.mapTo(page, QPoint(0, 0)).y())
-    answers = [one.text() for one in buttons]
+    buttons = [b for b in question.findChildren(Button) if b.isVisible()]
+    buttons.sort(key=lambda b: b.mapTo(page, QPoint(0, 0)).y())
+    answers = [b.text() for b in buttons]
     assert answers == ["plankton", "digits", "Import a loader…"], "its namesake first"
     with qtbot.waitSignal(page.detail.preview_requested) as requested:
         qtbot.mouseClick(buttons[1], Qt.MouseButton.LeftButton)
@@ -142,11 +142,11 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
 
 def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
     loader, model = LibraryPage(Kind.LOADER), LibraryPage(Kind.MODEL)
-    for place, kind in ((loader, Kind.LOADER), (model, Kind.MODEL)):
-        qtbot.addWidget(place)
-        place.detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits"),))
-        place.show_items((item("other", kind=kind),))
-        place.show()
+    for page, kind in ((loader, Kind.LOADER), (model, Kind.MODEL)):
+        qtbot.addWidget(page)
+        page.detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits"),))
+        page.show_items((item("other", kind=kind),))
+        page.show()
     the(UnderlinedTabs, loader.detail).choose("samples")
     with qtbot.assertNotEmitted(loader.detail.preview_requested):
         open_tab(loader.detail, "samples")
@@ -192,10 +192,10 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     classes = (ClassCount("7", 990), ClassCount("8", 10))
-    shown = replace(
+    shown_preview = replace(
         preview(1000), classes=classes, warnings=(rare_class_warning(classes), "One more.")
     )
-    page.detail.show_preview(Trial("a@1", "any"), shown)
+    page.detail.show_preview(Trial("a@1", "any"), shown_preview)
     banner, samples = the(PreviewBanner, page.detail), page.detail.results.samples
     assert banner.accessibleName() == (
         f"Class 8 is rare: 10 of {formats.count(1000)} samples. "
@@ -205,13 +205,13 @@ def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     assert "One more." in banner.toolTip()
     the(UnderlinedTabs, page.detail).choose("statistics")
     open_tab(page.detail, "statistics")
-    [show] = banner.findChildren(Button)
-    qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
+    [show_button] = banner.findChildren(Button)
+    qtbot.mouseClick(show_button, Qt.MouseButton.LeftButton)
     assert the(UnderlinedTabs, page.detail).key() == "samples"
     assert samples.isVisible()
     assert the(ComboBox, samples.filter).currentText().startswith("8 ")
     page.detail.show_trial_error("The loader stopped.")
-    assert not show.isVisible()
+    assert not show_button.isVisible()
 
 
 @pytest.mark.parametrize("key", ["samples", "statistics", "scan", "files", "versions"])
@@ -222,13 +222,13 @@ def test_progress_moves_nothing_on_the_page(page, key):
     the(UnderlinedTabs, detail).choose(key)
     open_tab(detail, key)
     QApplication.processEvents()
-    before = detail._pages.geometry()
+    previous_rect = detail._pages.geometry()
     detail.show_trial_progress(0.4, "Sample 720 of 1 797")
     QApplication.processEvents()
-    assert detail._pages.geometry() == before
+    assert detail._pages.geometry() == previous_rect
     detail.end_trial()
     QApplication.processEvents()
-    assert detail._pages.geometry() == before
+    assert detail._pages.geometry() == previous_rect
 
 
 def test_the_progress_of_a_preview_does_not_stand_beside_a_scan(page):
@@ -254,8 +254,8 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
 
 def test_a_model_is_checked_with_the_chosen_parts(qtbot):
     page = owned(qtbot, LibraryPage(Kind.MODEL))
-    together = (Combination("digits", "digits", "net"),)
-    page.detail.show_companions(("digits",), ("digits",), together)
+    combinations = (Combination("digits", "digits", "net"),)
+    page.detail.show_companions(("digits",), ("digits",), combinations)
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
     with qtbot.waitSignal(page.detail.check_requested) as requested:
@@ -285,20 +285,20 @@ def test_closing_during_an_import_cancels_it(qtbot):
         dialog.reject()
 
 
-HOMES = {
+CODE_PARTS = {
     Kind.MODEL: ProjectPart("model"),
     Kind.LOADER: ProjectPart("loader"),
 }
-THREE = ImportGuess(
-    Kind.DATASET, Project({Kind.DATASET: ProjectPart("data"), **HOMES}, ("README.md",))
+ALL_PARTS_GUESS = ImportGuess(
+    Kind.DATASET, Project({Kind.DATASET: ProjectPart("data"), **CODE_PARTS}, ("README.md",))
 )
-BOTH = ImportGuess(Kind.DATASET, Project(HOMES))
+CODE_GUESS = ImportGuess(Kind.DATASET, Project(CODE_PARTS))
 
 
-def import_dialog(qtbot, source="/home/mai/plankton", name="", **more):
-    dialog = owned(qtbot, ImportDialog(Kind.DATASET, source, name, **more))
-    dialog.asked = []
-    dialog.guess_requested.connect(dialog.asked.append)
+def import_dialog(qtbot, source="/home/mai/plankton", name="", **options):
+    dialog = owned(qtbot, ImportDialog(Kind.DATASET, source, name, **options))
+    dialog.requests = []
+    dialog.guess_requested.connect(dialog.requests.append)
     return dialog
 
 
@@ -309,7 +309,7 @@ def choices(dialog):
 def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     dialog = import_dialog(qtbot, newest_versions={Kind.MODEL: {"plankton": 4}})
     assert not choices(dialog)["All parts"].isEnabled()
-    dialog.show_guess("/home/mai/plankton", THREE)
+    dialog.show_guess("/home/mai/plankton", ALL_PARTS_GUESS)
     assert choices(dialog)["All parts"].isChecked()
     assert the(TaskStatus, dialog).message.text() == (
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
@@ -318,13 +318,13 @@ def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     assert says(dialog, "“plankton” exists; changed parts become its next version.")
     with qtbot.waitSignal(dialog.import_requested) as requested:
         qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
-    assert requested.args[0].project is THREE.project
+    assert requested.args[0].project is ALL_PARTS_GUESS.project
     assert requested.args[0].name == "plankton"
 
 
 def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbot):
     dialog = import_dialog(qtbot)
-    dialog.show_guess("/home/mai/plankton", BOTH)
+    dialog.show_guess("/home/mai/plankton", CODE_GUESS)
     assert "All parts" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
     assert the(TaskStatus, dialog).message.text() == (
@@ -335,10 +335,10 @@ def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbo
     assert (requested.args[0].kind, requested.args[0].project) == (Kind.LOADER, None)
 
 
-@pytest.mark.parametrize("only_one", [{"name": "plankton"}, {"prefers_all": False}])
-def test_a_request_for_one_kind_only_offers_all_three(qtbot, only_one):
-    dialog = import_dialog(qtbot, **only_one)
-    dialog.show_guess("/home/mai/plankton", THREE)
+@pytest.mark.parametrize("options", [{"name": "plankton"}, {"prefers_all": False}])
+def test_a_request_for_one_kind_only_offers_all_three(qtbot, options):
+    dialog = import_dialog(qtbot, **options)
+    dialog.show_guess("/home/mai/plankton", ALL_PARTS_GUESS)
     assert choices(dialog)["Dataset"].isChecked()
     assert choices(dialog)["All parts"].isEnabled()
 
@@ -347,17 +347,17 @@ def test_a_typed_path_is_inspected_before_it_is_imported(qtbot):
     dialog = import_dialog(qtbot, "")
     qtbot.keyClicks(line_of(dialog, "From"), "/home/mai/net")
     assert not button(dialog, "Import").isEnabled(), "it may be all three"
-    qtbot.waitUntil(lambda: dialog.asked == ["/home/mai/net"])
-    dialog.show_guess("/home/mai/ne", THREE)
+    qtbot.waitUntil(lambda: dialog.requests == ["/home/mai/net"])
+    dialog.show_guess("/home/mai/ne", ALL_PARTS_GUESS)
     assert not button(dialog, "Import").isEnabled(), "that is said of another path"
-    dialog.show_guess("/home/mai/net", THREE)
+    dialog.show_guess("/home/mai/net", ALL_PARTS_GUESS)
     assert button(dialog, "Import").isEnabled()
     line_of(dialog, "From").setText("/home/mai/other")
     dialog.show_guess("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All parts"].isEnabled()
     assert the(TaskStatus, dialog).message.text() == ""
-    dialog.show_guess("/home/mai/other", THREE)
+    dialog.show_guess("/home/mai/other", ALL_PARTS_GUESS)
     line_of(dialog, "From").clear()
     assert choices(dialog)["Dataset"].isChecked()
 
@@ -376,12 +376,18 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
     page.resize(width, 600)
     page.show_items(())
     buttons = [b for b in page.findChildren(Button) if b.isVisible() and "Import" in b.text()]
-    assert [one.text() for one in buttons] == ["Import dataset…"]
+    assert [widget.text() for widget in buttons] == ["Import dataset…"]
     with qtbot.waitSignal(page.import_requested):
         buttons[0].click()
-    drops = [one.text() for one in page.findChildren(Label) if "zip here" in one.text()]
-    seen = [one for one in page.findChildren(Label) if one.isVisible() and one.text() in drops]
-    assert len(seen) == 1, "a place to drop is named once"
+    drop_texts = [
+        widget.text() for widget in page.findChildren(Label) if "zip here" in widget.text()
+    ]
+    visible_labels = [
+        widget
+        for widget in page.findChildren(Label)
+        if widget.isVisible() and widget.text() in drop_texts
+    ]
+    assert len(visible_labels) == 1, "a place to drop is named once"
     page.show_items((item("a"),))
     page.show_items(())
     assert buttons[0].isVisible()
@@ -390,13 +396,13 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
 def test_the_empty_page_says_why_it_is_empty(page):
     page.detail.show_companions((), ("any",), (Combination("a", "any"),))
     page.show_items((item("a"),))
-    empty = page.detail.results.no_samples
-    assert "Reading the samples" in empty.accessibleName()
+    empty_page = page.detail.results.no_samples
+    assert "Reading the samples" in empty_page.accessibleName()
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
-    assert "Fix the problem above" in empty.accessibleName()
+    assert "Fix the problem above" in empty_page.accessibleName()
     page.show_items((item("a"), item("a", 2)))
     page.detail.open_version("2")
-    assert "Fix" not in empty.accessibleName()
+    assert "Fix" not in empty_page.accessibleName()
 
 
 def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
@@ -411,13 +417,13 @@ def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
 
 def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
     dialog = on_screen(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
-    answer = the(TaskStatus, dialog)
+    status = the(TaskStatus, dialog)
     dialog.show_progress(0.4, "Copying train/0412.png")
     assert not dialog._close_button.isVisible()
-    assert answer.progress.isVisible()
+    assert status.progress.isVisible()
     dialog.show_error("“plankton.zip” holds a path that leads out of it.")
     assert dialog._close_button.isVisible()
-    assert not answer.progress.isVisible()
+    assert not status.progress.isVisible()
 
 
 @pytest.mark.parametrize("change", ["kind", "from", "name"])
@@ -425,12 +431,12 @@ def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change)
     dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     dialog.show_error("A model needs a file bks_model.py.")
     if change == "kind":
-        model = next(
+        model_button = next(
             b
             for b in the(SegmentedControl, dialog).findChildren(QAbstractButton)
             if b.text() == "Model"
         )
-        qtbot.mouseClick(model, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(model_button, Qt.MouseButton.LeftButton)
         assert the(SegmentedControl, dialog).key() == "model"
     else:
         (line_of(dialog, "From") if change == "from" else line_of(dialog, "Name")).setText("fish")

@@ -21,7 +21,9 @@ GIB = 1 << 30
 JOBS = {"j1": "retinanet-r50 · coco 2x", "j2": "unet-cells · dice v3"}
 
 
-def gpu(index: int, *, owner: str = "", job: str = "", use: int = 0, temperature_c: int = 33) -> Gpu:
+def gpu(
+    index: int, *, owner: str = "", job: str = "", use: int = 0, temperature_c: int = 33
+) -> Gpu:
     processes = ()
     if owner:
         tag = f"{job}/1" if job else ""
@@ -57,10 +59,20 @@ def gpus(kind: str, count: int = 8) -> tuple[Gpu, ...]:
             cards.append(gpu(index, temperature_c=30 + 7 * index % 6))
         elif kind in ("ours", "half"):
             job = "j1" if kind == "ours" else "j2"
-            cards.append(gpu(index, owner="mai", job=job, use=92 + 5 * index % 7, temperature_c=63 + 3 * index % 7))
+            cards.append(
+                gpu(
+                    index,
+                    owner="mai",
+                    job=job,
+                    use=92 + 5 * index % 7,
+                    temperature_c=63 + 3 * index % 7,
+                )
+            )
         else:
             user = "chen" if kind == "other" else "alice"
-            cards.append(gpu(index, owner=user, use=86 - 3 * index % 11, temperature_c=55 + 5 * index % 8))
+            cards.append(
+                gpu(index, owner=user, use=86 - 3 * index % 11, temperature_c=55 + 5 * index % 8)
+            )
     return tuple(cards)
 
 
@@ -129,7 +141,9 @@ def hot_node(node: NodeState, index: int = 3) -> NodeState:
     return with_findings(replace(node, reading=replace(node.reading, gpus=tuple(cards))))
 
 
-def offline_node(node: NodeState, message: str = "no news since 03:12, no route to host") -> NodeState:
+def offline_node(
+    node: NodeState, message: str = "no news since 03:12, no route to host"
+) -> NodeState:
     return replace(node, presence=Presence.OFFLINE, message=message)
 
 

@@ -24,7 +24,7 @@ from backend.records.nodes import health
 from backend.records.nodes.reading import NodeReading, Presence
 from backend.services.context.container import Services, open_services
 from backend.ssh.sftp import SftpFiles
-from tests.backend.services.access_cases import NODE, Beat, Place, on_node
+from tests.backend.services.access_cases import NODE, Beat, DataSite, on_node
 from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = [
@@ -34,7 +34,7 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def test_a_library_is_imported_listed_read_and_removed(place: Place) -> None:
+def test_a_library_is_imported_listed_read_and_removed(place: DataSite) -> None:
     one, other = place.desktop(), place.desktop()
     place.stock(one)
     assert [item.reference for item in other.library.list(Kind.MODEL)] == ["tiny@1"]
@@ -61,7 +61,7 @@ def test_a_library_is_imported_listed_read_and_removed(place: Place) -> None:
     assert one.library.show(Kind.MODEL, "tiny").version == 2
 
 
-def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: Place) -> None:
+def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: DataSite) -> None:
     services = place.desktop()
     source = place.root.parent / "source"
     source.mkdir()
@@ -77,7 +77,7 @@ def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: Place) -> 
         services.gallery.suggest("roses")
 
 
-def test_two_desktops_that_import_at_once_get_two_versions(place: Place) -> None:
+def test_two_desktops_that_import_at_once_get_two_versions(place: DataSite) -> None:
     desktops = [place.desktop(), place.desktop()]
     source = place.root.parent / "source"
     source.mkdir()
@@ -93,7 +93,7 @@ def test_two_desktops_that_import_at_once_get_two_versions(place: Place) -> None
     assert sorted(path.name for path in (place.root / "datasets").iterdir()) == ["digits"]
 
 
-def test_a_changed_byte_is_refused_and_the_file_named(place: Place) -> None:
+def test_a_changed_byte_is_refused_and_the_file_named(place: DataSite) -> None:
     services = place.desktop()
     place.stock(services)
     pin = services.library.pin(Kind.MODEL, "tiny")
@@ -107,7 +107,7 @@ def test_a_changed_byte_is_refused_and_the_file_named(place: Place) -> None:
         services.library.verify(Kind.MODEL, pin)
 
 
-def test_a_cancelled_import_leaves_nothing(place: Place) -> None:
+def test_a_cancelled_import_leaves_nothing(place: DataSite) -> None:
     services = place.desktop()
     source = place.root.parent / "source"
     source.mkdir()
@@ -125,7 +125,7 @@ def test_a_cancelled_import_leaves_nothing(place: Place) -> None:
     assert services.library.list(Kind.DATASET) == ()
 
 
-def test_a_rescan_finds_imports_of_others(place: Place, beat: Beat) -> None:
+def test_a_rescan_finds_imports_of_others(place: DataSite, beat: Beat) -> None:
     one = place.desktop()
     place.stock(one)
     beat(place)
@@ -139,7 +139,7 @@ def test_a_rescan_finds_imports_of_others(place: Place, beat: Beat) -> None:
     assert "config.toml" in report.problems[0]
 
 
-def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkeypatch) -> None:
+def test_nodes_are_added_seen_and_removed(place: DataSite, beat: Beat, sshd, monkeypatch) -> None:
     one, other = place.desktop(), place.desktop()
     added = one.cluster.add("gpu2", sshd.address, accept=lambda key: True)
     assert added.info is not None
@@ -163,7 +163,7 @@ def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkey
 
 
 def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
-    place: Place, beat: Beat
+    place: DataSite, beat: Beat
 ) -> None:
     beat(place)
     services = place.desktop()
@@ -206,7 +206,7 @@ def kept_here_bytes(services: Services) -> int:
     ],
 )
 def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
-    place: Place, beat: Beat, name: str, monkeypatch: pytest.MonkeyPatch
+    place: DataSite, beat: Beat, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first read of a silent node waits until its silence is certain.
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
@@ -226,7 +226,7 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
 
 
 def test_f59_a_node_that_always_rewrites_its_history_delays_no_read(
-    remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beat(remote_place)
     services = remote_place.desktop()
@@ -247,7 +247,7 @@ def test_f59_a_node_that_always_rewrites_its_history_delays_no_read(
     assert 1 < written < 10
 
 
-def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None:
+def test_the_data_root_is_made_and_checked(place: DataSite, tmp_path: Path) -> None:
     def address(path: Path) -> Path | RemoteRoot:
         return path if place.is_mounted else RemoteRoot("lab", str(path))
 
@@ -263,7 +263,7 @@ def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None
 
 
 def test_the_preflight_check_proves_that_all_nodes_see_one_data_root(
-    place: Place, beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: DataSite, beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine answers late, and what is not answered is no proof.
     monkeypatch.setenv("RINGMASTER_PREFLIGHT_S", str(10 * LIMIT_S))
@@ -285,7 +285,7 @@ def test_the_preflight_check_proves_that_all_nodes_see_one_data_root(
 
 
 def test_the_command_line_takes_both(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: DataSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def main(*words: str) -> tuple[int, str, str]:
         where = ("--data-root", str(place.address), "--catalogue", str(tmp_path / "c" / "c.sqlite"))

@@ -14,7 +14,7 @@ from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import Beat, FakeHead, Place, on_node
+from tests.backend.services.access_cases import Beat, FakeHead, DataSite, on_node
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -34,19 +34,19 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def services(place: Place, beat: Beat) -> Services:
+def services(place: DataSite, beat: Beat) -> Services:
     services = place.desktop()
     place.stock(services)
     beat(place)
     return services
 
 
-def version(place: Place) -> Path:
+def version(place: DataSite) -> Path:
     return place.root / "models" / "tiny" / "v1"
 
 
 def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
-    place: Place, services: Services, file: Path
+    place: DataSite, services: Services, file: Path
 ) -> None:
     before = services.jobs.create(on_node(name="before"))
     item = services.library.add_weights("tiny", file)
@@ -93,7 +93,7 @@ def test_a_job_that_starts_from_nothing_ignores_the_weights(services: Services, 
 
 
 @pytest.mark.slow
-def test_weights_placed_by_hand_are_found(place: Place, services: Services) -> None:
+def test_weights_placed_by_hand_are_found(place: DataSite, services: Services) -> None:
     (version(place) / "weights.safetensors").write_bytes(CONTENT)
     view = services.jobs.create(on_node())
     assert view.config.start_from == "tiny@1/weights.safetensors"
@@ -103,7 +103,7 @@ def test_weights_placed_by_hand_are_found(place: Place, services: Services) -> N
     assert [fault.path for fault in absent.errors] == ["start_from"]
 
 
-def test_changed_weights_start_nothing(place: Place, services: Services, file: Path) -> None:
+def test_changed_weights_start_nothing(place: DataSite, services: Services, file: Path) -> None:
     services.library.add_weights("tiny", file)
     view = services.jobs.create(on_node())
     (version(place) / "weights.pt").write_bytes(CONTENT + b"!")
@@ -113,7 +113,7 @@ def test_changed_weights_start_nothing(place: Place, services: Services, file: P
 
 
 @pytest.mark.slow
-def test_a_model_keeps_its_weights(place: Place, services: Services, file: Path) -> None:
+def test_a_model_keeps_its_weights(place: DataSite, services: Services, file: Path) -> None:
     services.library.add_weights("tiny", file)
     other = file.with_name("other.safetensors")
     other.write_bytes(b"\x08\0\0\0\0\0\0\0{}")
@@ -135,7 +135,7 @@ def test_a_model_keeps_its_weights(place: Place, services: Services, file: Path)
     ],
 )
 def test_a_file_without_weights_is_refused_in_one_sentence(
-    remote_place: Place, tmp_path: Path, name: str, content: bytes | None, sentence: str
+    remote_place: DataSite, tmp_path: Path, name: str, content: bytes | None, sentence: str
 ) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
@@ -148,7 +148,7 @@ def test_a_file_without_weights_is_refused_in_one_sentence(
 
 
 def test_cancelling_leaves_the_model_unchanged(
-    place: Place, services: Services, file: Path
+    place: DataSite, services: Services, file: Path
 ) -> None:
     progress = Progress()
     progress.cancel()

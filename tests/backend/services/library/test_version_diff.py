@@ -10,7 +10,7 @@ from backend.cli.main import run as cli
 from backend.records.library.item import Kind, VersionChanges
 from backend.services.library import version_diff
 from backend.services.library.version_diff import compare_versions
-from tests.backend.services.access_cases import Place
+from tests.backend.services.access_cases import DataSite
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -26,7 +26,7 @@ def version(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def test_a_version_says_which_files_and_lines_are_others(place: Place, tmp_path: Path) -> None:
+def test_a_version_says_which_files_and_lines_are_others(place: DataSite, tmp_path: Path) -> None:
     library = place.desktop().library
     first = version(tmp_path / "1", bks_model="a = 1\nb = 2\n", same="s\n", old="o\n")
     second = version(tmp_path / "2", bks_model="a = 1\nb = 3\n", same="s\n", fresh="f\n")

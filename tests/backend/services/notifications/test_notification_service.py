@@ -20,7 +20,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, FakeHead, Heart, Place, RemoteRun, on_node
+from tests.backend.services.access_cases import NODE, FakeHead, Heart, DataSite, RemoteRun, on_node
 from tests.backend.services.nodes.test_node_registry import Memory
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mail_server import MailServer
@@ -30,7 +30,7 @@ pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
     "tests.backend.services.access_fixtures",
 ]
-Beat = Callable[[Place], Heart]
+Beat = Callable[[DataSite], Heart]
 LATER = "2999-01-01T00:00:00Z"
 PASSWORD = "planted-mail-password"
 
@@ -66,7 +66,7 @@ def mail_to(server: MailServer) -> Mail:
     return Mail("127.0.0.1", ("lab@uni.example",), "ring@uni.example", server.port, PLAIN)
 
 
-def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LATER) -> str:
+def failed_run(place: DataSite, services: Services, beat: Beat, ended_at: str = LATER) -> str:
     place.stock(services)
     beat(place)
     FakeHead().instead_of(services)
@@ -83,7 +83,7 @@ def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LAT
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
 def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
-    place: Place, beat: Beat, hook: WebhookServer, post: MailServer
+    place: DataSite, beat: Beat, hook: WebhookServer, post: MailServer
 ) -> None:
     desks = place.desktop(), place.desktop()
     for desk in desks:
@@ -114,7 +114,7 @@ def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
 def test_s16_an_unavailable_server_is_reported_and_tried_again(
-    place: Place, beat: Beat, hook: WebhookServer
+    place: DataSite, beat: Beat, hook: WebhookServer
 ) -> None:
     desk = place.desktop()
     desk.notifications.store(Channels(hook.url))
@@ -128,7 +128,7 @@ def test_s16_an_unavailable_server_is_reported_and_tried_again(
 
 
 def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
-    place: Place, home: Path, ring: Memory, tmp_path: Path, post: MailServer
+    place: DataSite, home: Path, ring: Memory, tmp_path: Path, post: MailServer
 ) -> None:
     notices = place.desktop().notifications
     mail = replace(mail_to(post), security="starttls", user="ring")
@@ -150,7 +150,7 @@ def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
 @pytest.mark.parametrize("node_ahead_s", [-86_000, -3600, -300, 0, 300, 3600, 86_000])
 @pytest.mark.usefixtures("uncounted", "home", "ring")
 def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
-    place: Place, beat: Beat, hook: WebhookServer, node_ahead_s: float
+    place: DataSite, beat: Beat, hook: WebhookServer, node_ahead_s: float
 ) -> None:
     desk = place.desktop()
     ended = stamp(datetime.now(UTC) + timedelta(seconds=node_ahead_s))
@@ -173,7 +173,7 @@ def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
 
 @pytest.mark.usefixtures("home", "ring")
 def test_a_test_names_the_fault_before_anything_is_stored(
-    place: Place, hook: WebhookServer, post: MailServer
+    place: DataSite, hook: WebhookServer, post: MailServer
 ) -> None:
     notices = place.desktop().notifications
     channels = Channels(hook.url, mail_to(post))
@@ -200,7 +200,7 @@ def test_a_test_names_the_fault_before_anything_is_stored(
 
 
 def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
-    remote_place: Place, home: Path, ring: Memory, sshd: Sshd, post: MailServer
+    remote_place: DataSite, home: Path, ring: Memory, sshd: Sshd, post: MailServer
 ) -> None:
     remote_place.add_node()
     notices = remote_place.desktop().notifications

@@ -20,7 +20,7 @@ from backend.records.queue.entry import Cause
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, Heart, Place, on_node
+from tests.backend.services.access_cases import NODE, Heart, DataSite, on_node
 from tests.waiting import wait_for
 
 pytest_plugins = [
@@ -29,7 +29,7 @@ pytest_plugins = [
 ]
 pytestmark = pytest.mark.usefixtures("uncounted")
 
-Beat = Callable[[Place], Heart]
+Beat = Callable[[DataSite], Heart]
 
 
 def names(services: Services) -> list[str]:
@@ -37,7 +37,7 @@ def names(services: Services) -> list[str]:
 
 
 def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def supervise(folder: JobFolder, run: int, python: str, code_root: str) -> None:
         replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
@@ -73,7 +73,7 @@ def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
 
 
 def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
-    place: Place, beat: Beat
+    place: DataSite, beat: Beat
 ) -> None:
     services = place.desktop()
     place.stock(services)
@@ -86,7 +86,7 @@ def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
 
 
 def test_a_queued_job_waits_for_a_silent_node_and_says_since_when(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = place.desktop()
     place.stock(services)
@@ -109,7 +109,7 @@ def test_a_queued_job_waits_for_a_silent_node_and_says_since_when(
 
 
 def test_jobs_for_an_offline_node_are_created_and_wait(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = place.desktop()
     place.stock(services)

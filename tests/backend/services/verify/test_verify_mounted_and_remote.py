@@ -9,7 +9,7 @@ import pytest
 from backend.records.library.item import PARTS as KINDS
 from backend.records.library.item import Kind
 from backend.services.verify import scan
-from tests.backend.services.access_cases import Place
+from tests.backend.services.access_cases import DataSite
 from tests.backend.services.verify.damages import DAMAGES, NAMES, Rig, checkpoint, contents
 from tests.fakes import trained
 
@@ -22,7 +22,7 @@ HERE = ("half_job", "temporary", "added_file", "queue_of_none", "cut_checkpoint"
 
 
 def test_damages_are_found_by_hash_and_moved(
-    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    place: DataSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scan, "STALE_AFTER_S", 0.0)
     services = place.desktop()

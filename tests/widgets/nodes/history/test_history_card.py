@@ -39,7 +39,9 @@ def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
     """A line each 20 seconds; the second GPU was slowed by heat for half an hour."""
     return to_history_data(
         [
-            past_reading(age, 91.0, "slowed by heat") if hot_to_s < age <= hot_from_s else past_reading(age)
+            past_reading(age, 91.0, "slowed by heat")
+            if hot_to_s < age <= hot_from_s
+            else past_reading(age)
             for age in range(over_s, 0, -20)
         ]
     )
@@ -93,7 +95,9 @@ def test_readings_of_both_agent_and_window_appear_once():
 
 
 def test_a_time_without_readings_is_a_gap_and_no_line():
-    agent_history = to_history_data([past_reading(4000), past_reading(3980), past_reading(200), past_reading(180)])
+    agent_history = to_history_data(
+        [past_reading(4000), past_reading(3980), past_reading(200), past_reading(180)]
+    )
     history = NodeHistory()
     history.set_agent_history(agent_history)
     history.append(STATE.reading, NOON)
@@ -128,7 +132,10 @@ def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qt
         return image.pixelColor(origin.x() + round(x), origin.y()).name()
 
     healthy_colour, hot_colour = background(image, 5400.0), background(image, 2650.0)
-    assert (healthy_colour, hot_colour != healthy_colour) == (theme.current().q("surface").name(), True)
+    assert (healthy_colour, hot_colour != healthy_colour) == (
+        theme.current().q("surface").name(),
+        True,
+    )
 
 
 def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
@@ -241,9 +248,13 @@ def test_the_timeline_shows_the_jobs_of_the_node_on_the_same_axis(card):
     (_, first_rect), (_, second_rect) = card.timeline._bar_rects()
     left_px, right_px = card.plot.visible_span_px()
     x0, x1 = card.plot.x_range()
-    assert first_rect.left() == pytest.approx(left_px + (NOON - 9000 - x0) / (x1 - x0) * (right_px - left_px))
+    assert first_rect.left() == pytest.approx(
+        left_px + (NOON - 9000 - x0) / (x1 - x0) * (right_px - left_px)
+    )
     assert first_rect.right() < second_rect.left()
-    assert second_rect.right() == pytest.approx(left_px + (NOON - x0) / (x1 - x0) * (right_px - left_px))
+    assert second_rect.right() == pytest.approx(
+        left_px + (NOON - x0) / (x1 - x0) * (right_px - left_px)
+    )
     assert "over, " in card.timeline.accessibleDescription()
     card.show_history(history, STATE, ())
     assert not card.timeline.isVisible()
@@ -255,7 +266,11 @@ def test_jobs_side_by_side_have_a_row_each():
     names = [[bar.name for bar in row] for row in arrange_bars(bars, NOON - 10_800)]
     assert names == [["a", "b"], ["c"]]
     many_bars = [JobBar(str(n), NOON + n) for n in range(9)]
-    assert [[bar.name for bar in row] for row in arrange_bars(many_bars, 0)] == [["6"], ["7"], ["8"]]
+    assert [[bar.name for bar in row] for row in arrange_bars(many_bars, 0)] == [
+        ["6"],
+        ["7"],
+        ["8"],
+    ]
 
 
 def test_the_last_minutes_are_evenly_spaced_whatever_recorded_them():
@@ -289,7 +304,10 @@ def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
     )
     # The name below is longer than the one above, and leaves as much room beside the curves.
     for _ in range(2):
-        assert (upper.x_range(), upper.visible_span_px()) == (lower.x_range(), lower.visible_span_px())
+        assert (upper.x_range(), upper.visible_span_px()) == (
+            lower.x_range(),
+            lower.visible_span_px(),
+        )
         card.resize(600, 560)
         process_events()
     upper.move_pointer(NOON - 60)
@@ -337,7 +355,9 @@ def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
 
 
 def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
-    old_readings = [replace(past_reading(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)]
+    old_readings = [
+        replace(past_reading(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)
+    ]
     history = NodeHistory()
     history.set_agent_history(
         to_history_data([*old_readings, *(past_reading(age) for age in range(86_400, 0, -20))])

@@ -58,20 +58,22 @@ def page(qtbot):
 def show_reading(page, reading):
     state = samples.with_findings(NodeState(reading.name, Presence.ONLINE, reading))
     history = NodeHistory()
-    history.append(reading, NOON, {finding.gpu_uuid: finding.description for finding in state.health})
+    history.append(
+        reading, NOON, {finding.gpu_uuid: finding.description for finding in state.health}
+    )
     page.show_node(state, history)
 
 
 @pytest.mark.parametrize(
-    ("gpus", "shown"),
+    ("gpu_count", "expected_keys"),
     [
         (0, ["processor", "network"]),
         (1, ["temperature", "use", "memory", "power", "processor", "network", "ecc"]),
         (8, ["temperature", "use", "memory", "power", "processor", "network", "ecc"]),
     ],
 )
-def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
-    cards = tuple(replace(GPU, index=n, uuid=f"GPU-{n}") for n in range(gpus))
+def test_a_node_has_only_the_histories_that_it_can_have(page, gpu_count, expected_keys):
+    cards = tuple(replace(GPU, index=n, uuid=f"GPU-{n}") for n in range(gpu_count))
     reading = replace(READING, gpus=cards)
     history = NodeHistory()
     history.append(reading, NOON, {})
@@ -79,12 +81,12 @@ def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
     the(HistoryCard, page).show_history(history, state)
     picker = the(HistoryCard, page)._view_picker
     buttons = dict(zip(picker._keys, picker._group.buttons(), strict=True))
-    assert [key for key, button in buttons.items() if not button.isHidden()] == shown
-    assert picker.key() in shown
+    assert [key for key, button in buttons.items() if not button.isHidden()] == expected_keys
+    assert picker.key() in expected_keys
 
 
 @pytest.mark.parametrize(
-    ("taken_s", "words"),
+    ("elapsed_s", "duration"),
     [
         (0.2, ""),
         (1, "1.0 s"),
@@ -94,32 +96,32 @@ def test_a_node_has_only_the_histories_that_it_can_have(page, gpus, shown):
         (99, "1 min 39 s"),
     ],
 )
-def test_a_check_says_how_long_it_has_taken(page, monkeypatch, taken_s, words):
+def test_a_check_says_how_long_it_has_taken(page, monkeypatch, elapsed_s, duration):
     show_reading(page, READING)
     times = [100.0]
     monkeypatch.setattr("widgets.nodes.page.node_lists.time.monotonic", lambda: times[0])
     card = the(FindingsCard, page)
     card.show_checking()
-    times[0] += taken_s
+    times[0] += elapsed_s
     clock = the(QTimer, card)
     clock.timeout.emit()
-    assert says(card, f"{words} until now.") if words else not says(card, "until now")
+    assert says(card, f"{duration} until now.") if duration else not says(card, "until now")
     card.show_findings(())
     assert not clock.isActive()
 
 
 @pytest.mark.parametrize(
-    ("presence", "message", "head"),
+    ("presence", "message", "subtitle"),
     [
         (Presence.NEW, "not set up yet", "Not set up"),
         (Presence.OUT_OF_SERVICE, "taken out of service", "Out of service"),
         (Presence.OFFLINE, "no news since 14:02", "Offline"),
     ],
 )
-def test_the_head_says_the_condition_of_a_node_once(page, presence, message, head):
+def test_the_head_says_the_condition_of_a_node_once(page, presence, message, subtitle):
     state = samples.state("gpu11")
     page.show_node(replace(state, presence=presence, message=message), NodeHistory())
-    assert the(PageHeader, page).subtitle.text() == head
+    assert the(PageHeader, page).subtitle.text() == subtitle
 
 
 def test_no_driver_is_said_and_nothing_else_is_missing(page):

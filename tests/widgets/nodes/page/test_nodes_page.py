@@ -107,7 +107,9 @@ def test_cards_name_the_fault_its_time_and_the_job_that_it_costs(page, clock):
 def test_the_job_on_a_missing_node_is_named(page):
     placement = replace(LIVE.config.placement[0], node="gpu11")
     page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(placement,))),))
-    page.show_nodes((samples.hot_node(samples.state("gpu07")), samples.offline_node(samples.state("gpu11"))))
+    page.show_nodes(
+        (samples.hot_node(samples.state("gpu07")), samples.offline_node(samples.state("gpu11")))
+    )
     first_card = the(AttentionCards, page).cards[0]
     assert first_card.node == "gpu11", "what costs a job comes first"
     assert f"{LIVE.name} ran on it." in first_card.text
@@ -133,7 +135,9 @@ def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
 
 
 @pytest.mark.parametrize(
-    ("action", "name"), [(node_actions.SHOW, "gpu07"), (node_actions.RETRY, "gpu11")], ids=["show", "retry"]
+    ("action", "name"),
+    [(node_actions.SHOW, "gpu07"), (node_actions.RETRY, "gpu11")],
+    ids=["show", "retry"],
 )
 def test_the_button_of_a_card_does_its_action(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
@@ -203,7 +207,8 @@ def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
     for heartbeat in range(5):
         page.show_nodes(
             tuple(
-                replace(s, reading=replace(s.reading, heartbeat=heartbeat)) for s in samples.cluster(7)
+                replace(s, reading=replace(s.reading, heartbeat=heartbeat))
+                for s in samples.cluster(7)
             )
         )
         clock.now += 2
@@ -264,7 +269,9 @@ def test_remove_asks_once(page, qtbot):
 def test_this_computer_cannot_be_removed_or_set_up(page):
     page.show_nodes((LOCAL_STATE, samples.state("gpu01")))
     page.open_node(THIS_COMPUTER)
-    button_texts = {b.text() for b in page.detail.findChildren(Button) if b.isVisible() and b.text()}
+    button_texts = {
+        b.text() for b in page.detail.findChildren(Button) if b.isVisible() and b.text()
+    }
     assert "Check" in button_texts
     assert not button_texts & {"Set up", "Take out of service", "Add a node"}
     assert not the(MoreButton, page.detail).isVisible()
@@ -325,7 +332,9 @@ def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     with asks(page.node_actions, node_actions.READ_HISTORY) as requested:
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
-    page.show_agent_history("gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
+    page.show_agent_history(
+        "gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())])
+    )
     assert says(the(HistoryCard, page.detail), "Since ")
     page.show_agent_history("gone", to_history_data([]))
 

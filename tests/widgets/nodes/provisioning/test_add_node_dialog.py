@@ -73,7 +73,7 @@ def test_an_invalid_host_has_a_fault(host):
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "fault"),
+    ("field", "text", "error"),
     [
         ("Name", "gpu07", "A node “gpu07” already exists."),
         ("Name", "GPU07", "A node “GPU07” already exists."),
@@ -84,14 +84,14 @@ def test_an_invalid_host_has_a_fault(host):
         ("Jump host", "a b", "Enter it without spaces, and without - at the start."),
     ],
 )
-def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
+def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, error):
     qtbot.keyClicks(line_of(dialog, "Host"), "gpu13")
     assert button(dialog, "Connect").isEnabled()
     button(dialog, "More").click()
     edit = line_of(dialog, field)
     edit.setText(text)  # a test's keyboard has no Arabic figures
     edit.textEdited.emit(text)
-    assert field_of(dialog, field).error() == fault
+    assert field_of(dialog, field).error() == error
     assert not button(dialog, "Connect").isEnabled()
 
 
@@ -212,7 +212,7 @@ def test_a_refusal_without_a_field_stands_above_the_buttons(connecting):
 
 
 @pytest.mark.parametrize(
-    "sentence",
+    "message",
     [
         "No.",
         "gpu13 did not answer for 10 s.",
@@ -222,7 +222,7 @@ def test_a_refusal_without_a_field_stands_above_the_buttons(connecting):
         "The connection to gpu13 was closed while its hardware was read. Try it again.",
     ],
 )
-def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentence):
+def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, message):
     def positions():
         QApplication.processEvents()
         return dialog.height(), button(dialog, "Connect").mapTo(dialog, QPoint(0, 0)).y()
@@ -230,7 +230,7 @@ def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentenc
     previous_positions = positions()
     dialog.show_progress("Connecting to gpu13")
     assert positions() == previous_positions
-    dialog.show_refusal("", sentence)
+    dialog.show_refusal("", message)
     assert positions() == previous_positions
 
 

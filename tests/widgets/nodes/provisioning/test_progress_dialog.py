@@ -76,7 +76,12 @@ def test_the_trusted_host_key_stands_above_the_steps(dialog):
     assert the(TrustedKey, dialog).isVisible()
     assert KEY.fingerprint in texts(the(TrustedKey, dialog))
     dialog.show_set_up(
-        replace(RUNNING_SET_UP, trusted_fingerprint="SHA256:old", key=KEY, accepted_fingerprint="SHA256:old")
+        replace(
+            RUNNING_SET_UP,
+            trusted_fingerprint="SHA256:old",
+            key=KEY,
+            accepted_fingerprint="SHA256:old",
+        )
     )
     assert not the(TrustedKey, dialog).isVisible(), "that one is in question"
 
@@ -170,16 +175,16 @@ def test_a_ready_node_can_be_opened(dialog, qtbot):
     assert not dialog.isVisible()
 
 
-@pytest.mark.parametrize("how", ["button", "escape", "cross"])
-def test_closing_cancels_nothing(dialog, qtbot, how):
+@pytest.mark.parametrize("method", ["button", "escape", "cross"])
+def test_closing_cancels_nothing(dialog, qtbot, method):
     dialog.show_set_up(RUNNING_SET_UP)
     assert button(dialog, "Continue in the background").text() == "Continue in the background"
     with qtbot.assertNotEmitted(dialog.cancel_requested):
-        if how == "button":
+        if method == "button":
             qtbot.mouseClick(
                 button(dialog, "Continue in the background"), Qt.MouseButton.LeftButton
             )
-        elif how == "escape":
+        elif method == "escape":
             qtbot.keyClick(dialog, Qt.Key.Key_Escape)
         else:
             dialog.close()

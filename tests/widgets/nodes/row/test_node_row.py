@@ -23,7 +23,7 @@ def test_a_healthy_node_shows_its_free_gpus_and_the_users_of_the_others():
 
 
 @pytest.mark.parametrize(
-    ("changes", "presence", "condition", "line"),
+    ("changes", "presence", "condition", "subtitle"),
     [
         ({}, Presence.ONLINE, Condition.WELL, "8 free"),
         ({"disk_free_bytes": None}, Presence.ONLINE, Condition.UNKNOWN, "The data root /"),
@@ -33,12 +33,12 @@ def test_a_healthy_node_shows_its_free_gpus_and_the_users_of_the_others():
         ({"disk_free_bytes": None}, Presence.NEW, Condition.NEW, "Not set up"),
     ],
 )
-def test_a_node_of_unknown_condition_is_never_healthy(qapp, changes, presence, condition, line):
+def test_a_node_of_unknown_condition_is_never_healthy(qapp, changes, presence, condition, subtitle):
     state = replace(samples.state("gpu02"), presence=presence)
     reading = None if changes is None else replace(state.reading, **changes)
     row = node_row(replace(state, reading=reading))
     assert row.condition is condition
-    assert row.subtitle.startswith(line)
+    assert row.subtitle.startswith(subtitle)
     counts = HealthCounts()
     counts.show_rows((row, node_row(samples.state("gpu03"))))
     assert (counts.accessibleName() == "Nodes: all healthy") is (condition is Condition.WELL)
@@ -102,17 +102,17 @@ def test_out_of_service_is_not_free():
 
 
 @pytest.mark.parametrize(
-    ("state", "line", "tone"),
+    ("state", "subtitle", "color_role"),
     [
         (StepState.RUNNING, "Inspect, 2 of 3", "live"),
         (StepState.FAILED, "Inspect failed", "bad"),
         (StepState.CANCELLED, "Inspect cancelled", "idle"),
     ],
 )
-def test_the_row_shows_the_step_of_its_set_up(state, line, tone):
+def test_the_row_shows_the_step_of_its_set_up(state, subtitle, color_role):
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", state), SetUpStep("Python"))
     row = node_row(NEW_NODE, set_up=SetUp("gpu13", steps))
-    assert (row.subtitle, row.subtitle_color) == (line, tone)
+    assert (row.subtitle, row.subtitle_color) == (subtitle, color_role)
 
 
 def test_a_finished_set_up_leaves_the_row():
@@ -122,8 +122,16 @@ def test_a_finished_set_up_leaves_the_row():
 
 def test_an_old_heartbeat_shows_its_age_and_a_fresh_one_does_not_flicker():
     state = samples.state("gpu02")
-    heartbeats = [node_row(state, heartbeat_age_s=age).heartbeat for age in (0.1, 2.0, 4.9, 7.2, 80.0)]
-    assert [text.replace("\xa0", " ") for text in heartbeats] == ["now", "now", "now", "7 s", "1 min"]
+    heartbeats = [
+        node_row(state, heartbeat_age_s=age).heartbeat for age in (0.1, 2.0, 4.9, 7.2, 80.0)
+    ]
+    assert [text.replace("\xa0", " ") for text in heartbeats] == [
+        "now",
+        "now",
+        "now",
+        "7 s",
+        "1 min",
+    ]
 
 
 def test_a_screen_reader_gets_a_sentence_for_a_row():
