@@ -29,7 +29,7 @@ from tests.app.unreadable_folder import ShutFolder
 from tests.backend.services.access_cases import started
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.banner import Banner
 from widgets.common.state_badge import StateBadge
 from widgets.jobs.actions import job_actions
@@ -74,7 +74,7 @@ class WatchedWindow:
 
     @property
     def word(self):
-        return the(StateBadge, self.program.jobs.detail.header)._word.text()
+        return find_only(StateBadge, self.program.jobs.detail.header)._word.text()
 
     @property
     def act(self):
@@ -83,7 +83,7 @@ class WatchedWindow:
     @property
     def banner_text(self):
         """What stands atop the open job, "" for nothing."""
-        banner = the(Banner, self.program.jobs.detail)
+        banner = find_only(Banner, self.program.jobs.detail)
         return banner.accessibleName() if banner.isVisibleTo(self.program.jobs.detail) else ""
 
     @property

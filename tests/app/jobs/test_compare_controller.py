@@ -16,9 +16,9 @@ from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, summary_of
 from backend.services.jobs.index import JobIndex
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.compare.compare_samples import draft, eight_updates, three_updates, update_of
-from tests.windows import button, says
+from tests.windows import find_button, shows_text
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 
@@ -125,7 +125,7 @@ def test_a_job_resumed_elsewhere_is_read_again(controller, service):
     service.polls.clear()
     controller.see_listing(JobListing(views))
     assert service.polls == []
-    resumed = changed(views[1], state=JobState.TRAINING, run=2)
+    resumed = replace_fields(views[1], state=JobState.TRAINING, run=2)
     service.updates["id1"] = update_of(resumed, 4601, 10)
     controller.see_listing(JobListing((resumed,)))
     assert service.polls == [("id1", "after id1")]
@@ -134,7 +134,7 @@ def test_a_job_resumed_elsewhere_is_read_again(controller, service):
 def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
     controller.see_listing(JobListing(removed_ids=("id1", "id2")))
-    assert says(page, "is no longer in the list of jobs")
+    assert shows_text(page, "is no longer in the list of jobs")
     assert page.ids == ("id0", "id1")
 
 
@@ -191,7 +191,7 @@ def test_s4_the_button_writes_one_table_of_all_compared_jobs(
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
     controller.compare(("id0", "id1"))
-    button(page, "CSV").click()
+    find_button(page, "CSV").click()
     assert dialogs == [("curves.csv", "Table (*.csv)")]
     # The dialog has asked whether the file is to be replaced.
     assert service.tables == [(("id0", "id1"), tmp_path / "all.csv", True)]

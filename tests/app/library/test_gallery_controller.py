@@ -17,7 +17,7 @@ from backend.services.library.gallery import GalleryService
 from tests.app.library.test_library_controller import watch_offers
 from tests.widgets.library.gallery_samples import LENET, graph_of
 from tests.widgets.library.test_gallery_dialog import button, click_row, line_edit, titles, write
-from tests.windows import window
+from tests.windows import visible_window
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_page import LibraryPage
@@ -87,7 +87,7 @@ def flowers(tmp_path):
 
 def import_folder(library, folder):
     library.drop(folder)
-    QTest.mouseClick(button(window(ImportDialog), "Import"), LEFT_BUTTON)
+    QTest.mouseClick(button(visible_window(ImportDialog), "Import"), LEFT_BUTTON)
 
 
 def visible_texts(page):

@@ -155,7 +155,9 @@ class DataSite:
         catalogue = self._folder / f"desktop-{len(self.opened_desktops)}" / "catalogue.sqlite"
         fingerprint = self.sshd.fingerprint
         self.opened_desktops.append(
-            open_services(self.address, catalogue, accept=lambda key: key.fingerprint == fingerprint)
+            open_services(
+                self.address, catalogue, accept=lambda key: key.fingerprint == fingerprint
+            )
         )
         services = self.opened_desktops[-1]
         services.cluster.accept_key(self.sshd.host_key)

@@ -24,7 +24,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE_NODES, node
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.fields import LineEdit
 from widgets.nodes.history.node_history import NodeHistoryData
 from widgets.nodes.page.give_way_dialog import GiveWayDialog
@@ -186,7 +186,7 @@ def node_gives_way(stage: Stage) -> None:
     at_hours = (replace(one, entry=entry) if one.name == "gpu06" else one for one in lab.nodes())
     _detail(stage, "gpu06", tuple(at_hours))
     dialog = stage.lay_over(GiveWayDialog("gpu06", hours, stage.window))
-    the(LineEdit, dialog).setText("08:00–25:00 Mon–Fri")
+    find_only(LineEdit, dialog).setText("08:00–25:00 Mon–Fri")
 
 
 screen("node-detail-well")(

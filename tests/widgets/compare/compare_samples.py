@@ -15,7 +15,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from tests.fakes.trained import CONFIG
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 MAP_METRIC = "validation/mAP"
 POLICY = CheckpointPolicy(best_metric=MAP_METRIC, best_mode="max")
@@ -132,7 +132,7 @@ def eight_updates() -> tuple[ComparedUpdate, ...]:
 
 def draft(number: int = 9) -> ComparedUpdate:
     """A job that never ran."""
-    view = changed(
+    view = replace_fields(
         compared(number, "a draft", steps=PER_EPOCH).view,
         state=JobState.CREATED,
         run=0,

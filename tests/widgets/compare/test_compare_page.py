@@ -24,7 +24,7 @@ from tests.widgets.compare.compare_samples import (
     three_updates,
     update_of,
 )
-from tests.windows import button, named, on_screen, pick, says, texts, the
+from tests.windows import find_button, find_by_name, show_widget, pick, shows_text, visible_texts, find_only
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState
@@ -45,7 +45,7 @@ pytestmark = pytest.mark.usefixtures("theme_manager")
 
 @pytest.fixture
 def page(qtbot):
-    page = on_screen(qtbot, ComparePage(), 1176, 900)
+    page = show_widget(qtbot, ComparePage(), 1176, 900)
     yield page
     # Now: each page that lives on would be dressed again for each test after it.
     page.deleteLater()
@@ -103,15 +103,15 @@ def test_the_page_plots_the_judged_metric_and_the_loss(page):
 @pytest.mark.parametrize("metric", [MAP_METRIC, "loss", "learning_rate"])
 def test_a_plot_says_if_the_values_at_its_ends_are_smoothed(page, share, metric):
     show_updates(page, three_updates())
-    the(Slider, page).set_share(share)
+    find_only(Slider, page).set_share(share)
     plot = page.findChildren(_Plot)[0]
     metric_index = [MAP_METRIC, "loss", "learning_rate"].index(metric)
     plot.findChildren(Button)[0].menu().actions()[metric_index].trigger()
     panel = plot.panel
     last_points = [curve.last_point for curve in panel.curves.values()]
     differs = any(point.smoothed != point.raw for point in last_points)
-    assert the(Label, plot).isVisible() or not differs
-    assert the(Label, plot).isVisible() is (share > 0 and metric == "loss")
+    assert find_only(Label, plot).isVisible() or not differs
+    assert find_only(Label, plot).isVisible() is (share > 0 and metric == "loss")
 
 
 def test_a_metric_chosen_in_the_plot_stays_after_an_update(page):
@@ -190,7 +190,7 @@ def test_pointing_at_a_column_lifts_its_curves(page):
     panel = plots(page)["loss"]
     usual_image = panel.grab().toImage()
     text = page.table.texts()["loss"][1]
-    cell = named(_ValueCell, page.table, text)
+    cell = find_by_name(_ValueCell, page.table, text)
     position = QPointF(3, 3)
     QApplication.sendEvent(cell, QEnterEvent(position, position, position))
     QApplication.processEvents()
@@ -211,7 +211,7 @@ def test_the_table_keeps_its_rows_while_the_jobs_go_on(page):
 
 def test_the_same_key_shows_and_hides_all_rows(page, qtbot):
     show_updates(page, three_updates())
-    button(page.table, "Show all").setFocus()
+    find_button(page.table, "Show all").setFocus()
     for is_shown in (True, False):
         qtbot.keyClick(QApplication.focusWidget(), Qt.Key.Key_Space)
         assert ("batch_size" in page.table.texts()) is is_shown
@@ -221,7 +221,7 @@ def test_the_head_that_has_the_focus_keeps_it_when_other_rows_come(page, qtbot):
     show_updates(page, three_updates())
     head = headers(page)[1]
     head.setFocus()
-    button(page.table, "Show all").toggle()
+    find_button(page.table, "Show all").toggle()
     focus_widget = QApplication.focusWidget()
     assert focus_widget is not head
     assert focus_widget is headers(page)[1]
@@ -242,10 +242,10 @@ def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
     show_updates(page, three_updates())
     head = headers(page)[1]
     head.setFocus()
-    other_window = on_screen(qtbot, QWidget())
+    other_window = show_widget(qtbot, QWidget())
     other_window.activateWindow()
     qtbot.waitUntil(other_window.isActiveWindow)
-    button(page.table, "Show all").toggle()
+    find_button(page.table, "Show all").toggle()
     assert head is not headers(page)[1], "other rows, so other headers"
     page.activateWindow()
     qtbot.waitUntil(page.isActiveWindow)
@@ -256,7 +256,7 @@ def test_a_head_keeps_the_focus_while_another_window_is_in_front(page, qtbot):
 def test_a_removed_job_gives_the_focus_to_the_next_one(page, removed_index):
     updates = three_updates()
     show_updates(page, updates)
-    the(IconButton, headers(page)[removed_index]).setFocus()
+    find_only(IconButton, headers(page)[removed_index]).setFocus()
     show_updates(page, [update for index, update in enumerate(updates) if index != removed_index])
     assert [head.job_id for head in headers(page) if head.hasFocus()] == ["id1"]
 
@@ -266,7 +266,7 @@ def test_the_focus_ring_of_a_head_leaves_its_glyph_free(page):
     head = headers(page)[1]
 
     def glyph_image():
-        return head.grab(the(StateGlyph, head).geometry()).toImage()
+        return head.grab(find_only(StateGlyph, head).geometry()).toImage()
 
     previous_image = glyph_image()
     head.setFocus()
@@ -276,18 +276,18 @@ def test_the_focus_ring_of_a_head_leaves_its_glyph_free(page):
 def test_equal_rows_are_counted_and_shown_on_a_click(page, qtbot):
     show_updates(page, three_updates())
     table = page.table
-    assert says(table, " equal rows hidden")
+    assert shows_text(table, " equal rows hidden")
     assert "batch_size" not in table.texts()
-    qtbot.mouseClick(button(table, "Show all"), Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
+    qtbot.mouseClick(find_button(table, "Show all"), Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
     assert table.texts()["batch_size"] == ["32", "32", "32"]
-    qtbot.mouseClick(button(table, "Show all"), Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
+    qtbot.mouseClick(find_button(table, "Show all"), Qt.MouseButton.LeftButton, pos=QPoint(10, 14))
     assert "batch_size" not in table.texts()
 
 
 @pytest.mark.parametrize("key", ["step", "epoch", "time", "clock"])
 def test_all_plots_have_one_axis(page, key):
     show_updates(page, three_updates())
-    pick(the(SegmentedControl, page), key)
+    pick(find_only(SegmentedControl, page), key)
     for panel in plots(page).values():
         assert panel.axis is XAxis(key)
     low, high = plots(page)["loss"].x_range()
@@ -362,23 +362,23 @@ def test_every_number_of_a_short_name_is_a_number_of_the_name(names):
 
 
 def test_an_empty_page_says_what_belongs_here(page, qtbot):
-    assert the(EmptyState, page).isVisible()
-    assert not button(page, "Save CSV").isVisible()
+    assert find_only(EmptyState, page).isVisible()
+    assert not find_button(page, "Save CSV").isVisible()
     with qtbot.waitSignal(page.rows_requested):
-        qtbot.mouseClick(button(the(EmptyState, page), "Add a job"), Qt.MouseButton.LeftButton)
-    assert isinstance(the(JobPicker, page), JobPicker)
+        qtbot.mouseClick(find_button(find_only(EmptyState, page), "Add a job"), Qt.MouseButton.LeftButton)
+    assert isinstance(find_only(JobPicker, page), JobPicker)
 
 
 def test_a_job_that_never_ran_has_settings_and_no_curve(page):
     show_updates(page, [three_updates()[0], draft()])
-    assert "“a draft” has no curve yet." in texts(page)
+    assert "“a draft” has no curve yet." in visible_texts(page)
     assert page.table.texts()[MAP_METRIC][1] == formats.NONE
     assert tuple(plots(page)["loss"].curves) == ("id0",)
 
 
 def test_one_job_alone_is_shown_and_asks_for_another(page):
     show_updates(page, three_updates()[:1])
-    assert "Add another job to see how they differ." in texts(page)
+    assert "Add another job to see how they differ." in visible_texts(page)
     assert tuple(plots(page)["loss"].curves) == ("id0",)
     assert "best" not in " ".join(page.table.texts()[MAP_METRIC])
 
@@ -386,20 +386,20 @@ def test_one_job_alone_is_shown_and_asks_for_another(page):
 def test_a_job_in_the_trash_keeps_its_curves_and_says_so(page):
     show_updates(page, three_updates())
     page.show_read_error("id1", "“lr 0.02” is not in the list of jobs any more.")
-    assert says(page, "not in the list")
+    assert shows_text(page, "not in the list")
     assert "id1" in tuple(plots(page)["loss"].curves)[1:]
     page.set_jobs(("id0", "id2"))
-    assert not says(page, "not in the list")
+    assert not shows_text(page, "not in the list")
     assert tuple(plots(page)["loss"].curves) == ("id0", "id2")
 
 
 def test_eight_jobs_have_a_legend_and_no_more_can_be_added(page):
     show_updates(page, eight_updates())
     panel = plots(page)["loss"]
-    assert the(Legend, panel).isVisible()
-    assert not button(page, "Add job").isEnabled()
+    assert find_only(Legend, panel).isVisible()
+    assert not find_button(page, "Add job").isEnabled()
     assert len(headers(page)) == 8
-    assert "frozen batch norm" in the(Label, headers(page)[2]).toolTip()
+    assert "frozen batch norm" in find_only(Label, headers(page)[2]).toolTip()
 
 
 def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
@@ -409,7 +409,7 @@ def test_the_head_of_a_column_opens_its_job_and_lets_it_go(page, qtbot):
         qtbot.mouseClick(head, Qt.MouseButton.LeftButton)
     assert signal.args == ["id1"]
     with qtbot.waitSignal(page.remove_requested) as removal:
-        qtbot.mouseClick(the(IconButton, head), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_only(IconButton, head), Qt.MouseButton.LeftButton)
     assert removal.args == ["id1"]
 
 
@@ -435,20 +435,20 @@ def test_the_picker_finds_by_name_and_offers_only_other_jobs(page, qtbot):
     answer_picker(page, *eight_updates())
     show_updates(page, eight_updates()[:2])
     page.open_picker()
-    picker = the(JobPicker, page)
-    assert the(QListView, picker).model().rowCount() == 6
-    the(SearchField, picker).setText("deform")
+    picker = find_only(JobPicker, page)
+    assert find_only(QListView, picker).model().rowCount() == 6
+    find_only(SearchField, picker).setText("deform")
     with qtbot.waitSignal(page.add_requested) as signal:
-        QTest.keyClick(the(SearchField, picker), Qt.Key.Key_Return)
+        QTest.keyClick(find_only(SearchField, picker), Qt.Key.Key_Return)
     assert signal.args == ["id4"]
     page.set_jobs(("id0", "id1", "id4"))
-    assert the(QListView, picker).model().rowCount() == 0
-    assert the(EmptyState, picker).isVisible()
-    the(SearchField, picker).clear()
-    assert the(QListView, picker).model().rowCount() == 5
-    QTest.keyClick(the(SearchField, picker), Qt.Key.Key_Down)
+    assert find_only(QListView, picker).model().rowCount() == 0
+    assert find_only(EmptyState, picker).isVisible()
+    find_only(SearchField, picker).clear()
+    assert find_only(QListView, picker).model().rowCount() == 5
+    QTest.keyClick(find_only(SearchField, picker), Qt.Key.Key_Down)
     with qtbot.waitSignal(page.add_requested):
-        QTest.keyClick(the(SearchField, picker), Qt.Key.Key_Return)
+        QTest.keyClick(find_only(SearchField, picker), Qt.Key.Key_Return)
 
 
 def test_an_answer_to_fewer_letters_that_comes_late_takes_no_job(page, qtbot):
@@ -457,8 +457,8 @@ def test_an_answer_to_fewer_letters_that_comes_late_takes_no_job(page, qtbot):
     page.add_requested.connect(added_ids.append)
     show_updates(page, eight_updates()[:2])
     page.open_picker()
-    the(SearchField, the(JobPicker, page)).setText("deform")
-    QTest.keyClick(the(SearchField, the(JobPicker, page)), Qt.Key.Key_Return)
+    find_only(SearchField, find_only(JobPicker, page)).setText("deform")
+    QTest.keyClick(find_only(SearchField, find_only(JobPicker, page)), Qt.Key.Key_Return)
     answer(queries[0])
     assert (queries[0].text, added_ids) == ("", [])
     answer(queries[-1])
@@ -469,8 +469,8 @@ def test_eight_jobs_are_the_most_in_the_picker_too(page):
     answer_picker(page, *eight_updates(), draft())
     show_updates(page, eight_updates())
     page.open_picker()
-    assert not the(QListView, the(JobPicker, page)).isEnabled()
-    assert "8 of 8" in texts(the(JobPicker, page))
+    assert not find_only(QListView, find_only(JobPicker, page)).isEnabled()
+    assert "8 of 8" in visible_texts(find_only(JobPicker, page))
 
 
 def test_a_changed_state_is_shown(page):

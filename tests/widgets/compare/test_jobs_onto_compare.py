@@ -15,12 +15,12 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.queue.entry import Queue, QueuedJob, QueueEntry
 from tests.app.jobs.test_compare_controller import Service
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight_updates
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import on_screen, owned, places_of
+from tests.windows import show_widget, add_widget, page_buttons
 from widgets.common import theme
 from widgets.common.job_mime import dragged_jobs, put_jobs
 from widgets.compare.compare_page import ComparePage
@@ -35,7 +35,7 @@ EIGHT_IDS = tuple(f"id{number}" for number in range(8))
 
 @pytest.fixture
 def page(qtbot):
-    page = on_screen(qtbot, ComparePage(), 1100, 800)
+    page = show_widget(qtbot, ComparePage(), 1100, 800)
     yield page
     page.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
@@ -54,11 +54,11 @@ def controller(page, immediately):
 @pytest.fixture
 def nav_button(qtbot, page, controller):
     """Compare in the side bar."""
-    side_bar = owned(qtbot, SideBar())
+    side_bar = add_widget(qtbot, SideBar())
     side_bar.accept_jobs(page.offer_for)
     side_bar.jobs_dropped.connect(controller.add_dropped)
     side_bar.show()
-    yield places_of(side_bar)["compare"]
+    yield page_buttons(side_bar)["compare"]
     side_bar.close()
 
 
@@ -195,8 +195,8 @@ def started_drags(monkeypatch):
 
 @pytest.fixture
 def jobs(qtbot):
-    jobs = on_screen(qtbot, JobsPage(), 1200, 800)
-    queued_view = changed(CREATED, state=JobState.QUEUED)
+    jobs = show_widget(qtbot, JobsPage(), 1200, 800)
+    queued_view = replace_fields(CREATED, state=JobState.QUEUED)
     views = [replace(CREATED, id=name, name=f"job {name}") for name in "ab"]
     sweep_views = [
         replace(FAILED, id=name, name=f"lr {name}", tags=("sweep:lr",)) for name in "stu"

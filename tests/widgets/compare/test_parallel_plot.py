@@ -15,7 +15,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.sweeps.parallel_coordinates import parallel_plot
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.compare.test_compare_page import process_events
-from tests.windows import on_screen, owned
+from tests.windows import show_widget, add_widget
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
 from widgets.compare.parallel_picture import ParallelPicture
@@ -26,7 +26,7 @@ LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 @pytest.fixture
 def plot(qtbot):
-    plot = owned(qtbot, ParallelPlot(), 900, 320)
+    plot = add_widget(qtbot, ParallelPlot(), 900, 320)
     plot.show_coordinates(parallel_plot(sweep()))
     plot.show()
     return plot
@@ -34,7 +34,7 @@ def plot(qtbot):
 
 @pytest.fixture
 def page(qtbot, theme_manager):
-    page = on_screen(qtbot, ComparePage(), 1200, 900)
+    page = show_widget(qtbot, ComparePage(), 1200, 900)
     yield page
     page.deleteLater()
     QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -11,7 +11,7 @@ from backend.records.library.gallery import Card, CardSetting, DataShape, Galler
 from backend.records.library.item import Kind
 from tests.app.pointer import Hands
 from tests.widgets.library.gallery_samples import LENET, LOADERS, MODELS, graph_of
-from tests.windows import on_screen
+from tests.windows import show_widget
 from widgets.common import formats
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, SpinBox
@@ -28,7 +28,7 @@ def open_dialog(qtbot, kind=Kind.MODEL, entries=MODELS, *, newest_versions=None,
     dialog.requests, dialog.cancellations = [], []
     dialog.add_requested.connect(dialog.requests.append)
     dialog.cancel_requested.connect(lambda: dialog.cancellations.append(True))
-    on_screen(qtbot, dialog, 940, 680)
+    show_widget(qtbot, dialog, 940, 680)
     dialog.show_entries(entries)
     qtbot.waitExposed(dialog)
     return dialog

@@ -9,7 +9,7 @@ from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import elapse, on_screen, open_tab, texts, the
+from tests.windows import finish_timers, show_widget, open_tab, visible_texts, find_only
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.page_stack import PageStack
@@ -42,7 +42,7 @@ def layer_chain(count):
 
 @pytest.fixture
 def view(qtbot):
-    view = on_screen(qtbot, LayersView(), 1000, 700)
+    view = show_widget(qtbot, LayersView(), 1000, 700)
     view.show_layers(LAYERS)
     return view
 
@@ -60,7 +60,7 @@ def test_the_table_has_every_layer_in_the_order_in_which_they_ran(view, qtmodelt
 
 
 def test_a_click_on_a_column_sorts_and_a_third_brings_the_order_back(view):
-    header = the(QTableView, view).horizontalHeader()
+    header = find_only(QTableView, view).horizontalHeader()
     header.setSortIndicator(3, Qt.SortOrder.DescendingOrder)
     assert column_texts(view) == ["head", "stem", "never", "act"]
     header.setSortIndicator(3, Qt.SortOrder.AscendingOrder)
@@ -83,12 +83,12 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
         for name, position in zip(("stem", "head"), ((110, 40), (110, 900)), strict=True)
     )
     view.show_graph(LayerGraph(220, 960, nodes, graph.edges[:1]))
-    the(SegmentedControl, view).choose("graph")
+    find_only(SegmentedControl, view).choose("graph")
     view._show_page("graph")
     view.search.setText("LINEAR")
-    elapse(view.search)
+    finish_timers(view.search)
     assert column_texts(view) == ["head", "never"]
-    assert "2 of 4" in texts(view)
+    assert "2 of 4" in visible_texts(view)
     assert [node.layer.name for node in view.graph._marked_nodes] == ["head"]
     center = view.graph.mapToScene(view.graph.viewport().rect().center())
     assert abs(center.y() - 900) < view.graph.viewport().height() / view.graph.zoom / 2
@@ -98,17 +98,17 @@ def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_gra
 
 
 def test_without_a_graph_the_reason_stands_in_its_place(view):
-    the(SegmentedControl, view).choose("graph")
+    find_only(SegmentedControl, view).choose("graph")
     view._show_page("graph")
-    assert the(PageStack, view).currentWidget() is view._no_graph
+    assert find_only(PageStack, view).currentWidget() is view._no_graph
     view.show_graph("Graphviz could not lay the graph out.")
-    assert the(PageStack, view).currentWidget() is view._no_graph
+    assert find_only(PageStack, view).currentWidget() is view._no_graph
     view.show_graph(layer_chain(1)[0])
-    assert the(PageStack, view).currentWidget() is view.graph
+    assert find_only(PageStack, view).currentWidget() is view.graph
 
 
 def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
-    view = on_screen(qtbot, LayerGraphView(), 600, 400)
+    view = show_widget(qtbot, LayerGraphView(), 600, 400)
     view.show_graph(*layer_chain(50))
     assert view.zoom == 1.0
     center = QPointF(view.viewport().rect().center())
@@ -136,12 +136,12 @@ def test_large_numbers_are_short():
 
 
 def test_layers_are_requested_once_both_partners_are_known(qtbot):
-    page = on_screen(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
+    page = show_widget(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
     detail = page.detail
     model = LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00")
     page.show_items((model,))
     detail.show_companions(("digits",), ("digits",))
-    the(UnderlinedTabs, detail).choose("layers")
+    find_only(UnderlinedTabs, detail).choose("layers")
     with qtbot.assertNotEmitted(detail.layers_requested):
         open_tab(detail, "layers")
     with qtbot.waitSignal(detail.layers_requested) as requested:
@@ -171,7 +171,7 @@ def variances(*values):
 )
 def test_any_variances_are_a_plot_and_a_sentence(view, values):
     variance = variances(*values)
-    the(SegmentedControl, view).choose("variance")
+    find_only(SegmentedControl, view).choose("variance")
     view._show_page("variance")
     view.show_variance(variance)
     view.grab()

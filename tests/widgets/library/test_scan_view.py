@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.library.preview import SampleError, SamplePart, SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
-from tests.windows import button, owned, texts, the
+from tests.windows import find_button, add_widget, visible_texts, find_only
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState, ProgressLine
@@ -33,26 +33,26 @@ LEAKS = tuple((3 * n, n) for n in range(30))
 
 @pytest.fixture
 def view(qtbot: QtBot) -> ScanView:
-    view = owned(qtbot, ScanView())
+    view = add_widget(qtbot, ScanView())
     view.resize(700, 700)
     view.show()
     return view
 
 
 def shown_indices(view: ScanView) -> list[int]:
-    return [s.index for s in the(SampleGrid, view).samples]
+    return [s.index for s in find_only(SampleGrid, view).samples]
 
 
 def test_s08_one_press_scans(view: ScanView, qtbot: QtBot) -> None:
     (button,) = (b for b in view.findChildren(Button) if b.text() == "Scan all samples")
     with qtbot.waitSignal(view.scan_requested):
         qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    assert the(ProgressLine, view).isVisible()
+    assert find_only(ProgressLine, view).isVisible()
 
 
 def test_s08_a_running_scan_can_be_cancelled(view: ScanView, qtbot: QtBot) -> None:
     view.show_progress(0.5, "Reading training samples")
-    (button,) = the(ProgressLine, view).findChildren(Button)
+    (button,) = find_only(ProgressLine, view).findChildren(Button)
     with qtbot.waitSignal(view.cancel_requested):
         qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
 
@@ -77,11 +77,11 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
     )
     view.show_samples(sample_keys, sample_page(sample_keys))
     assert shown_indices(view)[:6] == [0, 0, 3, 1, 6, 2]
-    assert "Pairs 1 to 24 of 30; left training, right validation" in texts(view)
+    assert "Pairs 1 to 24 of 30; left training, right validation" in visible_texts(view)
     for width in range(200, 700, 30):
-        the(SampleGrid, view).resize(width, 600)
+        find_only(SampleGrid, view).resize(width, 600)
         pairs = [
-            (the(SampleGrid, view)._cell_rect(n), the(SampleGrid, view)._cell_rect(n + 1))
+            (find_only(SampleGrid, view)._cell_rect(n), find_only(SampleGrid, view)._cell_rect(n + 1))
             for n in range(0, 48, 2)
         ]
         assert all(
@@ -93,15 +93,15 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
 def test_s08_more_pairs_are_on_the_next_page(view: ScanView, qtbot: QtBot) -> None:
     view.show_scan(scan(leaks=LEAKS, leak_count=30))
     with qtbot.waitSignal(view.samples_requested) as signal:
-        qtbot.mouseClick(button(view, "Next samples"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(view, "Next samples"), Qt.MouseButton.LeftButton)
     (sample_keys,) = signal.args
     view.show_samples(sample_keys, sample_page(sample_keys))
     assert shown_indices(view) == [n for pair in LEAKS[24:] for n in pair]
-    assert not button(view, "Next samples").isEnabled()
-    qtbot.mouseClick(button(view, "Previous samples"), Qt.MouseButton.LeftButton)
+    assert not find_button(view, "Next samples").isEnabled()
+    qtbot.mouseClick(find_button(view, "Previous samples"), Qt.MouseButton.LeftButton)
     # What was requested before is not shown as this page.
     view.show_samples(sample_keys, sample_page(sample_keys))
-    assert "Reading samples…" in texts(view)
+    assert "Reading samples…" in visible_texts(view)
 
 
 def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> None:
@@ -112,7 +112,7 @@ def test_a_pair_of_which_one_cannot_be_read_shifts_no_other(view: ScanView) -> N
         sample_keys, SamplePage(sample_page(sample_keys[1:]).samples, errors=(error,))
     )
     assert shown_indices(view) == [3, 1]
-    assert error.message in texts(view)
+    assert error.message in visible_texts(view)
 
 
 def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot) -> None:
@@ -128,10 +128,10 @@ def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot
         "1 training sample was not read: Item 7 is torn.",
         "2 training samples have NaN or infinite values, so the loss will be NaN too.",
     ]
-    row_center = the(QTableView, view).visualRect(view.model.index(1, 0)).center()
+    row_center = find_only(QTableView, view).visualRect(view.model.index(1, 0)).center()
     with qtbot.waitSignal(view.samples_requested) as signal:
         qtbot.mouseClick(
-            the(QTableView, view).viewport(),
+            find_only(QTableView, view).viewport(),
             Qt.MouseButton.LeftButton,
             pos=QPoint(row_center.x(), row_center.y()),
         )
@@ -140,19 +140,19 @@ def test_s08_a_click_on_a_finding_shows_its_samples(view: ScanView, qtbot: QtBot
 
 def test_a_dataset_without_findings_says_so(view: ScanView) -> None:
     view.show_scan(scan())
-    assert "No findings" in the(EmptyState, view).accessibleName()
+    assert "No findings" in find_only(EmptyState, view).accessibleName()
     assert (
-        "1\u202f438 training and 359 validation samples" in the(EmptyState, view).accessibleName()
+        "1\u202f438 training and 359 validation samples" in find_only(EmptyState, view).accessibleName()
     )
 
 
 def test_a_failed_scan_says_why_and_can_be_repeated(view: ScanView, qtbot: QtBot) -> None:
     view.show_progress(0.5, "Reading training samples")
     view.show_error("A sample hangs.", "Find it.")
-    assert the(Banner, view).isVisible()
+    assert find_only(Banner, view).isVisible()
     with qtbot.waitSignal(view.scan_requested):
-        the(EmptyState, view).pressed.emit()
-    assert not the(Banner, view).isVisible()
+        find_only(EmptyState, view).pressed.emit()
+    assert not find_only(Banner, view).isVisible()
 
 
 @pytest.mark.parametrize(

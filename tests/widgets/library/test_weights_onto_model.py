@@ -11,7 +11,7 @@ from backend.services.context.container import open_services
 from backend.services.tools import tool_process
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
-from tests.windows import on_screen, owned, the
+from tests.windows import show_widget, add_widget, find_only
 from widgets.library.library_detail import PreviewBanner
 from widgets.library.library_page import LibraryPage
 from widgets.shell.main_window import MainWindow
@@ -22,7 +22,7 @@ CONTENT = b"PK\x03\x04 numbers"
 
 @pytest.fixture
 def page(qtbot):
-    return on_screen(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
+    return show_widget(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_other_files_are_left_to_the_window(page, tmp_path, name):
 
 
 def test_a_library_without_models_says_where_weights_belong(qtbot, file):
-    window = owned(qtbot, MainWindow())
+    window = add_widget(qtbot, MainWindow())
     page = LibraryPage(Kind.MODEL)
     window.add_page("models", page)
     window.open_page("models")
@@ -132,8 +132,8 @@ def test_dropped_weights_are_copied_next_to_the_model_with_a_message(
 def test_the_page_of_the_model_says_why_weights_are_refused(controller, page, services, file):
     file.write_bytes(b"hello")
     page.weights_dropped.emit("cats@1", str(file))
-    assert the(PreviewBanner, page.detail).isVisible()
-    assert the(PreviewBanner, page.detail).accessibleName() == (
+    assert find_only(PreviewBanner, page.detail).isVisible()
+    assert find_only(PreviewBanner, page.detail).accessibleName() == (
         "“best.pt” contains no weights, despite its name. Save them with "
         "torch.save(model.state_dict(), …)."
     )

@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, Qt
 
 from backend.records.nodes.reading import Presence
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, texts
+from tests.windows import show_widget, visible_texts
 from widgets.common.labels import Note
 from widgets.common.painting import text_width
 from widgets.common.theme import SIDEBAR_W, SIDEBAR_WIDE_W
@@ -19,7 +19,7 @@ from widgets.shell.side_bar import SideBar
 
 @pytest.fixture
 def summary(qtbot):
-    return on_screen(qtbot, ClusterSummary(), 220, 600)
+    return show_widget(qtbot, ClusterSummary(), 220, 600)
 
 
 def sentences(summary):
@@ -34,7 +34,7 @@ def test_the_summary_shows_counts_and_a_sentence_for_each_node_that_needs_attent
         "gpu07 GPU 3 slowed by heat",
         "gpu11 no news since 03:12, no route to host",
     ]
-    assert "42 of 96 free" in texts(summary)
+    assert "42 of 96 free" in visible_texts(summary)
 
 
 def test_a_healthy_cluster_is_one_calm_line(summary):
@@ -141,7 +141,7 @@ def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
 
 
 def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
-    bar = on_screen(qtbot, SideBar(), 264, 640)
+    bar = show_widget(qtbot, SideBar(), 264, 640)
     bar.show_nodes(samples.cluster(20))
     bar.set_available_height(900)
     picture = bar.cluster.map
@@ -171,7 +171,7 @@ def test_figures_that_the_map_does_not_show_repaint_nothing(summary, monkeypatch
 
 
 def test_a_node_of_the_map_opens_its_place_and_itself(qtbot):
-    bar = on_screen(qtbot, SideBar(), 264, 900)
+    bar = show_widget(qtbot, SideBar(), 264, 900)
     bar.show_nodes(samples.cluster(12))
     heard = []
     bar.page_chosen.connect(heard.append)

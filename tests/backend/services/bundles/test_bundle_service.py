@@ -165,7 +165,9 @@ def test_a_job_arrives_whole_on_another_desktop(
     assert [view.state for view in other_services.jobs.queries.list()] == [JobState.FINISHED]
 
 
-def test_an_import_reuses_items_of_the_library(origin: tuple[Services, str], bundle_path: Path) -> None:
+def test_an_import_reuses_items_of_the_library(
+    origin: tuple[Services, str], bundle_path: Path
+) -> None:
     services, job_id = origin
     unbundled = services.bundles.unbundle(bundle_path)
     assert unbundled.imported == ()
@@ -212,7 +214,9 @@ def test_a_missing_dataset_is_named_by_its_hash(
     assert len(other_services.jobs.queries.list()) == 1
 
 
-def test_nothing_is_written_over(origin: tuple[Services, str], tmp_path: Path, bundle_path: Path) -> None:
+def test_nothing_is_written_over(
+    origin: tuple[Services, str], tmp_path: Path, bundle_path: Path
+) -> None:
     services, job_id = origin
     target = tmp_path / "mine.ringmaster"
     target.write_text("a thesis")
@@ -375,7 +379,9 @@ def test_a_forged_bundle_is_refused(
     change: Callable[[dict[str, bytes], dict[str, Any]], None],
     message: str,
 ) -> None:
-    assert message in refusal(other_services, rebuilt(bundle_path, tmp_path / "bad.ringmaster", change))
+    assert message in refusal(
+        other_services, rebuilt(bundle_path, tmp_path / "bad.ringmaster", change)
+    )
 
 
 def test_a_file_that_is_no_bundle_is_refused_in_one_sentence(
@@ -468,7 +474,12 @@ def test_two_curves_are_the_same_within_the_tolerance() -> None:
 def test_the_first_step_that_differs_is_found() -> None:
     difference = first_difference(curve(loss=[1.0, 0.5, 0.4]), curve(loss=[1.0, 0.6, 0.7]))
     assert not difference.is_same
-    assert (difference.step, difference.metric, difference.original_value, difference.replay_value) == (
+    assert (
+        difference.step,
+        difference.metric,
+        difference.original_value,
+        difference.replay_value,
+    ) == (
         2,
         "loss",
         0.5,

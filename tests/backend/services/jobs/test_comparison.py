@@ -28,7 +28,7 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.context.container import Services, open_services
 from tests.fakes import trained
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.run_curves import RunCurves
 
@@ -74,9 +74,9 @@ def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
 def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
     gpus = (Placement("gpu1", gpus=("GPU-a", "GPU-b")),)
     times = {"started_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T09:00:00Z", "run": 1}
-    on_gpus = changed(trained_view(placement=gpus), energy_j=1.8e6, **times)
-    unknown = changed(trained_view(placement=gpus), earlier_gpu_s=None, **times)
-    on_processors = changed(trained_view(), **times)
+    on_gpus = replace_fields(trained_view(placement=gpus), energy_j=1.8e6, **times)
+    unknown = replace_fields(trained_view(placement=gpus), earlier_gpu_s=None, **times)
+    on_processors = replace_fields(trained_view(), **times)
     figures = RunFigures()
     comparison = compare([(on_gpus, figures), (unknown, figures), (on_processors, figures)])
     assert row(comparison.results, "gpu_hours").values == (2.0, None, None)
@@ -259,7 +259,9 @@ def test_s4_the_table_drawn_again_is_the_screen(
             for axis in XAxis:
                 full_range = screen.x_range(axis)
                 assert full_range is not None
-                columns = [d.columns(axis, *full_range, 400, smoothed=True) for d in (screen, redrawn)]
+                columns = [
+                    d.columns(axis, *full_range, 400, smoothed=True) for d in (screen, redrawn)
+                ]
                 np.testing.assert_array_equal(columns[0][0], columns[1][0])
                 np.testing.assert_array_equal(columns[0][1], columns[1][1])
 

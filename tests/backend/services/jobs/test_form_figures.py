@@ -44,8 +44,16 @@ def test_time_and_disk_are_predicted_from_the_job_before(
     assert check.errors == ()
     assert check.steps_per_epoch == 32
     forecast = check.forecast
-    assert (forecast.total_steps, forecast.lasts_s, forecast.pace_source) == (320, 80.0, "Täglich/1")
-    assert (forecast.checkpoint_bytes, forecast.checkpoints_kept, forecast.disk_bytes) == (700, 3, 2100)
+    assert (forecast.total_steps, forecast.lasts_s, forecast.pace_source) == (
+        320,
+        80.0,
+        "Täglich/1",
+    )
+    assert (forecast.checkpoint_bytes, forecast.checkpoints_kept, forecast.disk_bytes) == (
+        700,
+        3,
+        2100,
+    )
     assert forecast.free_bytes is not None
     # With another batch it is unknown how long a step takes.
     other_forecast = services.jobs.check({**raw, "batch_size": 4}).forecast
@@ -84,7 +92,9 @@ def test_a_job_that_names_no_strategy_trains_by_ddp_where_horovod_is_missing(
     assert services.jobs.create(allreduce).config.strategy.name == "allreduce"
     raw["placement"] = [{"node": "gpu1", "processes": 2}]
     for without_horovod, strategy in ((False, "allreduce"), (True, "ddp")):
-        installation = NodeInstallation("/p", "/m", "5", "e", "/b", "/c", without_horovod=without_horovod)
+        installation = NodeInstallation(
+            "/p", "/m", "5", "e", "/b", "/c", without_horovod=without_horovod
+        )
         entry = NodeEntry("gpu1", NodeAddress("gpu1"), installation=installation)
         node_files.write_entry(services.data_root, entry)
         assert services.jobs.check(raw).usual_strategy == strategy

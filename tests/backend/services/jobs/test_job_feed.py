@@ -16,8 +16,8 @@ from backend.services.context.container import Services, open_services
 from backend.services.jobs import feed as job_feed
 from backend.services.jobs.feed import JobFeed
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
-from tests.fakes.command_line import call
-from tests.job_views import changed
+from tests.fakes.command_line import run_command
+from tests.job_views import replace_fields
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_only_the_line_of_an_ended_job_is_kept(desktops):
         view = job(number, state=JobState.TRAINING)
         queries._announced_once(view)
         assert queries._announced == {view.id: (view.run, JobState.TRAINING)}
-        queries._announced_once(changed(view, state=JobState.FINISHED))
+        queries._announced_once(replace_fields(view, state=JobState.FINISHED))
     assert queries._announced == {}
 
 
@@ -193,5 +193,5 @@ def test_a_jobs_size_is_all_that_lies_in_its_folder(desktops):
 
 def test_the_command_line_tags_several_jobs_at_once(desktops, capsys):
     ids = [create(desktops[0]) for _ in range(2)]
-    assert call(desktops[0], "job", "tag", *ids, "--add", "night") == 0
+    assert run_command(desktops[0], "job", "tag", *ids, "--add", "night") == 0
     assert capsys.readouterr().out.splitlines() == [f"{job_id}  digits: night" for job_id in ids]

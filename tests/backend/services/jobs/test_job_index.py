@@ -76,9 +76,9 @@ def lines(draw):
 
 queries = st.builds(
     JobQuery,
-    text=st.lists(st.sampled_from([*NAME_PARTS, "finished", "SGD", "gpu1", *COMPARED]), max_size=2).map(
-        " ".join
-    ),
+    text=st.lists(
+        st.sampled_from([*NAME_PARTS, "finished", "SGD", "gpu1", *COMPARED]), max_size=2
+    ).map(" ".join),
     group=st.sampled_from([None, 0, 1, 2]),
     tag=st.sampled_from(["", "a"]),
     user=st.sampled_from(["", "ben"]),
@@ -150,7 +150,9 @@ def test_the_index_finds_the_jobs_that_a_walk_over_all_finds(updates, removed_id
         present.pop(job_id, None)
     result = index.find(query)
     summaries = [result.summaries[slot] for slot in result.order]
-    assert {line.id for line in summaries} == {line.id for line in present.values() if matches(line, query)}
+    assert {line.id for line in summaries} == {
+        line.id for line in present.values() if matches(line, query)
+    }
     assert result.total_count == len(present)
     assert result.live_count == sum(line.state.is_live for line in present.values())
     if query.order == "best":
@@ -162,7 +164,9 @@ def test_the_index_finds_the_jobs_that_a_walk_over_all_finds(updates, removed_id
         values = [VALUES[query.order](line) for line in summaries]
         known_values = [value for value in values if value is not None]
         assert known_values == sorted(known_values, reverse=query.descending)
-        assert values == known_values + [None] * (len(values) - len(known_values)), "no value comes last"
+        assert values == known_values + [None] * (len(values) - len(known_values)), (
+            "no value comes last"
+        )
 
 
 @pytest.mark.parametrize(("descending", "wanted"), [(False, "3 0 2 1 4"), (True, "0 3 1 2 4")])

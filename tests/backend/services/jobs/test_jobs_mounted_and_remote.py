@@ -58,7 +58,9 @@ def test_a_job_is_made_found_annotated_and_removed(site: DataSite, beat: Beat) -
         second.jobs.queries.poll(view.id)
 
 
-def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(site: DataSite, beat: Beat) -> None:
+def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(
+    site: DataSite, beat: Beat
+) -> None:
     one, second = site.desktop(), site.desktop()
     site.stock(one)
     beat(site)
@@ -345,7 +347,10 @@ def test_checkpoints_are_listed_and_one_is_carried_away(
     target = tmp_path / "out.pt"
     assert services.jobs.export(view.id, "latest", "pt", target) == target
     assert target.read_bytes() == PAYLOAD
-    assert (exported_paths[0].with_suffix(".json").exists(), exported_paths[1].name) == (True, "src")
+    assert (exported_paths[0].with_suffix(".json").exists(), exported_paths[1].name) == (
+        True,
+        "src",
+    )
 
 
 def test_a_log_is_read_in_pieces_and_from_its_end(site: DataSite, beat: Beat) -> None:

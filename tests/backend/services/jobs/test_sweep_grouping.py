@@ -106,9 +106,7 @@ def test_no_count_and_no_other_search_knows_of_the_row_of_a_sweep():
     index = index_of(*SIX)
     result = index.find(JobQuery())
     assert (result.total_count, result.match_count, len(result.order)) == (6, 6, 6)
-    assert [s.id for s in index.find_by_name("lr", 9)] == [
-        f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)
-    ]
+    assert [s.id for s in index.find_by_name("lr", 9)] == [f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)]
     assert index.choices().tags == ("sweep:lr",)
 
 

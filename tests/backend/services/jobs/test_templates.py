@@ -17,10 +17,10 @@ from backend.records.sweeps.values import Axis, ValueRange
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.templates import TemplateService
-from tests.backend.services.sweeps.test_sweep_service import places, services
+from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job
 
-__all__ = ["places", "services"]
+__all__ = ["paths", "services"]
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
-from tests.windows import button, owned, the
+from tests.windows import find_button, add_widget, find_only
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import VerticalScrollArea
@@ -33,7 +33,7 @@ def full(state):
 
 @pytest.fixture
 def picker(qtbot):
-    picker = owned(qtbot, PlacementPicker(), 820, 500)
+    picker = add_widget(qtbot, PlacementPicker(), 820, 500)
     with qtbot.waitActive(picker):
         picker.show()
         picker.activateWindow()
@@ -73,14 +73,14 @@ def test_whole_free_nodes_come_first_and_unhealthy_gpus_never():
 
 def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
     picker.show_nodes((samples.state("gpu01"), samples.hot_node(samples.state("gpu02"))))
-    assert button(picker, "Select 8 for me").isVisible(), "those of one node"
+    assert find_button(picker, "Select 8 for me").isVisible(), "those of one node"
     picker.put([{"node": "gpu02", "gpus": list(EIGHT[:2])}])
-    assert button(picker, "Select 2 for me").text() == "Select 2 for me"
+    assert find_button(picker, "Select 2 for me").text() == "Select 2 for me"
     with qtbot.waitSignal(picker.changed):
-        qtbot.mouseClick(button(picker, "Select 2 for me"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(picker, "Select 2 for me"), Qt.MouseButton.LeftButton)
     assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT[:2])}]
     picker.show_nodes((samples.state("gpu01", "other"), samples.state("gpu02", "other")))
-    assert not button(picker, "Select 0 for me").isVisible()
+    assert not find_button(picker, "Select 0 for me").isVisible()
 
 
 HERE = {"node": "this-computer", "processes": 1}
@@ -127,10 +127,10 @@ def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
     )
     picker.put([{"node": "this-computer", "processes": 1}])
     with qtbot.waitSignal(picker.changed):
-        qtbot.mouseClick(button(picker, "Select 2 nodes for me"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(picker, "Select 2 nodes for me"), Qt.MouseButton.LeftButton)
     assert picker.value() == [{"node": name, "processes": 1} for name in ("cpu1", "cpu5")]
     picker.show_nodes((samples.state("this-computer", count=0),))
-    assert not button(picker, "Select 0 for me").isVisible()
+    assert not find_button(picker, "Select 0 for me").isVisible()
 
 
 @pytest.mark.parametrize(
@@ -369,13 +369,13 @@ def test_a_long_name_is_whole_where_there_is_room(picker):
 def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker):
     nodes = samples.cluster(64)
     picker.show_nodes(nodes)
-    assert the(VerticalScrollArea, picker).height() == 360
+    assert find_only(VerticalScrollArea, picker).height() == 360
     shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
     assert "gpu02" in shown
     assert "gpu03" not in shown, "all of it is in use by other users"
-    button(picker, "Free only").setChecked(False)
+    find_button(picker, "Free only").setChecked(False)
     assert all(one.isVisibleTo(picker) for one in picker._rows.values())
-    assert the(VerticalScrollArea, picker).height() == 360
+    assert find_only(VerticalScrollArea, picker).height() == 360
 
 
 def test_a_chosen_node_is_shown_although_it_is_offline(picker):
@@ -398,7 +398,7 @@ def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker
 
 def test_updates_of_a_hidden_picker_wait(qtbot):
     nodes = samples.cluster(12)
-    stack = owned(qtbot, QStackedWidget())
+    stack = add_widget(qtbot, QStackedWidget())
     seen, picker = QWidget(), PlacementPicker()
     stack.addWidget(seen)
     stack.addWidget(picker)
@@ -414,7 +414,7 @@ def test_updates_of_a_hidden_picker_wait(qtbot):
 
 def test_a_hidden_picker_finds_the_nodes_of_a_draft(qtbot):
     nodes = samples.cluster(12)
-    stack = owned(qtbot, QStackedWidget())
+    stack = add_widget(qtbot, QStackedWidget())
     picker = PlacementPicker()
     stack.addWidget(QWidget())
     stack.addWidget(picker)

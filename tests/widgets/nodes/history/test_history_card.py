@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.state import JobState
 from backend.records.nodes.history import PastGpu, PastReading
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, says, texts, the
+from tests.windows import show_widget, shows_text, visible_texts, find_only
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, JobPeriod
 from widgets.nodes.history.job_timeline import JobBar, arrange_bars, job_bars
@@ -49,7 +49,7 @@ def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
 
 @pytest.fixture
 def card(qtbot):
-    return on_screen(qtbot, HistoryCard(), 900, 600)
+    return show_widget(qtbot, HistoryCard(), 900, 600)
 
 
 def iso_time(time_s):
@@ -61,7 +61,7 @@ def job(name, started_ago_s, ended_ago_s=None, nodes=("gpu07",)):
         LIVE.config, placement=tuple(replace(LIVE.config.placement[0], node=n) for n in nodes)
     )
     state = JobState.TRAINING if ended_ago_s is None else JobState.FINISHED
-    return changed(
+    return replace_fields(
         LIVE,
         state=state,
         started_at=iso_time(NOON - started_ago_s),
@@ -153,18 +153,18 @@ def test_the_card_shows_only_chosen_and_known_hours(card):
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    assert says(card, "Since ")
+    assert shows_text(card, "Since ")
     history.set_agent_history(hours(over_s=40_000))
     card.show_extended_history()
-    assert "Last 3 hours" in texts(card)
+    assert "Last 3 hours" in visible_texts(card)
     card._period_picker.choose("1")
     card._rebuild()
-    assert "Last hour" in texts(card)
+    assert "Last hour" in visible_texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 3600)
     assert card.plot.marks.spans[0].x0 >= NOON - 3600
     card._period_picker.choose("24")
     card._rebuild()
-    assert says(card, "Since ")
+    assert shows_text(card, "Since ")
 
 
 def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card):
@@ -210,7 +210,7 @@ def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job
     card.show_history(history, samples.hot_node(STATE, 1))
     card._rebuild()
     QApplication.processEvents()
-    frame = the(PlotView, card.plot).frame()
+    frame = find_only(PlotView, card.plot).frame()
     end_text = card.plot._end_text(card.plot.curves["GPU-1"])
     assert end_text.startswith("GPU 1, rank 11")
     assert frame.px(card.plot.data_end()) + name_width(end_text) <= frame.rect.right() + 1
@@ -364,13 +364,13 @@ def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
     )
     card._period_picker.choose("168")
     card.show_history(history, STATE)
-    assert "Last 7 days" in texts(card)
+    assert "Last 7 days" in visible_texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 7 * 86_400, abs=300)
     assert not np.isnan(history.series("GPU-0", "temperature")).any()
     shorter = NodeHistory()
     shorter.set_agent_history(to_history_data(old_readings[-300:]))
     card.show_history(shorter, STATE)
-    assert says(card, "Since ")
+    assert shows_text(card, "Since ")
     assert not card._title.text().removeprefix("Since ")[0].isdecimal(), "another day is named"
 
 

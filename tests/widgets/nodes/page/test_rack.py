@@ -8,7 +8,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication
 
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, the
+from tests.windows import show_widget, find_only
 from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, RowReadOut, density_of
 from widgets.nodes.page.rack_paint import use_figure
 from widgets.nodes.row.node_row import node_row
@@ -24,7 +24,7 @@ def rows(count, **changes):
 
 @pytest.fixture
 def rack(qtbot):
-    return on_screen(qtbot, Rack(), 1100, 600)
+    return show_widget(qtbot, Rack(), 1100, 600)
 
 
 @pytest.mark.parametrize(
@@ -151,10 +151,10 @@ def test_pointing_at_a_wall_shows_the_node_large_until_the_pointer_leaves(rack, 
     QApplication.processEvents()
     center = rack.visualRect(rack.rows_model.index(6)).center()
     qtbot.mouseMove(rack.viewport(), center)
-    qtbot.waitUntil(lambda: the(RowReadOut, rack) is not None and the(RowReadOut, rack).isVisible())
-    assert the(RowReadOut, rack)._row.name == "gpu07"
+    qtbot.waitUntil(lambda: find_only(RowReadOut, rack) is not None and find_only(RowReadOut, rack).isVisible())
+    assert find_only(RowReadOut, rack)._row.name == "gpu07"
     rack.viewportEntered.emit()
-    assert not the(RowReadOut, rack).isVisible()
+    assert not find_only(RowReadOut, rack).isVisible()
 
 
 def test_dimming_takes_nothing_away(rack):

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QPushButton
 
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY, default_button
-from tests.windows import button, says, texts, the
+from tests.windows import find_button, shows_text, visible_texts, find_only
 from widgets.nodes.provisioning.host_key_pages import KeyPlate, TrustedKey
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.step_list import STEPS, SetUpView, last_lines, step_time
@@ -53,28 +53,28 @@ def dialog(qtbot):
 
 def test_the_plan_is_shown_before_the_set_up_begins(dialog):
     dialog.show_set_up(SetUp("gpu13"), "mai@10.0.4.23")
-    assert [the(SetUpView, dialog).step(title)._message.text() for title in STEPS] == list(
+    assert [find_only(SetUpView, dialog).step(title)._message.text() for title in STEPS] == list(
         STEPS.values()
     )
-    assert "mai@10.0.4.23" in texts(dialog)
-    assert "Not started." in texts(dialog)
+    assert "mai@10.0.4.23" in visible_texts(dialog)
+    assert "Not started." in visible_texts(dialog)
 
 
 @pytest.mark.parametrize("update", [RUNNING_SET_UP, FAILED_SET_UP])
 def test_the_first_steps_replace_the_plan_at_once(dialog, update):
     dialog.show_set_up(SetUp("gpu13"))
     dialog.show_set_up(update)
-    assert list(the(SetUpView, dialog)._views) == list(STEPS)
-    assert not the(SetUpView, dialog).step("PyTorch").details.isHidden()
-    assert the(SetUpView, dialog).step("Reach")._time.text()
+    assert list(find_only(SetUpView, dialog)._views) == list(STEPS)
+    assert not find_only(SetUpView, dialog).step("PyTorch").details.isHidden()
+    assert find_only(SetUpView, dialog).step("Reach")._time.text()
 
 
 def test_the_trusted_host_key_stands_above_the_steps(dialog):
     dialog.show_set_up(RUNNING_SET_UP)
-    assert not the(TrustedKey, dialog).isVisible()
+    assert not find_only(TrustedKey, dialog).isVisible()
     dialog.show_set_up(replace(RUNNING_SET_UP, trusted_fingerprint=KEY.fingerprint))
-    assert the(TrustedKey, dialog).isVisible()
-    assert KEY.fingerprint in texts(the(TrustedKey, dialog))
+    assert find_only(TrustedKey, dialog).isVisible()
+    assert KEY.fingerprint in visible_texts(find_only(TrustedKey, dialog))
     dialog.show_set_up(
         replace(
             RUNNING_SET_UP,
@@ -83,26 +83,26 @@ def test_the_trusted_host_key_stands_above_the_steps(dialog):
             accepted_fingerprint="SHA256:old",
         )
     )
-    assert not the(TrustedKey, dialog).isVisible(), "that one is in question"
+    assert not find_only(TrustedKey, dialog).isVisible(), "that one is in question"
 
 
 def test_the_live_step_shows_its_last_two_lines_and_goes_on_counting(dialog, monkeypatch):
     shown_s = time.monotonic()
     monkeypatch.setattr(time, "monotonic", lambda: shown_s)
     dialog.show_set_up(RUNNING_SET_UP)
-    step = the(SetUpView, dialog).step("PyTorch")
+    step = find_only(SetUpView, dialog).step("PyTorch")
     assert step.details._shown_lines == ["[ 61%] Building b", "last"]
-    assert "1:48" in texts(step)
+    assert "1:48" in visible_texts(step)
     monkeypatch.setattr(time, "monotonic", lambda: shown_s + 30)
-    the(SetUpView, dialog)._tick()
-    assert "2:18" in texts(step)
-    assert says(the(SetUpView, dialog).step("Reach"), "2.0 s")
-    assert the(SetUpView, dialog).step("Reach").details is None
+    find_only(SetUpView, dialog)._tick()
+    assert "2:18" in visible_texts(step)
+    assert shows_text(find_only(SetUpView, dialog).step("Reach"), "2.0 s")
+    assert find_only(SetUpView, dialog).step("Reach").details is None
 
 
 def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     dialog.show_set_up(FAILED_SET_UP)
-    step = the(SetUpView, dialog).step("PyTorch")
+    step = find_only(SetUpView, dialog).step("PyTorch")
     qtbot.waitUntil(step.details.cause.isVisible)
     assert (step.details.cause.text(), step.details.remedy.text()) == (
         "cmake was not found.",
@@ -114,25 +114,25 @@ def test_a_failed_step_opens_with_cause_remedy_and_a_way_on(dialog, qtbot):
     qtbot.mouseClick(step.details.copy, Qt.MouseButton.LeftButton)
     assert "[ 61%] Building b" in QGuiApplication.clipboard().text()
     assert "\x1b" not in QGuiApplication.clipboard().text()
-    assert not button(dialog, "Cancel").isVisible()
+    assert not find_button(dialog, "Cancel").isVisible()
 
 
 def test_a_failed_node_can_be_set_up_with_other_options(dialog, qtbot):
     dialog.show_set_up(RUNNING_SET_UP)
-    assert not button(dialog, "Options…").isVisible()
+    assert not find_button(dialog, "Options…").isVisible()
     dialog.show_set_up(FAILED_SET_UP)
     with qtbot.waitSignal(dialog.choices_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Options…"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(dialog, "Options…"), Qt.MouseButton.LeftButton)
     assert requested.args == ["gpu13"]
 
 
 def test_a_retry_closes_the_failed_step(dialog):
     dialog.show_set_up(FAILED_SET_UP)
     dialog.show_set_up(RUNNING_SET_UP)
-    step = the(SetUpView, dialog).step("PyTorch")
+    step = find_only(SetUpView, dialog).step("PyTorch")
     assert not step.details.cause.isVisible()
     assert not step.details.retry.isVisible()
-    assert button(dialog, "Cancel").isVisible()
+    assert find_button(dialog, "Cancel").isVisible()
 
 
 def test_the_dialog_grows_for_a_failed_step(dialog, qtbot):
@@ -145,7 +145,7 @@ def test_the_dialog_grows_for_a_failed_step(dialog, qtbot):
 def test_steps_that_fit_do_not_scroll(dialog, qtbot):
     dialog.show_set_up(FAILED_SET_UP)
     bar = dialog._scroll.verticalScrollBar()
-    qtbot.waitUntil(lambda: the(SetUpView, dialog).height() > 0 and bar.maximum() == 0)
+    qtbot.waitUntil(lambda: find_only(SetUpView, dialog).height() > 0 and bar.maximum() == 0)
 
 
 def test_a_question_about_a_key_is_no_higher_than_it_is_long(dialog, qtbot):
@@ -167,10 +167,10 @@ def test_nodes_of_one_domain_are_written_without_it(dialog):
 
 def test_a_ready_node_can_be_opened(dialog, qtbot):
     dialog.show_set_up(READY_SET_UP)
-    assert "Ready." in texts(dialog)
-    assert "Close" in texts(dialog)
+    assert "Ready." in visible_texts(dialog)
+    assert "Close" in visible_texts(dialog)
     with qtbot.waitSignal(dialog.node_opened) as signal:
-        qtbot.mouseClick(button(dialog, "Show node"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(dialog, "Show node"), Qt.MouseButton.LeftButton)
     assert signal.args == ["gpu13"]
     assert not dialog.isVisible()
 
@@ -178,11 +178,11 @@ def test_a_ready_node_can_be_opened(dialog, qtbot):
 @pytest.mark.parametrize("method", ["button", "escape", "cross"])
 def test_closing_cancels_nothing(dialog, qtbot, method):
     dialog.show_set_up(RUNNING_SET_UP)
-    assert button(dialog, "Continue in the background").text() == "Continue in the background"
+    assert find_button(dialog, "Continue in the background").text() == "Continue in the background"
     with qtbot.assertNotEmitted(dialog.cancel_requested):
         if method == "button":
             qtbot.mouseClick(
-                button(dialog, "Continue in the background"), Qt.MouseButton.LeftButton
+                find_button(dialog, "Continue in the background"), Qt.MouseButton.LeftButton
             )
         elif method == "escape":
             qtbot.keyClick(dialog, Qt.Key.Key_Escape)
@@ -191,7 +191,7 @@ def test_closing_cancels_nothing(dialog, qtbot, method):
     assert not dialog.isVisible()
     dialog.show()
     dialog.show_set_up(READY_SET_UP)
-    assert "Ready." in texts(dialog)
+    assert "Ready." in visible_texts(dialog)
 
 
 def test_cancel_ends_the_set_up_of_the_shown_node(dialog, qtbot):
@@ -199,7 +199,7 @@ def test_cancel_ends_the_set_up_of_the_shown_node(dialog, qtbot):
     dialog.show_set_up(set_up("gpu14"))
     dialog.select_node("gpu14")
     with qtbot.waitSignal(dialog.cancel_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Cancel"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(dialog, "Cancel"), Qt.MouseButton.LeftButton)
     assert requested.args == ["gpu14"]
 
 
@@ -211,12 +211,12 @@ def test_several_nodes_stand_side_by_side(dialog, qtbot):
     dialog.show_set_up(SetUp("gpu16"))
     assert dialog._tab_scroll.isVisible()
     assert dialog.selected_node == "gpu13", "updates of other nodes do not change the choice"
-    assert "1 of 4 nodes are ready, 1 failed." in texts(dialog)
+    assert "1 of 4 nodes are ready, 1 failed." in visible_texts(dialog)
     assert dialog._tabs["gpu13"].accessibleName() == "gpu13, PyTorch, 5 of 7"
     assert dialog._tabs["gpu14"].accessibleName() == "gpu14, PyTorch failed"
     qtbot.mouseClick(dialog._tabs["gpu14"], Qt.MouseButton.LeftButton)
     assert dialog.selected_node == "gpu14"
-    qtbot.waitUntil(the(SetUpView, dialog).step("PyTorch").details.retry.isVisible)
+    qtbot.waitUntil(find_only(SetUpView, dialog).step("PyTorch").details.retry.isVisible)
 
 
 def test_a_removed_node_leaves_the_dialog(dialog):
@@ -248,27 +248,27 @@ CHANGED_KEY = replace(UNKNOWN_KEY, accepted_fingerprint="SHA256:old")
 
 def test_f56_enter_does_not_trust_a_key_that_a_set_up_met(dialog, qtbot):
     dialog.show_set_up(UNKNOWN_KEY)
-    assert "Is this gpu13?" in texts(dialog)
+    assert "Is this gpu13?" in visible_texts(dialog)
     assert not dialog._scroll.isVisible()
     assert default_button(dialog).text() == "Do not trust"
-    the(KeyPlate, dialog).trust_page.fingerprint.setFocus()
+    find_only(KeyPlate, dialog).trust_page.fingerprint.setFocus()
     assert default_button(dialog).text() == "Do not trust"
     with qtbot.assertNotEmitted(dialog.key_trusted):
         qtbot.keyClick(dialog, Qt.Key.Key_Return)
-    assert "Set up gpu13" in texts(dialog)
+    assert "Set up gpu13" in visible_texts(dialog)
     assert default_button(dialog).text() == "Close"
 
 
 def test_trust_is_given_by_its_own_button_alone(dialog, qtbot):
     dialog.show_set_up(UNKNOWN_KEY)
     with qtbot.waitSignal(dialog.key_trusted) as signal:
-        qtbot.mouseClick(the(KeyPlate, dialog).trust_page.trust, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_only(KeyPlate, dialog).trust_page.trust, Qt.MouseButton.LeftButton)
     assert signal.args == ["gpu13", KEY]
 
 
 def test_f55_a_changed_key_offers_only_close(dialog):
     dialog.show_set_up(CHANGED_KEY)
-    assert "The key of gpu13 changed" in texts(dialog)
+    assert "The key of gpu13 changed" in visible_texts(dialog)
     visible_buttons = [b.text() for b in dialog.findChildren(QPushButton) if b.isVisible()]
     assert visible_buttons == ["Close"]
     assert default_button(dialog).text() == "Close"
@@ -282,6 +282,6 @@ def test_only_the_node_with_the_unknown_key_waits_for_an_answer(dialog):
     assert not dialog._scroll.isVisible()
     assert "Host key unknown" in dialog._tabs["gpu14"].accessibleName()
     dialog.select_node("gpu13")
-    assert button(dialog, "Cancel").isVisible()
-    assert not the(KeyPlate, dialog).isVisible()
-    assert "0 of 2 nodes are ready, 1 waiting for an answer." in texts(dialog)
+    assert find_button(dialog, "Cancel").isVisible()
+    assert not find_only(KeyPlate, dialog).isVisible()
+    assert "0 of 2 nodes are ready, 1 waiting for an answer." in visible_texts(dialog)
