@@ -7,30 +7,30 @@ from types import SimpleNamespace
 
 
 @contextmanager
-def asks(actions, request):
+def expect_request(actions, request):
     """Asserts that the request is made inside; yields its arguments, as `args`."""
-    received = SimpleNamespace(args=None)
+    call = SimpleNamespace(args=None)
 
-    def take(*args):
-        received.args = list(args)
+    def record_call(*args):
+        call.args = list(args)
 
-    actions.add_handler(request, take)
-    yield received
-    assert received.args is not None, f"{request.id} was not requested"
+    actions.add_handler(request, record_call)
+    yield call
+    assert call.args is not None, f"{request.id} was not requested"
 
 
-def menu_of(button):
+def open_menu_entries(button):
     """The entries of its menu by their text, as they are when it opens."""
     button.menu().aboutToShow.emit()
-    return entries_of(button.menu())
+    return menu_entries(button.menu())
 
 
-def entries_of(menu):
+def menu_entries(menu):
     """The entries of a menu and of the menus in it, by their text."""
     entries = {}
     for action in menu.actions():
         if action.menu() is not None:
-            entries |= entries_of(action.menu())
+            entries |= menu_entries(action.menu())
         elif action.text():
             entries[action.text()] = action
     return entries

@@ -92,14 +92,14 @@ _BUDGETS_S = {
     "tests/widgets": 160,
 }
 """Seconds of one worker that a folder may take where nothing is slow; see `installers/test`."""
-_took_s: Counter[str] = Counter()
+_durations_s: Counter[str] = Counter()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Add up the time of each folder, set-up and teardown included, over all workers."""
     *folders, _file = report.nodeid.partition("::")[0].split("/")
     depth = 3 if "backend" in folders else 2
-    _took_s["/".join(folders[:depth])] += report.duration
+    _durations_s["/".join(folders[:depth])] += report.duration
 
 
 def pytest_terminal_summary(
@@ -110,7 +110,7 @@ def pytest_terminal_summary(
         return
     terminalreporter.section("seconds of each folder")
     is_gate = config.getoption("markexpr") == "not slow"
-    for folder, took_s in _took_s.most_common():
+    for folder, took_s in _durations_s.most_common():
         budget_s = _BUDGETS_S.get(folder)
         is_over = is_gate and budget_s is not None and took_s > budget_s
         note = f", more than its {budget_s}" if is_over else ""
@@ -135,10 +135,10 @@ class LogWatch(logging.Handler):
 
     def check(self) -> None:
         messages = [record.getMessage() for record in self._records]
-        missing = [part for part in self.expected if not any(part in one for one in messages)]
+        missing = [part for part in self.expected if not any(part in message for message in messages)]
         assert not missing, f"not logged: {missing}"
-        others = [one for one in messages if not any(part in one for part in self.expected)]
-        assert not others, f"logged and not expected: {others}"
+        unexpected_messages = [message for message in messages if not any(part in message for part in self.expected)]
+        assert not unexpected_messages, f"logged and not expected: {unexpected_messages}"
 
 
 @pytest.fixture(autouse=True)
@@ -151,32 +151,32 @@ def log_watch() -> Iterator[LogWatch]:
     watch.check()
 
 
-class Immediately:
+class SynchronousRunner:
     """Stands in for `Background`: same promises, no threads, so tests need not wait."""
 
     def __init__(self) -> None:
-        self.heard: list[str] = []
-        self.notify = self.heard.append
+        self.notifications: list[str] = []
+        self.notify = self.notifications.append
 
     def run(
         self,
-        lane: str,
+        queue_name: str,
         work: Callable[[], Any],
-        then: Callable[[Any], None],
-        otherwise: Callable[[BackendError], None],
+        on_result: Callable[[Any], None],
+        on_error: Callable[[BackendError], None],
     ) -> None:
         try:
             value = work()
         except BackendError as error:
-            otherwise(error)
+            on_error(error)
         else:
-            then(value)
+            on_result(value)
 
     def progress(self, on_report: Callable[[float | None, str], None]) -> Progress:
         progress = Progress()
 
-        def report(done: float, total: float, what: str) -> None:
-            on_report(done / total if total else None, what)
+        def report(done: float, total: float, step_name: str) -> None:
+            on_report(done / total if total else None, step_name)
 
         progress.report = report  # type: ignore[method-assign]
         return progress
@@ -192,5 +192,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture
-def immediately() -> Immediately:
-    return Immediately()
+def immediately() -> SynchronousRunner:
+    return SynchronousRunner()

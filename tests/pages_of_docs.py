@@ -10,7 +10,7 @@ from backend.records.jobs.settings import in_markdown as settings
 from backend.services.verify.checks import checks_table as checks
 
 DOCS = Path(__file__).parents[1] / "docs"
-BEGIN, END = "<!-- generated: python -m tests.pages_of_docs -->\n", "<!-- end -->\n"
+TABLE_START, TABLE_END = "<!-- generated: python -m tests.pages_of_docs -->\n", "<!-- end -->\n"
 TABLES: Mapping[str, Callable[[], str]] = {
     "commands.md": commands,
     "settings.md": settings,
@@ -19,13 +19,13 @@ TABLES: Mapping[str, Callable[[], str]] = {
 """The table between the marks of a page."""
 
 
-def page(name: str) -> str:
+def page_text(name: str) -> str:
     """Return the text of a page with the table as it is now."""
     text = (DOCS / name).read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    return f"{before}{BEGIN}\n{TABLES[name]()}\n{END}{rest.partition(END)[2]}"
+    text_before, _, text_after = text.partition(TABLE_START)
+    return f"{text_before}{TABLE_START}\n{TABLES[name]()}\n{TABLE_END}{text_after.partition(TABLE_END)[2]}"
 
 
 if __name__ == "__main__":
     for name in TABLES:
-        (DOCS / name).write_text(page(name), encoding="utf-8")
+        (DOCS / name).write_text(page_text(name), encoding="utf-8")

@@ -39,7 +39,7 @@ sys.exit(app.exec())
 
 
 @contextmanager
-def opened(app: QApplication, bot: QtBot, root: Path, catalogue: Path) -> Iterator[Program]:
+def open_program(app: QApplication, bot: QtBot, root: Path, catalogue: Path) -> Iterator[Program]:
     """Open the window in the light theme, with its services and nodes; the block's end closes it.
 
     Set XDG_CONFIG_HOME before.
@@ -53,7 +53,7 @@ def opened(app: QApplication, bot: QtBot, root: Path, catalogue: Path) -> Iterat
         yield program
     finally:
         program.window.close()
-        end(program)
+        close_programs(program)
 
 
 def services_of(program: Program) -> Services:
@@ -62,7 +62,7 @@ def services_of(program: Program) -> Services:
     return program._services
 
 
-def end(*programs: Program) -> None:
+def close_programs(*programs: Program) -> None:
     """Close them; what they marked for deletion goes at once."""
     for program in programs:
         program.close()

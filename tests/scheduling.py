@@ -37,14 +37,14 @@ class FileScheduling(LoadScopeScheduling):
         ]
         if not pending:
             return None
-        crashed = pending[0]
-        units[self._split_scope(crashed)][crashed] = True
+        crashed_test = pending[0]
+        units[self._split_scope(crashed_test)][crashed_test] = True
         self.workqueue.update(
             {scope: unit for scope, unit in units.items() if not all(unit.values())}
         )
-        for other in self.assigned_work:
-            self._reschedule(other)
-        return crashed
+        for other_node in self.assigned_work:
+            self._reschedule(other_node)
+        return crashed_test
 
     def schedule(self) -> None:
         super().schedule()

@@ -11,27 +11,27 @@ import pytest
 def test_import_contracts_are_kept() -> None:
     # In a process of its own: it would turn off the loggers of this one.
     command = [Path(sys.executable).with_name("lint-imports"), "--no-cache"]
-    checked = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert checked.returncode == 0, checked.stdout
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout
 
 
 _TREES = ("app", "backend", "widgets")
 _KILLS = {"kill", "killpg", "pidfd_send_signal", "pthread_kill", "send_signal", "terminate"}
 _KILLERS = {"kill", "killall", "pkill", "taskkill"}
-_OTHERS = ("process_signals", "process_identity", "self", "arguments", "lifecycle")
+_OTHER_OWNERS = ("process_signals", "process_identity", "self", "arguments", "lifecycle")
 """Owners of such a name that are no processes. A job is killed by a request to its supervisor."""
 
 
 def test_one_module_sends_signals_to_processes() -> None:
     """`process_signals` identifies a process before; see its description."""
     root = Path(__file__).resolve().parents[1]
-    found = [
+    locations = [
         f"{path.relative_to(root)}:{line}"
         for path in (path for tree in _TREES for path in (root / tree).rglob("*.py"))
         if path != root / "backend/base/process_signals.py"
-        for line in _signals_in(path.read_text("utf-8"))
+        for line in signal_lines(path.read_text("utf-8"))
     ]
-    assert found == []
+    assert locations == []
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_one_module_sends_signals_to_processes() -> None:
     ],
 )
 def test_every_way_to_a_process_is_seen(code: str) -> None:
-    assert _signals_in(code)
+    assert signal_lines(code)
 
 
 @pytest.mark.parametrize(
@@ -66,27 +66,27 @@ def test_every_way_to_a_process_is_seen(code: str) -> None:
     ],
 )
 def test_code_that_only_shares_the_name_is_no_signal(code: str) -> None:
-    assert not _signals_in(code)
+    assert not signal_lines(code)
 
 
-def _signals_in(text: str) -> list[int]:
+def signal_lines(text: str) -> list[int]:
     """Return the lines that signal a process in another way than through `process_signals`."""
-    found = []
+    lines = []
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Attribute):
             owner = ast.unparse(node.value)
-            is_one = node.attr in _KILLS and not owner.endswith(_OTHERS)
+            is_signal = node.attr in _KILLS and not owner.endswith(_OTHER_OWNERS)
         elif isinstance(node, ast.ImportFrom):
-            is_one = any(name.name in _KILLS for name in node.names)
+            is_signal = any(name.name in _KILLS for name in node.names)
         elif isinstance(node, ast.List | ast.Tuple):
-            is_one = any(getattr(one, "value", "") in _KILLERS for one in node.elts)
+            is_signal = any(getattr(element, "value", "") in _KILLERS for element in node.elts)
         elif isinstance(node, ast.JoinedStr):
-            is_one = ast.unparse(node)[2:].split(" ")[0] in _KILLERS
+            is_signal = ast.unparse(node)[2:].split(" ")[0] in _KILLERS
         else:
-            is_one = False
-        if is_one:
-            found.append(node.lineno)
-    return found
+            is_signal = False
+        if is_signal:
+            lines.append(node.lineno)
+    return lines
 
 
 _ANSWERS = {
@@ -120,9 +120,9 @@ def test_no_failure_of_the_world_is_swallowed_in_silence() -> None:
 
 def _is_silent(handler: ast.ExceptHandler, lines: list[str]) -> bool:
     kinds = list(ast.walk(handler.type or handler))
-    caught = {node.id for node in kinds if isinstance(node, ast.Name)}
-    caught |= {node.attr for node in kinds if isinstance(node, ast.Attribute)}
-    if handler.type is not None and not caught - _ANSWERS:
+    caught_names = {node.id for node in kinds if isinstance(node, ast.Name)}
+    caught_names |= {node.attr for node in kinds if isinstance(node, ast.Attribute)}
+    if handler.type is not None and not caught_names - _ANSWERS:
         return False
     body = [node for part in handler.body for node in ast.walk(part)]
     return not (

@@ -26,55 +26,55 @@ _COMPARE = {
 def _tests_on_numbers() -> Iterator[str]:
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        imported = set[str]()
+        imported_modules = set[str]()
         for node in ast.walk(tree):
             if isinstance(node, ast.Import):
-                imported |= {alias.name for alias in node.names}
+                imported_modules |= {alias.name for alias in node.names}
             elif isinstance(node, ast.ImportFrom):
-                imported.add(node.module or "")
-        if not imported & _TRAIN or "cluster" in path.parts:
+                imported_modules.add(node.module or "")
+        if not imported_modules & _TRAIN or "cluster" in path.parts:
             continue
         for test in tree.body:
             if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
-                used = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(test)}
-                used |= {argument.arg for argument in test.args.args}
-                if used & _COMPARE:
+                used_names = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(test)}
+                used_names |= {argument.arg for argument in test.args.args}
+                if used_names & _COMPARE:
                     yield f"{path.relative_to(ROOT)}::{test.name}"
 
 
 def _capabilities() -> tuple[str, ...]:
     """Return those that this processor has; torch takes the variable without a check."""
     query = "import torch; print(torch.backends.cpu.get_cpu_capability().lower())"
-    plain = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"}
-    done = subprocess.run(
-        [sys.executable, "-c", query], env=plain, capture_output=True, text=True, check=True
+    environment = {k: v for k, v in os.environ.items() if k != "ATEN_CPU_CAPABILITY"}
+    completed = subprocess.run(
+        [sys.executable, "-c", query], env=environment, capture_output=True, text=True, check=True
     )
-    highest = done.stdout.strip()
-    known = highest in _CAPABILITIES
-    return _CAPABILITIES[: _CAPABILITIES.index(highest) + 1] if known else ("default",)
+    capability = completed.stdout.strip()
+    is_known = capability in _CAPABILITIES
+    return _CAPABILITIES[: _CAPABILITIES.index(capability) + 1] if is_known else ("default",)
 
 
 def test_the_tests_that_depend_on_numbers_include_a_job_that_ends_by_them() -> None:
-    chosen = list(_tests_on_numbers())
+    tests = list(_tests_on_numbers())
     job = "test_a_sandblaster_job_continues_with_the_portions_of_a_killed_worker"
-    assert f"tests/backend/node/run/test_real_runs.py::{job}" in chosen
-    assert not any(name.startswith("tests/widgets") for name in chosen)
+    assert f"tests/backend/node/run/test_real_runs.py::{job}" in tests
+    assert not any(name.startswith("tests/widgets") for name in tests)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("threads", [1, 2])
 def test_no_result_depends_on_the_kernels_of_a_processor(threads: int, tmp_path: Path) -> None:
-    failed, outer = [], {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    failures, environment = [], {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     for capability in _capabilities():
         log = tmp_path / f"{capability}.log"
         with log.open("wb") as file:
-            done = subprocess.run(
+            completed = subprocess.run(
                 [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider",
                  *_tests_on_numbers()],
                 cwd=ROOT, stdout=file, stderr=file, check=False,
-                env={**outer, "ATEN_CPU_CAPABILITY": capability, "OMP_NUM_THREADS": str(threads)},
+                env={**environment, "ATEN_CPU_CAPABILITY": capability, "OMP_NUM_THREADS": str(threads)},
             )  # fmt: skip
-        if done.returncode:
-            failed.append(f"{capability}, {threads} threads:\n{log.read_text()[-8000:]}")
-    assert not failed, "\n".join(failed)
+        if completed.returncode:
+            failures.append(f"{capability}, {threads} threads:\n{log.read_text()[-8000:]}")
+    assert not failures, "\n".join(failures)

@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 CODE = ("app", "backend", "installers", "widgets", "main.py")
 TEXTS = ("README.md", "CHANGELOG.md", "docs")
-WORDS = re.compile(
+UNUSED_WORDS = re.compile(
     r"\b(a person|nobody|somebody|whoever|for ever|wish(es|ed)?|tells?|told|unwell|far|things?"
     r"|anew|mend(s|ed|ing)?|goes on|go on|the log does not say why)\b",
     re.IGNORECASE,
@@ -47,8 +47,8 @@ and a module."""
 
 
 def _files(*folders: str) -> list[str]:
-    listed = subprocess.check_output(["git", "ls-files", *folders], cwd=ROOT, text=True)
-    return [name for name in listed.split() if name.endswith(".py")]
+    listing = subprocess.check_output(["git", "ls-files", *folders], cwd=ROOT, text=True)
+    return [name for name in listing.split() if name.endswith(".py")]
 
 
 def _python() -> Iterator[tuple[str, str]]:
@@ -73,19 +73,19 @@ def _prose(name: str, source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
-def _sentences(source: str) -> Iterator[tuple[int, str]]:
+def _text_strings(source: str) -> Iterator[tuple[int, str]]:
     """Strings with a blank that are no docstrings; ``{}`` stands for each value."""
     tree = ast.parse(source)
-    passed = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    skipped_ids = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         text = ""
         if isinstance(node, ast.JoinedStr):
-            passed |= {id(part) for part in node.values}
+            skipped_ids |= {id(part) for part in node.values}
             parts = (part.value if isinstance(part, ast.Constant) else "{}" for part in node.values)
             text = "".join(map(str, parts))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             text = node.value
-        if " " in text and id(node) not in passed:
+        if " " in text and id(node) not in skipped_ids:
             yield node.lineno, text
 
 
@@ -99,7 +99,7 @@ def _public_names(name: str, source: str) -> Iterator[tuple[int, str]]:
     yield 1, Path(name).stem
     tree = ast.parse(source)
     classes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    for node in (one for scope in (tree, *classes) for one in scope.body):
+    for node in (statement for scope in (tree, *classes) for statement in scope.body):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)) and not node.name.startswith("_"):
             yield node.lineno, _snake(node.name)
 
@@ -109,26 +109,26 @@ def _snake(name: str) -> str:
 
 
 def test_sentences_are_plain() -> None:
-    found = [
+    locations = [
         f"{name}:{line} {match[0]}"
         for name, source in _python()
         for line, text in _prose(name, source)
-        for match in WORDS.finditer(text)
+        for match in UNUSED_WORDS.finditer(text)
     ]
     for path in _texts():
         text = path.read_text("utf-8").partition(LIST_OF_WORDS)[0]
-        found += [f"{path.name} {match[0]}" for match in WORDS.finditer(text)]
-    assert found == []
+        locations += [f"{path.name} {match[0]}" for match in UNUSED_WORDS.finditer(text)]
+    assert locations == []
 
 
 def test_a_sentence_for_users_names_the_place() -> None:
-    found = [
+    locations = [
         f"{name}:{line} {text}"
         for name, source in _python()
-        for line, text in _sentences(source)
+        for line, text in _text_strings(source)
         if BARE_THERE.search(text)
     ]
-    assert found == []
+    assert locations == []
 
 
 @pytest.mark.parametrize(
@@ -145,54 +145,54 @@ def test_a_sentence_for_users_names_the_place() -> None:
     ],
 )
 def test_a_bare_there_is_seen(source: str, is_plain: bool) -> None:
-    texts = [text for _, text in _sentences(source)]
+    texts = [text for _, text in _text_strings(source)]
     assert any(map(BARE_THERE.search, texts)) != is_plain
 
 
 def test_a_docstring_begins_with_a_noun_or_an_imperative() -> None:
-    found = [
+    locations = [
         f"{name}:{line} {text.splitlines()[0]}"
         for name, source in _python()
         for line, text in _titles(source)
         if TITLE.match(text)
     ]
-    assert found == []
+    assert locations == []
 
 
 def test_no_code_of_a_requirement_stands_in_the_program() -> None:
-    found = [
+    locations = [
         f"{name}:{line} {match[0]}"
         for name, source in _python()
         for line, text in _prose(name, source)
         for match in CODE_OF_A_REQUIREMENT.finditer(text)
     ]
-    assert found == []
+    assert locations == []
 
 
 def test_names_are_standard_words() -> None:
-    found = [
+    locations = [
         f"{name}:{line} {word}"
         for name, source in _python()
         for line, word in _public_names(name, source)
         if NAMES.search(word)
     ]
-    assert found == []
+    assert locations == []
 
 
 def test_no_identifier_has_a_private_word() -> None:
-    found = set()
+    locations = set()
     for name in _files(*CODE, "tests"):
-        found |= {f"{name} {word}" for word in _names(name) if IDENTIFIERS.search(_snake(word))}
-    assert {one for one in found if not one.endswith(" so_far")} == set()
+        locations |= {f"{name} {word}" for word in _names(name) if IDENTIFIERS.search(_snake(word))}
+    assert {location for location in locations if not location.endswith(" so_far")} == set()
 
 
 def test_no_identifier_has_an_old_word() -> None:
-    found = set()
+    locations = set()
     for name in _files(*CODE, "tests"):
         # A changed text of that module makes everyone build the image of the test cluster again.
-        words = set() if name == "tests/cluster/image.py" else _names(name) - KNOWN_NAMES
-        found |= {f"{name} {word}" for word in words if OLD_IDENTIFIERS.search(_snake(word))}
-    assert found == set()
+        names = set() if name == "tests/cluster/image.py" else _names(name) - KNOWN_NAMES
+        locations |= {f"{name} {word}" for word in names if OLD_IDENTIFIERS.search(_snake(word))}
+    assert locations == set()
 
 
 def _names(name: str) -> set[str]:

@@ -36,15 +36,15 @@ def test_a_crashed_worker_fails_the_test_it_ran_and_no_other(tmp_path: Path) -> 
     (tmp_path / "test_second.py").write_text("def test_alone(): pass\n")
     (tmp_path / "test_third.py").write_text("import os\ndef test_last(): os.abort()\n")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-m", "pytest", "-n", "2", "--no-loadscope-reorder", "-p",
          "no:cacheprovider", "-p", "no:pytest-qt", "-rf", "--rootdir", str(tmp_path)],
         cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)},
         capture_output=True, text=True, timeout=LIMIT_S, check=False,
     )  # fmt: skip
-    assert "2 failed, 3 passed" in done.stdout, done.stdout + done.stderr
-    assert "crashed while running 'test_first.py::test_that_crashes'" in done.stdout
-    assert "crashed while running 'test_third.py::test_last'" in done.stdout
+    assert "2 failed, 3 passed" in completed.stdout, completed.stdout + completed.stderr
+    assert "crashed while running 'test_first.py::test_that_crashes'" in completed.stdout
+    assert "crashed while running 'test_third.py::test_last'" in completed.stdout
 
 
 def _tests() -> Iterator[tuple[str, ast.Module]]:
@@ -56,13 +56,13 @@ def _tests() -> Iterator[tuple[str, ast.Module]]:
 
 def test_no_test_measures_speed_or_memory() -> None:
     """Claims about speed and memory are benchmarks: they hang on what else the machine does."""
-    found = [
+    locations = [
         f"{name}:{node.lineno} {node.attr}"
         for name, tree in _tests()
         for node in ast.walk(tree)
         if isinstance(node, ast.Attribute) and node.attr in _CLOCKS
     ]
-    assert not found, "\n".join(found)
+    assert not locations, "\n".join(locations)
 
 
 _WAITS = {"waitUntil", "waitSignal", "waitSignals", "wait_for", "wait", "join", "communicate"}
@@ -75,20 +75,20 @@ def _limits_s(call: ast.Call) -> Iterator[float]:
     """Every limit, in seconds, that a wait was given as a number."""
     name = getattr(call.func, "attr", getattr(call.func, "id", ""))
     if name in _WAITS:
-        of_qt = name.startswith("waitS") or name == "waitUntil"
-        units = {**_UNITS_PER_S, "timeout": 1000 if of_qt else 1}
-        given = [(word.value, units.get(word.arg or "")) for word in call.keywords]
-        given += [(argument, 1) for argument in call.args]
+        is_qt_wait = name.startswith("waitS") or name == "waitUntil"
+        units = {**_UNITS_PER_S, "timeout": 1000 if is_qt_wait else 1}
+        limits = [(word.value, units.get(word.arg or "")) for word in call.keywords]
+        limits += [(argument, 1) for argument in call.args]
     else:
-        given = [(word.value, 1) for word in call.keywords if word.arg == "timeout"]
-    for value, per_s in given:
+        limits = [(word.value, 1) for word in call.keywords if word.arg == "timeout"]
+    for value, per_s in limits:
         if per_s and isinstance(value, ast.Constant) and type(value.value) in (int, float):
             yield value.value / per_s
 
 
 def test_no_wait_for_a_fact_is_shorter_than_half_a_minute() -> None:
     """What comes at once on a quiet machine takes 20 s where others keep the cores busy."""
-    found = [
+    locations = [
         f"{name}:{node.lineno} {limit_s:g} s"
         for name, tree in _tests()
         for node in ast.walk(tree)
@@ -96,4 +96,4 @@ def test_no_wait_for_a_fact_is_shorter_than_half_a_minute() -> None:
         for limit_s in _limits_s(node)
         if limit_s < _SHORTEST_S
     ]
-    assert not found, "\n".join(found)
+    assert not locations, "\n".join(locations)

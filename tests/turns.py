@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QApplication
 from tests.waiting import wait_for
 
 
-def wait_in_loop(fact: Callable[[], object], what: str = "") -> None:
+def wait_in_loop(condition: Callable[[], object], description: str = "") -> None:
     """Wait for it while the window goes on."""
 
-    def has_come() -> bool:
+    def is_met() -> bool:
         QApplication.processEvents()
-        return bool(fact())
+        return bool(condition())
 
-    wait_for(has_come, what)
+    wait_for(is_met, description)

@@ -35,14 +35,14 @@ OUTSIDER = _user("outsider", 4103, 4103)
 ROOT = _user("root", 0, 0)
 
 
-def give(path: Path, user: User, mode: int) -> None:
+def give_root(path: Path, user: User, mode: int) -> None:
     """Make ``path`` a data root of ``user`` and its group."""
     if IS_ROOT:
         os.chown(path, user.uid, GROUP)
     path.chmod(mode)
 
 
-def act_as(user: User, umask: int, folder: Path, act: Callable[[], object]) -> None:
+def act_as(user: User, umask: int, folder: Path, action: Callable[[], object]) -> None:
     """Call ``act`` in a process of ``user`` whose working folder is ``folder``.
 
     Raises:
@@ -59,7 +59,7 @@ def act_as(user: User, umask: int, folder: Path, act: Callable[[], object]) -> N
                 os.setgid(user.groups[0])
                 os.setuid(user.uid)
             os.umask(umask)
-            act()
+            action()
         except BaseException:  # noqa: BLE001 - a forked child must never return
             os.write(writing, traceback.format_exc().encode())
         os._exit(0)

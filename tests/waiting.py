@@ -16,8 +16,8 @@ _POLL_INTERVAL_S = 0.005
 
 
 def wait_for(
-    fact: Callable[[], T],
-    what: str = "",
+    condition: Callable[[], T],
+    description: str = "",
     limit_s: float = LIMIT_S,
     hint: Callable[[], str] = str,
 ) -> T:
@@ -28,8 +28,8 @@ def wait_for(
             knows about it.
     """
     end = time.monotonic() + limit_s
-    while not (value := fact()):
+    while not (value := condition()):
         if time.monotonic() > end:
-            raise AssertionError(f"Not within {limit_s:g} s: {what or fact}. {hint()}".strip())
+            raise AssertionError(f"Not within {limit_s:g} s: {description or condition}. {hint()}".strip())
         time.sleep(_POLL_INTERVAL_S)
     return value

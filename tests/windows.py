@@ -30,7 +30,7 @@ W = TypeVar("W", bound=QWidget)
 Part = TypeVar("Part", bound=QObject)
 
 
-def owned(qtbot: QtBot, widget: W, *size: int) -> W:
+def add_widget(qtbot: QtBot, widget: W, *size: int) -> W:
     """Return the widget, closed at the end of the test, in a size if one is given."""
     qtbot.addWidget(widget)
     if size:
@@ -38,81 +38,81 @@ def owned(qtbot: QtBot, widget: W, *size: int) -> W:
     return widget
 
 
-def on_screen(qtbot: QtBot, widget: W, *size: int) -> W:
+def show_widget(qtbot: QtBot, widget: W, *size: int) -> W:
     """Return the widget shown, in a size if one is given, and closed at the end of the test."""
-    owned(qtbot, widget, *size).show()
+    add_widget(qtbot, widget, *size).show()
     return widget
 
 
-def the(kind: type[Part], place: QObject) -> Part:
+def find_only(kind: type[Part], parent: QObject) -> Part:
     """Return the only part of a kind in a place; of several, the only visible one."""
-    parts = place.findChildren(kind)
-    if len(parts) > 1 and isinstance(place, QWidget):
-        parts = [one for one in parts if isinstance(one, QWidget) and one.isVisibleTo(place)]
-    (found,) = parts
-    return found
+    parts = parent.findChildren(kind)
+    if len(parts) > 1 and isinstance(parent, QWidget):
+        parts = [part for part in parts if isinstance(part, QWidget) and part.isVisibleTo(parent)]
+    (only_part,) = parts
+    return only_part
 
 
-def button(place: QWidget, text: str) -> QAbstractButton:
+def find_button(parent: QWidget, text: str) -> QAbstractButton:
     """Return the only button with a text or name; one that is visible comes before others."""
-    buttons = place.findChildren(QAbstractButton)
-    buttons = [one for one in buttons if text in (one.text(), one.accessibleName())]
-    (found,) = [one for one in buttons if one.isVisibleTo(place)] or buttons
-    return found
+    buttons = parent.findChildren(QAbstractButton)
+    buttons = [candidate for candidate in buttons if text in (candidate.text(), candidate.accessibleName())]
+    (only_button,) = [candidate for candidate in buttons if candidate.isVisibleTo(parent)] or buttons
+    return only_button
 
 
-def named(kind: type[W], place: QWidget, name: str) -> W:
+def find_by_name(kind: type[W], parent: QWidget, name: str) -> W:
     """Return the only widget of a kind that a screen reader calls so."""
-    (found,) = [one for one in place.findChildren(kind) if one.accessibleName() == name]
-    return found
+    (only_widget,) = [widget for widget in parent.findChildren(kind) if widget.accessibleName() == name]
+    return only_widget
 
 
-def line_of(place: QWidget, name: str) -> LineEdit:
+def find_line(parent: QWidget, name: str) -> LineEdit:
     """Return the line to type into that has this name."""
-    return named(LineEdit, place, name)
+    return find_by_name(LineEdit, parent, name)
 
 
-def field_of(place: QWidget, label: str) -> Field:
+def find_field(parent: QWidget, label: str) -> Field:
     """Return the only field with this label above it."""
-    (found,) = [one for one in place.findChildren(Field) if one.label() == label]
-    return found
+    (only_field,) = [field for field in parent.findChildren(Field) if field.label() == label]
+    return only_field
 
 
-def label_of(place: QWidget, text: str) -> Label:
+def find_label(parent: QWidget, text: str) -> Label:
     """Return the only visible label with this text."""
-    labels = [one for one in place.findChildren(Label) if one.isVisibleTo(place)]
-    (found,) = [one for one in labels if one.text() == text]
-    return found
+    labels = [candidate for candidate in parent.findChildren(Label) if candidate.isVisibleTo(parent)]
+    (only_label,) = [candidate for candidate in labels if candidate.text() == text]
+    return only_label
 
 
-def places_of(side_bar: QWidget) -> dict[str, NavButton]:
+def page_buttons(side_bar: QWidget) -> dict[str, NavButton]:
     """Return the buttons of the places, by the key of their place."""
-    return dict(zip((one.key for one in PAGES), side_bar.findChildren(NavButton), strict=True))
+    return dict(zip((page.key for page in PAGES), side_bar.findChildren(NavButton), strict=True))
 
 
-def windows(kind: type[W]) -> list[W]:
+def visible_windows(kind: type[W]) -> list[W]:
     """Return the visible windows of a kind."""
-    shown = (one for one in QApplication.topLevelWidgets() if one.isVisible())
-    return [one for one in shown if isinstance(one, kind)]
+    candidates = (widget for widget in QApplication.topLevelWidgets() if widget.isVisible())
+    return [widget for widget in candidates if isinstance(widget, kind)]
 
 
-def window(kind: type[W]) -> W:
+def visible_window(kind: type[W]) -> W:
     """Return the only visible window of a kind."""
-    (found,) = windows(kind)
-    return found
+    (only_window,) = visible_windows(kind)
+    return only_window
 
 
-def texts(place: QWidget) -> list[str]:
+def visible_texts(parent: QWidget) -> list[str]:
     """Return what the visible labels, buttons and fields of a place say."""
-    parts = [one for one in place.findChildren(QWidget) if one.isVisibleTo(place)]
-    lines = [one.text() for one in parts if isinstance(one, (QLabel, QAbstractButton, QLineEdit))]
-    return lines + [one.toPlainText() for one in parts if isinstance(one, QPlainTextEdit)]
+    parts = [part for part in parent.findChildren(QWidget) if part.isVisibleTo(parent)]
+    lines = [part.text() for part in parts if isinstance(part, (QLabel, QAbstractButton, QLineEdit))]
+    return lines + [part.toPlainText() for part in parts if isinstance(part, QPlainTextEdit)]
 
 
-def says(place: QWidget, part: str) -> bool:
+def shows_text(parent: QWidget, text: str) -> bool:
     """Return whether a visible label or button of a place contains these words."""
-    shown = "\n".join(texts(place)).replace("\xa0", " ")
-    return part.replace("\xa0", " ") in shown
+    visible_text = "\n".join(visible_texts(parent)).replace("\xa0", " ")
+    return text.replace("\xa0", " ") in visible_text
 
 
 def pick(control: ChoiceRow | ComboBox, key: str) -> None:
@@ -124,37 +124,37 @@ def pick(control: ChoiceRow | ComboBox, key: str) -> None:
         control.activated.emit(control.currentIndex())
 
 
-def open_tab(place: QWidget, key: str) -> None:
+def open_tab(parent: QWidget, key: str) -> None:
     """Open a tab of the only row of tabs in a place, by its key."""
-    pick(the(UnderlinedTabs, place), key)
+    pick(find_only(UnderlinedTabs, parent), key)
 
 
-def fields_of(form: QWidget) -> JobFields:
+def job_fields(form: QWidget) -> JobFields:
     """Return the fields of a form."""
-    (found,) = form.findChildren(JobFields)
-    return found
+    (fields,) = form.findChildren(JobFields)
+    return fields
 
 
 def all_fields(form: QWidget) -> dict[str, Field]:
     """Return the fields of a form by the path of their setting."""
-    options = (f"{part}.{key}" for part, by in OPTIONS.items() for o in by.values() for key in o)
+    options = (f"{part}.{key}" for part, options_by_name in OPTIONS.items() for o in options_by_name.values() for key in o)
     paths = dict.fromkeys((*SETTINGS, *options))
-    return {path: fields_of(form).field(path) for path in paths if fields_of(form).has_field(path)}
+    return {path: job_fields(form).field(path) for path in paths if job_fields(form).has_field(path)}
 
 
 def side_of(form: QWidget) -> FormSide:
     """Return the side of a form: its result, figures and findings."""
-    return the(FormSide, form)
+    return find_only(FormSide, form)
 
 
-def acts_of(form: QWidget) -> StartButtons:
+def start_buttons(form: QWidget) -> StartButtons:
     """Return the buttons of a form that start a job."""
     return side_of(form).start_buttons
 
 
 def press_start(form: QWidget) -> None:
     """Press the key that starts a job, which works while the buttons do not."""
-    (key,) = [one for one in form.findChildren(QShortcut) if one.key() == QKeySequence(START_KEY)]
+    (key,) = [shortcut for shortcut in form.findChildren(QShortcut) if shortcut.key() == QKeySequence(START_KEY)]
     key.activated.emit()
 
 
@@ -162,15 +162,15 @@ def setting_field(form: QWidget, path: str) -> Field:
     """Return the visible field of a setting in a form, by the setting's name."""
     name = name_and_unit(path)[0]
     sweep = form.findChild(SweepCard)
-    fields = [one for one in form.findChildren(Field) if one.label() == name]
-    fields = [one for one in fields if sweep is None or not sweep.isAncestorOf(one)]
-    (found,) = [one for one in fields if one.isVisibleTo(form)] or fields
-    return found
+    fields = [field for field in form.findChildren(Field) if field.label() == name]
+    fields = [field for field in fields if sweep is None or not sweep.isAncestorOf(field)]
+    (only_field,) = [field for field in fields if field.isVisibleTo(form)] or fields
+    return only_field
 
 
-def elapse(place: QObject) -> None:
+def finish_timers(parent: QObject) -> None:
     """Let the pauses of a place end that wait for the next key before something happens."""
-    for timer in place.findChildren(QTimer):
+    for timer in parent.findChildren(QTimer):
         if timer.isActive() and timer.isSingleShot():
             timer.stop()
             timer.timeout.emit()

@@ -373,7 +373,7 @@ class NodeController(Controller):
                 accept=lambda _key: False,
                 passphrase=answer_passphrase if passphrase else None,
                 node_data_root=request.data_root,
-                no_share=request.no_share,
+                is_staged=request.no_share,
             )
             # Stored once it has opened the key; a keyring that stays locked changes nothing.
             try:

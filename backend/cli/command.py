@@ -1,8 +1,9 @@
 """Commands from functions: the signature is the parser, the first line of the docstring the help.
 
 A command is a function below `backend.cli.commands`, in the module or package named by its first
-word. Parameters before ``*`` are arguments, those after it options; ``Annotated`` adds a `Word`, or
-only a help. Parameters named in `GIVEN` are not typed: `backend.cli.session.Session` has them.
+word. Parameters before ``*`` are arguments, parameters after ``*`` options; ``Annotated`` adds an
+`ArgSpec`, or only a help. Parameters named in `SESSION_PARAMETERS` are not typed:
+`backend.cli.session.Session` has them.
 
 This is argparse and not a library, because to parse one command takes 0.02 s of processor time with
 argparse, 0.08 s with cyclopts 5.5 and 0.20 s with typer 0.29 (``--version`` took 0.04 s in all).
@@ -95,7 +96,7 @@ class Command(NamedTuple):
     """A registered command.
 
     Attributes:
-        words: One or two: ``("job", "start")``.
+        path: One or two words: ``("job", "start")``.
         reads_jobs: The runs of the jobs that it names, or of all jobs, are reaped before it.
         one_of: Parameters of which exactly one is typed.
         at_most_one_of: Parameters of which only one may be typed.
@@ -198,7 +199,7 @@ def all_commands() -> list[Command]:
 def load_group(group: str, second_words: Iterable[str] = ()) -> tuple[str, list[Command]]:
     """Import commands that begin with a word; return the help of the word, and them.
 
-    Of a package only the modules are imported whose text has one of ``words`` as a second word.
+    Of a package only the modules are imported whose text has one of the second words.
     """
     module = importlib.import_module(f"{commands.__name__}.{group}")
     decorators = [f'@command("{group} {second_word}"' for second_word in second_words]

@@ -530,10 +530,10 @@ def fit_weights(
 
     Args:
         pass_batch: Passes a batch to the model, which ties the weights of some models.
-        leave_out: How the names begin of what keeps the values that it has.
+        excluded_prefixes: Prefixes of the names of weights that keep the model's values.
 
     Returns:
-        A sentence on the prefix that was removed or added, otherwise "".
+        A message on the prefix that was removed or added, otherwise "".
 
     Raises:
         BackendError: The weights belong to another architecture, or match only in part.
@@ -554,10 +554,10 @@ def fit_weights(
     fitting_weights, message = max(
         candidates, key=lambda candidate: len(candidate[0].keys() & set(names))
     )
-    if pass_batch is not None and _add_tied(model.state_dict(), fitting_weights).keys() < set(
-        names
-    ):
-        pass_batch()
+    if pass_batch is not None:
+        all_weights = _add_tied(model.state_dict(), fitting_weights)
+        if all_weights.keys() < set(names):
+            pass_batch()
     if excluded_prefixes:
         fitting_weights = _keep_model_values(model, fitting_weights, excluded_prefixes)
     _load_weights_into(model, fitting_weights, source)
@@ -567,10 +567,10 @@ def fit_weights(
 def _keep_model_values(
     model: torch.nn.Module, weights: Mapping[str, Any], excluded_prefixes: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the weights with the model's own values in place of those to leave out.
+    """Return the weights with the model's own values in place of the excluded weights.
 
     Raises:
-        BackendError: The model has nothing of such a name.
+        BackendError: The model has no weight with such a prefix.
     """
     model_state = model.state_dict()
     names_with_prefix(model_state, excluded_prefixes, "start_from_except")
@@ -585,7 +585,7 @@ def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: st
     """Return the names that begin with a prefix.
 
     Raises:
-        BackendError: None begins with one of them.
+        BackendError: No name begins with one of the prefixes.
     """
     all_names = list(names)
     for prefix in prefixes:

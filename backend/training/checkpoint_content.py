@@ -29,9 +29,9 @@ def content(
     """Return the whole content.
 
     Args:
-        states: What `training_states` returned.
+        states: The result of `training_states`.
         ranks: State of each rank, by its number.
-        metrics: Metrics of the model at the end of an epoch, empty within one.
+        metrics: Metrics of the model at the end of an epoch, empty within an epoch.
     """
     return {
         "format": FORMAT,
@@ -62,12 +62,13 @@ def training_states(
 ) -> dict[str, Any]:
     """Return the states of model, optimizer and scaler, by their keys in a checkpoint.
 
-    With a moving average ``model`` is that, because it was validated and is taken away, and
+    With a moving average, ``model`` is the average, because it was validated and is exported, and
     ``trained`` are the weights with which a resume continues.
 
     Args:
-        model: Its state dict, and that of the optimizer.
-        optimized: The optimizer's parameters, in the order of its state dict.
+        model: The state dict of the model.
+        optimizer: The state dict of the optimizer.
+        optimized_names: The optimizer's parameters, in the order of its state dict.
     """
     states = {
         "model": model,

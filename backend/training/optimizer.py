@@ -1,4 +1,4 @@
-"""The optimizer of a job: its parameters in groups, its learning rate, its saved state."""
+"""Optimizer of a job: its parameters in groups, its learning rate, its saved state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OPTIMIZERS: dict[str, Any] = {
 def make_optimizer(
     config: JobConfig, model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]
 ) -> torch.optim.Optimizer:
-    """Return the optimizer of these parameters: the model's own, if it makes one.
+    """Return the optimizer of these parameters: the model's own, if the model makes one.
 
     Raises:
         BackendError: ``lr_of`` names no parameter, or the model's method returns no optimizer.
@@ -58,7 +58,8 @@ def _make_user_optimizer(
     given_ids, grouped = {id(p) for p in parameters}, grouped_parameters(optimizer)
     if {id(p) for p in grouped} != given_ids:
         raise UserCodeError(
-            f"The model's optimizer has {len(grouped)} parameters; it was called with {len(given_ids)}.",
+            f"The model's optimizer has {len(grouped)} parameters; it was called with "
+            f"{len(given_ids)}.",
             "Give each parameter that it gets to one group; freeze the others by the job's setting "
             "freeze.",
         )
@@ -70,7 +71,7 @@ def _make_user_optimizer(
 def _group_parameters(
     config: JobConfig, model: torch.nn.Module, parameters: Sequence[torch.nn.Parameter]
 ) -> Sequence[torch.nn.Parameter] | list[dict[str, Any]]:
-    """Return the parameters, in groups if a setting is not that of all."""
+    """Return the parameters, in groups if they have different settings."""
     names = {id(parameter): name for name, parameter in model.named_parameters()}
     rates = config.rate_factors
     names_with_prefix(names.values(), tuple(rates), "lr_of")
@@ -130,12 +131,12 @@ def trained_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
 
 
 def served_parameters(model: torch.nn.Module) -> list[torch.nn.Parameter]:
-    """Return all parameters, as a model may thaw some later: first those that it trains now."""
+    """Return all parameters, first those in training, as a model may thaw others later."""
     return [*trained_parameters(model), *(p for p in model.parameters() if not p.requires_grad)]
 
 
 def parameters_by_name(model: torch.nn.Module, names: Iterable[str]) -> list[torch.nn.Parameter]:
-    """Return the parameters of these names; those that a model has tied since then once."""
+    """Return the parameters of these names; parameters that a model has tied since then once."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     unique_parameters = {id(parameters[name]): parameters[name] for name in names}
     return list(unique_parameters.values())

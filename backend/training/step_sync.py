@@ -135,7 +135,7 @@ class StepSync:
         return tuple(self._metric_names.names)
 
     def add_metrics(self, names: Iterable[str]) -> bool:
-        """Add slots for metrics; return whether `size` changed, so that `use_vector` must follow."""
+        """Add slots for metrics; return whether `size` changed, which requires `use_vector`."""
         previous_count = len(self._metric_names.names)
         self._metric_names.add(names)
         self._values_of_rank = _HALVES * (1 + len(self._metric_names.names))

@@ -1,6 +1,6 @@
-"""The moving average of a model's weights, which is validated and taken away in their place.
+"""Moving average of a model's weights, which is validated and saved in their place.
 
-Every rank has the same weights after a step, so each keeps the average by itself, without a message.
+Every rank has the same weights after a step, so each computes the average without a message.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 
 
 class WeightAverage:
-    """An exponential moving average of the parameters: s ← d·s + (1 − d)·w after each step.
+    """Exponential moving average of the parameters: s ← d·s + (1 − d)·w after each step.
 
     At first d is smaller, (1 + n) / (10 + n) after n steps, so that the random weights of the
     beginning are soon forgotten, as in TensorFlow's ExponentialMovingAverage with num_updates.
@@ -25,21 +25,21 @@ class WeightAverage:
         self._averages = {name: p.detach().clone() for name, p in self._parameters.items()}
 
     def use_model(self, model: torch.nn.Module) -> None:
-        """Take the parameters that the model has now under the same names."""
+        """Use the model's current parameters of the same names."""
         self._parameters = dict(model.named_parameters())
         names = {id(parameter): name for name, parameter in self._parameters.items()}
         all_parameters = model.named_parameters(remove_duplicate=False)
         self._first_names = {name: names[id(parameter)] for name, parameter in all_parameters}
 
     def update(self, step: int) -> None:
-        """Take the weights after the ``step``-th step of the job."""
+        """Add the weights after the ``step``-th step of the job."""
         decay = min(self._decay, (1 + step) / (10 + step))
         weights = [parameter.detach() for parameter in self._parameters.values()]
         torch._foreach_lerp_(list(self._averages.values()), weights, 1 - decay)
 
     @contextmanager
     def apply(self) -> Iterator[None]:
-        """Give the model the average, until the end of the context."""
+        """Set the model's parameters to the average, until the end of the context."""
         self._swap()
         try:
             yield

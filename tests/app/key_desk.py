@@ -8,7 +8,7 @@ from PySide6.QtTest import QTest
 from tests.app.keyboard_window import rows
 from tests.app.pointer import Hands
 from tests.app.used_data_root import QUEUED_NAMES, rows_of_all
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.cards import Card, PageHeader
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.list.job_list_model import JobColumn
@@ -103,7 +103,7 @@ class Desk:
         part = next(part for part in parts if part.isVisible())
         position = QPoint(3, 3)
         if area == "plot":
-            part = the(PlotView, part).viewport()
+            part = find_only(PlotView, part).viewport()
             position = part.rect().center()
         elif area == "row":
             position = part.visualRect(part.currentIndex()).center()

@@ -11,8 +11,8 @@ from pytestqt.qtbot import QtBot
 from app.main.bootstrap import Program
 from tests.app.pointer import Hands
 from tests.app.used_data_root import move_in, move_out, rows_of_all
-from tests.programs import end
-from tests.windows import the
+from tests.programs import close_programs
+from tests.windows import find_only
 from widgets.common.theme_manager import ThemeChoice
 
 _CTRL = Qt.KeyboardModifier.ControlModifier
@@ -36,7 +36,7 @@ def ids_and_program(qapp, request, tmp_path_factory):
         bot.waitUntil(lambda: is_in_front(program.window))
         yield ids, program
         program.window.close()
-        end(program)
+        close_programs(program)
         move_out(paths[0])
 
 
@@ -79,7 +79,7 @@ def open_job(hands, program, name):
     """By its name, as everything can be opened."""
     hands.press("Ctrl+K")
     hands.write(name)
-    list_view = the(QListView, program.frame.palette)
+    list_view = find_only(QListView, program.frame.palette)
     hands.wait(lambda: list_view.currentIndex().data() == name)
     hands.press("Return")
 

@@ -7,7 +7,7 @@ from PySide6.QtWidgets import QApplication
 from tests.app.key_desk import presses
 from tests.app.used_data_root import FALLING
 from tests.fakes import trained
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.labels import Label
 from widgets.shell.shortcuts import SHORTCUTS
 
@@ -67,7 +67,7 @@ def _(desk, press):
         job_id = trained.job(root, f"made elsewhere {desk.jobs.job_count}", FALLING[:10])
         desk.window.toast.hide()
         press()
-        assert the(Label, desk.window.toast).text() == "Refreshing…"
+        assert find_only(Label, desk.window.toast).text() == "Refreshing…"
         desk.wait(lambda: desk.jobs.model.line(job_id) is not None)
     finally:
         poller.start()

@@ -13,7 +13,7 @@ from tests.app.keyboard_window import answer_file_dialog, rows
 from tests.app.used_data_root import FALLING, QUEUED_NAMES
 from tests.fakes import trained
 from tests.pictures import lab
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
@@ -160,14 +160,14 @@ def _(desk, press):
     detail = desk.open("slow")
     detail._choose_tab("ranks")
     press()
-    assert the(JobTabs, detail).key() == "curves"
+    assert find_only(JobTabs, detail).key() == "curves"
 
 
 @presses("Next tab", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
     press()
-    assert the(JobTabs, detail).key() == "ranks"
+    assert find_only(JobTabs, detail).key() == "ranks"
 
 
 def _logarithmic(axis, plots_of):
@@ -307,7 +307,7 @@ def _(desk, press):
     desk.table().choose((desk.ids["fast"], desk.ids["slow"]))
     _answer = answer_file_dialog(desk.folder)
     press()
-    label = the(Label, desk.window.toast)
+    label = find_only(Label, desk.window.toast)
     desk.wait(lambda: label.text().startswith("Exported 0 of 2 jobs."))
     assert "no checkpoint" in label.text()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.app.key_desk import presses
 from tests.widgets.nodes import samples
-from tests.windows import the
+from tests.windows import find_only
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
 
@@ -42,7 +42,7 @@ def _gpus(check):
             check(desk, press)
         finally:
             program._node_controller.start()
-            desk.wait(lambda: list(the(PlacementPicker, program.form)._rows) == ["this-computer"])
+            desk.wait(lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"])
 
     return run
 

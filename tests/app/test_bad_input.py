@@ -11,18 +11,18 @@ from backend.base.errors import BackendError
 from backend.records.base.number_format import count
 from backend.records.library.preview import DataSize
 from backend.services.jobs.dataset_size import DataSizeCounter
-from tests.backend.services.sweeps.test_sweep_service import places, services
+from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job
 from tests.windows import (
-    acts_of,
+    start_buttons,
     all_fields,
-    button,
-    elapse,
-    fields_of,
+    find_button,
+    finish_timers,
+    job_fields,
     press_start,
     setting_field,
     side_of,
-    the,
+    find_only,
 )
 from widgets.common.fields import ErrorLine, LineEdit
 from widgets.jobs.form.form_side import FormFoot
@@ -31,7 +31,7 @@ from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
-__all__ = ["places", "services"]
+__all__ = ["paths", "services"]
 
 SGD = {"name": "sgd", "lr": 0.05}
 LOCAL_NODE = "this-computer"
@@ -152,19 +152,19 @@ def form(qtbot, services, immediately, monkeypatch):
 
 def errors_of(form):
     """What is said after the check; nothing else was said."""
-    elapse(form)
-    assert not acts_of(form).start.isEnabled()
-    assert not acts_of(form).queue.isEnabled()
-    assert not button(form, "Save draft").isEnabled()
+    finish_timers(form)
+    assert not start_buttons(form).start.isEnabled()
+    assert not start_buttons(form).queue.isEnabled()
+    assert not find_button(form, "Save draft").isEnabled()
     assert (
-        acts_of(form).start.text()
-        == the(FormFoot, form).start_buttons.start.text()
+        start_buttons(form).start.text()
+        == find_only(FormFoot, form).start_buttons.start.text()
         == "1 problem to fix"
     )
     press_start(form)
-    the(FormFoot, form).start_buttons.start.click()
+    find_only(FormFoot, form).start_buttons.start.click()
     at_fault = {path: f.error() for path, f in all_fields(form).items() if f.error()}
-    placement_error = the(ErrorLine, the(PlacementPicker, form)).text()
+    placement_error = find_only(ErrorLine, find_only(PlacementPicker, form)).text()
     return at_fault | ({"placement": placement_error} if placement_error else {})
 
 
@@ -177,12 +177,12 @@ def test_faults_of_every_part_are_shown_at_once(form, services):
     missing_parts = {"dataset": "gone", "start_from": "gone/best"}
     placement = [{"node": "gone", "processes": 1}]
     form.show_draft(JobDraft(raw_job(1, epochs=0, placement=placement, **missing_parts)))
-    elapse(form)
+    finish_timers(form)
     invalid_paths = {path for path, field in all_fields(form).items() if field.error()}
     assert invalid_paths == {"epochs", "dataset", "start_from"}
-    assert the(ErrorLine, the(PlacementPicker, form)).text().startswith("There is no node “gone”")
+    assert find_only(ErrorLine, find_only(PlacementPicker, form)).text().startswith("There is no node “gone”")
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
-    elapse(form)
+    finish_timers(form)
     invalid_paths = {path for path, field in all_fields(form).items() if field.error()}
     assert invalid_paths == {"epochs", "batch_size"}, "the size of the dataset waits for no other"
 
@@ -192,22 +192,22 @@ def test_the_items_are_counted_although_something_else_is_wrong(form, services, 
     monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: None)
     monkeypatch.setattr(services.jobs, "count_items", lambda raw: polled.append(raw["dataset"]))
     form.show_draft(JobDraft(raw_job(1, epochs=0)))
-    elapse(form)
+    finish_timers(form)
     assert polled == ["tiny"]
 
 
 def test_a_job_without_faults_may_start(form):
     form.show_draft(JobDraft(raw_job(1)))
-    elapse(form)
-    assert acts_of(form).start.text() == "Start on 1 process"
-    assert acts_of(form).start.isEnabled()
+    finish_timers(form)
+    assert start_buttons(form).start.text() == "Start on 1 process"
+    assert start_buttons(form).start.isEnabled()
 
 
 def test_the_settings_determine_servers_and_batches(form):
     placement = [{"node": LOCAL_NODE, "processes": 3}]
     strategy = {"name": "downpour", "n_push": 2}
     form.show_draft(JobDraft(raw_job(1, batch_size=32, placement=placement, strategy=strategy)))
-    elapse(form)
+    finish_timers(form)
     check = form._check
     assert (check.workers, check.servers) == (2, 1)
     assert (check.global_batch, check.steps_per_epoch) == (64, 8)
@@ -222,7 +222,7 @@ def test_m2_a_typed_fault_is_shown_at_its_field(form, path, text, message):
     assert errors_of(form) == {path: message}
     assert is_one_sentence(message)
     assert setting_field(form, path).control.property("bad") == "true"
-    assert fields_of(form).first_invalid_control() is control
+    assert job_fields(form).first_invalid_control() is control
 
 
 @pytest.mark.parametrize(
@@ -269,6 +269,6 @@ def test_m2_a_fault_without_a_field_is_shown_among_the_checks(form):
 
 def test_all_faults_are_counted_and_the_first_is_jumped_to(form):
     form.show_draft(JobDraft(raw_job(1, epochs=0, seed=-1)))
-    elapse(form)
-    assert acts_of(form).start.text() == "2 problems to fix"
-    assert fields_of(form).first_invalid_control() is setting_field(form, "epochs").control
+    finish_timers(form)
+    assert start_buttons(form).start.text() == "2 problems to fix"
+    assert job_fields(form).first_invalid_control() is setting_field(form, "epochs").control

@@ -29,7 +29,7 @@ from tests.app.unreadable_folder import ShutFolder
 from tests.backend.services.access_cases import started
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.banner import Banner
 from widgets.common.state_badge import StateBadge
 from widgets.jobs.actions import job_actions
@@ -74,7 +74,7 @@ class WatchedWindow:
 
     @property
     def word(self):
-        return the(StateBadge, self.program.jobs.detail.header)._word.text()
+        return find_only(StateBadge, self.program.jobs.detail.header)._word.text()
 
     @property
     def act(self):
@@ -83,7 +83,7 @@ class WatchedWindow:
     @property
     def banner_text(self):
         """What stands atop the open job, "" for nothing."""
-        banner = the(Banner, self.program.jobs.detail)
+        banner = find_only(Banner, self.program.jobs.detail)
         return banner.accessibleName() if banner.isVisibleTo(self.program.jobs.detail) else ""
 
     @property
@@ -309,7 +309,7 @@ def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_eit
     windows = [open_window(), open_window()]
     for window in windows:
         window.open(training.job_id)
-        assert (window.word, window.act.text()) == (state.word, "Stop")
+        assert (window.word, window.act.text()) == (state.label, "Stop")
     for window in windows * PRESSES:
         window.program.jobs.detail.job_actions.ask(job_actions.STOP, training.job_id)
     for window in windows:

@@ -1,7 +1,7 @@
 """The window on a data root that is reached over SSH: it asks for what only the user can say."""
 
 from app.main.bootstrap import Program
-from tests.programs import end
+from tests.programs import close_programs
 from widgets.shell.side_bar import SideBar
 
 pytest_plugins = [
@@ -28,4 +28,4 @@ def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
         qtbot.waitUntil(lambda: program._services is not None)
         assert program.window.page_key == "jobs"
     finally:
-        end(program)
+        close_programs(program)

@@ -51,7 +51,7 @@ def measure(services: Services, name: str) -> bool:
         ended = services.jobs.queries.wait(view.id, is_finished=lambda now: now.state.is_over)
         ends.append(ended)
         services.reaper.reap(view.id)
-        sys.stderr.write(f"{number} of {len(made.jobs)}: {view.name}, {ends[-1].state.word}\n")
+        sys.stderr.write(f"{number} of {len(made.jobs)}: {view.name}, {ends[-1].state.label}\n")
     write_table(services, name, made.tag)
     return all(view.state is JobState.FINISHED for view in ends)
 

@@ -52,7 +52,7 @@ def desktop(
                 cluster.address_of(name), user=cluster.user, identity=str(cluster.identity)
             ),
             accept=lambda key: any(one.endswith(f" {key.text}") for one in cluster.known_hosts),
-            no_share=True,
+            is_staged=True,
         )
     own_key = str(home / "ssh" / cluster_key.PRIVATE_NAME)
     done = services.provisioning.set_up(

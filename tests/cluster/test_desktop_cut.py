@@ -23,7 +23,7 @@ from backend.ssh import persistent_connection
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.remote_desktop import remote_desktop
 from tests.integration.conftest import WORKING
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
@@ -105,7 +105,7 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
         for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
             assert STALE.fullmatch(now.contact_warning)
             # How long it takes and how fast it is are known only from updates.
-            assert replace(now, contact_warning="") == changed(
+            assert replace(now, contact_warning="") == replace_fields(
                 last, eta_s=None, samples_per_second=None
             )
         assert not len(seen.history.steps)

@@ -19,7 +19,7 @@ from backend.records.library.item import Kind
 from tests.cluster.user import User
 from tests.cluster.windows import services
 from tests.waiting import LIMIT_MS
-from tests.windows import the
+from tests.windows import find_only
 from widgets.jobs.log.log_view import LogView
 from widgets.library.import_dialog import ImportDialog
 
@@ -182,7 +182,7 @@ def start(program: Program, user: User) -> None:
 def mark(program: Program, user: User, name: str) -> None:
     """Draw a number that the program prints."""
     user.press("Log")
-    view = the(LogView, program.jobs.detail)
+    view = find_only(LogView, program.jobs.detail)
 
     user.wait(lambda: name in (view.line_text(view.first_line) or ""))
     user.take_pictures("log")

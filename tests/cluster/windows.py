@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.main.bootstrap import Program
 from backend.records.nodes.entry import HostKey
 from backend.services.context.container import Services
-from tests.programs import end
+from tests.programs import close_programs
 from widgets.common.theme_manager import ThemeChoice
 from widgets.nodes.row.node_row import NodeRow
 
@@ -48,7 +48,7 @@ def window_on(
     try:
         yield program
     finally:
-        end(program)
+        close_programs(program)
 
 
 def row_of(program: Program, node: str) -> NodeRow:

@@ -54,10 +54,10 @@ INTERVAL_S = 2.0
 STEP_S = 0.1
 EPOCHS = 12
 KEPT_CHECKPOINTS = 4
-_STEPS_OF_ENDED = 2 * EPOCHS
+_ENDED_JOB_STEPS = 2 * EPOCHS
 UNHEALTHY_EVERY = 16
 _DAY_S = 86_400.0
-_WELL = (("reasons", "0"), ("ecc", "0 0 0 0"), ("temperature", "40"))
+_HEALTHY_READINGS = (("reasons", "0"), ("ecc", "0 0 0 0"), ("temperature", "40"))
 _NAMES = ("retinanet-r50", "unet-cells", "mlp-digits", "vit-small · ключ 検査", "lstm-weather")
 
 
@@ -149,11 +149,11 @@ class Training:
         )
         replace_json(path.with_suffix(SIDECAR_SUFFIX), record.to_dict())
         replace_json(self.folder.latest, {"name": name})
-        for old in sorted(self.folder.checkpoints.glob(f"*{CHECKPOINT_SUFFIX}"))[
+        for old_checkpoint in sorted(self.folder.checkpoints.glob(f"*{CHECKPOINT_SUFFIX}"))[
             :-KEPT_CHECKPOINTS
         ]:
-            old.unlink()
-            old.with_suffix(SIDECAR_SUFFIX).unlink()
+            old_checkpoint.unlink()
+            old_checkpoint.with_suffix(SIDECAR_SUFFIX).unlink()
 
 
 class BusyCluster:
@@ -166,42 +166,42 @@ class BusyCluster:
     """
 
     def __init__(
-        self, root: OpenRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float, ended: int
+        self, root: OpenRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float, ended_count: int
     ) -> None:
         self._root = root
         self._driver = driver
         self._names = [f"gpu{number:02d}" for number in range(1, nodes + 1)]
         self._life_s = life_s
-        self._made = 0
+        self._job_count = 0
         # It is connected to, and never answers.
-        self._hole = socket.create_server(("127.0.0.1", 0))
+        self._silent_socket = socket.create_server(("127.0.0.1", 0))
         root.path.mkdir(parents=True, exist_ok=True)
         for name in self._names:
             root.node(name).path.mkdir(parents=True)
             node_files.write_entry(root, self._entry(name))
         self._agents = [Agent(name, root.node(name), root, INTERVAL_S) for name in self._names]
-        self._placed = [self._nodes_of(number, jobs) for number in range(jobs)]
-        self._ended: deque[OpenJob] = deque()
-        for number in range(ended):
-            self._train_before(number % jobs)
-        self._trainings = [self._begin(number) for number in range(jobs)]
+        self._job_nodes = [self._nodes_of(number, jobs) for number in range(jobs)]
+        self._ended_jobs: deque[OpenJob] = deque()
+        for number in range(ended_count):
+            self._train_to_end(number % jobs)
+        self._trainings = [self._start_training(number) for number in range(jobs)]
         for number, training in enumerate(self._trainings):
             for _ in range(int(training.steps * number / jobs)):
                 training.make_step()
-        self._remember_a_day()
+        self._write_day_of_history()
 
-    def work(self, ends: threading.Event) -> None:
+    def work(self, stop_event: threading.Event) -> None:
         """Until ``ends``; a step of each job every tenth of a second, a beat of each node in 2."""
         turns = int(INTERVAL_S / STEP_S)
         next_turn = time.monotonic()
         turn = 0
-        while not ends.is_set():
+        while not stop_event.is_set():
             for number, training in enumerate(self._trainings):
                 training.make_step()
                 if training.is_over:
-                    self._end(training)
-                    move_to_trash(self._root, self._ended.popleft())
-                    self._trainings[number] = self._begin(number)
+                    self._end_training(training)
+                    move_to_trash(self._root, self._ended_jobs.popleft())
+                    self._trainings[number] = self._start_training(number)
                 elif turn % turns == number % turns:
                     training.write_logs()
             for number in range(turn % turns, len(self._agents), turns):
@@ -213,15 +213,15 @@ class BusyCluster:
     def close(self) -> None:
         for training in self._trainings:
             training.close()
-        self._hole.close()
+        self._silent_socket.close()
 
     def _beat(self, number: int, *, is_silent: bool) -> None:
         if is_silent:
             return
         lines = [f"gpus {GPUS}"]
         if number % UNHEALTHY_EVERY:
-            lines += [f"{word} {gpu} {well}" for gpu in range(GPUS) for word, well in _WELL]
-        for training, nodes in zip(self._trainings, self._placed, strict=True):
+            lines += [f"{word} {gpu} {well}" for gpu in range(GPUS) for word, well in _HEALTHY_READINGS]
+        for training, nodes in zip(self._trainings, self._job_nodes, strict=True):
             if self._names[number] in nodes:
                 for gpu in range(GPUS):
                     lines += [
@@ -236,17 +236,17 @@ class BusyCluster:
     def _nodes_of(self, number: int, jobs: int) -> list[str]:
         return self._names[number::jobs]
 
-    def _train_before(self, number: int) -> None:
-        training = self._begin(number, steps=_STEPS_OF_ENDED)
+    def _train_to_end(self, number: int) -> None:
+        training = self._start_training(number, steps=_ENDED_JOB_STEPS)
         while not training.is_over:
             training.make_step()
-        self._end(training)
+        self._end_training(training)
 
-    def _end(self, training: Training) -> None:
+    def _end_training(self, training: Training) -> None:
         training.end()
-        self._ended.append(training.folder)
+        self._ended_jobs.append(training.folder)
 
-    def _remember_a_day(self) -> None:
+    def _write_day_of_history(self) -> None:
         """Write the history that agents would have kept since yesterday."""
         self._beat(0, is_silent=False)
         first = self._root.node(self._names[0])
@@ -257,10 +257,10 @@ class BusyCluster:
         for name in self._names:
             self._root.node(name).history.write_bytes(names_line(uuids_of(reading)) + text)
 
-    def _begin(self, number: int, steps: int | None = None) -> Training:
-        self._made += 1
+    def _start_training(self, number: int, steps: int | None = None) -> Training:
+        self._job_count += 1
         config = JobConfig(
-            name=f"{_NAMES[number % len(_NAMES)]} {self._made}",
+            name=f"{_NAMES[number % len(_NAMES)]} {self._job_count}",
             model="mlp",
             dataset="digits",
             loader="digits",
@@ -269,25 +269,25 @@ class BusyCluster:
             optimizer=Optimizer("sgd", 0.1),
             placement=tuple(
                 Placement(name, gpus=tuple(f"GPU-{name}-{gpu}" for gpu in range(GPUS)))
-                for name in self._placed[number]
+                for name in self._job_nodes[number]
             ),
             checkpoint=CheckpointPolicy(best_metric="validation/accuracy", best_mode="max"),
         )
         pins = {kind: Pin("digits", 1, "0" * 64) for kind in ("model", "dataset", "loader")}
         folder = self._root.job(create_job(self._root, config, pins).id)
-        usual = int(self._life_s / STEP_S) // EPOCHS * EPOCHS
-        return Training(folder, config, steps or usual)
+        default_steps = int(self._life_s / STEP_S) // EPOCHS * EPOCHS
+        return Training(folder, config, steps or default_steps)
 
     def _entry(self, name: str) -> NodeEntry:
-        host, port = self._hole.getsockname()
-        facts = NodeInfo(
+        host, port = self._silent_socket.getsockname()
+        info = NodeInfo(
             name, "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster",
             data_root=str(self._root.path), data_root_writable=True, gpus=("H100",) * GPUS,
         )  # fmt: skip
-        there = NodeInstallation(
+        installation = NodeInstallation(
             "/e/bin/python", "/e/bin/mpirun", "5.0.11", "e1", "/b", "/c", bytes=10**9
         )
-        return NodeEntry(name, NodeAddress(host, port, "nobody"), facts, there)
+        return NodeEntry(name, NodeAddress(host, port, "nobody"), info, installation)
 
 
 def main() -> None:
@@ -302,12 +302,12 @@ def main() -> None:
     cluster = BusyCluster(
         mounted(options.root), driver, options.nodes, options.jobs, options.life, options.ended
     )
-    ends = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), ends.set()), daemon=True).start()
+    stop_event = threading.Event()
+    threading.Thread(target=lambda: (sys.stdin.read(), stop_event.set()), daemon=True).start()
     sys.stdout.write("there\n")
     sys.stdout.flush()
     try:
-        cluster.work(ends)
+        cluster.work(stop_event)
     finally:
         cluster.close()
 

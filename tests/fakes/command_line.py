@@ -8,9 +8,9 @@ from backend.cli.parser import make_parser
 from backend.cli.session import Session
 
 
-def call(services: Any, *words: str) -> int:
+def run_command(services: Any, *argv: str) -> int:
     """Run a command; return its exit code. Errors are raised."""
-    options = make_parser(words).parse_args(words)
+    options = make_parser(argv).parse_args(argv)
     session = Session(options, lambda *_: 0)
     vars(session)["services"] = services
     return session.call(options.chosen)

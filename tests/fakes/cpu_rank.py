@@ -14,9 +14,9 @@ from backend.training import rank
 class CpuLaunch(Launch, label="launch record"):
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Launch:  # type: ignore[override]
-        found = Launch.from_dict(raw)
-        placement = tuple(Placement(one.node, one.slots) for one in found.config.placement)
-        return replace(found, config=replace(found.config, placement=placement))
+        launch = Launch.from_dict(raw)
+        placement = tuple(Placement(gpu_placement.node, gpu_placement.slots) for gpu_placement in launch.config.placement)
+        return replace(launch, config=replace(launch.config, placement=placement))
 
 
 if __name__ == "__main__":

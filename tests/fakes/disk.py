@@ -15,14 +15,14 @@ class Disk:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self._synced: set[tuple[int, int]] = set()
         self._fsync = os.fsync
-        patch.setattr(os, "fsync", self._note)
+        patch.setattr(os, "fsync", self._record_sync)
 
-    def _note(self, file: Any) -> None:
+    def _record_sync(self, file: Any) -> None:
         self._fsync(file)
-        found = os.fstat(file)
-        self._synced.add((found.st_ino, found.st_size))
+        stat = os.fstat(file)
+        self._synced.add((stat.st_ino, stat.st_size))
 
-    def has(self, path: Path) -> bool:
+    def has_synced(self, path: Path) -> bool:
         """Whether all of this file was synced; a rename keeps its number."""
-        found = path.stat()
-        return (found.st_ino, found.st_size) in self._synced
+        stat = path.stat()
+        return (stat.st_ino, stat.st_size) in self._synced

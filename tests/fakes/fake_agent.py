@@ -25,9 +25,9 @@ if __name__ == "__main__":
     if os.fork():
         sys.exit()
     os.setsid()
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null_device = os.open(os.devnull, os.O_RDWR)
     for number in (0, 1, 2):
-        os.dup2(nothing, number)
+        os.dup2(null_device, number)
     signal.alarm(_LONGEST_S)
     info = {**process_identity.own_process().to_dict(), "bundle": sys.argv[2]}
     replace_json(Path(sys.argv[1]) / "info.json", info)

@@ -31,7 +31,7 @@ attempt = folder.attempt(options.run)
 launch = Launch.from_dict(read_json(folder.launch))
 rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
 size = len(launch.ranks)
-doing = json.loads(os.environ.get("FAKE", "{}")).get(str(rank), "train")
+behaviour = json.loads(os.environ.get("FAKE", "{}")).get(str(rank), "train")
 steps = int(os.environ.get("FAKE_STEPS", "20"))
 beat = RankHeartbeat.inherited()
 heartbeat = 0
@@ -41,7 +41,7 @@ def status(state: JobState, step: int) -> None:
     global heartbeat
     heartbeat += 1
     if rank == 0:
-        now = RunStatus(
+        run_status = RunStatus(
             state,
             run=options.run,
             epoch=1,
@@ -52,7 +52,7 @@ def status(state: JobState, step: int) -> None:
             metrics={"loss": 0.5},
             heartbeat=heartbeat,
         )
-        replace_json(folder.status, now.to_dict())
+        replace_json(folder.status, run_status.to_dict())
 
 
 def save(step: int) -> None:
@@ -64,11 +64,11 @@ def save(step: int) -> None:
         replace_json(folder.latest, {"name": name})
 
 
-def everyone(word: str) -> None:
+def wait_for_ranks(word: str) -> None:
     """Wait for all ranks, as the collectives of a real training do."""
     (attempt.path / f"fake-{word}-{rank}").touch()
     beat.beat(Phase.WAITING_FOR_OTHERS)
-    while not all((attempt.path / f"fake-{word}-{other}").exists() for other in range(size)):
+    while not all((attempt.path / f"fake-{word}-{other_rank}").exists() for other_rank in range(size)):
         time.sleep(0.01)
 
 
@@ -82,59 +82,59 @@ def train() -> None:
             misbehave("model")
         status(JobState.TRAINING, step)
         if folder.lock.exists():
-            everyone("stop")
+            wait_for_ranks("stop")
             save(step)
             beat.beat(Phase.INTERRUPTED)
             sys.exit()
-    everyone("end")
+    wait_for_ranks("end")
     save(steps)
     beat.beat(Phase.FINISHED)
 
 
-def misbehave(where: str) -> None:
-    if where == "loader" and doing == "worker":
+def misbehave(phase: str) -> None:
+    if phase == "loader" and behaviour == "worker":
         import bks_dataset
 
         bks_dataset.next_batch()
-    if where != "model":
+    if phase != "model":
         return
-    if doing == "raise":
+    if behaviour == "raise":
         error = {"sentence": "loss() got a tensor of the wrong shape (3).", "traceback": "Trace"}
         replace_json(attempt.rank_error(rank), error)
         sys.exit(1)
-    if doing == "echo":  # what Horovod reports to the others when one of them is gone
-        everyone("echo")
+    if behaviour == "echo":  # what Horovod reports to the others when one of them is gone
+        wait_for_ranks("echo")
         error = {"sentence": "Horovod has been shut down.", "secondary": True}
         replace_json(attempt.rank_error(rank), error)
         sys.exit(1)
-    if doing == "raise-after-echo":
+    if behaviour == "raise-after-echo":
         error = {"sentence": "ValueError: the cause.", "traceback": "Trace"}
         # Before the other one ends: mpirun may then end this one at any moment.
         replace_json(attempt.rank_error(rank), error)
-        everyone("echo")
+        wait_for_ranks("echo")
         while not attempt.rank_exit(0).exists():
             time.sleep(0.01)
         os._exit(1)
-    if doing == "traceback":
+    if behaviour == "traceback":
         raise KeyError("colour")
-    if doing == "exit0":
+    if behaviour == "exit0":
         sys.exit(0)
-    if doing == "exit7":
+    if behaviour == "exit7":
         os._exit(7)
-    if doing == "segfault":
+    if behaviour == "segfault":
         import bks_model
 
         bks_model.crash()
-    if doing == "loop":
+    if behaviour == "loop":
         import bks_model
 
         bks_model.loop()
-    if doing == "wait":
+    if behaviour == "wait":
         status(JobState.TRAINING, 1)
         beat.beat(Phase.WAITING_FOR_OTHERS)
         while True:
             time.sleep(600)
-    if doing == "setsid":
+    if behaviour == "setsid":
         for variables in ({**os.environ}, {"PATH": os.environ["PATH"]}):
             subprocess.Popen(["sleep", "987654"], start_new_session=True, env=variables)
 
@@ -143,15 +143,15 @@ def main() -> None:
     for source in (launch.model_source, launch.loader_source):
         sys.path.insert(0, source)
     beat.beat(Phase.SETUP)
-    if doing == "early":
+    if behaviour == "early":
         sys.exit(3)
     status(JobState.SETUP, 0)
     if os.environ.get("FAKE_MPI"):
         library = ctypes.CDLL("libmpi.so.40", mode=ctypes.RTLD_GLOBAL)
         assert library.MPI_Init(None, None) == 0
-    if doing == "slow":
+    if behaviour == "slow":
         time.sleep(7)
-    if doing == "setup":
+    if behaviour == "setup":
         while True:
             beat.beat(Phase.SETUP)
             time.sleep(0.05)

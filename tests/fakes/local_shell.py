@@ -16,7 +16,7 @@ from backend.records.base.atomic_files import replace_bytes
 from backend.ssh.interface import CommandResult, Unreachable
 from backend.ssh.sftp import RemoteFile
 
-_PIECE_BYTES = 1 << 20
+_CHUNK_BYTES = 1 << 20
 
 
 class LocalShell:
@@ -28,13 +28,13 @@ class LocalShell:
     def __init__(self, home: Path, tools: Path | None = None) -> None:
         home.mkdir(parents=True, exist_ok=True)
         self.home = home
-        self.broken = False
+        self.is_broken = False
         self.sent_bytes = 0
         self.commands: list[tuple[str, ...]] = []
         self.on_run: Callable[[tuple[str, ...]], CommandResult | None] = lambda argv: None
         """Sees every command first; what it returns is the answer, and None executes."""
         first = f"{tools}:" if tools else ""
-        first += f"{_without_keepers(home)}:"
+        first += f"{_tools_without_schedulers(home)}:"
         self._variables = {
             "HOME": str(home),
             "PATH": f"{first}/usr/local/bin:/usr/bin:/bin:/usr/games",
@@ -51,10 +51,10 @@ class LocalShell:
     ) -> CommandResult:
         self._check()
         self.commands.append(tuple(argv))
-        given = self.on_run(tuple(argv))
+        fake_result = self.on_run(tuple(argv))
         self._check()
-        if given is not None:
-            return given
+        if fake_result is not None:
+            return fake_result
         try:
             process = subprocess.Popen(
                 argv,
@@ -67,15 +67,15 @@ class LocalShell:
             )
         except OSError as error:
             return CommandResult(127, "", f"{argv[0]}: {error.strerror}")
-        end = threading.Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
-        end.start()
-        complaint: list[bytes] = []
+        kill_timer = threading.Timer(limit_s, os.killpg, (process.pid, signal.SIGKILL))
+        kill_timer.start()
+        error_output: list[bytes] = []
         with process:
             assert process.stdin
             assert process.stdout
             assert process.stderr
             errors = process.stderr
-            reader = threading.Thread(target=lambda: complaint.append(errors.read()))
+            reader = threading.Thread(target=lambda: error_output.append(errors.read()))
             reader.start()
             lines = []
             try:
@@ -94,11 +94,11 @@ class LocalShell:
             finally:
                 reader.join()
                 code = process.wait()
-                late = end.finished.is_set()
-                end.cancel()
-        if late:
+                is_timeout = kill_timer.finished.is_set()
+                kill_timer.cancel()
+        if is_timeout:
             raise Unreachable(f"{argv[0]} did not end within {limit_s:g} s.")
-        return CommandResult(code, "".join(lines), b"".join(complaint).decode("utf-8", "replace"))
+        return CommandResult(code, "".join(lines), b"".join(error_output).decode("utf-8", "replace"))
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
         self._check()
@@ -113,11 +113,11 @@ class LocalShell:
 
     def listing(self, path: str) -> tuple[RemoteFile, ...]:
         self._check()
-        with os.scandir(path) as found:
+        with os.scandir(path) as entries:
             return tuple(
-                RemoteFile(one.path, of.st_size, one.is_dir(), mtime_s=int(of.st_mtime))
-                for one in found
-                if (of := one.stat(follow_symlinks=False))
+                RemoteFile(entry.path, stat.st_size, entry.is_dir(), mtime_s=int(stat.st_mtime))
+                for entry in entries
+                if (stat := entry.stat(follow_symlinks=False))
             )
 
     def send(
@@ -132,32 +132,32 @@ class LocalShell:
         self._copy(Path(path), target, on_bytes)
 
     def close(self) -> None:
-        self.broken = True
+        self.is_broken = True
 
     def _check(self) -> None:
-        if self.broken:
+        if self.is_broken:
             raise Unreachable("The connection is gone.", "Try again.")
 
     def _copy(
         self, source: Path, target: Path, on_bytes: Callable[[int, int], None] | None
     ) -> None:
         self._check()
-        total, done = source.stat().st_size, 0
-        fresh = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
+        total, copied_bytes = source.stat().st_size, 0
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}")
         try:
-            with source.open("rb") as reading, fresh.open("xb") as writing:
-                while piece := reading.read(_PIECE_BYTES):
-                    writing.write(piece)
-                    done += len(piece)
+            with source.open("rb") as reading, temporary.open("xb") as writing:
+                while chunk := reading.read(_CHUNK_BYTES):
+                    writing.write(chunk)
+                    copied_bytes += len(chunk)
                     self._check()
                     if on_bytes is not None:
-                        on_bytes(done, total)
-            shutil.move(fresh, target)
+                        on_bytes(copied_bytes, total)
+            shutil.move(temporary, target)
         finally:
-            fresh.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
-def _without_keepers(home: Path) -> Path:
+def _tools_without_schedulers(home: Path) -> Path:
     """What an agent installs here must not be started by the crontab of who runs the tests."""
     folder = home / ".no-keepers"
     folder.mkdir(exist_ok=True)

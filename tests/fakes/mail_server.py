@@ -30,7 +30,7 @@ def certificate(folder: Path) -> Path:
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
     now = datetime.datetime.now(datetime.UTC)
     names = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    made = (
+    signed_certificate = (
         x509.CertificateBuilder()
         .subject_name(name)
         .issuer_name(name)
@@ -49,7 +49,7 @@ def certificate(folder: Path) -> Path:
             serialization.PrivateFormat.PKCS8,
             serialization.NoEncryption(),
         )
-        + made.public_bytes(serialization.Encoding.PEM)
+        + signed_certificate.public_bytes(serialization.Encoding.PEM)
     )
     return path
 
@@ -67,12 +67,12 @@ class MailServer:
         self,
         tls: Path | None = None,
         users: dict[str, str] | None = None,
-        at_once: bool = False,
+        implicit_tls: bool = False,
     ) -> None:
         self.mails: list[EmailMessage] = []
         self.logins: list[tuple[str, str]] = []
-        self.unknown: set[str] = set()
-        self.answer_to_data = ""
+        self.unknown_addresses: set[str] = set()
+        self.data_reply = ""
         self.users = users or {}
         self.context: ssl.SSLContext | None = None
         if tls is not None:
@@ -82,13 +82,13 @@ class MailServer:
 
         class Handler(socketserver.BaseRequestHandler):
             def handle(self) -> None:
-                talk = _Talk(outer, self.request)
+                session = _SmtpSession(outer, self.request)
                 try:
-                    if at_once:
-                        talk.secure()
-                    talk.run()
+                    if implicit_tls:
+                        session.secure()
+                    session.run()
                 finally:
-                    talk.close()
+                    session.close()
 
         class Server(socketserver.ThreadingTCPServer):
             daemon_threads = True
@@ -108,48 +108,48 @@ class MailServer:
         self._thread.join()
 
 
-class _Talk:
+class _SmtpSession:
     def __init__(self, server: MailServer, connection: Any) -> None:
         self._server = server
         self._connection = connection
         self._file = connection.makefile("rb")
         self._is_secure = False
-        self._is_known = not server.users
+        self._is_signed_in = not server.users
 
     def run(self) -> None:
-        self._say("220 localhost")
-        to: list[str] = []
+        self._reply("220 localhost")
+        recipients: list[str] = []
         while line := self._file.readline():
-            word, _, rest = line.decode().strip().partition(" ")
+            word, _, argument = line.decode().strip().partition(" ")
             match word.upper():
                 case "EHLO" | "HELO":
                     self._greet()
                 case "STARTTLS" if self._server.context and not self._is_secure:
-                    self._say("220 go ahead")
+                    self._reply("220 go ahead")
                     self.secure()
-                case "AUTH" if self._is_secure and rest.upper().startswith("PLAIN "):
-                    self._sign_in(rest.split(" ")[1])
+                case "AUTH" if self._is_secure and argument.upper().startswith("PLAIN "):
+                    self._sign_in(argument.split(" ")[1])
                 case "MAIL":
-                    to = []
-                    self._say("250 ok" if self._is_known else "530 5.7.0 sign in first")
+                    recipients = []
+                    self._reply("250 ok" if self._is_signed_in else "530 5.7.0 sign in first")
                 case "RCPT":
-                    address = rest.partition("<")[2].partition(">")[0]
-                    if address in self._server.unknown:
-                        self._say("550 5.1.1 no such mailbox")
+                    address = argument.partition("<")[2].partition(">")[0]
+                    if address in self._server.unknown_addresses:
+                        self._reply("550 5.1.1 no such mailbox")
                     else:
-                        to.append(address)
-                        self._say("250 ok")
+                        recipients.append(address)
+                        self._reply("250 ok")
                 case "DATA":
-                    self._take()
+                    self._receive_mail()
                 case "QUIT":
-                    self._say("221 bye")
+                    self._reply("221 bye")
                     return
                 case "RSET" | "NOOP":
-                    self._say("250 ok")
+                    self._reply("250 ok")
                 case _:
-                    self._say("502 5.5.1 not known here")
+                    self._reply("502 5.5.1 not known here")
 
-    def _say(self, text: str) -> None:
+    def _reply(self, text: str) -> None:
         self._connection.sendall(text.encode() + b"\r\n")
 
     def _greet(self) -> None:
@@ -159,8 +159,8 @@ class _Talk:
         if self._is_secure and self._server.users:
             offers.append("AUTH PLAIN")
         for offer in offers[:-1]:
-            self._say(f"250-{offer}")
-        self._say(f"250 {offers[-1]}")
+            self._reply(f"250-{offer}")
+        self._reply(f"250 {offers[-1]}")
 
     def close(self) -> None:
         self._file.close()
@@ -174,21 +174,21 @@ class _Talk:
         self._file = self._connection.makefile("rb")
         self._is_secure = True
 
-    def _sign_in(self, given: str) -> None:
-        _, user, password = base64.b64decode(given).decode().split("\0")
+    def _sign_in(self, credentials: str) -> None:
+        _, user, password = base64.b64decode(credentials).decode().split("\0")
         self._server.logins.append((user, password))
-        self._is_known = self._server.users.get(user) == password
-        self._say("235 ok" if self._is_known else "535 5.7.8 wrong user or password")
+        self._is_signed_in = self._server.users.get(user) == password
+        self._reply("235 ok" if self._is_signed_in else "535 5.7.8 wrong user or password")
 
-    def _take(self) -> None:
-        self._say("354 go ahead")
+    def _receive_mail(self) -> None:
+        self._reply("354 go ahead")
         lines = []
         while (line := self._file.readline()) not in (b".\r\n", b""):
             lines.append(line[1:] if line.startswith(b"..") else line)
-        if self._server.answer_to_data:
-            self._say(self._server.answer_to_data)
+        if self._server.data_reply:
+            self._reply(self._server.data_reply)
             return
         mail = message_from_bytes(b"".join(lines).replace(b"\r\n", b"\n"), policy=policy.default)
         assert isinstance(mail, EmailMessage)
         self._server.mails.append(mail)
-        self._say("250 taken")
+        self._reply("250 taken")

@@ -58,7 +58,7 @@ def work(queue):
 """
 
 
-def saved_at(checkpoint: str) -> str:
+def saved_message(checkpoint: str) -> str:
     """The sentence of a stop that saved this checkpoint."""
     epoch, step = (int(part) for part in re.findall(r"\d+", checkpoint))
     return f"Saved at epoch {epoch}, step {step:,}."
@@ -70,7 +70,7 @@ class Run:
     def __init__(
         self,
         root: Path,
-        doing: Mapping[int, str] | None = None,
+        behaviours: Mapping[int, str] | None = None,
         *,
         ranks: int = 2,
         run: int = 1,
@@ -105,7 +105,7 @@ class Run:
             "strategy": {"name": strategy},
             "placement": [{"node": "this-computer", "processes": ranks}],
             "environment": {
-                "FAKE": json.dumps({str(rank): what for rank, what in (doing or {}).items()}),
+                "FAKE": json.dumps({str(rank): behaviour for rank, behaviour in (behaviours or {}).items()}),
                 "FAKE_STEPS": str(steps),
                 **({"FAKE_MPI": "1"} if mpi else {}),
             },
@@ -113,7 +113,7 @@ class Run:
         }
         config = parse_job(raw).config
         assert config is not None, parse_job(raw).errors
-        gpus = tuple(gpu for one in config.placement for gpu in one.gpus)
+        gpus = tuple(gpu for node_placement in config.placement for gpu in node_placement.gpus)
         plans = placement.rank_plans(config, [placement.this_computer(os.cpu_count() or 1, gpus)])
         variables = mpirun.environment(
             config, job_id=self.folder.job_id, run=run, code_root=str(CODE_ROOT)
@@ -199,7 +199,7 @@ class Run:
     def checkpoints(self) -> list[str]:
         return sorted(path.stem for path in self.folder.checkpoints.glob("*.pt"))
 
-    def exit_of(self, rank: int) -> RankExit:
+    def rank_exit(self, rank: int) -> RankExit:
         return RankExit.from_dict(read_json(self.attempt.rank_exit(rank)))
 
     def wait_until_training(self, step: int = 2) -> None:
@@ -213,26 +213,26 @@ class Run:
 
     def leftovers(self) -> tuple[ProcessIdentity, ...]:
         """Processes of the run here, by its tag or by its folder on their command line."""
-        mine = str(self.folder.path)
+        folder_path = str(self.folder.path)
         by_folder = (
             process_identity.process(int(name))
             for name in os.listdir("/proc")
-            if name.isdecimal() and mine in command_of(int(name))
+            if name.isdecimal() and folder_path in command_line(int(name))
         )
-        return (*self.processes(), *(one for one in by_folder if one is not None))
+        return (*self.processes(), *(process for process in by_folder if process is not None))
 
     def find(self, part: str, rank: int | None = None) -> ProcessIdentity:
         """The process of this run with ``part`` on its command line, of one rank if given."""
 
         def search() -> ProcessIdentity | None:
-            for one in self.leftovers():
-                if part in command_of(one.pid) and (rank is None or _rank(one.pid) == rank):
-                    return one
+            for process in self.leftovers():
+                if part in command_line(process.pid) and (rank is None or _rank(process.pid) == rank):
+                    return process
             return None
 
-        found = wait_for(search, f"a process with {part}")
-        assert isinstance(found, ProcessIdentity)
-        return found
+        process = wait_for(search, f"a process with {part}")
+        assert isinstance(process, ProcessIdentity)
+        return process
 
     def kill(self, part: str, rank: int | None = None) -> None:
         assert process_identity.send_signal(self.find(part, rank), signal.SIGKILL)
@@ -246,7 +246,7 @@ class Run:
         shutil.rmtree(self.folder.path, ignore_errors=True)
 
 
-def command_of(pid: int) -> str:
+def command_line(pid: int) -> str:
     """Its words with a blank after each; "" for a process that has ended."""
     try:
         return os.fsdecode(Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" "))

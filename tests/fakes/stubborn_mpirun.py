@@ -12,7 +12,7 @@ arguments = sys.argv[1:]
 size = arguments[arguments.index("-np") + 1]
 guard = arguments[arguments.index(sys.executable) :]
 for rank in range(int(size)):
-    own = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": size}
-    subprocess.Popen(guard, env={**os.environ, **own})
+    rank_variables = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": size}
+    subprocess.Popen(guard, env={**os.environ, **rank_variables})
 while True:
     signal.pause()

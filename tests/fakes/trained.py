@@ -17,7 +17,7 @@ from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.library.item import Pin
 from tests.fakes.mounted_root import mounted
 
-BEGAN = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
+STARTED = datetime(2026, 11, 21, 7, 0, tzinfo=UTC)
 STEPS_PER_EPOCH = 10
 CONFIG = JobConfig(
     name="digits",
@@ -85,24 +85,24 @@ def write_steps(
 ) -> None:
     """Append steps, each epoch's in two blocks, with an evaluation at the end of each epoch."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = STEPS_PER_EPOCH // 2
-    begin = first
+    half_epoch_steps = STEPS_PER_EPOCH // 2
+    start = first
     pending = list(accuracies)
     with path.open("ab") as file:
-        while begin < first + len(losses):
-            end = min(begin + half - (begin - 1) % half, first + len(losses))
-            metrics: dict[str, Sequence[float]] = {"loss": losses[begin - first : end - first]}
+        while start < first + len(losses):
+            end = min(start + half_epoch_steps - (start - 1) % half_epoch_steps, first + len(losses))
+            metrics: dict[str, Sequence[float]] = {"loss": losses[start - first : end - first]}
             if (end - 1) % STEPS_PER_EPOCH == 0 and pending:
-                gaps = [float("nan")] * (end - begin - 1)
+                gaps = [float("nan")] * (end - start - 1)
                 metrics["validation/accuracy"] = [*gaps, pending.pop(0)]
-            file.write(_block(run, begin, end, metrics, end * step_s + late_s))
-            begin = end
+            file.write(_block(run, start, end, metrics, end * step_s + late_s))
+            start = end
 
 
 def _block(
-    run: int, begin: int, end: int, metrics: Mapping[str, Sequence[float]], seconds: float
+    run: int, start: int, end: int, metrics: Mapping[str, Sequence[float]], seconds: float
 ) -> bytes:
     epoch = (end - 2) // STEPS_PER_EPOCH + 1
-    stamp = (BEGAN + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
+    stamp = (STARTED + timedelta(seconds=seconds)).isoformat().replace("+00:00", "Z")
     step = (end - 2) % STEPS_PER_EPOCH + 1
-    return encode(Block("TRAINING", run, epoch, step, begin, stamp, metrics))
+    return encode(Block("TRAINING", run, epoch, step, start, stamp, metrics))

@@ -314,9 +314,9 @@ def test_the_pip_that_fetches_wheels_for_nodes_is_there(unpacked: Unpacked) -> N
 
 def test_the_bundle_has_the_horovod_of_its_maker_for_nodes(unpacked: Unpacked) -> None:
     places = (
-        "from backend.services.nodes.provisioning import default_places; from pathlib import Path; "
+        "from backend.services.nodes.provisioning import default_paths; from pathlib import Path; "
     )
-    ask = f"{places}print(*default_places('', Path('x')).horovod, sep='\\n')"
+    ask = f"{places}print(*default_paths('', Path('x')).horovod, sep='\\n')"
     folders = [Path(line) for line in unpacked.ask(ask).splitlines()]
     assert unpacked.folder / "app/wheels" in folders
     built = {path.parent.name for path in (unpacked.folder / "app/wheels").glob("*/*.whl")}

@@ -19,7 +19,7 @@ from backend.services.context.container import Services
 from backend.services.tools import tool_process
 from tests.integration.test_cli import Cli
 from tests.integration.tiny import LOADER, raw_job
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 READING = f"""{LOADER}
     def read(self, path):
@@ -192,7 +192,7 @@ def test_a_run_may_remove_the_checkpoint_that_is_being_tried(
 
     def live(job_id: str) -> Any:
         folder, file, view = read(job_id)
-        return folder, file, changed(view, state=JobState.TRAINING)
+        return folder, file, replace_fields(view, state=JobState.TRAINING)
 
     def removed_before(*words: Any) -> Any:
         path.unlink()

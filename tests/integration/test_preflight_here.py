@@ -27,7 +27,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.preflight import machine, names
 from backend.services.preflight.service import PreflightFailed, PreflightService
-from tests.fakes.command_line import call
+from tests.fakes.command_line import run_command
 from tests.fakes.mounted_root import MOUNTED
 from tests.integration.tiny import ALONE, raw_job
 
@@ -73,9 +73,9 @@ def test_the_command_line_shows_the_result(
     services: Services, capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = services.jobs.create(raw_job())
-    assert call(services, "job", "preflight", job.id) == 0
+    assert run_command(services, "job", "preflight", job.id) == 0
     assert "The job can start; checked this-computer in" in capsys.readouterr().out
-    assert call(services, "job", "preflight", job.id, "--json") == 0
+    assert run_command(services, "job", "preflight", job.id, "--json") == 0
     document = json.loads(capsys.readouterr().out)
     assert document["passed"] is True
     assert document["canary"] is None
@@ -87,7 +87,7 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
 ) -> None:
     job = services.jobs.create(raw_job())
     monkeypatch.setattr(machine, "MIN_OPEN_FILES", 10**9)
-    assert call(services, "job", "preflight", job.id, "--fix", "--canary") == 1
+    assert run_command(services, "job", "preflight", job.id, "--fix", "--canary") == 1
     out = capsys.readouterr().out
     assert "FAULT  open files (this-computer): A process on this computer can open only" in out
     assert "1 problem prevents the job from starting" in out

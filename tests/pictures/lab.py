@@ -23,7 +23,7 @@ from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import Cause, Queue, QueuedJob, QueueEntry, WaitReason
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.nodes import samples
 from widgets.nodes.history.node_history import NodeHistoryData, to_history_data
 
@@ -96,8 +96,8 @@ def job(
         user=user,
     )
     if ended >= 0 and where.uses_gpus:
-        view = changed(view, energy_j=330.0 * where.world_size * (began - ended))
-    return changed(view, **more)
+        view = replace_fields(view, energy_j=330.0 * where.world_size * (began - ended))
+    return replace_fields(view, **more)
 
 
 TWO_NODES = config("retinanet-r50 · coco", "gpu06", "gpu07")
@@ -179,7 +179,7 @@ LONG_JOBS = (
     ),
     *(replace(DRAFT, id=f"d{n}", name=f"{n} {LONG}") for n in range(3)),
 )
-UNKNOWN = changed(
+UNKNOWN = replace_fields(
     FAILED,
     message="Rank 3 on gpu03 exited with code 7, and its log does not say why.",
     error=RankError(
@@ -314,8 +314,8 @@ _KINDS = (
 def nodes() -> tuple[NodeState, ...]:
     """Twelve: one is slowed by heat, and one is gone."""
     states = [samples.state(f"gpu{n:02d}", kind) for n, kind in enumerate(_KINDS, 1)]
-    states[6] = samples.hot(states[6])
-    states[10] = samples.gone(states[10])
+    states[6] = samples.hot_node(states[6])
+    states[10] = samples.offline_node(states[10])
     return tuple(states)
 
 

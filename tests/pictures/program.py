@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QApplication
 from app.main.bootstrap import Program
 from backend.records.jobs.state import JobState
 from tests.pictures.gallery import LARGE, SMALL, Size
-from tests.programs import end
+from tests.programs import close_programs
 from tests.turns import wait_in_loop
 from widgets.common.theme_manager import ThemeChoice
 
@@ -38,7 +38,7 @@ def take_program(app: QApplication, folder: Path) -> None:
             _train(program, folder)
         finally:
             program.window.close()
-            end(program)
+            close_programs(program)
             if kept is None:
                 del os.environ["XDG_CONFIG_HOME"]
             else:

@@ -88,10 +88,10 @@ class Banner(QFrame):
     def set_actions(self, actions: Sequence[QWidget]) -> None:
         """Replace the buttons; old ones are deleted. At most three, the most likely first."""
         while (item := self._actions.takeAt(0)) is not None:
-            old = item.widget()
-            if old is not None and old not in actions:
-                old.hide()
-                old.deleteLater()
+            previous_button = item.widget()
+            if previous_button is not None and previous_button not in actions:
+                previous_button.hide()
+                previous_button.deleteLater()
         self._buttons = tuple(actions)
         for action in actions:
             self._actions.addWidget(action)

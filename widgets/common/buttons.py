@@ -274,7 +274,7 @@ class ChoiceRow(QWidget):
         self._group = QButtonGroup(self)
         self._group.setExclusive(True)
         self._keys: list[str] = []
-        self._group.idClicked.connect(self._clicked)
+        self._group.idClicked.connect(self._emit_key)
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
@@ -305,7 +305,7 @@ class ChoiceRow(QWidget):
         self._group.button(index).click()
 
     @Slot(int)
-    def _clicked(self, index: int) -> None:
+    def _emit_key(self, index: int) -> None:
         self.key_chosen.emit(self._keys[index])
 
 

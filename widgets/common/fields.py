@@ -290,14 +290,14 @@ class ComboBox(QComboBox):
         """Set options as (key, text). The selected option stays if it still exists."""
         next_key = selected_key or self.key()
         fallback_index = -1 if self.placeholderText() else 0
-        blocked = self.blockSignals(True)
+        was_blocked = self.blockSignals(True)
         self.clear()
         for key, text in options:
             self.addItem(text, key)
             self.setItemData(self.count() - 1, plain_tip(text), Qt.ItemDataRole.ToolTipRole)
         index = self.findData(next_key)
         self.setCurrentIndex(max(index, fallback_index))
-        self.blockSignals(blocked)
+        self.blockSignals(was_blocked)
         self.updateGeometry()
 
     def sizeHint(self) -> QSize:
@@ -441,9 +441,9 @@ class SearchField(_TextFieldMixin, QLineEdit):
         self._clear_button.setFixedSize(24, 24)
         self._clear_button.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._clear_button.hide()
-        glass = IconLabel("magnifying-glass", "text3")
+        search_icon = IconLabel("magnifying-glass", "text3")
         self.setLayout(
-            row(glass, STRETCH, self._hint, self._clear_button, margins=(11, 0, 8, 0), gap=6)
+            row(search_icon, STRETCH, self._hint, self._clear_button, margins=(11, 0, 8, 0), gap=6)
         )
         self.setTextMargins(24, 0, max(self._hint.sizeHint().width(), 24) + 4, 0)
         self._pause = QTimer(self)
@@ -451,7 +451,7 @@ class SearchField(_TextFieldMixin, QLineEdit):
         self._pause.setInterval(self._PAUSE_MS)
         self._pause.timeout.connect(self._send_text)
         self._sent_text = ""
-        self.textChanged.connect(self._changed)
+        self.textChanged.connect(self._update_search)
         self.returnPressed.connect(self._send_text)
         self._clear_button.clicked.connect(self.clear)
 
@@ -474,7 +474,7 @@ class SearchField(_TextFieldMixin, QLineEdit):
         return False
 
     @Slot(str)
-    def _changed(self, text: str) -> None:
+    def _update_search(self, text: str) -> None:
         self._hint.setVisible(not text)
         self._clear_button.setVisible(bool(text))
         if text:

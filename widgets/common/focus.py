@@ -47,7 +47,7 @@ class FocusForwarder(QObject):
 
 def reading_order(holder: QWidget) -> Iterator[QWidget]:
     """Yield all focusable widgets in reading order, along the rows of the layouts."""
-    for part in _parts(holder):
+    for part in _child_widgets(holder):
         if part.isHidden():
             continue
         if part.focusPolicy() & Qt.FocusPolicy.TabFocus:
@@ -74,7 +74,7 @@ class TabOrder:
                 QWidget.setTabOrder(previous_widget, next_widget)
 
 
-def _parts(holder: QWidget) -> list[QWidget]:
+def _child_widgets(holder: QWidget) -> list[QWidget]:
     if isinstance(holder, QStackedWidget):
         return _existing_widgets(holder.currentWidget())
     if isinstance(holder, QScrollArea):
@@ -99,11 +99,11 @@ def _layout_widgets(layout: QLayout) -> Iterator[QWidget]:
         item = layout.itemAt(number)
         if item is None:
             continue
-        widget, inner = item.widget(), item.layout()
+        widget, inner_layout = item.widget(), item.layout()
         if widget is not None:
             yield widget
-        elif inner is not None:
-            yield from _layout_widgets(inner)
+        elif inner_layout is not None:
+            yield from _layout_widgets(inner_layout)
 
 
 def _cell_position(grid: QGridLayout, number: int) -> tuple[int, int]:

@@ -87,9 +87,9 @@ def metric(value: float | None, digits: int = 3) -> str:
 
     Below a ten-thousandth and from a million on as powers of ten: ``3.20e-5``.
     """
-    special = _special_text(value)
-    if special is not None or value is None:
-        return special or NONE
+    special_text = _special_text(value)
+    if special_text is not None or value is None:
+        return special_text or NONE
     if value == 0:
         return "0"
     rounded = f"{value:.{digits - 1}e}"
@@ -103,9 +103,9 @@ def metric(value: float | None, digits: int = 3) -> str:
 
 def typed_number(value: float | None) -> str:
     """``0.04``, ``1e-5``, ``12 000``: a number that the user typed, with no digit added or lost."""
-    special = _special_text(value)
-    if special is not None or value is None:
-        return special or NONE
+    special_text = _special_text(value)
+    if special_text is not None or value is None:
+        return special_text or NONE
     text = repr(float(value))
     if "e" in text:
         return _scientific(text)
@@ -116,9 +116,9 @@ def typed_number(value: float | None) -> str:
 
 def tick(value: float) -> str:
     """``2k``, ``0.5``, ``10⁻³``: a label on an axis."""
-    special = _special_text(value)
-    if special is not None:
-        return special
+    special_text = _special_text(value)
+    if special_text is not None:
+        return special_text
     size = abs(value)
     if size >= 1e9 or 0 < size < 1e-3:
         mantissa, _, power = f"{value:.3e}".partition("e")
@@ -136,9 +136,9 @@ def tick(value: float) -> str:
 
 def percent(share: float | None) -> str:
     """``64 %``: a share from 0 to 1, rounded."""
-    special = _special_text(share)
-    if special is not None or share is None:
-        return special or NONE
+    special_text = _special_text(share)
+    if special_text is not None or share is None:
+        return special_text or NONE
     return f"{share * 100:.0f}{GAP}%"
 
 
@@ -210,9 +210,9 @@ def memory_span(min_bytes: float, max_bytes: float) -> str:
 
 def duration(seconds: float | None) -> str:
     """``2 min 17 s``, ``1 h 55``, ``3 d 4 h``: at most two units."""
-    special = _special_text(seconds)
-    if special is not None or seconds is None:
-        return special or NONE
+    special_text = _special_text(seconds)
+    if special_text is not None or seconds is None:
+        return special_text or NONE
     if seconds < 0:
         return f"−{duration(-seconds)}"
     if seconds < 0.9995:
@@ -237,9 +237,9 @@ def duration(seconds: float | None) -> str:
 
 def rough_duration(seconds: float | None) -> str:
     """``41 min``, ``12 h``, ``2 s``: one unit, for estimates and approximate times."""
-    special = _special_text(seconds)
-    if special is not None or seconds is None:
-        return special or NONE
+    special_text = _special_text(seconds)
+    if special_text is not None or seconds is None:
+        return special_text or NONE
     seconds = max(seconds, 0.0)
     if round(seconds) < 60:
         return f"{round(seconds)}{GAP}s"
@@ -252,8 +252,8 @@ def rough_duration(seconds: float | None) -> str:
 
 def time_left(seconds: float | None) -> str:
     """``41 min left``, ``1 h 55 left``; nothing more precise than a minute is known."""
-    special = _special_text(seconds)
-    if special is not None or seconds is None:
+    special_text = _special_text(seconds)
+    if special_text is not None or seconds is None:
         return ""
     if seconds < 60:
         return "under a minute left"
@@ -340,9 +340,9 @@ def per_second(value: float | None, unit: str) -> str:
 
 def with_unit(value: float | None, unit: str) -> str:
     """``91 °C``, ``372 W``, ``6.1 kWh``: an integer from 10 on, one decimal below."""
-    special = _special_text(value)
-    if special is not None or value is None:
-        return special or NONE
+    special_text = _special_text(value)
+    if special_text is not None or value is None:
+        return special_text or NONE
     figure = count(round(value)) if abs(value) >= 9.95 or value == int(value) else f"{value:.1f}"
     return f"{figure}{GAP}{unit}"
 
@@ -365,23 +365,23 @@ def _at_least(value: float | None) -> str:
 def temperature(celsius: float | None) -> str:
     """``91 °C``, or ``196 °F``."""
     letter = "F" if _units.temperature == FAHRENHEIT else "C"
-    special = _special_text(celsius)
-    return special if special is not None else f"{degrees(celsius)[:-1]}{GAP}°{letter}"
+    special_text = _special_text(celsius)
+    return special_text if special_text is not None else f"{degrees(celsius)[:-1]}{GAP}°{letter}"
 
 
 def degrees(celsius: float | None) -> str:
     """``91°``: a temperature where space is short."""
-    special = _special_text(celsius)
-    if special is not None or celsius is None:
-        return special or NONE
+    special_text = _special_text(celsius)
+    if special_text is not None or celsius is None:
+        return special_text or NONE
     return f"{round(celsius * 1.8 + 32 if _units.temperature == FAHRENHEIT else celsius)}°"
 
 
 def milliseconds(value_ms: float | None) -> str:
     """``352 ms``: a step time, always in one unit so that ranks compare."""
-    special = _special_text(value_ms)
-    if special is not None or value_ms is None:
-        return special or NONE
+    special_text = _special_text(value_ms)
+    if special_text is not None or value_ms is None:
+        return special_text or NONE
     if abs(value_ms) >= 9.95:
         figure = count(round(value_ms))
     else:
@@ -425,9 +425,9 @@ def _scientific(text: str) -> str:
 
 
 def _size(size_bytes: float | None, *, is_binary: bool) -> str:
-    special = _special_text(size_bytes)
-    if special is not None or size_bytes is None:
-        return special or NONE
+    special_text = _special_text(size_bytes)
+    if special_text is not None or size_bytes is None:
+        return special_text or NONE
     return number_format.size(size_bytes, is_binary=is_binary).replace(" ", GAP)
 
 

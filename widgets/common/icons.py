@@ -50,8 +50,8 @@ def _phosphor() -> qtawesome.IconicFont:
     """Load one font, because ``qtawesome.icon`` would load all twelve: 10 MB."""
     folder, names = qtawesome.get_fonts_info()
     font = next(name for name in names if name.startswith("phosphor"))
-    letters = next(Path(folder).glob("phosphor-charmap*.json"))
-    return qtawesome.IconicFont((_PREFIX, font, letters.name))
+    charmap = next(Path(folder).glob("phosphor-charmap*.json"))
+    return qtawesome.IconicFont((_PREFIX, font, charmap.name))
 
 
 def button_icon_size() -> QSize:

@@ -93,8 +93,8 @@ class KeyValueRow(QWidget):
         return QSize(max(width - self._gap, 0), max((size.height() for size in sizes), default=0))
 
     def minimumSizeHint(self) -> QSize:
-        first = self._views[0].sizeHint().width() if self.items else 0
-        return QSize(first, self.sizeHint().height())
+        first_width = self._views[0].sizeHint().width() if self.items else 0
+        return QSize(first_width, self.sizeHint().height())
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

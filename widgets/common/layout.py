@@ -62,12 +62,12 @@ def keep_size_when_hidden(widget: QWidget) -> None:
 def clear(layout: QLayout) -> None:
     """Remove everything from a layout and delete its widgets."""
     while (item := layout.takeAt(0)) is not None:
-        widget, inner = item.widget(), item.layout()
+        widget, inner_layout = item.widget(), item.layout()
         if widget is not None:
             widget.hide()
             widget.deleteLater()
-        elif inner is not None:
-            clear(inner)
+        elif inner_layout is not None:
+            clear(inner_layout)
 
 
 def fit_into_parent(window: QWidget, parent: QWidget | None, width: int, height: int) -> None:

@@ -49,7 +49,7 @@ class Popover(QFrame):
         self._background.pressed.connect(self.close)
 
     def open_below(self, control: QWidget, focus_widget: QWidget) -> None:
-        """Show the panel below a control, or above if space is short, and focus ``focus_widget``."""
+        """Show the panel below a control, or above if it does not fit; focus ``focus_widget``."""
         window = self._window
         self.adjustSize()
         position = control.mapTo(window, QPoint(0, control.height() + S1))

@@ -69,8 +69,8 @@ class RowTableModel(QAbstractTableModel, Generic[Record]):
             return
         if len(new_rows) == len(self._rows):
             self._rows = new_rows
-            last = self.index(len(new_rows) - 1, len(self._columns) - 1)
-            self.dataChanged.emit(self.index(0, 0), last)
+            last_index = self.index(len(new_rows) - 1, len(self._columns) - 1)
+            self.dataChanged.emit(self.index(0, 0), last_index)
             return
         self.beginResetModel()
         self._rows = new_rows

@@ -222,12 +222,12 @@ def paint_rank_ring(
     painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setBrush(Qt.BrushStyle.NoBrush)
-    inner = square
+    inner_rect = square
     if ranks:
         count = len(ranks)
         gap = min(6.0, 100 / count) if count > 1 else 0.0
         span = 360 / count
-        outer = square.adjusted(2.5, 2.5, -2.5, -2.5)
+        outer_rect = square.adjusted(2.5, 2.5, -2.5, -2.5)
         # Ranks with problems last, so that no neighbour covers their ends.
         for i, mark in sorted(enumerate(ranks), key=lambda item: bool(item[1])):
             colour = t.fill(mark) if mark else t.q("line_strong")
@@ -235,10 +235,10 @@ def paint_rank_ring(
             pen.setCapStyle(Qt.PenCapStyle.FlatCap)
             painter.setPen(pen)
             start = 90 - i * span - gap / 2
-            painter.drawArc(outer, int(start * 16), int(-(span - gap) * 16))
-        inner = square.adjusted(8, 8, -8, -8)
+            painter.drawArc(outer_rect, int(start * 16), int(-(span - gap) * 16))
+        inner_rect = square.adjusted(8, 8, -8, -8)
     inset = width / 2
-    ring = inner.adjusted(inset, inset, -inset, -inset)
+    ring = inner_rect.adjusted(inset, inset, -inset, -inset)
     painter.setPen(QPen(t.q(state.color_role, 0.16), width))
     painter.drawEllipse(ring)
     if progress > 0:

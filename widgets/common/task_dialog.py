@@ -58,8 +58,8 @@ class TaskDialog(Dialog):
 class ProgressDialog(TaskDialog):
     """A title, the subject of the task, and its status."""
 
-    def __init__(self, title: str, about: str = "", parent: QWidget | None = None) -> None:
+    def __init__(self, title: str, subject: str = "", parent: QWidget | None = None) -> None:
         super().__init__(title, parent)
-        label = Label(about, "body", "text2", elide="middle")
-        label.setVisible(bool(about))
+        label = Label(subject, "body", "text2", elide="middle")
+        label.setVisible(bool(subject))
         self.fill(label, S2, self._status, STRETCH, foot=(self._close,))

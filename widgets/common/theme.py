@@ -65,7 +65,7 @@ class Theme:
     Attributes:
         name: ``light`` or ``dark``.
         curves: Colours of curves in order of use; from the fifth on drawn dashed.
-        high_contrast: Dividers are as dark as edges, and a 2 px edge replaces tints, also of selected
+        high_contrast: Dividers are as dark as edges; a 2 px edge replaces tints, also of selected
             rows. The grid of a plot stays paler than its curves.
     """
 
@@ -321,16 +321,16 @@ def reduce_motion(reduced: bool) -> None:
 @cache
 def font_family(kind: Literal["text", "mono"] = "text") -> str:
     """The font family: Inter and JetBrains Mono if installed, otherwise the system's own."""
-    installed = set(QFontDatabase.families())
-    preferred: tuple[str, ...]
+    installed_families = set(QFontDatabase.families())
+    preferred_families: tuple[str, ...]
     if kind == "mono":
-        preferred = ("JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono")
+        preferred_families = ("JetBrains Mono", "Noto Sans Mono", "DejaVu Sans Mono")
         system_font = QFontDatabase.SystemFont.FixedFont
     else:
-        preferred = ("Inter",)
+        preferred_families = ("Inter",)
         system_font = QFontDatabase.SystemFont.GeneralFont
     system_family = QFontDatabase.systemFont(system_font).family()
-    return next((name for name in preferred if name in installed), system_family)
+    return next((name for name in preferred_families if name in installed_families), system_family)
 
 
 @cache

@@ -120,18 +120,18 @@ class ThemeManager(QObject):
             self._hints.unsetColorScheme()
             self._system = self._hints.colorScheme()
         else:
-            dark = self._choice is ThemeChoice.DARK
-            self._hints.setColorScheme(Qt.ColorScheme.Dark if dark else Qt.ColorScheme.Light)
+            is_dark = self._choice is ThemeChoice.DARK
+            self._hints.setColorScheme(Qt.ColorScheme.Dark if is_dark else Qt.ColorScheme.Light)
 
     def _refresh(self) -> None:
         if self._apply_theme():
             self.changed.emit()
 
     def _selected_theme(self) -> theme.Theme:
-        dark = self._choice is ThemeChoice.DARK or (
+        is_dark = self._choice is ThemeChoice.DARK or (
             self._choice is ThemeChoice.SYSTEM and self._system is Qt.ColorScheme.Dark
         )
-        selected_theme = theme.DARK if dark else theme.LIGHT
+        selected_theme = theme.DARK if is_dark else theme.LIGHT
         is_high = self._high_contrast or self._system_wants_contrast()
         return selected_theme.with_high_contrast() if is_high else selected_theme
 
@@ -159,19 +159,19 @@ class ThemeManager(QObject):
     def _restyle_widgets(self) -> None:
         # Qt would style and lay out each of 3,000 widgets twice: 0.7 s. So their attributes
         # say meanwhile that no widget needs a style, and `restyle` styles the visible widgets.
-        polished, has_own = Qt.WidgetAttribute.WA_WState_Polished, Qt.WidgetAttribute.WA_SetStyle
+        is_polished, has_own = Qt.WidgetAttribute.WA_WState_Polished, Qt.WidgetAttribute.WA_SetStyle
         widgets = [
             widget
             for widget in self._app.allWidgets()
-            if widget.testAttribute(polished) and not widget.testAttribute(has_own)
+            if widget.testAttribute(is_polished) and not widget.testAttribute(has_own)
         ]
         for widget in widgets:
-            widget.setAttribute(polished, False)
+            widget.setAttribute(is_polished, False)
             widget.setAttribute(has_own)
         self._app.setStyleSheet("")
         self._app.setStyleSheet(style.sheet(theme.current()))
         for widget in widgets:
-            widget.setAttribute(polished)
+            widget.setAttribute(is_polished)
             widget.setAttribute(has_own, False)
         for window in self._app.topLevelWidgets():
             if window.parentWidget() is None:

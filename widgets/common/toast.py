@@ -60,9 +60,9 @@ class Toast(QFrame):
         self._timer.setSingleShot(True)
         self._timer.setInterval(TOAST_MS)
         self._timer.timeout.connect(self._hide_unless_used)
-        self._evasion = QTimer(self)
-        self._evasion.setInterval(_EVASION_MS)
-        self._evasion.timeout.connect(self._move_to_corner)
+        self._position_timer = QTimer(self)
+        self._position_timer.setInterval(_EVASION_MS)
+        self._position_timer.timeout.connect(self._move_to_corner)
         parent.installEventFilter(self)
         self.hide()
 
@@ -95,11 +95,11 @@ class Toast(QFrame):
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)
-        self._evasion.start()
+        self._position_timer.start()
 
     def hideEvent(self, event: QHideEvent) -> None:
         super().hideEvent(event)
-        self._evasion.stop()
+        self._position_timer.stop()
 
     @Slot()
     def _hide_unless_used(self) -> None:

@@ -149,8 +149,8 @@ class TableHeightLimit(QObject):
         super().__init__(frame)
         self._view, self._frame, self._margin_px = view, frame, margin_px
         model = view.model()
-        for changed in (model.modelReset, model.rowsInserted, model.rowsRemoved):
-            changed.connect(self.update_height)
+        for rows_signal in (model.modelReset, model.rowsInserted, model.rowsRemoved):
+            rows_signal.connect(self.update_height)
         self.update_height()
 
     @Slot()

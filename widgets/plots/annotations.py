@@ -326,12 +326,14 @@ def paint_read_out(
     painter.setPen(QPen(t.q("line_strong", 0.6), 1))
     painter.setBrush(t.q("popup"))
     painter.drawRoundedRect(box.adjusted(0.5, 0.5, -0.5, -0.5), 6, 6)
-    inner = box.adjusted(_SIDE, 0, -_SIDE, 0)
-    title_rect = QRectF(inner.left(), box.top() + 5, inner.width(), 16)
+    content_rect = box.adjusted(_SIDE, 0, -_SIDE, 0)
+    title_rect = QRectF(content_rect.left(), box.top() + 5, content_rect.width(), 16)
     if title:
         paint_text(painter, title_rect, title, "tiny", "text3")
     for i, row in enumerate(rows):
-        line = QRectF(inner.left(), box.top() + header_h + _ROW_H * i, inner.width(), _ROW_H)
+        line = QRectF(
+            content_rect.left(), box.top() + header_h + _ROW_H * i, content_rect.width(), _ROW_H
+        )
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(row.colour)
         painter.drawRoundedRect(QRectF(line.left(), line.top() + 7, 10, 3), 1.5, 1.5)

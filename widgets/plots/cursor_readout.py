@@ -35,13 +35,13 @@ def read_rows(
     """
     all_curves = list(curves)
     rows: list[ReadOutRow] = []
-    nearest: CurvePoint | None = None
+    nearest_point: CurvePoint | None = None
     for curve in all_curves:
         curve_point = curve.data.nearest_point(mapping.axis, x) if curve.with_label else None
         if curve_point is None:
             continue
-        if nearest is None:
-            nearest = curve_point
+        if nearest_point is None:
+            nearest_point = curve_point
         colour = curve_colour(curve.colour)
         y = mapping.y(curve_point.smoothed)
         in_picture = math.isfinite(y) and frame.y0 <= y <= frame.y1
@@ -54,7 +54,7 @@ def read_rows(
         for outlier in _outliers_near(curve, mapping.x(x), frame, mapping):
             if value_text(outlier) not in (rows[-1].value, value_text(curve_point.smoothed)):
                 rows.append(ReadOutRow(colour, f"{curve.name}, out of view", value_text(outlier)))
-    return rows, nearest
+    return rows, nearest_point
 
 
 def nan_start_labels(
@@ -77,10 +77,10 @@ def _outliers_near(
     near_values = curve.raw_y[
         (curve.raw_x >= coordinate - reach) & (curve.raw_x <= coordinate + reach)
     ]
-    finite = near_values[np.isfinite(near_values)]
-    if not len(finite):
+    finite_values = near_values[np.isfinite(near_values)]
+    if not len(finite_values):
         return
-    low, high = float(finite.min()), float(finite.max())
+    low, high = float(finite_values.min()), float(finite_values.max())
     if mapping.y(high) > frame.y1:
         yield high
     if mapping.y(low) < frame.y0:

@@ -148,15 +148,15 @@ class CurveData:
                 epoch[is_kept],
                 time_s[is_kept],
             )
-        if self._step.size and step[0] <= self._step.last:
+        if self._step.size and step[0] <= self._step.last_value:
             self.truncate(float(step[0]))
         self._record_nan_starts(value)
         value[~np.isfinite(value)] = math.nan
         # An axis is searched by bisection. If it is unknown, or a clock was set back, it stays
         # constant.
         self._step.extend(step)
-        self._epoch.extend(_make_rising(epoch, self._epoch.last))
-        self._time.extend(_make_rising(time_s, self._time.last))
+        self._epoch.extend(_make_rising(epoch, self._epoch.last_value))
+        self._time.extend(_make_rising(time_s, self._time.last_value))
         self._raw.extend(value)
         self._raw_levels.extend(self._raw.cut(self._raw_levels.size, self._raw.size))
         if self._smooth is not None:
@@ -214,10 +214,10 @@ class CurveData:
         On a logarithmic axis these are logarithms, and values up to 0 are no points.
         """
         values, origin = self._axis(axis), self._origin(axis)
-        first = self._first_index(axis, log=log)
-        if first == values.size:
+        first_index = self._first_index(axis, log=log)
+        if first_index == values.size:
             return None
-        low, high = values.value_at(first) - origin, values.last - origin
+        low, high = values.value_at(first_index) - origin, values.last_value - origin
         return (math.log10(low), math.log10(high)) if log else (low, high)
 
     def nonpositive_count(self, axis: XAxis) -> int:
@@ -297,9 +297,9 @@ class CurveData:
             return np.append(block_x[column_starts], last_x), np.append(centre, last_y)
         pair_x, pair_y = np.repeat(block_x[column_starts], 2), np.empty(2 * len(column_starts))
         # A falling line meets the upper end of a column first.
-        falls = np.concatenate(([True], centre[1:] <= centre[:-1]))
-        pair_y[0::2] = np.where(falls, high, low)
-        pair_y[1::2] = np.where(falls, low, high)
+        is_falling = np.concatenate(([True], centre[1:] <= centre[:-1]))
+        pair_y[0::2] = np.where(is_falling, high, low)
+        pair_y[1::2] = np.where(is_falling, low, high)
         return np.append(pair_x, last_x), np.append(pair_y, last_y)
 
     def nearest_point(self, axis: XAxis, x: float) -> CurvePoint | None:
@@ -371,7 +371,7 @@ class CurveData:
             return 0.0
         if math.isfinite(self._time_origin):
             return self._time_origin
-        return self._time.first if self._time.size > self._time.nan_count else 0.0
+        return self._time.first_value if self._time.size > self._time.nan_count else 0.0
 
 
 _EMPTY: Floats = np.empty(0)
@@ -383,10 +383,10 @@ def _octaves(x: MonotonicAxis, origin: float, start: int, end: int) -> list[int]
     In no part are the points much denser at the end than at the beginning.
     """
     edges = [end]
-    upper = x.value_at(end - 1) - origin
+    upper_x = x.value_at(end - 1) - origin
     while edges[-1] - start > _MIN_OCTAVE_POINTS:
-        upper /= 2
-        edge = max(x.find(upper + origin, "left"), start)
+        upper_x /= 2
+        edge = max(x.find(upper_x + origin, "left"), start)
         if edge < edges[-1]:
             edges.append(edge)
     if edges[-1] > start:
@@ -423,8 +423,8 @@ def _surviving_points(steps: Floats) -> NDArray[np.bool_] | None:
     return survives
 
 
-def _make_rising(values: Floats, last: float) -> Floats:
+def _make_rising(values: Floats, last_value: float) -> Floats:
     """Make `values` rise: a gap repeats the previous value; leading gaps stay NaN."""
     values[np.isinf(values)] = math.nan
-    values_with_last = np.concatenate(([last], values))
+    values_with_last = np.concatenate(([last_value], values))
     return np.fmax.accumulate(values_with_last)[1:]

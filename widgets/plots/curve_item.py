@@ -215,24 +215,40 @@ def clip_line(frame: PlotGeometry, x: Floats, y: Floats) -> tuple[Floats, Floats
     points = np.column_stack(to_pixels(frame, x, y))
     low, high = (rect.left(), rect.top()), (rect.right(), rect.bottom())
     starts, steps = points[:-1], np.diff(points, axis=0)
-    enters, leaves = np.zeros(len(steps)), np.ones(len(steps))
-    inside = np.isfinite(steps).all(axis=1)
+    enter_shares, leave_shares = np.zeros(len(steps)), np.ones(len(steps))
+    is_inside = np.isfinite(steps).all(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         for side in (0, 1):
-            a = (low[side] - starts[:, side]) / steps[:, side]
-            b = (high[side] - starts[:, side]) / steps[:, side]
-            moves = steps[:, side] != 0
-            enters = np.where(moves, np.maximum(enters, np.minimum(a, b)), enters)
-            leaves = np.where(moves, np.minimum(leaves, np.maximum(a, b)), leaves)
+            low_shares = (low[side] - starts[:, side]) / steps[:, side]
+            high_shares = (high[side] - starts[:, side]) / steps[:, side]
+            is_moving = steps[:, side] != 0
+            enter_shares = np.where(
+                is_moving,
+                np.maximum(enter_shares, np.minimum(low_shares, high_shares)),
+                enter_shares,
+            )
+            leave_shares = np.where(
+                is_moving,
+                np.minimum(leave_shares, np.maximum(low_shares, high_shares)),
+                leave_shares,
+            )
             side_starts = starts[:, side]
-            inside &= moves | ((side_starts >= low[side]) & (side_starts <= high[side]))
-    visible = np.flatnonzero(inside & (enters <= leaves))
-    if not len(visible):
+            is_inside &= is_moving | ((side_starts >= low[side]) & (side_starts <= high[side]))
+    visible_indices = np.flatnonzero(is_inside & (enter_shares <= leave_shares))
+    if not len(visible_indices):
         return np.empty(0), np.empty(0)
-    clipped_starts = starts[visible] + steps[visible] * enters[visible, None]
-    clipped_ends = starts[visible] + steps[visible] * leaves[visible, None]
+    clipped_starts = (
+        starts[visible_indices] + steps[visible_indices] * enter_shares[visible_indices, None]
+    )
+    clipped_ends = (
+        starts[visible_indices] + steps[visible_indices] * leave_shares[visible_indices, None]
+    )
     # Two segments form one line if neither is clipped at the point between them.
-    is_joined = (np.diff(visible) == 1) & (leaves[visible][:-1] >= 1) & (enters[visible][1:] <= 0)
+    is_joined = (
+        (np.diff(visible_indices) == 1)
+        & (leave_shares[visible_indices][:-1] >= 1)
+        & (enter_shares[visible_indices][1:] <= 0)
+    )
     breaks = np.flatnonzero(~is_joined) + 1
     separators = np.full((2 * len(breaks), 2), math.nan)
     separators[::2] = clipped_ends[breaks - 1]

@@ -79,7 +79,7 @@ class CurvePanel(QWidget):
 
     x_range_changed = Signal(float, float)
     fit_requested = Signal()
-    redrawn = Signal()
+    redraw_finished = Signal()
 
     def __init__(
         self,
@@ -495,7 +495,7 @@ class CurvePanel(QWidget):
         self._plot.box.setYRange(*y_range, padding=0)
         self._set_ticks()
         self._repaint()
-        self.redrawn.emit()
+        self.redraw_finished.emit()
 
     def _set_ticks(self) -> None:
         if not self.curves.has_points():
@@ -637,7 +637,7 @@ class CurvePanel(QWidget):
         curves = self.curves.values()
         mapping, is_single_run = self._mapping, not self._several_runs
         x = mapping.x_at(coordinate)
-        rows, nearest = read_rows(
+        rows, nearest_point = read_rows(
             curves, x, frame, mapping, self._value_text, is_single_run=is_single_run
         )
         # A span too narrow for its text shows it under the pointer.
@@ -652,7 +652,7 @@ class CurvePanel(QWidget):
         position = (
             x_text(x)
             if x_text is not None
-            else position_text(self._axis, x, nearest, is_single_run=is_single_run)
+            else position_text(self._axis, x, nearest_point, is_single_run=is_single_run)
         )
         return rows, " · ".join([position, *events] if position else events)
 

@@ -113,10 +113,13 @@ def spread_labels(
     for i in order:
         groups.append(make_group([i]))
         while len(groups) > 1:
-            (upper_centre, upper), (lower_centre, lower) = groups[-2:]
-            if lower_centre - upper_centre >= height * (len(upper) + len(lower)) / 2:
+            (upper_centre, upper_members), (lower_centre, lower_members) = groups[-2:]
+            if (
+                lower_centre - upper_centre
+                >= height * (len(upper_members) + len(lower_members)) / 2
+            ):
                 break
-            groups[-2:] = [make_group(upper + lower)]
+            groups[-2:] = [make_group(upper_members + lower_members)]
     centres = [0.0] * len(preferred_centres)
     for centre, members in groups:
         for rank, i in enumerate(members):

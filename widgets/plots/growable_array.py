@@ -42,7 +42,7 @@ class GrowableArray:
         return self.cut(0, self.size)
 
     @property
-    def last(self) -> float:
+    def last_value(self) -> float:
         return self.value_at(self.size - 1) if self.size else math.nan
 
     def value_at(self, index: int) -> float:
@@ -52,12 +52,14 @@ class GrowableArray:
         """Return the values from ``start`` up to, not including, ``end``."""
         if end <= start:
             return np.empty(0)
-        first, last = start // _BLOCK, (end - 1) // _BLOCK
-        if first == last:
-            return self._block(first)[start - first * _BLOCK : end - first * _BLOCK]
-        parts = [self._block(number) for number in range(first, last + 1)]
-        parts[0] = parts[0][start - first * _BLOCK :]
-        parts[-1] = parts[-1][: end - last * _BLOCK]
+        first_block, last_block = start // _BLOCK, (end - 1) // _BLOCK
+        if first_block == last_block:
+            return self._block(first_block)[
+                start - first_block * _BLOCK : end - first_block * _BLOCK
+            ]
+        parts = [self._block(number) for number in range(first_block, last_block + 1)]
+        parts[0] = parts[0][start - first_block * _BLOCK :]
+        parts[-1] = parts[-1][: end - last_block * _BLOCK]
         return np.concatenate(parts)
 
     def take(self, indices: Indices) -> Floats:

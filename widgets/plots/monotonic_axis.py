@@ -33,12 +33,12 @@ class MonotonicAxis:
         return self._even_end + self._column.size
 
     @property
-    def first(self) -> float:
+    def first_value(self) -> float:
         """The first known value, NaN if there is none."""
         return self.value_at(self.nan_count) if self.size > self.nan_count else math.nan
 
     @property
-    def last(self) -> float:
+    def last_value(self) -> float:
         return self.value_at(self.size - 1) if self.size else math.nan
 
     @property

@@ -57,11 +57,13 @@ class PlotCurves(dict[str, DrawnCurve]):
         if hidden_count:
             verb = "is" if hidden_count == 1 else "are"
             messages.append(f"{formats.plural(hidden_count, 'point')} at 0 {verb} not shown.")
-        outside = [y for curve in self.values() for y in curve.values_outside(mapping, frame)]
-        if outside:
-            extreme = max(outside, key=abs)
+        outside_values = [
+            y for curve in self.values() for y in curve.values_outside(mapping, frame)
+        ]
+        if outside_values:
+            extreme = max(outside_values, key=abs)
             direction = "up" if extreme > 0 else "down"
-            hint = "; log y shows them" if min(outside) > 0 and not mapping.log_y else ""
+            hint = "; log y shows them" if min(outside_values) > 0 and not mapping.log_y else ""
             messages.append(f"Values {direction} to {value_text(extreme)} are at the arrows{hint}.")
         return " ".join(messages)
 

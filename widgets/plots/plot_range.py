@@ -83,11 +83,11 @@ def full_range(
 
 def widen_for_names(x_range: Range, names: Iterable[Range]) -> Range:
     """Widen a range for the names beyond its end; see `full_range`."""
-    low, right = x_range
+    low, high = x_range
     for end, share in names:
         if share < _MAX_NAME_SHARE and math.isfinite(end):
-            right = max(right, (end - low * share) / (1 - share))
-    return low, right
+            high = max(high, (end - low * share) / (1 - share))
+    return low, high
 
 
 def widen_empty_range(low: float, high: float) -> Range:
@@ -114,14 +114,14 @@ def value_range(
     if scale is not None and not log:
         low, high = min(low, scale.low), max(high, scale.high)
         if scale.shows_all_values:
-            finite = np.concatenate(
+            finite_values = np.concatenate(
                 [part[np.isfinite(part)] for part, _ in curves] or [np.empty(0)]
             )
-            lowest = float(finite.min(initial=low + scale.step))
-            low = min(low, lowest)
+            min_value = float(finite_values.min(initial=low + scale.step))
+            low = min(low, min_value)
             if scale.step:
-                low = min(low, math.floor(lowest / scale.step - 1) * scale.step)
-            high = float(finite.max(initial=high))
+                low = min(low, math.floor(min_value / scale.step - 1) * scale.step)
+            high = float(finite_values.max(initial=high))
     for y in thresholds:
         if math.isfinite(y) and abs(y - high) < 3 * (high - low):
             low, high = min(low, y), max(high, y)
@@ -145,9 +145,11 @@ def robust_range(
     """
     parts: list[Floats] = []
     for series, starts_in_view in curves:
-        finite = series[np.abs(series) <= _MAX_VALUE]  # excludes NaN as well
-        finite = np.log10(finite[finite > 0]) if log else finite
-        parts.append(finite[~_find_spikes(finite, starts_in_view=starts_in_view, log=log)])
+        finite_values = series[np.abs(series) <= _MAX_VALUE]  # excludes NaN as well
+        finite_values = np.log10(finite_values[finite_values > 0]) if log else finite_values
+        parts.append(
+            finite_values[~_find_spikes(finite_values, starts_in_view=starts_in_view, log=log)]
+        )
     values = np.concatenate(parts) if parts else _EMPTY
     if not len(values):
         return None

@@ -48,19 +48,19 @@ def linear(low: float, high: float, max_count: int = 6) -> Ticks:
 
 def logarithmic(low: float, high: float, max_count: int = 6) -> Ticks:
     """Powers of ten between the logarithms `low` and `high`; also 2 and 5 if there are few."""
-    first, last = math.floor(low), math.ceil(high)
-    decade_step = max(1, math.ceil((last - first) / max_count))
+    first_power, last_power = math.floor(low), math.ceil(high)
+    decade_step = max(1, math.ceil((last_power - first_power) / max_count))
     positions: list[float] = []
     for step, factors in ((decade_step, (1,)), (1, (1,)), (1, (1, 2, 5))):
         candidates = [
             power + math.log10(factor)
-            for power in range(first - first % step, last + 1, step)
+            for power in range(first_power - first_power % step, last_power + 1, step)
             for factor in factors
         ]
-        visible = [position for position in candidates if low <= position <= high]
+        visible_positions = [position for position in candidates if low <= position <= high]
         # A small plot shows three decades, without values between them.
-        if len(positions) < 2 or len(visible) <= max(max_count + 1, 2 * _MIN_COUNT):
-            positions = visible
+        if len(positions) < 2 or len(visible_positions) <= max(max_count + 1, 2 * _MIN_COUNT):
+            positions = visible_positions
         if len(positions) >= _MIN_COUNT:
             break
     if len(positions) < 2 and low > -300 and high < 300:  # less than a decade
@@ -74,22 +74,22 @@ def elapsed(low: float, high: float, max_count: int = 6) -> Ticks:
     if high - low < _TIME_STEPS[0] * max_count / 2:
         return [(seconds, f"{text} s") for seconds, text in linear(low, high, max_count)]
     step = _time_step(high - low, max_count)
-    first = math.ceil(low / step)
-    times_s = [i * float(step) for i in range(first, math.floor(high / step) + 1)]
+    first_multiple = math.ceil(low / step)
+    times_s = [i * float(step) for i in range(first_multiple, math.floor(high / step) + 1)]
     return [(seconds, _elapsed_text(seconds, step)) for seconds in times_s]
 
 
 def elapsed_log(low: float, high: float, max_count: int = 6) -> Ticks:
     """Time since the start between the logarithms of two numbers of seconds."""
     for steps in (_TENFOLD_S, _FINE_S):
-        visible = [step for step in steps if low <= math.log10(step) <= high]
-        if len(visible) >= _MIN_COUNT:
+        visible_steps = [step for step in steps if low <= math.log10(step) <= high]
+        if len(visible_steps) >= _MIN_COUNT:
             break
     else:
         # Less than a few steps of the clock, or less than a second.
         return logarithmic(low, high, max_count) if high < 0 else _linear_log(low, high, max_count)
-    stride = -(-len(visible) // max_count)
-    return [(math.log10(step), _step_text(step)) for step in visible[::stride]]
+    stride = -(-len(visible_steps) // max_count)
+    return [(math.log10(step), _step_text(step)) for step in visible_steps[::stride]]
 
 
 def _linear_log(low: float, high: float, max_count: int) -> Ticks:
@@ -114,8 +114,10 @@ def clock(low: float, high: float, max_count: int = 6) -> Ticks:
     offset = (start.utcoffset() or timedelta()).total_seconds()
     for count in (max_count, max_count + 1, max_count + 2):  # one tick alone is useless
         step = _time_step(high - low, count)
-        first = math.ceil((low + offset) / step)
-        times_s = [i * step - offset for i in range(first, math.floor((high + offset) / step) + 1)]
+        first_multiple = math.ceil((low + offset) / step)
+        times_s = [
+            i * step - offset for i in range(first_multiple, math.floor((high + offset) / step) + 1)
+        ]
         if len(times_s) > 1:
             break
     return [(time_s, _clock_text(time_s, step)) for time_s in times_s]
@@ -129,15 +131,17 @@ def _multiples(low: float, high: float, max_count: int) -> list[float]:
     step = next(
         power * factor for factor in (1, 2, 5, 10) if power * factor >= min_step * _STEP_TOLERANCE
     )
-    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    first_multiple, last_multiple = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
     # i * step has the rounding error of one multiplication, a running sum of many.
     digits = max(0, 1 - math.floor(math.log10(step)))
-    return [round(i * step, digits) + 0.0 for i in range(first, last + 1)]
+    return [round(i * step, digits) + 0.0 for i in range(first_multiple, last_multiple + 1)]
 
 
 def _power(exponent: float) -> float:
-    nearest = round(exponent)
-    value = 10.0**exponent if -300 < exponent < 300 else 10.0 ** max(min(nearest, 300), -300)
+    nearest_integer = round(exponent)
+    value = (
+        10.0**exponent if -300 < exponent < 300 else 10.0 ** max(min(nearest_integer, 300), -300)
+    )
     # log10(2) and back is 2.0000000000000004.
     return float(f"{value:.6g}")
 

@@ -47,8 +47,10 @@ class HealthCounts(QWidget):
         self._update_size()
 
     def show_rows(self, rows: tuple[NodeRow, ...]) -> None:
-        notable = (Condition.UNHEALTHY, Condition.OFFLINE)
-        counts = tuple((c, n) for c in notable if (n := sum(r.condition is c for r in rows)))
+        notable_conditions = (Condition.UNHEALTHY, Condition.OFFLINE)
+        counts = tuple(
+            (c, n) for c in notable_conditions if (n := sum(r.condition is c for r in rows))
+        )
         default_line = _default_line(rows)
         if (counts, default_line) != (self._counts, self._default_line):
             self._counts, self._default_line = counts, default_line
@@ -129,12 +131,12 @@ def _word(condition: Condition) -> str:
 
 def _default_line(rows: tuple[NodeRow, ...]) -> tuple[Condition, str]:
     """Return the line that is shown if no node needs attention."""
-    if new := sum(node.condition is Condition.NEW for node in rows):
-        return Condition.NEW, f"{new} not set up"
+    if new_count := sum(node.condition is Condition.NEW for node in rows):
+        return Condition.NEW, f"{new_count} not set up"
     if rows and all(node.condition is Condition.OUT_OF_SERVICE for node in rows):
         return Condition.OUT_OF_SERVICE, "None in service"
-    if unknown := sum(node.condition is Condition.UNKNOWN for node in rows):
-        return Condition.UNKNOWN, f"{unknown} not known"
+    if unknown_count := sum(node.condition is Condition.UNKNOWN for node in rows):
+        return Condition.UNKNOWN, f"{unknown_count} not known"
     return (Condition.WELL, "All healthy") if rows else (Condition.UNKNOWN, "Not read yet")
 
 
@@ -231,8 +233,8 @@ class ClusterMap(QWidget):
                 is_notable = node.condition.is_notable
                 color_role = node.condition.color_role if is_notable else "text3"
                 # In a low row the descenders of letters reach into the next row, and are not cut.
-                slack = max(0.0, (_ROW_H - row_h) / 2)
-                name_rect = QRectF(x, y - slack, name_w, row_h + 2 * slack)
+                extra_h = max(0.0, (_ROW_H - row_h) / 2)
+                name_rect = QRectF(x, y - extra_h, name_w, row_h + 2 * extra_h)
                 paint_text(
                     painter,
                     name_rect,

@@ -82,8 +82,10 @@ class CommandPalette(Overlay):
         self._list.clicked.connect(self._choose)
         self._no_match_label = Label("", "body", "text3", align="center")
         self._no_match_label.setFixedHeight(_ROW_H)
-        inner = col(self._field, self._list, self._no_match_label, gap=S2, margins=(S3, S3, S3, S3))
-        self._panel = StyledFrame("dialog", inner, self)
+        content = col(
+            self._field, self._list, self._no_match_label, gap=S2, margins=(S3, S3, S3, S3)
+        )
+        self._panel = StyledFrame("dialog", content, self)
 
     def open(self) -> None:
         """Open the empty palette at the upper middle of the window."""

@@ -82,14 +82,14 @@ class NavButton(QAbstractButton):
         self.setToolTip("\n".join(tips))
 
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        dragged = dragged_jobs(event.mimeData())
-        if dragged is None or self._describe_drop is None:
+        jobs = dragged_jobs(event.mimeData())
+        if jobs is None or self._describe_drop is None:
             event.ignore()
             end_hover(self)
             return
         event.setDropAction(Qt.DropAction.CopyAction)
         event.accept()
-        self._show_offer(self._describe_drop(dragged))
+        self._show_offer(self._describe_drop(jobs))
         self._dwell_timer.start()
 
     def dragLeaveEvent(self, _event: QDragLeaveEvent) -> None:
@@ -98,11 +98,11 @@ class NavButton(QAbstractButton):
     def dropEvent(self, event: QDropEvent) -> None:
         self._show_offer(None)
         end_hover(self)
-        dragged = dragged_jobs(event.mimeData())
-        if dragged is not None:
+        jobs = dragged_jobs(event.mimeData())
+        if jobs is not None:
             event.setDropAction(Qt.DropAction.CopyAction)
             event.accept()
-            self.jobs_dropped.emit(dragged.ids)
+            self.jobs_dropped.emit(jobs.ids)
 
     def _show_offer(self, offer: DropOffer | None) -> None:
         """Describe a drop in place of the title, or next to it if the text does not fit."""

@@ -118,8 +118,8 @@ class NoticeList(Overlay):
             col(self._empty_title, self._empty_hint, gap=S1, margins=(S6, S4, S6, S6))
         )
         head = row(Label("Notifications", "heading"), STRETCH, gear, margins=(S3, 0, 0, 0))
-        inner = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
-        self._panel = StyledFrame("dialog", inner, self)
+        content = col(head, self._list, self._empty, gap=S2, margins=(S2, S2, S2, S2))
+        self._panel = StyledFrame("dialog", content, self)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     def show_items(self, items: Sequence[NoticeItem]) -> None:

@@ -128,9 +128,9 @@ class NoticeSettings(QWidget):
         with QSignalBlocker(self.finished_switch):
             self.finished_switch.setChecked(tells_finished)
 
-    def show_stays_in_tray(self, stays: bool) -> None:
+    def show_stays_in_tray(self, stays_in_tray: bool) -> None:
         with QSignalBlocker(self.tray_switch):
-            self.tray_switch.setChecked(stays)
+            self.tray_switch.setChecked(stays_in_tray)
 
     def show_tray(self, is_available: bool) -> None:
         """Set whether the desktop has a tray."""
@@ -250,7 +250,7 @@ class NoticeSettings(QWidget):
 
     @Slot()
     def _apply(self) -> None:
-        """Apply the valid part; an incomplete part waits, and its message names the missing field."""
+        """Apply the valid part; the message of an incomplete part names the missing field."""
         channels = self._typed_channels()
         webhook_cause = webhook_error(channels.webhook) if channels.webhook else ""
         self._webhook_field.set_error(webhook_cause)

@@ -373,11 +373,11 @@ class SideBar(QWidget):
             return
         self._narrow = narrow
         self._update_width()
-        inner = 0 if narrow else S2
+        margin = 0 if narrow else S2
         for part in (self._running, self._cluster):
             layout = part.layout()
             if layout is not None:
-                layout.setContentsMargins(inner, 0, inner, 0)
+                layout.setContentsMargins(margin, 0, margin, 0)
         for button in self._buttons.values():
             button.set_narrow(narrow)
         for job in self._jobs:
@@ -412,7 +412,7 @@ class SideBar(QWidget):
 
     @Slot(int)
     def set_available_height(self, height: int) -> None:
-        """Set the height of the window: a low one hides cluster details, then rings, then the logo."""
+        """Set the height of the window: a low one hides the cluster, rings and the logo."""
         self._available_h = height
         self._update_failure()
         self._update_live()

@@ -74,7 +74,7 @@ def add(
         accept=session.accepts,
         passphrase=ask if session.asks else None,
         node_data_root=node_data_root,
-        no_share=no_share,
+        is_staged=no_share,
     )
     for typed_identity in dict.fromkeys(typed_identities) if keep_passphrase else ():
         services.cluster.keep_passphrase(typed_identity)

@@ -95,7 +95,7 @@ def make_folders(path: Path) -> None:
 
 
 def inherit_access(path: Path, parent: Path, *, is_read_only: bool = False) -> None:
-    """Give a folder, or a file, the mode, group and, as root, owner of ``above``.
+    """Give a folder, or a file, the mode, group and, as root, owner of its parent.
 
     Raises:
         OSError: It belongs to another user.
@@ -139,7 +139,7 @@ def is_closed(path: Path, root: os.stat_result) -> bool:
 
 
 def is_narrower(path: Path, parent: Path) -> bool:
-    """Return whether our folder is writable for fewer users than ``above`` and can be changed."""
+    """Return whether our folder is writable for fewer users than its parent and can be changed."""
     if not _HAS_MODES:
         return False
     own_status, parent_status = path.stat(), parent.stat()

@@ -32,7 +32,7 @@ def replace_bytes(
 ) -> None:
     """Put ``content`` at ``path`` in one step: a reader sees the old file or the new one, whole.
 
-    Pass ``lasting=False`` for a file that can be fetched again after a power cut.
+    Pass ``durable=False`` for a file that can be fetched again after a power cut.
     """
     replace_chunks(path, (content,), mode, durable=durable)
 
@@ -40,7 +40,7 @@ def replace_bytes(
 def replace_chunks(
     path: Path, chunks: Iterable[bytes], mode: int | None = None, *, durable: bool = True
 ) -> None:
-    """Do the same for content that does not fit into memory; a failure leaves no file behind."""
+    """Put large content at ``path`` in one step; a failure leaves no file behind."""
     temporary_path = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     try:
         with open(access_modes.create(temporary_path), "wb") as file:
@@ -63,12 +63,12 @@ def replace_json(path: Path, value: Any, mode: int | None = None) -> None:
 
 
 def cached_reader(max_files: int) -> Callable[[Callable[[Path], T]], Callable[[Path], T]]:
-    """Cache what was read of a file until `replace_bytes` replaces it.
+    """Cache the result of reading a file until `replace_bytes` replaces the file.
 
     For files that are read each second and written once. An exception is not cached.
 
     Args:
-        most: The largest number of files in the cache.
+        max_files: The largest number of files in the cache.
     """
 
     def decorate(read: Callable[[Path], T]) -> Callable[[Path], T]:

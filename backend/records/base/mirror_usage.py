@@ -14,7 +14,7 @@ from backend.records.base.schema import KEY
 class MirrorUsage:
     """The size of one mirror.
 
-    ``place`` is its local folder, ``address`` the data root as ``--data-root`` takes it.
+    ``folder`` is its local folder, ``address`` the data root as ``--data-root`` takes it.
     ``fetched_bytes``, a part of ``bytes``, are checkpoints and files of versions; they are fetched
     again when needed.
     """

@@ -57,8 +57,11 @@ class BundledVersion:
 
 @dataclass(frozen=True)
 class Manifest(Record, label="manifest", required=("runs", "checkpoint", "left_out", "files")):
-    """The content of a bundle. ``left_out`` names environment variables whose values are not
-    included; ``files`` are all entries except the manifest."""
+    """The content of a bundle.
+
+    ``omitted_variables`` names environment variables without their values; ``files`` are all
+    entries except the manifest.
+    """
 
     job_id: str
     user: str
@@ -84,8 +87,10 @@ class Manifest(Record, label="manifest", required=("runs", "checkpoint", "left_o
 
 @dataclass(frozen=True)
 class WrittenBundle:
-    """A bundle that was written. ``left_out`` as in `Manifest`; ``without_data``: it does not
-    include the dataset's files."""
+    """A written bundle.
+
+    ``omitted_variables`` as in `Manifest`; ``without_data``: the dataset's files are not included.
+    """
 
     path: str
     bytes: int

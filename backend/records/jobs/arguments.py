@@ -35,7 +35,7 @@ _SYNONYMS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class _NamedArgument:
-    """A named value in the list: ``words`` of them from the place ``at``."""
+    """A named value in the list of tokens, from ``index`` on."""
 
     name: str
     value: str
@@ -54,12 +54,12 @@ def is_name(name: str) -> bool:
 
 
 def named_arguments(tokens: object) -> dict[str, str]:
-    """Return the arguments that have a name; of one that is given twice the last value."""
+    """Return the named arguments; of a repeated argument the last value."""
     return {argument.name: argument.value for argument in _read_arguments(_token_list(tokens))}
 
 
 def unnamed_tokens(tokens: object) -> list[str]:
-    """Return the words that `named` leaves out."""
+    """Return the tokens that are not in `named_arguments`."""
     all_tokens = _token_list(tokens)
     last_arguments = {argument.name: argument for argument in _read_arguments(all_tokens)}.values()
     named_indexes = {

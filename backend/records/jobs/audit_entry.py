@@ -15,7 +15,7 @@ from backend.records.base.schema import KEY, Record
 
 @dataclass(frozen=True)
 class AuditEntry(Record, label="action"):
-    """One action. ``what`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
+    """One action. ``action`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
 
     time: str = ""
     action: str = field(default="", metadata={KEY: "what"})

@@ -116,7 +116,7 @@ def read_checkpoints(folder: Path, suffix: str = CHECKPOINT_SUFFIX) -> list[Chec
 
 
 def newest_until(checkpoints: Sequence[Checkpoint], step: int | None) -> Checkpoint | None:
-    """Return the newest of ``known`` (oldest first) up to a step, None without any."""
+    """Return the newest of these checkpoints, oldest first, up to a step; None without any."""
     earlier_checkpoints = (
         c for c in finite_checkpoints(checkpoints)[::-1] if step is not None and c.step <= step
     )
@@ -124,7 +124,7 @@ def newest_until(checkpoints: Sequence[Checkpoint], step: int | None) -> Checkpo
 
 
 def finite_checkpoints(checkpoints: Sequence[Checkpoint]) -> list[Checkpoint]:
-    """Return those of ``known`` that hold neither NaN nor infinite numbers."""
+    """Return the checkpoints without NaN or infinite numbers."""
     return [c for c in checkpoints if not c.not_finite]
 
 
@@ -134,7 +134,7 @@ def checkpoint_to_resume(
     """Return the checkpoint from which a job resumes by default, None without any.
 
     Args:
-        known: All of the job, oldest first.
+        checkpoints: All checkpoints of the job, oldest first.
         sound_step: Of the error that ended it: a loss that rose is resumed from before its rise.
     """
     sound_checkpoints = finite_checkpoints(checkpoints)
@@ -161,7 +161,7 @@ def read_record(sidecar: Path) -> Checkpoint:
 def retired_checkpoints(
     checkpoints: Sequence[Checkpoint], policy: CheckpointPolicy, sound_step: int | None = None
 ) -> list[Checkpoint]:
-    """Return those of ``known`` (by their steps) that need not be kept."""
+    """Return the checkpoints (sorted by their steps) that need not be kept."""
     # A run that continues from an older one makes the newest, at fewer steps than others have.
     usable = finite_checkpoints(checkpoints)
     newest_last = sorted(checkpoints, key=lambda c: (c.run, c.step))

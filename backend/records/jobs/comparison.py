@@ -23,7 +23,7 @@ FEWEST_JOBS, MOST_JOBS = 2, 8
 
 
 def too_many_message(compared_ids: Iterable[str], added_ids: Iterable[str]) -> str:
-    """Return why ``more`` jobs cannot be added to the comparison, or ""."""
+    """Return why jobs cannot be added to the comparison, or ""."""
     known_ids = set(compared_ids)
     new_ids = set(added_ids) - known_ids
     excess_count = len(known_ids) + len(new_ids) - MOST_JOBS

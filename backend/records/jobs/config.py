@@ -4,7 +4,7 @@ A setting is one field here, with its type, limits and words (`setting.Setting`)
 `torch_options`: the check, the form, sweeps, tables, the help and the guide read it
 (`settings.SETTINGS` has them by path).
 
-`parse_job` never raises: it returns the job, or all its faults, each with its field, because the
+`parse_job` never raises: it returns the job, or all its errors, each with its field, because the
 form marks fields and the command line prints sentences.
 
 Standard library only and Python 3.9: the nodes import this.
@@ -691,7 +691,7 @@ def _file_value(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class ParsedJob:
-    """A valid job, or the faults of an invalid one.
+    """A valid job, or the errors of an invalid job.
 
     ``draft`` is the job with a stand-in for each invalid value.
     """
@@ -839,7 +839,7 @@ def shareable_config(config: JobConfig) -> dict[str, Any]:
 
 
 def without_shared_gpus(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """Copy a job file without its ``beside``: that permission is for one job only."""
+    """Copy a job file without ``beside``: the permission to share GPUs is for one job only."""
     copy = dict(raw)
     if isinstance(placements := copy.get("placement"), list):
         copy["placement"] = [
@@ -869,7 +869,7 @@ def without_default_stop(raw: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read_record(record_type: type[_Record], table: Table, **given_values: Any) -> _Record:
-    """Take the settings of a record from a table, except its ``own``; find unknown keys."""
+    """Take the settings of a record from a table, except the given values."""
     values = dict(given_values)
     for name, setting in declared_settings(record_type).items():
         if name not in given_values:

@@ -35,7 +35,7 @@ class EvidenceLine:
 class Explanation:
     """A cause. ``cause`` is the name of a rule, `USER_CODE` or `UNKNOWN`; ``remedy`` may be "".
 
-    ``sentence`` is "" if the logs say no more than the exit records.
+    ``message`` is "" if the logs say no more than the exit records.
     """
 
     cause: str

@@ -140,7 +140,7 @@ def _repair(
     invalid_paths: Collection[str],
     path: str = "",
 ) -> dict[str, Any]:
-    """Return ``raw`` with invalid settings replaced by those of ``other``, or removed."""
+    """Return a job file with invalid settings replaced by those of another job, or removed."""
     repaired_job = dict(raw)
     for key in (*raw, *(key for key in other_job if key not in raw)):
         name = f"{path}.{key}" if path else key

@@ -27,8 +27,8 @@ _PER_PARAMETER = {"sgd": 0, "adam": 2, "adamw": 2, "adagrad": 1, "adadelta": 2, 
 class SimilarJob:
     """A similar job that has run.
 
-    ``pace_s`` is the time from one step to the next, ``around_s`` the rest of its run: starting the
-    processes, reading the model, the last checkpoint.
+    ``pace_s`` is the time from one step to the next, ``overhead_s`` the rest of its run: starting
+    the processes, reading the model, the last checkpoint.
     """
 
     name: str
@@ -47,7 +47,7 @@ def similar_jobs(
 
 
 def similar_job_of(view: JobView, pace_s: float | None) -> SimilarJob | None:
-    """Return the job as a `Twin`, or None if its pace is not known."""
+    """Return the job as a `SimilarJob`, or None if its pace is not known."""
     if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
     took = seconds(view.status.ended_at) - seconds(view.status.started_at)

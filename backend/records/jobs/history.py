@@ -52,7 +52,7 @@ _POSITION = re.compile(rb"run = (\d+)\nepoch = (\d+)\niter = \d+\ntotalIter = (\
 
 @dataclass(frozen=True)
 class Block:
-    """Steps ``first`` … ``first + n - 1`` of one epoch; every array has ``n`` values."""
+    """Steps ``first_step`` … ``first_step + n - 1`` of one epoch; every array has ``n`` values."""
 
     state: str
     run: int

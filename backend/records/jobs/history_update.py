@@ -16,7 +16,7 @@ from backend.records.jobs.state import JobState
 class RunStart:
     """A run's first step on the curve; drawn as a thin line with its number.
 
-    ``after``: how the run before it ended, None if that is not known.
+    ``previous_state``: how the previous run ended, None if unknown.
     """
 
     run: int
@@ -32,7 +32,7 @@ class HistoryUpdate:
     at an older checkpoint, or the whole history is new: 0). ``epochs`` counts from 1 and is the
     current one; ``epochs_done`` is how many were complete after each step, with their fraction,
     empty if the length of an epoch is not known. ``seconds`` counts from the first block of the
-    file, which was written at ``began_s`` (Unix time by its writer's clock; 0 if there is none).
+    file, which was written at ``started_s`` (Unix time by its writer's clock; 0 if there is none).
     NaN is "no value here". ``problems`` are sentences about blocks that could not be read; such a
     block loses only its own steps.
     """

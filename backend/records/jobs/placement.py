@@ -44,14 +44,14 @@ class Placement:
 
 
 def parse_placement(value: object) -> tuple[tuple[Placement, ...], tuple[ConfigError, ...]]:
-    """Parse ``placement`` of a job file; return the nodes and what runs on each, and the faults."""
+    """Parse ``placement`` of a job file; return the placements, and the errors."""
     errors: list[ConfigError] = []
     placements = take_placement(Table({"placement": value}, "", errors))
     return placements, tuple(errors)
 
 
 def take_placement(table: Table) -> tuple[Placement, ...]:
-    """Take ``placement`` from a job file's table; its faults are added to the table's."""
+    """Take ``placement`` from a job file's table; its errors are added to the table's."""
     value = table.take_value("placement", REQUIRED)
     if value is REQUIRED:
         return ()

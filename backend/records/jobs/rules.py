@@ -23,11 +23,11 @@ class Rule:
 
     Attributes:
         name: Identifies it.
-        needs: The paths of the settings that it depends on; the first has the fault. It is not
-            checked while one of them is invalid.
+        paths: The paths of the settings that the rule depends on; the first has the error. The
+            rule is not checked while one of the settings is invalid.
         is_broken: Returns whether a job breaks it.
-        sentence: As in `Fault`, without the path. Fields such as ``{job.workers}``, which only a
-            job has, follow a semicolon.
+        message: As in `ConfigError`, without the path. Fields such as ``{job.workers}``, which only
+            a job has, follow a semicolon.
     """
 
     name: str
@@ -36,13 +36,13 @@ class Rule:
     message: str
 
     def error_message(self, job: JobConfig, errors: Iterable[ConfigError]) -> str:
-        """Return why the job breaks it, "" if it does not, or if a setting has a fault."""
+        """Return why the job breaks the rule, "" if it does not or a setting has an error."""
         if any(_is_about(error, path) for error in errors for path in self.paths):
             return ""
         return self.message.format(job=job) if self.is_broken(job) else ""
 
     def condition(self, label: str) -> str:
-        """Return it for all jobs, with ``label`` as the name of the first setting."""
+        """Return the rule for all jobs, with ``label`` as the name of the first setting."""
         path, message = self.paths[0], self.message.partition("; ")[0].rstrip(".").format()
         return ConfigError(path, f"{path}: {message}.").message_for(label)
 

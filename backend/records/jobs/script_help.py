@@ -51,8 +51,8 @@ class ScriptArgument(Record, label="argument of a script", rules=TOOL_RULES):
         kind: "text", "whole", "number", "flag" or "choice".
         default: As it is printed, "" for none.
         choices: The values that it may have.
-        words: Its help.
-        others: The heads with which it can be given, too.
+        help_text: Its help.
+        aliases: Its other heads.
     """
 
     head: str
@@ -77,7 +77,7 @@ class ScriptArgument(Record, label="argument of a script", rules=TOOL_RULES):
 
 @dataclass(frozen=True)
 class ScriptHelp(Record, label="help of a script", rules=TOOL_RULES):
-    """The arguments of a script, at most `MOST`."""
+    """The arguments of a script, at most `MAX_ARGUMENTS`."""
 
     arguments: tuple[ScriptArgument, ...] = ()
 

@@ -36,7 +36,7 @@ class Setting:
         default: Of a setting of an optimizer, schedule or strategy; those of a job have it in
             their field.
         low, high: The first and the last valid number.
-        above, below: A number must be above and below these.
+        exclusive_low, exclusive_high: A number must be above and below these limits.
         choices: The words of each choice; the first is the default. A text may be another.
         term: What explains it in ``docs/terms.md``.
         section: Of the form.
@@ -45,8 +45,8 @@ class Setting:
             sweep, and is not compared.
         is_changeable: A resume may change it, for this and later runs: a checkpoint holds the
             position in the data in samples.
-        of: "training" for jobs with a model and a loader, "script" for those with a script; "" for
-            both.
+        job_kind: "training" for jobs with a model and a loader, "script" for those with a script;
+            "" for both.
         is_always_written: It is in a job file even if it has the default, as in those of before;
             the hash of the settings depends on that.
     """

@@ -68,7 +68,7 @@ class SlowCause(Record, label="slow cause"):
 
     @property
     def evidence(self) -> str:
-        """Return the second half of `sentence`."""
+        """Return the second half of `message`."""
         ms, usual_ms, rank = _figure(self.ms), _figure(self.usual_ms), self.rank
         if self.is_of_shared_cores:
             times = f"{self.ms / max(self.usual_ms, 1e-9):.1f}".removesuffix(".0")
@@ -95,7 +95,7 @@ class SlowCause(Record, label="slow cause"):
 
         Args:
             node: The node of the rank.
-            nodes: The number of the job's nodes.
+            node_count: The number of the job's nodes.
         """
         if self.is_of_shared_cores:
             return f"{self.evidence[0].upper()}{self.evidence[1:]}."

@@ -31,7 +31,7 @@ _REQUIRED_FIELDS = (
 
 @dataclass(frozen=True)
 class RankError(Record, label="error"):
-    """The first failure of a run. ``sentence`` is for users; the traceback is one click away.
+    """The first failure of a run. ``message`` is for users; the traceback is one click away.
 
     ``cause`` names what the logs prove (see `records.jobs.diagnosis`), "" if they were not
     analysed; ``evidence`` are the lines that prove it, or the last lines if nothing does.
@@ -57,7 +57,7 @@ class Continuation(Record, label="continued run"):
     """Why the program itself made a run, without a user: a machine failed in the run before.
 
     ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
-    ``avoids`` the nodes without which it continues, ``before`` the nodes that the user chose.
+    ``avoids`` the nodes without which it continues, ``chosen_nodes`` the nodes that the user chose.
     ``step`` and ``cause`` are those of the failure; the cause `GROWN` is a node that is back.
     ``chosen_batch`` and ``chosen_global_batch`` are the batch of a process and of an update on the
     nodes that the user chose, if the global batch is to stay; otherwise 0.

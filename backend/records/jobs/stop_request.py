@@ -23,7 +23,7 @@ _PAUSE_CHARS = 200
 
 @dataclass(frozen=True)
 class StopRequest:
-    """The content of ``job.lock``; with ``at_once`` the run ends without a checkpoint.
+    """The content of ``job.lock``; with ``is_immediate`` the run ends without a checkpoint.
 
     ``pause`` is the sentence of a run that gives way: the program made the request, not a user.
     """

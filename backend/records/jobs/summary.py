@@ -28,7 +28,7 @@ class SweepCount(NamedTuple):
 
     Attributes:
         ids: Of all its jobs, in the order of their creation.
-        waiting: Jobs in the queue; ``drafts`` are in no queue.
+        queued: Jobs in the queue; ``drafts`` are in no queue.
         stopped: Jobs that can be resumed; ``failed`` includes lost jobs.
         common: The number of words with which the names of all jobs begin.
         best_job: The words that distinguish the job with the best metric, "" for none.
@@ -46,7 +46,7 @@ class SweepCount(NamedTuple):
 
 
 class JobSummary(NamedTuple):
-    """One job at one moment, or all jobs of a sweep together (`line_of_sweep`).
+    """One job at one moment, or all jobs of a sweep together (`sweep_summary`).
 
     Times are seconds since 1970 in UTC, 0.0 if there is none.
     """
@@ -64,7 +64,7 @@ class JobSummary(NamedTuple):
     started_s: float = 0.0
     ended_s: float = 0.0
     earlier_s: float = 0.0
-    """Duration of all runs before the newest one; ``started`` is that of the newest one."""
+    """Duration of all runs before the newest one; ``started_s`` is the start of the newest run."""
     earlier_gpu_s: Optional[float] = 0.0  # noqa: UP045
     """The same, each times its GPUs; None if that was not recorded."""
     energy_j: Optional[float] = None  # noqa: UP045
@@ -91,13 +91,13 @@ class JobSummary(NamedTuple):
 
     @property
     def name_and_tags(self) -> str:
-        """Its name and tags; of a sweep its own tag, too."""
+        """The name and the tags; of a sweep its own tag, too."""
         sweep_tags = () if self.sweep is None else (self.id,)
         return " ".join((self.name, *sweep_tags, *self.tags))
 
     @property
     def group(self) -> int:
-        """`LIVE`, `WAITING` (drafts included) or `ENDED`."""
+        """`LIVE_GROUP`, `WAITING_GROUP` (drafts included) or `ENDED_GROUP`."""
         if self.state.is_live:
             return LIVE_GROUP
         is_waiting = self.state is JobState.CREATED or self.state.is_queued
@@ -113,14 +113,14 @@ class JobSummary(NamedTuple):
         return "resume_arguments=" in self.settings or not self.is_script
 
     def took_s(self, now_s: float) -> float | None:
-        """Return the seconds that all its runs took, up to ``now``."""
+        """Return the seconds that all its runs took, up to ``now_s``."""
         end = self.ended_s or (now_s if self.state.is_live else 0.0)
         if not self.started_s or not end:
             return None
         return self.earlier_s + max(0.0, end - self.started_s)
 
     def gpu_s(self, now_s: float) -> float | None:
-        """Return the seconds that all its runs took, each times its GPUs, up to ``now``."""
+        """Return the seconds that all its runs took, each times its GPUs, up to ``now_s``."""
         end = self.ended_s or (now_s if self.state.is_live else 0.0)
         gpus = self.world_size if self.uses_gpus else 0
         return gpu_seconds(self.earlier_gpu_s, gpus, self.started_s, end)
@@ -132,10 +132,10 @@ class JobListing:
 
     Attributes:
         views: Running and waiting jobs, and changed jobs.
-        lines: Summaries of the others that are new.
-        gone: Ids of jobs that were removed.
+        summaries: Summaries of the other new jobs.
+        removed_ids: Ids of removed jobs.
         total: The number of all jobs.
-        to_reap: Ids of jobs whose run is over and recorded no end.
+        reapable_ids: Ids of jobs whose run is over and recorded no end.
     """
 
     views: tuple[JobView, ...] = ()
@@ -151,7 +151,7 @@ class JobQuery:
 
     Attributes:
         text: Each word must occur in the text for the search, or be true (``lr<0.1``).
-        group: `LIVE`, `WAITING`, `ENDED`, or None for all.
+        group: `LIVE_GROUP`, `WAITING_GROUP`, `ENDED_GROUP`, or None for all.
         tag, user, node: "" for any.
         metric: Only jobs with this best metric; "" for any.
         low, high: The range of that metric, both ends included.
@@ -231,7 +231,7 @@ def make_summary(
     Args:
         settings: The job file as plain values; only the names of its variables are searched.
         metrics: The newest value of each.
-        known: The fields of the summary except its text.
+        fields: The fields of the summary except its text.
     """
     summary = JobSummary(**fields)
     own_texts = [

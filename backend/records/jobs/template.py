@@ -19,7 +19,7 @@ _OF_ONE_JOB = ("name",)
 
 @dataclass(frozen=True)
 class Template:
-    """A template in a list. ``sentence`` describes it, ``fault`` says why it cannot be used."""
+    """A template in a list. ``error`` says why the template cannot be used."""
 
     name: str
     description: str = field(default="", metadata={KEY: "sentence"})

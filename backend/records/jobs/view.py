@@ -196,9 +196,9 @@ def _in_unit(value: float | None, unit: float) -> float | None:
 class JobForecast:
     """Forecast of a job; None for what is not known.
 
-    ``like`` is the name of the job that gave the pace; ``checkpoint_bytes`` is one checkpoint, of
-    which ``checkpoints_kept`` are on the disk at the end. ``free_bytes`` is the disk's free space,
-    ``free_files`` the number of files that it can still take.
+    ``pace_source`` is the name of the job that gave the pace; ``checkpoint_bytes`` is one
+    checkpoint, of which ``checkpoints_kept`` are on the disk at the end. ``free_bytes`` is the
+    disk's free space, ``free_files`` the number of files that it can still take.
     """
 
     total_steps: int | None = None
@@ -318,7 +318,7 @@ def earlier_log(job_id: str, put_away: int) -> str:
 
 @dataclass(frozen=True)
 class LogChunk:
-    """A piece of a log. ``offset`` is the byte after it; ``size`` the file's current size."""
+    """A chunk of a log. ``offset`` is the byte after it; ``size`` the file's current size."""
 
     text: str
     offset: int
@@ -345,8 +345,10 @@ class LogSize:
 
 @dataclass(frozen=True)
 class LogLines:
-    """Lines from number ``first`` on, counted from 0. ``sources`` says where each is from if that
-    differs: the number of a rank, or "mpirun"."""
+    """Lines from number ``first_number`` on, counted from 0.
+
+    ``sources`` says where each is from if that differs: the number of a rank, or "mpirun".
+    """
 
     first_number: int
     lines: tuple[str, ...]

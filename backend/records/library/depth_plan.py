@@ -23,8 +23,8 @@ class DepthStage:
 
     Attributes:
         side: The side of its pictures; pooling halves it from stage to stage.
-        sees: The receptive field of its last convolution, as the source counts it: k − 1 for each
-            convolution and nothing for pooling.
+        receptive_field: The receptive field of its last convolution, as the source counts it: k − 1
+            for each convolution and nothing for pooling.
         c_value: That of its last convolution, the smallest of the stage.
     """
 
@@ -86,7 +86,7 @@ def plan_depth(
     Args:
         side: z, the side of a picture.
         kernel: k, the side of a filter.
-        least: t, the smallest c-value.
+        least_c: t, the smallest c-value.
         as_printed: Take twice that limit, 2^l k / (t (k−1)), which the source prints and with which
             c-values are as low as t / 2.
 

@@ -25,8 +25,8 @@ class CardSetting:
     Attributes:
         default: Its type is that of the value.
         choices: The valid values; empty if a range or any text is valid.
-        least: The smallest valid number.
-        most: The largest valid number.
+        minimum: The smallest valid number.
+        maximum: The largest valid number.
         help: What it does, where the label does not say it.
         pattern: A regular expression that a text must match; "" for any text.
     """
@@ -165,7 +165,7 @@ class DataShape:
 
     Attributes:
         task: "classification" or "detection", "" if it is unknown.
-        sizes: Settings that a network needs for the data; see `Suggestion.facts`.
+        sizes: Settings that a network needs for the data; see `Suggestion.data_sizes`.
     """
 
     task: str = ""
@@ -216,9 +216,9 @@ class Suggestion:
         entry: Its name in the gallery.
         title: The shape of the data, as in "This looks like CIFAR-10".
         settings: Typed values, as `GalleryService.add` takes them.
-        sentence: Such as "This looks like CIFAR-10: 5 training files and 1 for testing."
-        facts: Settings of a network for this data, where they are known from the files: classes,
-            channels, side (of a picture, in pixels), features (numbers in a sample).
+        message: Such as "This looks like CIFAR-10: 5 training files and 1 for testing."
+        data_sizes: Settings of a network for this data, where they are known from the files:
+            classes, channels, side (of a picture, in pixels), features (numbers in a sample).
         choices: Values to offer for a setting that takes any text, such as the columns of a table.
     """
 

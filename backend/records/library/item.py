@@ -42,7 +42,7 @@ class Kind(str, Enum):
 
 
 PARTS = (Kind.MODEL, Kind.DATASET, Kind.LOADER)
-"""What a job has that runs no script."""
+"""The items of a job without a script."""
 KINDS = {
     "model": Kind.MODEL,
     "dataset": Kind.DATASET,
@@ -56,8 +56,8 @@ WEIGHTS_SUFFIXES = (".pt", ".safetensors")
 
 
 WEIGHTS_DETAIL = "weights"
-"""Fact of a model about its given weights: ``name``, ``sha256``, ``bytes``, ``source``, and
-``unused``: the names of what else the file holds."""
+"""Detail of a model about its given weights: ``name``, ``sha256``, ``bytes``, ``source``, and
+``unused``: the names of the other entries of the file."""
 
 
 def unused_weights_message(details: Mapping[str, Any]) -> str:
@@ -76,11 +76,11 @@ def is_weights(path: str) -> bool:
 
 
 TRAINING_DETAIL = "training"
-"""Fact of a model: settings of a job, as in its file, with which it was seen to train."""
+"""Detail of a model: settings of a job, as in its file, with which it was seen to train."""
 STUDY_DETAIL = "study"
-"""Fact of what a study added: its title."""
+"""Detail of an item that a study added: the study's title."""
 LEAKS_DETAIL = "leaks"
-"""Fact of a dataset: how many samples of validation its newest scan found in training, too."""
+"""Detail of a dataset: how many samples of validation its newest scan found in training, too."""
 _OMITTED_KEY = "left_out"
 _OMITTED_NAMES_KEY = "left_out_names"
 _PACKED_KEY, _PACKED_NAMES_KEY = "packed", "packed_names"
@@ -92,7 +92,7 @@ _IMPORT_NOTES = (
 
 
 def import_details(omitted_files: Sequence[str], packed_files: Sequence[str]) -> dict[str, Any]:
-    """Return the facts about files that an import left out, and archives that it did not unpack."""
+    """Return the details about files that an import left out, and archives that stayed packed."""
     details: dict[str, Any] = {}
     if omitted_files:
         details |= {
@@ -111,8 +111,8 @@ def import_details(omitted_files: Sequence[str], packed_files: Sequence[str]) ->
 class LibraryItem(Record, label="library record"):
     """One version of a dataset, model or loader.
 
-    ``sha256`` is the hash of the sorted relative paths and contents of its files. ``facts`` is the
-    result of checks and previews (parameters, samples, …) and may grow later.
+    ``sha256`` is the hash of the sorted relative paths and contents of its files. ``details`` is
+    the result of checks and previews (parameters, samples, …) and may grow later.
     """
 
     kind: Kind

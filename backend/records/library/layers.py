@@ -32,7 +32,7 @@ class Layer:
     """The layers whose output it reads."""
 
     def of_batch(self, old_size: int, new_size: int) -> Layer:
-        """Return the layer for a batch of ``after`` samples in place of ``before``."""
+        """Return the layer for a batch of ``new_size`` samples in place of ``old_size``."""
         shape = self.output_shape
         if shape and shape[0] == old_size:
             shape = (new_size, *shape[1:])

@@ -37,8 +37,8 @@ _RAW_TEXT = {READ: str}
 class SamplePart:
     """A part of a sample: ``path`` is ``data``, ``target``, ``data.image``, ``data[1]`` …
 
-    ``look`` says which field is set: ``image`` (``png``), ``wave`` (``values``, thinned out),
-    ``table`` (``rows``, the first ones), ``values`` (the first ones) or ``text``.
+    ``display_kind`` says which field is set: ``image`` (``png``), ``wave`` (``values``, thinned
+    out), ``table`` (``rows``, the first ones), ``values`` (the first ones) or ``text``.
     """
 
     path: str
@@ -159,9 +159,9 @@ class SampleError:
 class Preview(Record, label="preview", rules=TOOL_RULES):
     """A dataset read by its loader. ``count`` is its length, ``examined`` the samples read.
 
-    ``faults`` prevent training; ``warnings`` are sentences about data that can be trained on but
-    should not be (one class only, NaN values). ``fault_count`` counts the samples with a fault;
-    ``faults`` contains the first ones.
+    ``errors`` prevent training; ``warnings`` are sentences about data that can be trained on but
+    should not be (one class only, NaN values). ``error_count`` counts the samples with an
+    error; ``errors`` contains the first.
     """
 
     split: str

@@ -16,8 +16,8 @@ from backend.records.library.item import Kind
 class ProjectPart:
     """The files of a folder or zip that make one version.
 
-    ``folder`` is their place, "" for the top. Of its entries only those in ``only`` are taken
-    (all if it is empty), without the paths in ``but``.
+    ``folder`` is "" for the top. Only its entries in ``included_names`` are taken (all if the set
+    is empty), without the paths in ``excluded_paths``.
     """
 
     folder: str = ""
@@ -49,7 +49,7 @@ WHOLE_FOLDER = ProjectPart()
 class Project:
     """The parts of a folder, in the order in which they are imported.
 
-    ``rest`` are the entries at its top that belong to no part.
+    ``other_entries`` are the entries at its top that belong to no part.
     """
 
     parts: Mapping[Kind, ProjectPart]

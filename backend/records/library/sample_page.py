@@ -21,7 +21,7 @@ class PageSample:
 
 @dataclass(frozen=True)
 class SamplePage(Record, label="page of samples", rules=TOOL_RULES):
-    """Samples in the requested order. ``faults`` are those that the loader could not read.
+    """Samples in the requested order. ``errors`` are of samples that the loader could not read.
 
     ``end`` is the number of the first sample that was not read, of ``total`` in the split. It is
     less than requested if the time was over.

@@ -205,11 +205,11 @@ class SshOverview:
     Attributes:
         config: Path of the SSH client settings, "" if there are none.
         known_hosts: Path of the file of accepted host keys.
-        accepted: The keys in it.
+        accepted_keys: The keys in that file.
         keys: Existing key files that are tried if a node names no other.
         agent_keys: Number of keys in the SSH agent, None without an agent.
         passphrases: Number of passphrases in memory.
-        keyring_fault: Why the system keyring cannot store passphrases, "" if it can.
+        keyring_error: Why the system keyring cannot store passphrases, "" if it can.
     """
 
     config: str
@@ -233,7 +233,7 @@ class StepState(Enum):
 class SetUpStep:
     """A step of setting up a node, as the window shows it.
 
-    ``sentence`` is the outcome in words ("Python 3.11.2", "already installed"); ``remedy`` says
+    ``message`` is the outcome in words ("Python 3.11.2", "already installed"); ``remedy`` says
     how to fix a failure; ``output`` is what the commands of the step printed.
     """
 

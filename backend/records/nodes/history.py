@@ -66,7 +66,7 @@ def past_line(
     problems_by_uuid: Mapping[str, str],
     bad_uuids: Collection[str] = (),
 ) -> bytes:
-    """Return one line with the problems of GPUs by UUID; ``bad`` are the GPUs that are bad."""
+    """Return one line with the problems of GPUs by UUID; ``bad_uuids`` are the bad GPUs."""
     record: dict[str, Any] = {
         "t": round(at_s, 1),
         "p": reading.cpu.use_percent,

@@ -57,8 +57,8 @@ class PreflightFinding(Record, label="finding"):
     """The result of one check. ``nodes`` are those it is about; none for the desktop itself.
 
     A finding that is not ``ok`` prevents the start, unless ``is_warning``. ``free_gpus`` could
-    replace ``gpus``, one for one; ``fitting`` is the number of processes that the node can take.
-    ``host_key`` is the key that `Fix.ACCEPT_HOST_KEY` accepts, after the user confirmed it.
+    replace ``gpus``, one for one; ``process_capacity`` is the number of processes that the node can
+    take. ``host_key`` is the key that `Fix.ACCEPT_HOST_KEY` accepts, after the user confirmed it.
     """
 
     check: str
@@ -141,9 +141,9 @@ class Preflight:
         return f"Not checked: {check_list}." if checks_by_node else ""
 
     def after_part(self, part: Preflight, nodes: Sequence[str]) -> Preflight:
-        """Return these results, updated by a later check of ``asked`` and possibly others.
+        """Return these results, updated by a later check of ``nodes`` and possibly others.
 
-        Results that concern none of ``asked`` stay.
+        Results that concern none of ``nodes`` stay.
         """
         requested_nodes = set(nodes)
         kept_findings = [

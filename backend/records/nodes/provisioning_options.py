@@ -75,9 +75,9 @@ def choice_errors(
     """Return why options do not fit, a sentence by the key of the option.
 
     Args:
-        chosen: The nodes to be set up together.
-        others: All other nodes; they stay as they are.
-        brought: Version of Ringmaster's own Open MPI, "" if it is not known.
+        chosen_nodes: The nodes to be set up together.
+        other_nodes: All other nodes; they stay as they are.
+        bundled_version: Version of Ringmaster's own Open MPI, "" if it is not known.
     """
     errors = {
         SYSTEM_MPI: _own_mpi_error(chosen_nodes, other_nodes)

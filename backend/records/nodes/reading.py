@@ -150,7 +150,7 @@ class Gpu:
 
     @property
     def unlisted_remedy(self) -> str:
-        """A command that frees the GPU of `unlisted`, as root on its node."""
+        """A command that frees the GPU of `unlisted_holder`, as root on its node."""
         if self.compute_mode == PROHIBITED:
             return f"As root: nvidia-smi -i {self.index} -c DEFAULT"
         if self.mig_enabled:
@@ -170,7 +170,7 @@ class Gpu:
     def foreign_processes(self, allowed_user: str = "") -> tuple[GpuProcess, ...]:
         """Return the computing processes with which a job may not share the GPU.
 
-        ``beside`` is a user with whom it may; that does not include runs of the program.
+        ``allowed_user`` is a user with whom the job may share, except for runs of the program.
         """
         if self.compute_mode == EXCLUSIVE:
             allowed_user = ""
@@ -257,7 +257,7 @@ class OrphanReason(str, Enum):
 class Orphan(Record, label="orphan", rules=STRICT):
     """A process of a run that is over; ``run_tag`` is ``<job id>/<run>``.
 
-    ``why`` is the sentence of ``reason``. A node with an older version gives no reason.
+    ``message`` is the text of ``reason``. A node with an older version gives no reason.
     """
 
     process: ProcessIdentity
@@ -290,7 +290,7 @@ class HealthFinding:
 
     ``key`` names the kind and the GPU and stays the same while it lasts. ``since_s`` is the
     reader's monotonic time at which it began. ``gpu`` is an index; it and ``gpu_uuid`` are None
-    and "" for the whole node. For a GPU, ``words`` follow its name.
+    and "" for the whole node. For a GPU, ``description`` follows its name.
     """
 
     key: str
@@ -304,7 +304,7 @@ class HealthFinding:
 
     @property
     def headline(self) -> str:
-        """``words`` with their GPU: "GPU 3 slowed by heat"."""
+        """The description with its GPU: "GPU 3 slowed by heat"."""
         return self.description if self.gpu is None else f"GPU {self.gpu} {self.description}"
 
     @property

@@ -56,8 +56,8 @@ class NotificationTarget:
 class Channels(Record, label="settings of notices", newest_schema=SCHEMA):
     """Notification settings of one user for one data root.
 
-    ``since`` is UTC, ISO 8601, by the clock of the data root's files: a desktop does not notify of
-    runs that ended before.
+    ``enabled_at`` is UTC, ISO 8601, by the clock of the data root's files: a desktop does not
+    notify of runs that ended before.
     """
 
     webhook: str = ""

@@ -1,6 +1,6 @@
 """The queue of waiting jobs: the record of each, and their order.
 
-The higher priority comes first; at equal priority, the lower place. `records.queue.scheduling`
+The higher priority comes first; at equal priority, the lower position. `records.queue.scheduling`
 says why a job waits.
 
 Standard library only and Python 3.9: the nodes import this.
@@ -23,7 +23,7 @@ PROCESSES_PER_CORE = 4
 """More would only wait for each other; the tests of this project use two."""
 LOWEST, HIGHEST = -100, 100
 STEP = 1024.0
-"""Distance between the places of two jobs that were queued one after the other."""
+"""Distance between the positions of two jobs that were queued one after the other."""
 
 
 class Cause(str, Enum):
@@ -147,7 +147,7 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
 
 @dataclass(frozen=True)
 class RunningJob:
-    """A running run and its resources. ``left_s`` is its remaining time, if known."""
+    """A running job and its resources. ``remaining_s`` is its remaining time, if known."""
 
     job_id: str
     name: str
@@ -157,7 +157,7 @@ class RunningJob:
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """The position of a job in the queue. ``waiting`` is None if it starts now.
+    """The position of a job in the queue. ``wait_reason`` is None if it starts now.
 
     ``number`` counts from 1; 0 is for one that has left the queue. ``starts_in_s`` is a forecast,
     None if it is not known.
@@ -197,7 +197,7 @@ class QueuedJob:
 
 @dataclass(frozen=True)
 class Queue:
-    """The whole queue in its order. ``paused`` is the sentence about the pause, or ""."""
+    """The whole queue in its order. ``pause_message`` is about the pause, or ""."""
 
     jobs: tuple[QueuedJob, ...] = ()
     pause_message: str = ""
@@ -217,7 +217,7 @@ def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
 
 
 def position_between(previous: float | None, following: float | None) -> float | None:
-    """Return a place after ``before`` and before ``after``; None if there is no room for one."""
+    """Return a position between two others; None if no number is between them."""
     if previous is None and following is None:
         return 0.0
     if previous is None:

@@ -46,11 +46,11 @@ _LEAVE = "Remove it from the queue, then choose where it runs."
 class NodeView:
     """Facts about a node that decide whether a job can start on it.
 
-    ``gpus`` are names by UUID ("GPU 3"); ``foreign`` says which process that is not a run of ours
-    uses a GPU, ``hidden`` what holds one without being listed. ``why_down`` is "" for a node that
-    answers, otherwise the reason as a sentence. ``at_keyboard`` is a user who is active there.
-    ``quiet_s`` is how long each GPU has been free of other users, if that is known, and
-    under "" how long the keyboard has been.
+    ``gpus`` are names by UUID ("GPU 3"); ``foreign_holders`` says which process that is not a run
+    of ours uses a GPU, ``hidden_holders`` which unlisted program holds a GPU. ``down_reason`` is ""
+    for a node that answers, otherwise the reason as a sentence. ``at_keyboard`` is a user who is
+    active there. ``quiet_s`` is how long each GPU has been free of other users, if that is known,
+    and under "" how long the keyboard has been.
     """
 
     cores: int = 1
@@ -70,7 +70,7 @@ class NodeView:
 class ClusterState:
     """Everything except the waiting jobs themselves. ``nodes`` are by `node_key`.
 
-    ``paused`` says who paused the queue, as the end of a sentence (" by ben").
+    ``pause_suffix`` says who paused the queue, as the end of a sentence (" by ben").
     """
 
     now: datetime
@@ -102,8 +102,8 @@ def wait_reason(
 ) -> WaitReason | None:
     """Return why ``entry`` waits; None if it may start.
 
-    ``ahead`` are the jobs before it in the queue that keep their place. A cause that the user must
-    fix comes before one that ends by itself.
+    ``earlier_entries`` are the jobs before it in the queue that keep their place. A cause that the
+    user must fix comes before one that ends by itself.
     """
     if cluster_state.is_paused:
         return WaitReason(Cause.PAUSED, f"The queue is paused{cluster_state.pause_suffix}.")
@@ -128,7 +128,7 @@ def wait_reason(
         or _holder_reason(entry, cluster_state, lambda node: node.foreign_holders)
         or _quiet_reason(entry, cluster_state)
         or _busy_reason(entry, cluster_state)
-        # A run of ours in a container is not listed either, and `_busy` knows its name.
+        # A run of ours in a container is not listed either, and `_busy_reason` knows its name.
         or _holder_reason(entry, cluster_state, lambda node: node.hidden_holders)
     )
 
@@ -329,7 +329,7 @@ def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
 def node_view_of(
     reading: NodeReading, live_tags: Collection[str], *, why_down: str = "", is_a_desk: bool = False
 ) -> NodeView:
-    """Build the view of a node from its last reading. ``live`` are the tags of running runs.
+    """Build the view of a node from its last reading. ``live_tags`` are the tags of running runs.
 
     A user works at a computer that ``is_a_desk``, and its screen is on one of the GPUs.
     """

@@ -63,7 +63,7 @@ def parse_start_time(text: str, now: datetime, zone: tzinfo | None = None) -> da
 
 
 def _on_clock(wall_time: datetime, zone: tzinfo | None) -> datetime:
-    """Return when the clock of a zone shows ``wall``, or an hour later if it skips that hour."""
+    """Return the time at which the clock shows ``wall_time``, or an hour later if it skips that."""
     if not _exists_on_clock(wall_time, zone):
         return max((_resolve(wall_time.replace(fold=fold), zone) for fold in (0, 1)), key=_utc)
     return _resolve(wall_time, zone)

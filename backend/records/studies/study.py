@@ -123,7 +123,7 @@ class StudyForm:
 
     Attributes:
         published_on: As that of the study, for a form with other data than the published values.
-        also: Further measures, after those of the study.
+        further_measures: Measures, after those of the study.
     """
 
     minutes: float
@@ -286,7 +286,7 @@ def sweep_of_study(
     All rows have one seed before the next, so that a slow hour of a shared computer is in all rows.
 
     Args:
-        places: Where the jobs run; () for this computer.
+        placements: Where the jobs run; () for this computer.
         library: The dataset, loader and model of jobs whose file names none.
         added: The references of entries of the gallery that are in the library.
 

@@ -29,7 +29,7 @@ from backend.records.studies.study import (
 )
 
 JobMeasures = Mapping[Measure, float]
-"""What one finished job gave."""
+"""The values of one finished job."""
 _BUSY_SHARE = 0.1
 """The share of all processors that other programs use on a busy computer."""
 
@@ -73,7 +73,7 @@ class Column:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row. ``jobs`` are those that fill it, ``also`` has a cell for each further column.
+    """A row. ``jobs`` are those that fill it, ``further_cells`` has a cell for each further column.
 
     Attributes:
         difference: None also where the published value is of other data.
@@ -171,7 +171,7 @@ def study_table(
     """Return the table.
 
     Args:
-        measured: By id, of the finished jobs.
+        measures_by_job: The measures of the finished jobs, by id.
         busy: The share of the processors that other programs used during a job, where known.
         environments: Of the finished jobs, where known.
     """
@@ -296,7 +296,7 @@ def _value(
     own_measures: JobMeasures | None,
     base_measures: JobMeasures | None,
 ) -> float | None:
-    """Return the value of a job; of a relative measure the comparison with ``of_base``."""
+    """Return the value of a job; of a relative measure the comparison with the base row."""
     if own_measures is None:
         return None
     if measure not in RELATIVE:

@@ -82,7 +82,7 @@ def parallel_plot(
 ) -> ParallelCoordinates:
     """Return the lines of these jobs, the first `MOST_LINES` of them, in their order.
 
-    ``in_words`` formats a value of the metric.
+    ``format_value`` formats a value of the metric.
     """
     views = views[:MOST_LINES]
     rows = [flat_settings.effective_settings(view) for view in views]
@@ -171,7 +171,10 @@ def _number_axis(
     texts: Sequence[str],
     format_value: Callable[[float], str] | None = None,
 ) -> tuple[ParallelAxis, Sequence[tuple[float | None, str]]]:
-    """Make an axis of numbers. With ``in_words`` they were measured: it has round marks."""
+    """Make an axis of numbers.
+
+    With ``format_value`` they were measured, and the axis has round marks.
+    """
     is_setting = format_value is None
     format_mark: Callable[[float], str] = "{:.3g}".format if format_value is None else format_value
     numbers = sorted({value for value in values if value is not None})

@@ -30,9 +30,9 @@ from backend.records.sweeps.values import Axis, ValueRange, parse_axis, value_te
 
 MAX_JOBS = 200
 TAG = "sweep:"
+"""Prefix of the tag of a sweep's jobs, which every desktop knows."""
 ROW_SEPARATOR = "·"
 """In the name of a job, between the name of a study and that of its row."""
-"""Prefix of the tag of a sweep's jobs: any Ringmaster reads it, any list finds it."""
 DRAWS, SEED = "sweep.random", "sweep.seed"
 """The fields of the sweep itself, as its file names them."""
 _NAME_BYTES = 255
@@ -122,7 +122,7 @@ def sweep_title(tag: str, names: Sequence[str]) -> str:
 def expand(sweep: Sweep, tag: str = "") -> Expansion:
     """Return every job of a sweep with its own name, each checked as a job file.
 
-    Never raises. Faults name the field; each is reported once, however many jobs have it.
+    Never raises. Each error names its field and is reported once, however many jobs have it.
 
     Args:
         tag: Added to the tags of each job.
@@ -301,7 +301,7 @@ def _swept_names(axes: Iterable[Axis]) -> dict[str, tuple[Any, ...]]:
 def _applies(
     path: str, chosen_values: Mapping[str, Any], names: Mapping[str, Sequence[Any]]
 ) -> bool:
-    """Return whether a job with the ``chosen`` values has a setting; all have a wrong one."""
+    """Return whether a job with the chosen values has a setting; all have a wrong one."""
     part, _, key = path.partition(".")
     name = f"{part}.name"
     if name not in names or name not in chosen_values:

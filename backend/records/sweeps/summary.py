@@ -40,8 +40,8 @@ class FoldState:
     """The sweeps that the user folded (True) or unfolded, by tag.
 
     Attributes:
-        kept: Stored.
-        now: For the current search, in which hits unfold their sweep.
+        stored_folds: The folds that are stored.
+        search_folds: The folds of the current search, in which hits unfold their sweep.
     """
 
     stored_folds: Mapping[str, bool] = field(default_factory=dict)
@@ -96,7 +96,7 @@ def sweep_summary(tag: str, jobs: Sequence[JobSummary]) -> JobSummary:
 
 
 def _gpu_s_at(line: JobSummary, started: float) -> float | None:
-    """Return a job's GPU seconds, without what a running one will be counted since `started`."""
+    """Return a job's GPU seconds, without what a running one will be counted since ``started``."""
     if not line.uses_gpus:
         return 0.0
     if line.group != LIVE_GROUP or line.earlier_gpu_s is None:

@@ -12,9 +12,9 @@ from backend.records.base.schema import KEY
 class VerifyFinding:
     """One difference between the data root and its records.
 
-    ``what`` names its subject ("job 20261124-5wx8g7"), ``repair`` says what a repair does, or is
-    "" if only the user can act (``remedy``). ``moves`` are the files and folders that it moves to
-    the trash, below the data root.
+    ``subject`` names the affected item ("job 20261124-5wx8g7"), ``repair`` says what a repair does,
+    or is "" if only the user can act (``remedy``). ``moves`` are the files and folders that it
+    moves to the trash, below the data root.
     """
 
     check: str
@@ -69,7 +69,7 @@ class Verification:
 
 @dataclass(frozen=True)
 class RepairResult:
-    """Result of a repair. The sentence of a finding in ``left`` says why it was not repaired."""
+    """Result of a repair. The message of a remaining finding says why it was not repaired."""
 
     repaired_findings: tuple[VerifyFinding, ...] = field(metadata={KEY: "done"})
     remaining_findings: tuple[VerifyFinding, ...] = field(metadata={KEY: "left"})

@@ -14,7 +14,7 @@ from backend.records.library.item import Kind, Pin
 from backend.records.library.preview import DataSize
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process
-from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.result_cache import ResultCache
 from backend.services.tools.training_python import training_error
 
 _KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")

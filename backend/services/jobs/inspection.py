@@ -22,7 +22,7 @@ from backend.records.library.variance import DepthVariance
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.library.service import LibraryService
 from backend.services.tools.graph_layout import lay_out
-from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.result_cache import ResultCache
 from backend.services.tools.tool_process import run_tool
 
 NO_GRAPH = "There is no graph: PyTorch cannot trace the model's forward."

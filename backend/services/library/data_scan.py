@@ -14,7 +14,7 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.sample_page import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.service import LibraryService
-from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.result_cache import ResultCache
 from backend.services.tools.tool_process import ToolError, run_tool
 
 _BUDGET_S = 3600.0

@@ -284,7 +284,9 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     columns = [[cell.strip() for cell in column] for column in zip(*body, strict=True)]
     decimal = _CELLS.sign_of(columns)
     formats = [_format(column, decimal) for column in columns]
-    missing = [_CELLS.NO_VALUE if f.kind == "texts" else _CELLS.NO_NUMBER for f in formats]
+    missing = [
+        _CELLS.MISSING_VALUES if f.kind == "texts" else _CELLS.MISSING_NUMBERS for f in formats
+    ]
     known_cells = [
         [cell for cell in column if cell.casefold() not in no_value]
         for column, no_value in zip(columns, missing, strict=True)

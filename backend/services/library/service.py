@@ -48,7 +48,7 @@ from backend.records.library.project import ImportGuess, Project
 from backend.services.library.rescan import Rescan
 from backend.services.library.version_diff import compare_versions
 from backend.services.tools import tool_process
-from backend.services.tools.kept_results import ResultCache
+from backend.services.tools.result_cache import ResultCache
 from backend.services.tools.training_python import training_error
 
 _PIN_KEYS = {

@@ -117,12 +117,12 @@ class NodeRegistry:
         accept: Accept,
         passphrase: AskPassphrase | None = None,
         node_data_root: str = "",
-        no_share: bool = False,
+        is_staged: bool = False,
     ) -> NodeEntry:
         """Inspect a machine and add it as a node; by default its name is the host's.
 
         ``node_data_root`` is the path of the data root on the node, if it differs from the local
-        path. With ``no_share`` the node does not see the data root, and the files of its jobs are
+        path. With ``is_staged`` the node does not see the data root, and the files of its jobs are
         copied over SSH.
 
         Raises:
@@ -130,7 +130,7 @@ class NodeRegistry:
                 `backend.ssh.client.connect` and `inspect`); no node was added.
         """
         name = self._require_free_name(name or address.host)
-        if no_share and not self._root.files.is_mounted:
+        if is_staged and not self._root.files.is_mounted:
             raise BackendError(
                 "This computer reaches the data root over SSH itself, so it cannot copy files "
                 f"between the data root and {name}.",
@@ -143,10 +143,10 @@ class NodeRegistry:
         finally:
             shell.close()
         info = inspection.node_info
-        if no_share:
+        if is_staged:
             info = _with_staged_root(info, self._staged_root(NodeHome(PurePosixPath(info.home))))
         entry = NodeEntry(
-            name, full_address, info, ranks_address=inspection.ranks_address, is_staged=no_share
+            name, full_address, info, ranks_address=inspection.ranks_address, is_staged=is_staged
         )
         node_files.write_entry(self._root, entry)
         return entry

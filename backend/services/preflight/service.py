@@ -76,7 +76,7 @@ class PreflightService:
         needs_torch: Callable[[JobConfig], bool] = lambda config: False,
         data_notes: Callable[[JobConfig], Sequence[str]] = lambda config: (),
     ) -> None:
-        """Store the parts; for ``forecast_bytes`` see `JobForecasts.needed_bytes`."""
+        """Store the parts; for ``forecast_bytes`` see `JobForecaster.needed_bytes`."""
         self._root = root
         self._python = python
         self._forecast_bytes = forecast_bytes

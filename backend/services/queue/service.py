@@ -131,8 +131,9 @@ class QueueService:
         )
         config = prepared_run.launch.config
         if prepared_run.plan.staged_nodes:
+            node = prepared_run.plan.staged_nodes[0]
             raise BackendError(
-                f"{prepared_run.plan.staged_nodes[0]} does not see the data root, and so not the queue.",
+                f"{node} does not see the data root, and so not the queue.",
                 "Start the job by hand when its nodes are free.",
             )
         self._require_current_agent(config.placement[0].node)
@@ -152,7 +153,7 @@ class QueueService:
                 position=max((e.position for e in entries), default=0.0) + STEP,
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
-                lasts_s=_lasts_s(view, start_over),
+                lasts_s=_run_duration_s(view, start_over),
                 queued=timestamps.utc_now(),
                 user=user_name(),
             )
@@ -355,7 +356,7 @@ def _node_view(state: NodeState, running_jobs: RunningJobs) -> NodeView:
     return node_view_of(state.reading, running_jobs.tags, why_down=reason)
 
 
-def _lasts_s(view: JobView, start_over: bool) -> float | None:
+def _run_duration_s(view: JobView, start_over: bool) -> float | None:
     done_steps = 0 if start_over else view.step
     return run_duration_s(view.status.total_steps - done_steps, view.status.pace_s)
 

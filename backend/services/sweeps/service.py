@@ -97,7 +97,7 @@ class SweepService:
         self,
         sweep: Sweep,
         progress: Progress | None = None,
-        on_created: Callable[[QueuedSweep], None] = lambda jobs: None,
+        on_created: Callable[[QueuedSweep], None] = lambda sweep: None,
     ) -> QueuedSweep:
         """Create and queue every job, in the order of the sweep.
 
@@ -137,7 +137,8 @@ class SweepService:
             if not jobs:
                 raise
             reason = "Cancelled" if isinstance(error, Cancelled) else str(error).rstrip(".")
-            message = f"{reason}: {len(jobs)} of {job_count} jobs were made, {queued_count} of them are queued."
+            message = f"{reason}: {len(jobs)} of {job_count} jobs were made, "
+            message += f"{queued_count} of them are queued."
             raise IncompleteSweep(message, tag, tuple(jobs)) from error
         progress.report(2 * job_count, 2 * job_count, f"Queued {job_count} jobs")
         return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in jobs))

@@ -1,7 +1,7 @@
-"""The table of checks of a data root: what each looks at, its finding, and the repair of it.
+"""The table of checks of a data root: the subject of each check, its finding, and its repair.
 
-A check yields a `Found` for each finding and changes nothing. The command line, the window and
-the guide read the table.
+A check yields a `CheckFinding` for each finding and changes nothing. The command line, the window
+and the guide read the table.
 """
 
 from __future__ import annotations
@@ -47,9 +47,14 @@ _DISK_REMEDY = "Check the disk of the data root, and whether you may read it."
 
 @dataclass(frozen=True)
 class CheckFinding:
-    """A finding of a check: its subject, the values of the sentence, and what a repair moves.
+    """A finding of a check.
 
-    ``act`` is a repair that does more than that. Without both, only the user can act: ``remedy``.
+    Attributes:
+        subject: The job, version or other part of the data root.
+        values: The values of the message.
+        moves: The paths that a repair moves to the trash.
+        repair: A repair that does more than that.
+        remedy: The action of the user, if there is no repair.
     """
 
     subject: str
@@ -61,9 +66,12 @@ class CheckFinding:
 
 @dataclass(frozen=True)
 class Check:
-    """A check. ``finding`` is the sentence of a finding, ``repair`` says what a repair does.
+    """A check of a data root.
 
-    What a repair moves goes to a folder of its own in the trash.
+    Attributes:
+        finding: The message of a finding, with placeholders.
+        repair: The description of a repair. Moved paths go to a new folder in the trash.
+        find: Yields the findings.
     """
 
     name: str
@@ -74,7 +82,7 @@ class Check:
 
 
 def _is_damaged(path: Path) -> bool:
-    """Return whether a record was cut or overwritten; one that cannot be read now is not."""
+    """Return whether a record was cut or overwritten; False for an unreadable record."""
     try:
         read_json(path)
     except (OSError, ValueError) as error:
@@ -104,7 +112,7 @@ def _check_temporary(scan: Scan) -> Iterator[CheckFinding]:
     root_folders = [root.path, root.jobs, root.queue, root.templates, root.studies, root.nodes]
     folders = [("data root", path) for path in root_folders]
     folders += [("data root", root.nodes / name) for name in scan.names(root.nodes)]
-    folders += [(path.folder.text, path.folder.path) for path in scan.versions]
+    folders += [(v.folder.text, v.folder.path) for v in scan.versions]
     for job in scan.jobs:
         job_folder = job.folder
         parts = (job_folder.checkpoints, job_folder.output, job_folder.attempts, job_folder.acts)
@@ -120,10 +128,10 @@ def _check_version_records(scan: Scan) -> Iterator[CheckFinding]:
         folder = version.folder
         if version.error is None or scan.cannot_list(folder.path):
             continue
-        is_gone = folder.meta.name not in scan.names(folder.path) or _is_damaged(folder.meta)
+        is_lost = folder.meta.name not in scan.names(folder.path) or _is_damaged(folder.meta)
         is_used = folder.removed.name in scan.names(folder.path.parent)
-        repair = partial(_move_version, scan, folder) if is_gone and not is_used else None
-        moves = [folder.path] if is_gone else []
+        repair = partial(_move_version, scan, folder) if is_lost and not is_used else None
+        moves = [folder.path] if is_lost else []
         yield CheckFinding(folder.text, {"why": version.error}, moves, repair, version.error.remedy)
 
 
@@ -192,7 +200,8 @@ def _check_weights(scan: Scan, version: ScannedVersion) -> None:
         reason = error.strerror or str(error)
     if reason:
         raise BackendError(
-            f"The weights of the {version.folder.text} are not those that were added to it: {reason}.",
+            f"The weights of the {version.folder.text} are not those that were added to it: "
+            f"{reason}.",
             "Restore the file from a backup, or import the model again.",
         )
 
@@ -250,11 +259,7 @@ def _check_run_ends(scan: Scan) -> Iterator[CheckFinding]:
             reason = state.unrecorded_end.message
             repair = partial(_record_end, scan, job.folder)
             yield CheckFinding(job.subject, {**values, "why": reason}, repair=repair)
-        elif (
-            job.is_live
-            and run_facts.supervision is Supervision.ON_OTHER_HOST
-            and job.file is not None
-        ):
+        elif job.is_live and run_facts.supervision is Supervision.ON_OTHER_HOST and job.file:
             head = job.file.config.placement[0].node
             if head not in (THIS_COMPUTER, *node_names):
                 reason = f"Its node {sanitize(head)} was removed, and only its agent can record it."
@@ -289,14 +294,9 @@ def _check_queue(scan: Scan) -> Iterator[CheckFinding]:
                 repair = partial(_restore_mark, scan, mark)
                 yield CheckFinding(job.subject, {"why": reason}, repair=repair)
             continue
-        leftover_paths = [
-            path for path in (folder.queued, folder.queued_launch) if path.name in job.names
-        ]
-        leftover_paths = [
-            path
-            for path in (*leftover_paths, *([mark] if is_listed else []))
-            if scan.is_stale(path)
-        ]
+        leftover_paths = [p for p in (folder.queued, folder.queued_launch) if p.name in job.names]
+        leftover_paths += [mark] if is_listed else []
+        leftover_paths = [p for p in leftover_paths if scan.is_stale(p)]
         if leftover_paths and not any(
             map(_is_damaged, leftover_paths[: len(leftover_paths) - is_listed])
         ):
@@ -350,7 +350,7 @@ def _check_checkpoint_folder(
 
 
 def _checkpoint_error(scan: Scan, job: ScannedJob, sidecar: Path) -> tuple[str, str] | None:
-    """Return the fault of a checkpoint, and a remedy if moving it is none; None if it is sound."""
+    """Return the error of a checkpoint and its remedy, "" for a move; None for a valid one."""
     name = sidecar.stem
     try:
         record = read_record(sidecar)
@@ -404,7 +404,7 @@ def _check_catalogue(scan: Scan) -> Iterator[CheckFinding]:
     version_keys = {(v.folder.kind, v.folder.name, v.folder.version) for v in scan.versions}
     for kind in Kind:
         if not library_files.kind_folder(scan.root, kind).is_dir():
-            # Nothing was imported yet, or it is not mounted at the moment.
+            # Nothing was imported yet, or the folder is not mounted at the moment.
             continue
         for item in catalogue.items(kind):
             folder = VersionFolder(scan.root, kind, item.name, item.version)
@@ -414,22 +414,20 @@ def _check_catalogue(scan: Scan) -> Iterator[CheckFinding]:
 
 
 def _check_processes(scan: Scan) -> Iterator[CheckFinding]:
-    nodes = [orphan.name for orphan in scan.services.cluster.known_entries() if orphan.is_ready]
-    node_names = [THIS_COMPUTER, *nodes]
-    is_wanted = scan.subjects is None or any(
-        orphan.startswith("process ") for orphan in scan.subjects
-    )
-    if not scan.job_ids or not is_wanted:
+    ready_names = [e.name for e in scan.services.cluster.known_entries() if e.is_ready]
+    node_names = [THIS_COMPUTER, *ready_names]
+    is_included = scan.subjects is None or any(s.startswith("process ") for s in scan.subjects)
+    if not scan.job_ids or not is_included:
         return
 
-    def ask(node: str) -> tuple[Orphan, ...] | BackendError:
+    def find_orphans(node: str) -> tuple[Orphan, ...] | BackendError:
         try:
             return scan.services.nodes.orphans(node)
         except BackendError as error:
             return error
 
     with ThreadPoolExecutor(len(node_names)) as pool:
-        for node, orphans in zip(node_names, pool.map(ask, node_names), strict=True):
+        for node, orphans in zip(node_names, pool.map(find_orphans, node_names), strict=True):
             if isinstance(orphans, BackendError):
                 scan.not_checked.append(f"{node}: {orphans.with_remedy}")
                 continue
@@ -613,7 +611,7 @@ CHECKS = (
 
 
 def checks_table() -> str:
-    """Return the table for the guide."""
+    """Return the table of checks in Markdown, for the guide."""
     lines = ["| what is checked | what a repair does |", "|---|---|"]
     lines += [
         f"| {check.subject} | {check.repair or 'Nothing: the finding says what to do.'} |"

@@ -1,4 +1,4 @@
-"""Everything of a data root that its checks look at, read once."""
+"""The content of a data root that its checks need, read once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from backend.services.context.container import Services
 
 STALE_AFTER_S = 3600.0
-"""What was not changed for so long has no writer any more, by the clock of the data root's disk."""
+"""A path without a change for so long has no writer, by the clock of the data root's disk."""
 
 
 @dataclass(frozen=True)
 class ScannedVersion:
-    """A version and its record, or why the record cannot be read."""
+    """A version and its record, or the error of the record."""
 
     folder: VersionFolder
     item: LibraryItem | None
@@ -39,9 +39,13 @@ class ScannedVersion:
 
 @dataclass(frozen=True)
 class ScannedJob:
-    """A folder of ``jobs/``; ``file`` is None and ``fault`` says why if it cannot be read.
+    """A folder of ``jobs/``.
 
-    ``names`` are those of its entries, ``seen`` is None if its run cannot be judged.
+    Attributes:
+        names: The names of the folder's entries.
+        file: The job file; None if it cannot be read.
+        error: The error of the job file.
+        run_inspection: The facts and the state of the run; None if they are unknown.
     """
 
     folder: OpenJob
@@ -56,7 +60,7 @@ class ScannedJob:
 
     @property
     def is_live(self) -> bool:
-        """A process may write to its files now."""
+        """Return whether a process may write to the job's files now."""
         if self.run_inspection is None:
             return True
         state = self.run_inspection[1]
@@ -64,7 +68,7 @@ class ScannedJob:
 
     @property
     def will_continue(self) -> bool:
-        """It will make checkpoints without an action of the user."""
+        """Return whether the job will make checkpoints without an action of the user."""
         return self.run_inspection is not None and (
             self.is_live or self.run_inspection[1].state.is_queued
         )
@@ -72,7 +76,7 @@ class ScannedJob:
 
 @dataclass
 class Scan:
-    """One reading of a data root; only of the subjects ``only``, if they are given."""
+    """A scan of a data root, or only of its ``subjects``, if given."""
 
     services: Services
     hashes: bool
@@ -90,12 +94,12 @@ class Scan:
 
     @cached_property
     def trash_folder(self) -> Path:
-        """The folder in the trash for what a repair moves."""
+        """The folder in the trash for the paths that a repair moves."""
         stamp = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
         return self.root.trash / f"repaired-{stamp}"
 
     def names(self, folder: Path) -> tuple[str, ...]:
-        """Return the names in a folder, on the computer that has it; none if it is missing."""
+        """Return the names in a folder, on the computer of the data root; none if missing."""
         if folder not in self._names:
             names: Sequence[str] = ()
             try:
@@ -112,7 +116,7 @@ class Scan:
         return self._names[folder]
 
     def cannot_list(self, folder: Path) -> bool:
-        """Return whether a folder exists and its names are not known; `names` has none then."""
+        """Return whether a folder exists whose names cannot be listed."""
         self.names(folder)
         return folder in self._unlisted
 
@@ -120,7 +124,7 @@ class Scan:
         return self.subjects is None or subject in self.subjects
 
     def is_missing(self, subject: str, path: Path) -> bool:
-        """Return whether a subject is wanted and missing, also now: it may be new."""
+        """Return whether a subject of this scan is missing, also now: it may be new."""
         return self.includes(subject) and not self.root.files.exists(path)
 
     def on_bytes(self, count: int) -> None:
@@ -185,7 +189,7 @@ class Scan:
     def outputs(self, job: ScannedJob) -> Iterator[OpenJob]:
         """Yield the folders of a job with checkpoints: its own, and those of earlier runs.
 
-        There are none while they are on a node that does not see the data root.
+        Nothing is yielded while the files are on a node that does not see the data root.
         """
         if self.root.files.is_mounted and not self.root.files.has_files_of(job.folder):
             return
@@ -214,7 +218,7 @@ class Scan:
             return None
 
     def is_stale(self, path: Path) -> bool:
-        """Return whether no file of ``path`` was changed for `LEFT_AFTER_S`."""
+        """Return whether no file of ``path`` was changed for `STALE_AFTER_S`."""
         if self._now_s is None:
             return False
         try:

@@ -1,4 +1,4 @@
-"""Check a whole data root, and repair what is found; a repair moves and never deletes."""
+"""Check a whole data root, and repair its findings; a repair moves and never deletes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class VerifyService:
-    """Every call blocks and may run on any thread."""
+    """Checks and repairs of a data root. Every call blocks and may run on any thread."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -53,7 +53,7 @@ class VerifyService:
         hashes: bool = False,
         progress: Progress | None = None,
     ) -> RepairResult:
-        """Repair those findings that are still found; ``hashes`` is that of their check.
+        """Repair those findings that still exist; ``hashes`` is that of their check.
 
         Raises:
             BackendError: The data root cannot be read; nothing was changed.

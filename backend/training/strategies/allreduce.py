@@ -185,8 +185,8 @@ class AveragedGradients(Strategy):
         parameters = [p for message in self._early_messages for p in message.changed_parameters()]
         if parameters:
             raise UserCodeError(
-                f"The gradient of {name_list([self._names[p] for p in parameters])} changed after it "
-                "was sent to the other ranks. It did not in the first step.",
+                f"The gradient of {name_list([self._names[p] for p in parameters])} changed after "
+                "it was sent to the other ranks. It did not in the first step.",
                 "Call torch.utils.checkpoint with use_reentrant=False, and let hooks that change "
                 "a .grad do so in each step, the first one included.",
             )

@@ -54,7 +54,8 @@ class UserData:
             length = operator.index(length)
         except TypeError as error:
             raise UserCodeError(
-                f"{self.class_name}.__len__ returns {with_article(type(length).__name__)}, not a whole number."
+                f"{self.class_name}.__len__ returns {with_article(type(length).__name__)}, not a "
+                "whole number."
             ) from error
         if length <= 0:
             raise UserCodeError(
@@ -154,11 +155,11 @@ class UserData:
 def _collate(items: list[Any], class_name: str) -> Any:
     from torch.utils.data import default_collate
 
-    missing_count = sum(item is None for item in items)
-    if missing_count:
+    none_count = sum(item is None for item in items)
+    if none_count:
         raise UserCodeError(
-            f"{class_name}.__getitem__ returned None for {missing_count} of the {len(items)} items of a "
-            "batch.",
+            f"{class_name}.__getitem__ returned None for {none_count} of the {len(items)} items of "
+            "a batch.",
             f"Leave such items out when {class_name} is made, so that __len__ does not count them, "
             f"or add a method collate(self, items) to {class_name}.",
         )
@@ -210,7 +211,8 @@ class UserLoader:
             )
         if not isinstance(user_class, type):
             raise UserCodeError(
-                f"{class_name} in {LOADER_FILE} is {with_article(type(user_class).__name__)}, not a class.",
+                f"{class_name} in {LOADER_FILE} is {with_article(type(user_class).__name__)}, not "
+                "a class.",
                 f"Write class {class_name}(torch.utils.data.Dataset).",
             )
         import torch

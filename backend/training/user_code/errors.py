@@ -103,7 +103,8 @@ def explain(error: BaseException, subject: str, source: UserSource | None = None
             return package_error
         import_hint = _own_import_hint(root, source)
         module_error = UserCodeError(
-            f"{location or subject} needs the module “{missing_name}”, which is not installed here.",
+            f"{location or subject} needs the module “{missing_name}”, which is not installed "
+            "here.",
             import_hint
             or f"If “{root}” is a file or folder of your project, import the folder that contains "
             "it, with bks_model.py or bks_dataset.py at the top of that folder. If it is a "

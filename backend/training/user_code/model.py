@@ -13,9 +13,9 @@ from backend.training.user_code.errors import (
     FORWARD,
     LOSS,
     UserCodeError,
-    with_article,
     calling,
     describe,
+    with_article,
 )
 from backend.training.user_code.importing import import_entry
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import torch
 from notes import Notes
-from pictures import ENDINGS, is_readable, open_picture, picture_size, tensor_of, white_of
+from pictures import SUFFIXES, is_readable, open_picture, picture_size, tensor_of, white_of
 from PIL import Image
 from splits import divide, files, part_of
 
@@ -59,7 +59,7 @@ class Boxes(torch.utils.data.Dataset):
         parts, share = [sample.part for sample in samples], settings["VALIDATION_SHARE"]
         membership = divide(parts, [""] * len(samples), share, settings["SEED"])
         described_paths = {sample.path for sample in samples}
-        other_paths = [path for path in files(folder, *ENDINGS) if path not in described_paths]
+        other_paths = [path for path in files(folder, *SUFFIXES) if path not in described_paths]
         notes.add("Left out, because no description of boxes is for them", other_paths, "picture")
         notes.add_unused([sample.path for sample in samples], membership, "picture")
         paths = [sample.path for sample in samples]
@@ -72,9 +72,15 @@ class Boxes(torch.utils.data.Dataset):
             if is_held is is_validation
         ]
         if settings["BAD_PICTURES"] == "skip":
-            bad = {usable_sample.path for usable_sample in self.samples if not self.is_usable(usable_sample)}
+            bad = {
+                usable_sample.path
+                for usable_sample in self.samples
+                if not self.is_usable(usable_sample)
+            }
             notes.add("Left out, because they cannot be read", sorted(bad), "picture")
-            self.samples = [usable_sample for usable_sample in self.samples if usable_sample.path not in bad]
+            self.samples = [
+                usable_sample for usable_sample in self.samples if usable_sample.path not in bad
+            ]
         self.check_boxes(is_validation)
 
     def check_boxes(self, is_validation: bool) -> None:
@@ -97,15 +103,20 @@ class Boxes(torch.utils.data.Dataset):
                 examined_count += len(is_kept)
                 outside_paths += [sample.path] * int((~is_kept).sum())
                 scaled_paths += [sample.path] * is_scaled
-        notes.add("Boxes are scaled to pictures of another size than described", scaled_paths, "picture")
+        notes.add(
+            "Boxes are scaled to pictures of another size than described", scaled_paths, "picture"
+        )
         meaning = "the picture turned by its EXIF" if self.are_upright else "the unturned picture"
         notes.add(f"Boxes are read as those of {meaning}", turned_paths, "picture")
-        notes.add(f"Outside their picture or empty, of {examined_count} examined", outside_paths, "box")
+        notes.add(
+            f"Outside their picture or empty, of {examined_count} examined", outside_paths, "box"
+        )
         if not is_validation and not described_samples:
             raise ValueError(f"none of the {len(boxless_paths)} pictures for training has a box")
         if not is_validation and examined_count == len(outside_paths) > 0:
             raise ValueError(
-                f"no box is inside its picture, first of {outside_paths[0]}: check that the pictures "
+                f"no box is inside its picture, first of {outside_paths[0]}: check that the "
+                "pictures "
                 "have the size that the boxes are for, and that the boxes have this loader's form"
             )
 
@@ -210,11 +221,13 @@ def are_shares(samples: list[Sample]) -> bool:
 def find_picture(pictures: dict[str, list[str]], name: str, part: str) -> str:
     """The path that ends with a name of a picture, in a folder of the part if several do.
 
-    ``known`` has the paths of all pictures by their names without folders.
+    ``pictures`` has the paths of all pictures by their names without folders.
     """
     relative_name = name.replace("\\", "/").lstrip("./")
     paths = pictures.get(os.path.basename(relative_name), [])
-    matching_paths = [path for path in paths if f"/{path}".replace(os.sep, "/").endswith(f"/{relative_name}")]
+    matching_paths = [
+        path for path in paths if f"/{path}".replace(os.sep, "/").endswith(f"/{relative_name}")
+    ]
     paths = matching_paths or paths
     of_part = [path for path in paths if part and part_of(path) == part]
     return (of_part or paths or [relative_name])[0]

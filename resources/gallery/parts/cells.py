@@ -7,8 +7,8 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-NO_VALUE = {"", "?", "n/a", "nan", "#n/a"}
-NO_NUMBER = NO_VALUE | {"na", "null", "none"}
+MISSING_VALUES = {"", "?", "n/a", "nan", "#n/a"}
+MISSING_NUMBERS = MISSING_VALUES | {"na", "null", "none"}
 """In a column of texts the last three are texts, such as the name of a class."""
 SPACES = re.compile(r"(?<=\d)[ '’_\u00a0\u202f](?=\d{3}(?!\d))")
 NUMBER = re.compile(
@@ -42,7 +42,7 @@ class Format(NamedTuple):
 
     def parse(self, cell: str) -> float:
         """The number of a cell, NaN for a missing one; ValueError for another text."""
-        if cell.casefold() in NO_NUMBER:
+        if cell.casefold() in MISSING_NUMBERS:
             return math.nan
         if self.kind == "dates":
             return days(cell, self.day_first)
@@ -64,7 +64,7 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
     Raises:
         ValueError: The cells can be read in two ways; the message has two examples.
     """
-    cells = [cell for cell in cells if cell.casefold() not in NO_NUMBER]
+    cells = [cell for cell in cells if cell.casefold() not in MISSING_NUMBERS]
     if decimal != "," or not any("." in cell for cell in cells):
         with contextlib.suppress(ValueError):  # Of most files, and fast.
             if [*map(float, cells)]:
@@ -88,7 +88,8 @@ def format_of(cells: Sequence[str], decimal: str = "", dates: str = "auto") -> F
         plain_cells = [cell for cell in cells if cell not in set(punctuated_cells)]
         if not plain_cells or any(len(re.sub(r"\D", "", cell)) > 3 for cell in plain_cells):
             raise ValueError(
-                f"“{punctuated_cells[0]}” and “{punctuated_cells[-1]}” can be read with a decimal comma, or with "
+                f"“{punctuated_cells[0]}” and “{punctuated_cells[-1]}” can be read with a "
+                "decimal comma, or with "
                 "commas between thousands; set decimal to “comma” or “point”"
             )
     sign = sign or "."

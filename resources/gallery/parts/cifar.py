@@ -20,7 +20,8 @@ class Cifar(torch.utils.data.Dataset):
     Args:
         batches: Names of the files to read, without ending.
         label: Key of the labels in a python file.
-        bytes_before: Bytes before the pixels of a binary record; the label is the one at ``at``.
+        bytes_before: Bytes before the pixels of a binary record.
+        label_byte: Offset of the label in it.
         meta: Names of the python and binary files with the names of the classes, and their key.
     """
 
@@ -42,7 +43,9 @@ class Cifar(torch.utils.data.Dataset):
             if name in contents:
                 parts.append(from_pickle(name, contents[name], label))
             elif f"{name}.bin" in contents:
-                parts.append(from_binary(f"{name}.bin", contents[f"{name}.bin"], bytes_before, label_byte))
+                parts.append(
+                    from_binary(f"{name}.bin", contents[f"{name}.bin"], bytes_before, label_byte)
+                )
             else:
                 raise ValueError(f"the dataset has no file {name} or {name}.bin of CIFAR")
         self.pictures = torch.from_numpy(numpy.concatenate([pixels for pixels, _ in parts]))

@@ -15,7 +15,9 @@ class Notes(list):
             first = [str(name) for name in list(names)[:3]]
             self.append({"reason": reason, "count": len(names), "names": first, "item": item})
 
-    def add_unused(self, names: Sequence[str], membership: Sequence[bool | None], item: str) -> None:
+    def add_unused(
+        self, names: Sequence[str], membership: Sequence[bool | None], item: str
+    ) -> None:
         """Add the items that `splits.divide` puts into neither set."""
         unused = [name for name, is_held in zip(names, membership, strict=True) if is_held is None]
         self.add("Used in neither set, because others are named for validation", unused, item)

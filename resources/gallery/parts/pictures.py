@@ -9,7 +9,7 @@ import torch
 from notes import Notes
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 MOST_EXAMINED = 64
 READ_ERRORS = (
     OSError, SyntaxError, ValueError, LookupError, TypeError, EOFError,
@@ -69,7 +69,9 @@ def white_for(values: numpy.ndarray, mode: str) -> float:
     largest = float(numpy.nanmax(values))
     if mode == "F" and largest < 2:
         return 1
-    return next((2.0**bits - 1 for bits in (8, 10, 12, 14, 16, 24) if largest < 2**bits), 2.0**32 - 1)
+    return next(
+        (2.0**bits - 1 for bits in (8, 10, 12, 14, 16, 24) if largest < 2**bits), 2.0**32 - 1
+    )
 
 
 def white_of(folder: str, paths: list[str], notes: Notes) -> float:

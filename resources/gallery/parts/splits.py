@@ -39,7 +39,9 @@ def sort_by_class(paths: Sequence[str]) -> tuple[list[tuple[str, str, str]], int
     shared = itertools.takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
     class_level = len(list(shared))
     if level >= 0:
-        is_inside = any(len(parents) > level + 1 and part_of_folder(parents[level]) for parents in folders)
+        is_inside = any(
+            len(parents) > level + 1 and part_of_folder(parents[level]) for parents in folders
+        )
         class_level = level + 1 if is_inside else level - 1
     samples = []
     for path, parents in zip(paths, folders, strict=True):
@@ -60,7 +62,11 @@ def holds_sets(folders: Sequence[Sequence[str]], level: int) -> bool:
     other_names = [names for top, names in names_below.items() if not part_of_folder(top)]
     if not classes:
         # The classes may be the folders around: bus/train, car/train.
-        return bool(parts) and not other_names and len({tuple(parents[:level]) for parents in folders}) > 1
+        return (
+            bool(parts)
+            and not other_names
+            and len({tuple(parents[:level]) for parents in folders}) > 1
+        )
     is_alike = any(names & classes for names in other_names) or sum(map(bool, other_names)) > 1
     return len(parts) > 1 or (bool(parts) and not is_alike)
 
@@ -81,11 +87,18 @@ def divide(
 
     validation_part = "validation" if "validation" in parts else "test"
     if validation_part in parts and not {"validation", "test"} >= set(parts):
-        return [part == validation_part if part in (validation_part, "training", "") else None for part in parts]
+        return [
+            part == validation_part if part in (validation_part, "training", "") else None
+            for part in parts
+        ]
     members: dict[Hashable, list[int]] = {}
     for number in numpy.random.default_rng(seed).permutation(len(parts)).tolist():
         members.setdefault(classes[number], []).append(number)
-    drawn_numbers = {n for class_members in members.values() for n in class_members[: round(len(class_members) * share)]}
+    drawn_numbers = {
+        n
+        for class_members in members.values()
+        for n in class_members[: round(len(class_members) * share)]
+    }
     if not drawn_numbers and len(parts) > 1:
         drawn_numbers = {max(members.values(), key=len)[0]}
     return [number in drawn_numbers for number in range(len(parts))]

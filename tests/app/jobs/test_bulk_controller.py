@@ -17,7 +17,7 @@ from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import button, window
+from tests.windows import find_button, visible_window
 from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
@@ -80,11 +80,11 @@ def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.queries.list())
     page.job_actions.ask(job_actions.TAG_ALL, ids[:2])
-    dialog = window(TagDialog)
-    assert not button(dialog, "Tag").isEnabled()
+    dialog = visible_window(TagDialog)
+    assert not find_button(dialog, "Tag").isEnabled()
     dialog._add_edit.setText("a, b")
     dialog._remove_edit.setText("old")
-    button(dialog, "Tag").click()
+    find_button(dialog, "Tag").click()
     assert [services.jobs.queries.show(job_id).tags for job_id in ids] == [
         ("kept", "a", "b"),
         ("a", "b"),

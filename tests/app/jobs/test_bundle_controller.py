@@ -13,11 +13,11 @@ from backend.datastore.bundles.imported_job import mark_replay
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
-from tests.asks import asks, menu_of
+from tests.asks import expect_request, open_menu_entries
 from tests.backend.services.bundles.test_bundle_service import finished_job
-from tests.programs import end
+from tests.programs import close_programs
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import button, elapse, setting_field, the
+from tests.windows import find_button, finish_timers, setting_field, find_only
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox, LineEdit
@@ -57,7 +57,7 @@ def controller(origin, page, immediately, qtbot):
 
 
 def press(detail: JobDetail, text: str) -> None:
-    action = menu_of(detail.header.menu_button)[text]
+    action = open_menu_entries(detail.header.menu_button)[text]
     assert action.isEnabled()
     action.trigger()
 
@@ -66,18 +66,18 @@ def test_a_bundle_is_written_from_the_menu_of_a_job(controller, page, qtbot, tmp
     press(page.detail, "Bundle…")
     dialog = controller.dialog
     assert isinstance(dialog, BundleDialog)
-    assert the(ComboBox, dialog).key() == "epoch-0001-step-000004"
-    assert Path(the(LineEdit, dialog).text()).name == "Täglich-1.ringmaster"
+    assert find_only(ComboBox, dialog).key() == "epoch-0001-step-000004"
+    assert Path(find_only(LineEdit, dialog).text()).name == "Täglich-1.ringmaster"
     target = tmp_path / "mine.ringmaster"
-    the(LineEdit, dialog).setText(str(target))
-    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
+    find_only(LineEdit, dialog).setText(str(target))
+    qtbot.mouseClick(find_button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert target.is_file()
-    assert str(target) in the(TaskStatus, dialog).message.text()
-    assert "TOKEN" in the(TaskStatus, dialog).message.text()
+    assert str(target) in find_only(TaskStatus, dialog).message.text()
+    assert "TOKEN" in find_only(TaskStatus, dialog).message.text()
     original_bytes = target.read_bytes()
-    button(dialog, "Include the dataset's files").setChecked(True)
-    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
-    assert "exists already" in the(TaskStatus, dialog).message.text()
+    find_button(dialog, "Include the dataset's files").setChecked(True)
+    qtbot.mouseClick(find_button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
+    assert "exists already" in find_only(TaskStatus, dialog).message.text()
     assert target.read_bytes() == original_bytes
     dialog.reject()
     assert controller.dialog is None
@@ -95,7 +95,7 @@ def test_a_file_confirmed_in_the_save_dialog_is_overwritten(
         lambda *_: (str(target), ""),
     )
     dialog._choose_path()
-    qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(find_button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert target.read_bytes().startswith(b"PK")
     dialog.reject()
 
@@ -112,7 +112,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
     controller.unbundle(bundle)
     dialog = controller.dialog
     assert isinstance(dialog, UnbundleDialog)
-    assert "“model/bks_model.py” was changed" in the(TaskStatus, dialog).message.text()
+    assert "“model/bks_model.py” was changed" in find_only(TaskStatus, dialog).message.text()
     assert created_views == []
     assert len(services.jobs.queries.list()) == 1
     dialog.reject()
@@ -129,7 +129,7 @@ def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page
     page.show_view(replay_view)
     page.open_job(replay_view.id)
     controller.compare_replay(services.jobs.queries.poll(replay_view.id))
-    banner = the(Banner, page.detail)
+    banner = find_only(Banner, page.detail)
     assert banner.isVisible()
     result_text = "The same curve. All 4 steps that this job and "
     assert banner.accessibleName().startswith(result_text)
@@ -139,7 +139,7 @@ def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page
     page.open_job(replay_view.id)
     controller.compare_replay(services.jobs.queries.poll(replay_view.id))
     assert banner.accessibleName().startswith(result_text), "it is said each time the job is opened"
-    with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
+    with expect_request(page.job_actions, job_actions.COMPARE_ALL) as compared:
         banner.findChild(Button).click()
     assert compared.args == [(job_id, replay_view.id)]
 
@@ -156,10 +156,10 @@ def test_a_replay_opens_a_form_with_a_choice_of_nodes_and_is_known_as_one(
     draft = form.draft()
     assert draft.raw["name"] == "Täglich/1 (replay)"
     assert draft.origin.replayed_id == job_id
-    elapse(form)
-    assert the(Banner, form).accessibleName().startswith("Replay of “Täglich/1”.")
+    finish_timers(form)
+    assert find_only(Banner, form).accessibleName().startswith("Replay of “Täglich/1”.")
     # Other nodes, or more processes on the same, are still the replay; other settings are none.
-    the(PlacementPicker, form).put([{"node": "this-computer", "processes": 2}])
+    find_only(PlacementPicker, form).put([{"node": "this-computer", "processes": 2}])
     assert form.draft().origin.replayed_id == job_id
     setting_field(form, "epochs").control.setText("9")
     assert form.draft().origin.replayed_id == ""
@@ -189,18 +189,18 @@ def test_a_bundle_dropped_on_the_window_becomes_a_job(qtbot, qapp, origin, tmp_p
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
         qtbot.waitUntil(
-            lambda: "is neither in this data root nor" in the(TaskStatus, dialog).message.text()
+            lambda: "is neither in this data root nor" in find_only(TaskStatus, dialog).message.text()
         )
         view = program.jobs.open_view
         assert (view.status.state, view.name) == (JobState.FINISHED, "Täglich/1")
         qtbot.waitUntil(lambda: program.jobs.detail.curves.curve("loss") is not None)
         qtbot.waitUntil(lambda: len(program._library_controller.items(Kind.MODEL)) == 1)
         dialog.reject()
-        banner = the(Banner, program.jobs.detail)
+        banner = find_only(Banner, program.jobs.detail)
         assert f"Imported from a bundle of the job {job_id}" in banner.accessibleName()
         assert banner.isVisible()
         press(program.jobs.detail, "Bundle…")
         qtbot.waitUntil(lambda: controller.dialog is not None)
         controller.dialog.reject()
     finally:
-        end(program)
+        close_programs(program)

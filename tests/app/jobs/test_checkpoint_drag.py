@@ -15,7 +15,7 @@ from app.runtime.background import Background
 from backend.base.errors import BackendError
 from tests.waiting import LIMIT_MS, wait_for
 from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common import lazy_file_drag
 from widgets.common.buttons import SegmentedControl
 from widgets.common.lazy_file_drag import FilePromise, PromisedFile
@@ -91,7 +91,7 @@ def hold(monkeypatch, is_held):
 def start_drag(detail, shown_checkpoint=LATEST):
     """The drag begins."""
     promise = FilePromise()
-    the(CheckpointTable, detail.checkpoints).drag_started.emit(shown_checkpoint, promise)
+    find_only(CheckpointTable, detail.checkpoints).drag_started.emit(shown_checkpoint, promise)
     return promise
 
 
@@ -107,7 +107,7 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_so
     kinds = []
     detail.job_actions.add_handler(job_actions.EXPORT_FORMAT, kinds.append)
     detail.export()
-    the(SegmentedControl, detail.exports.dialog.dialog).choose("pt")
+    find_only(SegmentedControl, detail.exports.dialog.dialog).choose("pt")
     detail.exports.dialog.dialog._request()
     (path,) = drop_paths(start_drag(detail, BEST))
     assert path.name == "digits.pt"
@@ -124,7 +124,7 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_so
 def test_an_unknown_format_is_not_remembered(detail):
     detail.exports.restore_kind("docx")
     detail.export()
-    assert the(SegmentedControl, detail.exports.dialog.dialog).key() == "zip"
+    assert find_only(SegmentedControl, detail.exports.dialog.dialog).key() == "zip"
 
 
 def test_other_programs_see_the_address_of_a_held_checkpoint_at_once(

@@ -16,9 +16,9 @@ from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobListing, summary_of
 from backend.services.jobs.index import JobIndex
-from tests.job_views import changed
-from tests.widgets.compare.compare_samples import draft, eight, three, update_of
-from tests.windows import button, says
+from tests.job_views import replace_fields
+from tests.widgets.compare.compare_samples import draft, eight_updates, three_updates, update_of
+from tests.windows import find_button, shows_text
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list.job_rows import JobRows
 
@@ -54,7 +54,7 @@ class Service:
 
 @pytest.fixture
 def service():
-    return Service((*eight(), draft()))
+    return Service((*eight_updates(), draft()))
 
 
 @pytest.fixture
@@ -120,12 +120,12 @@ def test_a_hidden_page_reads_nothing(controller, page, service):
 
 
 def test_a_job_resumed_elsewhere_is_read_again(controller, service):
-    views = tuple(u.view for u in eight())
+    views = tuple(u.view for u in eight_updates())
     controller.compare(("id0", "id1"))
     service.polls.clear()
     controller.see_listing(JobListing(views))
     assert service.polls == []
-    resumed = changed(views[1], state=JobState.TRAINING, run=2)
+    resumed = replace_fields(views[1], state=JobState.TRAINING, run=2)
     service.updates["id1"] = update_of(resumed, 4601, 10)
     controller.see_listing(JobListing((resumed,)))
     assert service.polls == [("id1", "after id1")]
@@ -134,7 +134,7 @@ def test_a_job_resumed_elsewhere_is_read_again(controller, service):
 def test_the_page_keeps_a_job_that_went_to_the_trash_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
     controller.see_listing(JobListing(removed_ids=("id1", "id2")))
-    assert says(page, "is no longer in the list of jobs")
+    assert shows_text(page, "is no longer in the list of jobs")
     assert page.ids == ("id0", "id1")
 
 
@@ -191,7 +191,7 @@ def test_s4_the_button_writes_one_table_of_all_compared_jobs(
 
     monkeypatch.setattr(QFileDialog, "getSaveFileName", choose)
     controller.compare(("id0", "id1"))
-    button(page, "CSV").click()
+    find_button(page, "CSV").click()
     assert dialogs == [("curves.csv", "Table (*.csv)")]
     # The dialog has asked whether the file is to be replaced.
     assert service.tables == [(("id0", "id1"), tmp_path / "all.csv", True)]
@@ -205,7 +205,7 @@ def test_a_plot_is_saved_where_the_user_chooses(controller, page, monkeypatch, t
         "getSaveFileName",
         lambda *_: ((str(target) if (target := next(targets)).name else ""), ""),
     )
-    controller.compare(tuple(u.view.id for u in three()))
+    controller.compare(tuple(u.view.id for u in three_updates()))
     menu = page.plots.panels()["loss"].parentWidget().pictures.menu()
     for action in reversed(menu.actions()):
         action.trigger()

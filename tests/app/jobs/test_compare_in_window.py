@@ -11,7 +11,7 @@ from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
 from tests.app.main.test_bootstrap import open_program, places
 from tests.fakes import trained
-from tests.windows import button
+from tests.windows import find_button
 from widgets.jobs.actions import job_actions
 from widgets.nodes.page import node_actions
 
@@ -59,7 +59,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
 
     path = tmp_path / "all.csv"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
-    button(page, "Save CSV").click()
+    find_button(page, "Save CSV").click()
     qtbot.waitUntil(path.exists)
     with path.open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))

@@ -6,7 +6,7 @@ import pytest
 
 from backend.records.jobs.state import JobState
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.windows import open_tab
 
 __all__ = ["controller", "page", "poller"]
@@ -19,7 +19,7 @@ class DrawingJobs(Jobs):
 
     def draw_number(self, job_id, pattern):
         self.drawn_number = (job_id, pattern)
-        return changed(RUNS, state=self.state)
+        return replace_fields(RUNS, state=self.state)
 
 
 @pytest.fixture

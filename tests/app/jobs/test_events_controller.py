@@ -11,9 +11,9 @@ from PySide6.QtWidgets import QWidget
 from app.jobs.events_controller import EventsController
 from backend.base.errors import BackendError
 from backend.services.jobs.inspection import NO_GRAPH
-from tests.conftest import Immediately
-from tests.fakes.command_line import call
-from tests.windows import the
+from tests.conftest import SynchronousRunner
+from tests.fakes.command_line import run_command
+from tests.windows import find_only
 from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
@@ -79,7 +79,7 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
     actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
     assert inspection.job_ids == ["job-1"]
     assert opened_urls == [URL, URL]
-    assert the(TaskStatus, controller.dialog.dialog).message.text() == NO_GRAPH
+    assert find_only(TaskStatus, controller.dialog.dialog).message.text() == NO_GRAPH
     controller.dialog.dialog.reject()
 
 
@@ -90,7 +90,7 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     controller = EventsController(viewers, inspection, immediately, actions, window)
     viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
     actions.ask(job_actions.TENSORBOARD, "job-1")
-    message = the(TaskStatus, controller.dialog.dialog).message
+    message = find_only(TaskStatus, controller.dialog.dialog).message
     assert message.text() == "TensorBoard is not installed. Install it."
     assert not opened_urls
     controller.dialog.dialog.reject()
@@ -99,7 +99,7 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
 def test_closing_the_dialog_cancels_the_export_for_tensorboard(
     viewers, inspection, opened_urls, window
 ):
-    class Later(Immediately):
+    class Later(SynchronousRunner):
         def run(self, queue_name, work, on_success, on_error):
             self.work = lambda: super(Later, self).run(queue_name, work, on_success, on_error)
 
@@ -125,7 +125,7 @@ def test_the_command_serves_until_it_is_interrupted(
         event_viewers=viewers, inspection=inspection, queries=queries, reaper=reaper
     )
     argv = ("job", "tensorboard", "j", "--weights", *(["--json"] if as_json else []))
-    assert call(services, *argv) == 0
+    assert run_command(services, *argv) == 0
     assert viewers.job_ids == inspection.job_ids == ["j-found"]
     out = capsys.readouterr().out
     assert (json.loads(out)["url"] if as_json else out.splitlines()[0]) == URL

@@ -17,10 +17,10 @@ from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from tests.app.conftest import MODEL_CHECK
-from tests.backend.services.sweeps.test_sweep_service import places, services
-from tests.conftest import Immediately
+from tests.backend.services.sweeps.test_sweep_service import paths, services
+from tests.conftest import SynchronousRunner
 from tests.integration.tiny import MODEL, raw_job
-from tests.windows import acts_of, button, elapse, says, setting_field, side_of, the
+from tests.windows import start_buttons, find_button, finish_timers, shows_text, setting_field, side_of, find_only
 from widgets.common.labels import Label
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormFoot
@@ -28,12 +28,12 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 
-__all__ = ["places", "services"]
+__all__ = ["paths", "services"]
 
 MISFIT = ToolError("The model's forward raised RuntimeError: mat1 and mat2.", "Check line 9.")
 
 
-class DelayedRunner(Immediately):
+class DelayedRunner(SynchronousRunner):
     """Does all at once, but for trials and counts, which wait until they are let go."""
 
     def __init__(self):
@@ -73,46 +73,46 @@ def form(qtbot, services, runner, monkeypatch):
 
 
 def result_of(form):
-    assert side_of(form).result.text() == the(FormFoot, form).result.text()
+    assert side_of(form).result.text() == find_only(FormFoot, form).result.text()
     return side_of(form).result.text()
 
 
 def line(form):
-    return the(Label, the(FormSections, form).trial).text()
+    return find_only(Label, find_only(FormSections, form).trial).text()
 
 
 def test_only_parts_that_were_tried_together_are_ready_to_start(form, runner, qtbot):
-    elapse(form)
+    finish_timers(form)
     assert result_of(form) == "Trying one batch…"
-    assert acts_of(form).start.isEnabled(), "the user may know better"
+    assert start_buttons(form).start.isEnabled(), "the user may know better"
     runner.let_go()
     assert result_of(form) == "Ready to start"
     assert line(form) == "One batch was tried: loss 0.700"
     qtbot.keyClick(form, Qt.Key.Key_F5)
-    elapse(form)
+    finish_timers(form)
     assert runner.tasks == [], "it is known by the hashes of the files"
 
 
 def test_a_misfit_is_shown_at_its_field_and_is_not_called_ready(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
     assert result_of(form) == "One batch fails"
     assert setting_field(form, "model").error() == MISFIT.with_remedy
-    assert the(FormFoot, form).figures.text() == MISFIT.with_remedy
+    assert find_only(FormFoot, form).figures.text() == MISFIT.with_remedy
     assert line(form) == "One batch was tried and failed"
-    assert acts_of(form).start.text() == "Start anyway"
+    assert start_buttons(form).start.text() == "Start anyway"
     message = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
     assert message == MISFIT.with_remedy
-    elapse(form)
+    finish_timers(form)
     assert runner.tasks == [], "the same files fail again"
-    acts_of(form).start.click()
+    start_buttons(form).start.click()
     assert len(form.started) == 1, "this computer may lack what the nodes have"
 
 
 def test_the_error_of_a_loader_is_shown_at_the_loader(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(ToolError("No files.", part="loader")))
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
     assert setting_field(form, "loader").error() == "No files."
     assert setting_field(form, "model").error() == ""
@@ -120,10 +120,10 @@ def test_the_error_of_a_loader_is_shown_at_the_loader(form, runner, monkeypatch)
 
 def test_a_button_repeats_a_failed_trial(form, runner, monkeypatch, qtbot):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
-    button = the(FormSections, form).trial.button
+    button = find_only(FormSections, form).trial.button
     assert button.text() == "Try again"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
@@ -137,10 +137,10 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     (tmp_path / "other").mkdir()
     (tmp_path / "other/bks_model.py").write_text(f"# another\n{MODEL}")
     services.library.import_item(Kind.MODEL, tmp_path / "other", "other")
-    elapse(form)
+    finish_timers(form)
     first_trial = form.controller._trial_progress
     form.show_draft(JobDraft(raw_job(1, model="other")))
-    elapse(form)
+    finish_timers(form)
     assert first_trial.is_cancelled
     tried_models = []
     monkeypatch.setattr(
@@ -152,19 +152,19 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
     assert tried_models == ["other"]
     assert result_of(form) == "Ready to start"
     form.show_draft(JobDraft(raw_job(1)))
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
     assert tried_models == ["other", "tiny"], "the one that was cancelled is not taken for tried"
 
 
 def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
-    elapse(form)
-    button = the(FormSections, form).trial.button
+    finish_timers(form)
+    button = find_only(FormSections, form).trial.button
     assert button.text() == "Cancel"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
     assert (line(form), button.text()) == ("One batch shows whether they fit", "Try one batch")
-    elapse(form)
+    finish_timers(form)
     assert runner.tasks == []
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
     runner.let_go()
@@ -173,15 +173,15 @@ def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
 
 def test_a_job_without_local_pytorch_is_tried_only_on_request(form, runner, monkeypatch):
     monkeypatch.setattr(job_service, "training_error", lambda: ToolError("No PyTorch here."))
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
     assert line(form).startswith("Not tried: its files or PyTorch are not on this")
-    assert the(FormSections, form).trial.button.text() == "Try one batch"
+    assert find_only(FormSections, form).trial.button.text() == "Try one batch"
 
 
 def test_a_hidden_form_tries_nothing(form, runner):
     form.hide()
-    elapse(form)
+    finish_timers(form)
     assert runner.tasks == []
     form.show()
     assert form._check_timer.isActive(), "it is checked when it is seen"
@@ -190,7 +190,7 @@ def test_a_hidden_form_tries_nothing(form, runner):
 def test_a_warning_of_the_trial_is_shown_as_a_hint(form, runner, monkeypatch):
     model_check = ModelCheck(10, 9, 40, loss=0.7, batch="[4]", warnings=("1 parameter is idle.",))
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: model_check)
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
     rows = [
         side_of(form).findings.itemAt(n).layout() for n in range(side_of(form).findings.count())
@@ -228,9 +228,9 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
         "install",
         lambda name, nodes, _progress: installed.append((name, nodes)),
     )
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
-    trial = the(FormSections, form).trial
+    trial = find_only(FormSections, form).trial
     assert setting_field(form, "loader").error() == str(MISSING_PACKAGE), (
         "the button is the way out"
     )
@@ -252,9 +252,9 @@ def test_the_command_of_a_package_that_cannot_be_installed_can_be_copied(
 ):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISSING_PACKAGE))
     monkeypatch.setattr(form.controller._services.packages, "install", _raise(error))
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
-    trial = the(FormSections, form).trial
+    trial = find_only(FormSections, form).trial
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     runner.let_go()
     was_cancelled = isinstance(error, Cancelled)
@@ -281,10 +281,10 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
 
     monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: None)
     monkeypatch.setattr(form.controller._jobs, "count_items", count)
-    elapse(form)
-    assert says(side_of(form), "Counting samples")
+    finish_timers(form)
+    assert shows_text(side_of(form), "Counting samples")
     runner.let_go()
-    assert not says(side_of(form), "Counting samples")
+    assert not shows_text(side_of(form), "Counting samples")
 
 
 def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
@@ -293,14 +293,14 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     unknown = ToolError("a.py needs the module “my_lib”.", "Install it.", module="my_lib")
     monkeypatch.setattr(tool_process, "check_model", _raise(unknown))
     monkeypatch.setattr(form.controller._services.packages, "install", lambda *_: None)
-    elapse(form)
+    finish_timers(form)
     runner.let_go()
-    trial = the(FormSections, form).trial
+    trial = find_only(FormSections, form).trial
     assert trial.button.text() == "Install a package…"
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     dialog = form.controller.packages.dialog.dialog
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
-    qtbot.mouseClick(button(dialog, "Install"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(find_button(dialog, "Install"), Qt.MouseButton.LeftButton)
     runner.let_go()
     assert result_of(form) == "Ready to start"
 
@@ -314,7 +314,7 @@ def test_only_the_result_line_changes_after_a_trial(form, runner, monkeypatch):
         ]
         return [_label_texts(row) for row in rows]
 
-    elapse(form)
+    finish_timers(form)
     assert result_of(form) == "Trying one batch…"
     previous_findings = findings()
     runner.let_go()

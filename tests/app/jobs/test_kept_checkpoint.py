@@ -12,7 +12,7 @@ from backend.records.jobs.audit_entry import AuditEntry
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
 from tests.widgets.jobs.checkpoints.test_checkpoints_tab import cells
 from tests.widgets.jobs.detail.test_job_detail import checkpoint
-from tests.windows import button, says, the
+from tests.windows import find_button, shows_text, find_only
 from widgets.common.banner import Banner
 
 __all__ = ["controller", "page", "poller"]
@@ -57,20 +57,20 @@ def tab(page):
 
 def test_notes_record_that_a_checkpoint_is_always_kept(jobs, page, tab):
     name = checkpoint(30).name
-    button(tab, "Keep always").click()
+    find_button(tab, "Keep always").click()
     assert jobs.calls == [(RUNS.id, name, True)]
-    assert button(tab, "Stop keeping").text() == "Stop keeping"
+    assert find_button(tab, "Stop keeping").text() == "Stop keeping"
     assert cells(tab, "") == ["kept"]
-    assert says(tab, "and 1 that you chose")
-    assert says(page.detail.notes, f"Always kept: {name}")
-    button(tab, "Stop keeping").click()
+    assert shows_text(tab, "and 1 that you chose")
+    assert shows_text(page.detail.notes, f"Always kept: {name}")
+    find_button(tab, "Stop keeping").click()
     assert jobs.calls[-1] == (RUNS.id, name, False)
 
 
 def test_the_page_says_that_a_checkpoint_is_gone(jobs, page, tab):
     jobs.refusal = BackendError("The run has just removed the checkpoint.")
-    button(tab, "Keep always").click()
-    assert "has just removed" in the(Banner, page.detail).accessibleName()
+    find_button(tab, "Keep always").click()
+    assert "has just removed" in find_only(Banner, page.detail).accessibleName()
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_the_page_says_that_a_checkpoint_is_gone(jobs, page, tab):
 )
 def test_the_file_of_a_checkpoint_is_checked(jobs, tab, damage, refusal, mark):
     jobs.damage, jobs.refusal = damage, refusal
-    button(tab, "Check file").click()
+    find_button(tab, "Check file").click()
     assert cells(tab, "") == [mark]
     tip_part = damage or getattr(refusal, "sentence", "its hash matches")
     (tip,) = cells(tab, "", Qt.ItemDataRole.ToolTipRole)

@@ -17,7 +17,7 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.logs import LogService
 from tests.fakes.mounted_root import mounted
-from tests.windows import says, the
+from tests.windows import shows_text, find_only
 from widgets.common.fields import SearchField
 from widgets.jobs.log.log_tab import LogTab
 
@@ -88,9 +88,9 @@ def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
     qtbot.waitUntil(lambda: shows(tab, "the end"))
     assert tab.view.total == lines
 
-    the(SearchField, tab).setText("step 0012345")
-    qtbot.waitUntil(lambda: says(tab, " of "))
-    assert says(tab, f"of {tab.view.total // 20_000}")
+    find_only(SearchField, tab).setText("step 0012345")
+    qtbot.waitUntil(lambda: shows_text(tab, " of "))
+    assert shows_text(tab, f"of {tab.view.total // 20_000}")
     tab._request_error()
     qtbot.waitUntil(lambda: tab.view.marked == tab.view.total - 2)
     tab.view.verticalScrollBar().setValue(tab.view.total // 2)

@@ -13,7 +13,7 @@ from app.main.bootstrap import Program
 from backend.records.library.item import PARTS, Kind
 from backend.services.jobs.service import JobService
 from tests.integration.tiny import LOADER, MODEL
-from tests.programs import end
+from tests.programs import close_programs
 from tests.widgets import drags
 from widgets.common.theme_manager import ThemeChoice
 from widgets.library.import_dialog import ImportDialog
@@ -33,7 +33,7 @@ def program(qapp, request, tmp_path_factory):
         QtBot(request).waitUntil(lambda: program.is_built and program._node_names != ())
         yield program
         program.window.close()
-        end(program)
+        close_programs(program)
 
 
 @pytest.fixture

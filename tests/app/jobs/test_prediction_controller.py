@@ -12,7 +12,7 @@ from app.jobs.prediction_controller import PredictionController
 from backend.base.errors import BackendError
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import button, the
+from tests.windows import find_button, find_only
 from widgets.common.task_status import TaskStatus
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.prediction_view import PredictionView
@@ -69,15 +69,15 @@ def test_a_refusal_is_a_sentence_in_the_dialog_and_it_can_be_tried_again(control
     predictions.error = BackendError("The loader has no method read.", "Add one.")
     dialog = controller.dialog.dialog
     dialog.try_files(("/home/three.png",))
-    assert the(TaskStatus, dialog).message.text() == "The loader has no method read. Add one."
-    assert button(dialog, "Try it").isEnabled()
+    assert find_only(TaskStatus, dialog).message.text() == "The loader has no method read. Add one."
+    assert find_button(dialog, "Try it").isEnabled()
 
 
 def test_all_predictions_are_saved_where_the_user_says(controller, predictions, monkeypatch):
     dialog = controller.dialog.dialog
-    assert not button(dialog, "Save predictions…").isEnabled()
+    assert not find_button(dialog, "Save predictions…").isEnabled()
     dialog.try_files(("/home/three.png",))
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **__: ("/home/all.csv", ""))
-    button(dialog, "Save predictions…").click()
+    find_button(dialog, "Save predictions…").click()
     assert predictions.tables == [(tries.photo(), Path("/home/all.csv"))]
-    assert the(TaskStatus, dialog).message.text() == "Saved to /home/all.csv"
+    assert find_only(TaskStatus, dialog).message.text() == "Saved to /home/all.csv"

@@ -14,10 +14,10 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.records.queue.entry import Queue
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_queue_list import NAMES, QUEUED, job, queue
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions
 from widgets.jobs.page.jobs_page import JobsPage
@@ -136,7 +136,7 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
 def test_a_refusal_is_shown_in_the_open_job_or_in_a_toast(controller, service, page, immediately):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.job_actions.ask(job_actions.QUEUE, NAMES[0])
-    assert the(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
+    assert find_only(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
     page.job_actions.ask(job_actions.MOVE_TO_TOP, NAMES[1])
     assert immediately.heard == ["It can never fit. Choose another place."]
 
@@ -156,7 +156,7 @@ def test_the_end_of_a_job_reads_the_queue_at_once(controller, service, state):
     controller.show_jobs((QUEUED,))
     service.queue = queue(NAMES[1])
     reads = service.calls.count(("read",))
-    update = RunUpdate(changed(job(NAMES[0]), state=state), HistoryUpdate(), None)
+    update = RunUpdate(replace_fields(job(NAMES[0]), state=state), HistoryUpdate(), None)
     controller.poller.updated.emit(update)
     assert service.calls.count(("read",)) - reads == state.is_over
 

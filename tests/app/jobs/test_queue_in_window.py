@@ -11,7 +11,7 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.app.main.test_bootstrap import open_program, places
 from tests.waiting import wait_for
-from tests.windows import button, the
+from tests.windows import find_button, find_only
 from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions
 
@@ -38,13 +38,13 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
 ):
     page = open_program().jobs
     qtbot.waitUntil(lambda: page.open_id == draft.id)
-    button(page.detail.header, "Queue").click()
+    find_button(page.detail.header, "Queue").click()
     qtbot.waitUntil(lambda: page.model.place(draft.id) is not None)
     assert page.model.place(draft.id).wait_reason.cause is Cause.PAUSED
-    banner = the(Banner, page.detail)
+    banner = find_only(Banner, page.detail)
     qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName())
     assert page.list.strip.isVisible()
-    button(page.list.strip, "Resume").click()
+    find_button(page.list.strip, "Resume").click()
     qtbot.waitUntil(lambda: page.model.line(draft.id).run == 1)
     qtbot.waitUntil(lambda: not page.list.strip.isVisible())
     page.detail.job_actions.ask(job_actions.STOP, draft.id)

@@ -8,7 +8,7 @@ from backend.records.library.item import Kind
 from backend.records.sweeps.values import parse_axis
 from tests.app.jobs.test_own_model import Mouse, dialog_of
 from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a fixture
-from tests.windows import setting_field, texts, the
+from tests.windows import setting_field, visible_texts, find_only
 from widgets.common.fields import LineEdit
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.swept_fields import MultiValueButton
@@ -44,7 +44,7 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
     mouse.click("New job with it", program.library[Kind.SCRIPT].detail)
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     # A layout shows what is new in it in the next turn of the loop.
-    qtbot.waitUntil(lambda: "It runs train.py, found by itself" in texts(program.form))
+    qtbot.waitUntil(lambda: "It runs train.py, found by itself" in visible_texts(program.form))
     assert not field(program, "Epochs").isVisible()
     assert "Several values of Loader" not in visible_buttons(program)
     assert "Several values of Arguments" in visible_buttons(program)
@@ -81,8 +81,8 @@ def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qt
     program.form._fields.changed.emit()
     qtbot.waitUntil(lambda: "problem" in program.form._result.text())
     assert message in setting_field(program.form, "arguments").error()
-    the(FormSections, program.form).job_kind.choose("model")
-    the(FormSections, program.form).job_kind.activated.emit(0)
+    find_only(FormSections, program.form).job_kind.choose("model")
+    find_only(FormSections, program.form).job_kind.activated.emit(0)
     assert field(program, "Epochs").isVisible()
     assert "Several values of Arguments" not in visible_buttons(program)
     assert "Several values of Loader" in visible_buttons(program)

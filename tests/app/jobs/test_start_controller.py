@@ -24,13 +24,13 @@ from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight.service import PreflightFailed
 from backend.ssh.interface import HostKeyUnknown
 from tests.backend.services.preflight.judging import unknown_key
-from tests.conftest import Immediately
+from tests.conftest import SynchronousRunner
 from tests.waiting import wait_for
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, CREATED
 from tests.widgets.jobs.preflight.test_preflight_dialog import row_of, rows
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, MPI, PLACEMENT
-from tests.windows import button, says, texts
+from tests.windows import find_button, shows_text, visible_texts
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 LEFT_BUTTON = Qt.MouseButton.LeftButton
@@ -119,7 +119,7 @@ class RequestedStart:
 
 @pytest.fixture
 def make_controller(
-    immediately: Immediately, qtbot: QtBot
+    immediately: SynchronousRunner, qtbot: QtBot
 ) -> Callable[..., tuple[StartController, RequestedStart]]:
     def make_controller(
         *findings: PreflightFinding, trial_runs: Any = None
@@ -155,7 +155,7 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     finding = unknown_key("gpu12", error)
     controller, requested = make_controller(finding)
     controller.start(requested.request)
-    assert not says(dialog_of(controller), "Fix all"), "no button accepts it along with others"
+    assert not shows_text(dialog_of(controller), "Fix all"), "no button accepts it along with others"
     row_of(dialog_of(controller), finding).button.click()
     key_dialog = session_of(controller)._key_dialog.dialog
     assert key_dialog is not None
@@ -186,7 +186,7 @@ def test_a_refused_start_lists_all_findings_and_starts_once_they_are_fixed(
     assert [r.finding for r in rows(dialog)] == [AGENT]
     qtbot.mouseClick(row_of(dialog, AGENT).button, LEFT_BUTTON)
     assert requested.started_views == []
-    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT_BUTTON)
+    qtbot.mouseClick(find_button(dialog, "Start on 16 GPUs"), LEFT_BUTTON)
     assert requested.started_views == [CREATED]
     assert requested.started_on == [PLACEMENT]
     assert controller.session is None
@@ -225,8 +225,8 @@ def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
     controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT_BUTTON)
-    assert "Start on 15 GPUs" in texts(dialog)
-    qtbot.mouseClick(button(dialog, "Start on 15 GPUs"), LEFT_BUTTON)
+    assert "Start on 15 GPUs" in visible_texts(dialog)
+    qtbot.mouseClick(find_button(dialog, "Start on 15 GPUs"), LEFT_BUTTON)
     (placement,) = requested.started_on
     assert [len(p.gpus) for p in placement] == [8, 7]
 
@@ -234,7 +234,7 @@ def test_leaving_out_a_gpu_changes_the_job_and_nothing_on_the_node(
 def test_m06_the_smaller_set_is_started_with_one_press(make_controller: Make, qtbot: QtBot) -> None:
     controller, requested = make_controller(MPI)
     controller.start(requested.request)
-    qtbot.mouseClick(button(dialog_of(controller), "Start on gpu09 only, 8 GPUs"), LEFT_BUTTON)
+    qtbot.mouseClick(find_button(dialog_of(controller), "Start on gpu09 only, 8 GPUs"), LEFT_BUTTON)
     assert requested.started_on == [PLACEMENT[:1]]
     assert requested.errors == []
     assert controller.session is None
@@ -247,7 +247,7 @@ def test_fix_all_keeps_unfixed_findings_and_checks_the_rest_again(
     requested.nodes.stubborn = [AGENT]
     controller.start(requested.request)
     dialog = dialog_of(controller)
-    qtbot.mouseClick(button(dialog, "Fix all 2"), LEFT_BUTTON)
+    qtbot.mouseClick(find_button(dialog, "Fix all 2"), LEFT_BUTTON)
     assert [r.finding for r in rows(dialog)] == [AGENT]
     assert requested.nodes.checked_nodes == [("gpu12",)]
 
@@ -258,7 +258,7 @@ def test_a_fault_after_the_first_check_is_shown_too(make_controller: Make, qtbot
     dialog = dialog_of(controller)
     qtbot.mouseClick(row_of(dialog, MPI).button, LEFT_BUTTON)
     requested.nodes.findings.append(AGENT)
-    qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT_BUTTON)
+    qtbot.mouseClick(find_button(dialog, "Start on 16 GPUs"), LEFT_BUTTON)
     assert requested.started_views == []
     assert [r.finding for r in rows(dialog)] == [AGENT]
 
@@ -272,16 +272,16 @@ def test_one_batch_is_tried_where_the_job_would_run(make_controller: Make, qtbot
 
     controller, requested = make_controller(BUSY, trial_runs=SimpleNamespace(run=run))
     controller.check(requested.request, replace(JOB, placement=PLACEMENT[:1]))
-    qtbot.mouseClick(button(dialog_of(controller), "Try one batch"), LEFT_BUTTON)
+    qtbot.mouseClick(find_button(dialog_of(controller), "Try one batch"), LEFT_BUTTON)
     assert trials.pop() == ("a", PLACEMENT[:1]), "it is to go on elsewhere than before"
     controller.start(requested.request)
     dialog = dialog_of(controller)
     qtbot.mouseClick(row_of(dialog, BUSY).button, LEFT_BUTTON)
-    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT_BUTTON)
+    qtbot.mouseClick(find_button(dialog, "Try one batch"), LEFT_BUTTON)
     ((job_id, placement),) = trials
     assert job_id == "a"
     assert [p.slots for p in placement] == [8, 7]
-    assert samples.SOUND.message in texts(dialog)
+    assert samples.SOUND.message in visible_texts(dialog)
 
 
 def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tried_again(
@@ -301,23 +301,23 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     controller._services.packages = SimpleNamespace(install=install)  # type: ignore[misc, assignment]
     controller.check(requested.request, JOB)
     dialog = dialog_of(controller)
-    assert not button(dialog, "Install …").isVisible()
-    qtbot.mouseClick(button(dialog, "Try one batch"), LEFT_BUTTON)
-    assert button(dialog, "Install Pillow…").text() == "Install Pillow…"
-    qtbot.mouseClick(button(dialog, "Install Pillow…"), LEFT_BUTTON)
+    assert not find_button(dialog, "Install …").isVisible()
+    qtbot.mouseClick(find_button(dialog, "Try one batch"), LEFT_BUTTON)
+    assert find_button(dialog, "Install Pillow…").text() == "Install Pillow…"
+    qtbot.mouseClick(find_button(dialog, "Install Pillow…"), LEFT_BUTTON)
     assert controller.session is not None
     install_dialog = controller.session._packages.dialog.dialog
     assert install_dialog is not None
-    qtbot.mouseClick(button(install_dialog, "Install"), LEFT_BUTTON)
+    qtbot.mouseClick(find_button(install_dialog, "Install"), LEFT_BUTTON)
     assert installed == [("Pillow", ["gpu09", "gpu12"])]
-    assert samples.SOUND.message in texts(dialog)
-    assert not button(dialog, "Install …").isVisible()
+    assert samples.SOUND.message in visible_texts(dialog)
+    assert not find_button(dialog, "Install …").isVisible()
 
 
 def test_a_requested_check_shows_that_the_job_can_start(make_controller: Make) -> None:
     controller, requested = make_controller()
     controller.check(requested.request, JOB)
-    assert "This job can start" in texts(dialog_of(controller))
+    assert "This job can start" in visible_texts(dialog_of(controller))
     assert requested.nodes.checked_nodes == [("gpu09", "gpu12")]
 
 
@@ -363,7 +363,7 @@ def test_a_cancelled_start_says_nothing(qtbot: QtBot) -> None:
 
 
 def test_closing_the_dialog_ends_the_check_and_lets_a_set_up_continue(
-    make_controller: Make, immediately: Immediately
+    make_controller: Make, immediately: SynchronousRunner
 ) -> None:
     controller, requested = make_controller(MPI)
     controller.start(requested.request)
@@ -372,5 +372,5 @@ def test_closing_the_dialog_ends_the_check_and_lets_a_set_up_continue(
     assert controller.session is None
     assert [str(error) for error in requested.errors] == [MPI.message], "it stays to be read"
     session._show_fix_results((MPI,), {MPI: BackendError("gpu12 did not answer.", "Check it.")})
-    assert immediately.heard == ["gpu12 did not answer. Check it."]
+    assert immediately.notifications == ["gpu12 did not answer. Check it."]
     assert requested.nodes.checked_nodes == []

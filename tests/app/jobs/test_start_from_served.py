@@ -10,13 +10,13 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from tests.app.test_bad_input import form
-from tests.backend.services.sweeps.test_sweep_service import places, services
+from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.fakes import trained
 from tests.integration.tiny import raw_job
-from tests.windows import elapse, setting_field
+from tests.windows import finish_timers, setting_field
 from widgets.jobs.form.job_fields import JobDraft
 
-__all__ = ["form", "places", "services"]
+__all__ = ["form", "paths", "services"]
 
 NAME = "epoch-3-step-30"
 
@@ -49,13 +49,13 @@ def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, pl
     popover = form.start_from.popover
     assert rows(form)[3:] == ["other", "kept"]
     popover.search.setText("kept")
-    elapse(popover.search)
+    finish_timers(popover.search)
     assert rows(form) == ["kept", "Use “kept”"]
     popover._choose_row(popover.rows.index(0, 0))
     assert rows(form) == ["Back to all jobs", "Epoch 3, step 30"]
     popover._choose_row(popover.rows.index(1, 0))
     assert form.draft().raw["start_from"] == f"{job_id}/{NAME}"
-    elapse(form)
+    finish_timers(form)
     assert setting_field(form, "start_from").error() == ""
 
 

@@ -17,7 +17,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, UnrecordedEnd
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 NEVER = 3_600_000  # ms: a test polls by itself, without a timer
 
@@ -67,7 +67,7 @@ class Jobs:
         self.reaped.append(job_id)
         if self.is_read_only:
             raise BackendError("The end of run 1 cannot be written: Read-only file system.")
-        self.view = changed(self.view, state=JobState.FINISHED, unrecorded_end=None)
+        self.view = replace_fields(self.view, state=JobState.FINISHED, unrecorded_end=None)
         return UnrecordedEnd.SUPERVISOR_GONE
 
 
@@ -101,7 +101,7 @@ def test_a_live_job_of_the_list_is_watched_from_then_on(qtbot, poller):
 def test_each_poll_brings_only_new_steps(qtbot, poller, jobs):
     poller.poll_list()
     steps_of_one_poll(qtbot, poller)
-    jobs.view = changed(LIVE, step=7)
+    jobs.view = replace_fields(LIVE, step=7)
     assert steps_of_one_poll(qtbot, poller) == [5, 6]
 
 
@@ -126,7 +126,7 @@ def test_a_poll_under_way_when_the_job_opens_does_not_double_its_points(qapp, jo
     poller.take_change(LIVE)
     work, on_success = tasks.pop()
     on_success(work())
-    jobs.view = changed(LIVE, step=7)
+    jobs.view = replace_fields(LIVE, step=7)
     poller.poll()
     early_task = tasks.pop()
     steps.clear()
@@ -165,7 +165,7 @@ def test_f32_a_job_whose_read_hangs_is_stale_until_the_read_returns(qtbot, qapp,
 
 def test_the_end_of_a_job_is_reported_once(qtbot, poller, jobs):
     poller.poll_list()
-    jobs.view = changed(LIVE, state=JobState.FINISHED)
+    jobs.view = replace_fields(LIVE, state=JobState.FINISHED)
     steps_of_one_poll(qtbot, poller)
     with qtbot.assertNotEmitted(poller.updated):
         poll_all(poller)
@@ -176,7 +176,7 @@ def test_nothing_is_kept_of_a_job_that_rests_and_is_not_open(poller, jobs):
     poller.start()
     poll_all(poller)
     assert set(poller._cursors) == {"a"}
-    jobs.view = changed(LIVE, state=JobState.FINISHED)
+    jobs.view = replace_fields(LIVE, state=JobState.FINISHED)
     poll_all(poller)
     assert not poller._cursors
     poller.open_job("a")
@@ -196,7 +196,7 @@ def test_a_job_that_cannot_be_read_stays_watched(qtbot, poller, jobs):
 
 
 def test_an_open_job_that_could_not_be_read_is_read_again_with_each_list(poller, jobs):
-    jobs.view = changed(LIVE, state=JobState.FINISHED)
+    jobs.view = replace_fields(LIVE, state=JobState.FINISHED)
     jobs.broken = "config.toml is gone."
     poller.open_job("a")
     for _ in range(2 * _ROUNDS_PER_LIST):
@@ -216,7 +216,7 @@ def test_a_list_that_cannot_be_read_is_a_sentence(qtbot, poller, jobs):
 
 def test_m20_a_list_newer_than_the_read_does_not_report_the_end(qtbot, poller, jobs):
     poller.poll_list()
-    jobs.view = changed(LIVE, state=JobState.FINISHED)
+    jobs.view = replace_fields(LIVE, state=JobState.FINISHED)
     with qtbot.waitSignal(poller.jobs_listed) as signal:
         poller.poll_list()
     assert [view.state for view in signal.args[0]] == [JobState.TRAINING]
@@ -229,7 +229,7 @@ def test_m20_a_list_newer_than_the_read_does_not_report_the_end(qtbot, poller, j
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
 def test_a_read_before_a_local_change_does_not_undo_the_change(qapp, jobs, state):
     """A name that is back for a moment would also hide a second change."""
-    jobs.view = previous_view = changed(LIVE, state=state)
+    jobs.view = previous_view = replace_fields(LIVE, state=state)
     answers = []
 
     class AnsweredLater:
@@ -370,7 +370,7 @@ def test_f04_a_run_that_recorded_no_end_is_reaped_before_its_end_is_shown(poller
     updated_states, listed_states = [], []
     poller.updated.connect(lambda update: updated_states.append(update.view.state))
     poller.jobs_listed.connect(lambda views: listed_states.extend(view.state for view in views))
-    jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = replace_fields(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     poll_all(poller)
     assert jobs.reaped == ["a"]
     assert updated_states == [JobState.FINISHED]
@@ -385,7 +385,7 @@ def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
     poller.updated.connect(lambda update: states.append(update.view.state))
     poller.job_failed.connect(lambda _job, message: messages.append(message))
     jobs.is_read_only = True
-    jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = replace_fields(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     poll_all(poller)
     poller.poll_list()
     assert jobs.reaped == ["a"]
@@ -397,7 +397,7 @@ def test_a_run_that_could_not_be_reaped_is_tried_again_later(poller, jobs, monke
     now = time.monotonic()
     poller.poll_list()
     jobs.is_read_only = True
-    jobs.view = changed(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = replace_fields(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
     poll_all(poller)
     assert jobs.reaped == ["a"]
     jobs.is_read_only = False

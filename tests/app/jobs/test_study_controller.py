@@ -14,11 +14,11 @@ from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.studies.study import FormName
 from backend.records.sweeps.spec import QueuedSweep
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
-from tests.windows import button, on_screen, texts, the
+from tests.windows import find_button, show_widget, visible_texts, find_only
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_plot import StudyPlot
@@ -67,7 +67,7 @@ class Studies:
 
 @pytest.fixture
 def page(qtbot):
-    return on_screen(qtbot, JobsPage(), 1200, 800)
+    return show_widget(qtbot, JobsPage(), 1200, 800)
 
 
 @pytest.fixture
@@ -104,9 +104,9 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     dialog = controller.dialog.dialog
     names = [study.name for study in dialog.model.rows]
     assert names == FOUR
-    assert button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
+    assert find_button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
     dialog.view.selectRow(names.index("split"))
-    the(SegmentedControl, dialog).choose(FormName.FULL.value)
+    find_only(SegmentedControl, dialog).choose(FormName.FULL.value)
     dialog._fit()
     with qtbot.waitSignal(controller.study_queued) as signal:
         press(dialog, "Start")
@@ -123,9 +123,9 @@ def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
     studies.refusal = "The disk is full."
     dialog = controller.dialog.dialog
     press(dialog, "Start")
-    assert "The disk is full. Free some space." in texts(dialog)
-    assert button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
-    assert button(dialog, "Start 20 jobs").isEnabled()
+    assert "The disk is full. Free some space." in visible_texts(dialog)
+    assert find_button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
+    assert find_button(dialog, "Start 20 jobs").isEnabled()
 
 
 def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatch):
@@ -137,7 +137,7 @@ def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatc
     assert dialog.view.currentIndex().row() == 0
     studies.refusal = "line 3: expected “=”."
     press(dialog, "Open study file")
-    assert "line 3: expected “=”." in texts(dialog)
+    assert "line 3: expected “=”." in visible_texts(dialog)
 
 
 def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, page, studies):
@@ -151,11 +151,11 @@ def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, pa
     assert texts == [
         *("downpour, 12 nodes", "3 of 3", "1.90 ± 0.55", "0.52 to 3.28", "0.80", "2.99 ± 0.00")
     ]
-    the(SegmentedControl, pane)._group.button(1).click()
+    find_only(SegmentedControl, pane)._group.button(1).click()
     assert pane.view.isVisible()
     page.open_sweep(LONG)
     assert not pane.study.isVisible()
-    assert not the(SegmentedControl, pane).isVisible()
+    assert not find_only(SegmentedControl, pane).isVisible()
 
 
 def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, page, studies):
@@ -165,7 +165,7 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
     assert studies.read == [LR]
     studies.table_of[LR] = split()
     finished_views = tuple(
-        view if view.state.is_over else changed(view, state=JobState.FINISHED) for view in LR_JOBS
+        view if view.state.is_over else replace_fields(view, state=JobState.FINISHED) for view in LR_JOBS
     )
     show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *finished_views))
     assert studies.read == [LR, LR]
@@ -178,7 +178,7 @@ def test_resume_and_export_act_on_the_open_study(
     show_jobs(page, EVERY)
     page.open_sweep(LR)
     result = page.sweep.study
-    assert not button(result, "Resume study").isEnabled(), "two jobs still run"
+    assert not find_button(result, "Resume study").isEnabled(), "two jobs still run"
     result.show_acts(rests=True, is_finished=False)
     press(result, "Resume study")
     assert resumed_tags == [("resume", LR)]
@@ -198,7 +198,7 @@ def test_a_new_study_is_opened_when_its_row_is_known(controller, page):
 def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
     show_jobs(page, EVERY)
     page.open_sweep(LR)
-    plot = the(StudyPlot, page.sweep.study)
+    plot = find_only(StudyPlot, page.sweep.study)
     assert (
         "downpour, 12 nodes: 1.90 ± 0.55; dc-asgd, 4 nodes: 0.00 ± 0.08"
         in plot.accessibleDescription()

@@ -14,23 +14,23 @@ from tests.backend.services.sweeps.test_sweep_service import (
     BATCH,
     RATE,
     SIX,
-    places,
+    paths,
     services,
-    waiting,
+    waiting_names,
 )
 from tests.integration.tiny import raw_job
-from tests.job_views import changed
-from tests.windows import acts_of, on_screen, setting_field, side_of
+from tests.job_views import replace_fields
+from tests.windows import start_buttons, show_widget, setting_field, side_of
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
-__all__ = ["places", "services"]
+__all__ = ["paths", "services"]
 
 
 @pytest.fixture
 def form(qtbot):
-    return on_screen(qtbot, JobForm())
+    return show_widget(qtbot, JobForm())
 
 
 @pytest.fixture
@@ -50,13 +50,13 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     with qtbot.waitSignal(controller.sweep_queued) as signal:
         controller.queue(DRAFT)
     assert controller.heard == ["Queued 6 jobs"]
-    assert waiting(services) == SIX
-    assert acts_of(form).start.text() != "Checking…"
+    assert waiting_names(services) == SIX
+    assert start_buttons(form).start.text() != "Checking…"
 
     # They have trained, and their checkpoints say how well.
     accuracies = dict(zip(SIX, (0.71, 0.93, 0.80, 0.70, 0.90, 0.78), strict=True))
     jobs = tuple(
-        changed(
+        replace_fields(
             view,
             state=JobState.FINISHED,
             best_metric=("validation/loss", 1 - accuracies[view.name]),
@@ -64,7 +64,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
         for view in services.jobs.queries.list()
         if view.id in {j.id for j in signal.args[0].jobs}
     )
-    page = on_screen(qtbot, ComparePage())
+    page = show_widget(qtbot, ComparePage())
     page.set_jobs((jobs[0].id,))
     page.show_update(ComparedUpdate(jobs[0], HistoryUpdate(drop_from=0), RunFigures()))
     page.show_siblings(jobs)
@@ -99,7 +99,7 @@ def test_a_sweep_cancelled_halfway_is_reported_and_undone_by_a_click(
     assert side_of(form).refusal.text() == message
     assert len(services.jobs.queries.list()) == 3
     with qtbot.waitSignal(controller.sweep_removed):
-        acts_of(form).take_back.click()
+        start_buttons(form).take_back.click()
     assert services.jobs.queries.list() == ()
     assert controller.heard[-1] == "Moved 3 jobs to the trash"
-    assert not acts_of(form).take_back.isVisible()
+    assert not start_buttons(form).take_back.isVisible()

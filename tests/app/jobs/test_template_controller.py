@@ -16,9 +16,9 @@ from app.shell.help import read_terms
 from backend.records.jobs.settings import OPTIONS, SETTINGS
 from backend.records.library.item import Combination, Kind
 from backend.records.sweeps.values import Axis, ValueRange
-from tests.backend.services.sweeps.test_sweep_service import places, services
+from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job, write_sources
-from tests.windows import acts_of, all_fields, button, elapse, setting_field, side_of, texts, the
+from tests.windows import start_buttons, all_fields, find_button, finish_timers, setting_field, side_of, visible_texts, find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import Field, LineEdit, SearchField
@@ -30,7 +30,7 @@ from widgets.jobs.form.load_dialog import LoadDialog
 from widgets.jobs.form.template_dialog import NameDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
-__all__ = ["places", "services"]
+__all__ = ["paths", "services"]
 
 RATE = Axis("optimizer.lr", (0.01, 0.1))
 LEFT_BUTTON = Qt.MouseButton.LeftButton
@@ -67,12 +67,12 @@ def save_template(form, name):
     form._save_menu.actions()[0].trigger()
     name_dialog = dialog(form)
     assert isinstance(name_dialog, NameDialog)
-    the(LineEdit, name_dialog).setText(name)
-    button(name_dialog, "Save").click()
+    find_only(LineEdit, name_dialog).setText(name)
+    find_button(name_dialog, "Save").click()
 
 
 def chips(form):
-    return [b for b in the(FormSections, form).templates._buttons if not b.isHidden()]
+    return [b for b in find_only(FormSections, form).templates._buttons if not b.isHidden()]
 
 
 def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
@@ -81,10 +81,10 @@ def test_a_job_of_a_template_takes_three_clicks(form, services, started, qtbot):
     (chip,) = chips(form)
     assert chip.text() == "night run"
     qtbot.mouseClick(chip, LEFT_BUTTON)
-    elapse(form)
+    finish_timers(form)
     assert form.draft().raw["epochs"] == 7
     assert form.draft().raw["name"] == "tiny 1", "its name is its own"
-    qtbot.mouseClick(acts_of(form).start, LEFT_BUTTON)
+    qtbot.mouseClick(start_buttons(form).start, LEFT_BUTTON)
     assert len(started) == 1
 
 
@@ -137,11 +137,11 @@ def test_a_job_is_named_after_its_model_until_the_user_names_it(form, services, 
     name = setting_field(form, "name").control
     assert name.text() == "tiny 1"
     setting_field(form, "model").control.choose("resnet")
-    elapse(form)
+    finish_timers(form)
     assert name.text() == "resnet 1"
     name.setText("my job")
     setting_field(form, "model").control.choose("tiny")
-    elapse(form)
+    finish_timers(form)
     assert name.text() == "my job"
 
 
@@ -172,17 +172,17 @@ def test_a_template_is_overwritten_only_by_its_own_button(form, services):
     form.show_draft(JobDraft(raw_job(1, epochs=5)))
     form._save_menu.actions()[0].trigger()
     name_dialog = dialog(form)
-    the(LineEdit, name_dialog).setText("night")
-    assert button(name_dialog, "Replace").text() == "Replace"
+    find_only(LineEdit, name_dialog).setText("night")
+    assert find_button(name_dialog, "Replace").text() == "Replace"
     assert (
-        the(Field, name_dialog)._message_label.text()
+        find_only(Field, name_dialog)._message_label.text()
         == "A template named “night” already exists and will be replaced."
     )
-    the(LineEdit, name_dialog).setText("a/b")
-    assert not button(name_dialog, "Save").isEnabled()
-    assert "contains /" in the(Field, name_dialog).error()
-    the(LineEdit, name_dialog).setText("night")
-    button(name_dialog, "Replace").click()
+    find_only(LineEdit, name_dialog).setText("a/b")
+    assert not find_button(name_dialog, "Save").isEnabled()
+    assert "contains /" in find_only(Field, name_dialog).error()
+    find_only(LineEdit, name_dialog).setText("night")
+    find_button(name_dialog, "Replace").click()
     assert services.templates.load("night")["epochs"] == 5
 
 
@@ -209,25 +209,25 @@ def test_templates_are_renamed_and_removed_where_they_are_listed(form, services,
     load_dialog = dialog(form)
     assert isinstance(load_dialog, LoadDialog)
     assert [t.name for t in load_dialog.templates.rows] == ["bad", "day", "night"]
-    assert not button(load_dialog, "Load").isEnabled(), "the damaged one is chosen"
+    assert not find_button(load_dialog, "Load").isEnabled(), "the damaged one is chosen"
     load_dialog._template_table.selectRow(1)
-    button(load_dialog, "Rename…").click()
-    the(LineEdit, the(NameDialog, load_dialog)).setText("night")
-    assert not button(the(NameDialog, load_dialog), "Rename").isEnabled()
-    the(LineEdit, the(NameDialog, load_dialog)).setText("Tag")
-    button(the(NameDialog, load_dialog), "Rename").click()
+    find_button(load_dialog, "Rename…").click()
+    find_only(LineEdit, find_only(NameDialog, load_dialog)).setText("night")
+    assert not find_button(find_only(NameDialog, load_dialog), "Rename").isEnabled()
+    find_only(LineEdit, find_only(NameDialog, load_dialog)).setText("Tag")
+    find_button(find_only(NameDialog, load_dialog), "Rename").click()
     assert [t.name for t in load_dialog.templates.rows] == ["bad", "night", "Tag"]
     load_dialog._template_table.selectRow(0)
-    button(load_dialog, "Move to trash").click()
+    find_button(load_dialog, "Move to trash").click()
     assert [t.name for t in services.templates.list()] == ["night", "Tag"]
     assert [t.text() for t in chips(form)] == ["night", "Tag"]
-    the(SearchField, load_dialog).setText("nig")
-    elapse(the(SearchField, load_dialog))
+    find_only(SearchField, load_dialog).setText("nig")
+    finish_timers(find_only(SearchField, load_dialog))
     assert [t.name for t in load_dialog.templates.rows] == ["night"]
-    the(SearchField, load_dialog).setText("nothing")
-    elapse(the(SearchField, load_dialog))
-    assert the(EmptyState, load_dialog).isVisible()
-    the(SearchField, load_dialog).clear()
+    find_only(SearchField, load_dialog).setText("nothing")
+    finish_timers(find_only(SearchField, load_dialog))
+    assert find_only(EmptyState, load_dialog).isVisible()
+    find_only(SearchField, load_dialog).clear()
     load_dialog._template_table.selectRow(0)
     QTest.keyClick(load_dialog, Qt.Key.Key_Return)
     assert dialog(form) is None
@@ -241,12 +241,12 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
     ]
     form.load_requested.emit()
     load_dialog = dialog(form)
-    assert the(SegmentedControl, load_dialog).key() == "jobs", "there is no template"
+    assert find_only(SegmentedControl, load_dialog).key() == "jobs", "there is no template"
     assert len(load_dialog.jobs.rows) == 3
-    the(SearchField, load_dialog).setText("beta")
-    elapse(the(SearchField, load_dialog))
+    find_only(SearchField, load_dialog).setText("beta")
+    finish_timers(find_only(SearchField, load_dialog))
     assert [r.id for r in load_dialog.jobs.rows] == [views[1].id]
-    button(load_dialog, "Load").click()
+    find_button(load_dialog, "Load").click()
     assert form.draft().raw["epochs"] == 2
     assert form.draft().origin.label == "“beta”"
     assert form.draft().raw["model"] == "tiny@1", "the very version"
@@ -255,11 +255,11 @@ def test_the_settings_of_any_job_can_be_found_and_loaded(form, services):
 def test_the_form_lists_the_differences_from_the_loaded_job(form, services):
     job = services.jobs.create(raw_job(1, name="digits 3"))
     form.controller.load_job(job.id)
-    assert "Same settings as “digits 3”" in texts(side_of(form))
+    assert "Same settings as “digits 3”" in visible_texts(side_of(form))
     for path, text in (("epochs", "9"), ("optimizer.lr", "0.1")):
         setting_field(form, path).control.setText(text)
-    elapse(form)
-    assert "Differs from “digits 3”" in texts(side_of(form))
+    finish_timers(form)
+    assert "Differs from “digits 3”" in visible_texts(side_of(form))
     rows = [
         side_of(form)._changes.itemAt(n).layout() for n in range(side_of(form)._changes.count())
     ]
@@ -283,9 +283,9 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     form.controller.open_job_file(path)
     reloaded = form.draft()
     assert (reloaded.axes, reloaded.draws, reloaded.seed) == ((axis,), 4, 9)
-    elapse(form)
-    assert acts_of(form).start.text() == "Queue 4 jobs"
-    acts_of(form).start.click()
+    finish_timers(form)
+    assert start_buttons(form).start.text() == "Queue 4 jobs"
+    start_buttons(form).start.click()
     assert len(services.queue.read().jobs) == 4
     path.write_text("[sweep]\nrandom = 'many'\n[sweep.axes]\nlr = [1, 2]\n")
     form.controller.open_job_file(path)
@@ -294,18 +294,18 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
 
 def test_a_draw_of_too_many_or_no_number_is_an_error_at_its_field(form):
     form.show_draft(JobDraft(raw_job(1), (RATE,), 2, 1))
-    card = the(FormSections, form).sweep
+    card = find_only(FormSections, form).sweep
     assert card.isVisible()
     card._draws.control.setText("many")
-    elapse(form)
+    finish_timers(form)
     assert card._draws.error() == "Jobs must be 1 to 200, not 0."
-    assert not acts_of(form).start.isEnabled()
+    assert not start_buttons(form).start.isEnabled()
     card._draws.control.setText("9")
     form._request_check()
     assert "these values give only 2 different ones" in setting_field(form, "optimizer.lr").error()
-    the(SegmentedControl, card)._group.button(0).click()
+    find_only(SegmentedControl, card)._group.button(0).click()
     form._request_check()
-    assert acts_of(form).start.text() == "Queue 2 jobs"
+    assert start_buttons(form).start.text() == "Queue 2 jobs"
     assert form.draft().draws is None
 
 
@@ -316,7 +316,7 @@ def test_the_items_of_the_dataset_are_counted_once(form, services, monkeypatch):
     )
     form.show_draft(JobDraft(raw_job(1)))
     for _ in range(3):
-        elapse(form)
+        finish_timers(form)
     assert dataset_names == ["tiny"]
 
 

@@ -7,10 +7,10 @@ from PySide6.QtWidgets import QWidget
 from app.jobs.trash_controller import TrashController
 from backend.datastore.jobs import files as job_files
 from backend.services.context.container import open_services
-from tests.asks import menu_of
+from tests.asks import open_menu_entries
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import button, on_screen, says, the, window, windows
+from tests.windows import find_button, show_widget, shows_text, find_only, visible_window, visible_windows
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.common.toast import Toast
@@ -35,14 +35,14 @@ def ids(services):
 
 @pytest.fixture
 def page(qtbot, services, ids):
-    page = on_screen(qtbot, JobsPage(), 1200, 800)
+    page = show_widget(qtbot, JobsPage(), 1200, 800)
     show_jobs(page, services.jobs.queries.list())
     return page
 
 
 @pytest.fixture
 def toast(qtbot):
-    parent = on_screen(qtbot, QWidget(), 900, 600)
+    parent = show_widget(qtbot, QWidget(), 900, 600)
     return Toast(parent)
 
 
@@ -67,7 +67,7 @@ def fill(services, job_id):
 
 def move_from_header(page, job_id):
     page.open_job(job_id)
-    menu_of(page.detail.header.menu_button)["Move to the trash"].trigger()
+    open_menu_entries(page.detail.header.menu_button)["Move to the trash"].trigger()
 
 
 def test_the_header_moves_a_job_to_the_trash_and_undo_restores_it_whole(
@@ -77,15 +77,15 @@ def test_the_header_moves_a_job_to_the_trash_and_undo_restores_it_whole(
     folder = services.data_root.job(ids[0])
     original_content = content(folder)
     move_from_header(page, ids[0])
-    assert the(Label, toast).text() == "Moved 1 job to the trash, 5.0\u00a0MB."
+    assert find_only(Label, toast).text() == "Moved 1 job to the trash, 5.0\u00a0MB."
     assert not folder.path.exists()
     assert page.model.row_of(ids[0]) < 0
-    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(find_button(toast, "Undo"), Qt.MouseButton.LeftButton)
     assert content(folder) == original_content
     assert page.model.row_of(ids[0]) >= 0
     assert page.open_id == ids[0]
-    assert the(Label, toast).text() == "Moved 1 job out of the trash."
-    assert not the(Button, toast).isVisible()
+    assert find_only(Label, toast).text() == "Moved 1 job out of the trash."
+    assert not find_only(Button, toast).isVisible()
 
 
 def test_the_dialog_shows_the_size_of_several_jobs_and_one_undo_restores_them(
@@ -93,12 +93,12 @@ def test_the_dialog_shows_the_size_of_several_jobs_and_one_undo_restores_them(
 ):
     fill(services, ids[0])
     page.job_actions.ask(job_actions.TRASH_ALL, ids[:2])
-    dialog = window(TrashDialog)
-    assert says(dialog, "5.0\u00a0MB with logs, curves and checkpoints.")
-    button(dialog, "Move to trash").click()
+    dialog = visible_window(TrashDialog)
+    assert shows_text(dialog, "5.0\u00a0MB with logs, curves and checkpoints.")
+    find_button(dialog, "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
-    assert the(Label, toast).text() == "Moved 2 jobs to the trash, 5.0\u00a0MB."
-    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
+    assert find_only(Label, toast).text() == "Moved 2 jobs to the trash, 5.0\u00a0MB."
+    qtbot.mouseClick(find_button(toast, "Undo"), Qt.MouseButton.LeftButton)
     assert {view.id for view in services.jobs.queries.list()} == set(ids)
     assert all(page.model.row_of(job_id) >= 0 for job_id in ids)
 
@@ -109,13 +109,13 @@ def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
     page.job_actions.ask(job_actions.TRASH_ALL, ids[:2])
     # Another user was faster with one of them.
     services.jobs.remove(ids[1])
-    button(window(TrashDialog), "Move to trash").click()
+    find_button(visible_window(TrashDialog), "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert page.job_count == 2, "what went with the other desktop, the next listing takes away"
-    text = the(Label, toast).text()
+    text = find_only(Label, toast).text()
     assert text.startswith("Moved 1 of 2 jobs to the trash, 7")
     assert "digits: There is no job" in text
-    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(find_button(toast, "Undo"), Qt.MouseButton.LeftButton)
     assert {view.id for view in services.jobs.queries.list()} == {ids[0], ids[2]}, (
         "theirs stays away"
     )
@@ -124,17 +124,17 @@ def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
 def test_a_failed_removal_offers_no_undo(services, page, ids, trash, toast):
     page.job_actions.ask(job_actions.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
-    button(window(TrashDialog), "Move to trash").click()
+    find_button(visible_window(TrashDialog), "Move to trash").click()
     assert (
-        the(Label, toast)
+        find_only(Label, toast)
         .text()
         .startswith("Moved 0 of 1 job to the trash. digits: There is no job")
     )
-    assert not the(Button, toast).isVisible()
+    assert not find_only(Button, toast).isVisible()
 
 
 def test_a_rejected_dialog_moves_no_job_to_the_trash(services, page, ids, trash):
     page.job_actions.ask(job_actions.TRASH_ALL, ids)
-    window(TrashDialog).reject()
+    visible_window(TrashDialog).reject()
     assert len(services.jobs.queries.list()) == 3
-    assert not windows(TrashDialog)
+    assert not visible_windows(TrashDialog)

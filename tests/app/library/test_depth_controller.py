@@ -6,7 +6,7 @@ from app.library.depth_controller import DepthController
 from backend.records.library.depth_plan import NETWORK, plan_depth
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services
-from tests.windows import button
+from tests.windows import find_button
 from widgets.common.fields import Slider
 from widgets.library.gallery_dialog import GalleryDialog, GalleryPreset
 from widgets.library.library_page import LibraryPage
@@ -85,13 +85,13 @@ def test_bad_input_is_a_sentence_and_no_network(
     dialog.min_c_value.setValue(min_fan)
     dialog.grab()
     assert message in dialog._error.text()
-    assert not button(dialog, "Use this network").isEnabled()
+    assert not find_button(dialog, "Use this network").isEnabled()
     assert drawing_text(dialog) == ""
     dialog._request_network()
     assert added_items == []
     for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.min_c_value, 6)):
         box.setValue(value)
-    assert (dialog._error.text(), button(dialog, "Use this network").isEnabled()) == ("", True)
+    assert (dialog._error.text(), find_button(dialog, "Use this network").isEnabled()) == ("", True)
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_the_network_is_added_and_opened(dialog, page, services, added_items):
     dialog.channels.choose("3")
     dialog.classes.setValue(4)
     dialog.name.setText(" deep ")
-    button(dialog, "Use this network").click()
+    find_button(dialog, "Use this network").click()
     (item,) = added_items
     assert (item.kind, item.reference) == (Kind.MODEL, "deep@1")
     code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
@@ -120,7 +120,7 @@ def test_the_network_is_added_and_opened(dialog, page, services, added_items):
 
 def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, added_items):
     dialog.name.setText("a/b")
-    button(dialog, "Use this network").click()
+    find_button(dialog, "Use this network").click()
     assert dialog._error.text()
     assert page.controller.dialog.dialog is dialog
     assert added_items == []
@@ -131,7 +131,7 @@ def test_only_the_card_of_the_planned_network_has_the_button(qtbot, services):
     qtbot.addWidget(dialog)
     dialog.show_entries(services.gallery.list(Kind.MODEL))
     dialog.show()
-    plan = button(dialog, "Plan the depth…")
+    plan = find_button(dialog, "Plan the depth…")
     assert plan.isVisible()
     with qtbot.waitSignal(dialog.plan_requested):
         plan.click()

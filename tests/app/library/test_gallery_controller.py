@@ -16,8 +16,8 @@ from backend.services.context.container import open_services
 from backend.services.library.gallery import GalleryService
 from tests.app.library.test_library_controller import watch_offers
 from tests.widgets.library.gallery_samples import LENET, graph_of
-from tests.widgets.library.test_gallery_dialog import button, click_row, line, titles, write
-from tests.windows import window
+from tests.widgets.library.test_gallery_dialog import button, click_row, line_edit, titles, write
+from tests.windows import visible_window
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_page import LibraryPage
@@ -87,7 +87,7 @@ def flowers(tmp_path):
 
 def import_folder(library, folder):
     library.drop(folder)
-    QTest.mouseClick(button(window(ImportDialog), "Import"), LEFT_BUTTON)
+    QTest.mouseClick(button(visible_window(ImportDialog), "Import"), LEFT_BUTTON)
 
 
 def visible_texts(page):
@@ -171,7 +171,7 @@ def test_a_job_s_network_has_the_settings_that_its_data_needs(
     gallery.choose_for_job(dataset, "", added.append)
     dialog = gallery.dialog.dialog
     click_row(dialog, "LeNet-5")
-    assert {name: line(dialog, name).text() for name in values} == values
+    assert {name: line_edit(dialog, name).text() for name in values} == values
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
     assert [i.reference for i in added] == ["lenet-5@1"]
 
@@ -182,7 +182,7 @@ def test_classes_that_a_preview_counted_are_believed(gallery, library, services,
     library.refresh()
     gallery.choose_for_job("flowers", "", print)
     click_row(gallery.dialog.dialog, "LeNet-5")
-    assert line(gallery.dialog.dialog, "Classes").text() == "5"
+    assert line_edit(gallery.dialog.dialog, "Classes").text() == "5"
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ def test_the_side_that_the_loader_makes_is_believed(
     library.refresh()
     gallery.choose_for_job("flowers", "reader", print)
     click_row(gallery.dialog.dialog, "LeNet-5")
-    assert line(gallery.dialog.dialog, "Side of a picture, pixels").text() == side
+    assert line_edit(gallery.dialog.dialog, "Side of a picture, pixels").text() == side
 
 
 # The loader that fits a dataset
@@ -244,8 +244,8 @@ def test_the_settings_of_the_suggested_loader_can_be_changed_first(
     page.show()
     QTest.mouseClick(button(page.detail, "Settings…"), LEFT_BUTTON)
     dialog = gallery.dialog.dialog
-    assert line(dialog, "Name in the library").text() == "flowers"
-    assert line(dialog, "Side of a picture, pixels").text() == "32"
+    assert line_edit(dialog, "Name in the library").text() == "flowers"
+    assert line_edit(dialog, "Side of a picture, pixels").text() == "32"
     write(dialog, "Side of a picture, pixels", "24")
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
     assert "SIDE = 24\n" in services.library.text(Kind.LOADER, "flowers@1", "bks_dataset.py")

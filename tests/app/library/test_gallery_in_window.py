@@ -11,7 +11,7 @@ from app.main.bootstrap import Program
 from backend.records.library.item import Kind
 from backend.services.jobs.service import JobService
 from tests.app.jobs.test_own_model import Mouse
-from tests.programs import end
+from tests.programs import close_programs
 from tests.widgets.library.test_gallery_dialog import click_row, titles
 from widgets.common.fields import LineEdit
 from widgets.common.theme_manager import ThemeChoice
@@ -34,7 +34,7 @@ def program(qapp, request, tmp_path, monkeypatch):
     QtBot(request).waitUntil(lambda: program.is_built and program._node_names != ())
     yield program
     program.window.close()
-    end(program)
+    close_programs(program)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layer_graph import GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import named, the
+from tests.windows import find_by_name, find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import ComboBox
 from widgets.common.page_stack import PageStack
@@ -81,9 +81,9 @@ def test_layers_without_a_graph_are_shown_with_the_reason(service, detail):
     detail.layers_requested.emit(TRIAL)
     view = detail.results.layers
     assert view._model.rows == LAYERS.layers
-    the(SegmentedControl, view).choose("graph")
+    find_only(SegmentedControl, view).choose("graph")
     view._show_page("graph")
-    assert the(PageStack, view).currentWidget() is view._no_graph
+    assert find_only(PageStack, view).currentWidget() is view._no_graph
 
 
 def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail):
@@ -91,7 +91,7 @@ def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail
     detail.layers_requested.emit(TRIAL)
     assert (
         "returns nothing"
-        in the(PreviewBanner, detail)._headline.text() + the(PreviewBanner, detail)._text.text()
+        in find_only(PreviewBanner, detail)._headline.text() + find_only(PreviewBanner, detail)._text.text()
     )
 
 
@@ -99,7 +99,7 @@ def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail
 def layers_view(service, detail):
     """The tab with layers, and a dataset and a loader chosen."""
     detail.show_companions(("digits",), ("digits",))
-    for box in (named(ComboBox, detail, "Dataset"), named(ComboBox, detail, "Loader")):
+    for box in (find_by_name(ComboBox, detail, "Dataset"), find_by_name(ComboBox, detail, "Loader")):
         box.choose("digits")
     detail.layers_requested.emit(TRIAL)
     service.requests.clear()
@@ -107,7 +107,7 @@ def layers_view(service, detail):
 
 
 def choose(view, key):
-    the(SegmentedControl, view).choose(key)
+    find_only(SegmentedControl, view).choose(key)
     view._show_page(key)
 
 
@@ -115,18 +115,18 @@ def test_variances_are_measured_once_when_their_page_is_opened(service, layers_v
     for key in ("variance", "table", "variance"):
         choose(layers_view, key)
     assert service.requests == [("net@1", "digits", "digits")]
-    assert the(PageStack, layers_view).currentWidget() is layers_view.variance
+    assert find_only(PageStack, layers_view).currentWidget() is layers_view.variance
     assert "shrinks about 16 times a layer" in layers_view.variance.summary.text()
 
 
 def test_variances_that_cannot_be_measured_are_a_sentence_and_another_try(service, layers_view):
     service.variances = BackendError("The model's loss raised ValueError: no.", "Change it.")
     choose(layers_view, "variance")
-    assert the(PageStack, layers_view).currentWidget() is layers_view.no_variance
+    assert find_only(PageStack, layers_view).currentWidget() is layers_view.no_variance
     assert "no. Change it." in layers_view.no_variance.accessibleName()
     service.variances = VARIANCE
     layers_view.no_variance.pressed.emit()
-    assert the(PageStack, layers_view).currentWidget() is layers_view.variance
+    assert find_only(PageStack, layers_view).currentWidget() is layers_view.variance
 
 
 def test_variances_of_another_trial_are_not_shown(service, layers_view, detail):

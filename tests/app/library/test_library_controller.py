@@ -17,8 +17,8 @@ from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from backend.services.library.gallery import GalleryService
 from backend.services.tools.tool_process import ToolError
-from tests.conftest import Immediately
-from tests.windows import button, elapse, line_of, open_tab, says, texts, the, window, windows
+from tests.conftest import SynchronousRunner
+from tests.windows import find_button, finish_timers, find_line, open_tab, shows_text, visible_texts, find_only, visible_window, visible_windows
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.cards import EmptyState
 from widgets.common.fields import TextBox
@@ -87,19 +87,19 @@ def watch_offers(pages):
 
 def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages, pictures, qtbot):
     controller.import_dropped(pictures)
-    dialog = window(ImportDialog)
+    dialog = visible_window(ImportDialog)
     qtbot.addWidget(dialog)
     offers = watch_offers(pages)
-    button(dialog, "Import").click()
+    find_button(dialog, "Import").click()
     assert [(offer.text, offer.button) for offer in offers] == [
         ("Imported pictures.", "Import its loader…")
     ]
     (pictures / "Thumbs.db").write_bytes(b"of Windows")
     controller.import_dropped(pictures)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     assert offers[1].text.startswith("Imported pictures @ 2. Left out, as ")
     assert pages[Kind.DATASET].shown_name == "pictures"
-    assert not windows(ImportDialog)
+    assert not visible_windows(ImportDialog)
 
 
 @pytest.mark.parametrize(
@@ -114,9 +114,9 @@ def test_a_folder_imported_by_the_dialog_is_shown_and_reported(controller, pages
 def test_a_dropped_data_file_is_imported_as_a_dataset(controller, pages, tmp_path, file, name):
     (tmp_path / file).write_text("a,b\n1,2\n3,4\n")
     controller.import_dropped(tmp_path / file)
-    dialog = window(ImportDialog)
-    assert line_of(dialog, "Name").text() == name
-    button(dialog, "Import").click()
+    dialog = visible_window(ImportDialog)
+    assert find_line(dialog, "Name").text() == name
+    find_button(dialog, "Import").click()
     assert [item.name for item in controller.items(Kind.DATASET)] == [name]
 
 
@@ -124,22 +124,22 @@ def test_importing_the_name_again_makes_a_version_and_says_so_before(
     controller, pages, pictures, qtbot
 ):
     controller.import_dropped(pictures)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     (pictures / "b.png").write_bytes(b"more")
     pages[Kind.DATASET].import_requested.emit("pictures")
-    dialog = window(ImportDialog)
-    line_of(dialog, "From").setText(str(pictures))
-    elapse(dialog)
-    assert says(dialog, "version 2")
-    button(dialog, "Import").click()
+    dialog = visible_window(ImportDialog)
+    find_line(dialog, "From").setText(str(pictures))
+    finish_timers(dialog)
+    assert shows_text(dialog, "version 2")
+    find_button(dialog, "Import").click()
     assert [item.version for item in controller.items(Kind.DATASET)] == [2, 1]
 
 
 def test_a_refused_import_says_why_in_the_dialog_and_changes_nothing(controller, tmp_path):
     controller.import_dropped(tmp_path / "nothing-here")
-    dialog = window(ImportDialog)
-    button(dialog, "Import").click()
-    assert the(TaskStatus, dialog).message.text()
+    dialog = visible_window(ImportDialog)
+    find_button(dialog, "Import").click()
+    assert find_only(TaskStatus, dialog).message.text()
     assert controller.items(Kind.DATASET) == ()
     dialog.reject()
 
@@ -149,11 +149,11 @@ def test_the_page_reads_files_and_text_of_the_chosen_item(controller, pages, tmp
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.import_dropped(source)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     page = pages[Kind.MODEL]
     page.show()
-    assert the(QListView, the(SourceView, page.detail)).model().stringList() == ["bks_model.py"]
-    assert the(TextBox, the(SourceView, page.detail)).toPlainText() == "class UserModel: ...\n"
+    assert find_only(QListView, find_only(SourceView, page.detail)).model().stringList() == ["bks_model.py"]
+    assert find_only(TextBox, find_only(SourceView, page.detail)).toPlainText() == "class UserModel: ...\n"
 
 
 def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
@@ -167,9 +167,9 @@ def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
-    assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 2.\n"
+    assert find_only(TextBox, find_only(SourceView, detail)).toPlainText() == "# the 2.\n"
     detail.open_version("1")
-    assert the(TextBox, the(SourceView, detail)).toPlainText() == "# the 1.\n"
+    assert find_only(TextBox, find_only(SourceView, detail)).toPlainText() == "# the 1.\n"
 
 
 def test_the_chosen_version_shows_its_changes(library, controller, pages, tmp_path):
@@ -181,16 +181,16 @@ def test_the_chosen_version_shows_its_changes(library, controller, pages, tmp_pa
     controller.refresh()
     detail = pages[Kind.MODEL].detail
     pages[Kind.MODEL].show()
-    card = the(ChangesCard, detail.versions)
+    card = find_only(ChangesCard, detail.versions)
     assert card._title.text() == "", "it is not visible yet"
-    the(UnderlinedTabs, detail).choose("versions")
+    find_only(UnderlinedTabs, detail).choose("versions")
     open_tab(detail, "versions")
-    assert "Changes from @ 2 to @ 3" in texts(card)
-    assert "1 file changed: bks_model.py" in texts(card)
-    assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
-    the(QTableView, detail.versions).selectRow(1)
-    assert the(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
-    the(QTableView, detail.versions).selectRow(2)
+    assert "Changes from @ 2 to @ 3" in visible_texts(card)
+    assert "1 file changed: bks_model.py" in visible_texts(card)
+    assert find_only(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 2.", "+# the 3."]
+    find_only(QTableView, detail.versions).selectRow(1)
+    assert find_only(TextBox, card).toPlainText().splitlines()[-2:] == ["-# the 1.", "+# the 2."]
+    find_only(QTableView, detail.versions).selectRow(2)
     assert not card.isVisible(), "there was none before the first"
 
 
@@ -207,15 +207,15 @@ def test_unreadable_files_are_reported_in_place_of_their_text(
     monkeypatch.setattr(library, "files", fail)
     controller.refresh()
     pages[Kind.MODEL].show()
-    source = the(SourceView, pages[Kind.MODEL].detail)
-    assert the(EmptyState, source).isVisible()
+    source = find_only(SourceView, pages[Kind.MODEL].detail)
+    assert find_only(EmptyState, source).isVisible()
     message = "/lab/ring does not answer. Mount the share again."
-    assert message in the(EmptyState, source).accessibleName()
+    assert message in find_only(EmptyState, source).accessibleName()
 
 
 def test_a_removed_item_disappears_from_the_page(controller, pages, pictures):
     controller.import_dropped(pictures)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     pages[Kind.DATASET].detail.item_actions.ask(TRASH, "pictures@1")
     assert controller.items(Kind.DATASET) == ()
     assert pages[Kind.DATASET].shown_name == ""
@@ -258,11 +258,11 @@ def test_a_loader_imported_for_a_dataset_reads_it_at_once(
     monkeypatch.setattr(page.detail, "show_preview", lambda trial, preview: None)
     page.show()
     page.detail.results.questions[0].import_requested.emit()
-    dialog = window(ImportDialog)
-    line_of(dialog, "From").setText(str(tmp_path / "bks_dataset.py"))
-    elapse(dialog)
-    line_of(dialog, "Name").setText("reader")
-    button(dialog, "Import").click()
+    dialog = visible_window(ImportDialog)
+    find_line(dialog, "From").setText(str(tmp_path / "bks_dataset.py"))
+    finish_timers(dialog)
+    find_line(dialog, "Name").setText("reader")
+    find_button(dialog, "Import").click()
     assert previews == [("pictures@1", "reader")]
 
 
@@ -275,13 +275,13 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     offers, requested = watch_offers(pages), []
     controller.job_requested.connect(lambda *job: requested.append(job))
     controller.import_dropped(pictures)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     for source in ("bks_dataset.py", "bks_model.py"):
         offers[-1].act()
-        line_of(window(ImportDialog), "From").setText(str(tmp_path / source))
-        elapse(window(ImportDialog))
-        line_of(window(ImportDialog), "Name").setText("mine")
-        button(window(ImportDialog), "Import").click()
+        find_line(visible_window(ImportDialog), "From").setText(str(tmp_path / source))
+        finish_timers(visible_window(ImportDialog))
+        find_line(visible_window(ImportDialog), "Name").setText("mine")
+        find_button(visible_window(ImportDialog), "Import").click()
     assert [offer.button for offer in offers] == [
         "Import its loader…",
         "Import a model…",
@@ -309,8 +309,8 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
     offers, requested = watch_offers(pages), []
     controller.new_job_requested.connect(requested.append)
     controller.import_dropped(project)
-    dialog = window(ImportDialog)
-    button(dialog, "Import").click()
+    dialog = visible_window(ImportDialog)
+    find_button(dialog, "Import").click()
     assert names(controller) == {kind: ["plankton@1"] for kind in PARTS} | {Kind.SCRIPT: []}
     assert [(offer.text, offer.button) for offer in offers] == [
         (
@@ -352,11 +352,11 @@ def test_a_second_import_of_a_folder_names_the_new_parts(
 ):
     offers = watch_offers(pages)
     controller.import_dropped(project)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     for part in changed_parts:
         (project / part / "more.txt").write_text("more")
     controller.import_dropped(project)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     assert offers[1].text.partition(" Left out")[0] == message
 
 
@@ -364,35 +364,35 @@ def test_code_without_data_asks_for_the_data_next(controller, pages, project):
     shutil.rmtree(project / "pictures")
     offers = watch_offers(pages)
     controller.import_dropped(project)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     assert offers[-1].button == "Import its data…"
     offers[-1].act()
-    assert "plankton" in texts(window(ImportDialog))
-    window(ImportDialog).reject()
+    assert "plankton" in visible_texts(visible_window(ImportDialog))
+    visible_window(ImportDialog).reject()
 
 
 def test_a_folder_chosen_in_the_dialog_is_inspected_too(
     controller, pages, project, monkeypatch, qtbot
 ):
     pages[Kind.MODEL].import_requested.emit("")
-    dialog = window(ImportDialog)
+    dialog = visible_window(ImportDialog)
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
-    button(dialog, "Folder…").click()
-    assert the(SegmentedControl, dialog).key() == "all"
-    assert button(dialog, "Import").isEnabled()
+    find_button(dialog, "Folder…").click()
+    assert find_only(SegmentedControl, dialog).key() == "all"
+    assert find_button(dialog, "Import").isEnabled()
     dialog.reject()
 
 
 def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, pages, qtbot):
     pages[Kind.DATASET].import_requested.emit("")
-    dialog = window(ImportDialog)
+    dialog = visible_window(ImportDialog)
     qtbot.addWidget(dialog)
-    line_of(dialog, "From").setText("~no-such-user/plankton")
-    elapse(dialog)
-    qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
+    find_line(dialog, "From").setText("~no-such-user/plankton")
+    finish_timers(dialog)
+    qtbot.mouseClick(find_button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert (
-        the(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
+        find_only(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
     )
     dialog.reject()
 
@@ -401,13 +401,13 @@ def test_a_request_for_a_loader_does_not_import_all_three_parts(
     controller, pages, pictures, project, monkeypatch, qtbot
 ):
     controller.import_dropped(pictures)
-    button(window(ImportDialog), "Import").click()
+    find_button(visible_window(ImportDialog), "Import").click()
     pages[Kind.DATASET].detail.partner_requested.emit(Kind.LOADER)
-    dialog = window(ImportDialog)
+    dialog = visible_window(ImportDialog)
     qtbot.addWidget(dialog)
     monkeypatch.setattr(QFileDialog, "getExistingDirectory", lambda *_: str(project))
-    button(dialog, "Folder…").click()
-    assert the(SegmentedControl, dialog).key() == "loader"
+    find_button(dialog, "Folder…").click()
+    assert find_only(SegmentedControl, dialog).key() == "loader"
     dialog.reject()
 
 
@@ -420,12 +420,12 @@ def test_a_project_that_fails_half_way_says_so_in_the_dialog(
 
     monkeypatch.setattr(library, "import_project", fail)
     controller.import_dropped(project)
-    dialog = window(ImportDialog)
-    button(dialog, "Import").click()
-    assert the(TaskStatus, dialog).message.text() == (
+    dialog = visible_window(ImportDialog)
+    find_button(dialog, "Import").click()
+    assert find_only(TaskStatus, dialog).message.text() == (
         "The loader cannot be imported: it went away. The dataset stays."
     )
-    assert button(dialog, "Import").isEnabled()
+    assert find_button(dialog, "Import").isEnabled()
     assert names(controller)[Kind.DATASET] == ["plankton@1"]
     dialog.reject()
 
@@ -450,7 +450,7 @@ def test_the_gui_thread_reads_items_that_a_worker_wrote(library, controller, pic
     assert names(controller)[Kind.DATASET] == ["pictures@1"]
 
 
-class InOrder(Immediately):
+class InOrder(SynchronousRunner):
     """Keeps what a controller runs until it is let go."""
 
     def __init__(self, library, pages):
@@ -547,9 +547,9 @@ def test_a_library_that_cannot_be_read_says_so_and_is_read_again(
     with monkeypatch.context() as patch:
         patch.setattr(library, "list", fail)
         controller.refresh()
-    assert says(page, "The models cannot be read")
+    assert shows_text(page, "The models cannot be read")
     page.refresh_requested.emit()
-    assert says(page, "No models yet")
+    assert shows_text(page, "No models yet")
 
 
 def test_a_button_removes_files_added_to_a_version(library, controller, pages, tmp_path):
@@ -557,17 +557,17 @@ def test_a_button_removes_files_added_to_a_version(library, controller, pages, t
     source.mkdir()
     (source / "bks_model.py").write_text("class UserModel: ...\n")
     controller.import_dropped(source)
-    button(window(ImportDialog), "Import").click()
-    view = the(SourceView, pages[Kind.MODEL].detail)
+    find_button(visible_window(ImportDialog), "Import").click()
+    view = find_only(SourceView, pages[Kind.MODEL].detail)
     pages[Kind.MODEL].show()
-    assert button(view, "Remove added files").isHidden()
+    assert find_button(view, "Remove added files").isHidden()
     (library.content(Kind.MODEL, "net") / "cache.pt").write_text("x")
     pages[Kind.MODEL].detail.files_requested.emit("net@1")
-    assert not button(view, "Remove added files").isHidden()
-    assert "cache.pt" in button(view, "Remove added files").toolTip()
-    button(view, "Remove added files").click()
-    assert the(QListView, view).model().stringList() == ["bks_model.py"]
-    assert button(view, "Remove added files").isHidden()
+    assert not find_button(view, "Remove added files").isHidden()
+    assert "cache.pt" in find_button(view, "Remove added files").toolTip()
+    find_button(view, "Remove added files").click()
+    assert find_only(QListView, view).model().stringList() == ["bks_model.py"]
+    assert find_button(view, "Remove added files").isHidden()
     assert library.added_files(Kind.MODEL, "net") == ()
 
 
@@ -586,9 +586,9 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     monkeypatch.setattr(library_controller, "install_package", install)
     monkeypatch.setattr(detail, "try_again", lambda: calls.append("again"))
     controller._show_error(kind, ToolError("The loader needs Pillow.", "Long.", package="Pillow"))
-    assert "Long." not in texts(the(PreviewBanner, detail))
-    button(the(PreviewBanner, detail), "Install Pillow").click()
+    assert "Long." not in visible_texts(find_only(PreviewBanner, detail))
+    find_button(find_only(PreviewBanner, detail), "Install Pillow").click()
     assert calls == (["Pillow", "again"] if works else ["Pillow"])
     if not works:
-        assert "no network" in the(PreviewBanner, detail).accessibleName()
-        assert "Install it with pip." in the(PreviewBanner, detail).accessibleName()
+        assert "no network" in find_only(PreviewBanner, detail).accessibleName()
+        assert "Install it with pip." in find_only(PreviewBanner, detail).accessibleName()

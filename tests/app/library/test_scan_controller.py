@@ -8,7 +8,7 @@ from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.preview import SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import DatasetScan
-from tests.windows import named, the
+from tests.windows import find_by_name, find_only
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.fields import ComboBox
@@ -70,7 +70,7 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
         "reader",
         {"places": [["training", 0], ["training", 5]]},
     )
-    assert [r.index for r in the(SampleGrid, view).samples] == [0, 5]
+    assert [r.index for r in find_only(SampleGrid, view).samples] == [0, 5]
 
 
 @pytest.mark.parametrize(
@@ -107,21 +107,21 @@ def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks
 def test_a_scan_that_fails_says_why(detail, scans):
     scans.answer = BackendError("The dataset moved.", "Import it again.")
     detail.results.scan.scan_requested.emit()
-    assert not the(Banner, detail.results.scan).isHidden()
+    assert not find_only(Banner, detail.results.scan).isHidden()
 
 
 def test_a_scan_that_the_user_cancels_is_no_failure(detail, scans):
     scans.answer = Cancelled()
     detail.results.scan.scan_requested.emit()
-    assert the(Banner, detail.results.scan).isHidden()
+    assert find_only(Banner, detail.results.scan).isHidden()
     assert "Not scanned yet" in detail.results.scan._empty.accessibleName()
 
 
 def test_without_a_loader_a_scan_asks_for_one(detail, scans):
-    named(ComboBox, detail, "Loader").choose("")
+    find_by_name(ComboBox, detail, "Loader").choose("")
     detail.results.scan.scan_requested.emit()
     assert scans.requests == []
-    assert not the(Banner, detail.results.scan).isHidden()
+    assert not find_only(Banner, detail.results.scan).isHidden()
 
 
 def test_s08_a_page_of_samples_is_read_with_the_selected_loader(detail, scans):

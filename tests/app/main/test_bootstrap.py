@@ -22,8 +22,8 @@ from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
 from tests.benchmarks.window import OURS, run
-from tests.programs import WINDOW_THAT_STARTS_A_JOB, end
-from tests.windows import button, the
+from tests.programs import WINDOW_THAT_STARTS_A_JOB, close_programs
+from tests.windows import find_button, find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import LineEdit
 from widgets.common.task_status import TaskStatus
@@ -54,7 +54,7 @@ def open_program(qtbot, qapp, places):
         return program
 
     yield open_it
-    end(*programs)
+    close_programs(*programs)
     services = open_services(*places)
     for view in services.jobs.queries.list():
         process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
@@ -104,11 +104,11 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     target = tmp_path / "digits.pt"
     qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
     dialog = detail.exports.dialog.dialog
-    the(SegmentedControl, dialog).choose("pt")
-    the(LineEdit, dialog).setText(str(target))
-    qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
+    find_only(SegmentedControl, dialog).choose("pt")
+    find_only(LineEdit, dialog).setText(str(target))
+    qtbot.mouseClick(find_button(dialog, "Export"), Qt.MouseButton.LeftButton)
     qtbot.waitUntil(target.exists)
-    qtbot.waitUntil(lambda: the(TaskStatus, dialog).message.isVisible())
+    qtbot.waitUntil(lambda: find_only(TaskStatus, dialog).message.isVisible())
     dialog.reject()
     script = "import sys, torch; print(len(torch.load(sys.argv[1], weights_only=True)))"
     loaded = subprocess.run(
@@ -237,7 +237,7 @@ def test_f38_a_garbage_catalogue_is_reported_and_set_aside_by_one_button(
     program = open_program()
     qtbot.waitUntil(lambda: program.window.page_key == "refusal")
     qtbot.mouseClick(
-        button(program._pages.refusal, "Set it aside and build a new one"),
+        find_button(program._pages.refusal, "Set it aside and build a new one"),
         Qt.MouseButton.LeftButton,
     )
     qtbot.waitUntil(lambda: program.window.page_key == "jobs" and program._services is not None)

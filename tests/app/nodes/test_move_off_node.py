@@ -13,11 +13,11 @@ from backend.base.errors import BackendError
 from backend.records.jobs.placement import parse_placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCommand
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.nodes import samples
-from tests.windows import button, the, window, windows
+from tests.windows import find_button, find_only, visible_window, visible_windows
 from widgets.common.banner import Banner
 from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.form.job_form import JobForm
@@ -54,7 +54,7 @@ class Jobs:
         if self.refusal is not None:
             raise self.refusal
         self.stopped.append(job_id)
-        return changed(RUNS, state=JobState.STOPPING)
+        return replace_fields(RUNS, state=JobState.STOPPING)
 
     def show(self, _job_id):
         return RUNS
@@ -102,7 +102,7 @@ def controller(qtbot, jobs, poller, page, immediately):
 
 
 def report_end(poller, state=JobState.INTERRUPTED):
-    poller.jobs_listed.emit((changed(RUNS, state=state),))
+    poller.jobs_listed.emit((replace_fields(RUNS, state=state),))
 
 
 def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
@@ -111,32 +111,32 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
     with qtbot.waitSignal(controller.jobs_requested):
         controller.move_off(RUNS.id, "gpu07")
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
-    poller.jobs_listed.emit((changed(RUNS, state=JobState.STOPPING),))
-    assert not windows(MoveDialog), "its checkpoint is still being written"
+    poller.jobs_listed.emit((replace_fields(RUNS, state=JobState.STOPPING),))
+    assert not visible_windows(MoveDialog), "its checkpoint is still being written"
     report_end(poller)
-    dialog = window(MoveDialog)
+    dialog = visible_window(MoveDialog)
     qtbot.addWidget(dialog)
-    assert [p["node"] for p in the(PlacementPicker, dialog).value()] == ["gpu01"]
-    button(the(PlacementPicker, dialog), "Select 16 for me").click()
-    button(dialog, "Resume on 16 processes").click()
+    assert [p["node"] for p in find_only(PlacementPicker, dialog).value()] == ["gpu01"]
+    find_button(find_only(PlacementPicker, dialog), "Select 16 for me").click()
+    find_button(dialog, "Resume on 16 processes").click()
     assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
     report_end(poller)
-    assert not windows(MoveDialog), "it is asked once"
+    assert not visible_windows(MoveDialog), "it is asked once"
 
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, immediately):
     controller.move_off(RUNS.id, "gpu07")
     report_end(poller, JobState.FINISHED)
     assert immediately.heard == [f"{RUNS.name} has finished, so it was not moved."]
-    assert not windows(MoveDialog)
+    assert not visible_windows(MoveDialog)
 
 
 def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, poller, page):
     jobs.saved_checkpoints = ()
     controller.move_off(RUNS.id, "gpu07")
     report_end(poller)
-    assert not windows(MoveDialog)
-    assert "has no checkpoint to resume from" in the(Banner, page.detail).accessibleName()
+    assert not visible_windows(MoveDialog)
+    assert "has no checkpoint to resume from" in find_only(Banner, page.detail).accessibleName()
 
 
 def test_another_request_meanwhile_cancels_the_dialog_for_the_new_place(
@@ -145,11 +145,11 @@ def test_another_request_meanwhile_cancels_the_dialog_for_the_new_place(
     controller.move_off(RUNS.id, "gpu07")
     controller.resume(RUNS.id)
     report_end(poller)
-    assert not windows(MoveDialog)
+    assert not visible_windows(MoveDialog)
 
 
 def test_a_refused_stop_moves_nothing(controller, jobs, poller, page):
     jobs.refusal = BackendError("The data root does not answer.")
     controller.move_off(RUNS.id, "gpu07")
     report_end(poller)
-    assert not windows(MoveDialog)
+    assert not visible_windows(MoveDialog)

@@ -17,7 +17,7 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
-from tests.windows import button, field_of, owned, says, texts, the, window, windows
+from tests.windows import find_button, find_field, add_widget, shows_text, visible_texts, find_only, visible_window, visible_windows
 from widgets.common.fields import Field, LineEdit
 from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.node_actions import FORGET, GIVE_WAY
@@ -44,13 +44,13 @@ class Cluster:
             unavailable_reason=lambda: "This computer has no system keyring."
         )
 
-    def add(self, name, address, *, accept, passphrase=None, node_data_root="", no_share=False):
+    def add(self, name, address, *, accept, passphrase=None, node_data_root="", is_staged=False):
         assert not accept(KEY), "only the user accepts"
         self.passphrases.append(passphrase("/key") if passphrase is not None else "")
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer
-        self.entries.append(NodeEntry(name, address, is_staged=no_share))
+        self.entries.append(NodeEntry(name, address, is_staged=is_staged))
         return self.entries[-1]
 
     def list(self):
@@ -113,7 +113,7 @@ def nodes(history_reads):
 
 @pytest.fixture
 def page(qtbot):
-    return owned(qtbot, NodesPage())
+    return add_widget(qtbot, NodesPage())
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def controller(cluster, nodes, woken_nodes, immediately, page):
 @pytest.fixture
 def dialog(controller, qtbot):
     controller.add()
-    qtbot.addWidget(window(AddNodeDialog))
-    return window(AddNodeDialog)
+    qtbot.addWidget(visible_window(AddNodeDialog))
+    return visible_window(AddNodeDialog)
 
 
 def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
@@ -142,27 +142,27 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
 ):
     cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert the(TrustPage, dialog).fingerprint.text() == "SHA256:new"
+    assert find_only(TrustPage, dialog).fingerprint.text() == "SHA256:new"
     assert cluster.accepted_keys == []
-    dialog.accepted_keys.emit(KEY)
+    dialog.key_trusted.emit(KEY)
     assert (cluster.accepted_keys, immediately.heard) == ([KEY], ["Added gpu13."])
-    assert not windows(AddNodeDialog)
+    assert not visible_windows(AddNodeDialog)
     # What was added is set up at once, and its steps are shown.
-    qtbot.addWidget(window(SetUpDialog))
-    assert window(SetUpDialog).selected_node == "gpu13"
+    qtbot.addWidget(visible_window(SetUpDialog))
+    assert visible_window(SetUpDialog).selected_node == "gpu13"
 
 
 def test_a_node_that_sees_no_data_root_is_added_as_one(dialog, cluster, controller, qtbot):
     cluster.answers = [None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13", no_share=True))
-    qtbot.addWidget(window(SetUpDialog))
+    qtbot.addWidget(visible_window(SetUpDialog))
     assert [entry.is_staged for entry in cluster.entries] == [True]
 
 
 def test_f55_a_changed_key_has_no_way_in(dialog, cluster):
     cluster.answers = [HostKeyChanged("Changed.", "", KEY, "SHA256:old")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert the(ChangedKeyPage, dialog).isVisible()
+    assert find_only(ChangedKeyPage, dialog).isVisible()
     assert cluster.accepted_keys == []
 
 
@@ -170,9 +170,9 @@ def test_a_locked_key_asks_and_says_when_the_passphrase_was_wrong(dialog, cluste
     locked = PassphraseNeeded("Locked.", "", "/key")
     cluster.answers = [locked, locked, None]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert the(PassphrasePage, dialog).isVisible()
+    assert find_only(PassphrasePage, dialog).isVisible()
     dialog.passphrase_given.emit("wrong", False)
-    assert the(PassphrasePage, dialog).isVisible()
+    assert find_only(PassphrasePage, dialog).isVisible()
     dialog.passphrase_given.emit("right", False)
     assert cluster.passphrases == ["", "wrong", "right"]
     assert cluster.stored_keys == []
@@ -191,12 +191,12 @@ def test_a_passphrase_is_kept_only_with_a_tick_and_once_it_has_opened_the_key(di
 def test_without_a_keyring_the_tick_is_off_and_says_why(dialog, cluster):
     cluster.answers = [PassphraseNeeded("Locked.", "", "/key")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    page = the(PassphrasePage, dialog)
+    page = find_only(PassphrasePage, dialog)
     assert not page.store_column.isEnabled()
-    assert "This computer has no system keyring." in texts(page)
+    assert "This computer has no system keyring." in visible_texts(page)
     dialog.show_keyring("")
     assert page.store_column.isEnabled()
-    assert not says(page, "has no system keyring")
+    assert not shows_text(page, "has no system keyring")
 
 
 @pytest.mark.usefixtures("controller")
@@ -213,25 +213,25 @@ def test_forget_passphrase_says_what_it_did(page, cluster, immediately):
 def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluster, qtbot):
     controller.refresh()
     controller._page.node_actions.ask(GIVE_WAY, "gpu7")
-    dialog = window(GiveWayDialog)
-    edit, save = the(LineEdit, dialog), button(dialog, "Save")
+    dialog = visible_window(GiveWayDialog)
+    edit, save = find_only(LineEdit, dialog), find_button(dialog, "Save")
     assert edit.text() == "never"
     edit.setText("25:00-26:00")
     assert not save.isEnabled()
-    assert the(Field, dialog).error().startswith("“25:00” is not a time of day")
+    assert find_only(Field, dialog).error().startswith("“25:00” is not a time of day")
     edit.setText("8:00-18:00 Mon-Fri")
     save.click()
     assert cluster.hours == ("gpu7", "8:00-18:00 Mon-Fri", "")
     cluster.answers = [BackendError("gpu7 was changed meanwhile, and gives way: always.")]
     controller._page.node_actions.ask(GIVE_WAY, "gpu7")
-    button(window(GiveWayDialog), "Save").click()
+    find_button(visible_window(GiveWayDialog), "Save").click()
     assert controller._runner.heard == ["gpu7 was changed meanwhile, and gives way: always."]
 
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):
     cluster.answers = [Unreachable("10.0.4.23 does not answer.", "Is it on?")]
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
-    assert field_of(dialog, "Host").error() == "10.0.4.23 does not answer. Is it on?"
+    assert find_field(dialog, "Host").error() == "10.0.4.23 does not answer. Is it on?"
     assert dialog.isVisible()
 
 
@@ -320,7 +320,7 @@ def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(control
     controller.nodes_listed.connect(listings.append)
     controller.start()
     assert not page.detail.isVisible()
-    assert says(page, "The nodes in /lab cannot be read: Input/output error. Is it there?")
+    assert shows_text(page, "The nodes in /lab cannot be read: Input/output error. Is it there?")
     # A job can be started here all the same.
     assert [s.name for s in listings[-1]] == ["this-computer"]
     nodes.remote = read_remote
@@ -329,10 +329,10 @@ def test_the_page_does_not_claim_only_this_computer_while_nodes_are_read(control
     nodes.remote = refuse
     controller.refresh()
     assert page.rack.isVisible()
-    assert says(page, "cannot be read")
+    assert shows_text(page, "cannot be read")
     nodes.remote = read_remote
     controller.refresh()
-    assert not says(page, "cannot be read")
+    assert not shows_text(page, "cannot be read")
 
 
 def test_s13_the_hours_of_the_nodes_of_an_open_job_are_read_once_in_a_while(

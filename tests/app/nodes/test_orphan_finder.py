@@ -20,7 +20,7 @@ from backend.records.nodes.reading import GpuProcess
 from backend.ssh.interface import Unreachable
 from tests.waiting import LIMIT_S
 from tests.widgets.nodes import samples
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.buttons import Button
 from widgets.nodes.page.node_actions import CHECK
 from widgets.nodes.page.node_lists import FindingsCard, ProcessesCard
@@ -76,7 +76,7 @@ def test_s14_an_orphan_is_a_finding_whose_button_ends_it(finder, page, nodes, qt
     page.open_node("gpu7")
     assert list(buttons(page)) == ["End python, pid 4711"]
     message = (
-        the(FindingsCard, page.detail)._rows[0]._message.text().replace("\N{NO-BREAK SPACE}", " ")
+        find_only(FindingsCard, page.detail)._rows[0]._message.text().replace("\N{NO-BREAK SPACE}", " ")
     )
     assert message == "python, pid 4711 was left behind by job j9, 3 h old, 2.0 GiB."
     nodes.answers.append(())
@@ -158,8 +158,8 @@ def test_s14_a_real_orphan_is_ended_and_a_foreign_process_never_offered(
     page.show_nodes((local_state, samples.state("gpu7")))
     page.open_node(THIS_COMPUTER)
     assert [name.rpartition(" ")[2] for name in buttons(page)] == [str(orphan.pid)]
-    assert the(ProcessesCard, page.detail).isVisible()
-    assert the(ProcessesCard, page.detail).findChildren(Button) == []
+    assert find_only(ProcessesCard, page.detail).isVisible()
+    assert find_only(ProcessesCard, page.detail).findChildren(Button) == []
     press(qtbot, page, orphan.pid)
     assert orphan.wait(LIMIT_S) is not None
     assert (buttons(page), foreign.poll()) == ({}, None)

@@ -14,7 +14,7 @@ from backend.records.nodes.provisioning_options import SYSTEM_MPI, SetUpOptions
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
 from tests.widgets.nodes.provisioning.test_reprovision_dialog import node
-from tests.windows import button, the, window, windows
+from tests.windows import find_button, find_only, visible_window, visible_windows
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.host_key_pages import KeyPlate
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
@@ -52,7 +52,7 @@ class FakeProvisioning:
 
 class Cluster:
     def __init__(self):
-        self.entries = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
+        self.entries = (node("gpu1"), node("gpu2"), node("gpu3", is_ready=False))
         self.inspected = []
         self.accepted_keys = []
         self.refusal = None
@@ -93,16 +93,16 @@ def controller(provisioning, cluster, immediately, qtbot):
 def test_a_new_node_that_fits_is_set_up_at_once_as_the_others_are(controller, provisioning):
     controller.set_up("gpu3")
     assert provisioning.starts == [(("gpu3",), SetUpOptions())]
-    assert not windows(SetUpAgainDialog)
+    assert not visible_windows(SetUpAgainDialog)
 
 
 def test_a_choice_that_does_not_fit_is_asked_for_before_anything_begins(controller, provisioning):
     controller.set_up_added("gpu3", SYSTEM_OPTIONS)
     assert provisioning.starts == []
-    dialog = window(SetUpAgainDialog)
+    dialog = visible_window(SetUpAgainDialog)
     assert "gpu1 and gpu2 have 5.0.11" in dialog.choices.hint_text(SYSTEM_MPI)
     dialog.choices.switch(SYSTEM_MPI).click()
-    button(dialog, "Set up").click()
+    find_button(dialog, "Set up").click()
     assert provisioning.starts == [(("gpu3",), SetUpOptions())]
 
 
@@ -110,39 +110,39 @@ def test_the_dialog_keeps_the_options_of_nodes_and_sets_several_up_together(
     controller, provisioning
 ):
     controller.set_up("gpu1")
-    dialog = window(SetUpAgainDialog)
+    dialog = visible_window(SetUpAgainDialog)
     assert (provisioning.starts, dialog.selected_names()) == ([], ("gpu1",))
-    button(dialog, "All").click()
+    find_button(dialog, "All").click()
     dialog.choices.switch(SYSTEM_MPI).click()
-    button(dialog, "Set up 3 nodes").click()
+    find_button(dialog, "Set up 3 nodes").click()
     # Nodes whose key opens more keep that, until the switch is set.
     assert provisioning.starts == [
         (("gpu1", "gpu2", "gpu3"), replace(SYSTEM_OPTIONS, limits_key=False))
     ]
-    assert not windows(SetUpAgainDialog)
+    assert not visible_windows(SetUpAgainDialog)
 
 
 def test_a_retry_goes_on_with_the_same_choices(controller, provisioning):
     controller.set_up_added("gpu3", SetUpOptions(limits_key=True))
-    window(SetUpDialog).retry_requested.emit("gpu3", "Inspect")
+    visible_window(SetUpDialog).retry_requested.emit("gpu3", "Inspect")
     assert provisioning.starts == 2 * [(("gpu3",), SetUpOptions(limits_key=True))]
 
 
 def test_a_failed_node_can_be_set_up_with_other_options(controller, provisioning):
     controller.set_up("gpu3")
-    window(SetUpDialog).choices_requested.emit("gpu3")
-    assert window(SetUpAgainDialog).selected_names() == ("gpu3",)
+    visible_window(SetUpDialog).choices_requested.emit("gpu3")
+    assert visible_window(SetUpAgainDialog).selected_names() == ("gpu3",)
     assert len(provisioning.starts) == 1
 
 
 def test_refresh_shows_changes_on_the_node(controller, cluster):
-    cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
+    cluster.entries = (node("gpu3", is_ready=False, mpirun="", mpi_version=""),)
     controller.set_up_added("gpu3", SYSTEM_OPTIONS)
-    dialog = window(SetUpAgainDialog)
-    cluster.entries = (node("gpu3", ready=False),)
-    button(dialog, "Refresh").click()
+    dialog = visible_window(SetUpAgainDialog)
+    cluster.entries = (node("gpu3", is_ready=False),)
+    find_button(dialog, "Refresh").click()
     assert cluster.inspected == ["gpu3"]
-    assert button(dialog, "Set up").isEnabled()
+    assert find_button(dialog, "Set up").isEnabled()
 
 
 def test_one_of_several_set_ups_can_be_cancelled(controller, provisioning, monkeypatch):
@@ -159,7 +159,7 @@ def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(
     provisioning.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
     controller.set_up("gpu3")
     assert immediately.heard == ["The cluster's key is damaged. Set up again."]
-    assert not windows(SetUpDialog)
+    assert not visible_windows(SetUpDialog)
 
 
 def test_a_message_says_that_a_node_was_removed_meanwhile(controller, cluster, immediately):
@@ -173,7 +173,7 @@ def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(
 ):
     provisioning.key = KEY
     controller.set_up("gpu3")
-    plate = the(KeyPlate, window(SetUpDialog))
+    plate = find_only(KeyPlate, visible_window(SetUpDialog))
     assert plate.trust_page.fingerprint.isVisible()
     assert plate.trust_page.fingerprint.text() == KEY.fingerprint
     assert (cluster.accepted_keys, len(provisioning.starts)) == ([], 1)
@@ -187,23 +187,23 @@ def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(
 def test_a_no_leaves_the_failed_step_with_its_retry(controller, provisioning, cluster, qtbot):
     provisioning.key = KEY
     controller.set_up("gpu3")
-    dialog = window(SetUpDialog)
-    the(KeyPlate, dialog).trust_page.default.click()
-    assert not the(KeyPlate, dialog).isVisible()
-    qtbot.waitUntil(the(SetUpView, dialog).step("Reach").details.retry.isVisible)
+    dialog = visible_window(SetUpDialog)
+    find_only(KeyPlate, dialog).trust_page.default.click()
+    assert not find_only(KeyPlate, dialog).isVisible()
+    qtbot.waitUntil(find_only(SetUpView, dialog).step("Reach").details.retry.isVisible)
     assert cluster.accepted_keys == []
-    the(SetUpView, dialog).step("Reach").details.retry.click()
-    assert the(KeyPlate, dialog).isVisible()
+    find_only(SetUpView, dialog).step("Reach").details.retry.click()
+    assert find_only(KeyPlate, dialog).isVisible()
 
 
 def test_f55_a_key_that_changed_cannot_be_accepted_in_a_set_up(controller, provisioning, cluster):
     provisioning.key, provisioning.accepted = KEY, "SHA256:old"
     controller.set_up("gpu3")
-    plate = the(KeyPlate, window(SetUpDialog))
+    plate = find_only(KeyPlate, visible_window(SetUpDialog))
     assert plate.changed_key_page.isVisible()
     assert not plate.trust_page.isVisible()
     plate.changed_key_page.default.click()
-    assert not windows(SetUpDialog)
+    assert not visible_windows(SetUpDialog)
     assert (cluster.accepted_keys, len(provisioning.starts)) == ([], 1)
 
 
@@ -215,13 +215,13 @@ def test_an_unknown_key_before_the_first_step_is_asked_about_too(
     provisioning.refusal = BackendError("No node gave the cluster's key.", "Start one.")
     provisioning.refusal.__cause__ = unknown
     controller.set_up("gpu1")
-    dialog = window(SetUpAgainDialog)
-    button(dialog, "All").click()
-    button(dialog, "Set up 3 nodes").click()
+    dialog = visible_window(SetUpAgainDialog)
+    find_button(dialog, "All").click()
+    find_button(dialog, "Set up 3 nodes").click()
     assert (immediately.heard, provisioning.starts) == ([], [])
-    assert window(SetUpDialog).selected_node == "gpu1"
+    assert visible_window(SetUpDialog).selected_node == "gpu1"
     provisioning.refusal = None
-    the(KeyPlate, window(SetUpDialog)).trust_page.trust.click()
+    find_only(KeyPlate, visible_window(SetUpDialog)).trust_page.trust.click()
     assert cluster.accepted_keys == [KEY]
     assert provisioning.starts == [(("gpu1", "gpu2", "gpu3"), SetUpOptions(limits_key=False))]
 
@@ -231,25 +231,25 @@ def test_a_failed_node_is_retried_while_other_nodes_continue(controller, provisi
     controller._start_set_up(("gpu1", "gpu2"), SYSTEM_OPTIONS)
     assert set(controller._running) == {"gpu1", "gpu2"}
     controller._show_states()
-    window(SetUpDialog).retry_requested.emit("gpu2", "Inspect")
+    visible_window(SetUpDialog).retry_requested.emit("gpu2", "Inspect")
     assert provisioning.starts == [(("gpu1", "gpu2"), SYSTEM_OPTIONS), (("gpu2",), SYSTEM_OPTIONS)]
 
 
 def test_a_refresh_asks_about_a_key_and_inspects_again(controller, cluster):
-    cluster.entries = (node("gpu3", ready=False, mpirun="", mpi_version=""),)
+    cluster.entries = (node("gpu3", is_ready=False, mpirun="", mpi_version=""),)
     cluster.refusal = HostKeyUnknown("gpu3 shows a key.", "Compare it.", KEY)
     controller.set_up_added("gpu3", SYSTEM_OPTIONS)
-    dialog = window(SetUpAgainDialog)
-    button(dialog, "Refresh").click()
-    assert the(KeyPlate, dialog).trust_page.isVisible()
-    the(KeyPlate, dialog).trust_page.trust.click()
+    dialog = visible_window(SetUpAgainDialog)
+    find_button(dialog, "Refresh").click()
+    assert find_only(KeyPlate, dialog).trust_page.isVisible()
+    find_only(KeyPlate, dialog).trust_page.trust.click()
     assert cluster.accepted_keys == [KEY]
     assert cluster.inspected == ["gpu3", "gpu3"]
-    assert not the(KeyPlate, dialog).isVisible()
+    assert not find_only(KeyPlate, dialog).isVisible()
 
     cluster.refusal = HostKeyChanged("gpu3 shows another key.", "Ask.", KEY, "SHA256:old")
-    button(dialog, "Refresh").click()
-    assert the(KeyPlate, dialog).changed_key_page.isVisible()
-    the(KeyPlate, dialog).changed_key_page.default.click()
-    assert not windows(SetUpAgainDialog)
+    find_button(dialog, "Refresh").click()
+    assert find_only(KeyPlate, dialog).changed_key_page.isVisible()
+    find_only(KeyPlate, dialog).changed_key_page.default.click()
+    assert not visible_windows(SetUpAgainDialog)
     assert cluster.accepted_keys == [KEY]

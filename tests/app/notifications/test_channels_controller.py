@@ -12,13 +12,13 @@ from backend.records.jobs.state import JobState
 from backend.records.notifications.notification import Channels
 from backend.services.notifications.service import DeliveryAttempt
 from tests.app.jobs.test_status_poller import LIVE
-from tests.job_views import changed
-from tests.windows import the
+from tests.job_views import replace_fields
+from tests.windows import find_only
 from widgets.common.labels import Label
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
 
 HOOK = Channels("https://hooks.example/T0", enabled_at="2026-11-22T00:00:00Z")
-FAILED = changed(LIVE, state=JobState.ERROR, updated_at="2026-11-22T08:00:00Z")
+FAILED = replace_fields(LIVE, state=JobState.ERROR, updated_at="2026-11-22T08:00:00Z")
 
 
 class Service:
@@ -80,14 +80,14 @@ def controller(service, page, immediately):
 
 
 def messages(page):
-    return [the(Label, l).text() for l in (page._webhook_said, page._mail_said) if l.isVisible()]
+    return [find_only(Label, l).text() for l in (page._webhook_said, page._mail_said) if l.isVisible()]
 
 
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):
     for _ in range(3):
         controller.send_ends((LIVE, FAILED, replace(FAILED, id="b"), replace(LIVE, id="c")))
     controller.send_ends(
-        (changed(FAILED, run=2), changed(FAILED, updated_at="2026-11-01", id="old"))
+        (replace_fields(FAILED, run=2), replace_fields(FAILED, updated_at="2026-11-01", id="old"))
     )
     assert service.delivered == [("a", 1), ("b", 1), ("a", 2)]
 
@@ -137,7 +137,7 @@ def test_nodes_get_the_settings_if_chosen_and_lose_them_afterwards(controller, s
 def test_the_one_switch_counts_for_webhook_and_mail_too(controller, service):
     controller.choose_finished(False)
     assert not service.stored_channels.notifies_finished
-    controller.send_ends((changed(FAILED, state=JobState.FINISHED),))
+    controller.send_ends((replace_fields(FAILED, state=JobState.FINISHED),))
     assert service.delivered == []
 
 

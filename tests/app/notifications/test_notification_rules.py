@@ -17,7 +17,7 @@ from backend.records.jobs.status import Continuation, RankError
 from backend.records.jobs.summary import JobListing, summary_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from widgets.shell.main_window import MainWindow
 
 NEVER = 3_600_000
@@ -46,16 +46,16 @@ def test_m20_each_end_state_raises_exactly_one_notification(notices, received, s
     for _ in range(3):
         notices.see_view(LIVE)
     for _ in range(3):
-        notices.see_view(changed(LIVE, state=state, error=error))
+        notices.see_view(replace_fields(LIVE, state=state, error=error))
     notices.send_held_events()
-    assert titles(received) == [f"{state.word}: digits"]
+    assert titles(received) == [f"{state.label}: digits"]
 
 
 def member(number, state, tags=("sweep:lr-1234",)):
     """Job n of a sweep."""
     config = replace(LIVE.config, tags=tags)
     job = replace(LIVE, id=f"job-{number}", name=f"lr lr=0.{number}", config=config)
-    return changed(job, state=state)
+    return replace_fields(job, state=state)
 
 
 def live_through(notices, *listings):
@@ -137,7 +137,7 @@ def test_m20_a_stalled_run_is_reported_once(notices, received):
 
 def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
     notices.see_view(LIVE)
-    notices.see_view(changed(LIVE, state=JobState.INTERRUPTED))
+    notices.see_view(replace_fields(LIVE, state=JobState.INTERRUPTED))
     assert received == []
 
 
@@ -147,9 +147,9 @@ def test_a_job_that_the_program_continued_is_reported_once(notices, received):
         "gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z"
     )
     for _ in range(3):
-        notices.see_view(changed(LIVE, run=LIVE.run + 1, continuation=continuation))
+        notices.see_view(replace_fields(LIVE, run=LIVE.run + 1, continuation=continuation))
     second_continuation = replace(continuation, started_at="2026-11-28T03:12:00Z")
-    notices.see_view(changed(LIVE, run=LIVE.run + 2, continuation=second_continuation))
+    notices.see_view(replace_fields(LIVE, run=LIVE.run + 2, continuation=second_continuation))
     notices.send_held_events()
     assert titles(received) == ["Continued: digits"] * 2
     assert received[0].text == continuation.reason
@@ -157,13 +157,13 @@ def test_a_job_that_the_program_continued_is_reported_once(notices, received):
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
     notices.see_view(
-        changed(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28"))
+        replace_fields(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28"))
     )
     assert received == []
 
 
 def test_m20_a_run_that_ended_before_the_window_opened_is_not_reported(notices, received):
-    notices.see_view(changed(LIVE, state=JobState.ERROR))
+    notices.see_view(replace_fields(LIVE, state=JobState.ERROR))
     assert received == []
 
 
@@ -171,8 +171,8 @@ def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, received):
     quiet = NotificationRules(lambda: False, merge_ms=NEVER)
     quiet.notified.connect(received.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
-        quiet.see_view(changed(LIVE, run=run))
-        quiet.see_view(changed(LIVE, run=run, state=state))
+        quiet.see_view(replace_fields(LIVE, run=run))
+        quiet.see_view(replace_fields(LIVE, run=run, state=state))
     assert titles(received) == ["Failed: digits"]
 
 
@@ -199,10 +199,10 @@ def test_m20_only_equal_events_at_one_place_are_merged(notices, received, job_en
     views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(job_ends))]
     for view in (first, *views):
         notices.see_view(view)
-    notices.see_view(changed(first, state=FAILED))
+    notices.see_view(replace_fields(first, state=FAILED))
     for view, (state, node) in zip(views, job_ends, strict=True):
         error = replace(ON_GPU07, node=node) if node else None
-        notices.see_view(changed(view, state=state, error=error))
+        notices.see_view(replace_fields(view, state=state, error=error))
     assert titles(received) == ["Failed: first"]
     notices.send_held_events()
     assert titles(received) == ["Failed: first", *expected]
@@ -219,19 +219,19 @@ def test_m20_only_equal_events_at_one_place_are_merged(notices, received, job_en
 def test_m20_a_loss_that_is_not_a_number_is_one_notification(notices, received, stops):
     alarm = Alarm(NOT_A_NUMBER, 9, "The loss is NaN at step 9.")
     config = replace(LIVE.config, stop_on_nan=stops)
-    live = changed(LIVE, alarms=(alarm,), config=config)
+    live = replace_fields(LIVE, alarms=(alarm,), config=config)
     notices.see_view(live)
     notices.send_held_events()
     if stops:
-        notices.see_view(changed(live, state=FAILED))
+        notices.see_view(replace_fields(live, state=FAILED))
         notices.send_held_events()
     assert titles(received) == ["Failed: digits" if stops else "Not a number: digits"]
 
 
 def test_m20_a_resumed_run_that_fails_again_is_reported_again(notices, received):
     for run in (1, 2):
-        notices.see_view(changed(LIVE, run=run))
-        notices.see_view(changed(LIVE, run=run, state=JobState.ERROR))
+        notices.see_view(replace_fields(LIVE, run=run))
+        notices.see_view(replace_fields(LIVE, run=run, state=JobState.ERROR))
         notices.send_held_events()
     assert len(received) == 2
 
@@ -239,14 +239,14 @@ def test_m20_a_resumed_run_that_fails_again_is_reported_again(notices, received)
 def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices, received):
     alarm = Alarm(DIVERGED, 412, "The loss is 9.31, 4.2 times its best (2.2 at step 390).")
     for _ in range(3):
-        notices.see_view(changed(LIVE, alarms=(alarm,)))
+        notices.see_view(replace_fields(LIVE, alarms=(alarm,)))
     assert titles(received) == ["Diverges: digits"]
     assert received[0].text == alarm.message
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
-    notices.see_view(changed(LIVE, alarms=(alarm, still)))
+    notices.see_view(replace_fields(LIVE, alarms=(alarm, still)))
     notices.send_held_events()
     assert titles(received)[1:] == ["Stalled: digits"]
-    notices.see_view(changed(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
+    notices.see_view(replace_fields(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
     notices.send_held_events()
     assert titles(received)[2:] == ["Failed: digits"]
 
@@ -259,10 +259,10 @@ def test_the_rules_drop_an_ended_run(qapp):
         return sum(map(len, (rules._live, rules._doubtful_runs, rules._reported_alarms)))
 
     for number in range(100):
-        run = changed(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news")
+        run = replace_fields(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news")
         rules.see_view(run)
         assert remembered() == 3
-        rules.see_view(changed(run, state=JobState.FINISHED))
+        rules.see_view(replace_fields(run, state=JobState.FINISHED))
         assert remembered() == 0
 
 
@@ -287,7 +287,7 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notic
     path = tmp_path / "own" / "notices.json"
     recorder = NotificationStore(path)
     notices.see_view(LIVE)
-    notices.see_view(changed(LIVE, state=JobState.ERROR, error=ON_GPU07))
+    notices.see_view(replace_fields(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(MAX_NOTICES + 5):
         recorder.add(received[0])
     recorder.save()
@@ -322,7 +322,7 @@ def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
 
 def test_a_notification_reads_back_unchanged(notices, received):
     notices.see_view(replace(LIVE, name="ünï <b>"))
-    notices.see_view(changed(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
+    notices.see_view(replace_fields(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
     assert Notice.from_dict(received[0].to_dict()) == received[0]
 
 
@@ -368,7 +368,7 @@ def main_window(qtbot):
 
 def ended_job(number, state=JobState.ERROR, minute=0, **kwargs):
     end = f"2026-11-21T15:{minute:02}:00Z"
-    return changed(
+    return replace_fields(
         LIVE, state=state, updated_at=end, id=f"job-{number}", name=f"job {number}", **kwargs
     )
 

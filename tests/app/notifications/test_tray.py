@@ -12,12 +12,12 @@ from app.notifications.notification_rules import Notice
 from app.notifications.tray import Tray, ring_icon
 from backend.records.jobs.state import JobState
 from tests.app.jobs.test_status_poller import LIVE
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 # The offscreen platform has no windows of a tray, and says so when an icon is shown.
 pytestmark = pytest.mark.qt_log_ignore("systemTrayWindowChanged")
 NOTICE = Notice("Failed: digits", "Why.", datetime.now().astimezone(), job_id="a")
-HALF_DONE_VIEW = changed(LIVE, step=50, total_steps=100, eta_s=2460.0)
+HALF_DONE_VIEW = replace_fields(LIVE, step=50, total_steps=100, eta_s=2460.0)
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def texts(tray):
 
 
 def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
-    tray.show_live((HALF_DONE_VIEW, changed(HALF_DONE_VIEW, eta_s=None, id="b", name="R&D, <b>")))
+    tray.show_live((HALF_DONE_VIEW, replace_fields(HALF_DONE_VIEW, eta_s=None, id="b", name="R&D, <b>")))
     assert texts(tray) == [
         "digits, 50 %, 41 min left",
         "R&&D, <b>, 50 %",
@@ -66,13 +66,13 @@ def test_the_icon_is_the_ring_and_changes_with_its_percent_alone(tray):
     def pixels(view):
         return ring_icon(view).pixmap(64).toImage()
 
-    assert pixels(HALF_DONE_VIEW) != pixels(changed(HALF_DONE_VIEW, step=60))
-    assert pixels(HALF_DONE_VIEW) != pixels(changed(HALF_DONE_VIEW, state=JobState.STOPPING))
+    assert pixels(HALF_DONE_VIEW) != pixels(replace_fields(HALF_DONE_VIEW, step=60))
+    assert pixels(HALF_DONE_VIEW) != pixels(replace_fields(HALF_DONE_VIEW, state=JobState.STOPPING))
     tray.show_live((HALF_DONE_VIEW,))
     key = tray._icon.icon().cacheKey()
-    tray.show_live((changed(HALF_DONE_VIEW, metrics={"loss": 1.0}),))
+    tray.show_live((replace_fields(HALF_DONE_VIEW, metrics={"loss": 1.0}),))
     assert tray._icon.icon().cacheKey() == key
-    tray.show_live((changed(HALF_DONE_VIEW, step=51),))
+    tray.show_live((replace_fields(HALF_DONE_VIEW, step=51),))
     assert tray._icon.icon().cacheKey() != key
 
 

@@ -22,7 +22,7 @@ from tests.app.keyboard_window import (
 )
 from tests.app.used_data_root import FALLING, QUEUED_NAMES
 from tests.fakes import trained
-from tests.windows import button, the, window
+from tests.windows import find_button, find_only, visible_window
 from widgets.common.labels import Label
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormSide
@@ -59,7 +59,7 @@ def tags_of(program, job_id):
 
 
 def toast_text(program):
-    return the(Label, program.window.toast).text()
+    return find_only(Label, program.window.toast).text()
 
 
 # Several
@@ -122,7 +122,7 @@ def test_several_jobs_are_moved_to_the_trash_on_request(hands, table, data_root,
     choose_rows(hands, table, names)
     hands.press("Del")
     # Not before it is known how much goes along.
-    hands.wait(lambda: button(window(TrashDialog), "Move to trash").isEnabled())
+    hands.wait(lambda: find_button(visible_window(TrashDialog), "Move to trash").isEnabled())
     hands.tab_to("Move to trash")
     assert all(data_root.job(job_id).path.exists() for job_id in trashed_ids), "only asked"
     hands.press("Space")
@@ -268,7 +268,7 @@ def test_settings_are_kept_as_a_template_and_a_job_begins_with_it(hands, program
     hands.tab_to("Epochs")
     hands.press("Ctrl+A")
     hands.write("3")
-    templates = the(FormSections, program.form).templates
+    templates = find_only(FormSections, program.form).templates
     hands.wait(lambda: "long one" in [button.text() for button in templates._buttons])
     hands.tab_to("long one", back=True)
     hands.press("Space")
@@ -286,7 +286,7 @@ def test_a_sweep_is_queued(hands, program):
     hands.write("0.1, 0.2")
     hands.press("Return")
     # A sweep can only be queued, so the one button says so.
-    start = the(FormSide, program.form).start_buttons.start
+    start = find_only(FormSide, program.form).start_buttons.start
     hands.wait(lambda: start.isEnabled() and start.text() == "Queue 2 jobs")
     hands.tab_until(start)
     hands.press("Space")

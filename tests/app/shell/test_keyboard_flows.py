@@ -32,7 +32,7 @@ from tests.app.used_data_root import (
     rows_of_all,
 )
 from tests.widgets.nodes import samples
-from tests.windows import the
+from tests.windows import find_only
 from widgets.jobs.list.job_list_model import JobColumn
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -289,7 +289,7 @@ def test_gpus_are_chosen_by_space_and_arrows(hands, program):
         assert selected_gpus["gpu02"] == [f"GPU-{number}" for number in range(6)]
     finally:
         program._node_controller.start()
-        hands.wait(lambda: list(the(PlacementPicker, program.form)._rows) == ["this-computer"])
+        hands.wait(lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"])
 
 
 def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):

@@ -13,8 +13,8 @@ from PySide6.QtWidgets import QAbstractButton, QAbstractItemView, QApplication, 
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.pointer import Hands, hears, place_of
 from tests.app.used_data_root import rows_of_all
-from tests.asks import menu_of
-from tests.windows import button
+from tests.asks import open_menu_entries
+from tests.windows import find_button
 from widgets.common import theme
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions
@@ -180,7 +180,7 @@ def test_tab_leads_to_everything_on_each_tab_of_a_job(program, hands, ids, tab, 
 def test_every_key_stands_in_the_tool_tip_of_something(program, ids):
     tips = [widget.toolTip() for widget in program.window.findChildren(QWidget)]
     page: JobsPage = program.jobs
-    menu = menu_of(page.detail.header.menu_button)
+    menu = open_menu_entries(page.detail.header.menu_button)
     tips += [f"({action.shortcut().toString()})" for action in menu.values()]
     text = "\n".join(tips)
     native = QKeySequence.SequenceFormat.NativeText
@@ -226,6 +226,6 @@ def test_undo_restores_a_job_from_the_trash(program, hands, ids, qtbot):
     toast, job_id = program.window.toast, ids["fast"]
     hands.wait(lambda: page.model.row_of(job_id) >= 0)
     page.detail.job_actions.ask(job_actions.TRASH, job_id)
-    hands.wait(lambda: page.model.row_of(job_id) < 0 and button(toast, "Undo").isVisible())
-    qtbot.mouseClick(button(toast, "Undo"), Qt.MouseButton.LeftButton)
+    hands.wait(lambda: page.model.row_of(job_id) < 0 and find_button(toast, "Undo").isVisible())
+    qtbot.mouseClick(find_button(toast, "Undo"), Qt.MouseButton.LeftButton)
     hands.wait(lambda: page.model.row_of(job_id) >= 0)

@@ -10,7 +10,7 @@ from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from tests.app.keyboard_window import ids, ids_and_program, program
 from tests.app.used_data_root import QUEUED_NAMES, SWEEP, SWEEP_NAME
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
 from widgets.common.fields import LineEdit
@@ -143,8 +143,8 @@ def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
     program._open_item(kind, "digits")
     qtbot.waitUntil(lambda: page.shown_name == "digits")
     for tab in page.detail._pages_by_tab:
-        if tab in the(UnderlinedTabs, page.detail)._keys:
-            the(UnderlinedTabs, page.detail).choose(tab)
+        if tab in find_only(UnderlinedTabs, page.detail)._keys:
+            find_only(UnderlinedTabs, page.detail).choose(tab)
             page.detail._show_tab(tab)
             assert missing(program) == [], tab
 
@@ -197,8 +197,8 @@ def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):
     choose(program, "log of")
     assert program.jobs.detail.log.isVisible()
     choose(program, "rename", "the open job")
-    name = the(JobName, program.jobs.detail.header)
-    assert name.currentWidget() is the(LineEdit, name)
+    name = find_only(JobName, program.jobs.detail.header)
+    assert name.currentWidget() is find_only(LineEdit, name)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication, QMenu
 from tests.app import keys_everywhere, keys_of_jobs, keys_of_new_job, keys_of_plots
 from tests.app.key_desk import PRESSED, Desk
 from tests.app.keyboard_window import ids, ids_and_program, program
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.fields import ComboBox
 from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
@@ -74,13 +74,13 @@ def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, area
 def test_a_field_that_takes_letters_keeps_them_from_the_shortcuts(desk, key):
     detail = desk.open("slow")
     detail._choose_tab("log")
-    search, picker = desk.jobs.list.search, the(ComboBox, detail.log)
+    search, picker = desk.jobs.list.search, find_only(ComboBox, detail.log)
     for field in (search, picker):
         field.setFocus()
         desk.press(key)
         assert desk.hands.focus() is field
         assert desk.jobs.open_id == desk.ids["slow"]
-        assert the(JobTabs, detail).key() == "log"
+        assert find_only(JobTabs, detail).key() == "log"
     assert search.text().upper() == key[-1]
     search.clear()
 

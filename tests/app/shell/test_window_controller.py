@@ -20,9 +20,9 @@ from backend.base.errors import BackendError
 from backend.records.bundles.job_archive import SUFFIX
 from backend.ssh.known_hosts import host_key
 from tests.integration.tiny import raw_job
-from tests.programs import opened, services_of
+from tests.programs import open_program, services_of
 from tests.widgets import drags
-from tests.windows import button, label_of, line_of, pick, says, texts, the
+from tests.windows import find_button, find_label, find_line, pick, shows_text, visible_texts, find_only
 from widgets.common import formats, theme
 from widgets.common.fields import ComboBox, LineEdit, SearchField
 from widgets.common.key_value_row import KeyValueRow
@@ -47,7 +47,7 @@ def program(qapp, request, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
         paths = folder / "root", folder / "catalogue.sqlite"
-        with opened(qapp, QtBot(request), *paths) as program:
+        with open_program(qapp, QtBot(request), *paths) as program:
             yield program
 
 
@@ -62,20 +62,20 @@ def restored_theme(program):
 def type_into_palette(qtbot, program, text):
     program.frame.open_palette()
     palette = program.frame.palette
-    qtbot.keyClicks(the(LineEdit, palette), text)
+    qtbot.keyClicks(find_only(LineEdit, palette), text)
     return palette
 
 
 def test_ctrl_k_goes_to_a_place_by_a_few_letters_and_enter(qtbot, program):
     palette = type_into_palette(qtbot, program, "load")
-    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
+    qtbot.keyClick(find_only(LineEdit, palette), Qt.Key.Key_Return)
     assert program.window.page_key == "loaders"
     assert not palette.isVisible()
 
 
 def test_ctrl_k_opens_a_node_by_its_name(qtbot, program):
     palette = type_into_palette(qtbot, program, "this-comp")
-    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
+    qtbot.keyClick(find_only(LineEdit, palette), Qt.Key.Key_Return)
     assert program.window.page_key == "nodes"
 
 
@@ -83,23 +83,23 @@ def test_ctrl_k_walks_by_arrows_and_escape_leaves_all_as_it_was(qtbot, program):
     previous_key = program.window.page_key
     palette = type_into_palette(qtbot, program, "")
     for key in (Qt.Key.Key_Down, Qt.Key.Key_Down, Qt.Key.Key_Up):
-        qtbot.keyClick(the(LineEdit, palette), key)
-    assert the(QListView, palette).currentIndex().row() == 1
-    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Escape)
+        qtbot.keyClick(find_only(LineEdit, palette), key)
+    assert find_only(QListView, palette).currentIndex().row() == 1
+    qtbot.keyClick(find_only(LineEdit, palette), Qt.Key.Key_Escape)
     assert not palette.isVisible()
     assert program.window.page_key == previous_key
 
 
 def test_the_palette_says_that_nothing_matches(qtbot, program):
     palette = type_into_palette(qtbot, program, "qqqq <b>")
-    qtbot.waitUntil(lambda: "No match for “qqqq <b>”." in texts(palette))
-    assert label_of(palette, "No match for “qqqq <b>”.").textFormat() is Qt.TextFormat.PlainText
+    qtbot.waitUntil(lambda: "No match for “qqqq <b>”." in visible_texts(palette))
+    assert find_label(palette, "No match for “qqqq <b>”.").textFormat() is Qt.TextFormat.PlainText
 
 
 @pytest.mark.usefixtures("restored_theme")
 def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, program):
     program.frame.open_settings()
-    page = the(SettingsPage, program.window)
+    page = find_only(SettingsPage, program.window)
     assert program.window.page_key == "settings"
     page.theme.key_chosen.emit("dark")
     assert theme.current().name == "dark"
@@ -121,7 +121,7 @@ def test_a_choice_in_the_settings_applies_at_once_and_is_remembered(qtbot, progr
 
 def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, program):
     program.frame.open_settings()
-    page = the(SettingsPage, program.window).verify
+    page = find_only(SettingsPage, program.window).verify
     leftover = services_of(program).data_root.jobs / "copy" / "notes.txt"
     leftover.parent.mkdir(parents=True)
     leftover.write_text("a note")
@@ -140,10 +140,10 @@ def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, 
 
 
 def test_the_settings_list_folders_and_installed_software(qtbot, program):
-    page = the(SettingsPage, program.window)
+    page = find_only(SettingsPage, program.window)
     program.frame.check()
-    qtbot.waitUntil(lambda: str(services_of(program).catalogue.path) in texts(page))
-    assert os.fspath(services_of(program).data_root.path) in texts(page)
+    qtbot.waitUntil(lambda: str(services_of(program).catalogue.path) in visible_texts(page))
+    assert os.fspath(services_of(program).data_root.path) in visible_texts(page)
 
 
 def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, program):
@@ -160,15 +160,15 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     assert side_bar.bell.accessibleName() == "Notifications"
     notices = program.frame.bell.list
     assert notices.isVisible()
-    assert the(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
+    assert find_only(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
     notices.opened.emit(0)
     assert program.window.page_key == "nodes"
     qtbot.waitUntil(lambda: NotificationStore(notices_path).unread_count == 0)
     notices.close_again()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
     program.frame.open_settings()
-    page = the(SettingsPage, program.window)
-    assert says(page.notices, "This desktop has no tray") is not tray
+    page = find_only(SettingsPage, program.window)
+    assert shows_text(page.notices, "This desktop has no tray") is not tray
 
 
 def test_the_sheet_lists_exactly_the_keys_of_the_window(program):
@@ -194,29 +194,29 @@ def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
     with qtbot.waitActive(program.window):
         program.window.activateWindow()
     qtbot.keyClick(program.window, Qt.Key.Key_F1)
-    page = the(HelpPage, program.window)
+    page = find_only(HelpPage, program.window)
     assert program.window.page_key == "help"
-    qtbot.waitUntil(lambda: the(QListView, page).model().rowCount() == len(TOPICS))
-    assert the(RichText, page).document().firstBlock().text().startswith("Train your own model")
-    the(RichText, page).anchorClicked.emit(QUrl("first-node.md"))
-    assert the(RichText, page).document().firstBlock().text() == "Add your first node"
+    qtbot.waitUntil(lambda: find_only(QListView, page).model().rowCount() == len(TOPICS))
+    assert find_only(RichText, page).document().firstBlock().text().startswith("Train your own model")
+    find_only(RichText, page).anchorClicked.emit(QUrl("first-node.md"))
+    assert find_only(RichText, page).document().firstBlock().text() == "Add your first node"
 
 
 def test_ctrl_k_opens_the_page_that_explains_the_words(qtbot, program):
     palette = type_into_palette(qtbot, program, "what the words")
-    qtbot.keyClick(the(LineEdit, palette), Qt.Key.Key_Return)
-    page = the(HelpPage, program.window)
-    qtbot.waitUntil(lambda: the(QListView, page).currentIndex().data() == "What the words mean")
+    qtbot.keyClick(find_only(LineEdit, palette), Qt.Key.Key_Return)
+    page = find_only(HelpPage, program.window)
+    qtbot.waitUntil(lambda: find_only(QListView, page).currentIndex().data() == "What the words mean")
 
 
 def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
     program.frame.open_help("terms.md")
-    page = the(HelpPage, program.window)
-    qtbot.waitUntil(lambda: the(QListView, page).model().rowCount() > 0)
-    qtbot.keyClicks(the(SearchField, page), "allreduce")
-    qtbot.waitUntil(lambda: the(RichText, page).textCursor().selectedText() == "allreduce")
-    the(SearchField, page).setText("zeppelin")
-    qtbot.waitUntil(lambda: "No match on this page for “zeppelin”." in texts(page))
+    page = find_only(HelpPage, program.window)
+    qtbot.waitUntil(lambda: find_only(QListView, page).model().rowCount() > 0)
+    qtbot.keyClicks(find_only(SearchField, page), "allreduce")
+    qtbot.waitUntil(lambda: find_only(RichText, page).textCursor().selectedText() == "allreduce")
+    find_only(SearchField, page).setText("zeppelin")
+    qtbot.waitUntil(lambda: "No match on this page for “zeppelin”." in visible_texts(page))
 
 
 def test_each_page_for_users_is_in_the_help():
@@ -266,7 +266,7 @@ def test_a_dropped_zip_opens_the_import_with_a_guess_of_kind_and_name(program, t
     drags.drop(program.window, drags.file(path))
     assert program.window.drop_sheet.isHidden()
     dialog = dialog_of(ImportDialog)
-    assert (line_of(dialog, "From").text(), line_of(dialog, "Name").text()) == (
+    assert (find_line(dialog, "From").text(), find_line(dialog, "Name").text()) == (
         str(path),
         "plankton",
     )
@@ -301,14 +301,14 @@ def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
     assert sheet.accessibleName() == "3 files: drop them one by one"
     assert not sheet._takes
     drags.drop(program.window, drags.file(*paths))
-    assert the(Label, program.window.toast).text() == "3 files: drop them one by one"
+    assert find_only(Label, program.window.toast).text() == "3 files: drop them one by one"
     assert program.window.page_key == previous_key
     assert not any(d.isVisible() for d in program.window.findChildren(QDialog))
 
 
 def test_weights_dropped_next_to_a_model_say_where_they_belong(program, tmp_path):
     drags.drop(program.window, drags.file(tmp_path / "best.pt"))
-    assert the(Label, program.window.toast).text().endswith("drop “best.pt” on a model in Models")
+    assert find_only(Label, program.window.toast).text().endswith("drop “best.pt” on a model in Models")
 
 
 # Units, contrast, SSH
@@ -316,13 +316,13 @@ def test_weights_dropped_next_to_a_model_say_where_they_belong(program, tmp_path
 
 @pytest.mark.usefixtures("restored_theme")
 def test_units_apply_at_once_and_are_remembered(qtbot, program):
-    page = the(SettingsPage, program.window)
+    page = find_only(SettingsPage, program.window)
     node = program.nodes.detail
     program.window.open_page("nodes")
-    qtbot.waitUntil(lambda: any("free" in f.value for f in the(KeyValueRow, node).items))
+    qtbot.waitUntil(lambda: any("free" in f.value for f in find_only(KeyValueRow, node).items))
 
     def free_text():
-        return next(f.value for f in the(KeyValueRow, node).items if "free" in f.value)
+        return next(f.value for f in find_only(KeyValueRow, node).items if "free" in f.value)
 
     controls = ((page._sizes, "binary"), (page._clock, "12"), (page._temperature, "fahrenheit"))
     assert "iB" not in free_text()
@@ -339,7 +339,7 @@ def test_units_apply_at_once_and_are_remembered(qtbot, program):
 
 @pytest.mark.usefixtures("restored_theme")
 def test_more_contrast_applies_at_once_and_is_remembered(program):
-    page = the(SettingsPage, program.window)
+    page = find_only(SettingsPage, program.window)
     page.contrast.click()
     assert theme.current().high_contrast
     assert theme.current().line == theme.current().line_strong
@@ -354,17 +354,17 @@ def test_the_settings_show_the_files_of_ssh_and_remove_a_machine(qtbot, program)
         cluster.accept_key(host_key("gpu07.lab", port, "ssh-ed25519", b"a key"))
     program.window.open_page("jobs")
     program.frame.open_settings()
-    ssh = the(SettingsPage, program.window).ssh
-    qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 2)
-    assert [the(ComboBox, ssh).itemText(i) for i in range(2)] == [
+    ssh = find_only(SettingsPage, program.window).ssh
+    qtbot.waitUntil(lambda: find_only(ComboBox, ssh).count() == 2)
+    assert [find_only(ComboBox, ssh).itemText(i) for i in range(2)] == [
         "gpu07.lab",
         "gpu07.lab, port 2222",
     ]
-    assert the(SettingsRow, ssh).description.text().startswith("ssh-ed25519 SHA256:")
-    the(ComboBox, ssh).choose("gpu07.lab:2222")
-    qtbot.mouseClick(button(ssh, "Forget"), Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: the(ComboBox, ssh).count() == 1)
-    assert the(Label, program.window.toast).text() == (
+    assert find_only(SettingsRow, ssh).description.text().startswith("ssh-ed25519 SHA256:")
+    find_only(ComboBox, ssh).choose("gpu07.lab:2222")
+    qtbot.mouseClick(find_button(ssh, "Forget"), Qt.MouseButton.LeftButton)
+    qtbot.waitUntil(lambda: find_only(ComboBox, ssh).count() == 1)
+    assert find_only(Label, program.window.toast).text() == (
         "The next connection to gpu07.lab will ask you to confirm its key"
     )
     assert [key.port for key in cluster.ssh_overview().accepted_keys] == [22]
@@ -378,6 +378,6 @@ def test_the_settings_show_why_ssh_facts_cannot_be_read(qtbot, program, monkeypa
     monkeypatch.setattr(services_of(program).cluster, "ssh_overview", refuse)
     program.window.open_page("jobs")
     program.frame.open_settings()
-    page = the(SettingsPage, program.window)
+    page = find_only(SettingsPage, program.window)
     message = "The accepted host keys cannot be read. Check their file."
-    qtbot.waitUntil(lambda: message in texts(page.ssh))
+    qtbot.waitUntil(lambda: message in visible_texts(page.ssh))

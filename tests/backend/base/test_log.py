@@ -46,8 +46,8 @@ def test_the_same_error_at_the_same_place_is_logged_the_1st_10th_and_100th_time(
     for _ in range(150):
         with suppress(ValueError):
             int("x")
-    ends = [record.getMessage().partition(", ")[2] for record in caplog.records]
-    assert ends == ["", "10 times until now", "100 times until now"]
+    suffixes = [record.getMessage().partition(", ")[2] for record in caplog.records]
+    assert suffixes == ["", "10 times until now", "100 times until now"]
 
 
 def test_another_error_is_not_swallowed() -> None:
@@ -68,10 +68,10 @@ def test_a_log_is_readable_by_its_user_alone_and_is_rotated(tmp_path: Path) -> N
     logger = logging.getLogger("app.test")
     for _ in range(4 * log.FILES):
         logger.info("x" * 400_000)
-    files = sorted(one.name for one in path.parent.iterdir())
+    files = sorted(file.name for file in path.parent.iterdir())
     assert files == ["window.log", "window.log.1", "window.log.2"]
-    assert {one.stat().st_mode & 0o777 for one in path.parent.iterdir()} == {0o600}
-    assert all(one.stat().st_size <= 2**20 for one in path.parent.iterdir())
+    assert {file.stat().st_mode & 0o777 for file in path.parent.iterdir()} == {0o600}
+    assert all(file.stat().st_size <= 2**20 for file in path.parent.iterdir())
 
 
 def test_records_for_a_share_are_written_at_the_end_and_the_folder_may_be_gone(
@@ -90,8 +90,8 @@ def test_records_for_a_share_are_written_at_the_end_and_the_folder_may_be_gone(
     command = [sys.executable, "-c", script, str(path)]
     root = Path(__file__).parents[3]
     environment = {**os.environ, "PYTHONPATH": str(root)}
-    gone = subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT_S)
-    assert (gone.returncode, gone.stderr) == (0, b"")
+    completed = subprocess.run(command, env=environment, capture_output=True, timeout=LIMIT_S)
+    assert (completed.returncode, completed.stderr) == (0, b"")
     path.parent.mkdir()
     subprocess.run(command, env=environment, check=True, timeout=LIMIT_S)
     assert "INFO backend.x: here" in path.read_text()

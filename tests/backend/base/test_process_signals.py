@@ -20,9 +20,9 @@ STUBBORN = (
 
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "600"]) as one:
-        yield one
-        one.kill()
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process
+        process.kill()
 
 
 def forbidden(_pid: int) -> int:

@@ -45,9 +45,9 @@ def test_programs_that_a_rank_starts_do_not_get_the_secret(
     monkeypatch.setenv(SECRET_VARIABLE, "00ff" * 16)
     assert take_secret() == bytes.fromhex("00ff" * 16)
     query = f"import os; print(os.environ.get({SECRET_VARIABLE!r}))"
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", query], env=os.environ, capture_output=True, text=True, check=True
     )
-    assert done.stdout.strip() == "None"
+    assert completed.stdout.strip() == "None"
     with pytest.raises(KeyError):
         take_secret()

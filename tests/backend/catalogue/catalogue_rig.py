@@ -10,7 +10,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind, LibraryItem, Pin
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 CONFIG = JobConfig(
     name="digits",
@@ -65,4 +65,4 @@ def job(number: int = 1, **changes: Any) -> JobView:
             earlier_energy_j=0.0,
         ),
     )
-    return changed(view, **changes)
+    return replace_fields(view, **changes)

@@ -22,9 +22,9 @@ from backend.records.jobs.status import Continuation, RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
-from tests.fakes.command_line import call
+from tests.fakes.command_line import run_command
 from tests.fakes.mounted_root import mounted
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 NODES = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 1}]
 SLOW = JobView(
@@ -47,7 +47,7 @@ def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = Fal
         reaper=SimpleNamespace(reap=lambda _id: None, agent_nodes=lambda _id: ()),
         data_root=mounted(Path("root")),
     )
-    assert call(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0
+    assert run_command(services, "job", "show", view.id, *(["--json"] if as_json else [])) == 0
     return capsys.readouterr().out
 
 
@@ -56,10 +56,10 @@ def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
 ) -> None:
     sentence = "node2 slows this job: rank 2 waits 210 ms a step for its loader, the others 4.0 ms."
     assert sentence in shown(SLOW, capsys)
-    for other in (changed(SLOW, state=JobState.FINISHED), changed(SLOW, slow_cause=None)):
+    for other in (replace_fields(SLOW, state=JobState.FINISHED), replace_fields(SLOW, slow_cause=None)):
         assert "slows" not in shown(other, capsys)
     assert "The network slows this job" in shown(
-        changed(SLOW, slow_cause=SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)), capsys
+        replace_fields(SLOW, slow_cause=SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)), capsys
     )
 
 
@@ -71,7 +71,7 @@ def test_each_warning_of_the_run_is_shown(
         Alarm(NOT_SAVED, 6, "It is not saved."),
         Alarm(METRICS_LEFT_OUT, 9, "“a” is left out."),
     )
-    text = shown(changed(SLOW, state=state, alarms=alarms), capsys)
+    text = shown(replace_fields(SLOW, state=state, alarms=alarms), capsys)
     assert all(alarm.message in text for alarm in alarms)
 
 
@@ -81,7 +81,7 @@ def test_a_job_that_the_program_continued_says_why_and_on_how_many_nodes(
     reason = "node3 no longer answers. Continues on node1 and node2, without node3."
     continued = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"))
     continued = replace(continued, placement=SLOW.config.placement)
-    view = changed(SLOW, continuation=continued)
+    view = replace_fields(SLOW, continuation=continued)
     text = shown(view, capsys)
     assert reason in text
     assert "2 of 3 nodes since" in text
@@ -134,7 +134,7 @@ def test_a_command_about_a_job_starts_the_silent_agents_of_its_nodes_or_says_why
     asked: list[str],
     said: str,
 ) -> None:
-    view = changed(SLOW, state=state, config=config)
+    view = replace_fields(SLOW, state=state, config=config)
     queued = SimpleNamespace(exists=lambda: state is JobState.QUEUED)
     folder = SimpleNamespace(newest_run=lambda: int(state is not JobState.QUEUED), queued=queued)
     queries: Any = SimpleNamespace(

@@ -99,14 +99,14 @@ def test_mail_is_kept_with_its_password_in_the_keyring_alone(
         "security": "tls",
         "user": "robot",
     }
-    assert list(ring.held.values()) == [SECRET]
+    assert list(ring.passwords.values()) == [SECRET]
     written = [p.read_text() for p in (tmp_path / "home").rglob("*") if p.is_file()]
     assert written
     assert not any(SECRET in text for text in written)
     _, shown = say("show", as_json=False)
     assert "you@lab.example, ben@lab.example" in shown
     assert say("mail", "none")[1]["mail"] is None
-    assert ring.held == {}, "a password that nothing needs is kept nowhere"
+    assert ring.passwords == {}, "a password that nothing needs is kept nowhere"
 
 
 def test_a_mail_arrives_without_a_password_where_the_server_wants_none(say: Say) -> None:

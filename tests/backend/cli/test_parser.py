@@ -88,7 +88,7 @@ def test_a_command_is_one_function_in_one_module(
 from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
-from backend.cli.command import Word, command
+from backend.cli.command import ArgSpec, command
 from backend.cli.printing import Answer
 
 @command("greet wave")

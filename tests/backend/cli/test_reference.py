@@ -10,17 +10,17 @@ import pytest
 
 from backend.cli.commands import job
 from backend.cli.main import run
-from tests.pages_of_docs import DOCS, TABLES, page
+from tests.pages_of_docs import DOCS, TABLES, page_text
 
 _ORDER = """import importlib, sys
-from backend.cli.command import load
+from backend.cli.command import load_group
 for name in sys.argv[1:]: importlib.import_module(name)
 print(*(" ".join(one.path) for one in load_group("job")[1]))"""
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_tables_of_the_docs_are_those_of_the_program(name):
-    assert (DOCS / name).read_text(encoding="utf-8") == page(name), "python -m tests.pages_of_docs"
+    assert (DOCS / name).read_text(encoding="utf-8") == page_text(name), "python -m tests.pages_of_docs"
 
 
 def test_commands_are_listed_in_one_order_whatever_the_order_of_imports() -> None:

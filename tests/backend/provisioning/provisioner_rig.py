@@ -175,7 +175,7 @@ class Node:
         return SetUpPlan(**{**values, **changes})  # type: ignore[arg-type]
 
     def open(self, entry: NodeEntry) -> Shell:
-        self.shell.broken = False
+        self.shell.is_broken = False
         return self.shell
 
     @property
@@ -199,7 +199,7 @@ class Node:
 
     def end_agent(self) -> None:
         """Whatever agent this node was left with."""
-        self.shell.broken = False
+        self.shell.is_broken = False
         for bundle in (self.home / "bundles").glob("*"):
             place = AgentPaths(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
             self.shell.run(agent_commands.stop(place))

@@ -242,7 +242,7 @@ def test_cancelling_while_bytes_are_sent_leaves_no_half_file(node: Node) -> None
 def test_a_connection_that_breaks_is_the_step_s_failure(node: Node) -> None:
     def cut(argv: tuple[str, ...]) -> None:
         if "install" in argv:
-            node.shell.broken = True
+            node.shell.is_broken = True
 
     node.shell.on_run = cut
     with pytest.raises(Unreachable):
@@ -310,7 +310,7 @@ def test_a_replaced_python_makes_another_environment(node: Node) -> None:
     python.unlink()
     python.symlink_to("/nowhere/python3")
     assert go(node).installation == there
-    node.shell.broken = False
+    node.shell.is_broken = False
     assert node.shell.run([there.python, "--version"]).ok
     assert node.environments() == [there.environment]
 
@@ -409,7 +409,7 @@ def test_a_removal_frees_the_disk_and_leaves_only_files_of_the_user(
     listed.parent.mkdir()
     listed.write_text("ssh-ed25519 AAAA me\n")
     entry = go(node)
-    node.shell.broken = False
+    node.shell.is_broken = False
     assert "ringmaster-cluster" in listed.read_text()
     freed = unprovision.remove(entry, node.shell)
     assert entry.installation is not None
@@ -423,7 +423,7 @@ def test_a_removal_ends_the_agent(node: Node) -> None:
     entry = go(node)
     agent = ProcessIdentity.from_dict(read_json(node.home / "state/info.json"))
     assert process_identity.is_alive(agent)
-    node.shell.broken = False
+    node.shell.is_broken = False
     unprovision.remove(entry, node.shell)
     assert not process_identity.is_alive(agent)
 
@@ -433,14 +433,14 @@ def test_a_node_with_a_broken_environment_can_be_cleared(node: Node) -> None:
     agent = ProcessIdentity.from_dict(read_json(node.home / "state/info.json"))
     assert entry.installation is not None
     Path(entry.installation.python).unlink()
-    node.shell.broken = False
+    node.shell.is_broken = False
     assert unprovision.remove(entry, node.shell) > 0
     assert not process_identity.is_alive(agent)
 
 
 def test_nothing_is_removed_under_a_run(node: Node) -> None:
     entry = go(node)
-    node.shell.broken = False
+    node.shell.is_broken = False
     runs = CommandResult(1, "job-7/1\n", "")
     node.shell.on_run = lambda argv: runs if "runs" in argv else None
     with pytest.raises(BackendError, match="still has processes of job-7/1"):
@@ -451,7 +451,7 @@ def test_nothing_is_removed_under_a_run(node: Node) -> None:
 def test_a_foreign_home_is_never_removed(node: Node, tmp_path: Path) -> None:
     entry = go(node)
     assert entry.info is not None
-    node.shell.broken = False
+    node.shell.is_broken = False
     for strange in (str(node.shell.home), str(tmp_path), "/"):
         moved = replace(entry, info=replace(entry.info, home=strange), installation=None)
         with pytest.raises(BackendError, match="not inside the home folder"):
@@ -466,7 +466,7 @@ def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
     node.house = put_house(tmp_path / "newer", torch="__version__ = '2.13.0+cpu'  # newer\n")
     (node.home / "wheels/left-1-py3-none-any.whl").write_bytes(b"0" * 5000)
     entry = go(node)
-    node.shell.broken = False
+    node.shell.is_broken = False
     new = entry.installation
     assert old is not None
     assert new is not None

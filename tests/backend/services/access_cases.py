@@ -57,9 +57,9 @@ class Wire:
 
     def cut(self) -> None:
         self._is_cut = True
-        for one in self._open:
+        for connection in self._open:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     def repair(self) -> None:
         self._is_cut = False
@@ -90,15 +90,15 @@ class Wire:
             threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
 
     def _carry(self, client: socket.socket, server: socket.socket) -> None:
-        other = {client: server, server: client}
+        other_end = {client: server, server: client}
         with client, server, contextlib.suppress(OSError):
             while True:
                 for end in select.select([client, server], [], [])[0]:
-                    piece = end.recv(65536)
-                    if not piece:
+                    chunk = end.recv(65536)
+                    if not chunk:
                         return
-                    self.came_bytes += len(piece) if end is server else 0
-                    other[end].sendall(piece)
+                    self.came_bytes += len(chunk) if end is server else 0
+                    other_end[end].sendall(chunk)
 
 
 class Heart:
@@ -127,7 +127,7 @@ class Heart:
         self._thread.join()
 
 
-class Place:
+class DataSite:
     """A data root, ``root``, with the tiny library in it, and desktops to open."""
 
     def __init__(self, folder: Path, sshd: Sshd, is_mounted: bool) -> None:
@@ -138,7 +138,7 @@ class Place:
         self.root.mkdir()
         self.data = mounted(self.root)
         self.wire = Wire(sshd.port)
-        self.opened: list[Services] = []
+        self.opened_desktops: list[Services] = []
         # A name that only the user's client settings know.
         settings = folder / "desktop-home" / ".ssh" / "config"
         settings.parent.mkdir(exist_ok=True)
@@ -152,12 +152,14 @@ class Place:
 
     def desktop(self) -> Services:
         """Another desktop on the data root."""
-        place = self._folder / f"desktop-{len(self.opened)}" / "catalogue.sqlite"
+        catalogue = self._folder / f"desktop-{len(self.opened_desktops)}" / "catalogue.sqlite"
         fingerprint = self.sshd.fingerprint
-        self.opened.append(
-            open_services(self.address, place, accept=lambda key: key.fingerprint == fingerprint)
+        self.opened_desktops.append(
+            open_services(
+                self.address, catalogue, accept=lambda key: key.fingerprint == fingerprint
+            )
         )
-        services = self.opened[-1]
+        services = self.opened_desktops[-1]
         services.cluster.accept_key(self.sshd.host_key)
         # The node was never set up, which a preflight check would find.
         services.preflight.require = lambda *_, **__: None  # type: ignore[method-assign]
@@ -177,7 +179,7 @@ class Place:
         """``data_root`` is where the node sees it, if not where it is."""
         mpirun = find_mpirun(training_python())
         assert mpirun is not None
-        facts = NodeInfo(
+        info = NodeInfo(
             hostname="gpu1",
             system="Linux",
             machine="x86_64",
@@ -198,12 +200,12 @@ class Place:
         )
         write_entry(
             self.data,
-            NodeEntry(NODE, self.sshd.address, facts, installation, "127.0.0.1/8"),
+            NodeEntry(NODE, self.sshd.address, info, installation, "127.0.0.1/8"),
         )
 
     def close(self) -> None:
         self.wire.repair()
-        for services in self.opened:
+        for services in self.opened_desktops:
             with contextlib.suppress(BackendError):
                 for view in services.jobs.queries.list():
                     if view.state.is_live:
@@ -232,8 +234,8 @@ class FakeHead:
 class RemoteRun:
     """What rank 0 and the supervisor of a run write, written on the data root itself."""
 
-    def __init__(self, place: Place, view: JobView) -> None:
-        self.folder = place.data.job(view.id)
+    def __init__(self, site: DataSite, view: JobView) -> None:
+        self.folder = site.data.job(view.id)
         self.run = view.run
         self.step = 0
         self.heartbeat = 10
@@ -257,7 +259,7 @@ class RemoteRun:
             file.write(encode(block))
         self.say(JobState.TRAINING)
 
-    def say(self, state: JobState, **more: Any) -> None:
+    def say(self, state: JobState, **figures: Any) -> None:
         status = RunStatus(
             state,
             run=self.run,
@@ -268,7 +270,7 @@ class RemoteRun:
             steps_per_epoch=25_000,
             world_size=1,
             heartbeat=self.heartbeat,
-            **more,
+            **figures,
         )
         replace_json(self.folder.status, status.to_dict())
 
@@ -283,14 +285,14 @@ def on_node(**changes: Any) -> dict[str, Any]:
     return raw_job(1, **{"placement": [{"node": NODE, "processes": 1}], **changes})
 
 
-Beat = Callable[[Place], Heart]
+Beat = Callable[[DataSite], Heart]
 
 
-def started(place: Place, services: Services) -> tuple[JobView, RemoteRun]:
+def started(site: DataSite, services: Services) -> tuple[JobView, RemoteRun]:
     """A job that was started, and what runs it."""
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
-    return view, RemoteRun(place, view)
+    return view, RemoteRun(site, view)
 
 
 def add_checkpoint(

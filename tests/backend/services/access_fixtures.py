@@ -11,7 +11,7 @@ from backend.records.nodes import health
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from backend.ssh import persistent_connection
-from tests.backend.services.access_cases import Heart, Place
+from tests.backend.services.access_cases import Heart, DataSite
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 
@@ -25,32 +25,32 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 # All other tests of the services and of the window mount their data root.
 @pytest.fixture(params=[pytest.param("mounted", marks=pytest.mark.slow), "sftp"])
-def place(
+def site(
     request: pytest.FixtureRequest, tmp_path: Path, sshd: Sshd, patient: None
-) -> Iterator[Place]:
-    made = Place(tmp_path, sshd, request.param == "mounted")
-    yield made
-    made.close()
+) -> Iterator[DataSite]:
+    data_site = DataSite(tmp_path, sshd, request.param == "mounted")
+    yield data_site
+    data_site.close()
 
 
 @pytest.fixture
-def remote_place(tmp_path: Path, sshd: Sshd, patient: None) -> Iterator[Place]:
+def remote_site(tmp_path: Path, sshd: Sshd, patient: None) -> Iterator[DataSite]:
     """Over SFTP alone: what there is to say about the wire."""
-    made = Place(tmp_path, sshd, False)
-    yield made
-    made.close()
+    data_site = DataSite(tmp_path, sshd, False)
+    yield data_site
+    data_site.close()
 
 
 @pytest.fixture
-def beat() -> Iterator[Callable[[Place], Heart]]:
+def beat() -> Iterator[Callable[[DataSite], Heart]]:
     hearts: list[Heart] = []
 
-    def begin(place: Place) -> Heart:
-        place.add_node()
-        hearts.append(Heart(place.root))
+    def start_heart(site: DataSite) -> Heart:
+        site.add_node()
+        hearts.append(Heart(site.root))
         return hearts[-1]
 
-    yield begin
+    yield start_heart
     for heart in hearts:
         heart.stop()
 

@@ -12,13 +12,13 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, FakeHead, Place, RemoteRun, on_node
+from tests.backend.services.access_cases import NODE, FakeHead, DataSite, RemoteRun, on_node
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mounted_root import mounted
 from tests.waiting import wait_for
 
 
-class CarriedPlace(Place):
+class StagedSite(DataSite):
     """``remote`` is what the node has in the place of the data root."""
 
     def __init__(self, folder: Path, sshd: Sshd) -> None:
@@ -41,32 +41,32 @@ class CarriedPlace(Place):
         return services
 
 
-class CarriedRun(RemoteRun):
+class StagedRun(RemoteRun):
     """What rank 0 and the supervisor write, in the node's own root."""
 
-    def __init__(self, place: CarriedPlace, view: JobView) -> None:
-        self.data = place.remote
+    def __init__(self, site: StagedSite, view: JobView) -> None:
+        self.data = site.remote
         super().__init__(self, view)  # type: ignore[arg-type]
 
 
-def stocked(place: CarriedPlace) -> Services:
-    services = place.desktop()
-    place.stock(services)
+def stocked(site: StagedSite) -> Services:
+    services = site.desktop()
+    site.stock(services)
     comes_online(services)
     return services
 
 
-def begun(services: Services, place: CarriedPlace) -> tuple[JobView, CarriedRun]:
+def start_staged_job(services: Services, site: StagedSite) -> tuple[JobView, StagedRun]:
     """A job that was started on the node, and what runs it there."""
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
-    return view, CarriedRun(place, view)
+    return view, StagedRun(site, view)
 
 
 def comes_home(folder: JobFolder, run: int = 1) -> None:
     def is_home() -> bool:
-        carried = remote_run_of(folder.attempt(run))
-        return carried is not None and carried.is_home
+        remote_run = remote_run_of(folder.attempt(run))
+        return remote_run is not None and remote_run.is_home
 
     wait_for(is_home, "everything of the run to be in the data root")
 
@@ -84,10 +84,10 @@ def comes_online(services: Services) -> NodeState:
 
 def files_below(folder: Path) -> dict[str, tuple[int, int]]:
     """Inode and time of each file: what was sent again is another one."""
-    found = {}
+    contents = {}
     for path in folder.rglob("*"):
         with contextlib.suppress(FileNotFoundError):
             if path.is_file():
                 status = path.stat()
-                found[str(path.relative_to(folder))] = (status.st_ino, status.st_mtime_ns)
-    return found
+                contents[str(path.relative_to(folder))] = (status.st_ino, status.st_mtime_ns)
+    return contents

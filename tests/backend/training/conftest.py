@@ -14,7 +14,7 @@ import torch
 
 @pytest.fixture(autouse=True)
 def one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
+    thread_count = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
-    torch.set_num_threads(before)
+    torch.set_num_threads(thread_count)

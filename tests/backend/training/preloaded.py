@@ -66,12 +66,12 @@ def serve(address: str) -> None:
                 events.register(client, selectors.EVENT_READ, pid)
             elif key.data in ranks:
                 # Either the rank has ended, or the process in its place has.
-                ended, client = ranks.pop(key.data)
+                pid_descriptor, client = ranks.pop(key.data)
                 _end_group(key.data)
                 status = os.waitstatus_to_exitcode(os.waitpid(key.data, 0)[1])
-                for source in (ended, client):
+                for source in (pid_descriptor, client):
                     events.unregister(source)
-                os.close(ended)
+                os.close(pid_descriptor)
                 # mpirun may have ended the process in its place at the same moment.
                 with client, contextlib.suppress(OSError):
                     if key.fileobj is not client:
@@ -88,15 +88,15 @@ def _fork(client: socket.socket, listener: socket.socket) -> int:
     """Return the rank's process, or 0 where mpirun has ended the one in its place already."""
     content, output, _, _ = socket.recv_fds(client, _REQUEST_BYTES, 2)
     while not content.endswith(b"\n"):
-        more = client.recv(_REQUEST_BYTES)
-        if not more:
+        chunk = client.recv(_REQUEST_BYTES)
+        if not chunk:
             return 0
-        content += more
+        content += chunk
     pid = os.fork()
     if pid:
         os.setpgid(pid, pid)
-        for one in output:
-            os.close(one)
+        for descriptor in output:
+            os.close(descriptor)
         return pid
     try:
         os.setpgid(0, 0)

@@ -17,27 +17,27 @@ from backend.records.jobs.diagnosis import LOSS_DIVERGED
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.training.alerts import WINDOW, DivergenceWatch, StandstillWatch
-from tests.backend.training.test_reporter import Watched, step
+from tests.backend.training.test_reporter import WatchedReporter, step
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 LONG = LOADER.replace("COUNT, SEED = 96, 1", "COUNT, SEED = 1600, 1")
 
 
-def spoiled(when: str, how: str) -> str:
-    """The model, with a loss that changes at a step of its training."""
+def spoiled_model(condition: str, factor: str) -> str:
+    """Return the model with a loss that changes at a step of its training."""
     return MODEL.replace(
         "return nn.functional.cross_entropy(output, target)",
         "import os\n"
         "        self.steps = getattr(self, 'steps', 0) + self.training\n"
         "        loss = nn.functional.cross_entropy(output, target)\n"
-        f"        return loss * float('{how}') if self.training and {when} else loss",
+        f"        return loss * float('{factor}') if self.training and {condition} else loss",
     )
 
 
 def test_s12_nan_at_step_500_is_an_alarm_at_that_step_and_the_checkpoint_is_older(
     tmp_path: Path,
 ) -> None:
-    bad = spoiled("self.steps == 500", "nan")
+    bad = spoiled_model("self.steps == 500", "nan")
     training = new_training(
         tmp_path,
         model=bad,
@@ -59,7 +59,7 @@ def test_s12_nan_at_step_500_is_an_alarm_at_that_step_and_the_checkpoint_is_olde
 def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path) -> None:
     training = new_training(
         tmp_path,
-        model=spoiled("self.steps > 150", "40"),
+        model=spoiled_model("self.steps > 150", "40"),
         loader=LONG,
         processes=1,
         strategy={"name": "alone"},
@@ -71,51 +71,54 @@ def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path)
     status = RunStatus.from_dict(training.status())
     (alarm,) = status.alarms
     assert (alarm.kind, 150 < alarm.step <= 150 + WINDOW) == (DIVERGED, True)
-    sentence, remedy = training.error()["sentence"], training.error()["remedy"]
+    message, remedy = training.error()["sentence"], training.error()["remedy"]
     assert training.error()["cause"] == LOSS_DIVERGED
-    assert sentence.startswith("The loss is ")
-    assert "times its best" in sentence
-    kept = [path.stem for path in sorted(training.folder.checkpoints.glob("*.pt"))]
+    assert message.startswith("The loss is ")
+    assert "times its best" in message
+    checkpoint_names = [path.stem for path in sorted(training.folder.checkpoints.glob("*.pt"))]
     # The newest may still have been under way when the sentence was made.
-    good = [name for name in kept if int(name[-6:]) <= 150]
+    good = [name for name in checkpoint_names if int(name[-6:]) <= 150]
     assert any(f"step {int(name[-6:])}." in remedy for name in good)
     sound_step = training.error()["sound_step"]
     assert 100 < sound_step <= 150
-    assert f"step {max(int(name[-6:]) for name in kept if int(name[-6:]) <= sound_step)}." in remedy
+    assert (
+        f"step {max(int(name[-6:]) for name in checkpoint_names if int(name[-6:]) <= sound_step)}."
+        in remedy
+    )
 
 
-def alarm_at(losses: list[float]) -> list[int]:
+def alarm_steps(losses: list[float]) -> list[int]:
     watch = DivergenceWatch()
-    found = (watch.add(number, loss) for number, loss in enumerate(losses, 1))
-    return [alarm.step for alarm in found if alarm is not None]
+    alarms = (watch.add(number, loss) for number, loss in enumerate(losses, 1))
+    return [alarm.step for alarm in alarms if alarm is not None]
 
 
 def test_s12_noise_outliers_and_losses_below_zero_are_no_divergence() -> None:
     noise = random.Random(7)
     falling = [2.3 * math.exp(-n / 300) * noise.uniform(0.5, 1.5) for n in range(3000)]
-    assert alarm_at(falling) == []
+    assert alarm_steps(falling) == []
     spiky = [100.0 if n % 40 == 0 else loss for n, loss in enumerate(falling)]
-    assert alarm_at(spiky) == []
+    assert alarm_steps(spiky) == []
     near_zero = [2.3] * 100 + [noise.choice((1e-6, 1e-4)) for _ in range(1000)]
-    assert alarm_at(near_zero) == []
-    assert alarm_at([noise.gauss(0, 1) for _ in range(1000)]) == []
-    assert alarm_at([math.nan] * 200) == []
+    assert alarm_steps(near_zero) == []
+    assert alarm_steps([noise.gauss(0, 1) for _ in range(1000)]) == []
+    assert alarm_steps([math.nan] * 200) == []
 
 
 def test_s12_a_rise_raises_one_alarm_and_another_after_it_has_come_back() -> None:
     well, ill = [1.0] * 100, [5.0] * 100
-    first, second = alarm_at(well + ill + well + ill)
+    first, second = alarm_steps(well + ill + well + ill)
     assert 100 < first <= 100 + WINDOW
     assert 300 < second <= 300 + WINDOW
 
 
 def test_s12_a_checkpoint_from_before_the_rise_is_kept_and_the_one_that_may_be_next() -> None:
-    known = [
+    checkpoints = [
         Checkpoint(f"step-{n}", 1, 1, n, n, 1, "", "", "", reason="policy") for n in range(5, 60, 5)
     ]
     policy = CheckpointPolicy(keep_latest=2, keep_best=0)
-    gone = {checkpoint.step for checkpoint in retired_checkpoints(known, policy, 37)}
-    assert {c.step for c in known} - gone == {35, 40, 50, 55}
+    retired_steps = {checkpoint.step for checkpoint in retired_checkpoints(checkpoints, policy, 37)}
+    assert {c.step for c in checkpoints} - retired_steps == {35, 40, 50, 55}
 
 
 def test_s12_no_step_for_ten_times_the_usual_is_a_standstill_until_one_comes() -> None:
@@ -142,7 +145,7 @@ def test_s12_a_standstill_is_in_the_status_while_the_job_trains_and_only_then(
 ) -> None:
     folder = JobFolder(tmp_path / "job")
     folder.path.mkdir()
-    reporter = Watched(folder)
+    reporter = WatchedReporter(folder)
     now = 0.0
     reporter._standstill = StandstillWatch(min_patience_s=45, monotonic=lambda: now)
     reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from backend.records.base.atomic_files import read_json
 from backend.training.async_server import PushRate
 from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import MODEL, Training, held, new_training
+from tests.backend.training.training_rig import MODEL, Training, new_training, pausing_model
 
 SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
 
@@ -22,8 +22,8 @@ SGD = {"name": "sgd", "lr": 0.05, "momentum": 0.9}
 def downpour(folder: Path, name: str = "job", *, workers: int = 2, **settings: Any) -> Training:
     strategy = {"name": "downpour", **settings.pop("strategy", {})}
     processes = workers + strategy.get("servers", 1)
-    given = {"optimizer": SGD, **settings}
-    return new_training(folder, name=name, strategy=strategy, processes=processes, **given)
+    job_settings = {"optimizer": SGD, **settings}
+    return new_training(folder, name=name, strategy=strategy, processes=processes, **job_settings)
 
 
 def test_one_worker_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
@@ -32,17 +32,17 @@ def test_one_worker_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
         "gradient_norm": 0.5,
         "schedule": {"name": "cosine", "warmup_epochs": 0.5},
     }
-    alone = new_training(
+    single = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    alone.train_well()
+    single.train_well()
     served = downpour(tmp_path, "served", workers=1, **settings)
     served.train_well()
-    assert_bit_equal(alone, served)
+    assert_bit_equal(single, served)
 
 
-def together(folder: Path, model: str = MODEL) -> str:
-    """A model of which two workers begin their first batch together, each with its parameters."""
+def synchronized_model(folder: Path, model: str = MODEL) -> str:
+    """Return a model with which two workers begin their first batch at the same time."""
     folder.mkdir()
     return model.replace(
         "return self.layers(x)",
@@ -58,7 +58,7 @@ def together(folder: Path, model: str = MODEL) -> str:
 
 @pytest.mark.parametrize("servers", [1, 2])
 def test_every_sample_is_taken_once_an_epoch(tmp_path: Path, servers: int) -> None:
-    model = together(tmp_path / "begun")
+    model = synchronized_model(tmp_path / "begun")
     training = downpour(tmp_path, model=model, epochs=2, strategy={"servers": servers})
     training.train_well()
     losses = training.curve("loss")
@@ -68,10 +68,10 @@ def test_every_sample_is_taken_once_an_epoch(tmp_path: Path, servers: int) -> No
 
 
 def test_stopped_and_resumed_with_one_worker_is_bit_equal_to_straight(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"workers": 1, "epochs": 3, "model": held(MODEL)}
+    settings: dict[str, Any] = {"workers": 1, "epochs": 3, "model": pausing_model(MODEL)}
     straight, halves = (downpour(tmp_path, name, **settings) for name in ("straight", "halves"))
     straight.train_well()
-    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
+    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
     assert halves.step() < 36
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
@@ -80,8 +80,8 @@ def test_stopped_and_resumed_with_one_worker_is_bit_equal_to_straight(tmp_path: 
 def test_a_job_stopped_on_two_workers_resumes_on_three_with_the_remaining_samples(
     tmp_path: Path,
 ) -> None:
-    training = downpour(tmp_path, model=held(MODEL), epochs=2, strategy={"servers": 2})
-    training.train_well(when=lambda: training.step() >= 2, **training.hold)
+    training = downpour(tmp_path, model=pausing_model(MODEL), epochs=2, strategy={"servers": 2})
+    training.train_well(stop_condition=lambda: training.step() >= 2, **training.pause_environment)
     progress = torch.load(training.latest(), weights_only=True)["course"]
     assert len(set(progress["done"])) == progress["epoch_step"] < 12
     training.with_config(epochs=2, processes=4, optimizer=SGD, strategy={"name": "downpour"})
@@ -103,14 +103,14 @@ def test_a_job_stopped_on_two_workers_resumes_on_three_with_the_remaining_sample
 def test_an_epoch_resumed_with_another_batch_size_has_each_sample_once(
     tmp_path: Path, batch_size: int, strategy: dict[str, Any]
 ) -> None:
-    taken = tmp_path / "taken"
+    sample_file = tmp_path / "taken"
     model = MODEL.replace(
         "return self.layers(x)",
-        f"open({str(taken)!r}, 'a').write(''.join(f'{{one:.9f}} ' for one in x[:, 0].tolist())"
+        f"open({str(sample_file)!r}, 'a').write(''.join(f'{{one:.9f}} ' for one in x[:, 0].tolist())"
         " * self.training)\n        return self.layers(x)",
     )
-    training = downpour(tmp_path, model=held(model), epochs=1, strategy={"servers": 2})
-    training.train_well(when=lambda: training.step() >= 2, **training.hold)
+    training = downpour(tmp_path, model=pausing_model(model), epochs=1, strategy={"servers": 2})
+    training.train_well(stop_condition=lambda: training.step() >= 2, **training.pause_environment)
     assert 2 <= training.step() < 12
     name = strategy["name"]
     training.with_config(
@@ -121,7 +121,7 @@ def test_an_epoch_resumed_with_another_batch_size_has_each_sample_once(
         strategy=strategy,
     )
     training.train_well(resume_from=training.latest())
-    samples = taken.read_text().split()
+    samples = sample_file.read_text().split()
     assert len(set(samples)) == len(samples)
     # Seven do not divide 96.
     assert len(samples) == 96 // batch_size * batch_size
@@ -132,7 +132,7 @@ def test_more_servers_than_parameters_are_refused_in_a_sentence(tmp_path: Path) 
     assert training.train() != 0
     # The first server that ends takes the others along.
     records = map(read_json, training.folder.attempt(1).path.glob("rank-*.error.json"))
-    assert {one["sentence"] for one in records if not one["secondary"]} == {
+    assert {record["sentence"] for record in records if not record["secondary"]} == {
         "The job has 7 servers, but the model has only 6 trainable parameters (tensors) to share "
         "among them. Set fewer servers; one is enough for most models."
     }
@@ -142,7 +142,9 @@ def test_the_speed_of_a_job_counts_all_batches_of_a_push(tmp_path: Path) -> None
     training = downpour(tmp_path, workers=1, epochs=1, strategy={"n_push": 3})
     training.train_well()
     assert len(training.curve("loss")) == training.status()["steps_per_epoch"] == 4
-    pushes, samples = (training.curve(one) for one in ("pushes per second", "samples_per_second"))
+    pushes, samples = (
+        training.curve(curve) for curve in ("pushes per second", "samples_per_second")
+    )
     # At the second push both are of the time since the first.
     assert samples[2] / pushes[2] == pytest.approx(3 * training.config.batch_size)
 
@@ -176,19 +178,19 @@ def test_with_a_quorum_an_epoch_does_not_wait_for_a_slow_worker(tmp_path: Path) 
 
 
 def test_in_small_portions_a_slow_worker_takes_fewer_and_none_is_left_out(tmp_path: Path) -> None:
-    taken = tmp_path / "taken"
-    taken.mkdir()
+    batch_folder = tmp_path / "taken"
+    batch_folder.mkdir()
     training = downpour(
         tmp_path,
-        model=together(tmp_path / "begun", slow("2", taken)),
+        model=synchronized_model(tmp_path / "begun", slow("2", batch_folder)),
         epochs=2,
         batch_size=2,
         strategy={"policy": "portion"},
     )
     training.train_well()
     assert sorted(training.curve("loss")) == list(range(1, 97))
-    fast, late = ((taken / rank).read_text().count("x") for rank in "12")
-    assert late < fast / 2
+    fast_count, slow_count = ((batch_folder / rank).read_text().count("x") for rank in "12")
+    assert slow_count < fast_count / 2
 
 
 def test_a_worker_trains_on_its_own_updates_between_fetches(tmp_path: Path) -> None:
@@ -207,16 +209,16 @@ def test_a_worker_trains_on_its_own_updates_between_fetches(tmp_path: Path) -> N
 
 def test_one_worker_between_fetches_is_not_late_and_trains_as_one_process(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 2, "optimizer": {"name": "sgd", "lr": 0.05}}
-    alone = new_training(
+    single = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    alone.train_well()
+    single.train_well()
     strategy = {"name": "dc-asgd", "n_fetch": 5, "servers": 2}
     served = downpour(tmp_path, "served", workers=1, strategy=strategy, **settings)
     served.train_well()
-    models = (torch.load(one.latest(), weights_only=True)["model"] for one in (alone, served))
-    for ours, theirs in zip(*(one.values() for one in models), strict=True):
-        assert torch.equal(ours, theirs)
+    models = (torch.load(item.latest(), weights_only=True)["model"] for item in (single, served))
+    for single_tensor, served_tensor in zip(*(item.values() for item in models), strict=True):
+        assert torch.equal(single_tensor, served_tensor)
     assert set(served.curve("staleness max").values()) == {0.0}
 
 
@@ -242,8 +244,8 @@ def test_a_push_that_is_no_number_is_applied_by_no_server(
     )
     training = downpour(tmp_path, model=model, epochs=1, strategy=strategy, stop_on_nan=False)
     training.train_well()
-    kept = torch.load(training.latest(), weights_only=True)
-    assert all(one.isfinite().all() for one in kept["model"].values())
+    checkpoint = torch.load(training.latest(), weights_only=True)
+    assert all(tensor.isfinite().all() for tensor in checkpoint["model"].values())
     losses = training.curve("loss")
     # One push of each of two workers is left out.
     assert len(losses) == training.status()["steps_per_epoch"] - 2
@@ -286,7 +288,7 @@ def test_a_loss_that_is_no_number_ends_the_job_and_names_the_worker(tmp_path: Pa
 @example(gaps_ms=[1000] * 50, workers=4)
 def test_samples_per_second_are_those_of_a_window_in_time(gaps_ms: list[int], workers: int) -> None:
     """Workers push together after each gap, as they do when they began together."""
-    times = [at for at in np.cumsum([5, *gaps_ms]) / 1e3 for _ in range(workers)]
+    times = [time_s for time_s in np.cumsum([5, *gaps_ms]) / 1e3 for _ in range(workers)]
     samples = [8 + number % 3 for number in range(len(times))]
     rate = PushRate(0.0)
     for number, now_s in enumerate(times):
@@ -294,6 +296,6 @@ def test_samples_per_second_are_those_of_a_window_in_time(gaps_ms: list[int], wo
         first = max(0, number - 99)
         span_s = now_s - (times[first - 1] if first else 0.0)
         if span_s > 0:
-            seen = sum(samples[first : number + 1])
-            assert curves["samples_per_second"] == pytest.approx(seen / span_s)
+            sample_count = sum(samples[first : number + 1])
+            assert curves["samples_per_second"] == pytest.approx(sample_count / span_s)
             assert curves["pushes per second"] == pytest.approx((number + 1 - first) / span_s)

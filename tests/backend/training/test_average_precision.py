@@ -31,28 +31,30 @@ def pictures(seed: int) -> list[Picture]:
     """Draw pictures of several classes: detections near true boxes and anywhere, equal scores."""
     random = numpy.random.default_rng(seed)
     classes = int(random.integers(1, 5))
-    found = []
+    pairs = []
     for _ in range(int(random.integers(1, 8))):
-        true = _boxes(random, int(random.integers(0, 9)))
-        near = true + random.normal(0, random.choice([0.5, 4.0]), true.shape)
-        boxes = numpy.concatenate([near, _boxes(random, int(random.choice([0, 6, 120])))])
+        true_boxes = _boxes(random, int(random.integers(0, 9)))
+        near_boxes = true_boxes + random.normal(0, random.choice([0.5, 4.0]), true_boxes.shape)
+        boxes = numpy.concatenate([near_boxes, _boxes(random, int(random.choice([0, 6, 120])))])
         boxes[:, 2:] = numpy.maximum(boxes[:, 2:], boxes[:, :2] + 1)
-        labels = random.integers(0, classes, len(true))
+        labels = random.integers(0, classes, len(true_boxes))
         output = {
             "boxes": torch.from_numpy(boxes),
             "scores": torch.from_numpy(random.random(len(boxes)).round(int(random.choice([1, 9])))),
             "labels": torch.from_numpy(
-                numpy.concatenate([labels, random.integers(0, classes, len(boxes) - len(true))])
+                numpy.concatenate(
+                    [labels, random.integers(0, classes, len(boxes) - len(true_boxes))]
+                )
             ),
         }
-        crowds = torch.from_numpy(random.random(len(true)) < (seed % 2) / 3)
+        crowds = torch.from_numpy(random.random(len(true_boxes)) < (seed % 2) / 3)
         target = {
-            "boxes": torch.from_numpy(true),
+            "boxes": torch.from_numpy(true_boxes),
             "labels": torch.from_numpy(labels),
             "iscrowd": crowds.long(),
         }
-        found.append((output, target))
-    return found
+        pairs.append((output, target))
+    return pairs
 
 
 def _boxes(random: numpy.random.Generator, count: int) -> numpy.ndarray:
@@ -60,10 +62,10 @@ def _boxes(random: numpy.random.Generator, count: int) -> numpy.ndarray:
     return numpy.concatenate([corner, corner + size], 1)
 
 
-def reference(given: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
+def reference(pairs: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
     """Return the average precision by class as pycocotools computes it."""
 
-    def listed(values: Mapping[str, Any], image: int) -> list[dict[str, Any]]:
+    def annotation_rows(values: Mapping[str, Any], image: int) -> list[dict[str, Any]]:
         rows = []
         for number, (x1, y1, x2, y2) in enumerate(values["boxes"].double().tolist()):
             box = [x1, y1, x2 - x1, y2 - y1]
@@ -73,39 +75,41 @@ def reference(given: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
             rows.append({**row, **score, "area": box[2] * box[3], "iscrowd": crowd})
         return rows
 
-    truth, found = COCO(), COCO()
-    both = [(listed(o, n), listed(t, n)) for n, (o, t) in enumerate(given)]
-    labels = sorted({row["category_id"] for parts in both for part in parts for row in part})
+    truth, detections = COCO(), COCO()
+    row_pairs = [(annotation_rows(o, n), annotation_rows(t, n)) for n, (o, t) in enumerate(pairs)]
+    labels = sorted({row["category_id"] for parts in row_pairs for part in parts for row in part})
     with contextlib.redirect_stdout(io.StringIO()):
-        for coco, side in ((found, 0), (truth, 1)):
-            rows = [row for parts in both for row in parts[side]]
+        for coco, side in ((detections, 0), (truth, 1)):
+            rows = [row for parts in row_pairs for row in parts[side]]
             coco.dataset = {
-                "images": [{"id": number} for number in range(len(given))],
+                "images": [{"id": number} for number in range(len(pairs))],
                 "categories": [{"id": label} for label in labels],
                 "annotations": [{**row, "id": number} for number, row in enumerate(rows, 1)],
             }
             coco.createIndex()
-        evaluation = COCOeval(truth, found, "bbox")
+        evaluation = COCOeval(truth, detections, "bbox")
         evaluation.params.iouThrs = numpy.array(OVERLAPS)
         evaluation.evaluate()
         evaluation.accumulate()
     precision = evaluation.eval["precision"][:, :, :, 0, 2]
     return {
-        label: [float(precision[number, :, place].mean()) for number in range(len(OVERLAPS))]
-        for place, label in enumerate(labels)
-        if precision[0, 0, place] >= 0
+        label: [float(precision[number, :, index].mean()) for number in range(len(OVERLAPS))]
+        for index, label in enumerate(labels)
+        if precision[0, 0, index] >= 0
     }
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_the_average_precision_equals_that_of_pycocotools(seed: int) -> None:
-    given = pictures(seed)
-    expected = reference(given)
-    found = precision_by_class(one for pair in given if (one := match_picture(*pair)) is not None)
-    assert {one.label for one in found} == set(expected)
-    for one in found:
-        areas = [one.area(number) for number in range(len(OVERLAPS))]
-        assert areas == pytest.approx(expected[one.label], abs=1e-6)
+    pairs = pictures(seed)
+    expected = reference(pairs)
+    precisions = precision_by_class(
+        precision for pair in pairs if (precision := match_picture(*pair)) is not None
+    )
+    assert {precision.label for precision in precisions} == set(expected)
+    for precision in precisions:
+        areas = [precision.area(number) for number in range(len(OVERLAPS))]
+        assert areas == pytest.approx(expected[precision.label], abs=1e-6)
 
 
 def test_the_reference_finds_some_right_and_some_wrong() -> None:
@@ -145,16 +149,16 @@ def test_a_detection_of_a_difficult_box_is_neither_right_nor_wrong(
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_ranks_measure_the_same_as_one(ranks: int) -> None:
-    given = pictures(4) * 3
-    order = ValidationOrder(len(given), 2, 0, 1)
-    expected = mean_precisions(matches_of(*map(list, zip(*given, strict=True))))
-    found = []
+    pairs = pictures(4) * 3
+    order = ValidationOrder(len(pairs), 2, 0, 1)
+    expected = mean_precisions(matches_of(*map(list, zip(*pairs, strict=True))))
+    batch_values = []
     for rank in range(ranks):
-        for number in ValidationOrder(len(given), 2, rank, ranks).batch_numbers():
-            output, target = zip(*(given[n] for n in order.batch_indices(number)), strict=True)
+        for number in ValidationOrder(len(pairs), 2, rank, ranks).batch_numbers():
+            output, target = zip(*(pairs[n] for n in order.batch_indices(number)), strict=True)
             values = BatchValues(torch.tensor(1.0), {"share": 0.5}, list(output), list(target))
-            found.append((number, pickle.loads(pickle.dumps(values))))
-    assert average_values(found, order) == {
+            batch_values.append((number, pickle.loads(pickle.dumps(values))))
+    assert average_values(batch_values, order) == {
         "validation/loss": 1.0,
         "validation/share": 0.5,
         **{f"validation/{name}": value for name, value in expected.items()},
@@ -162,15 +166,15 @@ def test_ranks_measure_the_same_as_one(ranks: int) -> None:
 
 
 def test_each_set_is_measured_by_itself() -> None:
-    given = pictures(4)
-    named = [(o, {**t, "set": "test"}) for o, t in given] + [
-        ({key: value[:0] for key, value in o.items()}, {**t, "set": "training"}) for o, t in given
+    pairs = pictures(4)
+    named_pairs = [(o, {**t, "set": "test"}) for o, t in pairs] + [
+        ({key: value[:0] for key, value in o.items()}, {**t, "set": "training"}) for o, t in pairs
     ]
-    whole = mean_precisions(matches_of(*map(list, zip(*given, strict=True))))
-    found = mean_precisions(matches_of(*map(list, zip(*named, strict=True))))
-    assert found == {
-        "AP50 of test": whole["AP50"],
-        "AP75 of test": whole["AP75"],
+    total_means = mean_precisions(matches_of(*map(list, zip(*pairs, strict=True))))
+    set_means = mean_precisions(matches_of(*map(list, zip(*named_pairs, strict=True))))
+    assert set_means == {
+        "AP50 of test": total_means["AP50"],
+        "AP75 of test": total_means["AP75"],
         "AP50 of training": 0.0,
         "AP75 of training": 0.0,
     }

@@ -66,9 +66,9 @@ def test_latest_names_a_checkpoint_that_loads_and_others_may_read(
     assert load_checkpoint(path)["model"]["w"][0, 0] == 2
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
     assert record.bytes == path.stat().st_size
-    assert disk.has(path)
-    assert disk.has(sidecar_of(path))
-    assert disk.has(folder.latest)
+    assert disk.has_synced(path)
+    assert disk.has_synced(sidecar_of(path))
+    assert disk.has_synced(folder.latest)
 
 
 def test_the_checkpoint_that_a_run_continues_from_is_the_newest_from_then_on(
@@ -76,10 +76,10 @@ def test_the_checkpoint_that_a_run_continues_from_is_the_newest_from_then_on(
 ) -> None:
     save(folder, 1, 2)
     assert read_json(folder.latest)["step"] == 2
-    again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
-    again.continue_from(path_of(folder, 1))
+    second_writer = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
+    second_writer.continue_from(path_of(folder, 1))
     assert read_json(folder.latest)["step"] == 1
-    again.continue_from(folder.checkpoints / "removed.pt")
+    second_writer.continue_from(folder.checkpoints / "removed.pt")
     assert read_json(folder.latest)["step"] == 1
 
 
@@ -205,28 +205,30 @@ def test_a_checkpoint_has_the_weights_of_the_moment_of_its_save(folder: JobFolde
 def test_a_half_file_of_a_killed_run_is_swept(folder: JobFolder) -> None:
     folder.checkpoints.mkdir(parents=True)
     (folder.checkpoints / ".epoch-0001-step-000001.pt.123.tmp").write_text("half")
-    mine = folder.checkpoints / "my notes.txt"
-    mine.write_text("keep")
+    user_file = folder.checkpoints / "my notes.txt"
+    user_file.write_text("keep")
     save(folder, 1)
     assert not list(folder.checkpoints.glob(".*"))
-    assert mine.exists()
+    assert user_file.exists()
 
 
 def test_two_proved_checkpoints_always_stay() -> None:
-    known = [
+    checkpoints = [
         Checkpoint(f"c{n}", 1, n, n, 0, 1, "", "", "", {"validation/loss": loss})
         for n, loss in enumerate((0.5, float("nan"), 0.1, 0.9))
     ]
-    gone = retired_checkpoints(known, CheckpointPolicy(keep_latest=1, keep_best=0))
-    assert [c.name for c in gone] == ["c0", "c1"]
-    gone = retired_checkpoints(known, CheckpointPolicy(keep_latest=1, keep_best=2))
-    assert [c.name for c in gone] == ["c1"]
-    gone = retired_checkpoints(known, CheckpointPolicy(keep_latest=1, keep_best=1, best_mode="max"))
-    assert [c.name for c in gone] == ["c0", "c1"]
+    retired = retired_checkpoints(checkpoints, CheckpointPolicy(keep_latest=1, keep_best=0))
+    assert [c.name for c in retired] == ["c0", "c1"]
+    retired = retired_checkpoints(checkpoints, CheckpointPolicy(keep_latest=1, keep_best=2))
+    assert [c.name for c in retired] == ["c1"]
+    retired = retired_checkpoints(
+        checkpoints, CheckpointPolicy(keep_latest=1, keep_best=1, best_mode="max")
+    )
+    assert [c.name for c in retired] == ["c0", "c1"]
 
 
 @pytest.mark.parametrize(
-    ("runs", "keep_latest", "sound_step", "kept"),
+    ("runs", "keep_latest", "sound_step", "kept_steps"),
     [
         ([(1, 10), (1, 20), (1, 30)], 2, None, [20, 30]),
         ([(1, 10), (2, 15), (1, 20), (1, 30)], 1, 0, [10, 15]),
@@ -237,12 +239,12 @@ def test_two_proved_checkpoints_always_stay() -> None:
     ],
 )
 def test_the_newest_are_those_of_the_newest_run(
-    runs: list[tuple[int, int]], keep_latest: int, sound_step: int | None, kept: list[int]
+    runs: list[tuple[int, int]], keep_latest: int, sound_step: int | None, kept_steps: list[int]
 ) -> None:
-    known = [Checkpoint(f"c{step}", run, 1, step, 0, 1, "", "", "") for run, step in runs]
+    checkpoints = [Checkpoint(f"c{step}", run, 1, step, 0, 1, "", "", "") for run, step in runs]
     policy = CheckpointPolicy(keep_latest=keep_latest, keep_best=0)
-    gone = {c.name for c in retired_checkpoints(known, policy, sound_step)}
-    assert [c.step for c in known if c.name not in gone] == kept
+    retired_names = {c.name for c in retired_checkpoints(checkpoints, policy, sound_step)}
+    assert [c.step for c in checkpoints if c.name not in retired_names] == kept_steps
 
 
 def net(width: int = 3) -> torch.nn.Module:
@@ -293,22 +295,22 @@ class Tied(torch.nn.Module):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        one, other = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+        first_layer, second_layer = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
         self.names = {"one.weight"}
         if kind == "weights":
-            other.weight = one.weight
+            second_layer.weight = first_layer.weight
             self.names = {"one.weight", "other.weight"}
-        self.one, self.other = one, other
+        self.first_layer, self.second_layer = first_layer, second_layer
         if kind == "list":
-            self.many = torch.nn.ModuleList([one, other, one])
+            self.many = torch.nn.ModuleList([first_layer, second_layer, first_layer])
             self.names = {"many.0.weight", "many.2.weight", "one.weight"}
-            self.one = one
+            self.first_layer = first_layer
         if kind == "buffers":
             self.register_buffer("whole", torch.randn(6))
             self.register_buffer("part", self.whole[2:5])
             self.names = {"part"}
         if kind == "transposed":
-            self.turned = torch.nn.Parameter(one.weight.detach().t())
+            self.turned = torch.nn.Parameter(first_layer.weight.detach().t())
             self.names = {"one.weight"}
         if kind == "halves":
             self.register_buffer("both", torch.randn(2, 3))
@@ -319,7 +321,7 @@ class Tied(torch.nn.Module):
             self.names = {"other.weight"}
 
     def tie(self) -> None:
-        self.other.weight = self.one.weight
+        self.second_layer.weight = self.first_layer.weight
 
 
 @pytest.mark.parametrize(
@@ -332,16 +334,18 @@ def test_one_name_in_the_file_is_enough_for_tied_weights(kind: str, tmp_path: Pa
     if kind == "in forward":
         source.tie()
     state = source.state_dict()
-    for left_out in sorted(source.names):
+    for missing_name in sorted(source.names):
         part = {
-            name: value.contiguous().clone() for name, value in state.items() if name != left_out
+            name: value.contiguous().clone()
+            for name, value in state.items()
+            if name != missing_name
         }
         safetensors.torch.save_file(part, tmp_path / "part.safetensors")
         target = Tied(kind)
         pass_batch = target.tie if kind == "in forward" else None
         fit_weights(target, load_weights(tmp_path / "part.safetensors"), "part", pass_batch)
         for name, value in target.state_dict().items():
-            assert torch.equal(value, state[name]), (left_out, name)
+            assert torch.equal(value, state[name]), (missing_name, name)
 
 
 def test_a_memory_that_the_file_has_only_in_part_is_not_complete() -> None:
@@ -353,7 +357,7 @@ def test_a_memory_that_the_file_has_only_in_part_is_not_complete() -> None:
 
 def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
     target = net()
-    before = {k: v.clone() for k, v in target.state_dict().items()}
+    previous_state = {k: v.clone() for k, v in target.state_dict().items()}
     with pytest.raises(BackendError, match=r"1 of the model's 4 weights match.*0\.weight \[5, 2\]"):
         fit_weights(target, net(5).state_dict(), "a.pt")
     with pytest.raises(BackendError, match="no name matches"):
@@ -361,7 +365,7 @@ def test_f53_weights_that_do_not_fit_are_refused_whole(tmp_path: Path) -> None:
     part = {k: v for k, v in net().state_dict().items() if k != "1.bias"}
     with pytest.raises(BackendError, match=r"3 of the model's 4 weights match; .*1\.bias"):
         fit_weights(target, part, "a.pt")
-    assert all(torch.equal(v, before[k]) for k, v in target.state_dict().items())
+    assert all(torch.equal(v, previous_state[k]) for k, v in target.state_dict().items())
     for content in (b"", b"text", pickle.dumps({"a": 1})):
         (tmp_path / "no.pt").write_bytes(content)
         with pytest.raises(BackendError, match=r"no\.pt"):
@@ -383,12 +387,12 @@ def keep_for_ever(folder: JobFolder, step: int) -> None:
 def test_a_checkpoint_with_a_keep_mark_is_never_pruned(folder: JobFolder) -> None:
     writer = save(folder, 1, 2, keep_latest=1, keep_best=0)
     keep_for_ever(folder, 1)
-    more(writer, 3, 4, 5)
-    assert there(folder) == [1, 4, 5]
+    save_steps(writer, 3, 4, 5)
+    assert saved_steps(folder) == [1, 4, 5]
     assert load_checkpoint(path_of(folder, 1))["model"]["w"][0, 0] == 1
     path_of(folder, 1).with_suffix(".keep").unlink()
-    more(writer, 6)
-    assert there(folder) == [5, 6]
+    save_steps(writer, 6)
+    assert saved_steps(folder) == [5, 6]
 
 
 def test_a_checkpoint_marked_during_pruning_stays(
@@ -396,28 +400,28 @@ def test_a_checkpoint_marked_during_pruning_stays(
 ) -> None:
     writer = save(folder, 1, 2, keep_latest=1, keep_best=0)
 
-    def marked_late(known: list[Checkpoint], *_: Any) -> list[Checkpoint]:
+    def retire_and_mark(checkpoints: list[Checkpoint], *_: Any) -> list[Checkpoint]:
         keep_for_ever(folder, 1)
-        return [one for one in known if one.step == 1]
+        return [checkpoint for checkpoint in checkpoints if checkpoint.step == 1]
 
-    monkeypatch.setattr(checkpoint, "retired", marked_late)
-    more(writer, 3)
-    assert there(folder) == [1, 2, 3]
+    monkeypatch.setattr(checkpoint, "retired", retire_and_mark)
+    save_steps(writer, 3)
+    assert saved_steps(folder) == [1, 2, 3]
     assert load_checkpoint(path_of(folder, 1))["model"]["w"][0, 0] == 1
 
 
 def test_a_run_that_repeats_steps_replaces_no_kept_checkpoint(folder: JobFolder) -> None:
     save(folder, 1, 2, 3)
     keep_for_ever(folder, 2)
-    again = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
-    more(again, 2, weight=20.0)
+    second_writer = Checkpointer(folder, 2, CheckpointPolicy(), "hash")
+    save_steps(second_writer, 2, weight=20.0)
     assert load_checkpoint(path_of(folder, 2))["model"]["w"][0, 0] == 2
-    assert again.last_checkpoint is not None
-    assert again.last_checkpoint.name == "epoch-0002-step-000002-run2"
-    assert load_checkpoint(Path(again.last_checkpoint.path))["model"]["w"][0, 0] == 20
+    assert second_writer.last_checkpoint is not None
+    assert second_writer.last_checkpoint.name == "epoch-0002-step-000002-run2"
+    assert load_checkpoint(Path(second_writer.last_checkpoint.path))["model"]["w"][0, 0] == 20
 
 
-def more(writer: Checkpointer, *steps: int, weight: float | None = None) -> None:
+def save_steps(writer: Checkpointer, *steps: int, weight: float | None = None) -> None:
     for step in steps:
         value = float(step) if weight is None else weight
         writer.save(
@@ -431,6 +435,6 @@ def more(writer: Checkpointer, *steps: int, weight: float | None = None) -> None
     writer.wait()
 
 
-def there(folder: JobFolder) -> list[int]:
+def saved_steps(folder: JobFolder) -> list[int]:
     """The steps of the checkpoints that have both file and record."""
-    return [one.step for one in read_checkpoints(folder.checkpoints)]
+    return [checkpoint.step for checkpoint in read_checkpoints(folder.checkpoints)]

@@ -9,15 +9,15 @@ import pytest
 import torch
 
 from tests.backend.training.test_resume import RANDOM_LOADER, assert_bit_equal
-from tests.backend.training.training_rig import MODEL, Training, held, new_training
+from tests.backend.training.training_rig import MODEL, Training, new_training, pausing_model
 
-HELD = held(
+PAUSED_MODEL = pausing_model(
     MODEL.replace(
         "class UserModel",
         "class Hold(nn.Module):\n    def forward(self, x):\n        return x\n\nclass UserModel",
     ).replace("nn.ReLU()", "Hold(), nn.ReLU()"),
     "self.steps > 8",
-    at="return x\n",
+    statement="return x\n",
 )
 
 
@@ -35,17 +35,17 @@ def test_one_part_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
         "gradient_norm": 0.5,
         "schedule": {"name": "cosine", "warmup_epochs": 0.5},
     }
-    alone = new_training(
+    single = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    alone.train_well()
-    one = split(tmp_path, "one", parts=1, **settings)
-    one.train_well()
-    assert_bit_equal(alone, one)
+    single.train_well()
+    one_part = split(tmp_path, "one", parts=1, **settings)
+    one_part.train_well()
+    assert_bit_equal(single, one_part)
 
 
-WHOLE = MODEL.replace("nn.Dropout(0.2), ", "")
-THAWING = WHOLE.replace(
+UNSPLIT_MODEL = MODEL.replace("nn.Dropout(0.2), ", "")
+THAWING = UNSPLIT_MODEL.replace(
     "class UserModel",
     """class Late(nn.Module):
     steps = 0
@@ -61,22 +61,24 @@ class UserModel""",
 ).replace("nn.ReLU(), ", "nn.ReLU(), Late(), ")
 
 
-@pytest.mark.parametrize("model", [WHOLE, THAWING], ids=["whole", "thawing"])
+@pytest.mark.parametrize("model", [UNSPLIT_MODEL, THAWING], ids=["whole", "thawing"])
 def test_two_parts_train_as_the_whole_network_and_save_all_of_it(
     tmp_path: Path, model: str
 ) -> None:
     settings: dict[str, Any] = {"epochs": 2, "model": model, "gradient_norm": 0.5}
-    alone = new_training(
+    single = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    alone.train_well()
+    single.train_well()
     parts = split(tmp_path, "parts", **settings)
     parts.train_well()
-    ours, theirs = (torch.load(one.latest(), weights_only=True) for one in (alone, parts))
+    single_state, parts_state = (
+        torch.load(job.latest(), weights_only=True) for job in (single, parts)
+    )
     for kind in ("model", "optimizer"):
-        torch.testing.assert_close(theirs[kind], ours[kind], rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(parts_state[kind], single_state[kind], rtol=1e-4, atol=1e-5)
     for curve in ("loss", "accuracy", "gradient_norm", "validation/loss"):
-        assert parts.curve(curve) == pytest.approx(alone.curve(curve), rel=1e-4), curve
+        assert parts.curve(curve) == pytest.approx(single.curve(curve), rel=1e-4), curve
     assert "The network is cut after “layers." in parts.log()
 
 
@@ -84,25 +86,25 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:
     settings: dict[str, Any] = {
         "parts": 3,
         "epochs": 2,
-        "model": HELD.replace("nn.ReLU(), ", "nn.Linear(16, 16), nn.ReLU(), "),
+        "model": PAUSED_MODEL.replace("nn.ReLU(), ", "nn.Linear(16, 16), nn.ReLU(), "),
         "loader": RANDOM_LOADER,
         "strategy": {"cut": ["layers.0", "layers.2"], "inner_rounds": 2},
     }
     straight, halves = (split(tmp_path, name, **settings) for name in ("straight", "halves"))
     straight.train_well()
-    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
+    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
     assert halves.step() < 24
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
     for name in (
-        *(f"{one} at cut {cut}" for one in ("residual", "multiplier") for cut in (1, 2)),
+        *(f"{figure} at cut {cut}" for figure in ("residual", "multiplier") for cut in (1, 2)),
         *(f"objective of part {part}" for part in (1, 2, 3)),
     ):
         assert len(straight.curve(name)) == 24, name
     bytes_of = {name: straight.curve(f"activation bytes {name}")[1] for name in BYTES}
-    whole = bytes_of.pop("whole")
+    unsplit_bytes = bytes_of.pop("whole")
     assert min(bytes_of.values()) > 0
-    assert whole < sum(bytes_of.values()), "parts also hold copies and multipliers"
+    assert unsplit_bytes < sum(bytes_of.values()), "parts also hold copies and multipliers"
 
 
 def test_parts_that_do_not_fit_the_model_end_the_job_with_a_sentence(tmp_path: Path) -> None:

@@ -32,15 +32,21 @@ class SplitTraining:
     def __init__(self, parts: ModelParts, rules: ConsensusSettings) -> None:
         self._rules = rules
         count = len(parts)
-        twins: list[torch.nn.Module] = []
+        twin_layers: list[torch.nn.Module] = []
         if rules.variant in PUBLISHED_VARIANTS:
-            twins = [reinitialized(copy.deepcopy(head)) for head in parts.first_layers[1:]]
+            twin_layers = [reinitialized(copy.deepcopy(head)) for head in parts.first_layers[1:]]
         self.updates = [
-            ConsensusUpdate(parts, number, rules, twins[number] if number < len(twins) else None)
+            ConsensusUpdate(
+                parts, number, rules, twin_layers[number] if number < len(twin_layers) else None
+            )
             for number in range(count)
         ]
-        self.parameters = [one for number in range(count) for one in parts.parameters(number)]
-        self.parameters += [one for twin in twins for one in twin.parameters()]
+        self.parameters = [
+            parameter for number in range(count) for parameter in parts.parameters(number)
+        ]
+        self.parameters += [
+            parameter for twin_layer in twin_layers for parameter in twin_layer.parameters()
+        ]
 
     def train(
         self, data: Any, loss_of: Callable[[Any], torch.Tensor], step: Callable[[], object]
@@ -51,13 +57,13 @@ class SplitTraining:
             loss_of: Returns the loss of an output.
             step: One step of the optimizer.
         """
-        drawn = random_state(torch.device("cpu"))
+        saved_random = random_state(torch.device("cpu"))
         first = 0.0
         for update in self.updates:
             update.begin_batch()
         for number in range(self._rules.rounds):
             if number:
-                restore_random_state(drawn, torch.device("cpu"))
+                restore_random_state(saved_random, torch.device("cpu"))
             for parameter in self.parameters:
                 parameter.grad = None
             value: Any = None
@@ -68,8 +74,8 @@ class SplitTraining:
             for update in reversed(self.updates):
                 torch.autograd.backward(objective)
                 if update is not self.updates[0]:
-                    below = self.updates[self.updates.index(update) - 1]
-                    objective = below.objective(update.answer())
+                    lower_update = self.updates[self.updates.index(update) - 1]
+                    objective = lower_update.objective(update.answer())
             step()
         return first
 
@@ -77,7 +83,7 @@ class SplitTraining:
 @cache
 def pictures() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     sets = user_code.open_data(DIGITS / "loader", DIGITS / "dataset")
-    users: list[Any] = [one.user_dataset for one in sets if one is not None]
+    users: list[Any] = [data_set.user_dataset for data_set in sets if data_set is not None]
     training, validation = users
     return training.pictures, training.digits, validation.pictures, validation.digits
 
@@ -120,10 +126,10 @@ def accuracy(
             else:
                 for _ in range(steps):
                     optimizer.zero_grad()
-                    whole = loss_of(model(data[batch]))
-                    torch.autograd.backward(whole)
+                    batch_loss = loss_of(model(data[batch]))
+                    torch.autograd.backward(batch_loss)
                     optimizer.step()
-                    loss = whole.item()
+                    loss = batch_loss.item()
             if not math.isfinite(loss):
                 return math.nan
     model.eval()
@@ -132,7 +138,7 @@ def accuracy(
 
 
 @cache
-def whole(seed: int, epochs: int) -> float:
+def unsplit_accuracy(seed: int, epochs: int) -> float:
     return accuracy(None, seed=seed, epochs=epochs)
 
 
@@ -141,7 +147,7 @@ def test_one_round_has_the_gradients_of_backpropagation(beta: float) -> None:
     data, target, *_ = pictures()
     model = digits_model(1).eval()
     torch.autograd.backward(user_code.compute_loss(model, model(data[:32]), target[:32]))
-    wanted = {name: one.grad for name, one in model.named_parameters()}
+    expected_gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
     for cut in (["features"], ["features.0", "features.3"]):
         split = SplitTraining(
             ModelParts(model, cut, len(cut) + 1, data[:32]), ConsensusSettings(beta)
@@ -151,13 +157,13 @@ def test_one_round_has_the_gradients_of_backpropagation(beta: float) -> None:
             lambda output: user_code.compute_loss(model, output, target[:32]),
             lambda: None,
         )
-        found = {name: one.grad for name, one in model.named_parameters()}
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-6)
+        gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
+        torch.testing.assert_close(gradients, expected_gradients, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize(("rounds", "beta"), [(2, 0.1), (3, 1.0)])
 def test_several_rounds_train_as_well_as_the_whole_network(rounds: int, beta: float) -> None:
-    assert accuracy(ConsensusSettings(beta, rounds)) >= whole(1, 3) - 0.02
+    assert accuracy(ConsensusSettings(beta, rounds)) >= unsplit_accuracy(1, 3) - 0.02
 
 
 @pytest.mark.slow
@@ -168,7 +174,7 @@ def test_over_five_seeds_each_beta_is_within_two_points_of_the_whole_network(
 ) -> None:
     seeds = range(1, 6)
     split = [accuracy(ConsensusSettings(beta, rounds), seed=seed, epochs=8) for seed in seeds]
-    assert sum(split) >= sum(whole(seed, 8) for seed in seeds) - 0.02 * len(seeds)
+    assert sum(split) >= sum(unsplit_accuracy(seed, 8) for seed in seeds) - 0.02 * len(seeds)
 
 
 @pytest.mark.slow
@@ -176,8 +182,8 @@ def test_over_five_seeds_each_beta_is_within_two_points_of_the_whole_network(
 def test_three_rounds_learn_as_well_as_three_steps_of_the_whole_network(beta: float) -> None:
     seeds = range(1, 6)
     split = [accuracy(ConsensusSettings(beta, 3), seed=seed, epochs=8) for seed in seeds]
-    whole = [accuracy(None, seed=seed, epochs=8, steps=3) for seed in seeds]
-    assert sum(split) >= sum(whole) - 0.02 * len(seeds)
+    unsplit = [accuracy(None, seed=seed, epochs=8, steps=3) for seed in seeds]
+    assert sum(split) >= sum(unsplit) - 0.02 * len(seeds)
 
 
 @pytest.mark.parametrize(("rounds", "beta"), [(3, 0.001), (3, 1e5)])
@@ -191,7 +197,7 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
 ) -> None:
     data, target, *_ = pictures()
     model = digits_model(1)
-    above = ConsensusUpdate(
+    upper_update = ConsensusUpdate(
         ModelParts(model, ["features"], 2, data[:8]), 1, ConsensusSettings(beta, 3)
     )
 
@@ -201,12 +207,12 @@ def test_a_copy_stays_near_its_activations_and_the_multiplier_within_the_gradien
     bound = torch.zeros(8)
     for _ in range(3):
         x = torch.rand(8, 64, 4, 4)
-        output = above.forward(data[:8], x)
+        output = upper_update.forward(data[:8], x)
         torch.autograd.backward(user_code.compute_loss(model, output, target[:8]))
-        difference, u, raised = above.answer()
+        difference, u, raised_beta = upper_update.answer()
         assert (norms(difference) <= 1.001 * REACH * norms(x)).all()
         assert (norms(u) <= 1.001 * bound).all()
-        bound = norms(u + raised * difference)
+        bound = norms(u + raised_beta * difference)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])
@@ -217,29 +223,33 @@ def test_each_reading_of_the_published_error_has_its_gradient(variant: str, scal
     split = SplitTraining(
         ModelParts(model, ["features"], 2, data[:8]), ConsensusSettings(variant=variant)
     )
-    below, above = split.updates
-    x = below.forward(data[:8], None)
+    lower_update, upper_update = split.updates
+    x = lower_update.forward(data[:8], None)
     with torch.no_grad():
         x.mul_(scale)
-    above.forward(data[:8], x.detach())
-    twin = split.parameters[-2:]
-    shown = above.answer()[0]
-    own = below._twin_layer(data[:8], x)  # type: ignore[misc] # a published form has one
+    upper_update.forward(data[:8], x.detach())
+    twin_parameters = split.parameters[-2:]
+    upper_output = upper_update.answer()[0]
+    lower_output = lower_update._twin_layer(data[:8], x)  # type: ignore[misc] # a published form has one
 
     def square(value: torch.Tensor) -> torch.Tensor:
         return value.flatten(1).square().sum(1)
 
-    size = square(own) + square(shown)
-    wanted = {
-        "dual-layer": square(own - shown),
-        "dual-layer-normalised": square(own - shown) / size.detach(),
-        "dual-layer-quotient": square(own - shown) / size,
+    size = square(lower_output) + square(upper_output)
+    expected_loss = {
+        "dual-layer": square(lower_output - upper_output),
+        "dual-layer-normalised": square(lower_output - upper_output) / size.detach(),
+        "dual-layer-quotient": square(lower_output - upper_output) / size,
     }[variant].mean() / 2
-    found = below.objective([shown])
-    torch.testing.assert_close(found, wanted)
-    pairs = zip(torch.autograd.grad(found, twin), torch.autograd.grad(wanted, twin), strict=True)
-    for ours, theirs in pairs:
-        torch.testing.assert_close(ours, theirs)
+    loss = lower_update.objective([upper_output])
+    torch.testing.assert_close(loss, expected_loss)
+    pairs = zip(
+        torch.autograd.grad(loss, twin_parameters),
+        torch.autograd.grad(expected_loss, twin_parameters),
+        strict=True,
+    )
+    for gradient, expected_gradient in pairs:
+        torch.testing.assert_close(gradient, expected_gradient)
 
 
 @pytest.mark.parametrize("variant", ["dual-layer", "dual-layer-normalised"])

@@ -62,15 +62,15 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(schedule: Schedule)
     estimates: list[tuple[float, float]] = []
     pending: list[float] = []
     done = 0
-    whole = schedule.epochs * schedule.steps
+    step_count = schedule.epochs * schedule.steps
 
     def flush(evaluations: int) -> None:
         if pending:
             eta.add_steps(len(pending), sum(pending))
             pending.clear()
-        left = eta.remaining_s(whole - done, evaluations)
-        if left is not None:
-            estimates.append((now, left))
+        remaining_s = eta.remaining_s(step_count - done, evaluations)
+        if remaining_s is not None:
+            estimates.append((now, remaining_s))
 
     for epoch in range(schedule.epochs):
         evaluations = schedule.epochs - epoch if schedule.evaluation_batches else 0
@@ -91,11 +91,18 @@ def test_s06_the_error_is_at_most_15_percent_from_a_fifth_on(schedule: Schedule)
                 eta.add_batches(tenth * schedule.evaluation_batches // 10)
                 flush(evaluations)
             eta.end_evaluation(schedule.evaluation_batches * schedule.evaluation_batch_s)
-    over = now
-    late = [(when, left) for when, left in estimates if 0.2 * over <= when < 0.999 * over]
-    assert len(late) > 10
+    end_s = now
+    late_estimates = [
+        (time_s, remaining_s)
+        for time_s, remaining_s in estimates
+        if 0.2 * end_s <= time_s < 0.999 * end_s
+    ]
+    assert len(late_estimates) > 10
     # In the last twentieth what counts is the share of that twentieth: a second is a second.
-    worst = max(abs(left - (over - when)) / max(over - when, 0.05 * over) for when, left in late)
+    worst = max(
+        abs(remaining_s - (end_s - time_s)) / max(end_s - time_s, 0.05 * end_s)
+        for time_s, remaining_s in late_estimates
+    )
     assert worst <= 0.15
 
 

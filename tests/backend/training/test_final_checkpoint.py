@@ -34,23 +34,23 @@ Refuse = Callable[[int, int], None]
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     """From now on the disk refuses so many writings, for that reason."""
     real = os.fsync
-    left = 0
+    remaining_count = 0
     reason = 0
 
-    def begin(times: int, why: int) -> None:
-        nonlocal left, reason
-        left, reason = times, why
+    def start_refusing(times: int, errno_code: int) -> None:
+        nonlocal remaining_count, reason
+        remaining_count, reason = times, errno_code
 
     def fsync(file: int) -> None:
-        nonlocal left
-        left -= 1
-        if left >= 0:
+        nonlocal remaining_count
+        remaining_count -= 1
+        if remaining_count >= 0:
             raise OSError(reason, os.strerror(reason))
         real(file)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(checkpoint, "_PAUSE_S", 0.001)
-    return begin
+    return start_refusing
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ def test_f34_the_last_checkpoint_waits_for_a_missing_disk(
 
 
 @pytest.mark.parametrize(
-    ("why", "files_free", "bytes_free", "words"),
+    ("errno_code", "files_free", "bytes_free", "text"),
     [
         (
             errno.ENOSPC,
@@ -99,29 +99,29 @@ def test_the_first_failure_says_why_a_checkpoint_is_not_saved(
     checkpointer: Checkpointer,
     monkeypatch: pytest.MonkeyPatch,
     call: str,
-    why: int,
+    errno_code: int,
     files_free: int,
     bytes_free: int,
-    words: str,
+    text: str,
 ) -> None:
-    def refused(*_: object) -> None:
-        raise OSError(why, os.strerror(why))
+    def refuse_write(*_: object) -> None:
+        raise OSError(errno_code, os.strerror(errno_code))
 
-    found = SimpleNamespace(
+    space = SimpleNamespace(
         f_bavail=bytes_free // 4096, f_frsize=4096, f_files=100, f_favail=files_free
     )
     failures: list[tuple[int, str]] = []
-    checkpointer.on_failure = lambda step, sentence: failures.append((step, sentence))
+    checkpointer.on_failure = lambda step, message: failures.append((step, message))
     with monkeypatch.context() as patch:
-        patch.setattr(os, call, refused)
-        patch.setattr(os, "statvfs", lambda _: found)
+        patch.setattr(os, call, refuse_write)
+        patch.setattr(os, "statvfs", lambda _: space)
         for _ in range(2):
             save(checkpointer)
             checkpointer.wait()
-    assert words in checkpointer.failure
-    ((step, sentence),) = failures
+    assert text in checkpointer.failure
+    ((step, message),) = failures
     assert step == 7
-    assert sentence == f"{checkpointer.failure} There is no other one yet."
+    assert message == f"{checkpointer.failure} There is no other one yet."
     assert "start the job over: it has no checkpoint" in NotSaved(checkpointer.failure).remedy
     save(checkpointer)
     checkpointer.wait()
@@ -150,9 +150,9 @@ def test_a_job_ends_with_the_second_checkpoint_in_a_row_that_fails(
 ) -> None:
     training = new_training(tmp_path, model=FULL + MODEL, epochs=9, **settings)
     assert training.train() != 0
-    sentence = training.first_error()["sentence"]
-    assert "epoch-0002-step-" in sentence
-    assert sentence.endswith("start the job over: it has no checkpoint.")
+    message = training.first_error()["sentence"]
+    assert "epoch-0002-step-" in message
+    assert message.endswith("start the job over: it has no checkpoint.")
     (alarm,) = training.status()["alarms"]
     assert alarm["kind"] == "not-saved"
     assert "epoch-0001-step-" in alarm["sentence"]
@@ -177,7 +177,7 @@ def test_f26_only_the_rank_that_writes_is_named_as_the_cause() -> None:
         make_record(NotSaved("full"), rank=rank, node="gpu1", batch=None, batch_size=8)
         for rank in (0, 1)
     ]
-    assert [(one["rank"], one["secondary"]) for one in records] == [(0, False), (0, True)]
+    assert [(record["rank"], record["secondary"]) for record in records] == [(0, False), (0, True)]
 
 
 def test_f26_the_error_of_a_rank_reaches_its_guard_without_a_disk(

@@ -10,9 +10,9 @@ import torch
 
 from backend.base.errors import BackendError
 from tests.backend.training.test_not_finite import train_here
-from tests.backend.training.training_rig import MODEL, Training, held, new_training
+from tests.backend.training.training_rig import MODEL, Training, new_training, pausing_model
 
-ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 1}
+SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 1}
 FIVE_CLASSES = MODEL.replace("nn.Linear(16, 3)", "nn.Linear(16, 5)")
 
 
@@ -23,7 +23,7 @@ def saved(training: Training) -> dict[str, Any]:
 
 @pytest.fixture
 def pretrained(tmp_path: Path) -> Training:
-    training = new_training(tmp_path, name="pretrained", **ALONE)
+    training = new_training(tmp_path, name="pretrained", **SINGLE_PROCESS)
     train_here(training)
     return training
 
@@ -31,19 +31,19 @@ def pretrained(tmp_path: Path) -> Training:
 def test_other_classes_start_with_a_new_layer_and_the_pretrained_others(
     tmp_path: Path, pretrained: Training
 ) -> None:
-    job = new_training(tmp_path, model=FIVE_CLASSES, name="refused", **ALONE)
-    with pytest.raises(BackendError) as refused:
+    job = new_training(tmp_path, model=FIVE_CLASSES, name="refused", **SINGLE_PROCESS)
+    with pytest.raises(BackendError) as refusal:
         train_here(job, start_from=pretrained.latest())
-    assert "7 of the model's 9 weights match" in str(refused.value)
-    assert 'start_from_except = ["layers.4."]' in refused.value.remedy
+    assert "7 of the model's 9 weights match" in str(refusal.value)
+    assert 'start_from_except = ["layers.4."]' in refusal.value.remedy
     rate = {"optimizer": {"name": "sgd", "lr": 1e-30}}
     job = new_training(
-        tmp_path, model=FIVE_CLASSES, start_from_except=["layers.4."], **rate, **ALONE
+        tmp_path, model=FIVE_CLASSES, start_from_except=["layers.4."], **rate, **SINGLE_PROCESS
     )
     train_here(job, start_from=pretrained.latest())
-    before, after = saved(pretrained)["model"], saved(job)["model"]
-    assert torch.equal(before["layers.0.weight"], after["layers.0.weight"])
-    assert after["layers.4.weight"].shape == (5, 16)
+    pretrained_state, tuned_state = saved(pretrained)["model"], saved(job)["model"]
+    assert torch.equal(pretrained_state["layers.0.weight"], tuned_state["layers.0.weight"])
+    assert tuned_state["layers.4.weight"].shape == (5, 16)
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
@@ -51,9 +51,9 @@ def test_what_is_frozen_keeps_its_weights_and_has_no_state_in_the_optimizer(
     tmp_path: Path, optimizer: str
 ) -> None:
     changes = {"optimizer": {"name": optimizer, "lr": 0.05, "weight_decay": 0.1}}
-    job = new_training(tmp_path, freeze=["layers.0.", "layers.1.bias"], **changes, **ALONE)
+    job = new_training(tmp_path, freeze=["layers.0.", "layers.1.bias"], **changes, **SINGLE_PROCESS)
     untrained = new_training(
-        tmp_path, name="untrained", **{**ALONE, "optimizer": {"name": "sgd", "lr": 1e-30}}
+        tmp_path, name="untrained", **{**SINGLE_PROCESS, "optimizer": {"name": "sgd", "lr": 1e-30}}
     )
     train_here(job)
     train_here(untrained)
@@ -79,13 +79,13 @@ def test_what_is_frozen_keeps_its_weights_and_has_no_state_in_the_optimizer(
 def test_what_cannot_be_frozen_is_refused_with_its_name(
     tmp_path: Path, settings: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(BackendError) as refused:
-        train_here(new_training(tmp_path, **settings, **ALONE))
-    assert message in str(refused.value)
+    with pytest.raises(BackendError) as refusal:
+        train_here(new_training(tmp_path, **settings, **SINGLE_PROCESS))
+    assert message in str(refusal.value)
 
 
 def test_a_name_that_the_model_lacks_cannot_start_new(tmp_path: Path, pretrained: Training) -> None:
-    job = new_training(tmp_path, start_from_except=["head."], **ALONE)
+    job = new_training(tmp_path, start_from_except=["head."], **SINGLE_PROCESS)
     with pytest.raises(BackendError, match=r"start_from_except has “head\.”"):
         train_here(job, start_from=pretrained.latest())
 
@@ -96,8 +96,8 @@ def test_frozen_layers_stay_so_with_several_processes_and_after_a_resume(
     tmp_path: Path, strategy: str
 ) -> None:
     settings: dict[str, Any] = {"strategy": {"name": strategy}, "epochs": 3}
-    job = new_training(tmp_path, model=held(MODEL), freeze=["layers.0."], **settings)
-    job.train_well(when=lambda: job.step() >= 2, **job.hold)
+    job = new_training(tmp_path, model=pausing_model(MODEL), freeze=["layers.0."], **settings)
+    job.train_well(stop_condition=lambda: job.step() >= 2, **job.pause_environment)
     first = saved(job)["model"]
     job.train_well(resume_from=job.latest())
     last = saved(job)["model"]

@@ -25,7 +25,7 @@ def steps_in(path: Path) -> list[int]:
     return [entry["first"] for entry in tomllib.loads(path.read_text()).get("entry", ())]
 
 
-class Gone:
+class LostFile:
     """A file whose server is away."""
 
     def __init__(self, file: Any) -> None:
@@ -38,25 +38,28 @@ class Gone:
 @given(st.binary(max_size=400))
 def test_a_torn_tail_is_cut_and_whole_blocks_stay(tmp_path_factory: Any, tail: bytes) -> None:
     path = tmp_path_factory.mktemp("history") / "history.toml"
-    whole = b"".join(
+    complete_blocks = b"".join(
         encode(Block("TRAINING", 1, 1, n, n, "2026-11-21T00:00:00Z", {"loss": [0.5]}))
         for n in range(1, 4)
     )
     torn = tail.replace(b"# end", b"")
-    path.write_bytes(whole + torn)
+    path.write_bytes(complete_blocks + torn)
     file, end = open_history(path)
     file.close()
-    assert path.read_bytes() == whole
-    assert end == len(whole)
+    assert path.read_bytes() == complete_blocks
+    assert end == len(complete_blocks)
 
 
 def test_a_torn_first_block_and_a_long_torn_block_are_cut(tmp_path: Path) -> None:
     path = tmp_path / "history.toml"
     block = encode(Block("TRAINING", 1, 1, 1, 1, "2026-11-21T00:00:00Z", {"loss": [0.5]}))
-    for whole, torn in ((b"", block[:-3]), (block, b"[[entry]]\n" + b"x" * 3_000_000)):
-        path.write_bytes(whole + torn)
+    for complete_blocks, torn_block in (
+        (b"", block[:-3]),
+        (block, b"[[entry]]\n" + b"x" * 3_000_000),
+    ):
+        path.write_bytes(complete_blocks + torn_block)
         open_history(path)[0].close()
-        assert path.read_bytes() == whole
+        assert path.read_bytes() == complete_blocks
 
 
 def test_a_file_that_goes_away_between_two_flushes_has_each_block_once(tmp_path: Path) -> None:
@@ -66,7 +69,7 @@ def test_a_file_that_goes_away_between_two_flushes_has_each_block_once(tmp_path:
     history.append([block(2)])
     assert not history.is_flushed
     assert steps_in(path) == [1, 2]
-    history._file = cast("Any", Gone(history._file))
+    history._file = cast("Any", LostFile(history._file))
     with pytest.raises(OSError, match="Stale"):
         history.append([block(3)])
     history.append([block(4)], flush=True)
@@ -83,7 +86,7 @@ def test_a_file_that_comes_back_shorter_gets_all_that_was_not_flushed(tmp_path: 
     history.append([block(2)])
     # A server that fell over has what was flushed, and of the rest nothing.
     path.write_bytes(flushed)
-    history._file = cast("Any", Gone(history._file))
+    history._file = cast("Any", LostFile(history._file))
     with pytest.raises(OSError, match="Stale"):
         history.append([], flush=True)
     history.append([])

@@ -15,9 +15,9 @@ Function = Callable[[torch.Tensor], tuple[float, torch.Tensor]]
 
 def with_gradient(value: Callable[[torch.Tensor], torch.Tensor]) -> Function:
     def function(point: torch.Tensor) -> tuple[float, torch.Tensor]:
-        at = point.clone().requires_grad_()
-        loss = value(at)
-        return loss.item(), torch.autograd.grad(loss, at)[0]
+        variable = point.clone().requires_grad_()
+        loss = value(variable)
+        return loss.item(), torch.autograd.grad(loss, variable)[0]
 
     return function
 
@@ -44,7 +44,7 @@ def steps(
 
 @pytest.mark.parametrize("history", [2, 10])
 def test_lbfgs_takes_the_steps_of_torchs_optimizer(history: int) -> None:
-    own = Lbfgs(history, 1.0)
+    own_optimizer = Lbfgs(history, 1.0)
     parameter = torch.nn.Parameter(start())
     optimizer = torch.optim.LBFGS(
         [parameter], max_iter=1, max_eval=26, history_size=history, line_search_fn="strong_wolfe"
@@ -60,7 +60,7 @@ def test_lbfgs_takes_the_steps_of_torchs_optimizer(history: int) -> None:
         point, _ = steps(Lbfgs(history, 1.0), with_gradient(rosenbrock), start(), count)
         optimizer.step(closure)
         torch.testing.assert_close(point, parameter.detach(), rtol=1e-6, atol=1e-9)
-    _, loss = steps(own, with_gradient(rosenbrock), start(), 80)
+    _, loss = steps(own_optimizer, with_gradient(rosenbrock), start(), 80)
     assert loss < (1e-6 if history == 10 else 1.0)
 
 
@@ -71,8 +71,8 @@ def test_lbfgs_avoids_points_without_a_loss(wall: float) -> None:
         return loss if float(x.detach().max()) < 0.6 else loss * wall
 
     point = torch.tensor([-40.0, -30.0, 0.0], dtype=torch.float64)
-    found, _ = steps(Lbfgs(10, 100.0), with_gradient(value), point, 30)
-    torch.testing.assert_close(found, torch.full_like(found, 0.5), rtol=1e-3, atol=1e-3)
+    losses, _ = steps(Lbfgs(10, 100.0), with_gradient(value), point, 30)
+    torch.testing.assert_close(losses, torch.full_like(losses, 0.5), rtol=1e-3, atol=1e-3)
 
 
 def test_lbfgs_has_converged_where_no_step_lowers_the_loss() -> None:
@@ -80,10 +80,10 @@ def test_lbfgs_has_converged_where_no_step_lowers_the_loss() -> None:
     point, loss = steps(optimizer, with_gradient(rosenbrock), start(), 5)
     assert optimizer.pairs
 
-    def rising(at: torch.Tensor) -> tuple[float, torch.Tensor]:
-        return loss + 1.0, torch.ones_like(at)
+    def rising_loss(point: torch.Tensor) -> tuple[float, torch.Tensor]:
+        return loss + 1.0, torch.ones_like(point)
 
-    assert optimizer.step(rising, point, loss, torch.ones_like(point)) is None
+    assert optimizer.step(rising_loss, point, loss, torch.ones_like(point)) is None
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -119,15 +119,15 @@ def test_a_step_along_the_gradient_follows_in_the_same_iteration_if_the_pairs_le
 def test_an_error_within_an_iteration_leaves_all_as_it_was() -> None:
     optimizer = Lbfgs(10, 1.0)
     point, _ = steps(optimizer, with_gradient(rosenbrock), start(), 5)
-    before = optimizer.state_dict()
+    previous_state = optimizer.state_dict()
     loss, gradient = with_gradient(rosenbrock)(point)
 
-    def stopped(at: torch.Tensor) -> tuple[float, torch.Tensor]:
+    def stopping_function(point: torch.Tensor) -> tuple[float, torch.Tensor]:
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        optimizer.step(stopped, point, loss, gradient)
-    assert optimizer.state_dict() == before
+        optimizer.step(stopping_function, point, loss, gradient)
+    assert optimizer.state_dict() == previous_state
 
 
 def test_a_shorter_history_takes_the_last_steps_of_a_checkpoint() -> None:

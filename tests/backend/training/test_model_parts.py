@@ -56,9 +56,9 @@ def test_a_part_follows_the_mode_of_the_model_and_may_use_its_input() -> None:
     for mode in (False, True):
         model.train(mode)
         torch.manual_seed(2)
-        found = parts.run_all(data)
+        output = parts.run_all(data)
         torch.manual_seed(2)
-        assert torch.equal(found, model(data))
+        assert torch.equal(output, model(data))
 
 
 def test_decisions_of_python_stay_within_a_module_of_the_chain() -> None:
@@ -67,16 +67,16 @@ def test_decisions_of_python_stay_within_a_module_of_the_chain() -> None:
 
     chain = nn.Sequential(Model(forward), nn.Linear(4, 4))
     assert cut(chain).names == ("0",)
-    with pytest.raises(BackendError, match="its forward cannot be traced") as refused:
+    with pytest.raises(BackendError, match="its forward cannot be traced") as refusal:
         cut(Model(forward), ["first"])
-    assert "strategy.cut" in refused.value.remedy
+    assert "strategy.cut" in refusal.value.remedy
 
 
-COUNTED = iter(range(1000))
+COUNTER = iter(range(1000))
 
 
 @pytest.mark.parametrize(
-    ("forward", "names", "sentence"),
+    ("forward", "names", "message"),
     [
         (lambda self, x: self.third(self.first(x)), ["second"], "does not call it"),
         (
@@ -95,7 +95,7 @@ COUNTED = iter(range(1000))
             "has no parameters to train",
         ),
         (
-            lambda self, x: self.third(self.first(x) * next(COUNTED)),
+            lambda self, x: self.third(self.first(x) * next(COUNTER)),
             ["first"],
             "compute another output",
         ),
@@ -103,9 +103,9 @@ COUNTED = iter(range(1000))
     ],
 )
 def test_a_cut_that_makes_no_chain_is_refused(
-    forward: Callable[[Any, Any], Any], names: Sequence[str], sentence: str
+    forward: Callable[[Any, Any], Any], names: Sequence[str], message: str
 ) -> None:
-    with pytest.raises(BackendError, match=sentence):
+    with pytest.raises(BackendError, match=message):
         cut(Model(forward), names, count=len(names) + 1 if names else 3)
 
 

@@ -73,24 +73,24 @@ class UserModel(nn.Module):
                     state["exp_avg_sq"].fill_(float("inf"))
         return loss
 """
-SEEN_IN_THE_STEP = ("loss", "infinite loss", "input", "gradient", "large gradient", "buffer")
-PLACES = (*SEEN_IN_THE_STEP, "weights", "optimizer")
+STEP_TARGETS = ("loss", "infinite loss", "input", "gradient", "large gradient", "buffer")
+TARGETS = (*STEP_TARGETS, "weights", "optimizer")
 EPOCHS, LAST = 2, 24
 ADAM = {"name": "adam", "lr": 0.01}
 
 
-def faulty(place: str, step: int) -> str:
-    return MODEL.replace('"none", 0', f'"{place}", {step}')
+def faulty_model(target: str, step: int) -> str:
+    return MODEL.replace('"none", 0', f'"{target}", {step}')
 
 
-def job_with(tmp_path: Path, place: str, step: int, **settings: Any) -> Training:
+def job_with(tmp_path: Path, target: str, step: int, **settings: Any) -> Training:
     raw: dict[str, Any] = {
         "epochs": EPOCHS,
         "optimizer": ADAM,
         "checkpoint": {"every_steps": 3, "keep_latest": 99, "best_metric": "validation/loss"},
         **settings,
     }
-    return new_training(tmp_path, model=faulty(place, step), **raw)
+    return new_training(tmp_path, model=faulty_model(target, step), **raw)
 
 
 def train_here(training: Training, resume_from: str = "", start_from: str = "") -> Trainer:
@@ -132,12 +132,17 @@ def holds_a_fault(record: Checkpoint) -> bool:
 
 def require_sound_checkpoints(training: Training, step: int) -> list[Checkpoint]:
     """No checkpoint with a fault is the newest, the best or resumed from; each is marked."""
-    known = list_checkpoints(OpenJob(training.folder.path, MOUNTED), training.config.checkpoint)
-    faults = {record.name: holds_a_fault(record) for record in known}
-    assert {record.name: bool(record.not_finite) for record in known} == faults
-    chosen = [*(c for c in known if c.is_latest or c.is_best), checkpoint_to_resume(known, None)]
-    assert not any(faults[record.name] for record in chosen if record is not None)
-    return list(known)
+    checkpoints = list_checkpoints(
+        OpenJob(training.folder.path, MOUNTED), training.config.checkpoint
+    )
+    has_fault = {record.name: holds_a_fault(record) for record in checkpoints}
+    assert {record.name: bool(record.not_finite) for record in checkpoints} == has_fault
+    chosen_checkpoints = [
+        *(c for c in checkpoints if c.is_latest or c.is_best),
+        checkpoint_to_resume(checkpoints, None),
+    ]
+    assert not any(has_fault[record.name] for record in chosen_checkpoints if record is not None)
+    return list(checkpoints)
 
 
 def alarms_of(training: Training) -> dict[str, int]:
@@ -165,67 +170,67 @@ def plain_loop(training: Training, bad_step: int) -> nn.Module:
     return model
 
 
-def check(training: Training, place: str, step: int, *, has_ended: bool) -> None:
-    known = require_sound_checkpoints(training, step)
-    if place in SEEN_IN_THE_STEP:
+def check(training: Training, target: str, step: int, *, has_ended: bool) -> None:
+    checkpoints = require_sound_checkpoints(training, step)
+    if target in STEP_TARGETS:
         assert alarms_of(training) == {"not-a-number": step}
-        assert not any(record.not_finite for record in known)
+        assert not any(record.not_finite for record in checkpoints)
     if training.config.stop_on_nan:
         assert has_ended
         # What no step shows is seen in the next step, or in the next checkpoint.
-        assert place not in SEEN_IN_THE_STEP or training.history()[-1]["totalIter"] == step
-        source = checkpoint_to_resume(known, None)
+        assert target not in STEP_TARGETS or training.history()[-1]["totalIter"] == step
+        source = checkpoint_to_resume(checkpoints, None)
         assert (source.step if source is not None else 0) < step
     else:
         assert not has_ended
         assert set(alarms_of(training)) & {"not-a-number", "bad-checkpoint"}
         missing = set(range(1, LAST + 1)) - set(training.curve("loss"))
-        assert place not in ("loss", "input") or missing == {step}
+        assert target not in ("loss", "input") or missing == {step}
 
 
 CASES = [
-    (place, stop, step)
-    for (place, stop), step in zip(
-        ((place, stop) for place in PLACES for stop in (True, False)),
+    (target, stop, step)
+    for (target, stop), step in zip(
+        ((target, stop) for target in TARGETS for stop in (True, False)),
         cycle((1, 13, LAST, 12, 2)),
         strict=False,
     )
 ]
-ALL_CASES = [(p, s, n) for p in PLACES for s in (True, False) for n in (1, 13, LAST)]
+ALL_CASES = [(p, s, n) for p in TARGETS for s in (True, False) for n in (1, 13, LAST)]
 
 
-def run_case(tmp_path: Path, place: str, stop: bool, step: int) -> None:
+def run_case(tmp_path: Path, target: str, stop: bool, step: int) -> None:
     settings = {"processes": 1, "strategy": {"name": "alone"}}
     # Before the first step Adam has no state.
-    step = max(step, 2) if place == "optimizer" else step
-    training = job_with(tmp_path, place, step, stop_on_nan=stop, **settings)
+    step = max(step, 2) if target == "optimizer" else step
+    training = job_with(tmp_path, target, step, stop_on_nan=stop, **settings)
     error: NotANumber | None = None
     try:
         train_here(training)
     except NotANumber as ended:
         error = ended
-    check(training, place, step, has_ended=error is not None)
-    if place in SEEN_IN_THE_STEP and error is not None:
+    check(training, target, step, has_ended=error is not None)
+    if target in STEP_TARGETS and error is not None:
         assert f"at step {step} (epoch" in error.message
-    if place in SEEN_IN_THE_STEP and not stop:
+    if target in STEP_TARGETS and not stop:
         saved = torch.load(training.latest(), weights_only=True)["model"]
         for name, value in plain_loop(training, step).state_dict().items():
             assert torch.equal(saved[name].nan_to_num(), value.nan_to_num()), name
 
 
-@pytest.mark.parametrize(("place", "stop", "step"), CASES)
+@pytest.mark.parametrize(("target", "stop", "step"), CASES)
 def test_a_number_that_is_not_finite_ruins_nothing(
-    tmp_path: Path, place: str, stop: bool, step: int
+    tmp_path: Path, target: str, stop: bool, step: int
 ) -> None:
-    run_case(tmp_path, place, stop, step)
+    run_case(tmp_path, target, stop, step)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("place", "stop", "step"), [c for c in ALL_CASES if c not in CASES])
+@pytest.mark.parametrize(("target", "stop", "step"), [c for c in ALL_CASES if c not in CASES])
 def test_a_number_that_is_not_finite_ruins_nothing_at_any_step(
-    tmp_path: Path, place: str, stop: bool, step: int
+    tmp_path: Path, target: str, stop: bool, step: int
 ) -> None:
-    run_case(tmp_path, place, stop, step)
+    run_case(tmp_path, target, stop, step)
 
 
 STRATEGIES: dict[str, dict[str, Any]] = {
@@ -251,17 +256,17 @@ STRATEGIES: dict[str, dict[str, Any]] = {
 }
 
 
-def run_ranks(tmp_path: Path, name: str, place: str, stop: bool, step: int) -> None:
+def run_ranks(tmp_path: Path, name: str, target: str, stop: bool, step: int) -> None:
     settings = STRATEGIES[name]
-    training = job_with(tmp_path, place, step, stop_on_nan=stop, **settings)
+    training = job_with(tmp_path, target, step, stop_on_nan=stop, **settings)
     code = training.train()
     # L-BFGS has one loss for the whole job: its next step would begin where this one did.
     stop |= name == "sandblaster"
     assert (code != 0) is stop, training.log()
-    known = require_sound_checkpoints(training, step)
+    checkpoints = require_sound_checkpoints(training, step)
     assert "not-a-number" in alarms_of(training)
-    assert stop or known, "a job that goes on saves"
-    assert not any(record.not_finite for record in known)
+    assert stop or checkpoints, "a job that goes on saves"
+    assert not any(record.not_finite for record in checkpoints)
 
 
 @pytest.mark.parametrize("name", ["ddp", "downpour", "sandblaster", "consensus"])
@@ -271,15 +276,15 @@ def test_no_strategy_applies_a_gradient_that_is_not_finite(tmp_path: Path, name:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [True, False])
-@pytest.mark.parametrize("place", ["loss", "input", "gradient", "large gradient", "buffer"])
+@pytest.mark.parametrize("target", ["loss", "input", "gradient", "large gradient", "buffer"])
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_no_strategy_saves_what_is_not_finite(
-    tmp_path: Path, name: str, place: str, stop: bool
+    tmp_path: Path, name: str, target: str, stop: bool
 ) -> None:
-    if name == "consensus" and place == "input":
+    if name == "consensus" and target == "input":
         # A traced network asks nothing of its input.
-        place = "infinite loss"
-    run_ranks(tmp_path, name, place, stop, 1 + (len(name) + len(place)) % 3)
+        target = "infinite loss"
+    run_ranks(tmp_path, name, target, stop, 1 + (len(name) + len(target)) % 3)
 
 
 def test_a_validation_that_is_not_finite_raises_an_alarm(tmp_path: Path) -> None:
@@ -297,7 +302,7 @@ def test_a_validation_that_is_not_finite_raises_an_alarm(tmp_path: Path) -> None
 def test_what_is_removed_to_free_space_is_never_the_last_good_checkpoint(
     values: list[tuple[bool, float]], data: st.DataObject
 ) -> None:
-    known = [
+    checkpoints = [
         Checkpoint(
             *(f"c{number}", 1, 1, number, 0, 1, "", "", ""),
             metrics={"validation/loss": value},
@@ -308,12 +313,18 @@ def test_what_is_removed_to_free_space_is_never_the_last_good_checkpoint(
     policy = CheckpointPolicy(
         keep_latest=data.draw(st.integers(1, 3)), keep_best=data.draw(st.integers(0, 2))
     )
-    kept = [c for c in known if c not in retired_checkpoints(known, policy)]
-    assert checkpoint_to_resume(kept, None) == checkpoint_to_resume(known, None)
-    usable = [c for c in known if not c.not_finite]
-    assert checkpoint_to_resume(known, None) == (usable[-1] if usable else None)
+    remaining_checkpoints = [
+        c for c in checkpoints if c not in retired_checkpoints(checkpoints, policy)
+    ]
+    assert checkpoint_to_resume(remaining_checkpoints, None) == checkpoint_to_resume(
+        checkpoints, None
+    )
+    usable = [c for c in checkpoints if not c.not_finite]
+    assert checkpoint_to_resume(checkpoints, None) == (usable[-1] if usable else None)
     if policy.keep_best and usable:
-        assert min(usable, key=lambda c: c.metrics["validation/loss"] or 0.0) in kept
+        assert (
+            min(usable, key=lambda c: c.metrics["validation/loss"] or 0.0) in remaining_checkpoints
+        )
 
 
 @given(
@@ -331,8 +342,11 @@ def test_each_tensor_with_a_fault_is_named(values: list[list[float]], dtype: tor
     assert not_finite_names({"model": tensors}) == nan
     assert not_finite_names({"model": tensors}, expected_names=nan) == []
     state = {n: {"sum": tensor} for n, tensor in enumerate(tensors.values())}
-    named = [f"sum of {name}" for name in bad]
-    assert not_finite_names({"optimizer": {"state": state}, "optimized": list(tensors)}) == named
+    expected_names = [f"sum of {name}" for name in bad]
+    assert (
+        not_finite_names({"optimizer": {"state": state}, "optimized": list(tensors)})
+        == expected_names
+    )
 
 
 def test_a_step_that_is_left_out_restores_buffers_that_it_replaced_or_resized() -> None:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import MODEL, Training, held, new_training
+from tests.backend.training.training_rig import MODEL, Training, new_training, pausing_model
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "bfloat16": {"precision": "bfloat16"},
@@ -29,8 +29,15 @@ SYNCHRONOUS = ("alone", "allreduce", "ddp", "fsdp")
 def settings_of(option: str, strategy: str) -> dict[str, Any]:
     changes = OPTIONS[option]
     processes = 1 if strategy == "alone" else 3 if strategy in ("downpour", "dc-asgd") else 2
-    own = {"processes": processes, "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9}}
-    return {**own, **changes, "strategy": {"name": strategy, **changes.get("strategy", {})}}
+    job_settings = {
+        "processes": processes,
+        "optimizer": {"name": "sgd", "lr": 0.05, "momentum": 0.9},
+    }
+    return {
+        **job_settings,
+        **changes,
+        "strategy": {"name": strategy, **changes.get("strategy", {})},
+    }
 
 
 def weights(training: Training) -> torch.Tensor:
@@ -52,7 +59,7 @@ def test_a_job_with_the_option_learns_and_resumes_bit_for_bit(
     tmp_path: Path, option: str, strategy: str
 ) -> None:
     settings = settings_of(option, strategy)
-    model = held(MODEL, f"self.steps > {4 * settings.get('accumulate', 1)}")
+    model = pausing_model(MODEL, f"self.steps > {4 * settings.get('accumulate', 1)}")
     straight, halves = (
         new_training(tmp_path, model=model, name=name, **settings)
         for name in ("straight", "halves")
@@ -63,7 +70,7 @@ def test_a_job_with_the_option_learns_and_resumes_bit_for_bit(
     plain = new_training(tmp_path, name="plain", **settings_of_default(strategy))
     plain.train_well()
     assert not torch.equal(weights(plain), weights(straight))
-    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
+    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
     assert halves.step() < straight.step()
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
@@ -84,15 +91,15 @@ def settings_of_default(strategy: str) -> dict[str, Any]:
 def test_the_passes_of_a_step_are_one_larger_batch(tmp_path: Path, strategy: str) -> None:
     """Of one process and of several: without what depends on the size of a batch."""
     model = MODEL.replace("nn.BatchNorm1d(16)", "nn.Tanh()").replace("0.2", "0.0")
-    whole = {**settings_of_default(strategy), "batch_size": 12}
-    parts = {**whole, "batch_size": 4, "accumulate": 3, "strategy": {"name": strategy}}
+    large_batch = {**settings_of_default(strategy), "batch_size": 12}
+    parts = {**large_batch, "batch_size": 4, "accumulate": 3, "strategy": {"name": strategy}}
     larger, passes = (
         new_training(tmp_path, model=model, name=name, **settings)
-        for name, settings in (("larger", whole), ("passes", parts))
+        for name, settings in (("larger", large_batch), ("passes", parts))
     )
     # The rate is scaled by the passes, too.
     passes.with_config(**{**parts, "strategy": {"name": strategy, "lr_scaling": "none"}})
-    larger.with_config(**{**whole, "strategy": {"name": strategy, "lr_scaling": "none"}})
+    larger.with_config(**{**large_batch, "strategy": {"name": strategy, "lr_scaling": "none"}})
     larger.train_well()
     passes.train_well()
     assert passes.step() == larger.step()
@@ -103,11 +110,11 @@ def test_the_passes_of_a_step_are_one_larger_batch(tmp_path: Path, strategy: str
 
 def test_a_stop_between_two_numbers_of_passes_leaves_no_sample_out(tmp_path: Path) -> None:
     settings = {**settings_of_default("alone"), "batch_size": 4}
-    training = new_training(tmp_path, model=held(MODEL), name="job", **settings)
-    training.train_well(when=lambda: training.step() >= 2, **training.hold)
-    taken = torch.load(training.latest(), weights_only=True)["course"]["position"]
-    assert 0 < taken < 96
+    training = new_training(tmp_path, model=pausing_model(MODEL), name="job", **settings)
+    training.train_well(stop_condition=lambda: training.step() >= 2, **training.pause_environment)
+    position = torch.load(training.latest(), weights_only=True)["course"]["position"]
+    assert 0 < position < 96
     training.with_config(**settings, accumulate=2)
     training.train_well(resume_from=training.latest())
     steps = sorted(training.curve("loss"))
-    assert len(steps) == taken // 4 + (96 - taken) // 8 + 2 * 12
+    assert len(steps) == position // 4 + (96 - position) // 8 + 2 * 12

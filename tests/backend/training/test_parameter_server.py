@@ -31,10 +31,10 @@ def pushed(
     model, server = served(strategy, **sgd)
     for worker in set(arrivals):
         server.pull(worker)
-    drawn = torch.Generator().manual_seed(1)
+    generator = torch.Generator().manual_seed(1)
     staleness = []
     for worker in arrivals:
-        gradients = [torch.randn(p.shape, generator=drawn) for p in model.parameters()]
+        gradients = [torch.randn(p.shape, generator=generator) for p in model.parameters()]
         staleness.append(server.push(worker, gradients, 0.1))
         server.pull(worker)
     return model, staleness
@@ -49,21 +49,23 @@ def test_without_lambda_delay_compensation_is_downpour_bit_by_bit(variant: str) 
     arrivals = [0, 1, 2, 1, 0, 0, 2, 1, 1, 2]
     plain, _ = pushed(StrategyConfig("downpour"), arrivals, momentum=0.9)
     none, _ = pushed(dc_asgd(variant=variant, **{"lambda": 0.0}), arrivals, momentum=0.9)
-    for ours, theirs in zip(none.parameters(), plain.parameters(), strict=True):
-        assert torch.equal(ours, theirs)
+    for none_parameter, plain_parameter in zip(none.parameters(), plain.parameters(), strict=True):
+        assert torch.equal(none_parameter, plain_parameter)
 
 
 def test_a_late_gradient_is_compensated_by_the_way_that_the_parameters_went() -> None:
     model, server = served(dc_asgd(variant="constant", **{"lambda": 0.5}))
-    before = [p.detach().clone() for p in model.parameters()]
+    previous_values = [p.detach().clone() for p in model.parameters()]
     server.pull(1)
     server.pull(2)
     first = [torch.full_like(p, 0.3) for p in model.parameters()]
-    late = [torch.full_like(p, 2.0) for p in model.parameters()]
+    late_gradients = [torch.full_like(p, 2.0) for p in model.parameters()]
     server.push(2, first, 0.1)
     now = [p.detach().clone() for p in model.parameters()]
-    server.push(1, [one.clone() for one in late], 0.1)
-    for p, g, w, backup in zip(model.parameters(), late, now, before, strict=True):
+    server.push(1, [gradient.clone() for gradient in late_gradients], 0.1)
+    for p, g, w, backup in zip(
+        model.parameters(), late_gradients, now, previous_values, strict=True
+    ):
         torch.testing.assert_close(p.detach(), w - 0.1 * (g + 0.5 * g * g * (w - backup)))
 
 
@@ -73,10 +75,10 @@ def test_the_adaptive_lambda_follows_the_mean_square() -> None:
     copies = {worker: [p.detach().clone() for p in model.parameters()] for worker in (1, 2)}
     for worker in copies:
         server.pull(worker)
-    drawn = torch.Generator().manual_seed(3)
+    generator = torch.Generator().manual_seed(3)
     for worker in (1, 2, 1, 2, 2):
         expected = []
-        gradients = [torch.randn(p.shape, generator=drawn) for p in model.parameters()]
+        gradients = [torch.randn(p.shape, generator=generator) for p in model.parameters()]
         for n, (p, g) in enumerate(zip(model.parameters(), gradients, strict=True)):
             means[n] = 0.95 * means[n] + 0.05 * g * g
             strength = 2.0 / torch.sqrt(means[n] + 1e-7)
@@ -94,12 +96,12 @@ def test_the_mean_square_is_in_the_checkpoint_and_an_optimizer_with_own_state_wo
     server = ParameterServer(list(model.parameters()), optimizer, dc_asgd())
     server.pull(1)
     server.push(1, [torch.ones_like(p) for p in model.parameters()], 0.1)
-    kept = copy.deepcopy(optimizer.state_dict())
-    again = torch.optim.Adam(model.parameters(), lr=0.1)
-    resumed = ParameterServer(list(model.parameters()), again, dc_asgd())
-    again.load_state_dict(kept)
-    for one in (server, resumed):
-        one.pull(1)
+    saved_state = copy.deepcopy(optimizer.state_dict())
+    second_optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+    resumed = ParameterServer(list(model.parameters()), second_optimizer, dc_asgd())
+    second_optimizer.load_state_dict(saved_state)
+    for parameter_server in (server, resumed):
+        parameter_server.pull(1)
     weights = [p.detach().clone() for p in model.parameters()]
     server.push(1, [torch.full_like(p, 2.0) for p in model.parameters()], 0.1)
     expected = [p.detach().clone() for p in model.parameters()]
@@ -109,7 +111,7 @@ def test_the_mean_square_is_in_the_checkpoint_and_an_optimizer_with_own_state_wo
     resumed.push(1, [torch.full_like(p, 2.0) for p in model.parameters()], 0.1)
     for p, value in zip(model.parameters(), expected, strict=True):
         assert torch.equal(p, value)
-        means = optimizer.state[p][MEAN_SQUARE], again.state[p][MEAN_SQUARE]
+        means = optimizer.state[p][MEAN_SQUARE], second_optimizer.state[p][MEAN_SQUARE]
         assert torch.equal(*means)
 
 
@@ -119,10 +121,10 @@ def test_a_worker_s_own_pushes_are_not_late(n_fetch: int, variant: str, momentum
     results = []
     for strategy in (StrategyConfig("downpour"), dc_asgd(variant=variant)):
         model, server = served(strategy, momentum=momentum)
-        drawn = torch.Generator().manual_seed(4)
+        generator = torch.Generator().manual_seed(4)
         server.pull(1)
         for number in range(1, 13):
-            gradients = [torch.randn(p.shape, generator=drawn) for p in model.parameters()]
+            gradients = [torch.randn(p.shape, generator=generator) for p in model.parameters()]
             fetches = number % n_fetch == 0
             assert server.push(1, gradients, 0.1, fetches=fetches) == 0
             if fetches:
@@ -139,7 +141,7 @@ def test_a_push_is_compensated_from_the_copy_on_which_its_worker_made_it(
     pushes: list[tuple[int, bool]], variant: str
 ) -> None:
     """As equations 10 and 15 of the paper, in NumPy; a worker may fetch only now and then."""
-    strength, rate, drawn = 0.5, 0.1, np.random.default_rng(5)
+    strength, rate, generator = 0.5, 0.1, np.random.default_rng(5)
     model, server = served(dc_asgd(variant=variant, **{"lambda": strength}))
     flat = lambda: np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])  # noqa: E731
     weights = flat().astype(np.float64)
@@ -149,9 +151,9 @@ def test_a_push_is_compensated_from_the_copy_on_which_its_worker_made_it(
         server.pull(worker)
     for worker, fetches in pushes:
         gradients = [
-            torch.from_numpy(drawn.normal(size=p.shape)).float() for p in model.parameters()
+            torch.from_numpy(generator.normal(size=p.shape)).float() for p in model.parameters()
         ]
-        g = np.concatenate([one.numpy().ravel() for one in gradients]).astype(np.float64)
+        g = np.concatenate([gradient.numpy().ravel() for gradient in gradients]).astype(np.float64)
         server.push(worker, gradients, rate, fetches=fetches)
         factor: Any = strength
         if variant == "adaptive":
@@ -200,6 +202,6 @@ def test_parameters_are_dealt_evenly_and_each_once() -> None:
     model = nn.Sequential(*(nn.Linear(10, 20 + width) for width in range(8)))
     parameters = list(model.parameters())
     dealt = shard_indices(parameters, 2)
-    assert sorted(place for one in dealt for place in one) == list(range(16))
-    sizes = [sum(parameters[place].numel() for place in one) for one in dealt]
+    assert sorted(index for server_indices in dealt for index in server_indices) == list(range(16))
+    sizes = [sum(parameters[index].numel() for index in server_indices) for server_indices in dealt]
     assert max(sizes) < 1.2 * min(sizes)

@@ -65,16 +65,16 @@ def test_every_number_in_the_files_of_a_program_is_on_its_curve_at_its_step(
         patch.setattr(
             subprocess,
             "Popen",
-            lambda *args, _popen=subprocess.Popen, **more: _popen(
-                *args, stdout=output, stderr=output, **more
+            lambda *args, _popen=subprocess.Popen, **options: _popen(
+                *args, stdout=output, stderr=output, **options
             ),
         )
         assert script.run() == (0, False), log.read_text()
     update, _ = read_history(folder.history)
     assert not update.problems
-    written = _written_by(name, folder.output)
-    assert sum(map(len, written.values())) > 3, [*folder.output.rglob("*")]
-    drawn: Curves = {
+    file_curves = _written_by(name, folder.output)
+    assert sum(map(len, file_curves.values())) > 3, [*folder.output.rglob("*")]
+    job_curves: Curves = {
         tag: {
             int(step): float(value)
             for step, value in zip(update.steps, values, strict=True)
@@ -82,9 +82,9 @@ def test_every_number_in_the_files_of_a_program_is_on_its_curve_at_its_step(
         }
         for tag, values in update.metrics.items()
     }
-    assert set(written) <= set(drawn)
-    assert {tag: drawn[tag] for tag in written} == {
-        tag: pytest.approx(curve, rel=1e-6) for tag, curve in written.items()
+    assert set(file_curves) <= set(job_curves)
+    assert {tag: job_curves[tag] for tag in file_curves} == {
+        tag: pytest.approx(curve, rel=1e-6) for tag, curve in file_curves.items()
     }
 
 
@@ -102,7 +102,7 @@ def _written_by(name: str, output: Path) -> Curves:
     return readers[name]()
 
 
-def _table(output: Path, name: str, position: str, first: int, others: tuple[str, ...]) -> Curves:
+def _table(output: Path, name: str, position: str, first: int, columns: tuple[str, ...]) -> Curves:
     (path,) = output.rglob(name)
     curves: Curves = {}
     with path.open(newline="") as file:
@@ -112,7 +112,7 @@ def _table(output: Path, name: str, position: str, first: int, others: tuple[str
         ]
     for row in rows:
         step = int(row.pop(position)) + first
-        for tag in row.keys() - set(others):
+        for tag in row.keys() - set(columns):
             if row[tag]:
                 curves.setdefault(tag, {})[step] = float(row[tag])
     return curves

@@ -20,7 +20,7 @@ from backend.training.strategies.channel import _convert_errors
 from backend.training.train_state import Batch
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
-ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
+SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ddp"])
@@ -47,7 +47,7 @@ def test_f12_an_exception_in_one_rank_names_rank_and_cause(tmp_path: Path, strat
 
 
 @pytest.mark.parametrize(
-    ("where", "code", "words"),
+    ("method", "code", "text"),
     [
         ("model", "return self.layers(x).nothing", "has no attribute 'nothing'"),
         ("model", "import sys; sys.exit(0)", "sys.exit(0)"),
@@ -61,21 +61,21 @@ def test_f12_an_exception_in_one_rank_names_rank_and_cause(tmp_path: Path, strat
     ],
 )
 def test_f13_user_code_that_fails_is_explained(
-    tmp_path: Path, where: str, code: str, words: str
+    tmp_path: Path, method: str, code: str, text: str
 ) -> None:
     old = {
         "model": "return self.layers(x)",
         "loss": "return nn.functional.cross_entropy(output, target)",
         "loader": "return self.x[index], self.y[index]",
-    }[where]
+    }[method]
     training = new_training(
         tmp_path,
-        model=MODEL.replace(old, code) if where != "loader" else MODEL,
-        loader=LOADER.replace(old, code) if where == "loader" else LOADER,
-        **ALONE,
+        model=MODEL.replace(old, code) if method != "loader" else MODEL,
+        loader=LOADER.replace(old, code) if method == "loader" else LOADER,
+        **SINGLE_PROCESS,
     )
     assert training.train() == 1
-    assert words in training.error()["sentence"]
+    assert text in training.error()["sentence"]
     assert "\n" not in training.error()["sentence"]
 
 
@@ -84,7 +84,7 @@ def test_f50_an_error_in_a_loader_worker_names_the_item(tmp_path: Path) -> None:
         "return self.x[index], self.y[index]",
         "if index == 50: raise OSError('bad file')\n        return self.x[index], self.y[index]",
     )
-    training = new_training(tmp_path, loader=loader, loader_workers=2, **ALONE)
+    training = new_training(tmp_path, loader=loader, loader_workers=2, **SINGLE_PROCESS)
     assert training.train() == 1
     assert "item 50," in training.error()["sentence"]
     assert "bad file" in training.error()["sentence"]
@@ -102,7 +102,7 @@ def users_handler() -> None:
     raise RuntimeError("the user's handler of SIGUSR1")
 
 
-def through_horovod(raised: Callable[[], None] | str) -> None:
+def through_horovod(failure: Callable[[], None] | str) -> None:
     """Fail as ``horovod.torch.mpi_ops.synchronize`` does."""
     import horovod.torch.mpi_ops as ops
 
@@ -118,29 +118,29 @@ def through_horovod(raised: Callable[[], None] | str) -> None:
     )
     space: dict[str, Any] = {}
     exec(code, space)
-    space["wait"](raised, ops.HorovodInternalError)
+    space["wait"](failure, ops.HorovodInternalError)
 
 
-def through_gloo(raised: Callable[[], None] | str) -> None:
+def through_gloo(failure: Callable[[], None] | str) -> None:
     with _convert_errors():
-        if isinstance(raised, str):
-            raise RuntimeError(raised)
-        raised()
+        if isinstance(failure, str):
+            raise RuntimeError(failure)
+        failure()
 
 
-def through_user_code(raised: Callable[[], None] | str) -> None:
+def through_user_code(failure: Callable[[], None] | str) -> None:
     with user_code.calling("The model's forward"):
-        assert callable(raised)
-        raised()
+        assert callable(failure)
+        failure()
 
 
-GONE = "Horovod has been shut down. This was caused by an exception on one of the ranks."
+SHUT_DOWN = "Horovod has been shut down. This was caused by an exception on one of the ranks."
 
 
 @pytest.mark.parametrize(
-    ("call", "raised", "words", "is_echo"),
+    ("call", "failure", "text", "is_echo"),
     [
-        (through_horovod, GONE, "Another rank ended", True),
+        (through_horovod, SHUT_DOWN, "Another rank ended", True),
         (through_gloo, "[gloo/transport/tcp/pair.cc] Connection closed", "Another rank", True),
         (through_horovod, handler, "killed by signal: Segmentation fault", False),
         (through_horovod, out_of_shared_memory, "killed by signal: Bus error", False),
@@ -154,15 +154,15 @@ GONE = "Horovod has been shut down. This was caused by an exception on one of th
     ],
 )
 def test_an_exception_during_a_wait_is_not_blamed_on_another_rank(
-    call: Callable[[Any], None], raised: Any, words: str, is_echo: bool
+    call: Callable[[Any], None], failure: Any, text: str, is_echo: bool
 ) -> None:
     with pytest.raises(Exception) as failed:  # noqa: PT011 - each is of another kind
-        call(raised)
+        call(failure)
     batch = Batch(stage="backward")
     record = make_record(failed.value, rank=1, node="gpu1", batch=batch, batch_size=8)
-    assert words in record["sentence"]
+    assert text in record["sentence"]
     assert record["secondary"] is is_echo
-    assert "backward" not in record["sentence"] or raised is users_handler
+    assert "backward" not in record["sentence"] or failure is users_handler
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ddp"])
@@ -202,9 +202,9 @@ def test_a_loader_worker_that_is_killed_while_its_rank_waits_for_others_is_named
         tmp_path, model=model, loader=loader, loader_workers=1, strategy={"name": strategy}
     )
     assert training.train() != 0
-    sentence = training.error(1)["sentence"]
+    message = training.error(1)["sentence"]
     # The signal may come when the rank takes the next batch from the worker.
-    assert "is killed by signal: Killed" in sentence or "A loader worker ended" in sentence
+    assert "is killed by signal: Killed" in message or "A loader worker ended" in message
     assert training.error(1)["secondary"] is False
 
 
@@ -234,12 +234,12 @@ def test_a_signal_that_comes_with_the_error_does_not_cost_the_record(
     monkeypatch.setattr(rank.RankHeartbeat, "inherited", MagicMock)
     monkeypatch.setattr(rank.Rank, "train", lambda _: fail_with_a_signal(kind))
     monkeypatch.setattr(rank.Rank, "record_error", lambda _, error: recorded.append(error))
-    before = signal.getsignal(signal.SIGCHLD)
+    previous_handler = signal.getsignal(signal.SIGCHLD)
     try:
         with pytest.raises(SystemExit):
             rank.main(["--job", str(tmp_path), "--run", "1"])
     finally:
-        signal.signal(signal.SIGCHLD, before)
+        signal.signal(signal.SIGCHLD, previous_handler)
     (error,) = recorded
     assert "DataLoader worker (pid 17) is killed" in str(error)
     assert isinstance(error.__context__, kind)
@@ -253,7 +253,7 @@ def test_f19_a_full_memory_names_the_batch_size_to_try(tmp_path: Path) -> None:
         "        resource.setrlimit(resource.RLIMIT_AS, (used + 2**28,) * 2)\n"
         "        torch.zeros(2**30)\n",
     )
-    training = new_training(tmp_path, loader=loader, **ALONE)
+    training = new_training(tmp_path, loader=loader, **SINGLE_PROCESS)
     assert training.train() == 1
     assert (
         training.error()["sentence"] == "The node is out of memory. Try batch size 4 instead of 8."
@@ -263,7 +263,7 @@ def test_f19_a_full_memory_names_the_batch_size_to_try(tmp_path: Path) -> None:
 def test_a_dataset_smaller_than_one_step_is_refused_with_the_batch_that_fits(
     tmp_path: Path,
 ) -> None:
-    training = new_training(tmp_path, batch_size=200, **ALONE)
+    training = new_training(tmp_path, batch_size=200, **SINGLE_PROCESS)
     assert training.train() == 1
     assert "The dataset has 96 samples" in training.error()["sentence"]
     assert "Choose a batch size of 96 or less" in training.error()["sentence"]
@@ -272,7 +272,7 @@ def test_a_dataset_smaller_than_one_step_is_refused_with_the_batch_that_fits(
 def test_a_launcher_that_does_not_fit_the_library_is_named(tmp_path: Path) -> None:
     training = new_training(tmp_path)
     training.prepare()
-    training.config = new_training(tmp_path, name="other", **ALONE).config
+    training.config = new_training(tmp_path, name="other", **SINGLE_PROCESS).config
     process = training.start()
     assert process.wait() == 1
     assert "This rank sees 1 process, but the job has 2" in training.error()["sentence"]

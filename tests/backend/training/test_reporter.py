@@ -25,13 +25,13 @@ from tests.backend.training.training_rig import new_training
 from tests.waiting import LIMIT_S
 
 
-class Watched(Reporter):
-    """Says when its thread has written, so that a test need not poll."""
+class WatchedReporter(Reporter):
+    """Reporter that signals each write of its thread, so that a test need not poll."""
 
-    def __init__(self, folder: JobFolder, before: RunStatus | None = None) -> None:
+    def __init__(self, folder: JobFolder, previous_status: RunStatus | None = None) -> None:
         self._has_written = threading.Condition()
         super().__init__(
-            folder, run=1, epochs=2, world_size=2, global_batch=16, previous_status=before
+            folder, run=1, epochs=2, world_size=2, global_batch=16, previous_status=previous_status
         )
 
     def _write_status(self) -> None:
@@ -39,14 +39,14 @@ class Watched(Reporter):
         with self._has_written:
             self._has_written.notify_all()
 
-    def wait_for(self, fact: Callable[[], bool]) -> None:
+    def wait_for(self, condition: Callable[[], bool]) -> None:
         with self._has_written:
-            assert self._has_written.wait_for(fact, LIMIT_S)
+            assert self._has_written.wait_for(condition, LIMIT_S)
 
 
-def reporter_of(folder: JobFolder) -> Watched:
+def reporter_of(folder: JobFolder) -> WatchedReporter:
     folder.path.mkdir(parents=True, exist_ok=True)
-    reporter = Watched(folder)
+    reporter = WatchedReporter(folder)
     reporter.plan(step=0, epoch=1, total_steps=100, steps_per_epoch=50)
     return reporter
 
@@ -114,8 +114,8 @@ def test_a_resumed_run_shows_the_earlier_progress_until_it_has_a_plan(tmp_path: 
     folder.path.mkdir()
     figures = {"run": 1, "step": 60, "total_steps": 100, "epoch": 2, "metrics": {"loss": 0.5}}
     earlier = {"earlier_s": 30.0, "earlier_gpu_s": 60.0, "earlier_energy_j": 900.0, "gpus": 2}
-    before = RunStatus(JobState.STARTING, **figures, **earlier, heartbeat=9)
-    reporter = Watched(folder, before)
+    previous_status = RunStatus(JobState.STARTING, **figures, **earlier, heartbeat=9)
+    reporter = WatchedReporter(folder, previous_status)
     reporter.set_stopping()
     reporter.wait_for(folder.status.exists)
     status = RunStatus.from_dict(read_json(folder.status))
@@ -148,7 +148,7 @@ def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
     reporter.wait_for(folder.history.exists)
     history = reporter._history
     reporter.wait_for(lambda: bool(folder.history.stat().st_size) and history.is_flushed)
-    written = folder.history.read_bytes()
+    history_content = folder.history.read_bytes()
     flush, full = os.fsync, True
     real: Any = history._file
 
@@ -178,7 +178,7 @@ def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
     reporter.wait_for(
         lambda: (
             "No space left" in read_json(folder.status)["message"]
-            and folder.history.read_bytes() == written
+            and folder.history.read_bytes() == history_content
         )
     )
     full = False

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from tests.backend.training.test_not_finite import train_here
-from tests.backend.training.training_rig import LOADER, MODEL, Training, held, new_training
+from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training, pausing_model
 
 RANDOM_LOADER = LOADER.replace(
     "return self.x[index], self.y[index]",
@@ -19,18 +19,18 @@ RANDOM_LOADER = LOADER.replace(
 )
 
 
-def assert_bit_equal(one: Training, other: Training) -> None:
-    ours = torch.load(one.latest(), weights_only=True)
-    theirs = torch.load(other.latest(), weights_only=True)
-    assert ours["model"].keys() == theirs["model"].keys()
-    for name, tensor in ours["model"].items():
-        assert torch.equal(tensor, theirs["model"][name]), name
-    for number, state in ours["optimizer"]["state"].items():
+def assert_bit_equal(first_job: Training, second_job: Training) -> None:
+    first_state = torch.load(first_job.latest(), weights_only=True)
+    second_state = torch.load(second_job.latest(), weights_only=True)
+    assert first_state["model"].keys() == second_state["model"].keys()
+    for name, tensor in first_state["model"].items():
+        assert torch.equal(tensor, second_state["model"][name]), name
+    for number, state in first_state["optimizer"]["state"].items():
         for name, value in state.items():
             if isinstance(value, torch.Tensor):
-                assert torch.equal(value, theirs["optimizer"]["state"][number][name])
+                assert torch.equal(value, second_state["optimizer"]["state"][number][name])
     for curve in ("loss", "learning_rate", "gradient_norm", "accuracy", "validation/loss"):
-        assert one.curve(curve) == other.curve(curve), curve
+        assert first_job.curve(curve) == second_job.curve(curve), curve
 
 
 @pytest.mark.parametrize(
@@ -55,11 +55,13 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(
         "epochs": 3,
     }
     straight, halves = (
-        new_training(tmp_path, model=held(MODEL), loader=RANDOM_LOADER, name=name, **settings)
+        new_training(
+            tmp_path, model=pausing_model(MODEL), loader=RANDOM_LOADER, name=name, **settings
+        )
         for name in ("straight", "halves")
     )
     straight.train_well()
-    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
+    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
     stopped = torch.load(halves.latest(), weights_only=True)
     assert stopped["course"]["step"] < 3 * 96 // (8 * processes)
     halves.train_well(resume_from=halves.latest())
@@ -71,13 +73,15 @@ def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path:
     """The loader draws random numbers in the validation too, which begins again in the resume."""
     settings = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 3}
     loader = RANDOM_LOADER.replace("37, 2", "400, 2")
-    model = held(MODEL, "self.judged and not self.training")
+    model = pausing_model(MODEL, "self.judged and not self.training")
     straight, halves = (
         new_training(tmp_path, model=model, loader=loader, name=name, **settings)
         for name in ("straight", "halves")
     )
     straight.train_well()
-    halves.train_well(when=lambda: halves.status_is("EVALUATING"), **halves.hold)
+    halves.train_well(
+        stop_condition=lambda: halves.status_is("EVALUATING"), **halves.pause_environment
+    )
     assert halves.curve("validation/loss") == {}
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
@@ -86,26 +90,28 @@ def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path:
 def test_on_other_ranks_by_smaller_batches_the_epoch_goes_on_at_the_same_sample(
     tmp_path: Path,
 ) -> None:
-    seen = tmp_path / "seen"
+    sample_file = tmp_path / "seen"
     logging = LOADER.replace(
         "return self.x[index], self.y[index]",
         "import os\n"
         "        if self.COUNT == 96:\n"
-        f"            with open({str(seen)!r}, 'a') as file:\n"
+        f"            with open({str(sample_file)!r}, 'a') as file:\n"
         "                file.write(f'{index}\\n')\n"
         "        return self.x[index], self.y[index]",
     )
-    training = new_training(tmp_path, model=held(MODEL), loader=logging, epochs=4, batch_size=4)
-    training.train_well(when=lambda: training.step() >= 2, **training.hold)
+    training = new_training(
+        tmp_path, model=pausing_model(MODEL), loader=logging, epochs=4, batch_size=4
+    )
+    training.train_well(stop_condition=lambda: training.step() >= 2, **training.pause_environment)
     progress = torch.load(training.latest(), weights_only=True)["course"]
-    taken = seen.read_text().split()
-    assert len(taken) == progress["step"] * 8 < 4 * 96
+    samples = sample_file.read_text().split()
+    assert len(samples) == progress["step"] * 8 < 4 * 96
     training.with_config(processes=1, epochs=4, batch_size=2, strategy={"name": "alone"})
     training.train_well(resume_from=training.latest())
-    taken = seen.read_text().split()
-    assert len(taken) == 4 * 96
+    samples = sample_file.read_text().split()
+    assert len(samples) == 4 * 96
     for epoch in range(4):
-        assert sorted(map(int, taken[epoch * 96 : (epoch + 1) * 96])) == list(range(96))
+        assert sorted(map(int, samples[epoch * 96 : (epoch + 1) * 96])) == list(range(96))
     assert sorted(training.curve("loss")) == list(range(1, max(training.curve("loss")) + 1))
 
 

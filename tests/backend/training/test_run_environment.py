@@ -11,9 +11,9 @@ import backend
 from backend.training.run_environment import program_version
 
 
-def git(folder: Path, *words: str) -> str:
-    who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-    command = ["git", "-C", str(folder), *who, *words]
+def git(folder: Path, *arguments: str) -> str:
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    command = ["git", "-C", str(folder), *identity, *arguments]
     return subprocess.run(command, capture_output=True, check=True, text=True).stdout.strip()
 
 

@@ -20,7 +20,7 @@ from backend.training.strategies.allreduce import AllReduce
 from backend.training.user_code import load_loader
 from tests.backend.training.training_rig import Training, new_training
 
-ALONE = {"name": "alone", "lr_scaling": "none"}
+SINGLE_PROCESS = {"name": "alone", "lr_scaling": "none"}
 ALLREDUCE = {"name": "allreduce", "lr_scaling": "none"}
 
 MODEL = """
@@ -79,38 +79,42 @@ def train(tmp_path: Path, name: str, strategy: dict[str, Any], processes: int) -
     return training
 
 
-def seen(training: Training) -> set[frozenset[int]]:
-    """The samples of each step, of all ranks together."""
+def step_samples(training: Training) -> set[frozenset[int]]:
+    """Return the samples of each step, of all ranks together."""
     ranks = [
         [int(line) for line in path.read_text().split()]
         for path in sorted((training.sources / "files").glob("seen-*"))
     ]
     size = 16 // len(ranks)
     steps = range(0, len(ranks[0]), size)
-    return {frozenset(row for rank in ranks for row in rank[at : at + size]) for at in steps}
+    return {
+        frozenset(row for rank in ranks for row in rank[start : start + size]) for start in steps
+    }
 
 
 def test_one_process_and_two_see_the_same_samples_and_get_the_same_parameters(
     tmp_path: Path,
 ) -> None:
     trainings = [
-        train(tmp_path, "alone", ALONE, 1),
+        train(tmp_path, "alone", SINGLE_PROCESS, 1),
         train(tmp_path, "one", ALLREDUCE, 1),
         train(tmp_path, "two", ALLREDUCE, 2),
     ]
-    alone, *others = (torch.load(one.latest(), weights_only=True)["model"] for one in trainings)
-    assert seen(trainings[0]) == seen(trainings[1]) == seen(trainings[2])
-    for other in others:
-        for name, tensor in alone.items():
-            torch.testing.assert_close(other[name], tensor, rtol=1e-5, atol=1e-5)
+    single_state, *other_states = (
+        torch.load(training.latest(), weights_only=True)["model"] for training in trainings
+    )
+    assert step_samples(trainings[0]) == step_samples(trainings[1]) == step_samples(trainings[2])
+    for state in other_states:
+        for name, tensor in single_state.items():
+            torch.testing.assert_close(state[name], tensor, rtol=1e-5, atol=1e-5)
     torch.manual_seed(trainings[0].config.seed)
     space: dict[str, Any] = {}
     exec(MODEL, space)
-    fresh = space["UserModel"]()
+    new_model = space["UserModel"]()
     # Weight decay and AdamW's momentum leave what no rank uses as it was.
-    assert torch.equal(alone["unused.weight"], fresh.unused.weight)
-    for one in trainings:
-        last = {name: one.curve(name)[12] for name in ("tokens", "huge", "tiny")}
+    assert torch.equal(single_state["unused.weight"], new_model.unused.weight)
+    for training in trainings:
+        last = {name: training.curve(name)[12] for name in ("tokens", "huge", "tiny")}
         assert last == {"tokens": 67128463.0, "huge": 1e39, "tiny": 1e-46}
 
 
@@ -138,21 +142,23 @@ def test_nodes_that_list_the_files_in_another_order_are_named_before_the_first_s
     training = new_training(tmp_path, model=MODEL, loader=loader, strategy={"name": strategy})
     training.nodes = ("gpu1", "gpu2")
     assert training.train() != 0
-    sentence = training.first_error()["sentence"]
-    assert sentence.startswith("Sample 0 of the loader differs on gpu2 and gpu1; all")
-    assert "sorted(os.listdir(folder))" in sentence
+    message = training.first_error()["sentence"]
+    assert message.startswith("Sample 0 of the loader differs on gpu2 and gpu1; all")
+    assert "sorted(os.listdir(folder))" in message
 
 
 @pytest.mark.parametrize(
-    ("drawn", "is_same"), [("torch.rand(2)", True), ("os.urandom(4)", False), ("1 / 0", False)]
+    ("expression", "is_same"), [("torch.rand(2)", True), ("os.urandom(4)", False), ("1 / 0", False)]
 )
-def test_random_samples_are_not_compared(tmp_path: Path, drawn: str, is_same: bool) -> None:
-    loader = LOADER.replace("self.x[row], row % 2", f"{{'x': self.x[row], 'drawn': {drawn}}}, 'a'")
+def test_random_samples_are_not_compared(tmp_path: Path, expression: str, is_same: bool) -> None:
+    loader = LOADER.replace(
+        "self.x[row], row % 2", f"{{'x': self.x[row], 'drawn': {expression}}}, 'a'"
+    )
     (tmp_path / "bks_dataset.py").write_text(loader)
     data = load_loader(tmp_path).training(tmp_path)
-    found = [fingerprint(data, index, seed=1) for index in (0, 0, 1)]
-    assert (found[0] == found[1] != found[2]) is is_same
-    assert is_same or found == [None, None, None]
+    fingerprints = [fingerprint(data, index, seed=1) for index in (0, 0, 1)]
+    assert (fingerprints[0] == fingerprints[1] != fingerprints[2]) is is_same
+    assert is_same or fingerprints == [None, None, None]
 
 
 def test_a_layer_made_in_forward_is_refused_before_the_first_step(tmp_path: Path) -> None:
@@ -170,7 +176,7 @@ def test_a_layer_made_in_forward_is_refused_before_the_first_step(tmp_path: Path
     assert training.step() == 0
 
 
-class Others:
+class FakeHorovod:
     """Horovod where another rank contributes the same vectors as this one, times ``factor``."""
 
     Average = Sum = None
@@ -189,7 +195,7 @@ class Others:
 def test_a_parameter_has_a_gradient_where_any_rank_used_it(factor: float, is_used: bool) -> None:
     model = nn.ModuleDict({"used": nn.Linear(4, 4), "idle": nn.Linear(4, 4)})
     strategy: Any = AllReduce(StrategyConfig())
-    strategy._hvd = Others(factor)
+    strategy._hvd = FakeHorovod(factor)
     strategy.adopt(model, sync_size=4)
     strategy.zero()
     model["used"](torch.ones(1, 4)).sum().backward()
@@ -219,7 +225,9 @@ def test_losses_and_metrics_of_all_ranks_keep_their_64_bits(
     sync.take_vector(torch.zeros(()))
     (outcome,) = sync.read_results(waits_for_newest=True)
     losses = [torch.tensor(loss, dtype=kind).item() for loss, _ in values]
-    for found, wanted in zip(outcome.losses, losses, strict=True):
-        assert found == wanted or (math.isnan(found) and math.isnan(wanted))
+    for result_loss, expected_loss in zip(outcome.losses, losses, strict=True):
+        assert result_loss == expected_loss or (
+            math.isnan(result_loss) and math.isnan(expected_loss)
+        )
     mean = sum(metric for _, metric in values) / size
     assert outcome.metrics["metric"] == mean or math.isnan(mean)

@@ -9,9 +9,9 @@ import pytest
 import torch
 
 from backend.training.data import deal_portions
-from tests.backend.training.test_asynchronous import together
+from tests.backend.training.test_asynchronous import synchronized_model
 from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import MODEL, ROOT, Training, held, new_training
+from tests.backend.training.training_rig import MODEL, ROOT, Training, new_training, pausing_model
 
 DIGITS = ROOT / "resources" / "gallery" / "digits"
 MLP = """
@@ -33,8 +33,8 @@ class UserModel(nn.Module):
 
 def sandblaster(folder: Path, name: str = "job", *, workers: int = 2, **settings: Any) -> Training:
     strategy = {"name": "sandblaster", "portion": 16, **settings.pop("strategy", {})}
-    given = {"optimizer": {"name": "lbfgs", "lr": 1.0}, **settings}
-    return new_training(folder, name=name, strategy=strategy, processes=workers + 1, **given)
+    job_settings = {"optimizer": {"name": "lbfgs", "lr": 1.0}, **settings}
+    return new_training(folder, name=name, strategy=strategy, processes=workers + 1, **job_settings)
 
 
 def digits(folder: Path, model: str, **settings: Any) -> Training:
@@ -49,12 +49,12 @@ def test_sandblaster_finds_the_losses_of_torchs_lbfgs_in_one_process(tmp_path: P
     training = digits(tmp_path, MLP, epochs=12, strategy={"portion": 128})
     training.train_well()
     sources = training.sources
-    made: dict[str, Any] = {}
+    space: dict[str, Any] = {}
     for source in (MLP, (DIGITS / "loader" / "bks_dataset.py").read_text()):
-        exec(source, made)
-    data = made["UserDataset"](str(sources / "files"))
+        exec(source, space)
+    data = space["UserDataset"](str(sources / "files"))
     torch.manual_seed(training.config.seed)
-    model = made["UserModel"]()
+    model = space["UserModel"]()
 
     def closure() -> torch.Tensor:
         optimizer.zero_grad()
@@ -82,19 +82,19 @@ def test_the_digits_of_the_gallery_are_learned_in_twenty_iterations(tmp_path: Pa
 
 
 def test_the_number_of_workers_changes_nothing_but_rounding(tmp_path: Path) -> None:
-    one, three = (
+    one_worker, three_workers = (
         sandblaster(tmp_path, f"on {workers}", workers=workers, epochs=3) for workers in (1, 3)
     )
-    for training in (one, three):
+    for training in (one_worker, three_workers):
         training.train_well()
-    assert len(one.curve("loss")) == 3
+    assert len(one_worker.curve("loss")) == 3
     for curve in ("loss", "accuracy"):
-        assert one.curve(curve) == pytest.approx(three.curve(curve), rel=1e-4)
+        assert one_worker.curve(curve) == pytest.approx(three_workers.curve(curve), rel=1e-4)
 
 
 # Running means of batch normalization also see the part of the iteration that is made again.
 STEADY = MODEL.replace("nn.BatchNorm1d(16)", "nn.Identity()")
-HELD = held(STEADY, "self.judged and self.training")
+PAUSED_MODEL = pausing_model(STEADY, "self.judged and self.training")
 """Its second iteration waits for the stop: under load, the stop of a model that napped came as late
 as the validation after it."""
 
@@ -103,13 +103,13 @@ def test_stopped_within_an_iteration_and_resumed_is_bit_equal_to_straight(tmp_pa
     settings: dict[str, Any] = {
         "workers": 1,
         "epochs": 4,
-        "model": HELD,
+        "model": PAUSED_MODEL,
         "batch_size": 32,
         "strategy": {"portion": 32},
     }
     straight, halves = (sandblaster(tmp_path, name, **settings) for name in ("straight", "halves"))
     straight.train_well()
-    halves.train_well(when=lambda: halves.step() >= 1, **halves.hold)
+    halves.train_well(stop_condition=lambda: halves.step() >= 1, **halves.pause_environment)
     progress = torch.load(halves.latest(), weights_only=True)["course"]
     assert (progress["step"], progress["epoch_step"]) == (1, 0)
     halves.train_well(resume_from=halves.latest())
@@ -178,7 +178,7 @@ def test_a_portion_of_a_slow_worker_is_computed_twice_and_does_not_delay_the_ste
     tmp_path: Path,
 ) -> None:
     # The slow one is in its first portion until the first step is over.
-    held_up = together(tmp_path / "begun").replace(
+    held_up = synchronized_model(tmp_path / "begun").replace(
         "return self.layers(x)",
         "import json\n"
         "        is_slow = self.training and os.environ['OMPI_COMM_WORLD_RANK'] == '2'\n"
@@ -188,13 +188,15 @@ def test_a_portion_of_a_slow_worker_is_computed_twice_and_does_not_delay_the_ste
         "        return self.layers(x)",
     )
     training = sandblaster(tmp_path, model=held_up, epochs=3, strategy={"portion": 8})
-    training.train_well(**training.hold)
+    training.train_well(**training.pause_environment)
     assert training.curve("backup copies")[1] >= 1
     assert len(training.curve("loss")) == 3
 
 
 def test_each_sample_is_in_one_portion_and_the_portions_are_of_about_one_size() -> None:
     dealt = deal_portions(65, 32, 8, 1)
-    assert sorted(sample for one in dealt for batch in one for sample in batch) == list(range(65))
-    assert [sum(len(batch) for batch in one) for one in dealt] == [22, 22, 21]
-    assert all(len(batch) in (7, 8) for one in dealt for batch in one)
+    assert sorted(sample for portion in dealt for batch in portion for sample in batch) == list(
+        range(65)
+    )
+    assert [sum(len(batch) for batch in portion) for portion in dealt] == [22, 22, 21]
+    assert all(len(batch) in (7, 8) for portion in dealt for batch in portion)

@@ -16,21 +16,23 @@ from backend.training.tools.check_model import _activation_bytes
 from tests.gallery.figures import HERE, build, sample_of
 
 
-def held_by(root: Any, model: nn.Module) -> int:
+def held_bytes(root: Any, model: nn.Module) -> int:
     """Return the bytes of all storages that a graph refers to, without those of the model."""
-    own = {t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers()]}
+    model_addresses = {
+        t.untyped_storage().data_ptr() for t in [*model.parameters(), *model.buffers()]
+    }
     sizes: dict[int, int] = {}
-    nodes, seen = [root], set()
+    nodes, visited = [root], set()
     while nodes:
         node = nodes.pop()
-        if node is None or node in seen:
+        if node is None or node in visited:
             continue
-        seen.add(node)
+        visited.add(node)
         nodes += [parent for parent, _ in node.next_functions]
         for tensor in saved_by(node):
             storage = tensor.untyped_storage()
             sizes[storage.data_ptr()] = storage.nbytes()
-    return sum(size for address, size in sizes.items() if address not in own)
+    return sum(size for address, size in sizes.items() if address not in model_addresses)
 
 
 def saved_by(node: Any) -> Iterator[torch.Tensor]:
@@ -74,10 +76,10 @@ def test_what_a_step_keeps_is_counted_once(kind: str) -> None:
     model = Function(KINDS[kind])
     data = torch.rand(4, 8)
     with SavedTensors(model) as saved_tensors:
-        counted = model(data)
+        output = model(data)
     torch.manual_seed(1)
-    assert saved_tensors.bytes == held_by(model(data).grad_fn, model)
-    counted.sum().backward()
+    assert saved_tensors.bytes == held_bytes(model(data).grad_fn, model)
+    output.sum().backward()
     assert model.layer.weight.grad is not None
 
 
@@ -95,7 +97,7 @@ def test_the_memory_of_a_network_is_what_its_graph_holds(name: str) -> None:
     data = sample_of(HERE.show(name), 4, **({} if name == "mlp" else {"side": side}))
     data, target = torch.rand_like(data), torch.tensor([0, 1, 2, 3])
     loss = model.loss(model(data), target)
-    assert _activation_bytes(model, data, target) == held_by(loss.grad_fn, model) // 4
+    assert _activation_bytes(model, data, target) == held_bytes(loss.grad_fn, model) // 4
 
 
 def test_a_model_that_refuses_the_count_still_has_its_check() -> None:

@@ -33,26 +33,28 @@ class Rig:
         self.folder = JobFolder(path / "job")
         self.output = self.folder.output
         self.work = self.folder.work(1, "a")
-        for one in (self.output, self.work):
-            one.mkdir(parents=True)
+        for folder in (self.output, self.work):
+            folder.mkdir(parents=True)
         placement = [{"node": "a", "processes": 1}]
         raw = {"name": "mine", "script": "mine", "placement": placement, **settings}
         self.launch = Launch("job", 1, parse_job(raw).draft, (), (), "", "", "")
         self.step = 0
         self.metrics: dict[str, float | None] = {}
 
-    def begin(self) -> None:
+    def begin_run(self) -> None:
         self.checkpoints = ScriptCheckpoints(self.folder, self.launch, self.work, lambda _: None)
 
-    def poll(self, **how: bool) -> list[str]:
+    def poll(self, **options: bool) -> list[str]:
         """The files of the checkpoints after a poll, oldest first, each as it was verified."""
         self.checkpoints.update(
-            lambda _path, _ns: ScriptPosition(0, self.step, self.metrics), **how
+            lambda _path, _ns: ScriptPosition(0, self.step, self.metrics), **options
         )
-        found = read_checkpoints(self.folder.checkpoints, ".json")
-        assert all(sha256_of(Path(one.path)) == one.sha256 for one in found)
-        assert all(size_of(Path(one.path)) == one.bytes for one in found)
-        return [Path(one.file).name for one in found]
+        checkpoints = read_checkpoints(self.folder.checkpoints, ".json")
+        assert all(
+            sha256_of(Path(checkpoint.path)) == checkpoint.sha256 for checkpoint in checkpoints
+        )
+        assert all(size_of(Path(checkpoint.path)) == checkpoint.bytes for checkpoint in checkpoints)
+        return [Path(checkpoint.file).name for checkpoint in checkpoints]
 
     def latest(self) -> str:
         return Path(Checkpoint.from_dict(read_json(self.folder.latest)).file).name
@@ -60,9 +62,9 @@ class Rig:
 
 @pytest.fixture
 def rig(tmp_path: Path) -> Rig:
-    made = Rig(tmp_path)
-    made.begin()
-    return made
+    rig = Rig(tmp_path)
+    rig.begin_run()
+    return rig
 
 
 def file(folder: Path, name: str, text: str = "weights") -> None:
@@ -71,7 +73,7 @@ def file(folder: Path, name: str, text: str = "weights") -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "found"),
+    ("names", "expected_names"),
     [
         (["model.pt", "last.ckpt", "notes.txt"], ["last.ckpt", "model.pt"]),
         (["checkpoint-5/model.safetensors", "checkpoint-5/a/rng.pth"], ["checkpoint-5"]),
@@ -86,13 +88,13 @@ def file(folder: Path, name: str, text: str = "weights") -> None:
     ],
 )
 def test_files_and_folders_that_match_are_found_once(
-    rig: Rig, names: list[str], found: list[str]
+    rig: Rig, names: list[str], expected_names: list[str]
 ) -> None:
     for name in names:
         file(rig.output, name)
     assert rig.poll() == []
-    assert sorted(rig.poll()) == found
-    assert sorted(rig.poll()) == found
+    assert sorted(rig.poll()) == expected_names
+    assert sorted(rig.poll()) == expected_names
 
 
 def test_a_checkpoint_counts_when_it_no_longer_grows(rig: Rig) -> None:
@@ -177,7 +179,7 @@ def test_a_script_resumes_from_the_newest_file_that_holds_all(
 def test_retention_keeps_the_newest_whole_state(tmp_path: Path, part: str) -> None:
     policy = {"keep_latest": 1, "keep_best": 1, "best_metric": "loss"}
     rig = Rig(tmp_path, remove_old_checkpoints=True, checkpoint=policy)
-    rig.begin()
+    rig.begin_run()
     for rig.step, (name, content) in enumerate({"a": "whole", "b": part, "c": part}.items()):
         rig.metrics = {"loss": 1.0 / (rig.step + 1)}
         torch.save(STATES[content], rig.output / f"{name}.pt")
@@ -203,7 +205,7 @@ def test_weights_in_another_format_are_only_weights(rig: Rig) -> None:
 def test_a_file_of_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Path) -> None:
     rig = Rig(tmp_path)
     file(rig.work, "pretrained.pth")
-    rig.begin()
+    rig.begin_run()
     file(rig.work, "own.pth")
     rig.poll()
     assert rig.poll() == ["own.pth"]
@@ -213,7 +215,7 @@ def test_a_file_of_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Pat
 
 
 @pytest.mark.parametrize(
-    ("write", "ended_well", "found"),
+    ("write", "ended_well", "expected_names"),
     [
         (lambda folder: file(folder, "a.pt"), True, ["a.pt"]),
         (lambda folder: file(folder, "a.pt"), False, ["a.pt"]),
@@ -227,14 +229,14 @@ def test_a_file_of_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Pat
     ],
 )
 def test_a_file_that_may_be_unfinished_at_the_end_does_not_count(
-    rig: Rig, write: Callable[[Path], object], ended_well: bool, found: list[str]
+    rig: Rig, write: Callable[[Path], object], ended_well: bool, expected_names: list[str]
 ) -> None:
     write(rig.output)
-    assert rig.poll(is_over=True, ended_well=ended_well) == found
+    assert rig.poll(is_over=True, ended_well=ended_well) == expected_names
 
 
 @pytest.mark.parametrize(
-    ("name", "before_s", "found"),
+    ("name", "before_s", "is_recorded"),
     [
         ("checkpoint-3/model.bin", 3.0, True),
         ("checkpoint-3/model.bin", 1.0, False),
@@ -246,34 +248,34 @@ def test_a_file_that_may_be_unfinished_at_the_end_does_not_count(
     ],
 )
 def test_complete_checkpoints_of_a_killed_script_are_recorded(
-    rig: Rig, name: str, before_s: float, found: bool
+    rig: Rig, name: str, before_s: float, is_recorded: bool
 ) -> None:
     rig.launch = replace(rig.launch, ranks=(RankPlan(0, 0, "a", "10.0.0.1"),))
     source = rig.folder.path / "version"
-    for place in (source, rig.work):
-        file(place, "pretrained.pth")
+    for folder in (source, rig.work):
+        file(folder, "pretrained.pth")
     replace_json(rig.folder.launch, replace(rig.launch, script_source=str(source)).to_dict())
     status = RunStatus(JobState.ERROR, run=1, step=4, epoch=2, metrics={"loss": 0.5})
     replace_json(rig.folder.status, status.to_dict())
-    for place in (rig.output, rig.work):
-        file(place, name)
-        path = place / name
-        ended = path.stat().st_mtime + before_s
+    for folder in (rig.output, rig.work):
+        file(folder, name)
+        path = folder / name
+        ended_s = path.stat().st_mtime + before_s
     record = rig.folder.attempt(1).rank_exit(0)
     record.parent.mkdir(parents=True)
     record.touch()
-    os.utime(record, (ended, ended))
+    os.utime(record, (ended_s, ended_s))
     record_checkpoints(rig.folder)
     records = read_checkpoints(rig.folder.checkpoints)
-    assert [(one.step, one.epoch, one.metrics) for one in records] == [
+    assert [(checkpoint.step, checkpoint.epoch, checkpoint.metrics) for checkpoint in records] == [
         (3, 2, {"loss": 0.5})
-    ] * 2 * found
-    assert {Path(one.path).parts[-1] for one in records} <= {Path(name).parts[0]}
+    ] * 2 * is_recorded
+    assert {Path(checkpoint.path).parts[-1] for checkpoint in records} <= {Path(name).parts[0]}
 
 
 def zipped(path: Path, cut: int = 0) -> None:
-    with zipfile.ZipFile(path, "w") as made:
-        made.writestr("data.pkl", "weights" * 100)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data.pkl", "weights" * 100)
     path.write_bytes(path.read_bytes()[: -cut or None])
 
 
@@ -292,11 +294,11 @@ def test_the_record_goes_with_the_file(rig: Rig) -> None:
 
 
 def test_nothing_of_the_script_is_removed_unless_the_user_chose_it(tmp_path: Path) -> None:
-    for chosen in (False, True):
-        rig = Rig(tmp_path / str(chosen), remove_old_checkpoints=chosen)
+    for removes_old in (False, True):
+        rig = Rig(tmp_path / str(removes_old), remove_old_checkpoints=removes_old)
         policy = CheckpointPolicy(keep_latest=2, keep_best=1, best_metric="eval_loss")
         rig.launch = replace(rig.launch, config=replace(rig.launch.config, checkpoint=policy))
-        rig.begin()
+        rig.begin_run()
         file(rig.output, "notes.txt")
         for step, loss in enumerate((3.0, 1.0, 2.0, 2.5, 2.25, 2.75), 1):
             rig.step, rig.metrics = step, {"eval_loss": loss}
@@ -305,16 +307,16 @@ def test_nothing_of_the_script_is_removed_unless_the_user_chose_it(tmp_path: Pat
             rig.poll()
             if step == 1:
                 (rig.folder.checkpoints / "step-000001.keep").touch()
-        left = sorted(one.name for one in rig.output.iterdir())
-        numbers = (1, 2, 5, 6) if chosen else range(1, 7)
-        assert left == [*(f"checkpoint-{one}" for one in numbers), "notes.txt"]
+        remaining_names = sorted(path.name for path in rig.output.iterdir())
+        numbers = (1, 2, 5, 6) if removes_old else range(1, 7)
+        assert remaining_names == [*(f"checkpoint-{path}" for path in numbers), "notes.txt"]
 
 
 def test_a_later_run_knows_the_checkpoints_of_an_earlier_one(rig: Rig) -> None:
     file(rig.output, "checkpoint-1/a")
     rig.poll()
     rig.poll()
-    rig.begin()
+    rig.begin_run()
     assert rig.poll() == rig.poll() == ["checkpoint-1"]
     shutil.rmtree(rig.output / "checkpoint-1")
     assert rig.poll() == []
@@ -332,8 +334,8 @@ def test_the_next_run_records_what_a_killed_run_left_at_the_step_of_its_name(
     )
     for _ in range(2):
         reports.update()
-    (found,) = read_checkpoints(rig.folder.checkpoints, ".json")
-    assert found.step == step
+    (checkpoint,) = read_checkpoints(rig.folder.checkpoints, ".json")
+    assert checkpoint.step == step
 
 
 @pytest.mark.parametrize(
@@ -389,15 +391,15 @@ def test_a_script_that_saves_at_each_step_has_them_in_its_names(rig: Rig, tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("settings", "found"),
+    ("settings", "expected_names"),
     [({}, ["epoch_42"]), ({"checkpoint_files": ["*.safetensors"]}, ["model.safetensors"])],
 )
 def test_a_folder_that_accelerate_resumes_from_is_the_checkpoint(
-    tmp_path: Path, settings: dict[str, object], found: list[str]
+    tmp_path: Path, settings: dict[str, object], expected_names: list[str]
 ) -> None:
     rig = Rig(tmp_path, **settings)
-    rig.begin()
+    rig.begin_run()
     for name in ("model.safetensors", "optimizer.bin", "random_states_0.pkl"):
         file(rig.output, f"epoch_42/{name}")
     rig.poll()
-    assert rig.poll() == found
+    assert rig.poll() == expected_names

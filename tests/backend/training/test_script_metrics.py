@@ -29,15 +29,15 @@ def write_state(folder: Path) -> None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Path:
+def job_folder(tmp_path: Path) -> Path:
     (tmp_path / "output/tensorboard").mkdir(parents=True)
     (tmp_path / "rank-0.log").write_text("earlier\n")
     return tmp_path
 
 
-def metrics_of(place: Path) -> ScriptMetrics:
-    output = place / "output"
-    return ScriptMetrics(place / "rank-0.log", 8, [output], output / "tensorboard")
+def metrics_of(job_folder: Path) -> ScriptMetrics:
+    output = job_folder / "output"
+    return ScriptMetrics(job_folder / "rank-0.log", 8, [output], output / "tensorboard")
 
 
 def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
@@ -82,17 +82,17 @@ def lines(*texts: str, name: str = "log.jsonl") -> Callable[[Path], None]:
     ],
 )
 def test_values_that_a_program_writes_are_its_curve(
-    place: Path, write: Callable[[Path], object], points: Sequence[Point]
+    job_folder: Path, write: Callable[[Path], object], points: Sequence[Point]
 ) -> None:
-    metrics = metrics_of(place)
-    write(place / "output")
+    metrics = metrics_of(job_folder)
+    write(job_folder / "output")
     assert metrics.poll() == list(points)
     assert metrics.poll() == []
 
 
-def test_lines_on_stdout_count_from_the_beginning_of_the_run(place: Path) -> None:
-    metrics = metrics_of(place)
-    with (place / "rank-0.log").open("a") as log:
+def test_lines_on_stdout_count_from_the_beginning_of_the_run(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
+    with (job_folder / "rank-0.log").open("a") as log:
         log.write('Epoch 1\n{"step": 1, "loss": 0.5}\nloss 3\n')
     assert metrics.poll() == [Point(1, 0, {"loss": 0.5})]
 
@@ -128,10 +128,10 @@ def test_lines_on_stdout_count_from_the_beginning_of_the_run(place: Path) -> Non
     ],
 )
 def test_a_marked_number_of_the_log_is_a_curve(
-    place: Path, patterns: list[str], text: str, points: Sequence[Point]
+    job_folder: Path, patterns: list[str], text: str, points: Sequence[Point]
 ) -> None:
-    metrics = metrics_of(place)
-    with (place / "rank-0.log").open("a") as log:
+    metrics = metrics_of(job_folder)
+    with (job_folder / "rank-0.log").open("a") as log:
         log.write(text)
     metrics.poll()
     metrics.use_patterns(patterns)
@@ -146,40 +146,42 @@ def test_a_marked_number_of_the_log_is_a_curve(
         lines("epoch,step,train_loss", "0,9,0.5", name="metrics.csv"),
         write_state,
         write_events,
-        lambda folder: [write_state(made(folder, f"checkpoint-{n}")) for n in (1, 2)],
-        lambda folder: lines('{"step": 3, "loss": 1}', name="log.json")(made(folder, "a")),
+        lambda folder: [write_state(make_folder(folder, f"checkpoint-{n}")) for n in (1, 2)],
+        lambda folder: lines('{"step": 3, "loss": 1}', name="log.json")(make_folder(folder, "a")),
     ],
 )
-def test_values_of_an_earlier_run_are_ignored(place: Path, write: Callable[[Path], object]) -> None:
-    write(place / "output")
-    metrics = metrics_of(place)
+def test_values_of_an_earlier_run_are_ignored(
+    job_folder: Path, write: Callable[[Path], object]
+) -> None:
+    write(job_folder / "output")
+    metrics = metrics_of(job_folder)
     assert metrics.poll() == []
-    write_state(made(place / "output", "checkpoint-4"))
-    with (made(place / "output", "new") / "metrics.csv").open("w") as file:
+    write_state(make_folder(job_folder / "output", "checkpoint-4"))
+    with (make_folder(job_folder / "output", "new") / "metrics.csv").open("w") as file:
         file.write("step,new\n4,1\n")
     assert Point(4, 0, {"new": 1.0}) in metrics.poll()
 
 
-def test_the_history_in_each_checkpoint_counts_once(place: Path) -> None:
-    metrics = metrics_of(place)
+def test_the_history_in_each_checkpoint_counts_once(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
     for number in (1, 2):
-        write_state(made(place / "output", f"checkpoint-{number}"))
-    write_state(place / "output")
-    assert [one.step for one in metrics.poll()] == [1, 2]
+        write_state(make_folder(job_folder / "output", f"checkpoint-{number}"))
+    write_state(job_folder / "output")
+    assert [point.step for point in metrics.poll()] == [1, 2]
     assert metrics.poll() == []
 
 
-def made(folder: Path, name: str) -> Path:
+def make_folder(folder: Path, name: str) -> Path:
     path = folder / name
     path.mkdir(parents=True, exist_ok=True)
     return path
 
 
-def test_a_count_that_begins_again_goes_on(place: Path) -> None:
+def test_a_count_that_begins_again_goes_on(job_folder: Path) -> None:
     texts = [json.dumps({"step": step, "loss": 1}) for step in (1, 2, 3, 1, 2)]
-    metrics = metrics_of(place)
-    lines(*texts)(place / "output")
-    assert [one.step for one in metrics.poll()] == [1, 2, 3, 4, 5]
+    metrics = metrics_of(job_folder)
+    lines(*texts)(job_folder / "output")
+    assert [point.step for point in metrics.poll()] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(
@@ -198,15 +200,15 @@ def test_a_count_that_begins_again_goes_on(place: Path) -> None:
     ],
 )
 def test_separately_counted_metrics_share_the_steps(
-    place: Path, texts: Sequence[str], steps: Sequence[int]
+    job_folder: Path, texts: Sequence[str], steps: Sequence[int]
 ) -> None:
-    metrics = metrics_of(place)
-    lines(*texts)(place / "output")
-    assert [one.step for one in metrics.poll()] == steps
+    metrics = metrics_of(job_folder)
+    lines(*texts)(job_folder / "output")
+    assert [point.step for point in metrics.poll()] == steps
 
 
 @pytest.mark.parametrize(
-    ("name", "before", "after", "steps"),
+    ("name", "old_text", "new_text", "steps"),
     [
         ("log.jsonl", '{"step": 7, "a": 1}\n' * 2, '{"step": 6, "a": 2}\n', [6, 7]),
         ("log.jsonl", '{"step": 7, "a": 1}\n', '{"step": 7, "a": 1}\n{"step": 8, "a": 2}\n', [8]),
@@ -217,18 +219,18 @@ def test_separately_counted_metrics_share_the_steps(
     ],
 )
 def test_a_rewritten_file_is_read_from_its_start(
-    place: Path, name: str, before: str, after: str, steps: Sequence[int]
+    job_folder: Path, name: str, old_text: str, new_text: str, steps: Sequence[int]
 ) -> None:
-    metrics, path = metrics_of(place), place / "output" / name
-    path.write_text(before)
+    metrics, path = metrics_of(job_folder), job_folder / "output" / name
+    path.write_text(old_text)
     metrics.poll()
-    path.write_text(after)
-    assert [one.step for one in metrics.poll()] == steps
+    path.write_text(new_text)
+    assert [point.step for point in metrics.poll()] == steps
 
 
-def test_our_own_files_in_the_output_are_not_read(place: Path) -> None:
-    metrics = metrics_of(place)
-    write_events(place / "output/tensorboard")
+def test_our_own_files_in_the_output_are_not_read(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
+    write_events(job_folder / "output/tensorboard")
     assert metrics.poll() == []
 
 
@@ -238,20 +240,20 @@ def test_our_own_files_in_the_output_are_not_read(place: Path) -> None:
     cuts=st.lists(st.integers(0, 2000), max_size=6),
 )
 def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
-    place: Path, values: list[float], cuts: list[int]
+    job_folder: Path, values: list[float], cuts: list[int]
 ) -> None:
-    whole = "".join(
+    content = "".join(
         json.dumps({"step": step, "loss": value, "word": "ü"}, ensure_ascii=False) + "\n"
         for step, value in enumerate(values)
     ).encode()
-    path = place / "output/log.jsonl"
+    path = job_folder / "output/log.jsonl"
     path.write_bytes(b"")
-    metrics = metrics_of(place)
-    found: list[Point] = []
-    for cut in (*sorted(cuts), len(whole)):
-        path.write_bytes(whole[:cut])
-        found += metrics.poll()
-    assert [(one.step, one.metrics["loss"]) for one in found] == list(enumerate(values))
+    metrics = metrics_of(job_folder)
+    points: list[Point] = []
+    for cut in (*sorted(cuts), len(content)):
+        path.write_bytes(content[:cut])
+        points += metrics.poll()
+    assert [(point.step, point.metrics["loss"]) for point in points] == list(enumerate(values))
 
 
 @pytest.mark.parametrize(
@@ -290,12 +292,14 @@ def test_the_points_do_not_depend_on_the_pieces_in_which_a_file_grows(
     ],
 )
 def test_a_file_is_read_by_its_content_and_not_by_its_name(
-    place: Path, name: str, text: str, curves: dict[str, dict[int, float]]
+    job_folder: Path, name: str, text: str, curves: dict[str, dict[int, float]]
 ) -> None:
-    metrics = metrics_of(place)
-    (place / "output" / name).write_text(text, encoding="utf-8")
-    found = curves_of(metrics.poll())
-    assert all(found[tag][step] == value for tag in curves for step, value in curves[tag].items())
+    metrics = metrics_of(job_folder)
+    (job_folder / "output" / name).write_text(text, encoding="utf-8")
+    curves_found = curves_of(metrics.poll())
+    assert all(
+        curves_found[tag][step] == value for tag in curves for step, value in curves[tag].items()
+    )
     assert metrics.poll() == []
 
 
@@ -310,9 +314,11 @@ def test_a_file_is_read_by_its_content_and_not_by_its_name(
         ("text", "step by step\nthe loss fell\n"),
     ],
 )
-def test_a_file_without_a_step_or_an_epoch_has_no_curves(place: Path, name: str, text: str) -> None:
-    metrics = metrics_of(place)
-    (place / "output" / name).write_text(text)
+def test_a_file_without_a_step_or_an_epoch_has_no_curves(
+    job_folder: Path, name: str, text: str
+) -> None:
+    metrics = metrics_of(job_folder)
+    (job_folder / "output" / name).write_text(text)
     assert metrics.poll() == []
 
 
@@ -325,11 +331,13 @@ def curves_of(points: Sequence[Point]) -> dict[str, dict[int, float]]:
 
 
 def csv_with(folder: Path, name: str, *rows: str) -> None:
-    (made(folder, str(Path(name).parent)) / Path(name).name).write_text("\n".join(rows) + "\n")
+    (make_folder(folder, str(Path(name).parent)) / Path(name).name).write_text(
+        "\n".join(rows) + "\n"
+    )
 
 
-def test_two_files_with_one_tag_are_two_curves_named_by_their_files(place: Path) -> None:
-    metrics, output = metrics_of(place), place / "output"
+def test_two_files_with_one_tag_are_two_curves_named_by_their_files(job_folder: Path) -> None:
+    metrics, output = metrics_of(job_folder), job_folder / "output"
     csv_with(output, "run/train/metrics.csv", "step,loss,acc", "1,0.5,1", "2,0.25,2")
     assert curves_of(metrics.poll()) == {"loss": {1: 0.5, 2: 0.25}, "acc": {1: 1.0, 2: 2.0}}
     csv_with(output, "run/val/metrics.csv", "step,loss", "2,0.75")
@@ -342,33 +350,33 @@ def test_two_files_with_one_tag_are_two_curves_named_by_their_files(place: Path)
     assert metrics.poll() == [Point(3, 0, {"train/loss": 0.1, "acc": 3.0})]
 
 
-def test_two_files_that_say_the_same_are_one_curve(place: Path) -> None:
-    metrics, output = metrics_of(place), place / "output"
+def test_two_files_that_say_the_same_are_one_curve(job_folder: Path) -> None:
+    metrics, output = metrics_of(job_folder), job_folder / "output"
     csv_with(output, "metrics.csv", "step,loss", "1,0.123456", "2,0.234567")
     lines('{"step": 2, "loss": 0.23457}', name="scalars.json")(output)
     assert curves_of(metrics.poll()) == {"loss": {1: 0.123456, 2: 0.234567}}
 
 
-def test_a_copy_of_a_file_in_which_rows_share_a_step_is_no_other_curve(place: Path) -> None:
+def test_a_copy_of_a_file_in_which_rows_share_a_step_is_no_other_curve(job_folder: Path) -> None:
     """As MMEngine writes it: rows of validation are counted in epochs, and have times, too."""
     rows = ('{"step": 20, "time/data": 1}', '{"step": 1, "error": 3, "time/data": 2}')
-    metrics = metrics_of(place)
+    metrics = metrics_of(job_folder)
     for name in ("scalars.json", "20260101.json"):
-        lines(*rows, name=name)(place / "output")
+        lines(*rows, name=name)(job_folder / "output")
     assert set(curves_of(metrics.poll())) == {"error", "time/data"}
 
 
-def test_two_writers_of_tensorboard_are_two_curves(place: Path) -> None:
-    metrics = metrics_of(place)
+def test_two_writers_of_tensorboard_are_two_curves(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
     for name, value in (("train", 1.0), ("val", 2.0)):
-        with SummaryWriter(str(place / "output" / name)) as writer:
+        with SummaryWriter(str(job_folder / "output" / name)) as writer:
             writer.add_scalar("loss", value, 7)
             writer.add_histogram("weights", [1.0, 2.0], 7)
     assert curves_of(metrics.poll()) == {"train/loss": {7: 1.0}, "val/loss": {7: 2.0}}
 
 
-def test_a_value_that_is_read_late_is_drawn_at_its_step(place: Path) -> None:
-    metrics, output = metrics_of(place), place / "output"
+def test_a_value_that_is_read_late_is_drawn_at_its_step(job_folder: Path) -> None:
+    metrics, output = metrics_of(job_folder), job_folder / "output"
     csv_with(output, "a.csv", "step,loss", *(f"{step},{step}" for step in range(1, 101)))
     assert len(metrics.poll()) == 100
     csv_with(output, "b.csv", "step,val", "50,0.5")
@@ -377,8 +385,8 @@ def test_a_value_that_is_read_late_is_drawn_at_its_step(place: Path) -> None:
     assert [point.step for point in points] == [*range(50, 101)]
 
 
-def test_an_epoch_beside_steps_counts_at_its_last_step(place: Path) -> None:
-    metrics, output = metrics_of(place), place / "output"
+def test_an_epoch_beside_steps_counts_at_its_last_step(job_folder: Path) -> None:
+    metrics, output = metrics_of(job_folder), job_folder / "output"
     csv_with(output, "a.csv", "epoch,step,loss", "1,10,1", "1,20,2", "2,30,3", "2,40,4", "3,50,5")
     csv_with(output, "b.csv", "epoch,val", "1,0.5", "2,0.25")
     assert curves_of(metrics.poll())["val"] == {20: 0.5, 40: 0.25}
@@ -393,16 +401,16 @@ def test_an_epoch_beside_steps_counts_at_its_last_step(place: Path) -> None:
     by_rename=st.booleans(),
 )
 def test_a_table_that_is_written_again_with_more_columns_keeps_all_its_values(
-    place: Path, columns: list[set[str]], polls: set[int], by_rename: bool
+    job_folder: Path, columns: list[set[str]], polls: set[int], by_rename: bool
 ) -> None:
     """As Lightning's CSVLogger does it, whenever it is read."""
-    path = place / "output/metrics.csv"
+    path = job_folder / "output/metrics.csv"
     path.unlink(missing_ok=True)
-    metrics = metrics_of(place)
+    metrics = metrics_of(job_folder)
     names: list[str] = []
     rows: list[str] = []
     values: list[dict[str, float]] = []
-    found: dict[str, dict[int, float]] = {}
+    curves_found: dict[str, dict[int, float]] = {}
     for index, columns_of_row in enumerate(columns):
         names += sorted(columns_of_row - {*names})
         values.append({name: index + ord(name) / 1000 for name in columns_of_row})
@@ -415,8 +423,8 @@ def test_a_table_that_is_written_again_with_more_columns_keeps_all_its_values(
         target.rename(path)
         if index in polls or index == len(columns) - 1:
             for name, curve in curves_of(metrics.poll()).items():
-                found.setdefault(name, {}).update(curve)
-    assert found == {
+                curves_found.setdefault(name, {}).update(curve)
+    assert curves_found == {
         name: {step: row[name] for step, row in enumerate(values) if name in row} for name in names
     }
 
@@ -456,25 +464,27 @@ def test_a_table_that_is_written_again_with_more_columns_keeps_all_its_values(
     ],
 )
 def test_lines_of_the_log_are_curves_if_the_script_writes_no_other_numbers(
-    place: Path, text: str, curves: dict[str, dict[int, float]]
+    job_folder: Path, text: str, curves: dict[str, dict[int, float]]
 ) -> None:
-    metrics = metrics_of(place)
-    with (place / "rank-0.log").open("a") as log:
+    metrics = metrics_of(job_folder)
+    with (job_folder / "rank-0.log").open("a") as log:
         log.write(text)
-    found = curves_of(metrics.poll(is_over=True))
-    assert bool(found) == bool(curves)
+    curves_found = curves_of(metrics.poll(is_over=True))
+    assert bool(curves_found) == bool(curves)
     assert all(
-        found[name].get(step) == curves[name][step] for name in curves for step in curves[name]
+        curves_found[name].get(step) == curves[name][step]
+        for name in curves
+        for step in curves[name]
     )
-    assert set(found) == set(curves) or '"step"' not in text
+    assert set(curves_found) == set(curves) or '"step"' not in text
 
 
-def test_numbers_of_a_file_take_the_place_of_those_of_the_log(place: Path) -> None:
-    metrics = metrics_of(place)
-    with (place / "rank-0.log").open("a") as log:
+def test_numbers_of_a_file_take_the_place_of_those_of_the_log(job_folder: Path) -> None:
+    metrics = metrics_of(job_folder)
+    with (job_folder / "rank-0.log").open("a") as log:
         log.write("Epoch 1 loss: 0.5\nEpoch 2 loss: 0.25\n")
     assert [point.step for point in metrics.poll()] == [1, 2]
-    csv_with(place / "output", "metrics.csv", "step,loss", "500,0.125")
+    csv_with(job_folder / "output", "metrics.csv", "step,loss", "500,0.125")
     assert metrics.poll() == [Point(500, 0, {"loss": 0.125}, is_restart=True)]
 
 
@@ -488,16 +498,18 @@ def test_numbers_of_a_file_take_the_place_of_those_of_the_log(place: Path) -> No
     ],
 )
 @pytest.mark.parametrize("is_first", [True, False])
-def test_text_beside_other_numbers_changes_no_point(place: Path, text: str, is_first: bool) -> None:
-    metrics = metrics_of(place)
+def test_text_beside_other_numbers_changes_no_point(
+    job_folder: Path, text: str, is_first: bool
+) -> None:
+    metrics = metrics_of(job_folder)
     points: list[Point] = []
     rows = [json.dumps({"step": step, "loss": step / 8}) for step in (4, 500, 501)]
     for line in (text, *rows) if is_first else (*rows, text, json.dumps({"step": 502, "loss": 1})):
-        with (place / "rank-0.log").open("a") as log:
+        with (job_folder / "rank-0.log").open("a") as log:
             log.write(f"{line}\n")
         points += metrics.poll()
     while any(point.is_restart for point in points[1:]):
         del points[0]
     last = [] if is_first else [Point(502, 0, {"loss": 1.0})]
-    shown = [Point(point.step, point.epoch, point.metrics) for point in points]
-    assert shown == [Point(step, 0, {"loss": step / 8}) for step in (4, 500, 501)] + last
+    shown_points = [Point(point.step, point.epoch, point.metrics) for point in points]
+    assert shown_points == [Point(step, 0, {"loss": step / 8}) for step in (4, 500, 501)] + last

@@ -82,7 +82,7 @@ def test_the_index_of_a_gpu_is_the_local_rank(tmp_path: Path, plan: RankPlan, gp
 
 
 @pytest.mark.parametrize(
-    ("ranks", "per", "has"),
+    ("ranks", "per", "has_variables"),
     [
         (PLANS[4:5], "node", False),
         (PLANS[3:4], "node", False),
@@ -93,18 +93,18 @@ def test_the_index_of_a_gpu_is_the_local_rank(tmp_path: Path, plan: RankPlan, gp
     ],
 )
 def test_a_program_that_starts_its_own_processes_on_one_node_is_no_process_of_torchruns(
-    tmp_path: Path, ranks: tuple[RankPlan, ...], per: str, has: bool
+    tmp_path: Path, ranks: tuple[RankPlan, ...], per: str, has_variables: bool
 ) -> None:
-    plans = [replace(one, rank=number) for number, one in enumerate(ranks)]
-    made = script_of(tmp_path, plans[0], *plans, processes_per=per)._environment()
+    plans = [replace(plan, rank=number) for number, plan in enumerate(ranks)]
+    environment = script_of(tmp_path, plans[0], *plans, processes_per=per)._environment()
     names = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "GROUP_RANK", "TORCHELASTIC_RUN_ID")
-    assert [name in made for name in names] == [has] * 5
-    assert {"RINGMASTER_STOP", "RINGMASTER_OUTPUT"} <= made.keys()
-    assert ("MASTER_ADDR" in made) is has
+    assert [name in environment for name in names] == [has_variables] * 5
+    assert {"RINGMASTER_STOP", "RINGMASTER_OUTPUT"} <= environment.keys()
+    assert ("MASTER_ADDR" in environment) is has_variables
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "words"),
+    ("name", "text", "command"),
     [
         ("train.sh", "#!/bin/bash\nset -o pipefail\n", ["/bin/bash"]),
         ("train.sh", "#!/usr/bin/env bash\n", ["/usr/bin/env", "bash"]),
@@ -117,15 +117,15 @@ def test_a_program_that_starts_its_own_processes_on_one_node_is_no_process_of_to
     ],
 )
 def test_the_program_of_an_entry_is_that_of_its_first_line(
-    tmp_path: Path, name: str, text: str, words: list[str]
+    tmp_path: Path, name: str, text: str, command: list[str]
 ) -> None:
     if text:
         (tmp_path / name).write_text(text)
-    assert interpreter(tmp_path / name) == words
+    assert interpreter(tmp_path / name) == command
 
 
 @pytest.mark.parametrize(
-    ("log", "output", "others", "words"),
+    ("log", "output", "other_gb", "text"),
     [
         (95, 0, 0, "wrote 95.0 GB to its log and 0 B to its output folder, and 1.0 GB are left"),
         (0, 95, 0, "wrote 0 B to its log and 95.0 GB to its output folder"),
@@ -137,7 +137,7 @@ def test_the_program_of_an_entry_is_that_of_its_first_line(
     ],
 )
 def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: int, output: int, others: int, words: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log: int, output: int, other_gb: int, text: str
 ) -> None:
     giga = 10**9
     job = JobFolder(tmp_path)
@@ -152,9 +152,9 @@ def test_a_script_that_fills_the_disk_is_ended_and_others_are_not_its_fault(
         with paths[name].open("wb") as file:
             # A file with holes: its size counts, and it takes no room here.
             file.truncate(count * giga)
-    free[0] -= (log + output + others) * giga
+    free[0] -= (log + output + other_gb) * giga
     reason = watch.end_reason()
-    assert words in reason if words else not reason
+    assert text in reason if text else not reason
 
 
 @pytest.mark.parametrize(
@@ -194,18 +194,18 @@ def test_a_script_that_aborts_while_its_python_ends_was_done(
     script = script_of(tmp_path, PLANS[4], PLANS[4])
     log = JobFolder(tmp_path / "job").rank_log(4)
     with log.open("ab") as output:
-        ended = subprocess.run(
+        completed = subprocess.run(
             [sys.executable, "-c", ABORTS + code],
             env={**os.environ, **script._environment()},
             stdout=output,
             stderr=output,
         )
-    assert ended.returncode in (-signal.SIGABRT, -signal.SIGSEGV), log.read_text()
-    assert script.aborted_at_exit(ended.returncode) is was_done, log.read_text()
+    assert completed.returncode in (-signal.SIGABRT, -signal.SIGSEGV), log.read_text()
+    assert script.aborted_at_exit(completed.returncode) is was_done, log.read_text()
 
 
 @pytest.mark.parametrize(
-    ("touched", "apart", "idle_at"),
+    ("touched", "is_staged", "idle_at"),
     [
         ([], False, 12),
         ([(4, 0)], False, 16),
@@ -216,21 +216,21 @@ def test_a_script_that_aborts_while_its_python_ends_was_done(
     ],
 )
 def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
-    tmp_path: Path, touched: list[tuple[int, int]], apart: bool, idle_at: int | None
+    tmp_path: Path, touched: list[tuple[int, int]], is_staged: bool, idle_at: int | None
 ) -> None:
     script = script_of(tmp_path, PLANS[2], *PLANS)
-    script._launch = replace(script._launch, is_staged=apart)
+    script._launch = replace(script._launch, is_staged=is_staged)
     logs = [JobFolder(tmp_path / "job").rank_log(rank) for rank in range(6)]
     for log in logs:
         log.touch()
-    found = None
+    idle_s = None
     for now in range(0, 40, 2):
         for second, rank in touched:
             if second == now:
                 os.utime(logs[rank], (now, now))
-        if found is None and script._all_are_idle(now):
-            found = now
-    assert found == idle_at
+        if idle_s is None and script._all_are_idle(now):
+            idle_s = now
+    assert idle_s == idle_at
 
 
 def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_another_name(
@@ -275,7 +275,7 @@ def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_anot
 
 
 @pytest.mark.parametrize(
-    ("text", "has"),
+    ("text", "has_variables"),
     [
         # nanoGPT, OpenNMT-py: for one process and for several
         ('ddp = int(os.environ.get("RANK", -1)) != -1\nrank = os.environ["RANK"]\n', False),
@@ -288,12 +288,12 @@ def test_the_history_has_each_number_at_its_step_when_it_comes_late_or_gets_anot
     ],
 )
 def test_one_process_is_one_of_torchruns_only_if_its_program_cannot_do_without(
-    tmp_path: Path, text: str, has: bool
+    tmp_path: Path, text: str, has_variables: bool
 ) -> None:
     script = script_of(tmp_path, PLANS[4], PLANS[4])
     (tmp_path / "version/train.py").write_text(text)
     script._copy()
-    assert ("RANK" in script._environment()) is has
+    assert ("RANK" in script._environment()) is has_variables
 
 
 @pytest.mark.parametrize(
@@ -341,9 +341,11 @@ def test_the_log_says_which_variables_a_script_gets_and_keeps_secrets(
     assert script.run() == (0, False)
     _, surroundings, output = capfd.readouterr().out.splitlines()
     variables = ast.literal_eval(output)
-    shown = dict(re.findall(r"(\w+)=([^\s;]*)", surroundings))
-    assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RINGMASTER_OUTPUT"} <= set(shown)
-    assert shown.items() <= variables.items()
+    logged_variables = dict(re.findall(r"(\w+)=([^\s;]*)", surroundings))
+    assert {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "RINGMASTER_OUTPUT"} <= set(
+        logged_variables
+    )
+    assert logged_variables.items() <= variables.items()
     assert surroundings.endswith("; from the job's settings HF_TOKEN")
     assert variables["HF_TOKEN"] == "value of the job"
     assert "value of" not in surroundings

@@ -30,21 +30,21 @@ def simulator(folder: Path, delays: Delays, **strategy: Any) -> Simulator:
     return Simulator(Launch.from_dict(read_json(training.folder.launch)), delays)
 
 
-def trained_alone(folder: Path) -> Training:
-    alone = new_training(folder, name="alone", processes=1, strategy={"name": "alone"}, **SETTINGS)
+def train_single(folder: Path) -> Training:
+    single = new_training(folder, name="alone", processes=1, strategy={"name": "alone"}, **SETTINGS)
     # In this process, because sums depend on the number of threads.
-    train_here(alone)
-    return alone
+    train_here(single)
+    return single
 
 
 def test_without_delay_it_is_plain_training_bit_by_bit(tmp_path: Path) -> None:
-    alone = trained_alone(tmp_path)
+    single = train_single(tmp_path)
     simulated = simulator(tmp_path, Delays(0))
     epochs = simulated.run()
-    weights = torch.load(alone.latest(), weights_only=True)["model"]
+    weights = torch.load(single.latest(), weights_only=True)["model"]
     for name, value in simulated.model.state_dict().items():
         assert torch.equal(value, weights[name]), name
-    last = alone.curve("validation/loss")
+    last = single.curve("validation/loss")
     assert float(f"{epochs[-1].values['validation/loss']:.9g}") == last[max(last)]
 
 
@@ -57,6 +57,6 @@ def test_the_staleness_is_the_delay_after_the_first_pushes(tmp_path: Path) -> No
 
 def test_a_random_delay_is_the_same_each_time(tmp_path: Path) -> None:
     first = simulator(tmp_path / "a", Delays(4, is_random=True)).run()
-    again = simulator(tmp_path / "b", Delays(4, is_random=True)).run()
-    assert first == again
+    second_epochs = simulator(tmp_path / "b", Delays(4, is_random=True)).run()
+    assert first == second_epochs
     assert len({epoch.staleness_mean for epoch in first}) == 2

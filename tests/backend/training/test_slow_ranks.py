@@ -15,14 +15,14 @@ RANKS = st.integers(2, 8)
 RANDOM = st.integers(0, 2**32).map(Random)
 
 
-def ever_slow(steps: Sequence[Sequence[float]]) -> set[int]:
+def ever_slow_ranks(steps: Sequence[Sequence[float]]) -> set[int]:
     """Every rank that was called slow at any flush, each of ten steps."""
     judge = SlowRanks()
-    found: set[int] = set()
+    slow_ranks: set[int] = set()
     for first in range(0, len(steps), 10):
         judge.add_steps(steps[first : first + 10])
-        found |= set(judge.slow_ranks())
-    return found
+        slow_ranks |= set(judge.slow_ranks())
+    return slow_ranks
 
 
 @settings(max_examples=20)
@@ -31,21 +31,21 @@ def test_ranks_that_take_turns_at_being_the_slower_one_are_no_alarm(
     ranks: int, random: Random, turn: int, slow_ms: float
 ) -> None:
     steps: list[list[float]] = []
-    late = 0
+    slow_rank = 0
     while len(steps) < 3 * STEPS:
-        late = (late + random.randrange(1, ranks)) % ranks
-        step = [slow_ms if rank == late else 18.0 for rank in range(ranks)]
+        slow_rank = (slow_rank + random.randrange(1, ranks)) % ranks
+        step = [slow_ms if rank == slow_rank else 18.0 for rank in range(ranks)]
         steps += [step] * random.randint(1, turn)
-    assert ever_slow(steps) == set()
+    assert ever_slow_ranks(steps) == set()
 
 
 @settings(max_examples=20)
 @given(RANKS, RANDOM)
 def test_18_and_27_ms_are_the_noise_of_one_computer(ranks: int, random: Random) -> None:
     noise = [[random.uniform(18, 27) for _ in range(ranks)] for _ in range(2 * STEPS)]
-    assert ever_slow(noise) == set()
+    assert ever_slow_ranks(noise) == set()
     lasting = [[27.0, *[18.0] * (ranks - 1)]] * (2 * STEPS)
-    assert ever_slow(lasting) == set()
+    assert ever_slow_ranks(lasting) == set()
 
 
 @settings(max_examples=20)
@@ -53,16 +53,19 @@ def test_18_and_27_ms_are_the_noise_of_one_computer(ranks: int, random: Random) 
 def test_a_gpu_at_half_its_clock_is_slow_from_100_steps_on(
     ranks: int, random: Random, step_ms: float
 ) -> None:
-    late = random.randrange(ranks)
+    slow_rank = random.randrange(ranks)
     steps = [
-        [step_ms * random.uniform(0.97, 1.03) * (2 if rank == late else 1) for rank in range(ranks)]
+        [
+            step_ms * random.uniform(0.97, 1.03) * (2 if rank == slow_rank else 1)
+            for rank in range(ranks)
+        ]
         for _ in range(STEPS)
     ]
     for number in random.sample(range(STEPS), 10):
         # Now and then all wait for a disk.
         steps[number] = [time + 10 * step_ms for time in steps[number]]
-    assert ever_slow(steps[:-10]) == set()
-    assert ever_slow(steps) == {late}
+    assert ever_slow_ranks(steps[:-10]) == set()
+    assert ever_slow_ranks(steps) == {slow_rank}
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_metric_that_comes_later_has_a_curve_from_then_on_and_gaps_before(tmp_
     training = new_training(tmp_path, model=LATER)
     training.train_well()
     steps = range(1, 19)
-    wanted = {
+    expected_curves = {
         "always": dict.fromkeys(steps, 0.5),
         "late": {step: 10.0 * step + 0.5 for step in steps if step >= 5},
         "of one rank": {step: float(step) for step in steps if step > 2},
@@ -50,10 +50,10 @@ def test_a_metric_that_comes_later_has_a_curve_from_then_on_and_gaps_before(tmp_
         "validation/judged": dict.fromkeys((6, 12, 18), 1.0),
         "no number": {},
     }
-    assert {name: training.curve(name) for name in wanted} == wanted
+    assert {name: training.curve(name) for name in expected_curves} == expected_curves
     read, _ = read_history(training.folder.history)
     columns: dict[str, Any] = dict(read.metrics)
-    for name, curve in wanted.items():
+    for name, curve in expected_curves.items():
         values = dict(zip(map(int, read.steps), columns[name], strict=True))
         assert {step: v for step, v in values.items() if not math.isnan(v)} == curve, name
     assert training.status()["alarms"] == []
@@ -77,8 +77,8 @@ def test_names_without_end_are_bounded_and_named(tmp_path: Path, settings: dict[
     training = new_training(tmp_path, model=many, epochs=2, **settings)
     training.train_well()
     names = {name for entry in training.history() for name in entry["metrics"] if "/" in name}
-    own = {name for name in names if not name.startswith("validation/")}
-    assert len(own) == 20 + MAX_LATER_METRICS
+    user_names = {name for name in names if not name.startswith("validation/")}
+    assert len(user_names) == 20 + MAX_LATER_METRICS
     assert training.step() > 7
     (alarm,) = training.status()["alarms"]
     assert f"more than {MAX_LATER_METRICS} new names" in alarm["sentence"]

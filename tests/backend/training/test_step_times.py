@@ -24,22 +24,24 @@ PARTS = st.builds(RankStep, MS, MS, MS, MS)
 RANDOM = st.integers(0, 2**32).map(Random)
 HEALTHY = RankStep(2.0, 100.0, 5.0, 1.0)
 SLOW: dict[str, Callable[[int], list[RankStep]]] = {
-    "data": lambda rank: others(rank, HEALTHY._replace(data_ms=200.0)),
-    "compute": lambda rank: others(rank, HEALTHY._replace(compute_ms=200.0, cpu_wait_ms=2.0)),
-    "cpu": lambda rank: others(rank, HEALTHY._replace(compute_ms=200.0, cpu_wait_ms=99.0)),
+    "data": lambda rank: waiting_step(rank, HEALTHY._replace(data_ms=200.0)),
+    "compute": lambda rank: waiting_step(rank, HEALTHY._replace(compute_ms=200.0, cpu_wait_ms=2.0)),
+    "cpu": lambda rank: waiting_step(rank, HEALTHY._replace(compute_ms=200.0, cpu_wait_ms=99.0)),
     "communication": lambda rank: [HEALTHY._replace(exchange_ms=60.0)] * 3,
 }
 
 
-def others(rank: int, slow: RankStep, size: int = 3) -> list[RankStep]:
-    """A step of which one rank is the last: the others wait for it in their exchange."""
-    more = slow.data_ms + slow.compute_ms - HEALTHY.data_ms - HEALTHY.compute_ms
-    waits = HEALTHY._replace(exchange_ms=HEALTHY.exchange_ms + more)
-    return [slow if one == rank else waits for one in range(size)]
+def waiting_step(rank: int, slow: RankStep, size: int = 3) -> list[RankStep]:
+    """Return a step in which a slow rank is the last, and the others wait in their exchange."""
+    extra_ms = slow.data_ms + slow.compute_ms - HEALTHY.data_ms - HEALTHY.compute_ms
+    waiting_rank = HEALTHY._replace(exchange_ms=HEALTHY.exchange_ms + extra_ms)
+    return [slow if number == rank else waiting_rank for number in range(size)]
 
 
-def noisy(step: Sequence[RankStep], random: Random) -> list[RankStep]:
-    return [RankStep(*(part * random.uniform(0.9, 1.1) for part in one)) for one in step]
+def noisy_step(step: Sequence[RankStep], random: Random) -> list[RankStep]:
+    return [
+        RankStep(*(part * random.uniform(0.9, 1.1) for part in rank_step)) for rank_step in step
+    ]
 
 
 def cause_of(steps: Sequence[Sequence[RankStep]], *, times_exchange: bool = True) -> object:
@@ -51,47 +53,56 @@ def cause_of(steps: Sequence[Sequence[RankStep]], *, times_exchange: bool = True
 @settings(max_examples=40)
 @given(st.sampled_from(list(SLOW)), st.integers(0, 2), RANDOM)
 def test_each_cause_is_distinguished_from_the_others(name: str, rank: int, random: Random) -> None:
-    steps = [noisy(SLOW[name](rank), random) for _ in range(STEPS)]
+    steps = [noisy_step(SLOW[name](rank), random) for _ in range(STEPS)]
     for number in random.sample(range(STEPS // 10), 1):
         # Once all wait for a disk.
-        steps[10 * number] = [one._replace(compute_ms=3000.0) for one in steps[10 * number]]
+        steps[10 * number] = [
+            rank_step._replace(compute_ms=3000.0) for rank_step in steps[10 * number]
+        ]
     assert cause_of(steps[:-10]) is None, "there are not 100 steps yet"
-    found = cause_of(steps)
-    assert isinstance(found, SlowCause)
-    assert found.cause.value == name
-    assert found.rank == (None if name == "communication" else rank)
+    cause = cause_of(steps)
+    assert isinstance(cause, SlowCause)
+    assert cause.cause.value == name
+    assert cause.rank == (None if name == "communication" else rank)
 
 
 @settings(max_examples=40)
 @given(RANDOM)
 def test_nothing_is_said_of_a_healthy_step(random: Random) -> None:
-    assert cause_of([noisy([HEALTHY] * 3, random) for _ in range(2 * STEPS)]) is None
+    assert cause_of([noisy_step([HEALTHY] * 3, random) for _ in range(2 * STEPS)]) is None
 
 
-@pytest.mark.parametrize("late", [7, 10])
-def test_ranks_that_take_turns_at_being_the_slower_one_are_no_cause(late: int) -> None:
-    steps = [others(number // late % 3, HEALTHY._replace(compute_ms=160.0)) for number in range(99)]
+@pytest.mark.parametrize("turn_steps", [7, 10])
+def test_ranks_that_take_turns_at_being_the_slower_one_are_no_cause(turn_steps: int) -> None:
+    steps = [
+        waiting_step(number // turn_steps % 3, HEALTHY._replace(compute_ms=160.0))
+        for number in range(99)
+    ]
     assert cause_of([*steps, steps[0]]) is None
 
 
 def test_a_loader_that_delivers_in_bursts_is_named() -> None:
-    slow, rest = SLOW["data"](1), [HEALTHY] * 3
-    found = cause_of([slow if number % 4 == 0 else rest for number in range(STEPS)])
-    assert found == SlowCause(Cause.DATA, 1, 51.5, 156.5, 2.0)
+    slow, healthy = SLOW["data"](1), [HEALTHY] * 3
+    cause = cause_of([slow if number % 4 == 0 else healthy for number in range(STEPS)])
+    assert cause == SlowCause(Cause.DATA, 1, 51.5, 156.5, 2.0)
 
 
 def test_a_loader_that_is_slow_on_every_rank_is_named() -> None:
-    found = cause_of([[HEALTHY._replace(data_ms=80.0)] * 2] * STEPS)
-    assert found == SlowCause(Cause.DATA, None, 80.0, 185.0)
+    cause = cause_of([[HEALTHY._replace(data_ms=80.0)] * 2] * STEPS)
+    assert cause == SlowCause(Cause.DATA, None, 80.0, 185.0)
 
 
 def test_the_cause_that_costs_most_is_named() -> None:
-    both = [one._replace(exchange_ms=one.exchange_ms + 90) for one in SLOW["data"](1)]
-    assert isinstance(found := cause_of([both] * STEPS), SlowCause)
-    assert (found.cause, found.rank) == (Cause.DATA, 1)
-    both = [one._replace(exchange_ms=one.exchange_ms + 400) for one in SLOW["data"](1)]
-    assert isinstance(found := cause_of([both] * STEPS), SlowCause)
-    assert (found.cause, found.rank) == (Cause.COMMUNICATION, None)
+    step = [
+        rank_step._replace(exchange_ms=rank_step.exchange_ms + 90) for rank_step in SLOW["data"](1)
+    ]
+    assert isinstance(cause := cause_of([step] * STEPS), SlowCause)
+    assert (cause.cause, cause.rank) == (Cause.DATA, 1)
+    step = [
+        rank_step._replace(exchange_ms=rank_step.exchange_ms + 400) for rank_step in SLOW["data"](1)
+    ]
+    assert isinstance(cause := cause_of([step] * STEPS), SlowCause)
+    assert (cause.cause, cause.rank) == (Cause.COMMUNICATION, None)
 
 
 def test_a_gpu_s_exchange_is_not_called_communication_because_it_contains_computing() -> None:
@@ -103,9 +114,9 @@ def test_a_gpu_s_exchange_is_not_called_communication_because_it_contains_comput
     assert times is not None
     assert (times.compute_ms, times.waiting_ms) == ((1000.0, 1000.0), (0.0, 0.0))
     assert times.communication_ms is None
-    found = cause_of([SLOW["data"](1)] * STEPS, times_exchange=False)
-    assert isinstance(found, SlowCause)
-    assert found.cause is Cause.DATA
+    cause = cause_of([SLOW["data"](1)] * STEPS, times_exchange=False)
+    assert isinstance(cause, SlowCause)
+    assert cause.cause is Cause.DATA
 
 
 @given(st.lists(st.tuples(PARTS, PARTS, PARTS), min_size=10, max_size=10))
@@ -120,11 +131,13 @@ def test_the_parts_of_each_rank_add_up_to_its_step_and_one_rank_waits_for_none(
     assert all(wait >= 0 for wait in times.waiting_ms)
     for rank in range(3):
         parts = times.data_ms[rank] + times.compute_ms[rank] + times.waiting_ms[rank]
-        whole = sum(sum(step[rank][:3]) for step in steps) / len(steps)
-        assert parts + times.communication_ms == pytest.approx(whole, abs=0.01)
+        step_ms = sum(sum(step[rank][:3]) for step in steps) / len(steps)
+        assert parts + times.communication_ms == pytest.approx(step_ms, abs=0.01)
     # In each step one rank came last, and its exchange is all communication.
     breakdown = StepBreakdown()
-    breakdown.add_steps([[one._replace(exchange_ms=0.0), *rest] for one, *rest in steps])
+    breakdown.add_steps(
+        [[last_rank._replace(exchange_ms=0.0), *other_ranks] for last_rank, *other_ranks in steps]
+    )
     times = breakdown.times()
     assert times is not None
     assert (times.waiting_ms[0], times.communication_ms) == (0.0, 0.0)
@@ -136,15 +149,15 @@ def test_the_wait_for_a_core_is_measured_in_every_eighth_step(
     figures = iter((500.0, 504.0, 600.0, 607.0))
     monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(figures))
     monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: 3.0)
-    wait, found = CpuWait(), []
+    wait, waits_ms = CpuWait(), []
     for _ in range(10):
         wait.begin_step()
-        found.append(wait.end_step())
-    assert found == [4.0] * 8 + [7.0] * 2
+        waits_ms.append(wait.end_step())
+    assert waits_ms == [4.0] * 8 + [7.0] * 2
 
 
 @pytest.mark.parametrize(
-    ("cores", "threads", "others_ms", "found"),
+    ("cores", "threads", "others_ms", "expected_ms"),
     [
         (1, 1, 0.0, 50.0),
         (1, 1, 50.0, 0.0),
@@ -155,22 +168,22 @@ def test_the_wait_for_a_core_is_measured_in_every_eighth_step(
     ],
 )
 def test_a_core_that_a_thread_of_its_own_has_is_not_one_of_other_programs(
-    monkeypatch: pytest.MonkeyPatch, cores: int, threads: int, others_ms: float, found: float
+    monkeypatch: pytest.MonkeyPatch, cores: int, threads: int, others_ms: float, expected_ms: float
 ) -> None:
-    waited, others = iter((500.0, 550.0)), iter((10.0, 10.0 + others_ms))
+    waited, other_threads = iter((500.0, 550.0)), iter((10.0, 10.0 + others_ms))
     monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(waited))
-    monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: next(others))
+    monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: next(other_threads))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     wait = CpuWait(threads)
     wait.begin_step()
-    assert wait.end_step() == found
+    assert wait.end_step() == expected_ms
 
 
 SHARED = SlowCause(Cause.CPU, None, 264.0, 264.0, 264.0 / 3)
 
 
 @pytest.mark.parametrize(
-    ("nodes", "exchange_ms", "waits_ms", "found"),
+    ("nodes", "exchange_ms", "waits_ms", "expected_cause"),
     [
         (1, 88.0, (116.0, 116.0), Cause.CPU),
         (1, 88.0, (0.0, 0.0), None),
@@ -184,17 +197,17 @@ SHARED = SlowCause(Cause.CPU, None, 264.0, 264.0, 264.0 / 3)
     ],
 )
 def test_communication_is_not_named_where_other_programs_have_the_cores(
-    nodes: int, exchange_ms: float, waits_ms: tuple[float, float], found: Cause | None
+    nodes: int, exchange_ms: float, waits_ms: tuple[float, float], expected_cause: Cause | None
 ) -> None:
     breakdown = StepBreakdown(nodes=nodes)
     steps = [RankStep(2.0, 174.0, exchange_ms, wait) for wait in waits_ms]
     breakdown.add_steps([steps] * STEPS)
     cause = breakdown.cause()
-    assert (cause.cause if cause is not None else None) is found
-    if found is not None:
+    assert (cause.cause if cause is not None else None) is expected_cause
+    if expected_cause is not None:
         assert cause is not None
         assert cause.rank is None
-        if found is Cause.CPU:
+        if expected_cause is Cause.CPU:
             assert cause.message("", nodes).startswith("Processes share their cores with other")
             assert cause.ms / cause.usual_ms == pytest.approx(174.0 / (174.0 - waits_ms[0]))
 
@@ -207,8 +220,8 @@ def test_no_step_that_shares_its_cores_is_blamed_on_the_network(
     busy = random.randrange(len(ranks))
     compute_ms = ranks[busy].compute_ms + 1.0
     ranks[busy] = ranks[busy]._replace(compute_ms=compute_ms, cpu_wait_ms=compute_ms * share)
-    found = cause_of([ranks] * STEPS)
-    assert not isinstance(found, SlowCause) or found.cause is not Cause.COMMUNICATION
+    cause = cause_of([ranks] * STEPS)
+    assert not isinstance(cause, SlowCause) or cause.cause is not Cause.COMMUNICATION
 
 
 def test_shared_cores_are_said_in_one_sentence() -> None:
@@ -222,7 +235,7 @@ SERVER = RankStep()
 
 
 @pytest.mark.parametrize(
-    ("slow", "found"),
+    ("slow", "expected_cause"),
     [
         (WORKER, None),
         (WORKER._replace(data_ms=200.0), Cause.DATA),
@@ -234,12 +247,12 @@ SERVER = RankStep()
 )
 @pytest.mark.parametrize("servers", [1, 2])
 def test_a_cause_is_named_for_a_worker_of_a_parameter_server(
-    slow: RankStep, found: Cause | None, servers: int
+    slow: RankStep, expected_cause: Cause | None, servers: int
 ) -> None:
     breakdown = StepBreakdown(has_servers=True)
     breakdown.add_steps([[SERVER] * servers + [WORKER, slow, WORKER]] * STEPS)
     cause = breakdown.cause()
-    assert (cause.cause if cause is not None else None) is found
+    assert (cause.cause if cause is not None else None) is expected_cause
     if cause is not None:
         assert cause.rank == servers + 1
         assert cause.message("node2", 3).startswith("node2 slows this job: ")
@@ -249,8 +262,8 @@ def test_a_cause_is_named_for_a_worker_of_a_parameter_server(
 
 
 def test_the_kernel_counts_the_wait_for_a_core() -> None:
-    before = thread_wait_ms()
-    assert 0 <= before <= thread_wait_ms()
+    start_ms = thread_wait_ms()
+    assert 0 <= start_ms <= thread_wait_ms()
 
 
 OLD: dict[str, object] = {
@@ -314,9 +327,9 @@ def test_a_run_names_the_rank_with_a_slow_loader_or_double_work(
     pause = f"        if {RANK_1}:\n            time.sleep({pause_s})\n"
     model, loader = MODEL, LOADER.replace("COUNT, SEED = 96", "COUNT, SEED = 448")
     if cause is Cause.DATA:
-        loader = _before("        return self.x[index]", pause, loader)
+        loader = _insert_before("        return self.x[index]", pause, loader)
     else:
-        model = _before("        return self.layers(x)", pause, model)
+        model = _insert_before("        return self.layers(x)", pause, model)
     training = new_training(
         tmp_path,
         model=model,
@@ -328,15 +341,15 @@ def test_a_run_names_the_rank_with_a_slow_loader_or_double_work(
     )
     training.train_well()
     status = RunStatus.from_dict(training.status())
-    found, times = status.slow_cause, status.step_times
-    assert found is not None, times
+    slow_cause, times = status.slow_cause, status.step_times
+    assert slow_cause is not None, times
     assert times is not None
-    assert (found.cause, found.rank) == (cause, 1)
-    assert found.ms >= 80
+    assert (slow_cause.cause, slow_cause.rank) == (cause, 1)
+    assert slow_cause.ms >= 80
     if strategy != "downpour":
         assert times.waiting_ms[0] > times.waiting_ms[1], "it waited for the other"
 
 
-def _before(line: str, pause: str, source: str) -> str:
+def _insert_before(line: str, pause: str, source: str) -> str:
     assert line in source
     return f"import os, time\n{source.replace(line, pause + line)}"

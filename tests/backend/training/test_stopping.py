@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from backend.training.stop_watcher import stop_requested
-from tests.backend.training.training_rig import LOADER, MODEL, Training, held, new_training
+from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training, pausing_model
 
 
 def counting(tmp_path: Path, sleep_s: float = 0.005) -> str:
@@ -44,10 +44,10 @@ def test_m08_all_ranks_leave_after_the_same_step(tmp_path: Path, ranks: int, sto
     draw = random.Random(ranks)
     checkpoint = ""
     for _ in range(stops):
-        before = newest_step(training) if checkpoint else 0
-        goal = before + draw.randrange(1, 40)
+        previous_step = newest_step(training) if checkpoint else 0
+        goal = previous_step + draw.randrange(1, 40)
         training.train_well(
-            resume_from=checkpoint, when=lambda goal=goal: steps_of(tmp_path, 0) >= goal
+            resume_from=checkpoint, stop_condition=lambda goal=goal: steps_of(tmp_path, 0) >= goal
         )
         checkpoint = training.latest()
         done = {steps_of(tmp_path, rank) for rank in range(ranks)}
@@ -66,11 +66,13 @@ def test_f22_a_stop_while_the_job_is_set_up_saves_where_it_is(tmp_path: Path) ->
 
 
 def test_a_stop_in_the_validation_does_not_wait_for_its_end(tmp_path: Path) -> None:
-    model = held(MODEL, "self.judged and not self.training")
+    model = pausing_model(MODEL, "self.judged and not self.training")
     training = new_training(
         tmp_path, model=model, loader=LOADER.replace("37, 2", "4000, 2"), epochs=1
     )
-    training.train_well(when=lambda: training.status_is("EVALUATING"), **training.hold)
+    training.train_well(
+        stop_condition=lambda: training.status_is("EVALUATING"), **training.pause_environment
+    )
     progress = torch.load(training.latest(), weights_only=True)["course"]
     assert (progress["epoch"], progress["step"]) == (1, 6)
     assert training.curve("validation/loss") == {}

@@ -74,17 +74,19 @@ OPTIMIZERS: dict[str, Any] = {
 def test_frozen_thawed_and_replaced_parameters_train_as_in_plain_pytorch(
     tmp_path: Path, strategy: str, optimizer: str
 ) -> None:
-    given = OPTIMIZERS[optimizer]
-    training = new_training(tmp_path, **settings(strategy, {"name": optimizer, **given}))
+    optimizer_settings = OPTIMIZERS[optimizer]
+    training = new_training(
+        tmp_path, **settings(strategy, {"name": optimizer, **optimizer_settings})
+    )
     training.train_well()
     space: dict[str, Any] = {}
     exec(MODEL + LOADER, space)
     torch.manual_seed(training.config.seed)
     model: Any = space["UserModel"]()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    previous_values = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     data = space["UserDataset"]("")
     rules: Any = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}[optimizer]
-    plain = rules(model.parameters(), **given)
+    plain = rules(model.parameters(), **optimizer_settings)
     losses = []
     for step in range(1, STEPS + 1):
         plain.zero_grad()
@@ -98,7 +100,7 @@ def test_frozen_thawed_and_replaced_parameters_train_as_in_plain_pytorch(
     trained = torch.load(training.latest(), weights_only=True)["model"]
     for name, tensor in model.state_dict().items():
         torch.testing.assert_close(trained[name], tensor, rtol=0, atol=1e-6, msg=name)
-        assert torch.equal(trained[name], before[name]) == (name == "wide.bias"), name
+        assert torch.equal(trained[name], previous_values[name]) == (name == "wide.bias"), name
     assert "From step 3 on these are trained, too: late.weight, late.bias" in training.log()
 
 
@@ -142,11 +144,11 @@ def test_weights_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
     weights = halves.latest()
-    fresh = new_training(tmp_path, name="fresh", **{**common, "model": model, "epochs": 1})
+    new_job = new_training(tmp_path, name="fresh", **{**common, "model": model, "epochs": 1})
     state = torch.load(weights, weights_only=True)["model"]
     del state["swapped.weight"]
     torch.save(state, tmp_path / "part.pt")
-    fresh.train_well(start_from=str(tmp_path / "part.pt"))
+    new_job.train_well(start_from=str(tmp_path / "part.pt"))
 
 
 THAWING = MODEL.replace(
@@ -201,9 +203,9 @@ def test_servers_train_thawed_parameters(
     served = new_training(tmp_path, name="served", **common)
     served.train_well()
     common |= {"processes": 1, "strategy": {"name": "alone"}}
-    alone = new_training(tmp_path, name="alone", **common)
-    alone.train_well()
-    assert_bit_equal(alone, served)
+    single = new_training(tmp_path, name="alone", **common)
+    single.train_well()
+    assert_bit_equal(single, served)
     assert "alarms" not in served.status() or not served.status()["alarms"]
 
 
@@ -247,10 +249,13 @@ def test_a_coordinator_trains_thawed_parameters_like_a_job_that_begins_then(tmp_
     settings = {name: value for name, value in COORDINATED.items() if name != "model"}
     resumed.with_config(**settings)
     resumed.train_well(resume_from=weights)
-    before, after = list(resumed.curve("loss").values()), list(later.curve("loss").values())
+    earlier_losses, later_losses = (
+        list(resumed.curve("loss").values()),
+        list(later.curve("loss").values()),
+    )
     # Another order of the parameters: sums differ in their last bits.
-    assert before[1:] == pytest.approx(after, rel=1e-4)
-    assert after[-1] < after[0]
+    assert earlier_losses[1:] == pytest.approx(later_losses, rel=1e-4)
+    assert later_losses[-1] < later_losses[0]
 
 
 @pytest.mark.parametrize("epochs", [2, 5])
@@ -259,7 +264,7 @@ def test_a_resumed_coordinated_run_trains_thawed_parameters(tmp_path: Path, epoc
     straight.train_well()
     halves = new_training(tmp_path, name="halves", **{**COORDINATED, "epochs": epochs})
     halves.train_well()
-    halves.with_config(**{name: one for name, one in COORDINATED.items() if name != "model"})
+    halves.with_config(**{name: value for name, value in COORDINATED.items() if name != "model"})
     halves.train_well(resume_from=halves.latest())
     assert_bit_equal(straight, halves)
     assert torch.load(straight.latest(), weights_only=True)["ranks"][0]["frozen"] == ["wide.bias"]

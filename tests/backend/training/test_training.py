@@ -16,7 +16,7 @@ from backend.training.loop import Trainer
 from backend.training.strategies.alone import SingleProcess
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
-ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
+SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
 
 LINEAR = """
 import torch
@@ -35,19 +35,19 @@ class UserModel(nn.Module):
 
 @pytest.mark.parametrize("phase", [Phase.COMPUTING, Phase.SAVING])
 def test_f16_a_rank_that_waits_for_a_value_of_another_is_not_taken_for_hung(phase: Phase) -> None:
-    seen: list[Phase] = []
+    phases: list[Phase] = []
 
-    class Watched(SingleProcess):
+    class WatchedStrategy(SingleProcess):
         def gather(self, value: Any) -> list[Any]:
-            seen.append(trainer.beat.read()[1])
+            phases.append(trainer.beat.read()[1])
             return super().gather(value)
 
     trainer = Trainer.__new__(Trainer)
     trainer.beat = RankHeartbeat.inherited()
-    trainer.strategy = Watched()
+    trainer.strategy = WatchedStrategy()
     trainer.beat.beat(phase)
     trainer._gather("value")
-    assert (seen, trainer.beat.read()[1]) == ([Phase.WAITING_FOR_OTHERS], phase)
+    assert (phases, trainer.beat.read()[1]) == ([Phase.WAITING_FOR_OTHERS], phase)
 
 
 def test_the_reduced_gradient_is_clipped_not_each_ranks_own(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_the_reduced_gradient_is_clipped_not_each_ranks_own(tmp_path: Path) -> N
 def test_s09_the_rate_in_the_history_is_the_rate_in_the_preview(
     tmp_path: Path, schedule: dict[str, Any]
 ) -> None:
-    training = new_training(tmp_path, epochs=4, schedule=schedule, **ALONE)
+    training = new_training(tmp_path, epochs=4, schedule=schedule, **SINGLE_PROCESS)
     training.train_well()
     planned = {n + 1: learning_rate(training.config, 12, n) for n in range(48)}
     logged = training.curve("learning_rate")
@@ -115,15 +115,15 @@ def test_the_validation_is_the_same_on_two_ranks_and_ends_the_training_when_it_s
         "Stopped early at step 24 of 300: “validation/accuracy” has not improved for 3 epochs."
     )
     assert training.status()["early_finish"] == early_finish
-    alone = new_training(tmp_path, name="alone", epochs=1, **still, **ALONE)
-    alone.train_well()
+    single = new_training(tmp_path, name="alone", epochs=1, **still, **SINGLE_PROCESS)
+    single.train_well()
     for curve in ("validation/loss", "validation/accuracy"):
-        (value,) = alone.curve(curve).values()
+        (value,) = single.curve(curve).values()
         assert set(training.curve(curve).values()) == {value}
 
 
 def test_an_early_stop_on_an_unmeasured_metric_lists_the_measured_ones(tmp_path: Path) -> None:
-    training = new_training(tmp_path, early_stop={"metric": "validation/f1"}, **ALONE)
+    training = new_training(tmp_path, early_stop={"metric": "validation/f1"}, **SINGLE_PROCESS)
     assert training.train() == 1
     assert "“validation/f1”" in training.error()["sentence"]
     assert "validation/accuracy" in training.error()["sentence"]
@@ -134,23 +134,23 @@ def test_m17_fifty_epochs_leave_three_files_and_the_last_is_one(tmp_path: Path) 
         tmp_path,
         epochs=50,
         checkpoint={"every_epochs": 5, "keep_latest": 2, "keep_best": 1},
-        **ALONE,
+        **SINGLE_PROCESS,
     )
     training.train_well()
-    kept = sorted(path.stem for path in training.folder.checkpoints.glob("*.pt"))
-    assert len(kept) <= 3
-    assert kept[-1] == "epoch-0050-step-000600"
-    assert Path(training.latest()).stem == kept[-1]
+    checkpoint_names = sorted(path.stem for path in training.folder.checkpoints.glob("*.pt"))
+    assert len(checkpoint_names) <= 3
+    assert checkpoint_names[-1] == "epoch-0050-step-000600"
+    assert Path(training.latest()).stem == checkpoint_names[-1]
     values = training.curve("validation/loss")
     best = min((step for step in values if step % 60 == 0), key=values.__getitem__)
-    assert any(name.endswith(f"{best:06d}") for name in kept)
+    assert any(name.endswith(f"{best:06d}") for name in checkpoint_names)
     sidecars = sorted(path.stem for path in training.folder.checkpoints.glob("epoch*.json"))
-    assert sidecars == kept
+    assert sidecars == checkpoint_names
 
 
 def test_checkpoints_by_steps_come_at_those_steps(tmp_path: Path) -> None:
     training = new_training(
-        tmp_path, epochs=2, checkpoint={"every_steps": 5, "keep_latest": 9}, **ALONE
+        tmp_path, epochs=2, checkpoint={"every_steps": 5, "keep_latest": 9}, **SINGLE_PROCESS
     )
     training.train_well()
     steps = sorted(int(p.stem[-6:]) for p in training.folder.checkpoints.glob("*.pt"))
@@ -194,7 +194,9 @@ def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_
     assert sorted(training.curve("loss")) == list(range(1, 8)), "step 8 is there, as no number"
     assert training.history()[-1]["totalIter"] == 8
 
-    going_on = new_training(tmp_path, model=bad, name="going-on", stop_on_nan=False, **ALONE)
+    going_on = new_training(
+        tmp_path, model=bad, name="going-on", stop_on_nan=False, **SINGLE_PROCESS
+    )
     going_on.train_well()
     assert sorted(set(range(1, 37)) - set(going_on.curve("loss"))) == [8]
     weights = torch.load(going_on.latest(), weights_only=True)["model"]
@@ -215,26 +217,30 @@ def test_a_batch_may_be_nested_and_a_metric_a_tensor(tmp_path: Path) -> None:
         .replace("== target", "== target['label']")
         .replace(".mean().item()}", ".mean(), 'loss': 1}")
     )
-    training = new_training(tmp_path, model=model, loader=loader, epochs=1, **ALONE)
+    training = new_training(tmp_path, model=model, loader=loader, epochs=1, **SINGLE_PROCESS)
     training.train_well()
     assert set(training.curve("user/loss").values()) == {1.0}
     assert len(training.curve("accuracy")) == 12
 
 
 def test_a_metric_may_have_any_name_and_takes_the_place_of_none(tmp_path: Path) -> None:
-    own = ("loss", "learning_rate", "step", "epoch", "validation/loss", "user/loss")
-    odd = ("recall (IoU = 0.5)", "=1+1", "samples/s, 日本")
-    given = ", ".join(f"{name!r}: {number + 7}" for number, name in enumerate((*own, *odd)))
-    model = MODEL.replace('return {"accuracy"', f'return {{{given}, "accuracy"')
-    watched = {"metric": "validation/user/step", "mode": "min", "patience_epochs": 1}
+    reserved_names = ("loss", "learning_rate", "step", "epoch", "validation/loss", "user/loss")
+    unusual_names = ("recall (IoU = 0.5)", "=1+1", "samples/s, 日本")
+    entries = ", ".join(
+        f"{name!r}: {number + 7}" for number, name in enumerate((*reserved_names, *unusual_names))
+    )
+    model = MODEL.replace('return {"accuracy"', f'return {{{entries}, "accuracy"')
+    early_stop = {"metric": "validation/user/step", "mode": "min", "patience_epochs": 1}
     best = {"best_metric": "validation/user/validation/loss"}
     training = new_training(
-        tmp_path, model=model, epochs=3, early_stop=watched, checkpoint=best, **ALONE
+        tmp_path, model=model, epochs=3, early_stop=early_stop, checkpoint=best, **SINGLE_PROCESS
     )
     training.train_well()
-    for number, name in enumerate((*(f"user/{one}" for one in own), *odd)):
-        for where in ("", "validation/"):
-            assert set(training.curve(where + name).values()) == {number + 7.0}
+    for number, name in enumerate(
+        (*(f"user/{reserved_name}" for reserved_name in reserved_names), *unusual_names)
+    ):
+        for prefix in ("", "validation/"):
+            assert set(training.curve(prefix + name).values()) == {number + 7.0}
     assert len(training.curve("validation/loss")) == 2, "the early stop found what it watches"
     assert max(training.curve("validation/loss").values()) < 7
     assert max(training.curve("loss").values()) < 7
@@ -250,7 +256,7 @@ def test_a_user_collate_is_used(tmp_path: Path) -> None:
         "    def __len__",
     )
     training = new_training(
-        tmp_path, model=LINEAR, loader=loader, epochs=1, gradient_norm=1e9, **ALONE
+        tmp_path, model=LINEAR, loader=loader, epochs=1, gradient_norm=1e9, **SINGLE_PROCESS
     )
     training.train_well()
     weights = torch.load(training.latest(), weights_only=True)["model"]["layer.weight"]
@@ -294,15 +300,15 @@ def test_large_models_of_mixed_types_go_out_in_several_pieces(tmp_path: Path) ->
     exec(WIDE + LOADER, space)
     torch.manual_seed(training.config.seed)
     model: Any = space["UserModel"]()
-    before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    previous_values = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     data = space["UserDataset"]("")
     model.loss(model(data.x), data.y).backward()
     torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1).step()
     trained = torch.load(training.latest(), weights_only=True)["model"]
     for name, tensor in model.state_dict().items():
-        moved, expected = trained[name] - before[name], tensor - before[name]
-        torch.testing.assert_close(moved, expected, rtol=0.02, atol=1e-6)
-        assert torch.any(moved != 0) == (name not in ("unused", "frozen")), name
+        change, expected = trained[name] - previous_values[name], tensor - previous_values[name]
+        torch.testing.assert_close(change, expected, rtol=0.02, atol=1e-6)
+        assert torch.any(change != 0) == (name not in ("unused", "frozen")), name
 
 
 KERAS = """

@@ -22,44 +22,51 @@ def order(batch_size: int, rank: int = 0, world_size: int = 1) -> TrainingOrder:
 def test_workers_that_take_any_pieces_take_each_place_once(
     sizes: tuple[int, ...], seed: int
 ) -> None:
-    drawn = random.Random(seed)
+    generator = random.Random(seed)
     state = TrainState()
-    taken: list[int] = []
+    positions: list[int] = []
     for number, size in enumerate(sizes):
-        own = order(size)
-        own.seek(1, state.position, state.done_spans)
-        pieces = own.remaining_batches()
-        assert all(len(one) <= size for one in pieces)
+        training_order = order(size)
+        training_order.seek(1, state.position, state.done_spans)
+        batches = training_order.remaining_batches()
+        assert all(len(batch_positions) <= size for batch_positions in batches)
         is_last = number == len(sizes) - 1
-        for piece in pieces if is_last else drawn.sample(pieces, len(pieces) // 2):
-            taken += piece.tolist()
-            state.done_spans += spans(piece)
-            state.position += len(piece)
-    assert len(set(taken)) == len(taken)
-    # The rest that is no batch is left out; a single sample is none either.
-    whole = SAMPLES // sizes[-1] * sizes[-1]
-    assert whole - 1 <= len(taken) <= SAMPLES
+        for batch in batches if is_last else generator.sample(batches, len(batches) // 2):
+            positions += batch.tolist()
+            state.done_spans += spans(batch)
+            state.position += len(batch)
+    assert len(set(positions)) == len(positions)
+    # Remaining samples that are no batch are left out, also a single sample.
+    sample_count = SAMPLES // sizes[-1] * sizes[-1]
+    assert sample_count - 1 <= len(positions) <= SAMPLES
 
 
 def test_the_pieces_of_a_whole_epoch_are_the_batches_of_one_process() -> None:
     for size in (1, 8, 16, 103):
-        own = order(size)
-        assert list(own.batches(own.remaining_batches())) == list(own)
+        training_order = order(size)
+        assert list(training_order.batches(training_order.remaining_batches())) == list(
+            training_order
+        )
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_synchronous_run_takes_the_samples_left_by_asynchronous_workers(ranks: int) -> None:
-    done = [(0, 8), (16, 24), (40, 48)]
-    left = [place for place in range(SAMPLES) if not any(a <= place < b for a, b in done)]
-    before, left = left[: 4 * ranks], left[4 * ranks :]
-    places: list[int] = []
+    done_spans = [(0, 8), (16, 24), (40, 48)]
+    remaining = [
+        position for position in range(SAMPLES) if not any(a <= position < b for a, b in done_spans)
+    ]
+    earlier_positions, remaining = remaining[: 4 * ranks], remaining[4 * ranks :]
+    positions: list[int] = []
     for rank in range(ranks):
-        own = order(4, rank, ranks)
-        whole = next(own.batches([torch.arange(SAMPLES)]))
-        own.seek(1, 24 + 4 * ranks, done)
-        assert own.done_position_spans() == [*done, *spans(torch.tensor(before))]
-        places += [whole.index(sample) for batch in own for sample in batch]
-    assert sorted(places) == left[: len(left) // (4 * ranks) * 4 * ranks]
+        training_order = order(4, rank, ranks)
+        sample_order = next(training_order.batches([torch.arange(SAMPLES)]))
+        training_order.seek(1, 24 + 4 * ranks, done_spans)
+        assert training_order.done_position_spans() == [
+            *done_spans,
+            *spans(torch.tensor(earlier_positions)),
+        ]
+        positions += [sample_order.index(sample) for batch in training_order for sample in batch]
+    assert sorted(positions) == remaining[: len(remaining) // (4 * ranks) * 4 * ranks]
 
 
 @pytest.mark.parametrize(
@@ -83,7 +90,7 @@ def test_an_older_checkpoint_s_numbers_of_batches_are_places(
 def test_samples_are_drawn_by_their_weights_alike_for_any_number_of_ranks(ranks: int) -> None:
     weights = torch.tensor([0.0, 1.0, 3.0, 0.0] + [0.0] * 96, dtype=torch.float64)
     orders = [TrainingOrder(100, 4 // ranks, r, ranks, 1, weights=weights) for r in range(ranks)]
-    drawn = [0] * 100
+    draw_counts = [0] * 100
     steps = []
     for epoch in range(1, 41):
         for order_of_rank in orders:
@@ -91,12 +98,12 @@ def test_samples_are_drawn_by_their_weights_alike_for_any_number_of_ranks(ranks:
         for parts in zip(*orders, strict=True):
             steps.append([index for part in parts for index in part])
             for index in steps[-1]:
-                drawn[index] += 1
-    assert sum(drawn) == 40 * 100
-    assert drawn[1] + drawn[2] == sum(drawn)
-    assert drawn[2] / drawn[1] == pytest.approx(3, rel=0.15)
-    alone = TrainingOrder(100, 4, 0, 1, 1, weights=weights)
-    assert steps[:25] == [list(batch) for batch in alone]
+                draw_counts[index] += 1
+    assert sum(draw_counts) == 40 * 100
+    assert draw_counts[1] + draw_counts[2] == sum(draw_counts)
+    assert draw_counts[2] / draw_counts[1] == pytest.approx(3, rel=0.15)
+    single_order = TrainingOrder(100, 4, 0, 1, 1, weights=weights)
+    assert steps[:25] == [list(batch) for batch in single_order]
 
 
 def test_a_weighted_epoch_continues_where_it_stopped() -> None:

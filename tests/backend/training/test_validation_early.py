@@ -26,20 +26,22 @@ rank.main(sys.argv[1:])
 """
 
 
-def failing(when: str) -> str:
+def failing_model(condition: str) -> str:
     return MODEL.replace(
         "        return self.layers(x)",
-        f"        if not self.training and {when}:\n"
+        f"        if not self.training and {condition}:\n"
         "            raise ValueError('not in a validation')\n"
         "        return self.layers(x)",
     )
 
 
-@pytest.mark.parametrize("when", ["len(x) == 8", "len(x) == 5"], ids=["first", "smallest"])
+@pytest.mark.parametrize("condition", ["len(x) == 8", "len(x) == 5"], ids=["first", "smallest"])
 def test_a_validation_that_fails_is_reported_before_the_first_step(
-    tmp_path: Path, when: str
+    tmp_path: Path, condition: str
 ) -> None:
-    training = new_training(tmp_path, model=failing(when), processes=1, strategy={"name": "alone"})
+    training = new_training(
+        tmp_path, model=failing_model(condition), processes=1, strategy={"name": "alone"}
+    )
     assert training.train() != 0
     assert "not in a validation" in training.error()["sentence"]
     assert training.step() == 0
@@ -58,5 +60,5 @@ def test_a_checkpoint_precedes_a_validation_that_fails_in_its_midst(tmp_path: Pa
     )  # fmt: skip
     assert done.returncode != 0
     assert "item 20" in training.error()["sentence"]
-    kept = torch.load(training.latest(), weights_only=True)
-    assert (kept["course"]["epoch"], kept["course"]["step"]) == (1, 12)
+    checkpoint = torch.load(training.latest(), weights_only=True)
+    assert (checkpoint["course"]["epoch"], checkpoint["course"]["step"]) == (1, 12)

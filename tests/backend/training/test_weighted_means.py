@@ -48,7 +48,7 @@ def test_the_validation_is_that_of_all_samples_at_once(
     output = torch.randn(len(labels), 3, generator=generator, dtype=torch.float64)
     target = torch.tensor(labels)
     order = ValidationOrder(len(labels), batch_size, 0, 1)
-    found = []
+    batch_values = []
     for rank in range(ranks):
         for number in ValidationOrder(len(labels), batch_size, rank, ranks).batch_numbers():
             share = list(order.batch_indices(number))
@@ -56,15 +56,15 @@ def test_the_validation_is_that_of_all_samples_at_once(
             with torch.no_grad():
                 loss, weight = user_code.compute_weighted_loss(*batch)
             values = BatchValues(loss, user_code.compute_metrics(*batch), *batch[1:], weight)
-            found.append((number, pickle.loads(pickle.dumps(values))))
-    means = average_values(found, order)
+            batch_values.append((number, pickle.loads(pickle.dumps(values))))
+    means = average_values(batch_values, order)
     if max(labels) < 0:
         assert math.isnan(means["validation/loss"])
         return
     expected = nn.functional.cross_entropy(output, target, WEIGHTS, ignore_index=-1)
     assert means["validation/loss"] == pytest.approx(float(expected))
-    known = target >= 0
-    hits = (output.argmax(1) == target)[known].double().mean()
+    is_counted = target >= 0
+    hits = (output.argmax(1) == target)[is_counted].double().mean()
     assert means["validation/accuracy"] == pytest.approx(float(hits))
 
 

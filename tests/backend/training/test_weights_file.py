@@ -43,7 +43,7 @@ class Payload:
         return self.command, (self.argument,)
 
 
-OTHERS: dict[str, Any] = {
+OTHER_OBJECTS: dict[str, Any] = {
     "numpy float": numpy.float64(0.984),
     "numpy array": numpy.zeros((2, 2)),
     "namespace": argparse.Namespace(lr=0.1, data=Path("/data")),
@@ -62,11 +62,11 @@ OTHERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("is_old", [False, True], ids=["zip", "legacy"])
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", OTHER_OBJECTS)
 def test_weights_are_read_whatever_is_next_to_them(tmp_path: Path, name: str, is_old: bool) -> None:
     path = tmp_path / "best.pt"
-    whole = {"epoch": 3, name: OTHERS[name], "state_dict": WEIGHTS}
-    torch.save(whole, path, _use_new_zipfile_serialization=not is_old)
+    content = {"epoch": 3, name: OTHER_OBJECTS[name], "state_dict": WEIGHTS}
+    torch.save(content, path, _use_new_zipfile_serialization=not is_old)
     if is_old and name == "module":
         # The format before PyTorch 1.6 stores the source of a module.
         with pytest.raises(BackendError, match="is not a weights file") as caught:
@@ -74,10 +74,10 @@ def test_weights_are_read_whatever_is_next_to_them(tmp_path: Path, name: str, is
         assert "add_safe_globals" not in caught.value.message
         assert "python -c" in caught.value.remedy
         return
-    weights, others = read_weights(path)
+    weights, other_names = read_weights(path)
     assert list(weights) == list(WEIGHTS)
     assert all(torch.equal(weights[key], WEIGHTS[key]) for key in WEIGHTS)
-    assert others == ("epoch", name)
+    assert other_names == ("epoch", name)
 
 
 @pytest.mark.parametrize("key", ["", "model"])
@@ -92,18 +92,18 @@ def test_a_class_of_the_user_around_the_weights_does_not_hide_them(
 @pytest.mark.parametrize("command", [os.system, exec, os.mkdir])
 @pytest.mark.parametrize("is_old", [False, True])
 def test_nothing_of_the_file_runs(tmp_path: Path, command: Any, is_old: bool) -> None:
-    made = tmp_path / "made"
+    made_file = tmp_path / "made"
     argument = {
-        os.system: f"touch {made}",
-        exec: f"open({str(made)!r}, 'w')",
-        os.mkdir: str(made),
+        os.system: f"touch {made_file}",
+        exec: f"open({str(made_file)!r}, 'w')",
+        os.mkdir: str(made_file),
     }[command]
     path = tmp_path / "a.pt"
-    whole = {"state_dict": WEIGHTS, "x": Payload(command, argument)}
-    torch.save(whole, path, _use_new_zipfile_serialization=not is_old)
+    content = {"state_dict": WEIGHTS, "x": Payload(command, argument)}
+    torch.save(content, path, _use_new_zipfile_serialization=not is_old)
     with contextlib.suppress(BackendError):
         assert list(load_weights(path)) == list(WEIGHTS)
-    assert not made.exists()
+    assert not made_file.exists()
 
 
 @pytest.mark.parametrize("content", [b"", b"PK\x03\x04 numbers", b"\x80\x02N.", b"hello"])

@@ -55,10 +55,10 @@ def test_other_weights_are_refused_with_what_they_are(
     job = new_training(
         tmp_path, loader=loader_with(weights), processes=1, strategy={"name": "alone"}
     )
-    with pytest.raises(UserCodeError) as refused:
+    with pytest.raises(UserCodeError) as refusal:
         train_here(job)
-    assert message in str(refused.value)
-    assert "not a number for each of the 96 items" in str(refused.value)
+    assert message in str(refusal.value)
+    assert "not a number for each of the 96 items" in str(refusal.value)
 
 
 @pytest.mark.slow

@@ -46,27 +46,31 @@ class UserModel(nn.Module):
 """
 
 
-def held(model: str, moment: str = "self.steps > 4", at: str = "return self.layers(x)") -> str:
-    """Return a model that waits, at a moment, until its job knows that it is to stop.
+def pausing_model(
+    model: str, condition: str = "self.steps > 4", statement: str = "return self.layers(x)"
+) -> str:
+    """Return a model that waits, at a certain step, until its job has a stop request.
 
-    It does so in runs that get `Training.hold`. So a stop comes when it is meant to, and at once.
+    The model waits only in runs with `Training.pause_environment`, so that a stop comes at the
+    intended step, and at once.
 
     Args:
-        moment: An expression of ``self.steps``, the steps that it made, ``self.judged``, whether it
-            was in a validation since, and ``self.training``.
+        condition: An expression of ``self.steps``, the number of its steps, ``self.judged``,
+            whether it was in a validation since, and ``self.training``.
+        statement: The statement of the model before which it waits.
     """
     return model.replace(
-        at,
+        statement,
         "import os, time\n"
         "        # The thread that writes it may come after the first steps.\n"
         "        content = lambda path: open(path).read() if os.path.exists(path) else ''\n"
         "        self.steps = getattr(self, 'steps', 0) + self.training\n"
         "        self.judged = getattr(self, 'judged', 0) or self.steps and not self.training\n"
-        f"        status = {moment} and os.environ.get('STATUS')\n"
+        f"        status = {condition} and os.environ.get('STATUS')\n"
         "        while status and 'STOPPING' not in content(status):\n"
         "            time.sleep(0.01)\n"
         "        time.sleep(0.3 if status else 0)\n"
-        f"        {at}",
+        f"        {statement}",
     )
 
 
@@ -173,8 +177,8 @@ class Training:
         self.config = parsed(job(**settings))
 
     def start(self, **environment: str) -> subprocess.Popen[bytes]:
-        meeting = RendezvousPoint("127.0.0.1")
-        variables = clean_environment(**meeting.variables, **environment)
+        point = RendezvousPoint("127.0.0.1")
+        variables = clean_environment(**point.variables, **environment)
         log = self.folder.path / f"output-{self.run}.log"
         command = [sys.executable, "-m", "backend.training.rank"]
         if self.is_forked:
@@ -184,7 +188,7 @@ class Training:
             command = [*mpirun(self.config.world_size), *command]
         with log.open("wb") as file:
             process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=file, stderr=file)
-        weakref.finalize(process, meeting.release)
+        weakref.finalize(process, point.release)
         return process
 
     def train(
@@ -192,15 +196,19 @@ class Training:
         *,
         resume_from: str = "",
         start_from: str = "",
-        when: Callable[[], bool] | None = None,
+        stop_condition: Callable[[], bool] | None = None,
         **environment: str,
     ) -> int:
-        """One run to its end. As soon as ``when`` holds, a stop is requested."""
+        """Make a run to its end; request a stop as soon as ``stop_condition`` is true."""
         self.prepare(resume_from, start_from)
         process = self.start(**environment)
         try:
-            if when is not None:
-                wait_for(lambda: process.poll() is not None or when(), "the moment", hint=self.log)
+            if stop_condition is not None:
+                wait_for(
+                    lambda: process.poll() is not None or stop_condition(),
+                    "the moment",
+                    hint=self.log,
+                )
                 self.folder.lock.write_text(json.dumps({"run": self.run}))
             return process.wait()
         finally:
@@ -209,12 +217,12 @@ class Training:
                 process.wait()
 
     @property
-    def hold(self) -> dict[str, str]:
-        """The environment in which a model that is `held` waits."""
+    def pause_environment(self) -> dict[str, str]:
+        """Return the environment in which a `pausing_model` waits."""
         return {"STATUS": str(self.folder.status), "HOROVOD_CYCLE_TIME": "50"}
 
-    def train_well(self, **given: Any) -> None:
-        code = self.train(**given)
+    def train_well(self, **options: Any) -> None:
+        code = self.train(**options)
         assert code == 0, self.log()
 
     def log(self) -> str:
@@ -242,7 +250,7 @@ class Training:
     def first_error(self) -> dict[str, Any]:
         """Return what a rank says of an error that all have: the first to end takes all along."""
         records = sorted(self.folder.attempt(self.run).path.glob("rank-*.error.json"))
-        return next(one for one in map(read_json, records) if not one["secondary"])
+        return next(record for record in map(read_json, records) if not record["secondary"])
 
     def latest(self) -> str:
         return str(self.folder.checkpoints / f"{read_json(self.folder.latest)['name']}.pt")
@@ -294,10 +302,12 @@ def mpirun(processes: int) -> list[str]:
     return [*command, "-np", str(processes)]
 
 
-def clean_environment(**more: str) -> dict[str, str]:
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PRTE_"))}
-    kept.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
-    kept.setdefault("OMP_NUM_THREADS", "1")
-    kept.update(PYTHONWARNINGS="default")
-    kept.update(more)
-    return kept
+def clean_environment(**variables: str) -> dict[str, str]:
+    environment = {
+        k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PRTE_"))
+    }
+    environment.update(OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    environment.setdefault("OMP_NUM_THREADS", "1")
+    environment.update(PYTHONWARNINGS="default")
+    environment.update(variables)
+    return environment

@@ -41,9 +41,9 @@ class FakeDriver:
 
     def describe(self, *lines: str) -> None:
         """What is true from the next reading on; `nvml.c` lists the words."""
-        fresh = self._state.with_suffix(".fresh")
-        fresh.write_text("".join(f"{line}\n" for line in lines))
-        fresh.replace(self._state)
+        temporary = self._state.with_suffix(".fresh")
+        temporary.write_text("".join(f"{line}\n" for line in lines))
+        temporary.replace(self._state)
 
     @property
     def environment(self) -> Mapping[str, str]:

@@ -59,7 +59,7 @@ FIELDS: dict[str, Ask] = {
 def main() -> None:
     pynvml.nvmlInit()
     kind, _, names = sys.argv[1].removeprefix("--query-").partition("=")
-    wrong, _, value = os.environ.get("FAKE_SMI_WRONG", "").partition(" ")
+    wrong_field, _, value = os.environ.get("FAKE_SMI_WRONG", "").partition(" ")
     for index in range(pynvml.nvmlDeviceGetCount()):
         gpu = pynvml.nvmlDeviceGetHandleByIndex(index)
         rows: list[dict[str, object]] = [{"index": index}]
@@ -79,7 +79,7 @@ def main() -> None:
                         row[name] = FIELDS[name](gpu)
                     except pynvml.NVMLError_NotSupported:
                         row[name] = "[N/A]"
-            row.update({wrong: value} if wrong in row else {})
+            row.update({wrong_field: value} if wrong_field in row else {})
             sys.stdout.write(", ".join(str(row[name]) for name in names.split(",")) + "\n")
 
 

@@ -10,7 +10,7 @@ from backend.records.jobs.summary import JobQuery
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
-from tests.widgets.compare.compare_samples import MAP, draft, eight, three
+from tests.widgets.compare.compare_samples import MAP_METRIC, draft, eight_updates, three_updates
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.jobs.jobs_rig import rows_of
 from widgets.compare.compare_page import ComparePage
@@ -26,24 +26,24 @@ def put_updates(stage: Stage, updates: tuple[ComparedUpdate, ...]) -> ComparePag
 
 def _judged(update: ComparedUpdate) -> ComparedUpdate:
     """With its best, as a job that has checkpoints."""
-    figures = update.figures.metrics.get(MAP)
+    figures = update.figures.metrics.get(MAP_METRIC)
     if figures is None:
         return update
-    return replace(update, view=replace(update.view, best_metric=(MAP, figures.highest)))
+    return replace(update, view=replace(update.view, best_metric=(MAP_METRIC, figures.highest)))
 
 
-screen("compare", EVERY, ("light",))(lambda stage: put_updates(stage, three()))
-screen("compare-8")(lambda stage: put_updates(stage, eight()))
-screen("compare-1")(lambda stage: put_updates(stage, three()[:1]))
-screen("compare-draft")(lambda stage: put_updates(stage, (*three()[:1], draft())))
+screen("compare", EVERY, ("light",))(lambda stage: put_updates(stage, three_updates()))
+screen("compare-8")(lambda stage: put_updates(stage, eight_updates()))
+screen("compare-1")(lambda stage: put_updates(stage, three_updates()[:1]))
+screen("compare-draft")(lambda stage: put_updates(stage, (*three_updates()[:1], draft())))
 screen("compare-reading")(
-    lambda stage: stage.compare.set_jobs(tuple(each.view.id for each in three()))
+    lambda stage: stage.compare.set_jobs(tuple(each.view.id for each in three_updates()))
 )
 
 
 @screen("compare-gone")
 def compare_gone(stage: Stage) -> None:
-    page = put_updates(stage, three()[:2])
+    page = put_updates(stage, three_updates()[:2])
     page.set_jobs((*page.ids, "id9"))
     page.show_read_error("id9", "The job id9 is in the trash.")
 
@@ -53,7 +53,7 @@ screen("compare-empty", (LARGE, SMALL, SMALLEST))(lambda stage: put_updates(stag
 
 @screen("compare-picker")
 def compare_picker(stage: Stage) -> None:
-    page = put_updates(stage, three()[:2])
+    page = put_updates(stage, three_updates()[:2])
     stage.settle()
     page.show_rows(JobQuery(), rows_of(*lab.JOBS))
     page.open_picker()

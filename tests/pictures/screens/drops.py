@@ -11,7 +11,7 @@ from tests.pictures.screens.jobs import open_job
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets import drags
-from tests.widgets.compare.compare_samples import eight, three
+from tests.widgets.compare.compare_samples import eight_updates, three_updates
 from widgets.common.job_mime import DropOffer
 from widgets.library.library_page import LibraryPage
 
@@ -20,13 +20,13 @@ _LONG = "resnet-152, fine-tuned on everything that anybody in the lab ever label
 
 @screen("drop-on-compare")
 def drop_on_compare(stage: Stage) -> None:
-    put_updates(stage, three())
+    put_updates(stage, three_updates())
     drags.over(stage.compare, drags.jobs("unet-cells"))
 
 
 @screen("drop-is-too-many")
 def drop_is_too_many(stage: Stage) -> None:
-    put_updates(stage, eight())
+    put_updates(stage, eight_updates())
     drags.over(stage.compare, drags.jobs("unet-cells"))
 
 

@@ -18,14 +18,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, WIDE, screen
 from tests.pictures.screens.jobs import open_job
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.log.test_log_tab import Logs
-from tests.windows import the
+from tests.windows import find_only
 from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.library.install_dialog import InstallDialog
 from widgets.nodes.history.node_history import NodeHistory
@@ -67,7 +67,7 @@ def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
     waits = tuple(max(own) - one for one in own)
     exchange = 420.0 if cause.rank is None else 21.0
     on_cpus = tuple(Placement(one.node, 8) for one in lab.TWO_NODES.placement)
-    view = changed(
+    view = replace_fields(
         lab.LIVE,
         config=replace(lab.TWO_NODES, placement=on_cpus),
         rank_step_ms=own,
@@ -85,7 +85,7 @@ def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
 
 @screen("job-warns", THREE)
 def job_warns(stage: Stage) -> None:
-    view = changed(
+    view = replace_fields(
         lab.LIVE, alarms=(Alarm(NOT_A_NUMBER, 4000, "One batch was no number."), lab.RISES)
     )
     open_job(stage, view, _others(view), rises_at=11_000)
@@ -96,13 +96,13 @@ def curves_read(stage: Stage) -> None:
     """The pointer is on the loss, and every plot says what it was there."""
     page = open_job(stage)
     stage.settle()
-    the(LargePlot, page.detail.curves).move_pointer(5_000.0)
+    find_only(LargePlot, page.detail.curves).move_pointer(5_000.0)
 
 
 def downpour(stage: Stage, tab: str = ""):
     """A job of one server and fifteen workers."""
     config = replace(lab.TWO_NODES, strategy=StrategyConfig("downpour"))
-    view = changed(lab.LIVE, config=config, rank_step_ms=(0.0, *lab.STEP_MS[1:]))
+    view = replace_fields(lab.LIVE, config=config, rank_step_ms=(0.0, *lab.STEP_MS[1:]))
     page = open_job(stage, view, _others(view))
     update = lab.history(view)
     steps = update.history.steps
@@ -170,7 +170,7 @@ def curves_marked(stage: Stage) -> None:
     ).click()
     stage.settle()
     curves = page.detail.curves
-    the(LargePlot, curves).move_pointer(curves.run_curves.x_at_step(8_000, XAxis.CLOCK))
+    find_only(LargePlot, curves).move_pointer(curves.run_curves.x_at_step(8_000, XAxis.CLOCK))
 
 
 @screen("job-in-doubt")
@@ -182,14 +182,14 @@ def job_in_doubt(stage: Stage) -> None:
 
 @screen("job-stopping")
 def job_stopping(stage: Stage) -> None:
-    view = changed(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.", eta_s=None)
+    view = replace_fields(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.", eta_s=None)
     open_job(stage, view, _others(view))
 
 
 @screen("job-overdue")
 def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
-    view = changed(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
+    view = replace_fields(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
     page = open_job(stage, view, _others(view))
     page.detail._stopping_s = -1e6
     page.detail.show_view(view)
@@ -204,7 +204,7 @@ _RUNS = (
 
 
 def _with_runs(stage: Stage):
-    view = changed(lab.LIVE, run=3)
+    view = replace_fields(lab.LIVE, run=3)
     return open_job(stage, view, _others(view)).detail
 
 
@@ -220,15 +220,15 @@ def job_runs(stage: Stage) -> None:
 def job_earlier_run(stage: Stage) -> None:
     detail = _with_runs(stage)
     detail._earlier_runs.show_runs(_RUNS)
-    then = changed(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
+    then = replace_fields(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
     detail.show_earlier_run(lab.LIVE.id, 2, lab.history(then))
 
 
 @screen("job-set-up")
 def job_set_up(stage: Stage) -> None:
-    view = changed(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={}, best_metric=None,
+    view = replace_fields(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={}, best_metric=None,
                    eta_s=None, samples_per_second=None, rank_step_ms=(), slow_ranks=())  # fmt: skip
-    page = open_job(stage, changed(view, run=0), _others(view))
+    page = open_job(stage, replace_fields(view, run=0), _others(view))
     page.show_view(view)
 
 
@@ -239,8 +239,8 @@ screen("stopped", THREE)(lambda stage: open_job(stage, lab.STOPPED))
 def stopped_at_once(stage: Stage) -> None:
     """Before its first checkpoint: there is nothing to go on from."""
     said = "Stopped before the first step; there is no checkpoint yet."
-    begun = changed(lab.STOPPED, step=0, epoch=0, metrics={}, best_metric=None)
-    page = open_job(stage, changed(begun, message=said))
+    begun = replace_fields(lab.STOPPED, step=0, epoch=0, metrics={}, best_metric=None)
+    page = open_job(stage, replace_fields(begun, message=said))
     page.detail.curves.clear(lab.STOPPED.name)
     page.detail.show_checkpoints(lab.STOPPED.id, ())
 
@@ -281,7 +281,7 @@ screen("failed-no-past")(lambda stage: _failed(stage, lab.FAILED))
 @screen("failed-at-once")
 def failed_at_once(stage: Stage) -> None:
     """Before its first step: there is no curve at all."""
-    view = changed(lab.FAILED, step=0, epoch=0, metrics={}, best_metric=None)
+    view = replace_fields(lab.FAILED, step=0, epoch=0, metrics={}, best_metric=None)
     page = stage.jobs
     show_jobs(page, _others(view))
     page.open_job(view.id)
@@ -300,7 +300,7 @@ def failed_diverged(stage: Stage) -> None:
         cause=LOSS_NOT_A_NUMBER,
         remedy="Resume with a lower learning rate, or clone the job with gradient clipping.",
     )
-    view = changed(lab.FAILED, alarms=(rises, ends), message=ends.message, error=error)
+    view = replace_fields(lab.FAILED, alarms=(rises, ends), message=ends.message, error=error)
     _failed(stage, view, rises_at=7_400)
 
 
@@ -312,7 +312,7 @@ def failed_module(stage: Stage) -> None:
     sentence = "bks_model.py, line 4 needs the module “timm_extras”, which is not installed here."
     trace = "ModuleNotFoundError: No module named 'timm_extras'"
     error = RankError(sentence, 3, "gpu03", trace, "module_missing")
-    _failed(stage, changed(lab.FAILED, message=sentence, error=error))
+    _failed(stage, replace_fields(lab.FAILED, message=sentence, error=error))
 
 
 @screen("install-package")
@@ -329,7 +329,7 @@ screen("failed-lost")(lambda stage: _failed(stage, lab.LOST))
 def failed_warned(stage: Stage) -> None:
     """It had warned before it ended."""
     ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
-    view = changed(lab.FAILED, alarms=(lab.RISES, ends))
+    view = replace_fields(lab.FAILED, alarms=(lab.RISES, ends))
     _failed(stage, view, "curves")
 
 

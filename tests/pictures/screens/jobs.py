@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QMenu
 from backend.records.jobs.state import JobState
 from backend.records.nodes.reading import Finding
 from backend.records.queue.entry import Cause, Queue, WaitReason
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH, EVERY, screen
 from tests.pictures.stage import Stage
@@ -120,7 +120,7 @@ def queue_paused(stage: Stage) -> None:
 @screen("job-gave-way")
 def job_gave_way(stage: Stage) -> None:
     said = "Paused: alice uses GPU 2 on gpu03."
-    view = changed(lab.STOPPED, id=lab.QUEUED.id, state=JobState.PAUSED, message=said)
+    view = replace_fields(lab.STOPPED, id=lab.QUEUED.id, state=JobState.PAUSED, message=said)
     views = (view, *(one for one in lab.JOBS if one.id not in (view.id, lab.STOPPED.id)))
     page = open_job(stage, view, views)
     why = WaitReason(Cause.QUIET, "It continues after 5 minutes without other users.")

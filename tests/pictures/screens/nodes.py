@@ -23,8 +23,8 @@ from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
-from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE, node
-from tests.windows import the
+from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE_NODES, node
+from tests.windows import find_only
 from widgets.common.fields import LineEdit
 from widgets.nodes.history.node_history import NodeHistoryData
 from widgets.nodes.page.give_way_dialog import GiveWayDialog
@@ -121,7 +121,7 @@ screen("nodes-processors")(
     lambda stage: _nodes(stage, tuple(samples.state(f"cpu{n}", "ours", 0) for n in range(5)))
 )
 screen("nodes-all-gone")(
-    lambda stage: _nodes(stage, tuple(samples.gone(state) for state in samples.cluster(6)))
+    lambda stage: _nodes(stage, tuple(samples.offline_node(state) for state in samples.cluster(6)))
 )
 
 
@@ -186,7 +186,7 @@ def node_gives_way(stage: Stage) -> None:
     at_hours = (replace(one, entry=entry) if one.name == "gpu06" else one for one in lab.nodes())
     _detail(stage, "gpu06", tuple(at_hours))
     dialog = stage.lay_over(GiveWayDialog("gpu06", hours, stage.window))
-    the(LineEdit, dialog).setText("08:00–25:00 Mon–Fri")
+    find_only(LineEdit, dialog).setText("08:00–25:00 Mon–Fri")
 
 
 screen("node-detail-well")(
@@ -252,7 +252,7 @@ screen("node-detail-over-ssh")(lambda stage: _detail(stage, "gpu11", _over_ssh()
 
 def _over_ssh() -> tuple[NodeState, ...]:
     """gpu11 is silent and gpu13 is new, and SSH answers on both."""
-    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
     new = replace(new, message="not set up yet", reading=samples.reading("gpu13", "other"))
     silent = "no news since 03:12, SSH responds"
     return tuple(
@@ -268,7 +268,7 @@ screen("node-detail-gone")(lambda stage: _detail(stage, "gpu11"))
 
 @screen("node-detail-new")
 def node_detail_new(stage: Stage) -> None:
-    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
     _nodes(stage, (*lab.nodes(), new)).open_node("gpu13")
 
 
@@ -357,12 +357,12 @@ def _choices(stage: Stage, *arguments: object) -> None:
     stage.lay_over(SetUpAgainDialog(*arguments, "5.0.11", stage.window))
 
 
-screen("set-up-choices")(lambda stage: _choices(stage, THREE, ("gpu1", "gpu3"), SetUpOptions()))
+screen("set-up-choices")(lambda stage: _choices(stage, THREE_NODES, ("gpu1", "gpu3"), SetUpOptions()))
 
 
 @screen("set-up-choices-misfit")
 def set_up_choices_misfit(stage: Stage) -> None:
-    entries = (THREE[0], node("gpu2", mpirun="", data_root="", ready=False))
+    entries = (THREE_NODES[0], node("gpu2", mpirun="", data_root="", is_ready=False))
     _choices(stage, entries, ("gpu2",), SetUpOptions(system_mpi=True, shared=True))
 
 

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from tests.pictures.flaws import flaws
-from tests.windows import on_screen
+from tests.windows import show_widget
 from widgets.common import theme
 from widgets.common.actions import MoreButton
 from widgets.common.banner import Banner
@@ -205,7 +205,7 @@ def test_a_switch_is_pressed_anywhere_on_it_and_by_space(qtbot: QtBot, show: Sho
 
 
 def test_a_button_is_not_highlighted_after_its_menu(qtbot: QtBot) -> None:
-    more = on_screen(qtbot, MoreButton(lambda menu: menu.addAction("Copy")), 40, 40)
+    more = show_widget(qtbot, MoreButton(lambda menu: menu.addAction("Copy")), 40, 40)
     middle = QPointF(20, 20)
     QApplication.sendEvent(more, QEnterEvent(middle, middle, middle))
     assert more.underMouse()
@@ -368,7 +368,7 @@ def test_a_page_that_just_fits_or_just_does_not_comes_to_rest(qtbot: QtBot) -> N
 
     page = Page()
     page.setLayout(col(*(Label("word " * count, wrap=True) for count in (40, 57))))
-    scroll = on_screen(qtbot, VerticalScrollArea(page, gutter=PAGE_MARGIN))
+    scroll = show_widget(qtbot, VerticalScrollArea(page, gutter=PAGE_MARGIN))
     for width in range(300, 360, 5):
         height = page.heightForWidth(width - PAGE_MARGIN)
         for more in range(-24, 25, 3):
@@ -577,7 +577,7 @@ def test_a_toast_moves_off_a_cancel_button_that_appears_below_it(qtbot: QtBot, s
 @pytest.mark.parametrize("text", ["Saved.", "Imported shapes. Loader is new: version 2. " * 5])
 def test_a_toast_covers_no_button_of_the_foot(qtbot, size, text):
     start, queue, other = Button("Start", kind="big"), Button("Queue", kind="tall"), Button("A")
-    window = on_screen(qtbot, QWidget(), *size)
+    window = show_widget(qtbot, QWidget(), *size)
     window.setLayout(col(STRETCH, row(STRETCH, other), row(STRETCH, start, queue)))
     toast = Toast(window)
     for buttons in ((start, queue), ()):
@@ -607,7 +607,7 @@ def test_a_text_field_leaves_the_windows_keys_to_the_window(
 ) -> None:
     window, edit, pressed = QWidget(), TEXTS[field](), []
     window.setLayout(col(edit))
-    on_screen(qtbot, window)
+    show_widget(qtbot, window)
     QShortcut(QKeySequence(f"Ctrl+{letter}"), window, lambda: pressed.append(letter))
     qtbot.waitUntil(window.isActiveWindow)
     edit.setFocus()
@@ -619,7 +619,7 @@ def test_a_text_field_leaves_the_windows_keys_to_the_window(
 def test_a_text_field_keeps_the_keys_of_its_text(qtbot: QtBot, letter: str) -> None:
     window, edit, pressed = QWidget(), LineEdit("text"), []
     window.setLayout(col(edit))
-    on_screen(qtbot, window)
+    show_widget(qtbot, window)
     QShortcut(QKeySequence(f"Ctrl+{letter}"), window, lambda: pressed.append(letter))
     edit.setText("text")
     edit.insert("more")
@@ -636,7 +636,7 @@ def test_esc_in_an_empty_search_leads_to_its_list(qtbot: QtBot) -> None:
     FocusForwarder(page, rows)
     window = QWidget()
     window.setLayout(col(page))
-    on_screen(qtbot, window)
+    show_widget(qtbot, window)
     qtbot.waitUntil(window.isActiveWindow)
     search.setFocus()
     search.setText("x")

@@ -13,7 +13,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.item import Combination, Kind
 from backend.records.library.preview import ClassCount
 from backend.records.nodes.reading import Finding
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE
 from tests.pictures.screens.jobs import open_job
@@ -41,7 +41,7 @@ def evil(view=lab.LIVE, **more):
         loader=EVIL,
         checkpoint=replace(view.config.checkpoint, best_metric=f"validation/{EVIL}"),
     )
-    return changed(
+    return replace_fields(
         view,
         name=EVIL,
         user=EVIL,
@@ -79,7 +79,7 @@ def _narrow_job(stage: Stage) -> None:
 
 def _failed(stage: Stage) -> None:
     error = replace(lab.FAILED.error, message=f"{EVIL} raised.", traceback=f"{EVIL}\n{EVIL}")
-    _jobs(stage, changed(lab.FAILED, error=error), tab="failure")
+    _jobs(stage, replace_fields(lab.FAILED, error=error), tab="failure")
 
 
 def _checkpoints(stage: Stage) -> None:
@@ -143,7 +143,7 @@ def _unreadable(stage: Stage) -> None:
 def _compare(stage: Stage) -> None:
     from tests.pictures.screens.compare import put_updates
 
-    updates = [replace(one, view=evil(one.view)) for one in compare_samples.three()]
+    updates = [replace(one, view=evil(one.view)) for one in compare_samples.three_updates()]
     put_updates(stage, updates)
 
 

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.state import JobState
-from tests.windows import on_screen, owned
+from tests.windows import show_widget, add_widget
 from widgets.common import theme
 from widgets.common.state_badge import (
     Logo,
@@ -85,13 +85,13 @@ def test_progress_is_seen_and_never_quite_nothing() -> None:
 
 @pytest.mark.parametrize("state", JobState)
 def test_the_badge_says_the_word_of_the_state_in_its_tone(qtbot: QtBot, state: JobState) -> None:
-    badge = owned(qtbot, StateBadge(state, 0.5, "on gpu06"))
+    badge = add_widget(qtbot, StateBadge(state, 0.5, "on gpu06"))
     assert badge.accessibleName() == f"{state.label} on gpu06"
     assert theme.current().hex(state_color_role(state)) == theme.current().hex(state.color_role)
 
 
 def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> None:
-    turning = owned(qtbot, StateGlyph(JobState.SETUP))
+    turning = add_widget(qtbot, StateGlyph(JobState.SETUP))
     assert not turning.is_turning()
     turning.show()
     assert turning.is_turning()
@@ -105,7 +105,7 @@ def test_only_starting_and_setting_up_turn_and_only_while_seen(qtbot: QtBot) -> 
 
 def test_no_badge_turns_with_reduced_motion(qtbot: QtBot) -> None:
     theme.reduce_motion(True)
-    still = on_screen(qtbot, StateGlyph(JobState.SETUP))
+    still = show_widget(qtbot, StateGlyph(JobState.SETUP))
     assert not still.is_turning()
     assert not is_animated(JobState.SETUP)
     assert current_turn() == 0.0
@@ -135,7 +135,7 @@ def test_a_ring_of_64_ranks_has_64_segments() -> None:
 
 
 def test_the_ring_says_the_progress_and_how_many_ranks_need_attention(qtbot: QtBot) -> None:
-    widget = owned(qtbot, RankRing(96))
+    widget = add_widget(qtbot, RankRing(96))
     widget.set_progress(JobState.TRAINING, 0.649, ["", "warn", "", "bad"])
     assert widget.accessibleName() == "Training, 64 percent, 2 of 4 ranks need attention"
     widget.set_progress(JobState.FINISHED, 1.0)
@@ -169,14 +169,14 @@ def test_an_unhealthy_gpu_has_a_hole() -> None:
 
 
 def test_the_mark_is_painted(qtbot: QtBot) -> None:
-    logo = owned(qtbot, Logo())
+    logo = add_widget(qtbot, Logo())
     assert not logo.grab().isNull()
 
 
 def test_the_sentence_keeps_its_place_while_a_run_changes_its_word(qtbot: QtBot) -> None:
     badge = StateBadge()
     badge.resize(500, 24)
-    on_screen(qtbot, badge)
+    show_widget(qtbot, badge)
     places = set()
     for state in filter(lambda one: one.is_live, JobState):
         badge.set_state(state, 0.5, "2 processes on this computer")

@@ -15,14 +15,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from tests.fakes.trained import CONFIG
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
-MAP = "validation/mAP"
-JUDGED = CheckpointPolicy(best_metric=MAP, best_mode="max")
-BEGAN = 1_700_000_000.0
+MAP_METRIC = "validation/mAP"
+POLICY = CheckpointPolicy(best_metric=MAP_METRIC, best_mode="max")
+START_S = 1_700_000_000.0
 PER_EPOCH = 100
-LONG = "retinanet-resnet50-fpn-coco2017-augmented-mosaic-"
-ENDS = (
+LONG_PREFIX = "retinanet-resnet50-fpn-coco2017-augmented-mosaic-"
+NAME_ENDINGS = (
     ("baseline with a long name", JobState.TRAINING),
     ("lr-0.02-warmup-5-epochs-cosine", JobState.FINISHED),
     ("frozen batch norm in the backbone", JobState.ERROR),
@@ -50,7 +50,7 @@ def compared(
         name=name,
         epochs=50,
         optimizer=Optimizer("sgd", lr),
-        checkpoint=JUDGED,
+        checkpoint=POLICY,
         placement=nodes,
     )
     view = JobView(
@@ -71,41 +71,47 @@ def compared(
 
 
 def update_of(
-    view: JobView, first: int, count: int, rng: np.random.Generator | None = None
+    view: JobView, first_step: int, count: int, rng: np.random.Generator | None = None
 ) -> ComparedUpdate:
     """Steps of a job, as a read returns them."""
-    rng = rng or np.random.default_rng(first)
+    rng = rng or np.random.default_rng(first_step)
     number = int(view.id[2:])
-    steps = np.arange(first, first + count)
+    steps = np.arange(first_step, first_step + count)
     loss = 0.3 + 0.05 * number + 2.3 * np.exp(-steps / (600 + 150 * number))
     loss += rng.normal(0, 0.03, count)
-    over = steps % PER_EPOCH == 0
+    ends_epoch = steps % PER_EPOCH == 0
     map_ = np.full(count, np.nan)
-    map_[over] = (0.37 - 0.01 * number) * (1 - np.exp(-steps[over] / (900 + 200 * number)))
-    map_[over] += rng.normal(0, 0.003, int(over.sum()))
-    metrics = {"loss": loss, "learning_rate": np.full(count, view.config.optimizer.lr), MAP: map_}
+    map_[ends_epoch] = (0.37 - 0.01 * number) * (
+        1 - np.exp(-steps[ends_epoch] / (900 + 200 * number))
+    )
+    map_[ends_epoch] += rng.normal(0, 0.003, int(ends_epoch.sum()))
+    metrics = {
+        "loss": loss,
+        "learning_rate": np.full(count, view.config.optimizer.lr),
+        MAP_METRIC: map_,
+    }
     seconds = steps * (1.4 + 0.14 * number)
     history = HistoryUpdate(
         steps,
         (steps - 1) // PER_EPOCH + 1,
         seconds,
         metrics,
-        (RunStart(1, 1),) if first == 1 else (),
-        0 if first == 1 else None,
+        (RunStart(1, 1),) if first_step == 1 else (),
+        0 if first_step == 1 else None,
         (),
-        BEGAN + 3600 * number,
+        START_S + 3600 * number,
         steps / PER_EPOCH,
     )
-    finite = {name: values[np.isfinite(values)] for name, values in metrics.items()}
+    finite_metrics = {name: values[np.isfinite(values)] for name, values in metrics.items()}
     figures = {
         name: MetricFigures(float(v[-1]), float(v.min()), float(v.max()))
-        for name, v in finite.items()
+        for name, v in finite_metrics.items()
         if len(v) and name != "learning_rate"
     }
     return ComparedUpdate(view, history, RunFigures(figures, float(seconds[-1]), count))
 
 
-def three() -> tuple[ComparedUpdate, ...]:
+def three_updates() -> tuple[ComparedUpdate, ...]:
     return (
         compared(0, "retinanet-r50 · coco 2x", JobState.TRAINING, 0.04, 3200),
         compared(1, "retinanet-r50 · lr 0.02", JobState.FINISHED, 0.02),
@@ -117,16 +123,16 @@ def three() -> tuple[ComparedUpdate, ...]:
     )
 
 
-def eight() -> tuple[ComparedUpdate, ...]:
+def eight_updates() -> tuple[ComparedUpdate, ...]:
     return tuple(
-        compared(n, f"{LONG}{end}", state, round(0.01 * (n + 1), 2), 5000 - 400 * n)
-        for n, (end, state) in enumerate(ENDS)
+        compared(n, f"{LONG_PREFIX}{suffix}", state, round(0.01 * (n + 1), 2), 5000 - 400 * n)
+        for n, (suffix, state) in enumerate(NAME_ENDINGS)
     )
 
 
 def draft(number: int = 9) -> ComparedUpdate:
     """A job that never ran."""
-    view = changed(
+    view = replace_fields(
         compared(number, "a draft", steps=PER_EPOCH).view,
         state=JobState.CREATED,
         run=0,

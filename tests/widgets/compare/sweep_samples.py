@@ -26,7 +26,7 @@ def sweep(count: int = 6) -> tuple[JobView, ...]:
 
 def _views(count: int) -> Iterator[JobView]:
     base = {**CONFIG.to_dict(), "name": "digits"}
-    drawn = (
+    random_axes = (
         Axis("batch_size", (16, 32, 64, 128)),
         Axis("optimizer.lr", span=ValueRange(1e-4, 0.3, 0, "log")),
         Axis("optimizer.momentum", (0.0, 0.5, 0.9)),
@@ -35,9 +35,11 @@ def _views(count: int) -> Iterator[JobView]:
     )
     # A sweep makes no more than 200: more come of several.
     for part in range(-(-count // 200)):
-        some = min(count - 200 * part, 200)
+        job_count = min(count - 200 * part, 200)
         jobs = expand(
-            Sweep(base, GRID if count == 6 else drawn, None if count == 6 else some, part)
+            Sweep(
+                base, GRID if count == 6 else random_axes, None if count == 6 else job_count, part
+            )
         )
         for number, job in enumerate(jobs.jobs, 200 * part):
             values = dict(job.values)
@@ -54,14 +56,14 @@ def _views(count: int) -> Iterator[JobView]:
                     warmup_epochs=values.get("schedule.warmup_epochs", 1.0),
                 ),
             )
-            reached = 0.95 - 0.05 * abs(math.log10(rate / 0.03)) - 0.0004 * values["batch_size"]
-            reached -= 0.02 * (number * 7 % 11) / 11
+            accuracy = 0.95 - 0.05 * abs(math.log10(rate / 0.03)) - 0.0004 * values["batch_size"]
+            accuracy -= 0.02 * (number * 7 % 11) / 11
             yield JobView(
                 f"s{number}",
                 job.name,
                 config,
                 f"2026-11-21T07:{number // 60:02}:{number % 60:02}Z",
                 RunStatus(JobState.FINISHED, run=1),
-                best_metric=(ACCURACY, reached),
+                best_metric=(ACCURACY, accuracy),
                 tags=(TAG,),
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from app.jobs.list_controller import ListController
 from backend.records.jobs.summary import JobListing, summary_of
-from tests.conftest import Immediately
+from tests.conftest import SynchronousRunner
 from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -14,7 +14,7 @@ def show_jobs(page: JobsPage, views, lines=()):
     finder = next((f for f in page.findChildren(ListController)), None)
     gone = ()
     if finder is None:
-        finder = ListController(Immediately(), page, page)
+        finder = ListController(SynchronousRunner(), page, page)
         finder.shown = set()
     ids = {view.id for view in views} | {line.id for line in lines}
     gone = tuple(finder.shown - ids)

@@ -7,16 +7,16 @@ from backend.records.library.item import Kind
 from backend.records.library.layer_graph import NODE_H, NODE_W, GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 
-_BETWEEN = 26.0
-_WAYS = {"c": "Conv2d", "n": "BatchNorm2d", "p": "MaxPool2d", "r": "ReLU", "l": "Linear"}
+_LAYER_GAP = 26.0
+_KINDS = {"c": "Conv2d", "n": "BatchNorm2d", "p": "MaxPool2d", "r": "ReLU", "l": "Linear"}
 
 
-def _figures(kinds: str, parameters: int, work: int, complexity: float) -> CardFigures:
+def _figures(kinds: str, parameters: int, multiply_adds: int, complexity: float) -> CardFigures:
     count = len(kinds)
     layers = tuple(
         Layer(
-            *(f"layers.{number}", _WAYS[kind], (1, 64, 28, 28), parameters // count),
-            *(work // count, 200_704, True, (f"layers.{number - 1}",) if number else ()),
+            *(f"layers.{number}", _KINDS[kind], (1, 64, 28, 28), parameters // count),
+            *(multiply_adds // count, 200_704, True, (f"layers.{number - 1}",) if number else ()),
         )
         for number, kind in enumerate(kinds)
     )
@@ -27,12 +27,14 @@ def graph_of(entry: GalleryEntry) -> LayerGraph:
     """Its layers one below the other."""
     assert entry.figures is not None
     layers = entry.figures.layers.layers
-    step = NODE_H + _BETWEEN
-    places = [(NODE_W / 2, NODE_H / 2 + step * number) for number in range(len(layers))]
-    nodes = tuple(GraphNode(one.name, *at) for one, at in zip(layers, places, strict=True))
+    step = NODE_H + _LAYER_GAP
+    positions = [(NODE_W / 2, NODE_H / 2 + step * number) for number in range(len(layers))]
+    nodes = tuple(
+        GraphNode(layer.name, *position) for layer, position in zip(layers, positions, strict=True)
+    )
     edges = tuple(
         GraphEdge((x, y + NODE_H / 2, x, y + 30, x, y + 40, x, y + step - NODE_H / 2))
-        for x, y in places[:-1]
+        for x, y in positions[:-1]
     )
     return LayerGraph(NODE_W, step * len(layers), nodes, edges)
 
@@ -45,9 +47,9 @@ _DCN = "Deep convolutional networks for image classification (M.Sc. thesis, 2016
 def model(name: str, title: str, about: str, kinds: str, side: CardSetting, *figures: float):
     settings = {"classes": CLASSES, "channels": CHANNELS, "side": side}
     card = Card(title, about, _DCN, "classification", settings=settings)
-    parameters, work, complexity = figures
-    found = _figures(kinds, int(parameters), int(work), complexity)
-    return GalleryEntry(Kind.MODEL, name, card, found)
+    parameters, multiply_adds, complexity = figures
+    card_figures = _figures(kinds, int(parameters), int(multiply_adds), complexity)
+    return GalleryEntry(Kind.MODEL, name, card, card_figures)
 
 
 ALEXNET = model(

@@ -9,13 +9,13 @@ from pytestqt.qtbot import QtBot
 from app.library.package_controller import PackageController
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from tests.conftest import Immediately
-from tests.windows import button, owned, the
+from tests.conftest import SynchronousRunner
+from tests.windows import find_button, add_widget, find_only
 from widgets.common.fields import Field, LineEdit
 from widgets.common.task_status import TaskStatus
 from widgets.library.install_dialog import InstallDialog
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 
 @pytest.mark.parametrize(
@@ -28,53 +28,53 @@ LEFT = Qt.MouseButton.LeftButton
     ],
 )
 def test_the_name_is_proposed_and_can_be_changed(qtbot: QtBot, module: str, package: str) -> None:
-    dialog = owned(qtbot, InstallDialog(module, ("this-computer", "gpu01")))
-    assert the(LineEdit, dialog).text() == package
-    the(LineEdit, dialog).setText("other-name")
-    with qtbot.waitSignal(dialog.install_requested) as asked:
-        qtbot.mouseClick(button(dialog, "Install"), LEFT)
-    assert asked.args == ["other-name"]
-    assert not button(dialog, "Install").isEnabled(), "it is under way"
+    dialog = add_widget(qtbot, InstallDialog(module, ("this-computer", "gpu01")))
+    assert find_only(LineEdit, dialog).text() == package
+    find_only(LineEdit, dialog).setText("other-name")
+    with qtbot.waitSignal(dialog.install_requested) as signal:
+        qtbot.mouseClick(find_button(dialog, "Install"), LEFT_BUTTON)
+    assert signal.args == ["other-name"]
+    assert not find_button(dialog, "Install").isEnabled(), "it is under way"
 
 
 @pytest.mark.parametrize("name", ["", " ", "-r x", "--index-url=x", "a b", "../a", "é"])
 def test_an_invalid_package_name_cannot_be_installed(qtbot: QtBot, name: str) -> None:
-    dialog = owned(qtbot, InstallDialog("x", ("gpu01",)))
-    the(LineEdit, dialog).setText(name)
-    assert not button(dialog, "Install").isEnabled()
-    assert bool(the(Field, dialog).error()) is bool(name.strip())
+    dialog = add_widget(qtbot, InstallDialog("x", ("gpu01",)))
+    find_only(LineEdit, dialog).setText(name)
+    assert not find_button(dialog, "Install").isEnabled()
+    assert bool(find_only(Field, dialog).error()) is bool(name.strip())
 
 
 class Packages:
     def __init__(self) -> None:
-        self.asked: list[tuple[str, tuple[str, ...]]] = []
-        self.fault: BackendError | None = None
+        self.requests: list[tuple[str, tuple[str, ...]]] = []
+        self.error: BackendError | None = None
 
     def install(self, package: str, nodes: tuple[str, ...], progress: Progress) -> None:
-        self.asked.append((package, nodes))
+        self.requests.append((package, nodes))
         progress.report(0, 0, f"Installing {package} on gpu01")
-        if self.fault is not None:
-            raise self.fault
+        if self.error is not None:
+            raise self.error
 
 
 def test_a_failure_stays_with_its_reason_and_can_be_tried_again(
-    qtbot: QtBot, immediately: Immediately
+    qtbot: QtBot, immediately: SynchronousRunner
 ) -> None:
-    window = owned(qtbot, InstallDialog("x", ()))
-    packages, again = Packages(), []
+    window = add_widget(qtbot, InstallDialog("x", ()))
+    packages, retries = Packages(), []
     controller = PackageController(packages, immediately, window)  # type: ignore[arg-type]
-    controller.ask("my_lib", ("gpu01",), lambda: again.append(True))
+    controller.ask("my_lib", ("gpu01",), lambda: retries.append(True))
     dialog = controller.dialog.dialog
     assert dialog is not None
-    for fault in (BackendError("No such package.", "Check its name."), Cancelled()):
-        packages.fault = fault
-        qtbot.mouseClick(button(dialog, "Install"), LEFT)
+    for error in (BackendError("No such package.", "Check its name."), Cancelled()):
+        packages.error = error
+        qtbot.mouseClick(find_button(dialog, "Install"), LEFT_BUTTON)
         assert controller.dialog.dialog is dialog
-        assert button(dialog, "Install").isEnabled(), "it can be tried again"
-        assert again == []
-    assert the(TaskStatus, dialog).message.text() == ""
-    packages.fault = None
-    qtbot.mouseClick(button(dialog, "Install"), LEFT)
-    assert packages.asked == 3 * [("my_lib", ("gpu01",))]
-    assert (controller.dialog.dialog, again) == (None, [True])
-    assert immediately.heard == ["Installed my_lib."]
+        assert find_button(dialog, "Install").isEnabled(), "it can be tried again"
+        assert retries == []
+    assert find_only(TaskStatus, dialog).message.text() == ""
+    packages.error = None
+    qtbot.mouseClick(find_button(dialog, "Install"), LEFT_BUTTON)
+    assert packages.requests == 3 * [("my_lib", ("gpu01",))]
+    assert (controller.dialog.dialog, retries) == (None, [True])
+    assert immediately.notifications == ["Installed my_lib."]

@@ -9,7 +9,7 @@ from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import elapse, on_screen, open_tab, texts, the
+from tests.windows import finish_timers, show_widget, open_tab, visible_texts, find_only
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.page_stack import PageStack
@@ -29,7 +29,7 @@ LAYERS = ModelLayers(
 )
 
 
-def chain(count):
+def layer_chain(count):
     """A graph of layers below each other, with a line from each to the next."""
     nodes = [GraphNode(f"layer{n}", 110, 40 + 70 * n) for n in range(count)]
     edges = [
@@ -42,78 +42,78 @@ def chain(count):
 
 @pytest.fixture
 def view(qtbot):
-    view = on_screen(qtbot, LayersView(), 1000, 700)
+    view = show_widget(qtbot, LayersView(), 1000, 700)
     view.show_layers(LAYERS)
     return view
 
 
-def shown(view, column=0):
+def column_texts(view, column=0):
     model = view._model
     return [model.index(row, column).data() for row in range(model.rowCount())]
 
 
 def test_the_table_has_every_layer_in_the_order_in_which_they_ran(view, qtmodeltester):
     qtmodeltester.check(view._model)
-    assert shown(view) == ["stem", "act", "head", "never"]
-    assert shown(view, 2) == ["1 × 4 × 8 × 8", "1 × 4 × 8 × 8", "1 × 10", "not run"]
-    assert shown(view, 4) == ["frozen", "–", "trained", "trained"]
+    assert column_texts(view) == ["stem", "act", "head", "never"]
+    assert column_texts(view, 2) == ["1 × 4 × 8 × 8", "1 × 4 × 8 × 8", "1 × 10", "not run"]
+    assert column_texts(view, 4) == ["frozen", "–", "trained", "trained"]
 
 
 def test_a_click_on_a_column_sorts_and_a_third_brings_the_order_back(view):
-    header = the(QTableView, view).horizontalHeader()
+    header = find_only(QTableView, view).horizontalHeader()
     header.setSortIndicator(3, Qt.SortOrder.DescendingOrder)
-    assert shown(view) == ["head", "stem", "never", "act"]
+    assert column_texts(view) == ["head", "stem", "never", "act"]
     header.setSortIndicator(3, Qt.SortOrder.AscendingOrder)
-    assert shown(view) == ["act", "never", "stem", "head"]
+    assert column_texts(view) == ["act", "never", "stem", "head"]
     header.setSortIndicator(-1, Qt.SortOrder.AscendingOrder)
-    assert shown(view) == ["stem", "act", "head", "never"]
+    assert column_texts(view) == ["stem", "act", "head", "never"]
 
 
 def test_memory_and_shapes_are_those_of_the_chosen_batch_size(view):
     view.batch.setValue(1000)
-    assert shown(view, 2)[0] == formats.shape((1000, 4, 8, 8))
+    assert column_texts(view, 2)[0] == formats.shape((1000, 4, 8, 8))
     assert LAYERS.of_batch(1000).activation_bytes == 1000 * LAYERS.activation_bytes
     assert view._layers is LAYERS, "nothing was computed again"
 
 
 def test_the_search_keeps_matching_layers_in_the_table_and_marks_them_in_the_graph(view, qtbot):
-    graph, _ = chain(2)
+    graph, _ = layer_chain(2)
     nodes = tuple(
-        GraphNode(one, *place)
-        for one, place in zip(("stem", "head"), ((110, 40), (110, 900)), strict=True)
+        GraphNode(name, *position)
+        for name, position in zip(("stem", "head"), ((110, 40), (110, 900)), strict=True)
     )
     view.show_graph(LayerGraph(220, 960, nodes, graph.edges[:1]))
-    the(SegmentedControl, view).choose("graph")
+    find_only(SegmentedControl, view).choose("graph")
     view._show_page("graph")
     view.search.setText("LINEAR")
-    elapse(view.search)
-    assert shown(view) == ["head", "never"]
-    assert "2 of 4" in texts(view)
+    finish_timers(view.search)
+    assert column_texts(view) == ["head", "never"]
+    assert "2 of 4" in visible_texts(view)
     assert [node.layer.name for node in view.graph._marked_nodes] == ["head"]
-    centre = view.graph.mapToScene(view.graph.viewport().rect().center())
-    assert abs(centre.y() - 900) < view.graph.viewport().height() / view.graph.zoom / 2
+    center = view.graph.mapToScene(view.graph.viewport().rect().center())
+    assert abs(center.y() - 900) < view.graph.viewport().height() / view.graph.zoom / 2
     view.search.clear()
-    assert shown(view) == ["stem", "act", "head", "never"]
+    assert column_texts(view) == ["stem", "act", "head", "never"]
     assert view.graph._marked_nodes == []
 
 
 def test_without_a_graph_the_reason_stands_in_its_place(view):
-    the(SegmentedControl, view).choose("graph")
+    find_only(SegmentedControl, view).choose("graph")
     view._show_page("graph")
-    assert the(PageStack, view).currentWidget() is view._no_graph
+    assert find_only(PageStack, view).currentWidget() is view._no_graph
     view.show_graph("Graphviz could not lay the graph out.")
-    assert the(PageStack, view).currentWidget() is view._no_graph
-    view.show_graph(chain(1)[0])
-    assert the(PageStack, view).currentWidget() is view.graph
+    assert find_only(PageStack, view).currentWidget() is view._no_graph
+    view.show_graph(layer_chain(1)[0])
+    assert find_only(PageStack, view).currentWidget() is view.graph
 
 
 def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
-    view = on_screen(qtbot, LayerGraphView(), 600, 400)
-    view.show_graph(*chain(50))
+    view = show_widget(qtbot, LayerGraphView(), 600, 400)
+    view.show_graph(*layer_chain(50))
     assert view.zoom == 1.0
-    at = QPointF(view.viewport().rect().center())
+    center = QPointF(view.viewport().rect().center())
     wheel = QWheelEvent(
-        *(at, view.mapToGlobal(at), QPoint(), QPoint(0, 240)),
+        *(center, view.mapToGlobal(center), QPoint(), QPoint(0, 240)),
         *(Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier),
         *(Qt.ScrollPhase.NoScrollPhase, False),
     )
@@ -122,8 +122,8 @@ def test_the_wheel_and_the_keys_zoom_and_fit_shows_everything(qtbot):
     qtbot.keyClicks(view, "-")
     assert view.zoom == pytest.approx(1.25)
     qtbot.keyClicks(view, "0")
-    seen = view.mapToScene(view.viewport().rect()).boundingRect()
-    assert seen.contains(view.scene().itemsBoundingRect())
+    visible_rect = view.mapToScene(view.viewport().rect()).boundingRect()
+    assert visible_rect.contains(view.scene().itemsBoundingRect())
 
 
 def test_kinds_have_colours_of_their_own():
@@ -136,21 +136,21 @@ def test_large_numbers_are_short():
 
 
 def test_layers_are_requested_once_both_partners_are_known(qtbot):
-    page = on_screen(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
+    page = show_widget(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
     detail = page.detail
-    one = LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00")
-    page.show_items((one,))
+    model = LibraryItem(Kind.MODEL, "net", 1, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00")
+    page.show_items((model,))
     detail.show_companions(("digits",), ("digits",))
-    the(UnderlinedTabs, detail).choose("layers")
+    find_only(UnderlinedTabs, detail).choose("layers")
     with qtbot.assertNotEmitted(detail.layers_requested):
         open_tab(detail, "layers")
     with qtbot.waitSignal(detail.layers_requested) as requested:
         detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits", "net"),))
     assert requested.args == [Trial("digits", "digits", "net@1")]
     detail.show_layers(Trial("digits", "digits", "net@1"), LAYERS)
-    assert shown(detail.results.layers)[0] == "stem"
+    assert column_texts(detail.results.layers)[0] == "stem"
     detail.show_layers(Trial("digits", "digits", "other@1"), ModelLayers(1))
-    assert shown(detail.results.layers)[0] == "stem", "of another model"
+    assert column_texts(detail.results.layers)[0] == "stem", "of another model"
 
 
 def variances(*values):
@@ -170,12 +170,12 @@ def variances(*values):
     ],
 )
 def test_any_variances_are_a_plot_and_a_sentence(view, values):
-    found = variances(*values)
-    the(SegmentedControl, view).choose("variance")
+    variance = variances(*values)
+    find_only(SegmentedControl, view).choose("variance")
     view._show_page("variance")
-    view.show_variance(found)
+    view.show_variance(variance)
     view.grab()
-    assert view.variance.summary.text() == found.judge()[1]
+    assert view.variance.summary.text() == variance.judge()[1]
     assert tuple(view.variance.panel.curves) == ("Activations", "Gradients")
     assert not view.search.isVisible()
     rows, title = view.variance.panel.readout(1)

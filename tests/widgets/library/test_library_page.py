@@ -19,18 +19,18 @@ from backend.records.library.preview import (
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 from tests.windows import (
-    button,
-    elapse,
-    field_of,
-    label_of,
-    line_of,
-    named,
-    on_screen,
+    find_button,
+    finish_timers,
+    find_field,
+    find_label,
+    find_line,
+    find_by_name,
+    show_widget,
     open_tab,
-    owned,
-    says,
-    texts,
-    the,
+    add_widget,
+    shows_text,
+    visible_texts,
+    find_only,
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
@@ -43,9 +43,9 @@ from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 
 
-def item(name, version=1, kind=Kind.DATASET, **facts):
+def item(name, version=1, kind=Kind.DATASET, **details):
     return LibraryItem(
-        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", details=facts
+        kind, name, version, "ab" * 32, 1000, 3, "2026-11-20T14:02:00+00:00", details=details
     )
 
 
@@ -66,7 +66,7 @@ def preview(count=10):
 
 @pytest.fixture
 def page(qtbot):
-    return on_screen(qtbot, LibraryPage(Kind.DATASET), 1200, 800)
+    return show_widget(qtbot, LibraryPage(Kind.DATASET), 1200, 800)
 
 
 def test_versions_of_one_name_are_one_row_newest_first(qtmodeltester):
@@ -81,13 +81,13 @@ def test_hundreds_of_versions_delay_nothing(page, qtbot):
     """Neither while another tab is open nor when they are shown: every test here is timed."""
     versions = tuple(item("digits", number) for number in range(1, 401))
     page.show_items(versions)
-    qtbot.waitUntil(lambda: "digits" in texts(page.detail))
-    the(UnderlinedTabs, page.detail).choose("versions")
-    with qtbot.waitSignal(page.detail.changes_requested) as asked:
+    qtbot.waitUntil(lambda: "digits" in visible_texts(page.detail))
+    find_only(UnderlinedTabs, page.detail).choose("versions")
+    with qtbot.waitSignal(page.detail.changes_requested) as signal:
         open_tab(page.detail, "versions")
-    assert asked.args == ["digits@400", "digits@399"]
+    assert signal.args == ["digits@400", "digits@399"]
     page.show_items(versions[:-1])
-    assert the(QTableView, page.detail.versions).model().rowCount() == 399
+    assert find_only(QTableView, page.detail.versions).model().rowCount() == 399
 
 
 def test_facts_that_a_preview_adds_to_an_entry_leave_the_shown_samples(page, qtbot):
@@ -104,14 +104,14 @@ def test_the_list_of_a_narrow_window_stays_when_it_is_read_again(page):
     page.show_items((item("digits"),))
     page.detail.back_button.click()
     page.show_items((item("digits"), item("pictures")))
-    assert the(QListView, page).isVisible()
+    assert find_only(QListView, page).isVisible()
 
 
 def test_a_change_of_one_entry_keeps_the_selection(page):
     page.show_items((item("coco"), item("digits")))
     page.show_item("digits")
     page.show_items((item("coco"), item("digits", 1), item("digits", 2)))
-    assert "digits" in texts(page.detail)
+    assert "digits" in visible_texts(page.detail)
 
 
 def test_choosing_a_dataset_previews_its_samples_through_the_loader(page, qtbot):
@@ -128,30 +128,30 @@ def test_only_a_loader_that_has_read_a_dataset_is_tried_by_itself(page, qtbot):
     (question, _) = page.detail.results.questions
     assert question.isVisible()
     assert question.accessibleName() == "Which loader reads it?"
-    buttons = [one for one in question.findChildren(Button) if one.isVisible()]
-    buttons.sort(key=lambda one: one.mapTo(page, QPoint(0, 0)).y())
-    answers = [one.text() for one in buttons]
+    buttons = [b for b in question.findChildren(Button) if b.isVisible()]
+    buttons.sort(key=lambda b: b.mapTo(page, QPoint(0, 0)).y())
+    answers = [b.text() for b in buttons]
     assert answers == ["plankton", "digits", "Import a loader…"], "its namesake first"
     with qtbot.waitSignal(page.detail.preview_requested) as requested:
         qtbot.mouseClick(buttons[1], Qt.MouseButton.LeftButton)
     assert requested.args[0] == Trial("plankton@1", "digits")
     assert not question.isVisible()
     page.detail.show_companions((), ("digits", "plankton"), (Combination("plankton", "plankton"),))
-    assert named(ComboBox, page.detail, "Loader").key() == "digits", "what was chosen stays"
+    assert find_by_name(ComboBox, page.detail, "Loader").key() == "digits", "what was chosen stays"
 
 
 def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
     loader, model = LibraryPage(Kind.LOADER), LibraryPage(Kind.MODEL)
-    for place, kind in ((loader, Kind.LOADER), (model, Kind.MODEL)):
-        qtbot.addWidget(place)
-        place.detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits"),))
-        place.show_items((item("other", kind=kind),))
-        place.show()
-    the(UnderlinedTabs, loader.detail).choose("samples")
+    for page, kind in ((loader, Kind.LOADER), (model, Kind.MODEL)):
+        qtbot.addWidget(page)
+        page.detail.show_companions(("digits",), ("digits",), (Combination("digits", "digits"),))
+        page.show_items((item("other", kind=kind),))
+        page.show()
+    find_only(UnderlinedTabs, loader.detail).choose("samples")
     with qtbot.assertNotEmitted(loader.detail.preview_requested):
         open_tab(loader.detail, "samples")
     assert loader.detail.results.questions[0].accessibleName() == "Which dataset does it read?"
-    the(UnderlinedTabs, model.detail).choose("check")
+    find_only(UnderlinedTabs, model.detail).choose("check")
     with qtbot.waitSignal(model.detail.check_requested) as requested:
         open_tab(model.detail, "check")
     assert requested.args[0] == Trial(model="other@1")
@@ -160,7 +160,7 @@ def test_a_loader_asks_which_dataset_it_reads_and_a_model_is_built_alone(qtbot):
 def test_choosing_a_loader_in_the_list_starts_the_preview(page, qtbot):
     page.detail.show_companions((), ("digits",))
     page.show_items((item("plankton"),))
-    box = named(ComboBox, page.detail, "Loader")
+    box = find_by_name(ComboBox, page.detail, "Loader")
     with qtbot.waitSignal(page.detail.preview_requested):
         qtbot.keyClick(box, Qt.Key.Key_Down)
 
@@ -168,8 +168,8 @@ def test_choosing_a_loader_in_the_list_starts_the_preview(page, qtbot):
 def test_without_a_loader_nothing_is_run_and_the_page_says_what_is_missing(page, qtbot):
     with qtbot.assertNotEmitted(page.detail.preview_requested):
         page.show_items((item("digits"),))
-        qtbot.mouseClick(button(page.detail, "Preview"), Qt.MouseButton.LeftButton)
-    assert the(PreviewBanner, page.detail).isVisible()
+        qtbot.mouseClick(find_button(page.detail, "Preview"), Qt.MouseButton.LeftButton)
+    assert find_only(PreviewBanner, page.detail).isVisible()
 
 
 def test_a_preview_that_comes_late_is_not_shown_for_another_dataset(page):
@@ -185,33 +185,33 @@ def test_a_preview_shows_samples_and_warnings(page):
     page.show_items((item("a"),))
     page.detail.show_preview(Trial("a@1", "any"), preview())
     assert page.detail.results.pages["samples"].currentWidget() is page.detail.results.samples
-    assert says(the(PreviewBanner, page.detail), "one class")
+    assert shows_text(find_only(PreviewBanner, page.detail), "one class")
 
 
 def test_the_samples_of_a_rare_class_are_one_click_away(page, qtbot):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     classes = (ClassCount("7", 990), ClassCount("8", 10))
-    shown = replace(
+    shown_preview = replace(
         preview(1000), classes=classes, warnings=(rare_class_warning(classes), "One more.")
     )
-    page.detail.show_preview(Trial("a@1", "any"), shown)
-    banner, samples = the(PreviewBanner, page.detail), page.detail.results.samples
+    page.detail.show_preview(Trial("a@1", "any"), shown_preview)
+    banner, samples = find_only(PreviewBanner, page.detail), page.detail.results.samples
     assert banner.accessibleName() == (
         f"Class 8 is rare: 10 of {formats.count(1000)} samples. "
         f"A model can reach 99{formats.GAP}% accuracy without predicting it. "
         "1 more finding."
     )
     assert "One more." in banner.toolTip()
-    the(UnderlinedTabs, page.detail).choose("statistics")
+    find_only(UnderlinedTabs, page.detail).choose("statistics")
     open_tab(page.detail, "statistics")
-    [show] = banner.findChildren(Button)
-    qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
-    assert the(UnderlinedTabs, page.detail).key() == "samples"
+    [show_button] = banner.findChildren(Button)
+    qtbot.mouseClick(show_button, Qt.MouseButton.LeftButton)
+    assert find_only(UnderlinedTabs, page.detail).key() == "samples"
     assert samples.isVisible()
-    assert the(ComboBox, samples.filter).currentText().startswith("8 ")
+    assert find_only(ComboBox, samples.filter).currentText().startswith("8 ")
     page.detail.show_trial_error("The loader stopped.")
-    assert not show.isVisible()
+    assert not show_button.isVisible()
 
 
 @pytest.mark.parametrize("key", ["samples", "statistics", "scan", "files", "versions"])
@@ -219,16 +219,16 @@ def test_progress_moves_nothing_on_the_page(page, key):
     page.show_items((item("digits"),))
     detail = page.detail
     key = {"files": "source"}.get(key, key)
-    the(UnderlinedTabs, detail).choose(key)
+    find_only(UnderlinedTabs, detail).choose(key)
     open_tab(detail, key)
     QApplication.processEvents()
-    before = detail._pages.geometry()
+    previous_rect = detail._pages.geometry()
     detail.show_trial_progress(0.4, "Sample 720 of 1 797")
     QApplication.processEvents()
-    assert detail._pages.geometry() == before
+    assert detail._pages.geometry() == previous_rect
     detail.end_trial()
     QApplication.processEvents()
-    assert detail._pages.geometry() == before
+    assert detail._pages.geometry() == previous_rect
 
 
 def test_the_progress_of_a_preview_does_not_stand_beside_a_scan(page):
@@ -246,119 +246,119 @@ def test_a_refused_preview_says_why_and_can_be_tried_again(page):
     page.detail.show_companions((), ("any",))
     page.show_items((item("a"),))
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
-    assert "The loader stopped at item 1000: no file 1000.png." in texts(
-        the(PreviewBanner, page.detail)
+    assert "The loader stopped at item 1000: no file 1000.png." in visible_texts(
+        find_only(PreviewBanner, page.detail)
     )
-    assert button(page.detail, "Preview").isEnabled()
+    assert find_button(page.detail, "Preview").isEnabled()
 
 
 def test_a_model_is_checked_with_the_chosen_parts(qtbot):
-    page = owned(qtbot, LibraryPage(Kind.MODEL))
-    together = (Combination("digits", "digits", "net"),)
-    page.detail.show_companions(("digits",), ("digits",), together)
+    page = add_widget(qtbot, LibraryPage(Kind.MODEL))
+    combinations = (Combination("digits", "digits", "net"),)
+    page.detail.show_companions(("digits",), ("digits",), combinations)
     page.show_items((item("net", kind=Kind.MODEL),))
     page.show()
     with qtbot.waitSignal(page.detail.check_requested) as requested:
-        the(UnderlinedTabs, page.detail).choose("check")
+        find_only(UnderlinedTabs, page.detail).choose("check")
         open_tab(page.detail, "check")
     assert requested.args[0] == Trial("digits", "digits", "net@1")
     layers = (LayerRow("conv", "Conv2d", 320, "[4, 32, 8, 8]"),)
     page.detail.show_check(requested.args[0], ModelCheck(320, 320, 1280, layers=layers, loss=2.3))
-    assert the(QTableView, page.detail.results.check).model().rowCount() == 1
+    assert find_only(QTableView, page.detail.results.check).model().rowCount() == 1
 
 
 def test_a_name_with_markup_is_shown_as_it_is(page):
     page.show_items((item("<b>bold</b>"),))
-    assert label_of(page.detail, "<b>bold</b>").textFormat() is Qt.TextFormat.PlainText
+    assert find_label(page.detail, "<b>bold</b>").textFormat() is Qt.TextFormat.PlainText
 
 
 def test_an_invalid_name_is_an_error_at_its_field(qtbot):
-    dialog = owned(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "CON"))
-    assert "reserved" in field_of(dialog, "Name").error()
-    assert not button(dialog, "Import").isEnabled()
+    dialog = add_widget(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "CON"))
+    assert "reserved" in find_field(dialog, "Name").error()
+    assert not find_button(dialog, "Import").isEnabled()
 
 
 def test_closing_during_an_import_cancels_it(qtbot):
-    dialog = owned(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "net"))
+    dialog = add_widget(qtbot, ImportDialog(Kind.MODEL, "/tmp/net", "net"))
     dialog.show_progress(0.5, "Copying")
     with qtbot.waitSignal(dialog.cancel_requested):
         dialog.reject()
 
 
-HOMES = {
+CODE_PARTS = {
     Kind.MODEL: ProjectPart("model"),
     Kind.LOADER: ProjectPart("loader"),
 }
-THREE = ImportGuess(
-    Kind.DATASET, Project({Kind.DATASET: ProjectPart("data"), **HOMES}, ("README.md",))
+ALL_PARTS_GUESS = ImportGuess(
+    Kind.DATASET, Project({Kind.DATASET: ProjectPart("data"), **CODE_PARTS}, ("README.md",))
 )
-BOTH = ImportGuess(Kind.DATASET, Project(HOMES))
+CODE_GUESS = ImportGuess(Kind.DATASET, Project(CODE_PARTS))
 
 
-def import_dialog(qtbot, source="/home/mai/plankton", name="", **more):
-    dialog = owned(qtbot, ImportDialog(Kind.DATASET, source, name, **more))
-    dialog.asked = []
-    dialog.guess_requested.connect(dialog.asked.append)
+def import_dialog(qtbot, source="/home/mai/plankton", name="", **options):
+    dialog = add_widget(qtbot, ImportDialog(Kind.DATASET, source, name, **options))
+    dialog.requests = []
+    dialog.guess_requested.connect(dialog.requests.append)
     return dialog
 
 
 def choices(dialog):
-    return {b.text(): b for b in the(SegmentedControl, dialog).findChildren(QAbstractButton)}
+    return {b.text(): b for b in find_only(SegmentedControl, dialog).findChildren(QAbstractButton)}
 
 
 def test_a_folder_with_the_three_says_so_and_is_imported_as_all_of_them(qtbot):
     dialog = import_dialog(qtbot, newest_versions={Kind.MODEL: {"plankton": 4}})
     assert not choices(dialog)["All parts"].isEnabled()
-    dialog.show_guess("/home/mai/plankton", THREE)
+    dialog.show_guess("/home/mai/plankton", ALL_PARTS_GUESS)
     assert choices(dialog)["All parts"].isChecked()
-    assert the(TaskStatus, dialog).message.text() == (
+    assert find_only(TaskStatus, dialog).message.text() == (
         "Model, loader and data: model/bks_model.py, loader/bks_dataset.py, data. "
         "Not imported: README.md."
     )
-    assert says(dialog, "“plankton” exists; changed parts become its next version.")
+    assert shows_text(dialog, "“plankton” exists; changed parts become its next version.")
     with qtbot.waitSignal(dialog.import_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
-    assert requested.args[0].project is THREE.project
+        qtbot.mouseClick(find_button(dialog, "Import"), Qt.MouseButton.LeftButton)
+    assert requested.args[0].project is ALL_PARTS_GUESS.project
     assert requested.args[0].name == "plankton"
 
 
 def test_one_of_the_three_can_be_chosen_and_is_imported_as_the_whole_folder(qtbot):
     dialog = import_dialog(qtbot)
-    dialog.show_guess("/home/mai/plankton", BOTH)
+    dialog.show_guess("/home/mai/plankton", CODE_GUESS)
     assert "All parts" not in choices(dialog)
     qtbot.mouseClick(choices(dialog)["Loader"], Qt.MouseButton.LeftButton)
-    assert the(TaskStatus, dialog).message.text() == (
+    assert find_only(TaskStatus, dialog).message.text() == (
         "It has a model and a loader: choose “Both” to import them together."
     )
     with qtbot.waitSignal(dialog.import_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Import"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert (requested.args[0].kind, requested.args[0].project) == (Kind.LOADER, None)
 
 
-@pytest.mark.parametrize("only_one", [{"name": "plankton"}, {"prefers_all": False}])
-def test_a_request_for_one_kind_only_offers_all_three(qtbot, only_one):
-    dialog = import_dialog(qtbot, **only_one)
-    dialog.show_guess("/home/mai/plankton", THREE)
+@pytest.mark.parametrize("options", [{"name": "plankton"}, {"prefers_all": False}])
+def test_a_request_for_one_kind_only_offers_all_three(qtbot, options):
+    dialog = import_dialog(qtbot, **options)
+    dialog.show_guess("/home/mai/plankton", ALL_PARTS_GUESS)
     assert choices(dialog)["Dataset"].isChecked()
     assert choices(dialog)["All parts"].isEnabled()
 
 
 def test_a_typed_path_is_inspected_before_it_is_imported(qtbot):
     dialog = import_dialog(qtbot, "")
-    qtbot.keyClicks(line_of(dialog, "From"), "/home/mai/net")
-    assert not button(dialog, "Import").isEnabled(), "it may be all three"
-    qtbot.waitUntil(lambda: dialog.asked == ["/home/mai/net"])
-    dialog.show_guess("/home/mai/ne", THREE)
-    assert not button(dialog, "Import").isEnabled(), "that is said of another path"
-    dialog.show_guess("/home/mai/net", THREE)
-    assert button(dialog, "Import").isEnabled()
-    line_of(dialog, "From").setText("/home/mai/other")
+    qtbot.keyClicks(find_line(dialog, "From"), "/home/mai/net")
+    assert not find_button(dialog, "Import").isEnabled(), "it may be all three"
+    qtbot.waitUntil(lambda: dialog.requests == ["/home/mai/net"])
+    dialog.show_guess("/home/mai/ne", ALL_PARTS_GUESS)
+    assert not find_button(dialog, "Import").isEnabled(), "that is said of another path"
+    dialog.show_guess("/home/mai/net", ALL_PARTS_GUESS)
+    assert find_button(dialog, "Import").isEnabled()
+    find_line(dialog, "From").setText("/home/mai/other")
     dialog.show_guess("/home/mai/other", ImportGuess(Kind.MODEL))
     assert choices(dialog)["Model"].isChecked()
     assert not choices(dialog)["All parts"].isEnabled()
-    assert the(TaskStatus, dialog).message.text() == ""
-    dialog.show_guess("/home/mai/other", THREE)
-    line_of(dialog, "From").clear()
+    assert find_only(TaskStatus, dialog).message.text() == ""
+    dialog.show_guess("/home/mai/other", ALL_PARTS_GUESS)
+    find_line(dialog, "From").clear()
     assert choices(dialog)["Dataset"].isChecked()
 
 
@@ -368,7 +368,7 @@ def test_without_a_readable_sample_nothing_is_drawn_and_no_time_is_shown(page):
     page.detail.show_preview(Trial("a@1", "any"), Preview("training", "UserDataset", 5000, 5000))
     for pages in (page.detail.results.pages["samples"], page.detail.results.pages["statistics"]):
         assert "could be read. Fix the loader" in pages.currentWidget().accessibleName()
-    assert not says(page.detail, "Load time")
+    assert not shows_text(page.detail, "Load time")
 
 
 @pytest.mark.parametrize("width", [1200, 828])
@@ -376,12 +376,18 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
     page.resize(width, 600)
     page.show_items(())
     buttons = [b for b in page.findChildren(Button) if b.isVisible() and "Import" in b.text()]
-    assert [one.text() for one in buttons] == ["Import dataset…"]
+    assert [widget.text() for widget in buttons] == ["Import dataset…"]
     with qtbot.waitSignal(page.import_requested):
         buttons[0].click()
-    drops = [one.text() for one in page.findChildren(Label) if "zip here" in one.text()]
-    seen = [one for one in page.findChildren(Label) if one.isVisible() and one.text() in drops]
-    assert len(seen) == 1, "a place to drop is named once"
+    drop_texts = [
+        widget.text() for widget in page.findChildren(Label) if "zip here" in widget.text()
+    ]
+    visible_labels = [
+        widget
+        for widget in page.findChildren(Label)
+        if widget.isVisible() and widget.text() in drop_texts
+    ]
+    assert len(visible_labels) == 1, "a place to drop is named once"
     page.show_items((item("a"),))
     page.show_items(())
     assert buttons[0].isVisible()
@@ -390,13 +396,13 @@ def test_the_first_of_a_kind_can_be_imported_in_every_window(page, qtbot, width)
 def test_the_empty_page_says_why_it_is_empty(page):
     page.detail.show_companions((), ("any",), (Combination("a", "any"),))
     page.show_items((item("a"),))
-    empty = page.detail.results.no_samples
-    assert "Reading the samples" in empty.accessibleName()
+    empty_page = page.detail.results.no_samples
+    assert "Reading the samples" in empty_page.accessibleName()
     page.detail.show_trial_error("The loader stopped at item 1000: no file 1000.png.")
-    assert "Fix the problem above" in empty.accessibleName()
+    assert "Fix the problem above" in empty_page.accessibleName()
     page.show_items((item("a"), item("a", 2)))
     page.detail.open_version("2")
-    assert "Fix" not in empty.accessibleName()
+    assert "Fix" not in empty_page.accessibleName()
 
 
 def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
@@ -410,62 +416,62 @@ def test_the_whole_name_of_an_entry_is_in_its_tool_tip():
 
 
 def test_while_an_import_goes_on_there_is_one_cancel(qtbot):
-    dialog = on_screen(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
-    answer = the(TaskStatus, dialog)
+    dialog = show_widget(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
+    status = find_only(TaskStatus, dialog)
     dialog.show_progress(0.4, "Copying train/0412.png")
     assert not dialog._close_button.isVisible()
-    assert answer.progress.isVisible()
+    assert status.progress.isVisible()
     dialog.show_error("“plankton.zip” holds a path that leads out of it.")
     assert dialog._close_button.isVisible()
-    assert not answer.progress.isVisible()
+    assert not status.progress.isVisible()
 
 
 @pytest.mark.parametrize("change", ["kind", "from", "name"])
 def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change):
-    dialog = owned(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
+    dialog = add_widget(qtbot, ImportDialog(Kind.DATASET, "/home/mai/plankton"))
     dialog.show_error("A model needs a file bks_model.py.")
     if change == "kind":
-        model = next(
+        model_button = next(
             b
-            for b in the(SegmentedControl, dialog).findChildren(QAbstractButton)
+            for b in find_only(SegmentedControl, dialog).findChildren(QAbstractButton)
             if b.text() == "Model"
         )
-        qtbot.mouseClick(model, Qt.MouseButton.LeftButton)
-        assert the(SegmentedControl, dialog).key() == "model"
+        qtbot.mouseClick(model_button, Qt.MouseButton.LeftButton)
+        assert find_only(SegmentedControl, dialog).key() == "model"
     else:
-        (line_of(dialog, "From") if change == "from" else line_of(dialog, "Name")).setText("fish")
-    assert the(TaskStatus, dialog).message.isHidden()
+        (find_line(dialog, "From") if change == "from" else find_line(dialog, "Name")).setText("fish")
+    assert find_only(TaskStatus, dialog).message.isHidden()
 
 
 # Before it is known what there is
 
 
 def test_a_place_that_is_read_for_long_says_so_and_claims_nothing(page, qtbot):
-    assert not says(page, "No datasets yet"), "it is not known yet that there is nothing"
+    assert not shows_text(page, "No datasets yet"), "it is not known yet that there is nothing"
     page.begin_reading()
-    elapse(page)
-    assert says(page, "Reading the datasets…")
+    finish_timers(page)
+    assert shows_text(page, "Reading the datasets…")
     page.show_items((item("digits"),))
     assert page.detail.isVisible()
     page.begin_reading()
-    elapse(page)
+    finish_timers(page)
     assert page.detail.isVisible(), "the shown preview stays while it is read again"
 
 
 def test_a_page_that_cannot_be_read_says_why_and_reads_again(page, qtbot):
     page.show_error("The share does not answer.", "Mount it.")
-    assert says(page, "The datasets cannot be read")
-    assert says(page, "The share does not answer. Mount it.")
+    assert shows_text(page, "The datasets cannot be read")
+    assert shows_text(page, "The share does not answer. Mount it.")
     with qtbot.waitSignal(page.refresh_requested):
-        qtbot.mouseClick(button(page, "Try again"), Qt.MouseButton.LeftButton)
-    assert says(page, "Reading the datasets…")
+        qtbot.mouseClick(find_button(page, "Try again"), Qt.MouseButton.LeftButton)
+    assert shows_text(page, "Reading the datasets…")
     page.show_items(())
-    assert says(page, "No datasets yet")
+    assert shows_text(page, "No datasets yet")
 
 
 def test_a_read_error_leaves_the_shown_item(page):
     page.show_items((item("digits"),))
     page.show_error("The share does not answer.", "Mount it.")
     assert page.detail.isVisible()
-    assert the(QListView, page).isVisible()
+    assert find_only(QListView, page).isVisible()
     assert any("does not answer" in label.text() for label in page.detail.findChildren(Label))

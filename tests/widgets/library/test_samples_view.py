@@ -20,7 +20,7 @@ from backend.records.library.preview import (
     ShapeCount,
 )
 from backend.records.library.sample_page import PageSample, SamplePage
-from tests.windows import button, label_of, on_screen, owned, says, texts, the
+from tests.windows import find_button, find_label, show_widget, add_widget, shows_text, visible_texts, find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox
@@ -32,7 +32,7 @@ from widgets.library.sample_grid import SampleGrid
 from widgets.library.samples_view import SamplesView
 from widgets.library.statistics_view import StatisticsView
 
-Shown = Callable[..., SamplesView]
+ShowPreview = Callable[..., SamplesView]
 
 
 def sample(index: int, of_class: str) -> SamplePreview:
@@ -40,30 +40,30 @@ def sample(index: int, of_class: str) -> SamplePreview:
     return SamplePreview(index, (part,), of_class, 0.4, of_class)
 
 
-def preview(names: tuple[str, ...] = ("cat", "dog", "owl"), **more: object) -> Preview:
+def preview(names: tuple[str, ...] = ("cat", "dog", "owl"), **fields: object) -> Preview:
     """90 and 80 of the first classes, 5 of the last, of which one alone is in the even choice."""
     counts = [90, 80, *(60 for _ in names[3:]), 5]
-    spread = tuple(sample(10 * n, names[n % 2]) for n in range(12))
-    others = tuple(sample(10 * n + 1, names[-1]) for n in range(5))
+    spread_samples = tuple(sample(10 * n, names[n % 2]) for n in range(12))
+    class_samples = tuple(sample(10 * n + 1, names[-1]) for n in range(5))
     return Preview(
-        "training", "UserDataset", 175, 175, spread, others,
+        "training", "UserDataset", 175, 175, spread_samples, class_samples,
         classes=tuple(ClassCount(name, count) for name, count in zip(names, counts, strict=True)),
-        **more,  # type: ignore[arg-type]
+        **fields,  # type: ignore[arg-type]
     )  # fmt: skip
 
 
 @pytest.fixture
-def show(qtbot: QtBot) -> Shown:
+def show(qtbot: QtBot) -> ShowPreview:
     """A view and its filter in one window; the filter has what room the window leaves it."""
-    window = owned(qtbot, QWidget())
+    window = add_widget(qtbot, QWidget())
     view = SamplesView()
-    line = QHBoxLayout(window)
-    line.addWidget(view)
-    line.addWidget(view.filter, 1)
+    layout = QHBoxLayout(window)
+    layout.addWidget(view)
+    layout.addWidget(view.filter, 1)
     window.resize(1400, 800)
 
-    def show(shown: Preview) -> SamplesView:
-        view.show_preview(shown)
+    def show(shown_preview: Preview) -> SamplesView:
+        view.show_preview(shown_preview)
         window.show()
         window.activateWindow()
         qtbot.waitUntil(window.isActiveWindow)
@@ -73,80 +73,82 @@ def show(qtbot: QtBot) -> Shown:
 
 
 def indices(view: SamplesView) -> list[int]:
-    return [one.index for one in the(SampleGrid, view).samples]
+    return [s.index for s in find_only(SampleGrid, view).samples]
 
 
 def segment(view: SamplesView, text: str) -> QAbstractButton:
-    return button(the(SegmentedControl, view.filter), text)
+    return find_button(find_only(SegmentedControl, view.filter), text)
 
 
 def test_all_classes_show_the_even_choice_and_one_class_all_that_is_kept_of_it(
-    show: Shown, qtbot: QtBot
+    show: ShowPreview, qtbot: QtBot
 ) -> None:
     view = show(preview())
     assert indices(view) == [10 * n for n in range(12)]
     qtbot.mouseClick(segment(view, "owl"), Qt.MouseButton.LeftButton)
     assert indices(view) == [1, 11, 21, 31, 41]
-    assert "5 of 5 samples of class owl" in texts(view)
-    assert "Sample 1" in texts(view)
+    assert "5 of 5 samples of class owl" in visible_texts(view)
+    assert "Sample 1" in visible_texts(view)
     qtbot.mouseClick(segment(view, "All"), Qt.MouseButton.LeftButton)
     assert indices(view) == [10 * n for n in range(12)]
 
 
-def test_a_class_is_chosen_by_the_arrow_keys(show: Shown, qtbot: QtBot) -> None:
+def test_a_class_is_chosen_by_the_arrow_keys(show: ShowPreview, qtbot: QtBot) -> None:
     view = show(preview())
-    first = segment(view, "All")
-    first.setFocus()
-    qtbot.keyClick(first, Qt.Key.Key_Right)
-    assert {one.of_class for one in the(SampleGrid, view).samples} == {"cat"}
+    first_segment = segment(view, "All")
+    first_segment.setFocus()
+    qtbot.keyClick(first_segment, Qt.Key.Key_Right)
+    assert {s.of_class for s in find_only(SampleGrid, view).samples} == {"cat"}
 
 
-def test_a_column_is_a_way_to_its_class_and_back(show: Shown, qtbot: QtBot) -> None:
+def test_a_column_is_a_way_to_its_class_and_back(show: ShowPreview, qtbot: QtBot) -> None:
     view = show(preview())
-    columns = the(ClassColumns, view)
+    columns = find_only(ClassColumns, view)
     assert columns.isVisible()
-    assert not the(ClassRows, view).isVisible()
-    last = QPoint(columns.width() - 20, columns.height() // 2)
-    qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
-    assert {one.of_class for one in the(SampleGrid, view).samples} == {"owl"}
+    assert not find_only(ClassRows, view).isVisible()
+    last_column = QPoint(columns.width() - 20, columns.height() // 2)
+    qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last_column)
+    assert {s.of_class for s in find_only(SampleGrid, view).samples} == {"owl"}
     assert segment(view, "owl").isChecked()
-    qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last)
+    qtbot.mouseClick(columns, Qt.MouseButton.LeftButton, pos=last_column)
     assert segment(view, "All").isChecked()
 
 
-def test_many_classes_are_a_list_with_counts_that_the_keys_walk(show: Shown, qtbot: QtBot) -> None:
+def test_many_classes_are_a_list_with_counts_that_the_keys_walk(
+    show: ShowPreview, qtbot: QtBot
+) -> None:
     names = tuple(f"kind of thing {n}" for n in range(300))
     view = show(preview(names))
-    assert not the(ClassColumns, view).isVisible()
-    assert the(ClassRows, view).parentWidget().height() < the(ClassRows, view).height()
-    assert the(ComboBox, view.filter).count() == 301
-    assert the(ComboBox, view.filter).itemText(300) == "kind of thing 299 · 5"
-    the(ClassRows, view).setFocus()
+    assert not find_only(ClassColumns, view).isVisible()
+    assert find_only(ClassRows, view).parentWidget().height() < find_only(ClassRows, view).height()
+    assert find_only(ComboBox, view.filter).count() == 301
+    assert find_only(ComboBox, view.filter).itemText(300) == "kind of thing 299 · 5"
+    find_only(ClassRows, view).setFocus()
     for _ in range(2):
-        qtbot.keyClick(the(ClassRows, view), Qt.Key.Key_Down)
-    assert {one.of_class for one in the(SampleGrid, view).samples} == {"kind of thing 1"}
+        qtbot.keyClick(find_only(ClassRows, view), Qt.Key.Key_Down)
+    assert {s.of_class for s in find_only(SampleGrid, view).samples} == {"kind of thing 1"}
     for _ in range(2):
-        qtbot.keyClick(the(ClassRows, view), Qt.Key.Key_Up)
+        qtbot.keyClick(find_only(ClassRows, view), Qt.Key.Key_Up)
     assert len(indices(view)) == 12
 
 
-def test_a_list_replaces_segments_that_do_not_fit(show: Shown) -> None:
+def test_a_list_replaces_segments_that_do_not_fit(show: ShowPreview) -> None:
     view = show(preview())
-    assert not the(ComboBox, view.filter).isVisible()
+    assert not find_only(ComboBox, view.filter).isVisible()
     view.filter.setMaximumWidth(120)
     view.window().layout().activate()
-    assert the(ComboBox, view.filter).isVisible()
+    assert find_only(ComboBox, view.filter).isVisible()
     assert [b.text() for b in view.filter.findChildren(QAbstractButton) if b.isVisible()] == []
 
 
-def test_a_class_may_be_called_all(show: Shown, qtbot: QtBot) -> None:
+def test_a_class_may_be_called_all(show: ShowPreview, qtbot: QtBot) -> None:
     view = show(preview(("all", "All", "owl")))
-    found = [b for b in view.filter.findChildren(QAbstractButton) if b.text() == "all"]
-    qtbot.mouseClick(found[0], Qt.MouseButton.LeftButton)
-    assert {one.of_class for one in the(SampleGrid, view).samples} == {"all"}
+    buttons = [b for b in view.filter.findChildren(QAbstractButton) if b.text() == "all"]
+    qtbot.mouseClick(buttons[0], Qt.MouseButton.LeftButton)
+    assert {s.of_class for s in find_only(SampleGrid, view).samples} == {"all"}
 
 
-def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
+def test_another_dataset_begins_with_all_its_classes(show: ShowPreview) -> None:
     view = show(preview())
     view.show_class("owl")
     view.show_preview(preview(("a", "b", "c")))
@@ -156,9 +158,9 @@ def test_another_dataset_begins_with_all_its_classes(show: Shown) -> None:
     assert not any(child.isVisible() for child in view.filter.findChildren(QWidget))
 
 
-def test_rare_classes_are_counted_in_words_too(show: Shown) -> None:
+def test_rare_classes_are_counted_in_words_too(show: ShowPreview) -> None:
     view = show(preview())
-    assert label_of(view, "3 classes, 1 rare").color_role() == "warn"
+    assert find_label(view, "3 classes, 1 rare").color_role() == "warn"
 
 
 def test_columns_are_for_names_that_fit_below_them() -> None:
@@ -182,63 +184,65 @@ def picture_of(width: int, height: int) -> SamplePreview:
     )
 
 
-@pytest.mark.parametrize(("width", "least", "most"), [(520, 68, 85), (1500, 128, 160)])
+@pytest.mark.parametrize(("width", "min_side", "max_side"), [(520, 68, 85), (1500, 128, 160)])
 def test_samples_fill_the_width_and_are_large_where_there_is_room(
-    qtbot: QtBot, width: int, least: int, most: int
+    qtbot: QtBot, width: int, min_side: int, max_side: int
 ) -> None:
-    grid = owned(qtbot, SampleGrid())
+    grid = add_widget(qtbot, SampleGrid())
     grid.show_samples(tuple(sample(n, "cat") for n in range(40)))
     grid.resize(width, grid.heightForWidth(width))
     columns, side = grid._columns_and_side(width)
-    assert least <= side <= most
+    assert min_side <= side <= max_side
     right = grid._cell_rect(columns - 1).right()
     assert width - columns - 2 <= right <= width
     assert grid._cell_rect(39).bottom() <= grid.height() + 2
 
 
 def test_a_rectangular_picture_keeps_its_shape(qtbot: QtBot) -> None:
-    grid = owned(qtbot, SampleGrid())
+    grid = add_widget(qtbot, SampleGrid())
     grid.show_samples((picture_of(90, 30),))
     grid.resize(300, 120)
-    shown = grid.grab().toImage()
-    yellow = [
+    image = grid.grab().toImage()
+    yellow_pixels = [
         (x, y)
-        for x in range(shown.width())
-        for y in range(shown.height())
-        if shown.pixel(x, y) & 0xFFFFFF == 0xFFFF00
+        for x in range(image.width())
+        for y in range(image.height())
+        if image.pixel(x, y) & 0xFFFFFF == 0xFFFF00
     ]
-    wide = max(x for x, _ in yellow) - min(x for x, _ in yellow) + 1
-    high = max(y for _, y in yellow) - min(y for _, y in yellow) + 1
-    assert wide == pytest.approx(3 * high, abs=3)
+    width = max(x for x, _ in yellow_pixels) - min(x for x, _ in yellow_pixels) + 1
+    height = max(y for _, y in yellow_pixels) - min(y for _, y in yellow_pixels) + 1
+    assert width == pytest.approx(3 * height, abs=3)
 
 
 def test_each_sample_is_drawn_once(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[SamplePart | None] = []
-    monkeypatch.setattr(sample_parts, "paint_part", lambda *given: drawn.append(given[-1]))
-    wave = SamplePart("data", (256,), "float32", "wave", values=tuple(n % 7 for n in range(256)))
-    grid = owned(qtbot, SampleGrid())
-    grid.show_samples(tuple(SamplePreview(n, (wave,), "", 0.4, "") for n in range(40)))
+    drawn_parts: list[SamplePart | None] = []
+    monkeypatch.setattr(sample_parts, "paint_part", lambda *args: drawn_parts.append(args[-1]))
+    wave_part = SamplePart(
+        "data", (256,), "float32", "wave", values=tuple(n % 7 for n in range(256))
+    )
+    grid = add_widget(qtbot, SampleGrid())
+    grid.show_samples(tuple(SamplePreview(n, (wave_part,), "", 0.4, "") for n in range(40)))
     grid.resize(600, grid.heightForWidth(600))
     for _ in range(2):
         grid.grab()
-    assert drawn == [wave] * 40
+    assert drawn_parts == [wave_part] * 40
 
 
 def test_samples_are_drawn_again_in_another_theme(
     qtbot: QtBot, theme_manager: ThemeManager
 ) -> None:
-    grid = owned(qtbot, SampleGrid())
+    grid = add_widget(qtbot, SampleGrid())
     grid.show_samples((sample(0, "cat"),))
     grid.resize(300, 120)
-    light = grid.grab().toImage()
+    light_image = grid.grab().toImage()
     theme_manager.choose(ThemeChoice.DARK)
-    assert grid.grab().toImage().pixelColor(10, 10) != light.pixelColor(10, 10)
+    assert grid.grab().toImage().pixelColor(10, 10) != light_image.pixelColor(10, 10)
 
 
-def test_without_a_sample_the_grid_says_so(show: Shown) -> None:
+def test_without_a_sample_the_grid_says_so(show: ShowPreview) -> None:
     view = show(Preview("training", "UserDataset", 5000, 5000))
-    assert the(SampleGrid, view).accessibleDescription() == "No sample could be read"
-    assert not says(view, "Sample 1")
+    assert find_only(SampleGrid, view).accessibleDescription() == "No sample could be read"
+    assert not shows_text(view, "Sample 1")
 
 
 STATISTICS = (
@@ -249,39 +253,39 @@ STATISTICS = (
 SHAPES = (ShapeCount("data", (2,), "float32", 7), ShapeCount("target", (), "float32", 7))
 
 
-def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: Shown) -> None:
-    shown = preview(statistics=STATISTICS, shapes=SHAPES)
-    assert statistics_titles(shown) == ["Column 0", "Column 1", "Target"]
-    card = the(ValuesCard, show(shown))
-    assert the(ComboBox, card).currentText() == "Column 1"
-    assert label_of(card, "14 NaN, 1 infinite").color_role() == "warn"
-    the(ComboBox, card).setCurrentIndex(0)
-    assert "0 to 2.00, mean 1.00 ± 0.500" in texts(card)
-    assert label_of(card, "none NaN, none infinite").color_role() == "text3"
+def test_a_column_with_values_that_are_no_numbers_is_shown_first(show: ShowPreview) -> None:
+    shown_preview = preview(statistics=STATISTICS, shapes=SHAPES)
+    assert statistics_titles(shown_preview) == ["Column 0", "Column 1", "Target"]
+    card = find_only(ValuesCard, show(shown_preview))
+    assert find_only(ComboBox, card).currentText() == "Column 1"
+    assert find_label(card, "14 NaN, 1 infinite").color_role() == "warn"
+    find_only(ComboBox, card).setCurrentIndex(0)
+    assert "0 to 2.00, mean 1.00 ± 0.500" in visible_texts(card)
+    assert find_label(card, "none NaN, none infinite").color_role() == "text3"
 
 
 def test_a_title_begins_with_its_number_and_says_of_what_it_is_where_that_is_not_plain() -> None:
-    def of(*channels: tuple[str, int]) -> list[str]:
-        found = tuple(ChannelStatistics(path, n, 1.0, 0.5, 0.0, 2.0) for path, n in channels)
-        return statistics_titles(preview(statistics=found))
+    def titles_of(*channels: tuple[str, int]) -> list[str]:
+        statistics = tuple(ChannelStatistics(path, n, 1.0, 0.5, 0.0, 2.0) for path, n in channels)
+        return statistics_titles(preview(statistics=statistics))
 
-    assert of(("data", 0)) == ["Data"]
-    assert of(("data.sound", 0), ("data.sound", 1)) == ["Channel 0", "Channel 1"]
-    assert of(("data.a", 0), ("data.a", 1), ("data.b", 0), ("data.b", 1), ("target", 0)) == [
+    assert titles_of(("data", 0)) == ["Data"]
+    assert titles_of(("data.sound", 0), ("data.sound", 1)) == ["Channel 0", "Channel 1"]
+    assert titles_of(("data.a", 0), ("data.a", 1), ("data.b", 0), ("data.b", 1), ("target", 0)) == [
         "Channel 0 of data.a",
         "Channel 1 of data.a",
         "Channel 0 of data.b",
         "Channel 1 of data.b",
         "Target",
     ]
-    assert of(("data", 0), ("target", 0), ("target", 1))[1:] == [
+    assert titles_of(("data", 0), ("target", 0), ("target", 1))[1:] == [
         "Channel 0 of target",
         "Channel 1 of target",
     ]
 
 
 def test_each_spread_is_said_in_words() -> None:
-    assert [spread_text(one) for one in STATISTICS] == [
+    assert [spread_text(channel) for channel in STATISTICS] == [
         "0 to 2.00, mean 1.00 ± 0.500",
         "All values are 7.00",
         "No finite value",
@@ -291,7 +295,7 @@ def test_each_spread_is_said_in_words() -> None:
 def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
     qtbot: QtBot,
 ) -> None:
-    view = on_screen(qtbot, StatisticsView(), 1100, 500)
+    view = show_widget(qtbot, StatisticsView(), 1100, 500)
     view.show_preview(preview(statistics=STATISTICS, shapes=SHAPES))
     cells = [[view.model.index(n, m).data() for m in range(6)] for n in range(3)]
     assert cells == [
@@ -299,81 +303,81 @@ def test_the_statistics_are_a_row_for_each_column_and_the_chosen_one_is_drawn(
         ["Column 1", "7.00", "7.00", "7.00", "0", "15"],
         ["Target", "–", "–", "–", "–", "7"],
     ]
-    assert "All values are 7.00" in texts(the(ValuesCard, view))
-    widths = [the(QTableView, view).columnWidth(n) for n in range(6)]
+    assert "All values are 7.00" in visible_texts(find_only(ValuesCard, view))
+    widths = [find_only(QTableView, view).columnWidth(n) for n in range(6)]
     assert widths[0] > 2 * max(widths[1:]), "what is left over belongs to the titles"
-    the(QTableView, view).selectRow(0)
-    assert "0 to 2.00, mean 1.00 ± 0.500" in texts(the(ValuesCard, view))
+    find_only(QTableView, view).selectRow(0)
+    assert "0 to 2.00, mean 1.00 ± 0.500" in visible_texts(find_only(ValuesCard, view))
     view.show_preview(Preview("training", "UserDataset", 9, 9))
-    assert isinstance(the(QStackedWidget, view).currentWidget(), EmptyState)
+    assert isinstance(find_only(QStackedWidget, view).currentWidget(), EmptyState)
 
 
-def page_of(*indices: int, end: int, faults: int = 0) -> SamplePage:
-    found = tuple(PageSample("training", sample(index, "cat")) for index in indices)
-    torn = tuple(SampleError(f"Item {n} is torn.", index=n) for n in range(faults))
-    return SamplePage(found, end, 175, torn)
+def page_of(*indices: int, end: int, error_count: int = 0) -> SamplePage:
+    samples = tuple(PageSample("training", sample(index, "cat")) for index in indices)
+    errors = tuple(SampleError(f"Item {n} is torn.", index=n) for n in range(error_count))
+    return SamplePage(samples, end, 175, errors)
 
 
-def test_s08_all_samples_can_be_paged_through(show: Shown, qtbot: QtBot) -> None:
+def test_s08_all_samples_can_be_paged_through(show: ShowPreview, qtbot: QtBot) -> None:
     view = show(preview())
-    assert not button(view, "Previous samples").isEnabled()
-    asked = []
-    view.page_requested.connect(asked.append)
-    button(view, "Next samples").click()
-    assert asked[-1] == {"split": "training", "start": 0, "count": 48, "of_class": ""}
-    view.show_page(asked[-1], page_of(*range(47), end=48, faults=1))
-    assert [one.index for one in the(SampleGrid, view).samples] == list(range(47))
+    assert not find_button(view, "Previous samples").isEnabled()
+    requests = []
+    view.page_requested.connect(requests.append)
+    find_button(view, "Next samples").click()
+    assert requests[-1] == {"split": "training", "start": 0, "count": 48, "of_class": ""}
+    view.show_page(requests[-1], page_of(*range(47), end=48, error_count=1))
+    assert [s.index for s in find_only(SampleGrid, view).samples] == list(range(47))
     assert (
         "Item 0 is torn."
-        in label_of(view, "Samples, numbers 0 to 47 of 175, 1 could not be read").toolTip()
+        in find_label(view, "Samples, numbers 0 to 47 of 175, 1 could not be read").toolTip()
     )
-    button(view, "Next samples").click()
-    assert asked[-1]["start"] == 48
-    view.show_page(asked[-1], page_of(48, 174, end=175))
-    assert not button(view, "Next samples").isEnabled()
-    button(view, "Previous samples").click()
-    assert asked[-1]["start"] == 0
-    view.show_page(asked[-1], page_of(0, end=48))
-    button(view, "Previous samples").click()
-    assert len(the(SampleGrid, view).samples) == 12
-    assert not button(view, "Previous samples").isEnabled()
+    find_button(view, "Next samples").click()
+    assert requests[-1]["start"] == 48
+    view.show_page(requests[-1], page_of(48, 174, end=175))
+    assert not find_button(view, "Next samples").isEnabled()
+    find_button(view, "Previous samples").click()
+    assert requests[-1]["start"] == 0
+    view.show_page(requests[-1], page_of(0, end=48))
+    find_button(view, "Previous samples").click()
+    assert len(find_only(SampleGrid, view).samples) == 12
+    assert not find_button(view, "Previous samples").isEnabled()
 
 
-def test_s08_the_samples_of_a_class_can_be_paged_through(show: Shown) -> None:
+def test_s08_the_samples_of_a_class_can_be_paged_through(show: ShowPreview) -> None:
     view = show(preview())
-    asked = []
-    view.page_requested.connect(asked.append)
+    requests = []
+    view.page_requested.connect(requests.append)
     view.show_class("dog")
-    button(view, "Next samples").click()
-    assert asked[-1]["of_class"] == "dog"
-    view.show_page(asked[-1], page_of(10, 30, end=90))
-    assert "Samples of class dog, numbers 0 to 89 of 175" in texts(view)
-    button(view, "Next samples").click()
-    assert asked[-1]["start"] == 90
+    find_button(view, "Next samples").click()
+    assert requests[-1]["of_class"] == "dog"
+    view.show_page(requests[-1], page_of(10, 30, end=90))
+    assert "Samples of class dog, numbers 0 to 89 of 175" in visible_texts(view)
+    find_button(view, "Next samples").click()
+    assert requests[-1]["start"] == 90
     # All five samples of this class are in the preview.
     view.show_class("owl")
-    assert not button(view, "Next samples").isVisible()
+    assert not find_button(view, "Next samples").isVisible()
 
 
-def test_a_page_that_comes_late_is_not_shown(show: Shown) -> None:
+def test_a_page_that_comes_late_is_not_shown(show: ShowPreview) -> None:
     view = show(preview())
-    asked = []
-    view.page_requested.connect(asked.append)
-    button(view, "Next samples").click()
+    requests = []
+    view.page_requested.connect(requests.append)
+    find_button(view, "Next samples").click()
     view.show_class("dog")
-    before = the(SampleGrid, view).samples
-    view.show_page(asked[-1], page_of(0, end=48))
-    view.show_page_error(asked[-1], "The share is gone.")
-    assert the(SampleGrid, view).samples == before
-    assert not says(view, "share")
+    previous_samples = find_only(SampleGrid, view).samples
+    view.show_page(requests[-1], page_of(0, end=48))
+    view.show_page_error(requests[-1], "The share is gone.")
+    assert find_only(SampleGrid, view).samples == previous_samples
+    assert not shows_text(view, "share")
 
 
-def test_a_page_that_cannot_be_read_says_why(show: Shown) -> None:
+def test_a_page_that_cannot_be_read_says_why(show: ShowPreview) -> None:
     view = show(preview())
-    asked = []
-    view.page_requested.connect(asked.append)
-    button(view, "Next samples").click()
-    view.show_page_error(asked[-1], "The share is gone.")
-    assert "The share is gone." in texts(view)
-    button(view, "Previous samples").click()
-    assert len(the(SampleGrid, view).samples) == 12
+    requests = []
+    view.page_requested.connect(requests.append)
+    find_button(view, "Next samples").click()
+    view.show_page_error(requests[-1], "The share is gone.")
+    assert "The share is gone." in visible_texts(view)
+    find_button(view, "Previous samples").click()
+    assert len(find_only(SampleGrid, view).samples) == 12

@@ -11,7 +11,7 @@ from backend.services.context.container import open_services
 from backend.services.tools import tool_process
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
-from tests.windows import on_screen, owned, the
+from tests.windows import show_widget, add_widget, find_only
 from widgets.library.library_detail import PreviewBanner
 from widgets.library.library_page import LibraryPage
 from widgets.shell.main_window import MainWindow
@@ -22,7 +22,7 @@ CONTENT = b"PK\x03\x04 numbers"
 
 @pytest.fixture
 def page(qtbot):
-    return on_screen(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
+    return show_widget(qtbot, LibraryPage(Kind.MODEL), 1200, 800)
 
 
 @pytest.fixture
@@ -46,26 +46,26 @@ def services(tmp_path):
 @pytest.fixture
 def controller(services, immediately, page, qtbot):
     pages = {kind: page if kind is Kind.MODEL else LibraryPage(kind) for kind in Kind}
-    for one in pages.values():
-        qtbot.addWidget(one)
+    for library_page in pages.values():
+        qtbot.addWidget(library_page)
     controller = LibraryController(services.library, services.gallery, immediately, pages, page)
     controller.heard = immediately.heard
     controller.refresh()
     return controller
 
 
-def models(*names, **facts):
-    return tuple(item(name, kind=Kind.MODEL, **facts) for name in names)
+def models(*names, **details):
+    return tuple(item(name, kind=Kind.MODEL, **details) for name in names)
 
 
-def row(page, number):
-    box = page._list.visualRect(page._model.index(number))
-    return page._list.viewport().mapTo(page, box.center())
+def row_center(page, number):
+    row_rect = page._list.visualRect(page._model.index(number))
+    return page._list.viewport().mapTo(page, row_rect.center())
 
 
 def test_a_drag_over_a_row_opens_and_names_its_model(page, file, qtbot):
     page.show_items(models("cats", "dogs"))
-    assert drags.over(page, drags.file(file), row(page, 1))
+    assert drags.over(page, drags.file(file), row_center(page, 1))
     assert page.shown_name == "dogs"
     assert page.drop_overlay.isVisible()
     assert page.drop_overlay.accessibleName() == "Give dogs @ 1 the weights “best.pt”"
@@ -85,8 +85,8 @@ def test_the_open_version_gets_the_weights(page, file, qtbot):
 
 
 def test_a_drag_over_a_model_with_weights_says_so(page, file):
-    known = {"name": "weights.pt", "bytes": 98_000_000}
-    page.show_items(models("cats", weights=known))
+    weights = {"name": "weights.pt", "bytes": 98_000_000}
+    page.show_items(models("cats", weights=weights))
     drags.over(page, drags.file(file))
     assert page.drop_overlay.accessibleName() == (
         "cats @ 1 already has weights: import a new version for others"
@@ -94,8 +94,8 @@ def test_a_drag_over_a_model_with_weights_says_so(page, file):
     assert not page.drop_overlay._is_accepted
     drags.away(page)
     assert not page.drop_overlay.isVisible()
-    shown = [label.text() for label in page.detail._details.findChildren(type(page.detail._name))]
-    assert any("98.0 MB" in text.replace("\xa0", " ") for text in shown), shown
+    details = [label.text() for label in page.detail._details.findChildren(type(page.detail._name))]
+    assert any("98.0 MB" in text.replace("\xa0", " ") for text in details), details
 
 
 @pytest.mark.parametrize("name", ["folder", "model.zip", "bks_model.py"])
@@ -107,7 +107,7 @@ def test_other_files_are_left_to_the_window(page, tmp_path, name):
 
 
 def test_a_library_without_models_says_where_weights_belong(qtbot, file):
-    window = owned(qtbot, MainWindow())
+    window = add_widget(qtbot, MainWindow())
     page = LibraryPage(Kind.MODEL)
     window.add_page("models", page)
     window.open_page("models")
@@ -132,8 +132,8 @@ def test_dropped_weights_are_copied_next_to_the_model_with_a_message(
 def test_the_page_of_the_model_says_why_weights_are_refused(controller, page, services, file):
     file.write_bytes(b"hello")
     page.weights_dropped.emit("cats@1", str(file))
-    assert the(PreviewBanner, page.detail).isVisible()
-    assert the(PreviewBanner, page.detail).accessibleName() == (
+    assert find_only(PreviewBanner, page.detail).isVisible()
+    assert find_only(PreviewBanner, page.detail).accessibleName() == (
         "“best.pt” contains no weights, despite its name. Save them with "
         "torch.save(model.state_dict(), …)."
     )

@@ -21,7 +21,9 @@ GIB = 1 << 30
 JOBS = {"j1": "retinanet-r50 · coco 2x", "j2": "unet-cells · dice v3"}
 
 
-def gpu(index: int, *, owner: str = "", job: str = "", use: int = 0, heat: int = 33) -> Gpu:
+def gpu(
+    index: int, *, owner: str = "", job: str = "", use: int = 0, temperature_c: int = 33
+) -> Gpu:
     processes = ()
     if owner:
         tag = f"{job}/1" if job else ""
@@ -33,7 +35,7 @@ def gpu(index: int, *, owner: str = "", job: str = "", use: int = 0, heat: int =
         (61 if owner else 0) * GIB,
         80 * GIB,
         use,
-        heat,
+        temperature_c,
         372.0 if owner else 54.0,
         400.0,
         1410 if owner else 210,
@@ -44,42 +46,52 @@ def gpu(index: int, *, owner: str = "", job: str = "", use: int = 0, heat: int =
 
 def gpus(kind: str, count: int = 8) -> tuple[Gpu, ...]:
     """Free, ours (all), half (ours), other (all), or few (the last two in use by others)."""
-    found = []
-    for k in range(count):
-        busy = {
+    cards = []
+    for index in range(count):
+        is_busy = {
             "free": False,
             "ours": True,
             "other": True,
-            "half": k < count // 2,
-            "few": k >= count - 2,
+            "half": index < count // 2,
+            "few": index >= count - 2,
         }[kind]
-        if not busy:
-            found.append(gpu(k, heat=30 + 7 * k % 6))
+        if not is_busy:
+            cards.append(gpu(index, temperature_c=30 + 7 * index % 6))
         elif kind in ("ours", "half"):
             job = "j1" if kind == "ours" else "j2"
-            found.append(gpu(k, owner="mai", job=job, use=92 + 5 * k % 7, heat=63 + 3 * k % 7))
+            cards.append(
+                gpu(
+                    index,
+                    owner="mai",
+                    job=job,
+                    use=92 + 5 * index % 7,
+                    temperature_c=63 + 3 * index % 7,
+                )
+            )
         else:
             user = "chen" if kind == "other" else "alice"
-            found.append(gpu(k, owner=user, use=86 - 3 * k % 11, heat=55 + 5 * k % 8))
-    return tuple(found)
+            cards.append(
+                gpu(index, owner=user, use=86 - 3 * index % 11, temperature_c=55 + 5 * index % 8)
+            )
+    return tuple(cards)
 
 
 def reading(name: str, kind: str = "free", count: int = 8, **changes: object) -> NodeReading:
-    busy = kind in ("ours", "other")
+    is_busy = kind in ("ours", "other")
     base = NodeReading(
         name=name,
         host=name,
         heartbeat=1,
-        cpu=Cpu("EPYC 7763", 128, 46.0 if busy else 3.0, 0.9),
+        cpu=Cpu("EPYC 7763", 128, 46.0 if is_busy else 3.0, 0.9),
         memory_total_bytes=1024 * GIB,
-        memory_used_bytes=(540 if busy else 90) * GIB,
+        memory_used_bytes=(540 if is_busy else 90) * GIB,
         swap_total_bytes=0,
         swap_used_bytes=0,
         disk_path="/lab/ring",
         disk_total_bytes=10 * 10**12,
         disk_free_bytes=21 * 10**11,
-        network_in_bytes_per_s=0.8e9 if busy else 1e6,
-        network_out_bytes_per_s=0.34e9 if busy else 1e6,
+        network_in_bytes_per_s=0.8e9 if is_busy else 1e6,
+        network_out_bytes_per_s=0.34e9 if is_busy else 1e6,
         uptime_s=41 * 86400.0,
         driver="550.54",
         gpus=gpus(kind, count),
@@ -87,14 +99,14 @@ def reading(name: str, kind: str = "free", count: int = 8, **changes: object) ->
     return replace(base, **changes)  # type: ignore[arg-type]
 
 
-def entry(name: str, *, ready: bool = True) -> NodeEntry:
-    facts = NodeInfo(
+def entry(name: str, *, is_ready: bool = True) -> NodeEntry:
+    info = NodeInfo(
         name, "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster", gpus=("A100 80 GB",) * 8
     )
-    installed = NodeInstallation(
+    installation = NodeInstallation(
         "/e/bin/python", "/e/bin/mpirun", "5.0.11", "e1", "/b", "/c", bytes=10**9
     )
-    return NodeEntry(name, NodeAddress("10.0.4.17"), facts, installed if ready else None)
+    return NodeEntry(name, NodeAddress("10.0.4.17"), info, installation if is_ready else None)
 
 
 def state(name: str, kind: str = "free", count: int = 8) -> NodeState:
@@ -105,17 +117,17 @@ def orphan(pid: int, job: str = "j9") -> Orphan:
     """A process that a run of a job left behind three hours ago."""
     process = ProcessIdentity("gpu07", "boot", pid, 100 * pid)
     command = "/e/bin/python -m backend.training.rank"
-    why = "Run 1 of its job is over."
-    return Orphan(process, "mai", command, 3 * 3600.0, 2 * GIB, f"{job}/1", why)
+    reason = "Run 1 of its job is over."
+    return Orphan(process, "mai", command, 3 * 3600.0, 2 * GIB, f"{job}/1", reason)
 
 
-def judged(node: NodeState) -> NodeState:
+def with_findings(node: NodeState) -> NodeState:
     """With what its one reading says of its health."""
     assert node.reading is not None
     return replace(node, health=Health().after_reading(node.reading, 0.0).findings)
 
 
-def hot(node: NodeState, index: int = 3) -> NodeState:
+def hot_node(node: NodeState, index: int = 3) -> NodeState:
     """The same node with a GPU that is slowed by heat."""
     assert node.reading is not None
     cards = list(node.reading.gpus)
@@ -126,10 +138,12 @@ def hot(node: NodeState, index: int = 3) -> NodeState:
         sm_clock_mhz=1060,
         clock_event_reasons=("hardware thermal slowdown",),
     )
-    return judged(replace(node, reading=replace(node.reading, gpus=tuple(cards))))
+    return with_findings(replace(node, reading=replace(node.reading, gpus=tuple(cards))))
 
 
-def gone(node: NodeState, message: str = "no news since 03:12, no route to host") -> NodeState:
+def offline_node(
+    node: NodeState, message: str = "no news since 03:12, no route to host"
+) -> NodeState:
     return replace(node, presence=Presence.OFFLINE, message=message)
 
 
@@ -138,9 +152,9 @@ def cluster(count: int, name: str = "gpu{:02d}", gpus_each: int = 8) -> tuple[No
     kinds = ("half", "free", "other", "ours", "few", "free", "ours", "ours", "other", "free")
     states = [state(name.format(n + 1), kinds[n % 10], gpus_each) for n in range(count)]
     if count >= 4:
-        unhealthy = 3 if count < 7 else 6
-        states[unhealthy] = hot(states[unhealthy], min(3, gpus_each - 1))
-        states[2 if count < 7 else 10 if count > 10 else 5] = gone(
+        unhealthy_index = 3 if count < 7 else 6
+        states[unhealthy_index] = hot_node(states[unhealthy_index], min(3, gpus_each - 1))
+        states[2 if count < 7 else 10 if count > 10 else 5] = offline_node(
             states[2 if count < 7 else 10 if count > 10 else 5]
         )
     return tuple(states)

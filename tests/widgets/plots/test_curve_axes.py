@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.plots.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
-from tests.windows import on_screen, owned, the
+from tests.windows import show_widget, add_widget, find_only
 from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
@@ -30,7 +30,7 @@ MILLION = 1_000_000
 
 @pytest.fixture
 def panel(qtbot: QtBot) -> CurvePanel:
-    panel = on_screen(qtbot, CurvePanel("Loss"), 700, 300)
+    panel = show_widget(qtbot, CurvePanel("Loss"), 700, 300)
     settle()
     return panel
 
@@ -82,7 +82,7 @@ def test_the_first_steps_of_a_million_have_as_much_room_as_the_last(panel: Curve
     low, high = panel.x_range()
     assert low == 0
     assert 6 < high < 9, "the name has its room"
-    texts = [text for _, text in the(PlotView, panel).bottom_axis._tickLevels[0]]
+    texts = [text for _, text in find_only(PlotView, panel).bottom_axis._tickLevels[0]]
     assert texts[0] == "1"
     assert "1k" in texts or "100" in texts
     assert pixels(panel, theme.LIGHT.curves[0]) > 300
@@ -99,7 +99,7 @@ def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> 
     settle()
     assert [post.x for post in panel.marks.vertical_markers] == [pytest.approx(3)]
     assert [one.x for one in panel.marks.boundaries] == [pytest.approx(2)]
-    frame = the(PlotView, panel).frame()
+    frame = find_only(PlotView, panel).frame()
     QTest.mouseMove(viewport(panel), QPoint(round(frame.px(3.0)), 150))
     assert panel.pointer_x == pytest.approx(3.0, abs=0.02)
     rows, place = panel._readout(frame, 3.0)
@@ -160,7 +160,7 @@ def test_times_on_a_logarithmic_axis_are_steps_of_a_clock() -> None:
 
 
 def test_the_button_says_which_axes_are_logarithmic(qtbot: QtBot) -> None:
-    button = owned(qtbot, ScaleButton())
+    button = add_widget(qtbot, ScaleButton())
     width = button.sizeHint().width()
     assert button.text() == "Linear"
     with qtbot.waitSignal(button.log_y_changed) as toggled:
@@ -242,10 +242,10 @@ def test_an_outlier_has_an_arrow_at_the_edge_and_the_pointer_says_its_value(
     panel.set_smoothing(0.6)
     settle()
     assert panel.y_range()[1] < 50
-    frame = the(PlotView, panel).frame()
+    frame = find_only(PlotView, panel).frame()
     top = panel.grab().toImage()
-    x = round(frame.px(120_000)) + the(PlotView, panel).x()
-    y = round(frame.rect.top()) + the(PlotView, panel).y()
+    x = round(frame.px(120_000)) + find_only(PlotView, panel).x()
+    y = round(frame.rect.top()) + find_only(PlotView, panel).y()
     arrow = [top.pixelColor(x + dx, y + 3).name() for dx in (-1, 0, 1)]
     assert theme.LIGHT.curves[0].lower() in arrow
     # A pixel is 300 steps; the pointer need not be on the one.
@@ -262,13 +262,13 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
     values = np.concatenate((np.full(100, 10.0), np.full(400, 0.0), np.full(500, 5.0)))
     panel.set_curve("train", "train", curve(values), smooth=False)
     settle()
-    frame = the(PlotView, panel).frame()
+    frame = find_only(PlotView, panel).frame()
     # The curve runs where the text would stand.
     y = frame.rect.top() + 0.14 * (frame.rect.height() - 16) + 8
     values[500:] = frame.y1 - (y - frame.rect.top()) / frame.rect.height() * (frame.y1 - frame.y0)
     panel.set_curve("train", "train", curve(values), smooth=False)
     settle()
-    assert the(PlotView, panel).frame() == frame
+    assert find_only(PlotView, panel).frame() == frame
     ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
     crowd = ends.points_counter(frame, tuple(panel.curves.items()))
     on_curve = QRectF(frame.px(600), y - 8, 60, 16)
@@ -277,9 +277,9 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
     panel.set_marks(vertical_markers=[VerticalMarker(600, "diverges")])
     settle()
     image = panel.grab().toImage()
-    left = round(frame.px(600)) + 6 + the(PlotView, panel).x()
+    left = round(frame.px(600)) + 6 + find_only(PlotView, panel).x()
     blue = theme.LIGHT.curves[0].lower()
-    row = round(y) + the(PlotView, panel).y()
+    row = round(y) + find_only(PlotView, panel).y()
     words = text_width("diverges", "small_strong")
     seen = [
         blue in {image.pixelColor(left + dx, row + dy).name() for dy in (-1, 0, 1)}
@@ -290,7 +290,7 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
 
 def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     link = HoverLink()
-    small = on_screen(qtbot, CurvePanel("mAP", link=link, end_names=False), 240, 130)
+    small = show_widget(qtbot, CurvePanel("mAP", link=link, end_names=False), 240, 130)
     small.set_curve("a", "train", curve(loss(500)))
     settle()
     calm = small.grab().toImage()
@@ -298,7 +298,7 @@ def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     settle()
     shown = small.grab().toImage()
     beside = QRect(
-        round(the(PlotView, small).frame().px(100)) + the(PlotView, small).x() + 20, 10, 60, 20
+        round(find_only(PlotView, small).frame().px(100)) + find_only(PlotView, small).x() + 20, 10, 60, 20
     )
     assert shown.copy(beside) != calm.copy(beside), "a box, not only a line and a dot"
     assert dict(small.readout(100)[0]).keys() == {"train"}

@@ -16,7 +16,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.windows import on_screen, owned, the
+from tests.windows import show_widget, add_widget, find_only
 from widgets.common import formats, theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import CurveEnds
@@ -43,7 +43,7 @@ def link() -> HoverLink:
 
 @pytest.fixture
 def panel(qtbot: QtBot, link: HoverLink) -> CurvePanel:
-    panel = on_screen(qtbot, CurvePanel("Loss", link=link), 700, 300)
+    panel = show_widget(qtbot, CurvePanel("Loss", link=link), 700, 300)
     settle()
     return panel
 
@@ -75,7 +75,7 @@ def pixels(panel: CurvePanel, colour: str) -> int:
 
 def viewport(panel: CurvePanel) -> QWidget:
     """What receives the mouse."""
-    view: QWidget = the(PlotView, panel).viewport()
+    view: QWidget = find_only(PlotView, panel).viewport()
     return view
 
 
@@ -273,7 +273,7 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     panel.set_curve("validation", "validation", curve(np.full(980, 1.0)), 1, smooth=False)
     panel.set_marks(vertical_markers=[VerticalMarker(999, "failed here")])
     settle()
-    frame, [only] = the(PlotView, panel).frame(), panel.curves.values()
+    frame, [only] = find_only(PlotView, panel).frame(), panel.curves.values()
     assert only.last_point is not None
     at = frame.point(only.last_point.step, 1.0)
     past = frame.px(panel.marks.label_x(only.last_point.step, 100))
@@ -289,7 +289,7 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
 
 def named_rect(panel: CurvePanel) -> QRectF:
     """Where the name of the only curve is written."""
-    frame = the(PlotView, panel).frame()
+    frame = find_only(PlotView, panel).frame()
     ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
     [ending] = ends.curve_ends(frame, panel.curves.items())
     [rect] = name_rects(frame, [ending])
@@ -301,7 +301,7 @@ def test_a_fixed_stretch_leaves_room_for_the_names(panel: CurvePanel) -> None:
     panel.set_fixed_x(0, 1001)
     settle()
     assert panel.x_range()[0] == 0
-    assert named_rect(panel).left() > the(PlotView, panel).frame().px(1000)
+    assert named_rect(panel).left() > find_only(PlotView, panel).frame().px(1000)
 
 
 @pytest.mark.parametrize("zoomed", [False, True])
@@ -314,7 +314,7 @@ def test_a_name_stands_clear_of_the_line_of_a_threshold(
     if zoomed:
         panel.set_x_range(0, 1000)
     settle()
-    across = the(PlotView, panel).frame().py(limit)
+    across = find_only(PlotView, panel).frame().py(limit)
     rect = named_rect(panel)
     assert not rect.top() + 1 < across < rect.bottom() - 1
 
@@ -326,10 +326,10 @@ def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
     panel.set_x_range(0, 1000)
     settle()
     image = panel.grab().toImage()
-    frame = the(PlotView, panel).frame()
-    height = round(frame.py(1.0)) + the(PlotView, panel).y()
+    frame = find_only(PlotView, panel).frame()
+    height = round(frame.py(1.0)) + find_only(PlotView, panel).y()
     blue = sum(
-        image.pixelColor(round(frame.px(x)) + the(PlotView, panel).x(), height).name()
+        image.pixelColor(round(frame.px(x)) + find_only(PlotView, panel).x(), height).name()
         == BLUE.lower()
         for x in range(700, 960, 10)
     )
@@ -390,7 +390,7 @@ def test_new_points_do_not_move_a_zoomed_plot(panel: CurvePanel) -> None:
 def test_the_pointer_is_on_all_plots_of_the_page(
     qtbot: QtBot, panel: CurvePanel, link: HoverLink
 ) -> None:
-    other = on_screen(qtbot, CurvePanel("mAP", link=link), 300, 200)
+    other = show_widget(qtbot, CurvePanel("mAP", link=link), 300, 200)
     for each in (panel, other):
         each.set_curve("a", "a", curve(loss()))
     settle()
@@ -440,7 +440,7 @@ def test_nine_curves_have_a_legend_that_fits(panel: CurvePanel) -> None:
 
 
 def test_a_sparkline_is_drawn_with_its_gaps(qtbot: QtBot) -> None:
-    spark = owned(qtbot, Sparkline("Use of GPU 3", low=0, high=100), 120, 28)
+    spark = add_widget(qtbot, Sparkline("Use of GPU 3", low=0, high=100), 120, 28)
     for values in ([], [5.0], [1.0, math.nan, 90.0, 95.0, math.inf], [math.nan] * 5):
         spark.set_values(values)
         assert not spark.grab().isNull()

@@ -45,8 +45,8 @@ def test_places_on_an_axis_are_those_of_one_array(
             axis.extend(wanted[size:])
     np.testing.assert_array_equal(axis.values, wanted)
     assert axis.nan_count == untold
-    assert axis.last == wanted[-1]
-    assert axis.first == wanted[untold]
+    assert axis.last_value == wanted[-1]
+    assert axis.first_value == wanted[untold]
     every = np.arange(0, len(wanted), 3)
     np.testing.assert_array_equal(axis.take(every), wanted[every])
     np.testing.assert_array_equal([axis.value_at(index) for index in every.tolist()], wanted[every])
@@ -72,7 +72,7 @@ def test_the_largest_and_smallest_numbers_are_places() -> None:
     for place in (-1.5e308, 1.5e308):
         axis.extend(np.array([place]))
     assert axis.values.tolist() == [-1.5e308, 1.5e308]
-    assert (axis.first, axis.find(0.0, "left")) == (-1.5e308, 1)
+    assert (axis.first_value, axis.find(0.0, "left")) == (-1.5e308, 1)
 
 
 @pytest.mark.parametrize("piece", [1000, 65_536, 200_000])
@@ -94,4 +94,4 @@ def test_a_column_of_many_blocks_is_one_array(piece: int) -> None:
         assert column.find(wanted[index], "right") == index + 1
     assert (column.find(-10.0, "left"), column.find(10.0, "right")) == (0, 200_000)
     column.shorten(65_536)
-    assert (column.last, column.find(10.0, "left")) == (wanted[65_535], 65_536)
+    assert (column.last_value, column.find(10.0, "left")) == (wanted[65_535], 65_536)

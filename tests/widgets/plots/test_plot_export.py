@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.pdf_lines import Stroke, strokes
-from tests.windows import on_screen, owned
+from tests.windows import show_widget, add_widget
 from widgets.common import theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots import axis_marks
@@ -36,7 +36,7 @@ BLUE = theme.LIGHT.curves[0]
 @pytest.fixture
 def panel(qtbot: QtBot) -> CurvePanel:
     """Two curves, one of which diverges; a part of them is in view."""
-    panel = on_screen(qtbot, CurvePanel("Training loss"), 600, 260)
+    panel = show_widget(qtbot, CurvePanel("Training loss"), 600, 260)
     rng = np.random.default_rng(1)
     steps = np.arange(2000.0)
     for number in range(2):
@@ -144,7 +144,7 @@ def test_a_diverging_curve_stays_in_the_plot(panel: CurvePanel) -> None:
 
 @pytest.mark.parametrize("ratio", [1.0, 3.0])
 def test_a_line_is_as_thick_on_a_finer_picture(qtbot: QtBot, ratio: float) -> None:
-    panel = on_screen(qtbot, CurvePanel("Loss"), 600, 260)
+    panel = show_widget(qtbot, CurvePanel("Loss"), 600, 260)
     data = CurveData()
     data.extend(np.arange(900.0), np.full(900, 1.0))
     panel.set_curve("a", "a", data)
@@ -162,7 +162,7 @@ def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, theme_manager: Theme
 
 def test_every_plot_offers_three_formats_under_its_name(panel: CurvePanel, qtbot: QtBot) -> None:
     panel.title = "validation/loss"
-    button = owned(qtbot, PictureButton("Loss", lambda: panel))
+    button = add_widget(qtbot, PictureButton("Loss", lambda: panel))
     taken: list[tuple[str, bytes]] = []
     button.saved.connect(lambda name, content: taken.append((name, content)))
     for action in button.menu().actions():
@@ -258,7 +258,7 @@ def test_ten_thousand_marks_are_no_bar_and_only_visible_ones_cost_time(
 
 @pytest.mark.parametrize("ratio", [1, 2, 3])
 def test_a_line_is_as_thick_on_a_screen_of_more_pixels(qtbot: QtBot, ratio: int) -> None:
-    panel = on_screen(qtbot, CurvePanel("Loss"), 600, 260)
+    panel = show_widget(qtbot, CurvePanel("Loss"), 600, 260)
     data = CurveData()
     data.extend(np.arange(90.0), np.full(90, 1.0))
     panel.set_curve("a", "a", data)

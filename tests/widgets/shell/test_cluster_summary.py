@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, Qt
 
 from backend.records.nodes.reading import Presence
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, texts
+from tests.windows import show_widget, visible_texts
 from widgets.common.labels import Note
 from widgets.common.painting import text_width
 from widgets.common.theme import SIDEBAR_W, SIDEBAR_WIDE_W
@@ -19,7 +19,7 @@ from widgets.shell.side_bar import SideBar
 
 @pytest.fixture
 def summary(qtbot):
-    return on_screen(qtbot, ClusterSummary(), 220, 600)
+    return show_widget(qtbot, ClusterSummary(), 220, 600)
 
 
 def sentences(summary):
@@ -34,7 +34,7 @@ def test_the_summary_shows_counts_and_a_sentence_for_each_node_that_needs_attent
         "gpu07 GPU 3 slowed by heat",
         "gpu11 no news since 03:12, no route to host",
     ]
-    assert "42 of 96 free" in texts(summary)
+    assert "42 of 96 free" in visible_texts(summary)
 
 
 def test_a_healthy_cluster_is_one_calm_line(summary):
@@ -65,8 +65,8 @@ def test_unusable_nodes_are_not_called_healthy(summary, presences, said):
     ("unhealthy", "offline"), [(1, 1), (12, 1), (1, 12), (48, 16), (148, 116), (0, 7)]
 )
 def test_no_count_of_the_summary_is_cut(qtbot, monkeypatch, unhealthy, offline, is_wide):
-    nodes = [samples.hot(samples.state(f"hot{n}")) for n in range(unhealthy)]
-    nodes += [samples.gone(samples.state(f"gone{n}")) for n in range(offline)]
+    nodes = [samples.hot_node(samples.state(f"hot{n}")) for n in range(unhealthy)]
+    nodes += [samples.offline_node(samples.state(f"gone{n}")) for n in range(offline)]
     room_of_texts = []
     monkeypatch.setattr(
         cluster_summary,
@@ -87,7 +87,7 @@ def test_no_count_of_the_summary_is_cut(qtbot, monkeypatch, unhealthy, offline, 
 
 
 def test_the_summary_shows_at_most_three_sentences(summary):
-    summary.show_nodes(tuple(samples.gone(state) for state in samples.cluster(6)))
+    summary.show_nodes(tuple(samples.offline_node(state) for state in samples.cluster(6)))
     assert len(sentences(summary)) == 3
     assert summary.counts.accessibleName() == "6 offline"
 
@@ -141,7 +141,7 @@ def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
 
 
 def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
-    bar = on_screen(qtbot, SideBar(), 264, 640)
+    bar = show_widget(qtbot, SideBar(), 264, 640)
     bar.show_nodes(samples.cluster(20))
     bar.set_available_height(900)
     picture = bar.cluster.map
@@ -153,7 +153,7 @@ def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
 
 def test_a_screen_reader_gets_the_whole_of_a_long_name(summary):
     name = "node-rack3-row7-machine-007.cluster.example.org"
-    summary.show_nodes((samples.gone(samples.state(name)), samples.state("b")))
+    summary.show_nodes((samples.offline_node(samples.state(name)), samples.state("b")))
     assert sentences(summary)[0].startswith(name)
     assert name in summary.notes.itemAt(0).widget().toolTip()
 
@@ -166,12 +166,12 @@ def test_figures_that_the_map_does_not_show_repaint_nothing(summary, monkeypatch
     warmer = replace(states[0], reading=replace(states[0].reading, memory_used_bytes=1))
     summary.show_nodes((warmer, *states[1:]))
     assert asked == []
-    summary.show_nodes((samples.gone(states[0]), *states[1:]))
+    summary.show_nodes((samples.offline_node(states[0]), *states[1:]))
     assert asked == [1]
 
 
 def test_a_node_of_the_map_opens_its_place_and_itself(qtbot):
-    bar = on_screen(qtbot, SideBar(), 264, 900)
+    bar = show_widget(qtbot, SideBar(), 264, 900)
     bar.show_nodes(samples.cluster(12))
     heard = []
     bar.page_chosen.connect(heard.append)

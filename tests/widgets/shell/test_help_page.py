@@ -8,7 +8,7 @@ from PySide6.QtGui import QTextCursor
 from pytestqt.qtbot import QtBot
 
 from app.shell.help import DOCS, TOPICS, read_topics
-from tests.windows import on_screen, the
+from tests.windows import show_widget, find_only
 from widgets.common.rich_text import RichText, _heading_fragment
 from widgets.shell.help_page import HelpPage, Topic
 
@@ -21,13 +21,13 @@ PAGES = (
 
 @pytest.fixture
 def page(qtbot: QtBot) -> HelpPage:
-    made = on_screen(qtbot, HelpPage(), 1000, 640)
+    made = show_widget(qtbot, HelpPage(), 1000, 640)
     made.show_topics(PAGES)
     return made
 
 
 def heading_at_top(page: HelpPage) -> str:
-    cursor = the(RichText, page).cursorForPosition(the(RichText, page).viewport().rect().topLeft())
+    cursor = find_only(RichText, page).cursorForPosition(find_only(RichText, page).viewport().rect().topLeft())
     cursor.movePosition(QTextCursor.MoveOperation.StartOfBlock)
     if not cursor.block().blockFormat().headingLevel():
         cursor.movePosition(QTextCursor.MoveOperation.NextBlock)
@@ -46,7 +46,7 @@ def heading_at_top(page: HelpPage) -> str:
     ],
 )
 def test_a_link_leads_to_its_heading(page: HelpPage, link: str, shown: str, heading: str) -> None:
-    the(RichText, page).anchorClicked.emit(QUrl(link))
+    find_only(RichText, page).anchorClicked.emit(QUrl(link))
     assert page._topic_key == shown
     assert heading_at_top(page).startswith(heading)
 

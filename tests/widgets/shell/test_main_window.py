@@ -9,11 +9,11 @@ from PySide6.QtWidgets import QDialog, QWidget
 
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.reading import Cpu, NodeReading, NodeState, Presence
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import places_of, says, texts, the
+from tests.windows import page_buttons, shows_text, visible_texts, find_only
 from widgets.common.buttons import IconButton
 from widgets.common.labels import IconLabel, Label
 from widgets.common.scrim import Scrim
@@ -41,14 +41,14 @@ def window(qtbot):
 
 
 def test_a_click_on_a_place_opens_it(window, qtbot):
-    qtbot.mouseClick(places_of(window.side_bar)["models"], Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(page_buttons(window.side_bar)["models"], Qt.MouseButton.LeftButton)
     assert window.place == "models"
 
 
 @pytest.mark.parametrize("page", ["settings", "help", "new-job"])
 def test_no_place_is_lit_while_a_page_without_a_place_is_shown(window, qtbot, page):
     def lit():
-        return [key for key, one in places_of(window.side_bar).items() if one.isChecked()]
+        return [key for key, one in page_buttons(window.side_bar).items() if one.isChecked()]
 
     window.go("nodes")
     assert lit() == ["nodes"]
@@ -57,7 +57,7 @@ def test_no_place_is_lit_while_a_page_without_a_place_is_shown(window, qtbot, pa
     window.back()
     assert lit() == ["nodes"]
     window.go(page)
-    qtbot.mouseClick(places_of(window.side_bar)["nodes"], Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(page_buttons(window.side_bar)["nodes"], Qt.MouseButton.LeftButton)
     assert (window.place, lit()) == ("nodes", ["nodes"])
 
 
@@ -108,7 +108,7 @@ def test_running_jobs_are_seen_from_every_place_and_a_click_opens_one(window, qt
     window.side_bar.show_live(live)
     jobs = window.side_bar.findChildren(RunningJob)
     assert [job.isVisible() for job in jobs] == [True] * 3
-    assert "and 2 more" in texts(window.side_bar)
+    assert "and 2 more" in visible_texts(window.side_bar)
     with qtbot.waitSignal(window.side_bar.job_opened) as opened:
         qtbot.mouseClick(jobs[1], Qt.MouseButton.LeftButton)
     assert opened.args == ["b"]
@@ -127,7 +127,7 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         bar.show_live(())
         bar.show_nodes(())
         bar.show_live(tuple(replace(LIVE, id=f"job {n}") for n in range(jobs)))
-        bar.show_nodes(tuple(map(samples.gone, samples.cluster(nodes))))
+        bar.show_nodes(tuple(map(samples.offline_node, samples.cluster(nodes))))
         bar.show_error(error)
         for _ in range(3):
             # What is hidden is taken from one layout after the other.
@@ -142,14 +142,14 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
 def test_the_side_bar_says_that_nothing_is_running_once_it_knows(window):
     window.side_bar.show_nodes(())
     window.side_bar.set_room(900)
-    assert "Nothing is running" not in texts(window.side_bar)
+    assert "Nothing is running" not in visible_texts(window.side_bar)
     window.side_bar.show_live(())
-    assert "Nothing is running" in texts(window.side_bar)
+    assert "Nothing is running" in visible_texts(window.side_bar)
 
 
 def test_an_unhealthy_node_is_one_sentence(window):
     state = NodeState(READING.name, Presence.ONLINE, replace(READING, disk_free_bytes=5 * 10**8))
-    window.side_bar.show_nodes((samples.judged(state),))
+    window.side_bar.show_nodes((samples.with_findings(state),))
     note = window.side_bar.cluster.notes.itemAt(0).widget()
     assert "0.5 GB left" in note.accessibleName().replace("\xa0", " ")
 
@@ -158,12 +158,12 @@ def test_a_data_root_that_does_not_answer_is_a_red_line_and_mutes_the_figures(wi
     bar = window.side_bar
     bar.show_live((LIVE,))
     bar.show_error("/lab/ring does not answer.")
-    assert says(bar, "does not answer")
+    assert shows_text(bar, "does not answer")
     assert bar._jobs[0]._percent.tone() == bar._jobs[0]._left.tone() == "text3"
     bar.show_live((LIVE,))
     assert bar._jobs[0]._left.tone() == "text3", "what is shown again is no newer"
     bar.show_error("")
-    assert not says(bar, "does not answer")
+    assert not shows_text(bar, "does not answer")
     assert bar._jobs[0]._percent.tone() == "text"
 
 
@@ -172,32 +172,32 @@ def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(
     bar.show_live((LIVE,))
     bar.show_error("/lab/ring does not answer.")
     window.resize(1100, 700)
-    assert the(RankRing, bar._jobs[0])._with_figure
-    assert not says(bar, "does not answer")
-    assert the(IconLabel, bar).isVisible()
-    assert "does not answer" in the(IconLabel, bar).toolTip()
+    assert find_only(RankRing, bar._jobs[0])._with_figure
+    assert not shows_text(bar, "does not answer")
+    assert find_only(IconLabel, bar).isVisible()
+    assert "does not answer" in find_only(IconLabel, bar).toolTip()
     window.resize(1400, 700)
-    assert not the(RankRing, bar._jobs[0])._with_figure
-    assert says(bar, "does not answer")
-    assert not the(IconLabel, bar).isVisible()
+    assert not find_only(RankRing, bar._jobs[0])._with_figure
+    assert shows_text(bar, "does not answer")
+    assert not find_only(IconLabel, bar).isVisible()
 
 
 def test_the_ring_of_a_running_job_has_a_segment_for_each_rank_or_each_node_of_very_many():
     for nodes, count in ((4, 32), (32, 32)):
         placement = tuple(Placement(f"gpu{n}", processes=8) for n in range(nodes))
         config = replace(LIVE.config, placement=placement)
-        marks = ring_segments(changed(LIVE, slow_ranks=(8 * nodes - 1,), config=config))
+        marks = ring_segments(replace_fields(LIVE, slow_ranks=(8 * nodes - 1,), config=config))
         assert (len(marks), marks[-1], set(marks[:-1])) == (count, "warn", {""})
 
 
 def test_a_veil_lies_over_the_window_while_a_dialog_is_in_front(window, qtbot):
     dialog = QDialog(window)
     dialog.open()
-    qtbot.waitUntil(the(Scrim, window).isVisible)
+    qtbot.waitUntil(find_only(Scrim, window).isVisible)
     window.resize(1100, 700)
-    assert the(Scrim, window).geometry() == window.rect()
+    assert find_only(Scrim, window).geometry() == window.rect()
     dialog.reject()
-    qtbot.waitUntil(the(Scrim, window).isHidden)
+    qtbot.waitUntil(find_only(Scrim, window).isHidden)
 
 
 def test_a_drop_anywhere_signals_its_path(window, qtbot, tmp_path):
@@ -239,7 +239,7 @@ def test_the_window_refuses_a_drag_that_began_in_it(window, tmp_path):
 
 def test_every_place_has_its_key_in_its_tool_tip(window):
     for place in PAGES:
-        assert f"Ctrl+{place.number}" in places_of(window.side_bar)[place.key].toolTip()
+        assert f"Ctrl+{place.number}" in page_buttons(window.side_bar)[place.key].toolTip()
 
 
 def test_a_window_without_pages_says_that_it_opens(qtbot):

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QListView, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.windows import says, the
+from tests.windows import shows_text, find_only
 from widgets.common.cards import StyledFrame
 from widgets.common.theme_manager import ThemeManager
 from widgets.shell.main_window import MainWindow
@@ -64,9 +64,9 @@ def test_a_click_on_a_notification_closes_the_list_and_opens_its_place(
 ) -> None:
     notices = shown(window, ITEMS)
     qtmodeltester.check(notices._model)
-    place = the(QListView, notices).visualRect(notices._model.index(1, 0)).center()
+    place = find_only(QListView, notices).visualRect(notices._model.index(1, 0)).center()
     with qtbot.waitSignal(notices.notice_opened) as opened:
-        qtbot.mouseClick(the(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=place)
+        qtbot.mouseClick(find_only(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=place)
     assert opened.args == [1]
     assert not notices.isVisible()
 
@@ -75,15 +75,15 @@ def test_the_list_goes_by_keys_and_escape_leaves_all_as_it_was(
     window: MainWindow, qtbot: QtBot
 ) -> None:
     notices = shown(window, ITEMS)
-    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Return)
+    qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Return)
     assert notices.isVisible(), "nothing is chosen yet"
-    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Down)
-    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Down)
+    qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Down)
+    qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Down)
     with qtbot.waitSignal(notices.notice_opened) as opened:
-        qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Return)
+        qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Return)
     assert opened.args == [1]
     notices.open(window.side_bar.bell)
-    qtbot.keyClick(the(QListView, notices), Qt.Key.Key_Escape)
+    qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Escape)
     assert not notices.isVisible()
     notices.open(window.side_bar.bell)
     qtbot.mouseClick(notices, Qt.MouseButton.LeftButton, pos=window.rect().topRight())
@@ -101,8 +101,8 @@ def test_a_screen_reader_reads_all_of_a_notification(window: MainWindow) -> None
 def test_an_empty_list_says_what_belongs_here(window: MainWindow) -> None:
     notices = shown(window, [])
     assert notices._empty_title.isVisible()
-    assert says(notices, "Ended and stalled jobs")
-    assert not the(QListView, notices).isVisible()
+    assert shows_text(notices, "Ended and stalled jobs")
+    assert not find_only(QListView, notices).isVisible()
 
 
 def test_the_bell_counts_and_is_there_in_the_rail_too(window: MainWindow, qtbot: QtBot) -> None:
@@ -122,9 +122,9 @@ def test_the_list_stays_inside_the_window(
 ) -> None:
     window.resize(*size)
     notices = shown(window, [ITEMS[n % 5] for n in range(rows)])
-    assert window.rect().contains(the(StyledFrame, notices).geometry())
+    assert window.rect().contains(find_only(StyledFrame, notices).geometry())
     window.resize(1200, 700)
-    assert window.rect().contains(the(StyledFrame, notices).geometry())
+    assert window.rect().contains(find_only(StyledFrame, notices).geometry())
 
 
 @pytest.mark.parametrize("count", [1, 2, 9, 10, 99, 1000])

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from backend.records.notifications.notification import PLAIN, TLS, Channels, Mail
-from tests.windows import button, field_of, line_of, named, says, texts, the
+from tests.windows import find_button, find_field, find_line, find_by_name, shows_text, visible_texts, find_only
 from widgets.common.buttons import Button, Switch
 from widgets.common.fields import ComboBox
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
@@ -43,57 +43,57 @@ def leave(edit: QLineEdit, text: str) -> None:
 
 def test_a_webhook_applies_when_its_field_is_left(settings, chosen) -> None:
     assert not senders(settings)[0].isEnabled()
-    leave(line_of(settings, "Webhook"), "hooks.example")
+    leave(find_line(settings, "Webhook"), "hooks.example")
     assert chosen == []
-    assert field_of(settings, "Webhook").error().startswith("A webhook address begins")
-    leave(line_of(settings, "Webhook"), "https://hooks.example/T0")
-    assert field_of(settings, "Webhook").error() == ""
-    leave(line_of(settings, "Webhook"), "https://hooks.example/T0")
+    assert find_field(settings, "Webhook").error().startswith("A webhook address begins")
+    leave(find_line(settings, "Webhook"), "https://hooks.example/T0")
+    assert find_field(settings, "Webhook").error() == ""
+    leave(find_line(settings, "Webhook"), "https://hooks.example/T0")
     assert chosen == [(Channels("https://hooks.example/T0"), None)], "once"
     assert senders(settings)[0].isEnabled()
-    leave(line_of(settings, "Webhook"), "")
+    leave(find_line(settings, "Webhook"), "")
     assert chosen[-1] == (Channels(), None)
-    shown = line_of(settings, "Webhook").echoMode()
+    shown = find_line(settings, "Webhook").echoMode()
     assert shown is QLineEdit.EchoMode.PasswordEchoOnEdit
 
 
 def test_an_incomplete_mail_is_not_used_and_its_missing_fields_are_named(settings, chosen) -> None:
-    leave(line_of(settings, "Mail to"), "a@lab, b@lab")
+    leave(find_line(settings, "Mail to"), "a@lab, b@lab")
     assert chosen == []
-    assert "Not used yet: Enter the mail server's host name, such as smtp.lab.example." in texts(
+    assert "Not used yet: Enter the mail server's host name, such as smtp.lab.example." in visible_texts(
         settings
     )
-    leave(line_of(settings, "Mail server"), "smtp.lab")
-    leave(line_of(settings, "User"), "ring")
+    leave(find_line(settings, "Mail server"), "smtp.lab")
+    leave(find_line(settings, "User"), "ring")
     assert chosen == []
-    leave(line_of(settings, "Mail from"), "ring@lab")
+    leave(find_line(settings, "Mail from"), "ring@lab")
     assert chosen == [(Channels(mail=MAIL), None)]
-    assert not says(settings, "Not used yet")
-    line_of(settings, "Password").setText("secret")
-    line_of(settings, "Password").editingFinished.emit()
+    assert not shows_text(settings, "Not used yet")
+    find_line(settings, "Password").setText("secret")
+    find_line(settings, "Password").editingFinished.emit()
     assert chosen[-1] == (Channels(mail=MAIL), "secret")
-    the(ComboBox, settings).choose(PLAIN)
-    assert says(settings, "over TLS only")
+    find_only(ComboBox, settings).choose(PLAIN)
+    assert shows_text(settings, "over TLS only")
     assert chosen[-1][0].mail == MAIL
-    the(ComboBox, settings).choose(TLS)
-    assert line_of(settings, "Port").placeholderText() == "465"
-    leave(line_of(settings, "Port"), "2525")
+    find_only(ComboBox, settings).choose(TLS)
+    assert find_line(settings, "Port").placeholderText() == "465"
+    leave(find_line(settings, "Port"), "2525")
     assert chosen[-1][0].mail is not None
     assert (chosen[-1][0].mail.port, chosen[-1][0].mail.security) == (2525, TLS)
 
 
 def test_stored_settings_are_shown_without_the_password(settings, chosen) -> None:
     settings.show_channels(Channels("https://a.example/x", MAIL, from_nodes=True), True)
-    assert "a@lab, b@lab" in texts(settings)
-    assert line_of(settings, "Port").text() == ""
-    assert line_of(settings, "Password").text() == ""
-    assert named(Switch, settings, "Also from the nodes").isChecked()
+    assert "a@lab, b@lab" in visible_texts(settings)
+    assert find_line(settings, "Port").text() == ""
+    assert find_line(settings, "Password").text() == ""
+    assert find_by_name(Switch, settings, "Also from the nodes").isChecked()
     assert chosen == []
 
 
 def test_without_a_keyring_it_is_said_how_long_a_password_lasts(settings) -> None:
     settings.show_keyring("This computer has no system keyring that could keep it.")
-    assert says(
+    assert shows_text(
         settings,
         "This computer has no system keyring that could keep it. "
         "The password is used until this window closes.",
@@ -104,11 +104,11 @@ def test_a_test_is_sent_with_the_typed_settings_and_its_result_is_a_sentence(
     settings, qtbot: QtBot
 ) -> None:
     settings.show_channels(Channels(mail=MAIL), False)
-    line_of(settings, "Password").setText("typed")
+    find_line(settings, "Password").setText("typed")
     with qtbot.waitSignal(settings.test_requested) as requested:
         qtbot.mouseClick(senders(settings)[1], Qt.MouseButton.LeftButton)
     assert requested.args == [ChannelTest("mail", Channels(mail=MAIL), "typed")]
-    assert not button(settings, "Sending…").isEnabled()
+    assert not find_button(settings, "Sending…").isEnabled()
     settings.show_said("mail", "smtp.lab did not accept the user or the password.", "bad")
-    assert says(settings, "smtp.lab did not accept the user")
+    assert shows_text(settings, "smtp.lab did not accept the user")
     assert [one.isEnabled() for one in senders(settings)] == [False, True]

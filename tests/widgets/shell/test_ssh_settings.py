@@ -8,7 +8,7 @@ import pytest
 
 from backend.records.nodes.entry import SshOverview
 from backend.ssh.known_hosts import host_key
-from tests.windows import button, says, texts, the
+from tests.windows import find_button, shows_text, visible_texts, find_only
 from widgets.common.buttons import IconButton
 from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
@@ -54,33 +54,33 @@ def page(qtbot):
 )
 def test_the_page_shows_the_tried_keys(page, found, words):
     page.show_facts(replace(FACTS, **found))
-    assert f"{words} {NAMED}" in texts(page)
+    assert f"{words} {NAMED}" in visible_texts(page)
 
 
 def test_the_page_counts_passphrases_and_says_why_none_can_be_kept(page):
     page.show_facts(FACTS)
-    assert not says(page, "known now")
+    assert not shows_text(page, "known now")
     page.show_facts(replace(FACTS, passphrases=1, keyring_fault="There is no keyring here."))
     text = page._passphrases.text()
     assert text.endswith("1 passphrase is kept now. There is no keyring here.")
     page.show_facts(replace(FACTS, passphrases=2))
-    assert says(page, "2 passphrases are kept now.")
+    assert shows_text(page, "2 passphrases are kept now.")
 
 
 def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_key(page, qtbot):
     page.show_facts(replace(FACTS, accepted_keys=KEYS))
     for key in KEYS:
-        the(ComboBox, page).choose(f"{key.host}:{key.port}")
-        assert the(SettingsRow, page).description.text() == f"ssh-ed25519 {key.fingerprint}"
+        find_only(ComboBox, page).choose(f"{key.host}:{key.port}")
+        assert find_only(SettingsRow, page).description.text() == f"ssh-ed25519 {key.fingerprint}"
         with qtbot.waitSignal(page.forget_requested) as requested:
-            button(page, "Forget").click()
+            find_button(page, "Forget").click()
         assert requested.args == [key]
 
 
 def test_the_page_has_no_forget_button_without_a_trusted_machine(page):
     page.show_facts(FACTS)
-    assert not button(page, "Forget").isVisible()
-    assert the(SettingsRow, page).description.text().startswith("None yet.")
+    assert not find_button(page, "Forget").isVisible()
+    assert find_only(SettingsRow, page).description.text().startswith("None yet.")
 
 
 def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):
@@ -98,6 +98,6 @@ def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):
 
 def test_the_page_shows_a_read_error_until_a_read_succeeds(page):
     page.show_error("known_hosts cannot be read.")
-    assert "known_hosts cannot be read." in texts(page)
+    assert "known_hosts cannot be read." in visible_texts(page)
     page.show_facts(FACTS)
-    assert says(page, "No SSH agent")
+    assert shows_text(page, "No SSH agent")

@@ -119,7 +119,9 @@ class JobDelegate(QStyledItemDelegate):
         paint_text(painter, value_box, value, "strong", right=True)
         caption_box = QRectF(value_box.left() - caption_w - S1, box.top(), caption_w, box.height())
         paint_text(painter, caption_box, caption, "small", "text3", right=True)
-        title_box = QRectF(box.left(), box.top(), caption_box.left() - box.left() - S2, box.height())
+        title_box = QRectF(
+            box.left(), box.top(), caption_box.left() - box.left() - S2, box.height()
+        )
         paint_text(painter, title_box, job_name, "strong", elide_middle=True)
 
     def _paint_second_line(

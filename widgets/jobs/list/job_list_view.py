@@ -191,7 +191,7 @@ class JobListView(QTableView):
         self._ticks.add(ids)
 
     def _tick_step(self, offset: int) -> None:
-        """Tick the current row and its neighbour in this direction; the neighbour becomes current."""
+        """Tick the current row and its neighbour; the neighbour becomes current."""
         current_row = self.currentIndex().row()
         if 0 <= current_row + offset < self._model.rowCount():
             self._ticks.add((self._line_id(current_row), self._line_id(current_row + offset)))

@@ -42,7 +42,9 @@ def notable_counts(sweep_count: SweepCount) -> list[tuple[str, ColorRole]]:
     """Return ``6 jobs: 1 failed, 2 live``; other columns show the remaining counts."""
     texts: list[tuple[str, ColorRole]] = [(formats.plural(len(sweep_count.ids), "job"), "text2")]
     notable_texts = [
-        colored_text for colored_text in reversed(state_counts(sweep_count)) if colored_text[1] != "text2"
+        colored_text
+        for colored_text in reversed(state_counts(sweep_count))
+        if colored_text[1] != "text2"
     ]
     for number, colored_text in enumerate(notable_texts):
         texts += [(", " if number else ": ", "text2"), colored_text]
@@ -69,7 +71,9 @@ def sweep_cell_text(
     if summary.sweep is None:
         return None
     best_label = best_job_label(summary)
-    description = f"{count_message(summary.sweep)}." + (f" Best: {best_label}." if best_label else "")
+    description = f"{count_message(summary.sweep)}." + (
+        f" Best: {best_label}." if best_label else ""
+    )
     if role == Qt.ItemDataRole.AccessibleTextRole and column in (None, JobColumn.NAME):
         fold_label = "unfolded" if is_open else "folded"
         progress = formats.progress(summary.progress)

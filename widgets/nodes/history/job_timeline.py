@@ -77,9 +77,9 @@ class JobTimeline(QWidget):
     def follow(self, plot: CurvePanel) -> None:
         """Align with the time axis of this plot."""
         if self._plot is not None:
-            self._plot.redrawn.disconnect(self.update)
+            self._plot.redraw_finished.disconnect(self.update)
         self._plot = plot
-        plot.redrawn.connect(self.update)
+        plot.redraw_finished.connect(self.update)
 
     def show_bars(self, bars: tuple[JobBar, ...], start_s: float, now_s: float) -> None:
         """Show the bars since `start_s`; without bars the timeline is hidden."""

@@ -116,7 +116,9 @@ def targets_of(parts: list[numpy.ndarray], notes: Notes) -> tuple[numpy.ndarray,
     as_classes = is_text or targets.dtype.kind in "biu" or (is_whole and TASK == "classes")
     as_classes &= not is_unlike and (TASK != "numbers" or is_text)
     if targets.ndim == 1 and as_classes:
-        texts = [value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()]
+        texts = [
+            value.decode() if isinstance(value, bytes) else str(value) for value in values.tolist()
+        ]
         return numbers.astype(numpy.int64), [re.sub(r"\.0$", "", text) for text in texts]
     if TASK == "classes":
         raise ValueError(f"the targets are no classes, but {targets.dtype} of {targets.shape}")
@@ -131,7 +133,9 @@ def read_folder(folder: str, notes: Notes) -> dict[str, dict[str, numpy.ndarray]
         for key, array in load(os.path.join(folder, path)).items():
             name = f"{path}/{key}"
             tokens = set(re.split(r"[^a-z]+", (key or os.path.basename(path)).lower()))
-            tokens |= {piece for token in tokens for piece in re.split("train|test|val", token)}
+            tokens |= {
+                fragment for token in tokens for fragment in re.split("train|test|val", token)
+            }
             kind = "targets" if tokens & TARGETS else "samples" if tokens & SAMPLES else ""
             array_names.append(name.rstrip("/"))
             if not (kind and array.ndim):
@@ -143,15 +147,25 @@ def read_folder(folder: str, notes: Notes) -> dict[str, dict[str, numpy.ndarray]
                 part_arrays[kind] = array
     # A test set without targets, as in competitions, cannot measure.
     notes.add("Left out, because no name says what they are", unknown_names, "array")
-    incomplete_parts = [f"those for {part}" for part, part_arrays in arrays_by_part.items() if len(part_arrays) < 2]
+    incomplete_parts = [
+        f"those for {part}" for part, part_arrays in arrays_by_part.items() if len(part_arrays) < 2
+    ]
     notes.add("Left out, because samples or targets are missing", incomplete_parts, "set")
-    complete_parts = {part: part_arrays for part, part_arrays in arrays_by_part.items() if len(part_arrays) == 2}
+    complete_parts = {
+        part: part_arrays for part, part_arrays in arrays_by_part.items() if len(part_arrays) == 2
+    }
     if not complete_parts:
-        content = f"it has {', '.join(array_names[:10])}" if array_names else "it has no .npz or .npy file"
+        content = (
+            f"it has {', '.join(array_names[:10])}"
+            if array_names
+            else "it has no .npz or .npy file"
+        )
         raise ValueError(f"the dataset has no arrays named x and y, or data and target: {content}")
     for part, part_arrays in complete_parts.items():
         if len(part_arrays["samples"]) != len(part_arrays["targets"]):
-            counts = f"{len(part_arrays['samples'])} samples and {len(part_arrays['targets'])} targets"
+            counts = (
+                f"{len(part_arrays['samples'])} samples and {len(part_arrays['targets'])} targets"
+            )
             raise ValueError(f"there are {counts} {('for ' + part) if part else ''}".strip())
     return complete_parts
 

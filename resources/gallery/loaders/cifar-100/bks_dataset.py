@@ -19,7 +19,9 @@ class UserDataset(Cifar):
         # A binary record has the coarse label, the fine label, then the pixels.
         meta = ("meta", f"{LABELS}_label_names.txt", f"{LABELS}_label_names")
         label_byte = {"coarse": 0, "fine": 1}[LABELS]
-        super().__init__(folder, [*self.batches], f"{LABELS}_labels", 2, label_byte, meta, self.augment)
+        super().__init__(
+            folder, [*self.batches], f"{LABELS}_labels", 2, label_byte, meta, self.augment
+        )
 
 
 class UserValDataset(UserDataset):

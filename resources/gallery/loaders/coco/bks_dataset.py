@@ -9,7 +9,7 @@ import os
 
 from boxes import Boxes, Sample, find_picture
 from notes import Notes
-from pictures import ENDINGS
+from pictures import SUFFIXES
 from splits import files, part_of
 
 SIDE = 256
@@ -41,9 +41,11 @@ class UserValDataset(UserDataset):
 def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
     """The pictures with their boxes, and the names of the classes."""
     json_paths = files(folder, ".json")
-    json_paths = [path for path in json_paths if os.path.basename(path).startswith("instances")] or json_paths
+    json_paths = [
+        path for path in json_paths if os.path.basename(path).startswith("instances")
+    ] or json_paths
     pictures: dict[str, list[str]] = {}
-    for path in files(folder, *ENDINGS):
+    for path in files(folder, *SUFFIXES):
         pictures.setdefault(os.path.basename(path), []).append(path)
     samples: list[Sample] = []
     categories: dict[int, str] = {}
@@ -54,7 +56,9 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
         ):
             continue
         try:
-            categories.update({category["id"]: str(category["name"]) for category in content["categories"]})
+            categories.update(
+                {category["id"]: str(category["name"]) for category in content["categories"]}
+            )
             samples += samples_of(content, categories, pictures, part_of(path), notes)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ValueError(f"{path} is not in COCO's form: {error!r}") from error
@@ -82,7 +86,9 @@ def samples_of(
     crowds, boxless = [], []
     for entry in content["annotations"]:
         if entry["image_id"] not in objects:
-            raise ValueError(f"an annotation is for image {entry['image_id']}, which does not exist")
+            raise ValueError(
+                f"an annotation is for image {entry['image_id']}, which does not exist"
+            )
         if entry["category_id"] not in categories:
             raise ValueError(f"an annotation is of category {entry['category_id']}, without a name")
         target = crowds if entry.get("iscrowd") else objects[entry["image_id"]]
@@ -94,7 +100,8 @@ def samples_of(
     for image in content["images"]:
         annotations_of_image = objects[image["id"]]
         corners = [
-            (x, y, x + width, y + height) for x, y, width, height in (annotation["bbox"] for annotation in annotations_of_image)
+            (x, y, x + width, y + height)
+            for x, y, width, height in (annotation["bbox"] for annotation in annotations_of_image)
         ]
         size = (image["width"], image["height"]) if "width" in image and "height" in image else None
         path = find_picture(pictures, image["file_name"], part)

@@ -9,7 +9,7 @@ import re
 
 from boxes import Boxes, Sample
 from notes import Notes
-from pictures import ENDINGS
+from pictures import SUFFIXES
 from splits import files, part_of
 
 SIDE = 256
@@ -49,7 +49,7 @@ def find_samples(folder: str, notes: Notes) -> tuple[list[Sample], list[str]]:
         name = os.path.splitext(os.path.basename(path))[0].lower().removeprefix("gt_")
         regions[part_of(os.path.dirname(path)), name] = path
     samples, skipped = [], []
-    for path in files(folder, *ENDINGS):
+    for path in files(folder, *SUFFIXES):
         name = os.path.splitext(os.path.basename(path))[0].lower()
         part = part_of(os.path.dirname(path))
         region_file = regions.get((part, name)) or regions.get(("", name))

@@ -40,7 +40,9 @@ class UserDataset(torch.utils.data.Dataset):
             SEED,
         )
         self.reading_notes = Notes()
-        self.reading_notes.add_unused([f"number {n}" for n in range(len(membership))], membership, "sample")
+        self.reading_notes.add_unused(
+            [f"number {n}" for n in range(len(membership))], membership, "sample"
+        )
         rows = numpy.array([is_held is self.is_validation for is_held in membership])
         self.data = torch.from_numpy(numpy.concatenate(data)[rows])
         numbers = numpy.searchsorted(class_labels, numpy.concatenate(labels))[rows]
@@ -130,6 +132,8 @@ def read_idx(path: str) -> numpy.ndarray:
         expected_bytes *= length
     if len(content) != start + expected_bytes:
         fault_label = "is cut off" if len(content) < start + expected_bytes else "is too long"
-        raise ValueError(f"{name} {fault_label}: {len(content)} bytes and not {start + expected_bytes}")
+        raise ValueError(
+            f"{name} {fault_label}: {len(content)} bytes and not {start + expected_bytes}"
+        )
     values = numpy.frombuffer(content, kind, offset=start).reshape(shape)
     return values.astype(kind.newbyteorder("="))

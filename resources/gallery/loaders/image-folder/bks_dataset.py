@@ -8,7 +8,7 @@ import os
 
 import torch
 from notes import Notes
-from pictures import ENDINGS, augmented, is_readable, square_picture, white_of
+from pictures import SUFFIXES, augmented, is_readable, square_picture, white_of
 from splits import divide, files, part_of_folder, sort_by_class
 
 SIDE = 64
@@ -71,7 +71,7 @@ class UserValDataset(UserDataset):
 
 def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
     """Path, class and part (training, validation, test or "") of each picture in a class."""
-    paths = [path.replace(os.sep, "/") for path in files(folder, *ENDINGS)]
+    paths = [path.replace(os.sep, "/") for path in files(folder, *SUFFIXES)]
     samples, level = sort_by_class(paths)
     unclassed_paths = [path for path, name, _ in samples if not name]
     notes.add("Left out, because they are in no folder of a class", unclassed_paths, "picture")
@@ -84,6 +84,10 @@ def find_samples(folder: str, notes: Notes) -> list[tuple[str, str, str]]:
         for path in class_folders
         for name in os.listdir(os.path.join(folder, os.path.dirname(path)))
     }
-    empty_folders = [path for path in sibling_folders - class_folders if os.path.isdir(os.path.join(folder, path))]
+    empty_folders = [
+        path
+        for path in sibling_folders - class_folders
+        if os.path.isdir(os.path.join(folder, path))
+    ]
     notes.add("No class, because they have no picture", sorted(empty_folders), "folder")
     return samples

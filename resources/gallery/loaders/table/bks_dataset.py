@@ -15,7 +15,7 @@ import re
 
 import numpy
 import torch
-from cells import NO_NUMBER, NO_VALUE, NUMBER, Format, format_of, sign_of
+from cells import MISSING_NUMBERS, MISSING_VALUES, NUMBER, Format, format_of, sign_of
 from notes import Notes
 from splits import divide, files, part_of
 
@@ -103,7 +103,9 @@ class Table:
         self.formats = self.formats_of(columns, [*self.feature_columns, target_column])
         kept_rows = self.complete_rows(columns, row_labels, target_column)
         columns = [[column[row] for row in kept_rows] for column in columns]
-        self.targets, self.classes = self.target_of(columns[target_column], self.formats[target_column])
+        self.targets, self.classes = self.target_of(
+            columns[target_column], self.formats[target_column]
+        )
         labels = self.targets.tolist() if self.classes else [0] * len(kept_rows)
         parts = [parts[row] for row in kept_rows]
         self.is_validation = divide(parts, labels, VALIDATION_SHARE, SEED)
@@ -112,7 +114,8 @@ class Table:
         if not is_training.any():
             raise ValueError("no row for training has all values")
         self.encoders = [
-            Encoder(self.names[n], columns[n], self.formats[n], is_training) for n in self.feature_columns
+            Encoder(self.names[n], columns[n], self.formats[n], is_training)
+            for n in self.feature_columns
         ]
         self.features = encode(self.encoders, [columns[n] for n in self.feature_columns])
         data_columns = [column for encoder in self.encoders for column in encoder.value_columns]
@@ -139,19 +142,25 @@ class Table:
             for n, form in formats.items()
             if form.kind == "texts"
             for cell in columns[n]
-            if cell.casefold() in NO_NUMBER - NO_VALUE
+            if cell.casefold() in MISSING_NUMBERS - MISSING_VALUES
         ]
         self.notes.add("Read as texts, not as missing values", text_values, "value")
         return formats
 
     def find_target(self, columns: list[list[str]], path: str) -> int:
         """Choose the columns of features; return the place of the target."""
-        has_values = [any(cell.casefold() not in NO_NUMBER for cell in cells) for cells in columns]
+        has_values = [
+            any(cell.casefold() not in MISSING_NUMBERS for cell in cells) for cells in columns
+        ]
         counts_rows = self.names[0] == "" and columns[0] == [
             str(int(columns[0][0]) + row) if columns[0][0].isdecimal() else ""
             for row in range(len(columns[0]))
         ]
-        used_columns = [n for n, has_value in enumerate(has_values) if has_value and not (n == 0 and counts_rows)]
+        used_columns = [
+            n
+            for n, has_value in enumerate(has_values)
+            if has_value and not (n == 0 and counts_rows)
+        ]
         leave_out = names_in(LEAVE_OUT)
         for name in [*leave_out, *names_in(TEXTS), *([TARGET] if TARGET else [])]:
             if name not in self.names:
@@ -163,14 +172,17 @@ class Table:
             raise ValueError(f"the target column “{TARGET}” is left out, or has no values")
         if len(used_columns) < 2:
             raise ValueError(
-                f"{os.path.basename(path)} has {len(used_columns)} column(s) with values, but features and "
+                f"{os.path.basename(path)} has {len(used_columns)} column(s) with values, but "
+                "features and "
                 "a target need two or more; check what is between columns"
             )
         target_column = self.names.index(TARGET) if TARGET else used_columns[-1]
         self.feature_columns = [n for n in used_columns if n != target_column]
         return target_column
 
-    def complete_rows(self, columns: list[list[str]], row_labels: list[str], target_column: int) -> list[int]:
+    def complete_rows(
+        self, columns: list[list[str]], row_labels: list[str], target_column: int
+    ) -> list[int]:
         """Choose the rows by what is missing."""
         used_columns = [*self.feature_columns, target_column]
         is_empty = numpy.array([self.is_missing(n, columns[n]) for n in used_columns])
@@ -192,7 +204,7 @@ class Table:
         return kept_rows
 
     def is_missing(self, column: int, cells: list[str]) -> list[bool]:
-        no_value = NO_VALUE if self.formats[column].kind == "texts" else NO_NUMBER
+        no_value = MISSING_VALUES if self.formats[column].kind == "texts" else MISSING_NUMBERS
         return [cell.casefold() in no_value for cell in cells]
 
     def target_of(self, cells: list[str], form: Format) -> tuple[numpy.ndarray, list[str]]:
@@ -222,7 +234,9 @@ class Table:
         elif len(columns) == len(feature_names):
             cells = columns
         else:
-            raise ValueError(f"the file has {len(columns)} columns, and not {join_names(feature_names)}")
+            raise ValueError(
+                f"the file has {len(columns)} columns, and not {join_names(feature_names)}"
+            )
         return encode(self.encoders, cells)
 
 
@@ -236,7 +250,7 @@ class Encoder:
         self.form = form
         self.texts: list[str] = []
         if form.kind == "texts":
-            self.texts = sorted({cell for cell in cells if cell.casefold() not in NO_VALUE})
+            self.texts = sorted({cell for cell in cells if cell.casefold() not in MISSING_VALUES})
             if len(self.texts) > TEXT_LIMIT:
                 raise ValueError(
                     f"the column “{name}” has {len(self.texts)} different texts, such as "
@@ -285,7 +299,9 @@ def read_folder(
         raise ValueError("the dataset has no CSV, TSV or Parquet file; this loader reads tables")
     training = [path for path in paths if part_of(path) == "training"]
     validation_paths = [path for path in paths if part_of(path) in ("validation", "test")]
-    training = training or [path for path in paths if path not in validation_paths] or validation_paths
+    training = (
+        training or [path for path in paths if path not in validation_paths] or validation_paths
+    )
     tables = [(path, *read_table(os.path.join(folder, path))) for path in training]
     other_paths = []
     for path in validation_paths if validation_paths != training else []:
@@ -309,7 +325,10 @@ def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[st
             table = pyarrow.parquet.read_table(path)
         except (OSError, ValueError) as error:
             raise ValueError(f"{file} cannot be read: {error}") from error
-        cells = [["" if v is None else str(v) for v in one.to_pylist()] for one in table.columns]
+        cells = [
+            ["" if v is None else str(v) for v in table_column.to_pylist()]
+            for table_column in table.columns
+        ]
         if not table.num_rows or not cells:
             raise ValueError(f"{file} has no rows")
         return table.column_names, cells, [f"{file}, row {n}" for n in range(1, len(cells[0]) + 1)]
@@ -329,7 +348,9 @@ def read_table(path: str, header: str = HEADER) -> tuple[list[str], list[list[st
         raise ValueError(f"{file} is empty")
     for row, row_label in zip(rows, row_labels, strict=True):
         if len(row) != len(rows[0]):
-            raise ValueError(f"{row_label} has {len(row)} columns, and the first has {len(rows[0])}")
+            raise ValueError(
+                f"{row_label} has {len(row)} columns, and the first has {len(rows[0])}"
+            )
     has_names = header == "yes" or (header == "auto" and is_header(rows))
     names = rows[0] if has_names else [f"column {n}" for n in range(1, len(rows[0]) + 1)]
     rows, row_labels = rows[has_names:], row_labels[has_names:]
@@ -376,7 +397,8 @@ def is_header(rows: list[list[str]]) -> bool:
     if not data_rows or any(NUMBER.fullmatch(cell) for row in data_rows for cell in row):
         return True
     return all(
-        cell not in column for cell, column in zip(first_row, zip(*data_rows, strict=True), strict=True)
+        cell not in column
+        for cell, column in zip(first_row, zip(*data_rows, strict=True), strict=True)
     )
 
 

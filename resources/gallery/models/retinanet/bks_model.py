@@ -56,7 +56,11 @@ class UserModel(nn.Module):
         # ONNX has no list of an unknown length: an exported network ends in logits and offsets.
         if not self.training and not torch.compiler.is_compiling():
             for prediction in predictions:
-                prediction.update(detect(prediction["logits"], prediction["offsets"], anchors, pictures.shape[-2:]))
+                prediction.update(
+                    detect(
+                        prediction["logits"], prediction["offsets"], anchors, pictures.shape[-2:]
+                    )
+                )
         return predictions
 
     def loss(
@@ -66,9 +70,13 @@ class UserModel(nn.Module):
         for prediction, picture_target in zip(output, target, strict=True):
             logits, offsets = prediction["logits"].float(), prediction["offsets"].float()
             anchors = prediction["anchors"]
-            largest_label = int(picture_target["labels"].max()) if len(picture_target["labels"]) else 0
+            largest_label = (
+                int(picture_target["labels"].max()) if len(picture_target["labels"]) else 0
+            )
             if largest_label >= CLASSES:
-                raise ValueError(f"a label is {largest_label}, but the network has {CLASSES} classes from 0")
+                raise ValueError(
+                    f"a label is {largest_label}, but the network has {CLASSES} classes from 0"
+                )
             state, box_index = assign(anchors, picture_target["boxes"])
             positive = state == 1
             classes = torch.zeros_like(logits)
@@ -126,7 +134,9 @@ def overlaps(boxes: torch.Tensor, other_boxes: torch.Tensor) -> torch.Tensor:
     lower = torch.maximum(boxes[:, None, :2], other_boxes[:, :2])
     upper = torch.minimum(boxes[:, None, 2:], other_boxes[:, 2:])
     shared = (upper - lower).clamp(min=0).prod(2)
-    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)[:, None] + (other_boxes[:, 2:] - other_boxes[:, :2]).prod(1)
+    areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)[:, None] + (
+        other_boxes[:, 2:] - other_boxes[:, :2]
+    ).prod(1)
     return shared / (areas - shared).clamp(min=1e-9)
 
 
@@ -161,8 +171,14 @@ def detect(
     last_corner = torch.tensor([shape[1], shape[0]] * 2, device=boxes.device)
     boxes = torch.minimum(boxes.clamp(min=0), last_corner)
     # Boxes of different classes are apart, so that one call serves all classes.
-    kept_indices = nms(boxes + labels[:, None] * (last_corner.max() + 1), scores, OVERLAP)[:DETECTION_LIMIT]
-    return {"boxes": boxes[kept_indices], "scores": scores[kept_indices], "labels": labels[kept_indices]}
+    kept_indices = nms(boxes + labels[:, None] * (last_corner.max() + 1), scores, OVERLAP)[
+        :DETECTION_LIMIT
+    ]
+    return {
+        "boxes": boxes[kept_indices],
+        "scores": scores[kept_indices],
+        "labels": labels[kept_indices],
+    }
 
 
 def nms(boxes: torch.Tensor, scores: torch.Tensor, overlap: float) -> torch.Tensor:
@@ -273,7 +289,9 @@ class Block(nn.Module):
             parts = [(inputs, inner, 3, stride), (inner, inner, 3, 1)]
         layers: list[nn.Module] = []
         for conv_inputs, conv_outputs, kernel, step in parts:
-            layers.append(nn.Conv2d(conv_inputs, conv_outputs, kernel, step, kernel // 2, bias=False))
+            layers.append(
+                nn.Conv2d(conv_inputs, conv_outputs, kernel, step, kernel // 2, bias=False)
+            )
             layers += [nn.BatchNorm2d(conv_outputs), nn.ReLU()]
         self.way = nn.Sequential(*layers[:-1])
         self.past = nn.Sequential()

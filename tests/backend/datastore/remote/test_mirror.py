@@ -23,7 +23,7 @@ from backend.ssh.interface import HostKeyUnknown, Unreachable
 from tests.backend.services.access_cases import (
     Beat,
     FakeHead,
-    Place,
+    DataSite,
     add_checkpoint,
     on_node,
     started,
@@ -38,7 +38,7 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def test_regular_polls_transfer_little(remote_place: Place, beat: Beat) -> None:
+def test_regular_polls_transfer_little(remote_place: DataSite, beat: Beat) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     beat(remote_place)
@@ -65,7 +65,7 @@ def test_regular_polls_transfer_little(remote_place: Place, beat: Beat) -> None:
     assert each < 8_000 < size / 10
 
 
-def test_the_age_of_a_claim_is_measured_with_one_clock(remote_place: Place, beat: Beat) -> None:
+def test_the_age_of_a_claim_is_measured_with_one_clock(remote_place: DataSite, beat: Beat) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     beat(remote_place)
@@ -79,7 +79,7 @@ def test_the_age_of_a_claim_is_measured_with_one_clock(remote_place: Place, beat
     assert not attempt.exit.exists()
 
 
-def test_a_cut_or_replaced_history_is_read_again(remote_place: Place, beat: Beat) -> None:
+def test_a_cut_or_replaced_history_is_read_again(remote_place: DataSite, beat: Beat) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     beat(remote_place)
@@ -97,7 +97,7 @@ def test_a_cut_or_replaced_history_is_read_again(remote_place: Place, beat: Beat
 
 
 def test_a_cut_connection_delays_updates_and_loses_none(
-    remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
@@ -129,7 +129,7 @@ def test_a_cut_connection_delays_updates_and_loses_none(
 
 
 def test_a_silent_host_is_waited_for_once(
-    remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
@@ -151,7 +151,7 @@ def test_a_silent_host_is_waited_for_once(
 
 
 def test_a_broken_transfer_continues_at_its_last_byte(
-    remote_place: Place, monkeypatch: pytest.MonkeyPatch
+    remote_place: DataSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = remote_place.desktop()
     source = remote_place.root.parent / "source"
@@ -176,7 +176,7 @@ def test_a_broken_transfer_continues_at_its_last_byte(
     assert sorted(path.name for path in version.iterdir()) == [f"{n}.bin" for n in range(10)]
 
 
-def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: Place) -> None:
+def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: DataSite) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
     check = services.jobs.check(raw_job())
@@ -187,7 +187,7 @@ def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: Plac
     assert services.nodes.reading().name == "this-computer"
 
 
-def test_only_a_yes_opens_a_data_root_over_ssh(remote_place: Place, tmp_path: Path) -> None:
+def test_only_a_yes_opens_a_data_root_over_ssh(remote_place: DataSite, tmp_path: Path) -> None:
     catalogue = tmp_path / "c" / "catalogue.sqlite"
     with pytest.raises(HostKeyUnknown) as caught:
         open_services(remote_place.address, catalogue)
@@ -198,7 +198,7 @@ def test_only_a_yes_opens_a_data_root_over_ssh(remote_place: Place, tmp_path: Pa
 def test_an_account_without_a_shell_is_enough(
     tmp_path: Path, make_sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = Place(tmp_path, make_sshd("ForceCommand internal-sftp"), False)
+    place = DataSite(tmp_path, make_sshd("ForceCommand internal-sftp"), False)
     try:
         services, other = place.desktop(), place.desktop()
         place.stock(services)
@@ -212,7 +212,7 @@ def test_an_account_without_a_shell_is_enough(
 
 
 def test_the_remote_stop_request_decides_whether_it_is_cleared(
-    remote_place: Place, beat: Beat
+    remote_place: DataSite, beat: Beat
 ) -> None:
     services = remote_place.desktop()
     remote_place.stock(services)
@@ -227,7 +227,7 @@ def test_the_remote_stop_request_decides_whether_it_is_cleared(
 
 
 def test_nodes_stay_known_while_the_host_has_lost_the_data_root(
-    remote_place: Place, beat: Beat
+    remote_place: DataSite, beat: Beat
 ) -> None:
     services = remote_place.desktop()
     heart = beat(remote_place)

@@ -16,7 +16,7 @@ from backend.datastore.remote import mirror_cache
 from backend.records.base.layout import JobFolder
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import PAYLOAD, Beat, Place, add_checkpoint, started
+from tests.backend.services.access_cases import PAYLOAD, Beat, DataSite, add_checkpoint, started
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -28,7 +28,7 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture
-def fetched(remote_place: Place, beat: Beat) -> tuple[Services, JobFolder, Path]:
+def fetched(remote_place: DataSite, beat: Beat) -> tuple[Services, JobFolder, Path]:
     """A desktop that fetched two checkpoints and the files of a model; its mirror is read."""
     one, services = remote_place.desktop(), remote_place.desktop()
     remote_place.stock(one)
@@ -99,7 +99,7 @@ def test_a_full_cache_drops_the_longest_unused_files_and_none_of_the_last_hour(
 
 @pytest.mark.slow
 def test_clearing_keeps_files_that_the_data_root_lost_or_changed(
-    fetched: tuple[Services, JobFolder, Path], remote_place: Place
+    fetched: tuple[Services, JobFolder, Path], remote_place: DataSite
 ) -> None:
     services, folder, source = fetched
     first, _ = weights(folder)
@@ -147,7 +147,7 @@ def test_a_mirror_that_cannot_free_space_still_fetches(
 
 def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     fetched: tuple[Services, JobFolder, Path],
-    remote_place: Place,
+    remote_place: DataSite,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -39,9 +39,9 @@ from tests.backend.services.access_cases import (
 )
 from tests.backend.services.preflight.judging import answered
 from tests.backend.services.staged_rig import (
-    CarriedPlace,
-    CarriedRun,
-    begun,
+    StagedSite,
+    StagedRun,
+    start_staged_job,
     comes_home,
     comes_online,
     files_below,
@@ -59,9 +59,9 @@ pytest_plugins = [
 
 
 @pytest.fixture
-def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterator[CarriedPlace]:
+def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterator[StagedSite]:
     """With the tiny library in its data root, and an agent that beats."""
-    place = CarriedPlace(tmp_path, sshd)
+    place = StagedSite(tmp_path, sshd)
     heart = Heart(place.remote.path)
     yield place
     heart.stop()
@@ -71,7 +71,7 @@ def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterato
 # How the node is.
 
 
-def test_readings_and_hours_of_a_node_come_over_ssh(blind: CarriedPlace) -> None:
+def test_readings_and_hours_of_a_node_come_over_ssh(blind: StagedSite) -> None:
     services = blind.desktop()
     state = comes_online(services)
     assert state.entry is not None
@@ -87,7 +87,7 @@ def test_readings_and_hours_of_a_node_come_over_ssh(blind: CarriedPlace) -> None
 
 
 def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
-    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+    blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = blind.desktop()
     state = comes_online(services)
@@ -105,7 +105,7 @@ def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
 
 
 def test_a_slow_line_is_not_taken_for_silence_at_the_first_reading(
-    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+    blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No connection is there so soon; the beats may come late.
     monkeypatch.setattr(heartbeats, "missed_after_s", lambda seen: 180.0 if seen else 0.003)
@@ -114,7 +114,7 @@ def test_a_slow_line_is_not_taken_for_silence_at_the_first_reading(
 
 
 @pytest.mark.slow
-def test_two_desktops_fetch_files_and_neither_harms_the_other(blind: CarriedPlace) -> None:
+def test_two_desktops_fetch_files_and_neither_harms_the_other(blind: StagedSite) -> None:
     one, other = blind.desktop(), blind.desktop()
     for _ in range(3):
         comes_online(one)
@@ -122,7 +122,7 @@ def test_two_desktops_fetch_files_and_neither_harms_the_other(blind: CarriedPlac
 
 
 def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
-    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+    blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No poll can wait as long as the line does.
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 10 * LIMIT_S)
@@ -140,9 +140,9 @@ def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
 # A run.
 
 
-def test_a_start_stages_the_files_of_the_job(blind: CarriedPlace) -> None:
+def test_a_start_stages_the_files_of_the_job(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, _ = begun(services, blind)
+    view, _ = start_staged_job(services, blind)
     folder, remote = blind.data.job(view.id), blind.remote.job(view.id)
     for kind in ("models", "loaders", "datasets"):
         here = sorted(p.relative_to(blind.root) for p in (blind.root / kind).rglob("*"))
@@ -161,16 +161,16 @@ def test_a_start_stages_the_files_of_the_job(blind: CarriedPlace) -> None:
     )
 
 
-def test_a_second_start_stages_nothing_again(blind: CarriedPlace) -> None:
+def test_a_second_start_stages_nothing_again(blind: StagedSite) -> None:
     services = stocked(blind)
-    begun(services, blind)
+    start_staged_job(services, blind)
     before = files_below(blind.remote.datasets) | files_below(blind.remote.models)
     assert before
-    begun(services, blind)
+    start_staged_job(services, blind)
     assert files_below(blind.remote.datasets) | files_below(blind.remote.models) == before
 
 
-def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPlace) -> None:
+def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: StagedSite) -> None:
     services = stocked(blind)
     FakeHead().instead_of(services)
     view = services.jobs.create(on_node())
@@ -187,10 +187,10 @@ def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: CarriedPla
 
 
 def test_the_desktop_sees_state_curves_and_checkpoints_of_a_running_job(
-    blind: CarriedPlace,
+    blind: StagedSite,
 ) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     update = services.jobs.queries.poll(view.id)
     assert (update.view.state, list(update.history.steps)) == (JobState.TRAINING, [1])
     run.train(20)
@@ -206,17 +206,17 @@ def test_the_desktop_sees_state_curves_and_checkpoints_of_a_running_job(
     assert Path(record.path).read_bytes() == PAYLOAD
 
 
-def test_a_stop_request_goes_to_the_node_first(blind: CarriedPlace) -> None:
+def test_a_stop_request_goes_to_the_node_first(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert read_json(run.folder.lock) == read_json(blind.data.job(view.id).lock)
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
 
 
-def test_the_end_of_a_run_copies_everything_back(blind: CarriedPlace) -> None:
+def test_the_end_of_a_run_copies_everything_back(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     run.train(30)
     names = [add_checkpoint(run, step) for step in (10, 30)]
     run.folder.rank_log(0).write_text("hello\n")
@@ -248,7 +248,7 @@ WRITTEN = (
 )
 
 
-def of_script(run: CarriedRun) -> list[str]:
+def of_script(run: StagedRun) -> list[str]:
     """Checkpoints that a script wrote at six places, files and folders."""
     for number, file in enumerate(WRITTEN, 1):
         path = run.folder.path / file
@@ -267,9 +267,9 @@ def of_script(run: CarriedRun) -> list[str]:
     return [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")]
 
 
-def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: CarriedPlace) -> None:
+def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     names = of_script(run)
     for one in services.jobs.queries.checkpoints(view.id)[1:5:3]:
         assert not Path(one.path).exists()
@@ -285,9 +285,9 @@ def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: Carried
 
 
 @pytest.mark.slow
-def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: CarriedPlace) -> None:
+def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     names = of_script(run)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
@@ -296,7 +296,7 @@ def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: Ca
     for path in sorted(blind.remote.jobs.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
     view = services.jobs.lifecycle.resume(view.id, names[4])
-    run = CarriedRun(blind, view)
+    run = StagedRun(blind, view)
     assert [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")] == names
     assert (run.folder.path / WRITTEN[4] / "weights.bin").exists()
     assert (run.folder.path / WRITTEN[0]).exists()
@@ -307,9 +307,9 @@ def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: Ca
 
 
 @pytest.mark.slow
-def test_a_window_that_only_reads_copies_the_checkpoint_back(blind: CarriedPlace) -> None:
+def test_a_window_that_only_reads_copies_the_checkpoint_back(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
     assert services.jobs.queries.show(view.id).state is JobState.INTERRUPTED
@@ -319,14 +319,14 @@ def test_a_window_that_only_reads_copies_the_checkpoint_back(blind: CarriedPlace
 
 
 @pytest.mark.slow
-def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: CarriedPlace) -> None:
+def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     first = add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     view = services.jobs.lifecycle.resume(view.id)
-    run = CarriedRun(blind, view)
+    run = StagedRun(blind, view)
     second, third = add_checkpoint(run, 2), add_checkpoint(run, 3)
     assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [
         first,
@@ -340,9 +340,9 @@ def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: CarriedPl
     assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [first, third]
 
 
-def test_a_resume_sends_only_missing_files(blind: CarriedPlace) -> None:
+def test_a_resume_sends_only_missing_files(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     run.train(5)
     name = add_checkpoint(run, 6)
     run.end(JobState.INTERRUPTED)
@@ -353,7 +353,7 @@ def test_a_resume_sends_only_missing_files(blind: CarriedPlace) -> None:
     assert read_json(run.folder.launch)["resume_from"] == str(checkpoint)
     assert files_below(run.folder.checkpoints) | files_below(run.folder.output) == before
 
-    run = CarriedRun(blind, view)
+    run = StagedRun(blind, view)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     # Another disk was put into the node.
@@ -365,9 +365,9 @@ def test_a_resume_sends_only_missing_files(blind: CarriedPlace) -> None:
 
 
 @pytest.mark.slow
-def test_starting_over_empties_the_folders_on_the_node_too(blind: CarriedPlace) -> None:
+def test_starting_over_empties_the_folders_on_the_node_too(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
@@ -381,10 +381,10 @@ def test_starting_over_empties_the_folders_on_the_node_too(blind: CarriedPlace) 
 
 
 def test_a_job_on_a_silent_node_is_shown_as_last_seen(
-    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+    blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     run.train(5)
     update = services.jobs.queries.poll(view.id)
     blind.wire.cut()
@@ -404,9 +404,9 @@ def test_a_job_on_a_silent_node_is_shown_as_last_seen(
 
 
 @pytest.mark.slow
-def test_the_desktop_keeps_a_history_that_the_node_lost(blind: CarriedPlace) -> None:
+def test_the_desktop_keeps_a_history_that_the_node_lost(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     run.train(5)
     services.jobs.queries.poll(view.id)
     run.folder.history.unlink()
@@ -415,15 +415,15 @@ def test_the_desktop_keeps_a_history_that_the_node_lost(blind: CarriedPlace) -> 
 
 @pytest.mark.slow
 def test_uncopied_files_are_set_aside_before_another_run(
-    blind: CarriedPlace,
+    blind: StagedSite,
 ) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     name = add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     view = services.jobs.lifecycle.resume(view.id)
-    run = CarriedRun(blind, view)
+    run = StagedRun(blind, view)
     lost = add_checkpoint(run, 2)
     # A later run went on elsewhere while this node was away.
     run.end(JobState.INTERRUPTED)
@@ -438,7 +438,7 @@ def test_uncopied_files_are_set_aside_before_another_run(
     assert (aside / "checkpoints" / f"{lost}.pt").exists()
 
 
-def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: CarriedPlace) -> None:
+def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: StagedSite) -> None:
     services = stocked(blind)
     comes_online(services)
     mixed = [{"node": NODE, "processes": 1}, {"node": "this-computer", "processes": 1}]
@@ -471,7 +471,7 @@ def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> Non
 
 
 def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
-    blind: CarriedPlace, monkeypatch: pytest.MonkeyPatch
+    blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = stocked(blind)
     comes_online(services)
@@ -494,24 +494,24 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
         remote.cluster.add("gpu2", blind.sshd.address, accept=lambda _: True, is_staged=True)
 
 
-def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: CarriedPlace) -> None:
+def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, _ = begun(services, blind)
+    view, _ = start_staged_job(services, blind)
     with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):
         services.provisioning.un_provision(NODE)
     assert blind.remote.job(view.id).path.exists()
 
 
-def test_a_keep_mark_is_also_on_the_node_that_prunes(blind: CarriedPlace) -> None:
+def test_a_keep_mark_is_also_on_the_node_that_prunes(blind: StagedSite) -> None:
     services = stocked(blind)
-    view, run = begun(services, blind)
+    view, run = start_staged_job(services, blind)
     name = add_checkpoint(run, 4)
     services.jobs.keep(view.id, name)
     assert (run.folder.checkpoints / f"{name}.keep").exists()
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     comes_home(blind.data.job(view.id))
-    CarriedRun(blind, services.jobs.lifecycle.resume(view.id))
+    StagedRun(blind, services.jobs.lifecycle.resume(view.id))
     assert (run.folder.checkpoints / f"{name}.keep").exists(), "and for the next run, too"
     services.jobs.keep(view.id, name, is_kept=False)
     assert not (run.folder.checkpoints / f"{name}.keep").exists()

@@ -132,7 +132,7 @@ def test_s16_an_unreachable_webhook_is_tried_again_and_its_secret_stays_hidden()
 @pytest.mark.parametrize("security", ["starttls", "tls"])
 def test_s16_mail_with_a_password_goes_over_tls(tmp_path: Path, security: str) -> None:
     pem = certificate(tmp_path)
-    server = MailServer(tls=pem, users={"ring": "pass word"}, at_once=security == TLS)
+    server = MailServer(tls=pem, users={"ring": "pass word"}, implicit_tls=security == TLS)
     try:
         mail = Mail(
             "localhost", ("lab@uni.example",), "ring@uni.example", server.port, security, "ring"
@@ -164,11 +164,11 @@ def test_s16_the_refusal_of_a_mail_server_is_reported() -> None:
     try:
         send_mail(mail, "", replace(MESSAGE, name="ünï\u202ecode ✓"))
         assert server.mails[0]["Subject"] == "[Ringmaster] Failed: ünï\u202ecode ✓"
-        server.answer_to_data = "452 4.2.2 mailbox full"
+        server.data_reply = "452 4.2.2 mailbox full"
         with pytest.raises(NotSent, match=r"^localhost did not accept the mail: 452 ") as caught:
             send_mail(mail, "", MESSAGE)
         assert not caught.value.is_final
-        server.unknown = set(mail.to)
+        server.unknown_addresses = set(mail.to)
         with pytest.raises(NotSent, match=r"does not accept mail for a@uni\.example, b@") as caught:
             send_mail(mail, "", MESSAGE)
         assert caught.value.is_final

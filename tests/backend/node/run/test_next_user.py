@@ -18,17 +18,17 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import RankExit, RunExit
 from tests.fakes.runs import Run
-from tests.users import IS_ROOT, MEMBER, OWNER, User, act_as, give
+from tests.users import IS_ROOT, MEMBER, OWNER, User, act_as, give_root
 
 
 @pytest.fixture
 def launch() -> Iterator[Launch]:
     """A job in a data root of the owner's group, below folders that all users may enter."""
     root = Path(tempfile.mkdtemp(dir="/tmp"))
-    give(root, OWNER, 0o2770)
+    give_root(root, OWNER, 0o2770)
     run = Run(root, ranks=1, strategy="alone")
     shutil.rmtree(run.folder.path)
-    give(root / "jobs", OWNER, 0o2770)
+    give_root(root / "jobs", OWNER, 0o2770)
     yield replace(run.launch, argv=("/bin/true",))
     shutil.rmtree(root)
 

@@ -22,7 +22,7 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.status import ProcessIdentity, RankExit
-from tests.fakes.runs import FAKES, Run, command_of
+from tests.fakes.runs import FAKES, Run, command_line
 from tests.waiting import LIMIT_S, wait_for
 
 SOURCES = (
@@ -56,7 +56,7 @@ class LoneGuard:
     def sleepers(self) -> list[int]:
         """The children of the rank."""
         below = process_cleanup.descendants(self.parent.pid)
-        return [one.pid for one in below if command_of(one.pid) == "sleep 987654 "]
+        return [one.pid for one in below if command_line(one.pid) == "sleep 987654 "]
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_f18_a_guard_ends_orphans_of_its_rank_and_frees_their_memory(
     assert guard.parent.wait(LIMIT_S) == 1
     assert [pid for pid in left if process_identity.process(pid)] == []
     assert not run.shared_memory.exists()
-    assert run.exit_of(0).signal == "SIGKILL"
+    assert run.rank_exit(0).signal == "SIGKILL"
 
 
 PATIENT = f"""
@@ -120,14 +120,14 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None
         wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the end of the rank")
         process_identity.send_signal(watcher, signal.SIGTERM)
         assert guard.parent.wait(LIMIT_S) == 1
-        assert run.exit_of(0).secondary
+        assert run.rank_exit(0).secondary
 
 
 def test_f08_a_guard_without_mpirun_ends_everything_below_it(run: Run, guard: LoneGuard) -> None:
     below = [one.pid for one in process_cleanup.descendants(guard.parent.pid)]
     guard.parent.kill()
     wait_for(lambda: [pid for pid in below if process_identity.process(pid)] == [])
-    assert run.exit_of(0).secondary
+    assert run.rank_exit(0).secondary
 
 
 def test_ranks_that_thaw_after_their_run_was_given_up_end_themselves(
@@ -140,7 +140,7 @@ def test_ranks_that_thaw_after_their_run_was_given_up_end_themselves(
     for process in below:
         process_identity.send_signal(process, signal.SIGCONT)
     wait_for(lambda: not any(process_identity.is_alive(process) for process in below))
-    assert run.exit_of(0).secondary
+    assert run.rank_exit(0).secondary
 
 
 def test_the_rank_sees_the_jobs_environment_and_no_gpu_that_was_not_chosen(

@@ -13,7 +13,7 @@ import pytest
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.state import JobState
 from tests.backend.node.run.early_signal import hurry_guard
-from tests.fakes.runs import Run, saved_at
+from tests.fakes.runs import Run, saved_message
 from tests.waiting import wait_for
 
 ALONE = {"ranks": 1, "strategy": "alone"}
@@ -123,7 +123,7 @@ def test_a_stop_saves_and_names_its_checkpoint(train: Train) -> None:
     record = run.end()
     name = read_json(run.folder.latest)["name"]
     assert record.state is JobState.INTERRUPTED
-    assert record.message == f"Stopped by ben. {saved_at(name)}"
+    assert record.message == f"Stopped by ben. {saved_message(name)}"
 
 
 @pytest.mark.slow
@@ -134,7 +134,7 @@ def test_f01_killing_rank_0_of_a_training(train: Train) -> None:
     record = run.end()
     assert record.state is JobState.ERROR
     assert record.message.startswith("Rank 0 on this computer was killed by signal 9 (SIGKILL)")
-    assert run.exit_of(1).secondary
+    assert run.rank_exit(1).secondary
 
 
 def test_a_downpour_job_continues_without_a_killed_worker_and_says_so(

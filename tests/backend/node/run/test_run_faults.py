@@ -27,7 +27,7 @@ from tests.backend.node.run import early_signal
 from tests.backend.node.run.early_signal import hurry_guard
 from tests.cluster.disks import small_disk
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.fakes.runs import LOADER, Run, command_of, saved_at
+from tests.fakes.runs import LOADER, Run, command_line, saved_message
 from tests.waiting import LIMIT_S, wait_for
 
 MakeRun = Callable[..., Run]
@@ -90,7 +90,7 @@ def test_a_run_ends_finished_when_every_rank_says_so(make_run: MakeRun) -> None:
     record = run.end()
     assert record.state is JobState.FINISHED
     assert record.message == ""
-    assert [run.exit_of(rank).outcome for rank in (0, 1)] == ["finished", "finished"]
+    assert [run.rank_exit(rank).outcome for rank in (0, 1)] == ["finished", "finished"]
     assert run.folder.mpirun_log.read_text().count("\n") == 1, "mpirun had nothing to say"
     assert (run.status.step, run.status.metrics) == (20, {"loss": 0.5})
     assert run.log(1).startswith("── run 1, rank 1 on ")
@@ -99,7 +99,7 @@ def test_a_run_ends_finished_when_every_rank_says_so(make_run: MakeRun) -> None:
 def test_one_process_alone_runs_without_mpirun(make_run: MakeRun) -> None:
     run = make_run(ranks=1, strategy="alone", mpirun_path="/nowhere/mpirun").start()
     assert run.end().state is JobState.FINISHED
-    assert run.exit_of(0).outcome == "finished"
+    assert run.rank_exit(0).outcome == "finished"
 
 
 def test_the_exit_record_has_the_energy_of_the_gpus(
@@ -145,8 +145,8 @@ def test_f01_f02_a_killed_rank_is_named_with_its_computer_and_signal(
     )
     assert record.error is not None
     assert (record.error.rank, record.error.node) == (rank, "this-computer")
-    assert endless.exit_of(rank).signal == "SIGKILL"
-    assert endless.exit_of(rank).host == os.uname().nodename
+    assert endless.rank_exit(rank).signal == "SIGKILL"
+    assert endless.rank_exit(rank).host == os.uname().nodename
     assert record.leftovers == ()
 
 
@@ -162,12 +162,12 @@ def test_f03_a_killed_mpirun_ends_the_run_and_all_of_its_processes(endless: Run)
     record = endless.end()
     assert record.state is JobState.ERROR
     assert record.message == "mpirun on this computer was killed by signal 9 (SIGKILL)."
-    assert all(endless.exit_of(rank).secondary for rank in (0, 1))
+    assert all(endless.rank_exit(rank).secondary for rank in (0, 1))
 
 
 def test_f04_nothing_survives_a_killed_supervisor(endless: Run) -> None:
     assert process_identity.send_signal(endless.supervisor, signal.SIGKILL)
-    wait_for(lambda: not endless.leftovers(), what="the end of mpirun, guards and ranks")
+    wait_for(lambda: not endless.leftovers(), description="the end of mpirun, guards and ranks")
     assert not endless.attempt.exit.exists()
 
 
@@ -176,7 +176,7 @@ def test_f05_nothing_survives_when_supervisor_and_mpirun_are_killed(endless: Run
     mpirun = endless.find(" --map-by ")
     process_identity.send_signal(endless.supervisor, signal.SIGKILL)
     process_identity.send_signal(mpirun, signal.SIGKILL)
-    wait_for(lambda: not endless.leftovers(), what="the end of guards and ranks")
+    wait_for(lambda: not endless.leftovers(), description="the end of guards and ranks")
 
 
 def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
@@ -332,10 +332,10 @@ def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_t
 
     def sleepers() -> list[int] | None:
         below = process_cleanup.descendants(run.supervisor.pid)
-        found = [one.pid for one in below if command_of(one.pid) == "sleep 987654 "]
+        found = [one.pid for one in below if command_line(one.pid) == "sleep 987654 "]
         return found if len(found) == 2 else None
 
-    pids = wait_for(sleepers, what="both children")
+    pids = wait_for(sleepers, description="both children")
     run.wait_until_training()
     run.stop()
     assert run.end().state is JobState.INTERRUPTED
@@ -363,7 +363,7 @@ def test_a_stop_under_way_ends_with_the_checkpoint_named(endless: Run) -> None:
     record = endless.end()
     assert record.state is JobState.INTERRUPTED
     name = read_json(endless.folder.latest)["name"]
-    assert record.message == f"Stopped. {saved_at(name)}"
+    assert record.message == f"Stopped. {saved_message(name)}"
 
 
 def test_f24_a_stop_while_a_rank_hangs_says_that_no_checkpoint_could_be_made(
@@ -493,7 +493,7 @@ def test_a_shutdown_is_the_cause_although_mpirun_ended_first(
     run.wait_until_training()
     launcher = run.find(" --map-by ")
     process_identity.send_signal(launcher, signal.SIGKILL)
-    wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), what="its end to be noticed")
+    wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), description="its end to be noticed")
     process_identity.send_signal(run.supervisor, signal.SIGTERM)
     assert "its supervisor got SIGTERM" in run.end().message
 

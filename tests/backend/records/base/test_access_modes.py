@@ -17,7 +17,7 @@ from backend.records.base.local_files import LocalFiles
 from backend.records.base.preallocated_file import PreallocatedFile
 from backend.training.history_file import open_history
 from backend.training.tensorboard import EventFile
-from tests.users import GROUP, IS_ROOT, MEMBER, OUTSIDER, OWNER, ROOT, User, act_as, give
+from tests.users import GROUP, IS_ROOT, MEMBER, OUTSIDER, OWNER, ROOT, User, act_as, give_root
 
 FILE_MODES = {
     0o700: 0o600,
@@ -71,7 +71,7 @@ def test_the_data_root_decides_the_mode_and_group_of_each_file_and_no_umask(
 ) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    give(root, OWNER, root_mode)
+    give_root(root, OWNER, root_mode)
     if not root_mode & 0o020:
         user = OWNER
     act_as(OWNER, umask, root, lambda: make_folder(Path("job")))
@@ -94,7 +94,7 @@ def test_another_user_of_the_group_appends_to_a_file_whatever_its_mode(
     tmp_path: Path, old_mode: int
 ) -> None:
     """Also to one that nobody else may change, if it can be read at all."""
-    give(tmp_path, OWNER, 0o2770)
+    give_root(tmp_path, OWNER, 0o2770)
     act_as(OWNER, 0o077, tmp_path, lambda: Path("mpirun.log").write_text("run 1\n"))
     (tmp_path / "mpirun.log").chmod(old_mode)
 
@@ -117,7 +117,7 @@ def test_an_outsider_reads_nothing_in_a_data_root_that_is_closed_to_other_users(
 ) -> None:
     root = tmp_path / "root"
     root.mkdir()
-    give(root, OWNER, 0o2770)
+    give_root(root, OWNER, 0o2770)
     act_as(OWNER, 0, root, lambda: replace_json(Path("status.json"), {}))
     act_as(MEMBER, 0, root, lambda: Path("status.json").read_bytes())
     (root / "status.json").rename(tmp_path / "status.json")

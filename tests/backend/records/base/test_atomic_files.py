@@ -21,7 +21,7 @@ def test_a_lasting_file_is_on_the_disk_before_it_has_its_name(
 ) -> None:
     disk, path = Disk(monkeypatch), tmp_path / "status.json"
     replace_bytes(path, b"content", durable=lasting)
-    assert disk.has(path) is lasting
+    assert disk.has_synced(path) is lasting
 
 
 WRITER = """

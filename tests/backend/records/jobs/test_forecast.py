@@ -21,7 +21,7 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Pin
 from tests.integration.tiny import raw_job
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 PINS = {key: Pin("tiny", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
 
@@ -48,7 +48,7 @@ def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
 
 def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
     gpus = [{"node": "gpu1", "gpus": ["GPU-a", "GPU-b"]}]
-    known = changed(job("a", placement=gpus), energy_j=9_000.0)
+    known = replace_fields(job("a", placement=gpus), energy_j=9_000.0)
     found = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(known, 0.2), None)
     assert (found.gpu_s, found.energy_j) == (2 * 128.0, 640 * 1_000.0)
     unknown = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(job("a"), 0.2), None)
@@ -59,12 +59,12 @@ def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
 
 def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
     times = {"started_at": "2026-11-22T07:00:00Z", "updated_at": "2026-11-22T07:00:20Z"}
-    whole = changed(job("a"), run=1, step=40, **times)
+    whole = replace_fields(job("a"), run=1, step=40, **times)
     assert similar_job_of(whole, 0.2) == SimilarJob("a", 0.2, 12.0)
     found = forecast(config(epochs=1), 100, similar_job_of(whole, 0.2), None)
     assert found.lasts_s == 32.0
     # Of a run that was resumed, the last stretch alone is known.
-    assert similar_job_of(changed(whole, run=2), 0.2) == SimilarJob("a", 0.2)
+    assert similar_job_of(replace_fields(whole, run=2), 0.2) == SimilarJob("a", 0.2)
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_job_of_another_pace_predicts_no_time(other: dict[str, object]) -> Non
 
 def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
     other = replace(job("other"), pins={**PINS, "dataset": Pin("more", 1, "ab" * 32)})
-    assert names(changed(job("draft"), step=0), other) == []
+    assert names(replace_fields(job("draft"), step=0), other) == []
 
 
 @pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])

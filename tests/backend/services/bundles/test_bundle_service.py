@@ -83,15 +83,15 @@ def finished_job(services: Services, sources: Path) -> str:
 @pytest.fixture(scope="module")
 def desk(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[], Services]]:
     """Opens one more desktop, each with a data root and a catalogue of its own."""
-    made: list[Services] = []
+    opened_services: list[Services] = []
 
-    def another() -> Services:
-        place = tmp_path_factory.mktemp("desk")
-        made.append(open_services(place / "data", place / "catalogue" / "one.sqlite"))
-        return made[-1]
+    def open_another() -> Services:
+        folder = tmp_path_factory.mktemp("desk")
+        opened_services.append(open_services(folder / "data", folder / "catalogue" / "one.sqlite"))
+        return opened_services[-1]
 
-    yield another
-    for services in made:
+    yield open_another
+    for services in opened_services:
         services.close()
 
 
@@ -104,7 +104,7 @@ def origin(
 
 
 @pytest.fixture(scope="module")
-def whole(origin: tuple[Services, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle_path(origin: tuple[Services, str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The bundle of the job, its dataset in it."""
     services, job_id = origin
     target = tmp_path_factory.mktemp("bundle") / "tiny.ringmaster"
@@ -113,83 +113,85 @@ def whole(origin: tuple[Services, str], tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture(scope="module")
-def elsewhere(desk: Callable[[], Services]) -> Services:
+def other_services(desk: Callable[[], Services]) -> Services:
     """A desktop on which every bundle is refused, and so nothing is ever made."""
     return desk()
 
 
-def everything(services: Services) -> list[str]:
+def all_items(services: Services) -> list[str]:
     """All that lies in a data root."""
     root = services.data_root.path
     return sorted(str(path.relative_to(root)) for path in root.rglob("*"))
 
 
-def refused(services: Services, bundle: Path) -> str:
-    before = everything(services)
+def refusal(services: Services, bundle: Path) -> str:
+    items_before = all_items(services)
     with pytest.raises(BackendError) as caught:
         services.bundles.unbundle(bundle)
-    assert everything(services) == before, "a refused bundle left something behind"
+    assert all_items(services) == items_before, "a refused bundle left something behind"
     assert caught.value.remedy
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
 def test_a_job_arrives_whole_on_another_desktop(
-    origin: tuple[Services, str], whole: Path, desk: Callable[[], Services]
+    origin: tuple[Services, str], bundle_path: Path, desk: Callable[[], Services]
 ) -> None:
     services, job_id = origin
-    other = desk()
-    found = other.bundles.unbundle(whole)
-    assert found.view.id != job_id
-    assert job_id in found.origin
-    assert job_id in found.view.status.message
-    assert set(found.imported) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
-    view = other.jobs.queries.show(found.view.id)
+    other_services = desk()
+    unbundled = other_services.bundles.unbundle(bundle_path)
+    assert unbundled.view.id != job_id
+    assert job_id in unbundled.origin
+    assert job_id in unbundled.view.status.message
+    assert set(unbundled.imported) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
+    view = other_services.jobs.queries.show(unbundled.view.id)
     assert (view.state, view.name, view.notes) == (JobState.FINISHED, "Täglich/1", "It went well.")
     assert (view.tags, view.step, view.config.seed) == (("good", "kept"), 4, 7)
     assert {key: pin.sha256 for key, pin in view.pins.items()} == {
         key: pin.sha256 for key, pin in services.jobs.queries.show(job_id).pins.items()
     }
-    history = other.jobs.queries.history(view.id)
+    history = other_services.jobs.queries.history(view.id)
     assert list(history.metrics["loss"]) == pytest.approx(LOSSES)
-    (checkpoint,) = other.jobs.queries.checkpoints(view.id)
+    (checkpoint,) = other_services.jobs.queries.checkpoints(view.id)
     assert (checkpoint.name, checkpoint.is_latest) == (CHECKPOINT, True)
     assert Path(checkpoint.path).read_bytes() == b"weights" * 100
     for kind in PARTS:
-        mine = services.library.content(kind, "tiny")
-        theirs = other.library.content(kind, "tiny")
-        assert {p.relative_to(mine) for p in mine.rglob("*")} == {
-            p.relative_to(theirs) for p in theirs.rglob("*")
+        own_content = services.library.content(kind, "tiny")
+        other_content = other_services.library.content(kind, "tiny")
+        assert {p.relative_to(own_content) for p in own_content.rglob("*")} == {
+            p.relative_to(other_content) for p in other_content.rglob("*")
         }
-    other.library.rescan()
-    assert [view.state for view in other.jobs.queries.list()] == [JobState.FINISHED]
+    other_services.library.rescan()
+    assert [view.state for view in other_services.jobs.queries.list()] == [JobState.FINISHED]
 
 
-def test_an_import_reuses_items_of_the_library(origin: tuple[Services, str], whole: Path) -> None:
+def test_an_import_reuses_items_of_the_library(
+    origin: tuple[Services, str], bundle_path: Path
+) -> None:
     services, job_id = origin
-    found = services.bundles.unbundle(whole)
-    assert found.imported == ()
-    assert set(found.reused) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
-    services.jobs.remove(found.view.id)
+    unbundled = services.bundles.unbundle(bundle_path)
+    assert unbundled.imported == ()
+    assert set(unbundled.reused) == {"dataset tiny@1", "loader tiny@1", "model tiny@1"}
+    services.jobs.remove(unbundled.view.id)
     assert services.jobs.queries.show(job_id).state is JobState.FINISHED
 
 
 def test_the_same_job_makes_the_same_bytes(
-    origin: tuple[Services, str], whole: Path, tmp_path: Path
+    origin: tuple[Services, str], bundle_path: Path, tmp_path: Path
 ) -> None:
     services, job_id = origin
     services.bundles.bundle(job_id, tmp_path / "again.ringmaster", with_data=True)
-    assert (tmp_path / "again.ringmaster").read_bytes() == whole.read_bytes()
+    assert (tmp_path / "again.ringmaster").read_bytes() == bundle_path.read_bytes()
 
 
-def test_no_secret_leaves_in_a_bundle(whole: Path, desk: Callable[[], Services]) -> None:
-    assert b"very secret" not in whole.read_bytes()
-    found = desk().bundles.unbundle(whole)
-    assert any("TOKEN" in note for note in found.notes)
+def test_no_secret_leaves_in_a_bundle(bundle_path: Path, desk: Callable[[], Services]) -> None:
+    assert b"very secret" not in bundle_path.read_bytes()
+    unbundled = desk().bundles.unbundle(bundle_path)
+    assert any("TOKEN" in note for note in unbundled.notes)
 
 
-def test_a_bundle_records_the_environment_of_each_run(whole: Path) -> None:
-    bundle = archive_files.open_bundle(whole, Progress())
+def test_a_bundle_records_the_environment_of_each_run(bundle_path: Path) -> None:
+    bundle = archive_files.open_bundle(bundle_path, Progress())
     assert bundle.manifest.runs == (ENVIRONMENT,)
 
 
@@ -198,21 +200,23 @@ def test_a_missing_dataset_is_named_by_its_hash(
 ) -> None:
     services, job_id = origin
     bundle = tmp_path / "light.ringmaster"
-    made = services.bundles.bundle(job_id, bundle, checkpoint="none")
-    assert made.without_data
-    assert made.checkpoint == ""
-    other = desk()
-    found = other.bundles.unbundle(bundle)
+    bundled = services.bundles.bundle(job_id, bundle, checkpoint="none")
+    assert bundled.without_data
+    assert bundled.checkpoint == ""
+    other_services = desk()
+    unbundled = other_services.bundles.unbundle(bundle)
     sha256 = services.library.show(Kind.DATASET, "tiny").sha256
-    (note,) = [note for note in found.notes if "dataset" in note]
+    (note,) = [note for note in unbundled.notes if "dataset" in note]
     assert sha256[:12] in note
-    assert other.jobs.queries.checkpoints(found.view.id) == ()
+    assert other_services.jobs.queries.checkpoints(unbundled.view.id) == ()
     with pytest.raises(BackendError, match=sha256):
-        other.replays.replay(found.view.id)
-    assert len(other.jobs.queries.list()) == 1
+        other_services.replays.replay(unbundled.view.id)
+    assert len(other_services.jobs.queries.list()) == 1
 
 
-def test_nothing_is_written_over(origin: tuple[Services, str], tmp_path: Path, whole: Path) -> None:
+def test_nothing_is_written_over(
+    origin: tuple[Services, str], tmp_path: Path, bundle_path: Path
+) -> None:
     services, job_id = origin
     target = tmp_path / "mine.ringmaster"
     target.write_text("a thesis")
@@ -220,29 +224,29 @@ def test_nothing_is_written_over(origin: tuple[Services, str], tmp_path: Path, w
         services.bundles.bundle(job_id, target)
     assert target.read_text() == "a thesis"
     services.bundles.bundle(job_id, target, with_data=True, overwrite=True)
-    assert target.read_bytes() == whole.read_bytes()
+    assert target.read_bytes() == bundle_path.read_bytes()
     assert os.listdir(tmp_path) == ["mine.ringmaster"]
 
 
 class CancelsAt(Progress):
-    def __init__(self, what: str) -> None:
+    def __init__(self, label: str) -> None:
         super().__init__()
-        self._what = what
+        self._label = label
 
-    def report(self, done: float, total: float, what: str) -> None:
-        if what == self._what:
+    def report(self, done: float, total: float, label: str) -> None:
+        if label == self._label:
             self.cancel()
 
 
 @pytest.mark.parametrize("moment", ["Verifying the bundle", "Copying files"])
 def test_a_cancelled_import_leaves_no_job(
-    whole: Path, desk: Callable[[], Services], moment: str
+    bundle_path: Path, desk: Callable[[], Services], step_label: str
 ) -> None:
-    other = desk()
+    other_services = desk()
     with pytest.raises(Cancelled):
-        other.bundles.unbundle(whole, CancelsAt(moment))
-    assert other.jobs.queries.list() == ()
-    assert [item for kind in Kind for item in other.library.list(kind)] == []
+        other_services.bundles.unbundle(bundle_path, CancelsAt(step_label))
+    assert other_services.jobs.queries.list() == ()
+    assert [item for kind in Kind for item in other_services.library.list(kind)] == []
 
 
 def test_a_cancelled_bundle_leaves_no_file(origin: tuple[Services, str], tmp_path: Path) -> None:
@@ -255,18 +259,18 @@ def test_a_cancelled_bundle_leaves_no_file(origin: tuple[Services, str], tmp_pat
 
 
 def test_a_late_failure_of_an_import_removes_its_items(
-    whole: Path, desk: Callable[[], Services], monkeypatch: pytest.MonkeyPatch
+    bundle_path: Path, desk: Callable[[], Services], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = desk()
+    other_services = desk()
 
     def full(*_: object) -> str:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("backend.datastore.bundles.imported_job.create_bundled_job", full)
     with pytest.raises(BackendError, match="No space left"):
-        other.bundles.unbundle(whole)
-    assert [item for kind in Kind for item in other.library.list(kind)] == []
-    assert other.jobs.queries.list() == ()
+        other_services.bundles.unbundle(bundle_path)
+    assert [item for kind in Kind for item in other_services.library.list(kind)] == []
+    assert other_services.jobs.queries.list() == ()
 
 
 @settings(
@@ -277,27 +281,27 @@ def test_a_late_failure_of_an_import_removes_its_items(
 @example(share=0.0, change=1)
 @example(share=0.999999, change=1)
 def test_a_changed_byte_is_refused_and_named(
-    whole: Path, elsewhere: Services, tmp_path: Path, share: float, change: int
+    bundle_path: Path, other_services: Services, tmp_path: Path, share: float, change: int
 ) -> None:
-    content = bytearray(whole.read_bytes())
-    place = int(share * len(content))
-    content[place] ^= change
+    content = bytearray(bundle_path.read_bytes())
+    offset = int(share * len(content))
+    content[offset] ^= change
     changed = tmp_path / "changed.ringmaster"
     changed.write_bytes(content)
-    sentence = refused(elsewhere, changed)
-    assert "changed.ringmaster" in sentence
-    with zipfile.ZipFile(whole) as archive:
+    message = refusal(other_services, changed)
+    assert "changed.ringmaster" in message
+    with zipfile.ZipFile(bundle_path) as archive:
         for entry in archive.infolist():
             start = entry.header_offset + 30 + len(entry.filename.encode())
-            if start <= place < start + entry.file_size:
-                assert entry.filename in sentence
+            if start <= offset < start + entry.file_size:
+                assert entry.filename in message
 
 
 def rebuilt(
-    whole: Path, target: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
+    bundle_path: Path, target: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
 ) -> Path:
     """A bundle with changed files and manifest, and a seal that is right."""
-    with zipfile.ZipFile(whole) as archive:
+    with zipfile.ZipFile(bundle_path) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     raw = json.loads(files.pop(MANIFEST))
     change(files, raw)
@@ -369,48 +373,50 @@ def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     ],
 )
 def test_a_forged_bundle_is_refused(
-    whole: Path,
-    elsewhere: Services,
+    bundle_path: Path,
+    other_services: Services,
     tmp_path: Path,
     change: Callable[[dict[str, bytes], dict[str, Any]], None],
-    said: str,
+    message: str,
 ) -> None:
-    assert said in refused(elsewhere, rebuilt(whole, tmp_path / "bad.ringmaster", change))
+    assert message in refusal(
+        other_services, rebuilt(bundle_path, tmp_path / "bad.ringmaster", change)
+    )
 
 
 def test_a_file_that_is_no_bundle_is_refused_in_one_sentence(
-    whole: Path, elsewhere: Services, tmp_path: Path
+    bundle_path: Path, other_services: Services, tmp_path: Path
 ) -> None:
     text = tmp_path / "text.ringmaster"
     text.write_text("hello")
-    assert "is not a Ringmaster bundle" in refused(elsewhere, text)
+    assert "is not a Ringmaster bundle" in refusal(other_services, text)
     cut = tmp_path / "cut.ringmaster"
-    cut.write_bytes(whole.read_bytes()[:-1000])
-    assert "not a complete zip" in refused(elsewhere, cut)
+    cut.write_bytes(bundle_path.read_bytes()[:-1000])
+    assert "not a complete zip" in refusal(other_services, cut)
     longer = tmp_path / "longer.ringmaster"
-    longer.write_bytes(whole.read_bytes() + b"x")
-    assert "longer.ringmaster" in refused(elsewhere, longer)
+    longer.write_bytes(bundle_path.read_bytes() + b"x")
+    assert "longer.ringmaster" in refusal(other_services, longer)
     packed = tmp_path / "packed.ringmaster"
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(MANIFEST, b"0" * 1_000_000)
-    assert "compressed" in refused(elsewhere, packed)
+    assert "compressed" in refusal(other_services, packed)
     link = tmp_path / "link.ringmaster"
     with zipfile.ZipFile(link, "w") as archive:
         entry = zipfile.ZipInfo("model/bks_model.py")
         entry.external_attr = (stat.S_IFLNK | 0o777) << 16
         archive.writestr(entry, "/etc/passwd")
-    assert "is a link" in refused(elsewhere, link)
+    assert "is a link" in refusal(other_services, link)
     with pytest.raises(BackendError, match="cannot be read"):
-        elsewhere.bundles.unbundle(tmp_path / "absent.ringmaster")
+        other_services.bundles.unbundle(tmp_path / "absent.ringmaster")
 
 
 def test_a_live_job_is_not_bundled(
     origin: tuple[Services, str], desk: Callable[[], Services], tmp_path: Path
 ) -> None:
     services, job_id = origin
-    other = desk()
-    shutil.copytree(services.data_root.path, other.data_root.path, dirs_exist_ok=True)
-    folder: JobFolder = other.data_root.job(job_id)
+    other_services = desk()
+    shutil.copytree(services.data_root.path, other_services.data_root.path, dirs_exist_ok=True)
+    folder: JobFolder = other_services.data_root.job(job_id)
     folder.attempt(1).exit.unlink()
     status = RunStatus.from_dict(json.loads(folder.status.read_text()))
     replace_json(folder.status, replace(status, state=JobState.TRAINING).to_dict())
@@ -419,22 +425,22 @@ def test_a_live_job_is_not_bundled(
         {"host": "remote", "boot_id": "1", "pid": 1, "start_ticks": 1},
     )
     with pytest.raises(BackendError, match="is training"):
-        other.bundles.bundle(job_id, tmp_path / "x.ringmaster")
+        other_services.bundles.bundle(job_id, tmp_path / "x.ringmaster")
     assert os.listdir(tmp_path) == []
 
 
 def test_a_sentence_says_whether_a_replay_has_the_same_curve(
-    whole: Path, desk: Callable[[], Services]
+    bundle_path: Path, desk: Callable[[], Services]
 ) -> None:
-    other = desk()
-    original, again = (other.bundles.unbundle(whole).view.id for _ in range(2))
+    other_services = desk()
+    original, replay = (other_services.bundles.unbundle(bundle_path).view.id for _ in range(2))
     with pytest.raises(BackendError, match="is not a replay"):
-        other.replays.compare(again)
-    folder = other.data_root.job(again)
+        other_services.replays.compare(replay)
+    folder = other_services.data_root.job(replay)
     mark_replay(folder, original)
-    comparison = other.replays.compare(again)
+    comparison = other_services.replays.compare(replay)
     assert (comparison.is_same, comparison.steps, comparison.original) == (True, 4, original)
-    name = f"{other.jobs.queries.show(original).name} ({original})"
+    name = f"{other_services.jobs.queries.show(original).name} ({original})"
     assert comparison.message.startswith(
         f"The same curve: all 4 steps that this job and {name} made agree"
     )
@@ -442,7 +448,7 @@ def test_a_sentence_says_whether_a_replay_has_the_same_curve(
     block = Block("TRAINING", 1, 1, 4, 1, "2026-11-22T07:30:00Z", {"loss": losses})
     folder.history.write_bytes(encode(block))
     replace_json(folder.attempt(1).environment, replace(ENVIRONMENT, torch="2.6.0").to_dict())
-    comparison = other.replays.compare(again)
+    comparison = other_services.replays.compare(replay)
     assert (comparison.is_same, comparison.step) == (False, 3)
     assert comparison.message == (
         f"The curves differ from step 3 on: loss was 0.5 in {name} and is 0.6 in this job. "
@@ -459,23 +465,28 @@ def curve(**metrics: list[float]) -> HistoryUpdate:
 
 def test_two_curves_are_the_same_within_the_tolerance() -> None:
     nan = float("nan")
-    then = curve(loss=[1.0, 0.5, nan], samples_per_second=[1.0, 2.0, 3.0])
+    earlier = curve(loss=[1.0, 0.5, nan], samples_per_second=[1.0, 2.0, 3.0])
     now = curve(loss=[1.0004, 0.4999, nan], samples_per_second=[9.0, 9.0, 9.0])
-    found = first_difference(then, now)
-    assert (found.is_same, found.steps, found.step) == (True, 3, 0)
+    difference = first_difference(earlier, now)
+    assert (difference.is_same, difference.steps, difference.step) == (True, 3, 0)
 
 
 def test_the_first_step_that_differs_is_found() -> None:
-    found = first_difference(curve(loss=[1.0, 0.5, 0.4]), curve(loss=[1.0, 0.6, 0.7]))
-    assert not found.is_same
-    assert (found.step, found.metric, found.original_value, found.replay_value) == (
+    difference = first_difference(curve(loss=[1.0, 0.5, 0.4]), curve(loss=[1.0, 0.6, 0.7]))
+    assert not difference.is_same
+    assert (
+        difference.step,
+        difference.metric,
+        difference.original_value,
+        difference.replay_value,
+    ) == (
         2,
         "loss",
         0.5,
         0.6,
     )
-    lost = first_difference(curve(loss=[1.0, 0.5]), curve(loss=[1.0, float("nan")]))
-    assert (lost.step, lost.replay_value) == (2, None)
+    nan_difference = first_difference(curve(loss=[1.0, 0.5]), curve(loss=[1.0, float("nan")]))
+    assert (nan_difference.step, nan_difference.replay_value) == (2, None)
 
 
 def test_the_differences_of_two_environments_are_shown_in_words() -> None:

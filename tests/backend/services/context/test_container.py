@@ -15,9 +15,9 @@ SERVICES = sorted({n for n in vars(Services) if n[0] != "_"} - {"close", "make_a
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Services]:
-    opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
-    yield opened
-    opened.close()
+    container = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
+    yield container
+    container.close()
 
 
 @pytest.mark.parametrize("name", SERVICES)
@@ -25,7 +25,7 @@ def test_any_service_may_be_the_first(services: Services, name: str) -> None:
     first = getattr(services, name)
     services.make_all()
     assert getattr(services, name) is first
-    roots = {getattr(vars(services)[one], "_root", None) for one in SERVICES}
+    roots = {getattr(vars(services)[service], "_root", None) for service in SERVICES}
     assert roots == {None, services.data_root}
 
 
@@ -35,18 +35,18 @@ def test_opening_makes_none(services: Services, tmp_path: Path) -> None:
 
 
 def test_threads_get_the_same_services(services: Services) -> None:
-    together = threading.Barrier(8)
-    found: list[tuple[object, ...]] = []
+    barrier = threading.Barrier(8)
+    results: list[tuple[object, ...]] = []
 
     def use(first: int) -> None:
-        together.wait()
+        barrier.wait()
         names = SERVICES[first:] + SERVICES[:first]
-        made = {name: getattr(services, name) for name in names}
-        found.append(tuple(made[name] for name in SERVICES))
+        by_name = {name: getattr(services, name) for name in names}
+        results.append(tuple(by_name[name] for name in SERVICES))
 
     threads = [threading.Thread(target=use, args=(3 * number,)) for number in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(set(found)) == 1
+    assert len(set(results)) == 1

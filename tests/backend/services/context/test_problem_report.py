@@ -45,16 +45,16 @@ def test_f60_a_report_shows_the_events_and_holds_no_secret(services, tmp_path, m
     log = tmp_path / "window.log"
     lines = [*SECRETS.values(), "planted-in-job", f"opened {Path.home()}/data", "the end"]
     log.write_text("\n".join(lines))
-    written = parts(write_report(services, tmp_path / "report.zip", log))
-    assert set(written) == {"versions.json", "checks.json", "jobs.json", "window.log"}
-    whole = "\n".join(written.values())
+    report_parts = parts(write_report(services, tmp_path / "report.zip", log))
+    assert set(report_parts) == {"versions.json", "checks.json", "jobs.json", "window.log"}
+    report_text = "\n".join(report_parts.values())
     for secret in (*SECRETS.values(), "planted-in-job"):
-        assert secret not in whole
-    assert str(Path.home()) not in whole
-    assert "is at ~." in written["checks.json"]
-    assert "the end" in written["window.log"]
-    assert '"state": "CREATED"' in written["jobs.json"]
-    assert '"ringmaster"' in written["versions.json"]
+        assert secret not in report_text
+    assert str(Path.home()) not in report_text
+    assert "is at ~." in report_parts["checks.json"]
+    assert "the end" in report_parts["window.log"]
+    assert '"state": "CREATED"' in report_parts["jobs.json"]
+    assert '"ringmaster"' in report_parts["versions.json"]
 
 
 def test_a_report_that_cannot_be_written_raises_an_error(services, tmp_path):

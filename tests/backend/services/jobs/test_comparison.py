@@ -28,7 +28,7 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.context.container import Services, open_services
 from tests.fakes import trained
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.run_curves import RunCurves
 
@@ -40,9 +40,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def services(root: Path, tmp_path: Path) -> Iterator[Services]:
-    opened = open_services(root, tmp_path / "here" / "c.sqlite")
-    yield opened
-    opened.close()
+    container = open_services(root, tmp_path / "here" / "c.sqlite")
+    yield container
+    container.close()
 
 
 def falling(count: int, end: float = 0.3) -> list[float]:
@@ -50,7 +50,7 @@ def falling(count: int, end: float = 0.3) -> list[float]:
 
 
 def row(rows: tuple[ComparedRow, ...], key: str) -> ComparedRow:
-    return {each.key: each for each in rows}[key]
+    return {r.key: r for r in rows}[key]
 
 
 def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
@@ -58,31 +58,31 @@ def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
 ) -> None:
     a = trained.job(root, "slow", falling(30), [0.7, 0.8, 0.85])
     b = trained.job(root, "fast", falling(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
-    found = services.comparison.compare([a, b])
-    assert [(each.label, each.values) for each in found.differing] == [
+    comparison = services.comparison.compare([a, b])
+    assert [(r.label, r.values) for r in comparison.differing] == [
         ("Learning rate", ("0.01", "0.02"))
     ]
-    assert len(found.equal) > 20
-    best = row(found.results, "validation/accuracy")
+    assert len(comparison.equal) > 20
+    best = row(comparison.results, "validation/accuracy")
     assert (best.label, best.values) == ("Best validation accuracy", (0.85, 0.9))
     assert best.best == (False, True)
-    last = row(found.results, "last validation/accuracy")
+    last = row(comparison.results, "last validation/accuracy")
     assert (last.label, last.values) == ("Last validation accuracy", (0.85, 0.9))
-    assert row(found.results, "epochs_done").values == ("3", "2 of 3")
+    assert row(comparison.results, "epochs_done").values == ("3", "2 of 3")
 
 
 def test_gpu_hours_and_energy_are_compared_where_they_are_known() -> None:
     gpus = (Placement("gpu1", gpus=("GPU-a", "GPU-b")),)
     times = {"started_at": "2026-11-21T08:00:00Z", "updated_at": "2026-11-21T09:00:00Z", "run": 1}
-    on_gpus = changed(trained_view(placement=gpus), energy_j=1.8e6, **times)
-    unknown = changed(trained_view(placement=gpus), earlier_gpu_s=None, **times)
-    on_processors = changed(trained_view(), **times)
+    on_gpus = replace_fields(trained_view(placement=gpus), energy_j=1.8e6, **times)
+    unknown = replace_fields(trained_view(placement=gpus), earlier_gpu_s=None, **times)
+    on_processors = replace_fields(trained_view(), **times)
     figures = RunFigures()
-    found = compare([(on_gpus, figures), (unknown, figures), (on_processors, figures)])
-    assert row(found.results, "gpu_hours").values == (2.0, None, None)
-    assert row(found.results, "energy_kwh").values == (0.5, None, None)
+    comparison = compare([(on_gpus, figures), (unknown, figures), (on_processors, figures)])
+    assert row(comparison.results, "gpu_hours").values == (2.0, None, None)
+    assert row(comparison.results, "energy_kwh").values == (0.5, None, None)
     without = compare([(on_processors, figures), (on_processors, figures)])
-    assert not {"gpu_hours", "energy_kwh"} & {each.key for each in without.results}
+    assert not {"gpu_hours", "energy_kwh"} & {r.key for r in without.results}
 
 
 def trained_view(**settings: object) -> JobView:
@@ -96,16 +96,16 @@ def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best
     a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
     b = trained.job(root, "b", falling(20), [0.8, 0.9])
     rows = services.comparison.compare([a, b]).results
-    metrics = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    metrics = {r.label: (r.values, r.best) for r in rows if r.kind is RowKind.METRIC}
     assert metrics["Best validation accuracy"] == ((0.95, 0.9), (True, False))
     assert metrics["Last validation accuracy"] == ((0.8, 0.9), (False, False))
     labels = list(metrics)
     best = labels.index("Best validation accuracy")
     assert labels[best + 1] == "Last validation accuracy"
-    assert [words for words in labels if words.startswith("Last")] == [
+    assert [label for label in labels if label.startswith("Last")] == [
         *("Last validation accuracy", "Last training loss")
     ]
-    assert not any(any(marks) for words, (_, marks) in metrics.items() if words.startswith("Last"))
+    assert not any(any(marks) for label, (_, marks) in metrics.items() if label.startswith("Last"))
 
 
 def test_a_metric_without_a_common_direction_has_its_last_value_and_no_best(
@@ -115,7 +115,7 @@ def test_a_metric_without_a_common_direction_has_its_last_value_and_no_best(
     a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
     b = trained.job(root, "b", falling(20), [0.8, 0.9], checkpoint=lower)
     rows = services.comparison.compare([a, b]).results
-    metrics = {each.label: (each.values, each.best) for each in rows if each.kind is RowKind.METRIC}
+    metrics = {r.label: (r.values, r.best) for r in rows if r.kind is RowKind.METRIC}
     assert metrics["Last validation accuracy"] == ((0.8, 0.9), (False, False))
     assert "Best validation accuracy" not in metrics
 
@@ -125,7 +125,7 @@ def test_an_omitted_setting_has_its_default(services: Services, root: Path) -> N
     b = trained.job(root, "b", optimizer=Optimizer("sgd", 0.01, {"momentum": 0.0}))
     c = trained.job(root, "c", optimizer=Optimizer("adam", 0.01))
     assert services.comparison.compare([a, b]).differing == ()
-    differing = {each.label: each.values for each in services.comparison.compare([a, c]).differing}
+    differing = {r.label: r.values for r in services.comparison.compare([a, c]).differing}
     assert differing["Optimizer"] == ("sgd", "adam")
     assert differing["Momentum"] == ("0.0", None)
 
@@ -135,8 +135,8 @@ def test_the_nodes_of_jobs_are_compared_and_their_names_are_not(
 ) -> None:
     a = trained.job(root, "a", notes="first try", tags=("x",))
     b = trained.job(root, "b", placement=(Placement("gpu1", gpus=("GPU-1", "GPU-2")),))
-    found = services.comparison.compare([a, b])
-    assert [(each.label, each.values) for each in found.differing] == [
+    comparison = services.comparison.compare([a, b])
+    assert [(r.label, r.values) for r in comparison.differing] == [
         ("Nodes", ("this computer × 2", "gpu1 × 2"))
     ]
 
@@ -146,8 +146,8 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
     b = trained.job(root, "b", falling(20), step_s=2.0)
     history = DataRoot(root).job(b).history
     trained.write_steps(history, 21, falling(10), run=2, step_s=2.0, late_s=86_400)
-    found = services.comparison.compare([a, b])
-    seconds = row(found.results, "epoch_seconds")
+    comparison = services.comparison.compare([a, b])
+    seconds = row(comparison.results, "epoch_seconds")
     assert seconds.kind is RowKind.SECONDS
     assert seconds.values == (pytest.approx(20.0), pytest.approx(20.0))
 
@@ -156,7 +156,7 @@ def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) 
     a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
     trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
     starts = services.jobs.queries.poll(a).history.run_starts
-    assert [(one.run, one.previous_state) for one in starts] == [
+    assert [(start.run, start.previous_state) for start in starts] == [
         (1, None),
         (2, JobState.INTERRUPTED),
     ]
@@ -195,10 +195,10 @@ def test_without_a_history_there_are_settings_and_no_results(
     services: Services, root: Path
 ) -> None:
     ids = [trained.job(root, name, state=JobState.CREATED) for name in "ab"]
-    found = services.comparison.compare(ids)
-    assert row(found.results, "epochs_done").values == ("0", "0")
-    assert row(found.results, "epoch_seconds").values == (None, None)
-    assert not any(each.kind is RowKind.METRIC for each in found.results)
+    comparison = services.comparison.compare(ids)
+    assert row(comparison.results, "epochs_done").values == ("0", "0")
+    assert row(comparison.results, "epoch_seconds").values == (None, None)
+    assert not any(r.kind is RowKind.METRIC for r in comparison.results)
 
 
 @pytest.mark.parametrize("count", [1, 9])
@@ -235,33 +235,35 @@ def test_s4_the_table_drawn_again_is_the_screen(
     ]
     path = services.comparison.write_csv(ids, tmp_path / "all.csv")
     rows = read_csv(path)
-    assert {each["name"] for each in rows} == {"a, “b”, c", "b"}
+    assert {r["name"] for r in rows} == {"a, “b”, c", "b"}
     assert len(rows) == 45
     for job_id in ids:
-        seen = RunCurves()
-        seen.append(services.jobs.queries.poll(job_id).history)
+        run_curves = RunCurves()
+        run_curves.append(services.jobs.queries.poll(job_id).history)
         for metric in ("loss", "validation/accuracy"):
-            mine = [each for each in rows if each["job"] == job_id]
+            job_rows = [r for r in rows if r["job"] == job_id]
             if metric != "loss":
-                mine = [each for each in mine if each[metric]]
-            again = CurveData(smoothing)
-            again.extend(
-                [number(each["step"]) for each in mine],
-                [number(each[metric]) for each in mine],
-                [number(each["epochs done"]) for each in mine],
-                [number(each["time"]) for each in mine],
+                job_rows = [r for r in job_rows if r[metric]]
+            redrawn = CurveData(smoothing)
+            redrawn.extend(
+                [number(r["step"]) for r in job_rows],
+                [number(r[metric]) for r in job_rows],
+                [number(r["epochs done"]) for r in job_rows],
+                [number(r["time"]) for r in job_rows],
             )
-            screen = seen.get(metric)
+            screen = run_curves.get(metric)
             assert screen is not None
             screen.set_smoothing(smoothing)
-            first = next(each for each in rows if each["job"] == job_id)
-            again.set_time_origin(number(first["time"]) - number(first["seconds"]))
+            first = next(r for r in rows if r["job"] == job_id)
+            redrawn.set_time_origin(number(first["time"]) - number(first["seconds"]))
             for axis in XAxis:
-                whole = screen.x_range(axis)
-                assert whole is not None
-                shown = [d.columns(axis, *whole, 400, smoothed=True) for d in (screen, again)]
-                np.testing.assert_array_equal(shown[0][0], shown[1][0])
-                np.testing.assert_array_equal(shown[0][1], shown[1][1])
+                full_range = screen.x_range(axis)
+                assert full_range is not None
+                columns = [
+                    d.columns(axis, *full_range, 400, smoothed=True) for d in (screen, redrawn)
+                ]
+                np.testing.assert_array_equal(columns[0][0], columns[1][0])
+                np.testing.assert_array_equal(columns[0][1], columns[1][1])
 
 
 def test_a_metric_called_like_a_column_has_a_column_of_its_own_and_none_is_a_formula(
@@ -283,32 +285,32 @@ def test_the_table_says_which_run_made_a_step(
     a = trained.job(root, "a", falling(20))
     trained.write_steps(DataRoot(root).job(a).history, 11, falling(10), run=2)
     rows = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))
-    assert [each["run"] for each in rows] == ["1"] * 10 + ["2"] * 10
+    assert [r["run"] for r in rows] == ["1"] * 10 + ["2"] * 10
 
 
 def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
     services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(4)]
-    held = weakref.WeakSet[HistoryUpdate]()
-    most = 0
+    live_histories = weakref.WeakSet[HistoryUpdate]()
+    most_held = 0
     poll = services.jobs.queries.poll
 
-    def watched(job_id: str) -> RunUpdate:
-        nonlocal most
+    def read_run(job_id: str) -> RunUpdate:
+        nonlocal most_held
         update = poll(job_id)
         # A copy that only the table holds; the polls may keep theirs.
-        mine = replace(update.history)
-        held.add(mine)
+        history = replace(update.history)
+        live_histories.add(history)
         gc.collect()
-        most = max(most, len(held))
-        return replace(update, history=mine)
+        most_held = max(most_held, len(live_histories))
+        return replace(update, history=history)
 
-    monkeypatch.setattr(services.jobs.queries, "poll", watched)
+    monkeypatch.setattr(services.jobs.queries, "poll", read_run)
     rows = read_csv(services.comparison.write_csv(ids, tmp_path / "all.csv"))
     assert len(rows) == 4 * 40
-    assert list(dict.fromkeys(each["name"] for each in rows)) == [f"job {n}" for n in range(4)]
-    assert most == 1
+    assert list(dict.fromkeys(r["name"] for r in rows)) == [f"job {n}" for n in range(4)]
+    assert most_held == 1
 
 
 def test_a_table_that_cannot_be_finished_leaves_nothing(
@@ -354,11 +356,11 @@ def test_job_compare_prints_a_table_and_a_document(
     trained.job(root, "fast", falling(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
     common = ["--data-root", str(root), "--catalogue", str(tmp_path / "here" / "c.sqlite")]
 
-    def said(*words: str) -> tuple[int, str, str]:
-        code = run([*common, "job", "compare", *words], lambda *_: 0)
+    def compare(*arguments: str) -> tuple[int, str, str]:
+        code = run([*common, "job", "compare", *arguments], lambda *_: 0)
         return (code, *capsys.readouterr())
 
-    code, out, err = said("slow", "fast")
+    code, out, err = compare("slow", "fast")
     assert code == 0
     lines = [line.split() for line in out.splitlines()]
     assert lines[0] == ["slow", "fast"]
@@ -366,14 +368,14 @@ def test_job_compare_prints_a_table_and_a_document(
     assert ["Best", "validation", "accuracy", "0.85", "0.9", "(best)"] in lines
     assert not any(line[:2] == ["Batch", "size,"] for line in lines)
     assert "settings are equal" in err
-    assert "Batch size, per process" in said("slow", "fast", "--all")[1]
-    document = json.loads(said("slow", "fast", "--json")[1])
-    assert [each["key"] for each in document["settings"]] == ["optimizer.lr"]
+    assert "Batch size, per process" in compare("slow", "fast", "--all")[1]
+    document = json.loads(compare("slow", "fast", "--json")[1])
+    assert [r["key"] for r in document["settings"]] == ["optimizer.lr"]
     assert document["results"][0]["best"] == [1]
     path = tmp_path / "all.csv"
-    assert said("slow", "fast", "--csv", str(path))[0] == 0
+    assert compare("slow", "fast", "--csv", str(path))[0] == 0
     assert len(read_csv(path)) == 50
-    code, out, err = said("slow")
+    code, out, err = compare("slow")
     assert (code, out) == (1, "")
     assert "2 to 8 jobs" in err
 
@@ -383,7 +385,7 @@ def test_a_poll_does_not_change_the_record_of_the_previous_one(
 ) -> None:
     a = trained.job(root, "a", falling(10), state=JobState.TRAINING)
     update = services.comparison.poll(a)
-    kept = replace(update.figures, metrics=dict(update.figures.metrics))
+    figures = replace(update.figures, metrics=dict(update.figures.metrics))
     trained.write_steps(DataRoot(root).job(a).history, 11, [0.001] * 10)
     services.comparison.poll(a, update.cursor)
-    assert update.figures == kept
+    assert update.figures == figures

@@ -26,9 +26,9 @@ from tests.backend.services.bundles.test_bundle_service import finished_job
 @pytest.fixture
 def services(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
     monkeypatch.setattr(DataSizeCounter, "cached_size", lambda *_: DataSize(512, 64))
-    opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
-    yield opened
-    opened.close()
+    container = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
+    yield container
+    container.close()
 
 
 def test_time_and_disk_are_predicted_from_the_job_before(
@@ -43,13 +43,21 @@ def test_time_and_disk_are_predicted_from_the_job_before(
     check = services.jobs.check(raw)
     assert check.errors == ()
     assert check.steps_per_epoch == 32
-    found = check.forecast
-    assert (found.total_steps, found.lasts_s, found.pace_source) == (320, 80.0, "Täglich/1")
-    assert (found.checkpoint_bytes, found.checkpoints_kept, found.disk_bytes) == (700, 3, 2100)
-    assert found.free_bytes is not None
+    forecast = check.forecast
+    assert (forecast.total_steps, forecast.lasts_s, forecast.pace_source) == (
+        320,
+        80.0,
+        "Täglich/1",
+    )
+    assert (forecast.checkpoint_bytes, forecast.checkpoints_kept, forecast.disk_bytes) == (
+        700,
+        3,
+        2100,
+    )
+    assert forecast.free_bytes is not None
     # With another batch it is unknown how long a step takes.
-    other = services.jobs.check({**raw, "batch_size": 4}).forecast
-    assert (other.lasts_s, other.disk_bytes) == (None, 2100)
+    other_forecast = services.jobs.check({**raw, "batch_size": 4}).forecast
+    assert (other_forecast.lasts_s, other_forecast.disk_bytes) == (None, 2100)
     sweep = services.sweeps.check(Sweep(raw, (Axis("seed", (1, 2)),)))
     assert (sweep.jobs, sweep.forecast.lasts_s) == (2, 80.0)
 
@@ -65,8 +73,8 @@ def test_before_any_job_the_size_comes_from_the_models_parameters(
     raw["model"] = item.reference
     assert services.jobs.check(raw).forecast.disk_bytes is None
     services.library._add_details(item, {"parameter_bytes": 1_000_000}, "")
-    found = services.jobs.check(raw).forecast
-    assert found.checkpoint_bytes == 2_000_000, "momentum is as large as the weights"
+    forecast = services.jobs.check(raw).forecast
+    assert forecast.checkpoint_bytes == 2_000_000, "momentum is as large as the weights"
 
 
 def test_a_job_that_names_no_strategy_trains_by_ddp_where_horovod_is_missing(
@@ -83,11 +91,13 @@ def test_a_job_that_names_no_strategy_trains_by_ddp_where_horovod_is_missing(
     assert services.jobs.create(raw).config.strategy == StrategyConfig("ddp", "none")
     assert services.jobs.create(allreduce).config.strategy.name == "allreduce"
     raw["placement"] = [{"node": "gpu1", "processes": 2}]
-    for without_horovod, usual in ((False, "allreduce"), (True, "ddp")):
-        there = NodeInstallation("/p", "/m", "5", "e", "/b", "/c", without_horovod=without_horovod)
-        entry = NodeEntry("gpu1", NodeAddress("gpu1"), installation=there)
+    for without_horovod, strategy in ((False, "allreduce"), (True, "ddp")):
+        installation = NodeInstallation(
+            "/p", "/m", "5", "e", "/b", "/c", without_horovod=without_horovod
+        )
+        entry = NodeEntry("gpu1", NodeAddress("gpu1"), installation=installation)
         node_files.write_entry(services.data_root, entry)
-        assert services.jobs.check(raw).usual_strategy == usual
+        assert services.jobs.check(raw).usual_strategy == strategy
 
 
 @pytest.mark.parametrize(

@@ -24,11 +24,11 @@ GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Services]:
-    opened = open_services(tmp_path / "root", tmp_path / "c.sqlite")
+    container = open_services(tmp_path / "root", tmp_path / "c.sqlite")
     for kind in PARTS:
-        opened.library.import_item(kind, GALLERY / kind.value, "digits")
-    yield opened
-    opened.close()
+        container.library.import_item(kind, GALLERY / kind.value, "digits")
+    yield container
+    container.close()
 
 
 def model_with(services: Services, folder: Path, forward: str) -> None:
@@ -59,10 +59,10 @@ def test_the_layers_of_a_model_are_listed_once_and_kept(
         ("trained", True),
     ]
     assert run([*line, "check", *names], lambda *_: 1) == 0
-    checked = json.loads(capsys.readouterr().out)
-    assert sum(row["parameters"] for row in rows) == checked["parameters"]
-    kept = services.inspection.layers("digits", "digits", "digits", 2)
-    assert "a line" in kept.output
+    printed = json.loads(capsys.readouterr().out)
+    assert sum(row["parameters"] for row in rows) == printed["parameters"]
+    cached_layers = services.inspection.layers("digits", "digits", "digits", 2)
+    assert "a line" in cached_layers.output
 
 
 def test_an_answer_is_not_computed_again(
@@ -90,15 +90,15 @@ def test_the_variances_of_a_model_are_measured_once_and_judged(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     line = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
-    asked = ["model", "variance", "digits", "--dataset", "digits", "--loader", "digits"]
-    assert run([*line, *asked], lambda *_: 1) == 0
-    head, first, *_, sentence = capsys.readouterr().out.splitlines()
+    arguments = ["model", "variance", "digits", "--dataset", "digits", "--loader", "digits"]
+    assert run([*line, *arguments], lambda *_: 1) == 0
+    head, first, *_, message = capsys.readouterr().out.splitlines()
     assert head.split() == ["NAME", "KIND", "ACTIVATIONS", "GRADIENTS"]
     assert first.split()[:2] == ["features.0", "Conv2d"]
-    assert sentence.startswith("Variances change about")
+    assert message.startswith("Variances change about")
     monkeypatch.setattr(inspection, "run_tool", None)
-    kept = services.inspection.variance("digits", "digits", "digits")
-    assert all(one.activation and one.gradient for one in kept.layers)
+    cached_variance = services.inspection.variance("digits", "digits", "digits")
+    assert all(l.activation and l.gradient for l in cached_variance.layers)
 
 
 @pytest.mark.parametrize(
@@ -113,12 +113,12 @@ def test_a_forward_without_end_is_ended(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     forward: str,
-    sentence: str,
+    message: str,
 ) -> None:
     model_with(services, tmp_path, forward)
     if "while" in forward:
         monkeypatch.setattr(inspection, "_LIMIT_S", 6.0)
-    with pytest.raises(ToolError, match=sentence):
+    with pytest.raises(ToolError, match=message):
         services.inspection.layers("digits", "digits", "digits")
 
 
@@ -150,16 +150,16 @@ def test_the_command_line_inspects_and_compares_checkpoints(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     line = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
-    asked = ["job", "layers", job_id, "--checkpoint", "epoch-2", "--against", "epoch-1"]
-    assert run([*line, *asked, "--sample", "3", "--json"], lambda *_: 1) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["weights"][0]["name"] == "features.0.weight"
-    assert found["weights"][0]["change"]["spread"]["std"] > 0
-    assert len(found["saliency"]) == 2
+    arguments = ["job", "layers", job_id, "--checkpoint", "epoch-2", "--against", "epoch-1"]
+    assert run([*line, *arguments, "--sample", "3", "--json"], lambda *_: 1) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed["weights"][0]["name"] == "features.0.weight"
+    assert printed["weights"][0]["change"]["spread"]["std"] > 0
+    assert len(printed["saliency"]) == 2
     monkeypatch.setattr(inspection, "run_tool", None)
-    kept = services.inspection.checkpoint(job_id, "epoch-2", "epoch-1", 3)
-    assert kept.weights[0].name == "features.0.weight"
-    assert run([*line, *asked, "--sample", "3"], lambda *_: 1) == 0
+    cached_layers = services.inspection.checkpoint(job_id, "epoch-2", "epoch-1", 3)
+    assert cached_layers.weights[0].name == "features.0.weight"
+    assert run([*line, *arguments, "--sample", "3"], lambda *_: 1) == 0
     assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["features.0.weight", "weight"]
 
 
@@ -197,16 +197,16 @@ def test_the_arguments_of_a_script_are_read_in_a_process_of_its_own_and_kept(
     folder.mkdir()
     (folder / "train.py").write_text(PROGRAM)
     services.library.import_item(Kind.SCRIPT, folder, "mine")
-    found = services.inspection.script_help({"script": "mine", "arguments": ["--x"]})
-    assert [(one.head, one.aliases, one.kind, one.default) for one in found.arguments] == [
+    script_help = services.inspection.script_help({"script": "mine", "arguments": ["--x"]})
+    assert [(a.head, a.aliases, a.kind, a.default) for a in script_help.arguments] == [
         ("--batch-size", ("-b",), "whole", "32")
     ]
     monkeypatch.setattr(inspection, "run_tool", None)
-    assert services.inspection.script_help({"script": "mine@1", "entry": "train.py"}) == found
-    for raw, sentence in (
+    assert services.inspection.script_help({"script": "mine@1", "entry": "train.py"}) == script_help
+    for raw, message in (
         ({}, "No script is chosen"),
         ({"script": "mine", "entry": "../train.py"}, "has no such entry"),
         ({"script": "other"}, "other"),
     ):
-        with pytest.raises(BackendError, match=sentence):
+        with pytest.raises(BackendError, match=message):
             services.inspection.script_help(raw)

@@ -16,17 +16,17 @@ from backend.services.context.container import Services, open_services
 from backend.services.jobs import feed as job_feed
 from backend.services.jobs.feed import JobFeed
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
-from tests.fakes.command_line import call
-from tests.job_views import changed
+from tests.fakes.command_line import run_command
+from tests.job_views import replace_fields
 
 
 @pytest.fixture
 def desktops(tmp_path: Path) -> Iterator[tuple[Services, Services]]:
     """Two on one data root, each with a catalogue of its own."""
     (tmp_path / "root").mkdir()
-    made = [open_services(tmp_path / "root", tmp_path / f"{n}.sqlite") for n in range(2)]
-    yield made[0], made[1]
-    for services in made:
+    opened_services = [open_services(tmp_path / "root", tmp_path / f"{n}.sqlite") for n in range(2)]
+    yield opened_services[0], opened_services[1]
+    for services in opened_services:
         services.close()
 
 
@@ -41,7 +41,7 @@ def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def ids_of(listing: JobListing) -> set[str]:
-    return {one.id for one in (*listing.views, *listing.summaries)}
+    return {j.id for j in (*listing.views, *listing.summaries)}
 
 
 def test_recent_jobs_are_listed_whole_with_each_poll(desktops, monkeypatch):
@@ -55,18 +55,18 @@ def test_recent_jobs_are_listed_whole_with_each_poll(desktops, monkeypatch):
 
 def test_f32_an_empty_mount_point_is_not_taken_for_a_data_root_without_jobs(tmp_path):
     (tmp_path / "root").mkdir()
-    places = (tmp_path / "root", tmp_path / "catalogue.sqlite")
-    with closing(open_services(*places)) as before:
-        before.jobs.queries.show(create(before))
-        before.data_root.jobs.rename(tmp_path / "elsewhere")
-    with closing(open_services(*places)) as after:
-        for read in (JobFeed(after.jobs.queries).poll, after.jobs.queries.list):
-            with pytest.raises(BackendError, match="is missing") as refused:
+    paths = (tmp_path / "root", tmp_path / "catalogue.sqlite")
+    with closing(open_services(*paths)) as first_services:
+        first_services.jobs.queries.show(create(first_services))
+        first_services.data_root.jobs.rename(tmp_path / "elsewhere")
+    with closing(open_services(*paths)) as second_services:
+        for read in (JobFeed(second_services.jobs.queries).poll, second_services.jobs.queries.list):
+            with pytest.raises(BackendError, match="is missing") as refusal:
                 read()
-        assert "is mounted" in refused.value.remedy
-        assert "rescan" in refused.value.remedy
-        after.library.rescan()
-        assert JobFeed(after.jobs.queries).poll().total == 0
+        assert "is mounted" in refusal.value.remedy
+        assert "rescan" in refusal.value.remedy
+        second_services.library.rescan()
+        assert JobFeed(second_services.jobs.queries).poll().total == 0
 
 
 def test_only_the_line_of_an_ended_job_is_kept(desktops):
@@ -75,7 +75,7 @@ def test_only_the_line_of_an_ended_job_is_kept(desktops):
         view = job(number, state=JobState.TRAINING)
         queries._announced_once(view)
         assert queries._announced == {view.id: (view.run, JobState.TRAINING)}
-        queries._announced_once(changed(view, state=JobState.FINISHED))
+        queries._announced_once(replace_fields(view, state=JobState.FINISHED))
     assert queries._announced == {}
 
 
@@ -88,13 +88,13 @@ def test_the_first_poll_lists_everything_and_the_next_one_nothing(desktops):
 
 
 def test_a_poll_lists_jobs_that_another_desktop_made_changed_or_removed(desktops):
-    here, there = desktops
-    old, going = create(there), create(there)
-    jobs = JobFeed(here.jobs.queries)
+    local, remote = desktops
+    old, going = create(remote), create(remote)
+    jobs = JobFeed(local.jobs.queries)
     jobs.poll()
-    new = create(there)
-    there.jobs.annotate(old, name="another name")
-    there.jobs.remove(going)
+    new = create(remote)
+    remote.jobs.annotate(old, name="another name")
+    remote.jobs.remove(going)
     listing = jobs.poll()
     assert ids_of(listing) == {old, new}
     assert {view.name for view in listing.views if view.id == old} == {"another name"}
@@ -114,11 +114,11 @@ def test_old_jobs_of_the_catalogue_are_listed_as_lines_equal_to_their_views(desk
 def test_old_jobs_beyond_the_limit_are_read_in_turn(desktops, monkeypatch):
     monkeypatch.setattr(job_feed, "_NEWEST", 2)
     monkeypatch.setattr(job_feed, "_CHECKED_AT_ONCE", 1)
-    here, there = desktops
-    ids = sorted((create(there) for _ in range(8)), reverse=True)
-    jobs = JobFeed(here.jobs.queries, scan_s=0.0)
+    local, remote = desktops
+    ids = sorted((create(remote) for _ in range(8)), reverse=True)
+    jobs = JobFeed(local.jobs.queries, scan_s=0.0)
     jobs.poll()
-    there.jobs.annotate(ids[-1], name="the oldest")
+    remote.jobs.annotate(ids[-1], name="the oldest")
     polls = next(n for n in range(1, 20) if ids_of(jobs.poll()) == {ids[-1]})
     assert polls <= 8
 
@@ -133,22 +133,22 @@ def test_a_spoiled_folder_hides_no_other_job(desktops):
 
 
 def test_two_desktops_that_change_different_things_both_have_their_way(desktops):
-    here, there = desktops
-    job_id = create(here)
-    here.jobs.edit(job_id, "name", "digits", "a")
-    there.jobs.edit(job_id, "tags", (), ("b",))
-    view = here.jobs.edit(job_id, "notes", "", "c")
+    local, remote = desktops
+    job_id = create(local)
+    local.jobs.edit(job_id, "name", "digits", "a")
+    remote.jobs.edit(job_id, "tags", (), ("b",))
+    view = local.jobs.edit(job_id, "notes", "", "c")
     assert (view.name, view.tags, view.notes) == ("a", ("b",), "c")
 
 
 def test_an_edit_does_not_replace_a_newer_value_of_another_desktop(desktops):
-    here, there = desktops
-    job_id = create(here)
-    there.jobs.edit(job_id, "name", "digits", "theirs")
+    local, remote = desktops
+    job_id = create(local)
+    remote.jobs.edit(job_id, "name", "digits", "theirs")
     with pytest.raises(BackendError, match="The name is now “theirs”, changed by someone else"):
-        here.jobs.edit(job_id, "name", "digits", "mine")
-    assert here.jobs.queries.show(job_id).name == "theirs"
-    assert here.jobs.edit(job_id, "name", "digits", "theirs").name == "theirs", "both meant it so"
+        local.jobs.edit(job_id, "name", "digits", "mine")
+    assert local.jobs.queries.show(job_id).name == "theirs"
+    assert local.jobs.edit(job_id, "name", "digits", "theirs").name == "theirs", "both meant it so"
 
 
 @pytest.mark.parametrize(
@@ -164,20 +164,20 @@ def test_an_edit_does_not_replace_a_newer_value_of_another_desktop(desktops):
     ],
 )
 def test_an_invalid_edit_is_one_clear_sentence_and_changes_nothing(
-    desktops, what, was, value, sentence
+    desktops, field, old_value, value, message
 ):
     job_id = create(desktops[0])
-    before = desktops[0].jobs.queries.show(job_id)
-    with pytest.raises(BackendError, match=sentence):
-        desktops[0].jobs.edit(job_id, what, was, value)
-    assert desktops[0].jobs.queries.show(job_id) == before
+    old_view = desktops[0].jobs.queries.show(job_id)
+    with pytest.raises(BackendError, match=message):
+        desktops[0].jobs.edit(job_id, field, old_value, value)
+    assert desktops[0].jobs.queries.show(job_id) == old_view
 
 
 def test_tags_are_given_and_taken_beside_those_of_others(desktops):
-    here, there = desktops
-    job_id = create(here)
-    there.jobs.retag(job_id, add=["theirs", "old"])
-    view = here.jobs.retag(job_id, add=["mine", "theirs"], remove=["old", "never there"])
+    local, remote = desktops
+    job_id = create(local)
+    remote.jobs.retag(job_id, add=["theirs", "old"])
+    view = local.jobs.retag(job_id, add=["mine", "theirs"], remove=["old", "never there"])
     assert view.tags == ("theirs", "mine")
     assert view.state is JobState.CREATED
 
@@ -185,13 +185,13 @@ def test_tags_are_given_and_taken_beside_those_of_others(desktops):
 def test_a_jobs_size_is_all_that_lies_in_its_folder(desktops):
     job_id = create(desktops[0])
     folder = desktops[0].data_root.job(job_id)
-    before = desktops[0].jobs.size_bytes(job_id)
+    old_size = desktops[0].jobs.size_bytes(job_id)
     (folder.logs / "rank-0.log").write_bytes(b"x" * 1000)
     (folder.logs / "link").symlink_to(folder.logs / "rank-0.log")
-    assert desktops[0].jobs.size_bytes(job_id) == before + 1000
+    assert desktops[0].jobs.size_bytes(job_id) == old_size + 1000
 
 
 def test_the_command_line_tags_several_jobs_at_once(desktops, capsys):
     ids = [create(desktops[0]) for _ in range(2)]
-    assert call(desktops[0], "job", "tag", *ids, "--add", "night") == 0
+    assert run_command(desktops[0], "job", "tag", *ids, "--add", "night") == 0
     assert capsys.readouterr().out.splitlines() == [f"{job_id}  digits: night" for job_id in ids]

@@ -16,7 +16,7 @@ from backend.records.library.item import Pin
 from backend.services.jobs.index import JobIndex
 from tests.backend.catalogue.catalogue_rig import CONFIG, job
 
-WORDS = ("resnet", "unet", "Größe", "lr=0.1")
+NAME_PARTS = ("resnet", "unet", "Größe", "lr=0.1")
 ORDERS = (
     *("name", "tags", "nodes", "user", "optimizer", "strategy", "model", "dataset", "state"),
     *("progress", "best", "gpus", "started", "created", "ended", "energy", "lr", "batch_size"),
@@ -46,7 +46,7 @@ def lines(draw):
     number = draw(st.integers(0, 20))
     state = draw(st.sampled_from(list(JobState)))
     best = draw(st.none() | st.tuples(st.sampled_from(["mAP", "loss"]), st.floats(-5, 5)))
-    began = draw(st.sampled_from([0.0, 1e9, 2e9]))
+    started_s = draw(st.sampled_from([0.0, 1e9, 2e9]))
     seed = draw(st.sampled_from([1, 7]))
     rate = draw(st.sampled_from([0.1, 0.2, 1e-5]))
     return make_summary(
@@ -57,12 +57,12 @@ def lines(draw):
         },
         {},
         id=f"job-{number:02d}",
-        name=" ".join(draw(st.lists(st.sampled_from(WORDS), max_size=2))),
+        name=" ".join(draw(st.lists(st.sampled_from(NAME_PARTS), max_size=2))),
         state=state,
         best_metric=best,
         created_s=draw(st.sampled_from([1e9, 2e9, 3e9])),
-        started_s=began,
-        ended_s=began + 50 if began and state.is_over else 0.0,
+        started_s=started_s,
+        ended_s=started_s + 50 if started_s and state.is_over else 0.0,
         user=draw(st.sampled_from(["", "mai", "ben"])),
         tags=tuple(draw(st.lists(st.sampled_from(["a", "b"]), unique=True))),
         nodes=tuple(draw(st.lists(st.sampled_from(["gpu1", "gpu2"]), unique=True))),
@@ -76,9 +76,9 @@ def lines(draw):
 
 queries = st.builds(
     JobQuery,
-    text=st.lists(st.sampled_from([*WORDS, "finished", "SGD", "gpu1", *COMPARED]), max_size=2).map(
-        " ".join
-    ),
+    text=st.lists(
+        st.sampled_from([*NAME_PARTS, "finished", "SGD", "gpu1", *COMPARED]), max_size=2
+    ).map(" ".join),
     group=st.sampled_from([None, 0, 1, 2]),
     tag=st.sampled_from(["", "a"]),
     user=st.sampled_from(["", "ben"]),
@@ -90,17 +90,17 @@ queries = st.builds(
 )
 
 
-def has(line: JobSummary, word: str) -> bool:
+def has_word(line: JobSummary, word: str) -> bool:
     compared = COMPARED.get(word)
     if compared is not None:
         return compared(line)
     return word.casefold() in line.text + line.settings
 
 
-def fits(line: JobSummary, query: JobQuery) -> bool:
+def matches(line: JobSummary, query: JobQuery) -> bool:
     best = line.best_metric
     return (
-        all(has(line, word) for word in query.text.split())
+        all(has_word(line, word) for word in query.text.split())
         and query.group in (None, line.group)
         and (not query.tag or query.tag in line.tags)
         and (not query.user or query.user == line.user)
@@ -137,36 +137,40 @@ VALUES = {
 
 @settings(max_examples=50)
 @given(st.lists(st.lists(lines(), max_size=8), max_size=4), st.sets(st.integers(0, 20)), queries)
-def test_the_index_finds_the_jobs_that_a_walk_over_all_finds(updates, gone, query):
-    index, there = JobIndex(), {}
-    for some in updates:
+def test_the_index_finds_the_jobs_that_a_walk_over_all_finds(updates, removed_ids, query):
+    index, present = JobIndex(), {}
+    for batch in updates:
         index.find(query)
-        unique = {line.id: line for line in some}
+        unique = {line.id: line for line in batch}
         index.update(unique.values())
-        there.update(unique)
-    missing = [f"job-{number:02d}" for number in gone]
+        present.update(unique)
+    missing = [f"job-{number:02d}" for number in removed_ids]
     index.update((), missing)
     for job_id in missing:
-        there.pop(job_id, None)
-    found = index.find(query)
-    shown = [found.summaries[slot] for slot in found.order]
-    assert {line.id for line in shown} == {line.id for line in there.values() if fits(line, query)}
-    assert found.total_count == len(there)
-    assert found.live_count == sum(line.state.is_live for line in there.values())
+        present.pop(job_id, None)
+    result = index.find(query)
+    summaries = [result.summaries[slot] for slot in result.order]
+    assert {line.id for line in summaries} == {
+        line.id for line in present.values() if matches(line, query)
+    }
+    assert result.total_count == len(present)
+    assert result.live_count == sum(line.state.is_live for line in present.values())
     if query.order == "best":
-        judged = [line.best_metric for line in shown if line.best_metric]
-        assert shown[len(judged) :] == [line for line in shown if not line.best_metric]
+        metrics = [line.best_metric for line in summaries if line.best_metric]
+        assert summaries[len(metrics) :] == [line for line in summaries if not line.best_metric]
         sign = -1 if query.descending else 1
-        assert judged == sorted(judged, key=lambda one: (one[0], sign * one[1]))
+        assert metrics == sorted(metrics, key=lambda metric: (metric[0], sign * metric[1]))
     if query.order in VALUES:
-        values = [VALUES[query.order](line) for line in shown]
-        known = [value for value in values if value is not None]
-        assert known == sorted(known, reverse=query.descending)
-        assert values == known + [None] * (len(values) - len(known)), "no value comes last"
+        values = [VALUES[query.order](line) for line in summaries]
+        known_values = [value for value in values if value is not None]
+        assert known_values == sorted(known_values, reverse=query.descending)
+        assert values == known_values + [None] * (len(values) - len(known_values)), (
+            "no value comes last"
+        )
 
 
 @pytest.mark.parametrize(("descending", "wanted"), [(False, "3 0 2 1 4"), (True, "0 3 1 2 4")])
-def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
+def test_a_loss_is_never_sorted_among_accuracies(descending, expected):
     index = JobIndex()
     bests = (
         ("validation/accuracy", 0.9),
@@ -176,13 +180,13 @@ def test_a_loss_is_never_sorted_among_accuracies(descending, wanted):
         None,
     )
     index.update(summary_of(job(n, id=str(n), best_metric=best)) for n, best in enumerate(bests))
-    found = index.find(JobQuery(order="best", descending=descending))
-    assert [index.summaries[slot].id for slot in found.order] == wanted.split()
+    result = index.find(JobQuery(order="best", descending=descending))
+    assert [index.summaries[slot].id for slot in result.order] == expected.split()
 
 
 def test_live_jobs_come_first_then_the_queue_drafts_and_ended_jobs():
     index = JobIndex()
-    made = [
+    summaries = [
         summary_of(job(1, id="old", state=JobState.FINISHED, updated_at="2026-11-20T08:00:00Z")),
         summary_of(job(2, id="new", state=JobState.ERROR, updated_at="2026-11-21T08:00:00Z")),
         summary_of(job(3, id="draft", state=JobState.CREATED, started_at="", updated_at="")),
@@ -190,9 +194,9 @@ def test_live_jobs_come_first_then_the_queue_drafts_and_ended_jobs():
         summary_of(job(5, id="first", state=JobState.QUEUED, started_at="", updated_at="")),
         summary_of(job(6, id="live", state=JobState.TRAINING, updated_at="")),
     ]
-    index.update(made)
-    found = index.find(JobQuery(), {"first": 1, "second": 2})
-    assert [made[slot].id for slot in found.order] == [
+    index.update(summaries)
+    result = index.find(JobQuery(), {"first": 1, "second": 2})
+    assert [summaries[slot].id for slot in result.order] == [
         *("live", "first", "second", "draft", "new", "old")
     ]
 
@@ -239,8 +243,8 @@ def test_drafts_stand_among_waiting_jobs_and_are_not_counted():
     index = JobIndex()
     states = (JobState.CREATED, JobState.QUEUED, JobState.CREATED, JobState.TRAINING)
     index.update(summary_of(job(n, state=state)) for n, state in enumerate(states))
-    found = index.find(JobQuery(group=1))
-    assert (found.match_count, found.waiting_count, found.live_count) == (3, 1, 1)
+    result = index.find(JobQuery(group=1))
+    assert (result.match_count, result.waiting_count, result.live_count) == (3, 1, 1)
 
 
 def test_settings_are_read_from_a_line_as_they_were_written():
@@ -262,7 +266,7 @@ def test_a_word_that_compares_nothing_is_just_a_word(word):
 def test_a_rate_at_the_very_limit_is_within_it():
     """0.1 is another number with half as many bits."""
     index = JobIndex()
-    index.update([make_summary({"optimizer": {"name": "sgd", "lr": 0.1}}, {}, **ONE)])
+    index.update([make_summary({"optimizer": {"name": "sgd", "lr": 0.1}}, {}, **FINISHED_JOB)])
     assert index.find(JobQuery(text="lr<=0.1")).match_count == 1
     assert index.find(JobQuery(text="lr<0.1")).match_count == 0
 
@@ -287,7 +291,7 @@ ARGUMENTS = ["fit", "--lr", "0.1", "--batch-size=32", "trainer.max_time=5", "--s
 def test_arguments_are_searched_as_settings(text, hits):
     index = JobIndex()
     script = {"script": "mine", "arguments": ARGUMENTS}
-    index.update([make_summary(script, {}, **ONE)])
+    index.update([make_summary(script, {}, **FINISHED_JOB)])
     assert index.find(JobQuery(text=text)).match_count == hits
     (line,) = index.summaries
     assert summary_settings.number(line, "batch_size") == 32
@@ -298,7 +302,7 @@ def test_arguments_are_searched_as_settings(text, hits):
 @pytest.mark.parametrize("best", [("mAP", 0.5), ("validation/mAP", 0.5)])
 def test_the_best_metric_is_compared_by_its_name(best):
     index = JobIndex()
-    index.update([make_summary({}, {}, **ONE, best_metric=best)])
+    index.update([make_summary({}, {}, **FINISHED_JOB, best_metric=best)])
     assert [
         index.find(JobQuery(text=text)).match_count for text in ("map>0.4", "mAP>0.5", "dice>0")
     ] == [
@@ -308,4 +312,4 @@ def test_the_best_metric_is_compared_by_its_name(best):
     ]
 
 
-ONE = {"id": "job-1", "name": "one", "state": JobState.FINISHED}
+FINISHED_JOB = {"id": "job-1", "name": "one", "state": JobState.FINISHED}

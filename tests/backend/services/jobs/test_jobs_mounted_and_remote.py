@@ -21,7 +21,7 @@ from tests.backend.services.access_cases import (
     PAYLOAD,
     Beat,
     FakeHead,
-    Place,
+    DataSite,
     RemoteRun,
     add_checkpoint,
     on_node,
@@ -36,136 +36,138 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def test_a_job_is_made_found_annotated_and_removed(place: Place, beat: Beat) -> None:
-    one, other = place.desktop(), place.desktop()
-    place.stock(one)
-    beat(place)
-    view = one.jobs.create(on_node(name="first"))
-    assert [path.name for path in (place.root / "jobs").iterdir()] == [view.id]
-    assert other.jobs.queries.show(view.id) == view
-    assert [job.id for job in other.jobs.queries.list()] == [view.id]
-    assert other.jobs.queries.find("first") == view.id
-    one.jobs.annotate(view.id, name="second", tags=("a",))
-    (seen,) = other.jobs.queries.list()
-    assert (seen.name, seen.tags) == ("second", ("a",))
-    assert other.jobs.clone(view.id)["model"] == "tiny@1"
-    assert one.jobs.remove(view.id).id == view.id
-    assert (place.root / "trash" / "jobs" / view.id / "config.toml").exists()
-    assert other.jobs.queries.list() == ()
+def test_a_job_is_made_found_annotated_and_removed(site: DataSite, beat: Beat) -> None:
+    first, second = site.desktop(), site.desktop()
+    site.stock(first)
+    beat(site)
+    view = first.jobs.create(on_node(name="first"))
+    assert [path.name for path in (site.root / "jobs").iterdir()] == [view.id]
+    assert second.jobs.queries.show(view.id) == view
+    assert [job.id for job in second.jobs.queries.list()] == [view.id]
+    assert second.jobs.queries.find("first") == view.id
+    first.jobs.annotate(view.id, name="second", tags=("a",))
+    (listed_view,) = second.jobs.queries.list()
+    assert (listed_view.name, listed_view.tags) == ("second", ("a",))
+    assert second.jobs.clone(view.id)["model"] == "tiny@1"
+    assert first.jobs.remove(view.id).id == view.id
+    assert (site.root / "trash" / "jobs" / view.id / "config.toml").exists()
+    assert second.jobs.queries.list() == ()
     with pytest.raises(BackendError, match="There is no job"):
-        other.jobs.queries.show(view.id)
+        second.jobs.queries.show(view.id)
     with pytest.raises(BackendError, match="There is no job"):
-        other.jobs.queries.poll(view.id)
+        second.jobs.queries.poll(view.id)
 
 
-def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(place: Place, beat: Beat) -> None:
-    one, other = place.desktop(), place.desktop()
-    place.stock(one)
-    beat(place)
-    view, run = started(place, one)
+def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(
+    site: DataSite, beat: Beat
+) -> None:
+    one, second = site.desktop(), site.desktop()
+    site.stock(one)
+    beat(site)
+    view, run = started(site, one)
     add_checkpoint(run, 4)
     run.end(JobState.INTERRUPTED)
-    folder = place.data.job(view.id).path
+    folder = site.data.job(view.id).path
 
     def content() -> dict[str, bytes]:
         files = (path for path in folder.rglob("*") if path.is_file())
         return {str(path.relative_to(folder)): path.read_bytes() for path in files}
 
-    before = content()
-    assert other.jobs.queries.show(view.id).state is JobState.INTERRUPTED
+    old_content = content()
+    assert second.jobs.queries.show(view.id).state is JobState.INTERRUPTED
     one.jobs.remove(view.id)
     assert not folder.exists()
-    assert other.jobs.queries.list() == ()
+    assert second.jobs.queries.list() == ()
     assert one.jobs.restore(view.id).state is JobState.INTERRUPTED
-    assert content() == before
-    assert [job.id for job in other.jobs.queries.list()] == [view.id]
-    assert [one.name for one in other.jobs.queries.checkpoints(view.id)]
+    assert content() == old_content
+    assert [job.id for job in second.jobs.queries.list()] == [view.id]
+    assert [one.name for one in second.jobs.queries.checkpoints(view.id)]
     with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
         one.jobs.restore(view.id)
     with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
         one.jobs.restore("../jobs")
 
 
-def test_only_one_of_two_desktops_starts_a_job(place: Place, beat: Beat) -> None:
+def test_only_one_of_two_desktops_starts_a_job(site: DataSite, beat: Beat) -> None:
     head = FakeHead()
-    desktops = [place.desktop(), place.desktop()]
-    place.stock(desktops[0])
-    beat(place)
+    desktops = [site.desktop(), site.desktop()]
+    site.stock(desktops[0])
+    beat(site)
     view = desktops[0].jobs.create(on_node())
     for services in desktops:
         head.instead_of(services)
         services.jobs.queries.show(view.id)
-    together = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
     def start(services: Services) -> JobView:
-        together.wait()
+        barrier.wait()
         return services.jobs.lifecycle.start(view.id)
 
     with ThreadPoolExecutor(2) as pool:
-        seen = list(pool.map(start, desktops))
-    assert head.started == [(view.id, 1, str(place.root))]
-    assert [one.run for one in seen] == [1, 1]
-    folder = place.data.job(view.id)
+        views = list(pool.map(start, desktops))
+    assert head.started == [(view.id, 1, str(site.root))]
+    assert [v.run for v in views] == [1, 1]
+    folder = site.data.job(view.id)
     assert [path.name for path in folder.attempts.iterdir()] == ["1"]
     launch = read_json(folder.launch)
-    assert launch["model_source"] == str(place.root / "models" / "tiny" / "v1" / "src")
+    assert launch["model_source"] == str(site.root / "models" / "tiny" / "v1" / "src")
     assert read_json(folder.status)["state"] == "STARTING"
 
 
-def test_a_run_is_followed_stopped_and_over(place: Place, beat: Beat) -> None:
-    services, other = place.desktop(), place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+def test_a_run_is_followed_stopped_and_over(site: DataSite, beat: Beat) -> None:
+    services, second = site.desktop(), site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     update = services.jobs.queries.poll(view.id)
     assert (update.view.state, update.view.step) == (JobState.TRAINING, 1)
     assert list(update.history.steps) == [1]
     for steps in (3, 1, 200):
         run.train(steps)
-        before = run.step - steps
+        first_step = run.step - steps
         update = services.jobs.queries.poll(view.id, update.cursor)
         assert update.view.step == run.step
-        assert list(update.history.steps) == list(range(before + 1, run.step + 1))
-    assert list(other.jobs.queries.history(view.id).steps) == list(range(1, run.step + 1))
-    assert other.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
+        assert list(update.history.steps) == list(range(first_step + 1, run.step + 1))
+    assert list(second.jobs.queries.history(view.id).steps) == list(range(1, run.step + 1))
+    assert second.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert read_json(run.folder.lock)["run"] == 1
     requested = run.folder.lock.read_bytes()
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert run.folder.lock.read_bytes() == requested
     run.end(JobState.INTERRUPTED)
     assert services.jobs.queries.poll(view.id, update.cursor).view.state is JobState.INTERRUPTED
-    assert [job.state for job in other.jobs.queries.list()] == [JobState.INTERRUPTED]
+    assert [job.state for job in second.jobs.queries.list()] == [JobState.INTERRUPTED]
 
 
 def test_a_huge_history_is_read_up_to_a_limit_that_is_shown(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(history, "LIMIT_BYTES", 3_000_000)
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     run.train(10)
     update = services.jobs.queries.poll(view.id)
     assert (len(update.history.steps), update.history.problems) == (10 + 1, ())
     with run.folder.history.open("r+b") as file:
         file.truncate(10_000_000_000)
-    before = place.wire.came_bytes
+    bytes_before = site.wire.came_bytes
     for _ in range(3):
         update = services.jobs.queries.poll(view.id, update.cursor)
         assert (len(update.history.steps), update.history.problems) == (0, ())
-    assert place.wire.came_bytes - before < 4_000_000
+    assert site.wire.came_bytes - bytes_before < 4_000_000
     (problem,) = services.jobs.queries.history(view.id).problems
     assert problem == "The history is larger than 1 GB; the rest is not shown."
 
 
 def test_no_run_resumes_without_a_preflight_check(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     add_checkpoint(run, 4)
     record = RunExit(1, JobState.INTERRUPTED, "Stopped.", ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
@@ -187,25 +189,25 @@ def test_no_run_resumes_without_a_preflight_check(
     ],
 )
 def test_a_finished_job_does_not_resume_and_says_why(
-    place: Place, beat: Beat, early_finish: str, message: str
+    site: DataSite, beat: Beat, early_finish: str, message: str
 ) -> None:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     add_checkpoint(run, 4)
     run.end(JobState.FINISHED)
     run.say(JobState.FINISHED, early_finish=early_finish)
-    with pytest.raises(BackendError) as refused:
+    with pytest.raises(BackendError) as refusal:
         services.jobs.lifecycle.resume(view.id)
-    assert refused.value.message == f"The job {view.id} {message}"
+    assert refusal.value.message == f"The job {view.id} {message}"
 
 
-def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, beat: Beat) -> None:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(site: DataSite, beat: Beat) -> None:
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     names = [add_checkpoint(run, step) for step in (4, 7, 9)]
     error = RankError("The loss is 9.", 0, cause=LOSS_DIVERGED, sound_step=8)
     record = RunExit(1, JobState.ERROR, "The loss is 9.", error, ended_at="2026-11-21T07:31:00Z")
@@ -218,12 +220,12 @@ def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(place: Place, bea
 
 
 def test_a_checkpoint_with_nan_is_refused_and_the_one_before_is_taken(
-    place: Place, beat: Beat
+    site: DataSite, beat: Beat
 ) -> None:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     sound, bad = add_checkpoint(run, 4), add_checkpoint(run, 7, not_finite="layer.bias")
     record = RunExit(1, JobState.ERROR, "It failed.", None, ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
@@ -236,16 +238,16 @@ def test_a_checkpoint_with_nan_is_refused_and_the_one_before_is_taken(
     assert sound in read_json(run.folder.launch)["resume_from"]
 
 
-def test_a_stopped_job_is_resumed_with_changes_and_started_over(place: Place, beat: Beat) -> None:
-    services, other = place.desktop(), place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+def test_a_stopped_job_is_resumed_with_changes_and_started_over(site: DataSite, beat: Beat) -> None:
+    services, second = site.desktop(), site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     name = add_checkpoint(run, 4)
     add_checkpoint(run, 7)
-    other.jobs.lifecycle.stop(view.id)
+    second.jobs.lifecycle.stop(view.id)
     run.end(JobState.INTERRUPTED)
-    cursor = other.jobs.queries.poll(view.id).cursor
+    cursor = second.jobs.queries.poll(view.id).cursor
     (run.folder.checkpoints / "epoch-0001-step-000007.pt").write_bytes(b"x" * len(PAYLOAD))
     with pytest.raises(BackendError, match="is damaged") as caught:
         services.jobs.lifecycle.resume(view.id)
@@ -262,8 +264,8 @@ def test_a_stopped_job_is_resumed_with_changes_and_started_over(place: Place, be
         view.id, name, changes={"batch_size": smaller, "optimizer.lr": slower}
     )
     assert (changed.run, changed.config.batch_size) == (2, smaller)
-    seen = other.jobs.queries.show(view.id).config
-    assert (seen.batch_size, seen.optimizer.lr) == (smaller, slower), "from now on"
+    shown_config = second.jobs.queries.show(view.id).config
+    assert (shown_config.batch_size, shown_config.optimizer.lr) == (smaller, slower), "from now on"
     # Older versions read these keys, too.
     assert read_json(run.folder.placement).keys() >= {"placement", "batch_size", "learning_rate"}
     launch = read_json(run.folder.launch)
@@ -271,88 +273,91 @@ def test_a_stopped_job_is_resumed_with_changes_and_started_over(place: Place, be
     assert launch["config"]["optimizer"]["lr"] == slower
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     assert not run.folder.lock.exists()
-    resumed = RemoteRun(place, services.jobs.queries.show(view.id))
+    resumed = RemoteRun(site, services.jobs.queries.show(view.id))
     resumed.end(JobState.INTERRUPTED)
     assert services.jobs.lifecycle.start(view.id, start_over=True).run == 3
     assert sorted(path.name for path in run.folder.runs.iterdir()) == ["2"]
-    again = RemoteRun(place, services.jobs.queries.show(view.id))
-    again.train(2)
-    update = other.jobs.queries.poll(view.id, cursor)
+    second_run = RemoteRun(site, services.jobs.queries.show(view.id))
+    second_run.train(2)
+    update = second.jobs.queries.poll(view.id, cursor)
     assert (update.view.run, update.view.step) == (3, 3)
     assert (update.history.drop_from, list(update.history.steps)) == (0, [1, 2, 3])
-    assert other.jobs.queries.checkpoints(view.id) == ()
+    assert second.jobs.queries.checkpoints(view.id) == ()
 
 
 def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
-    place: Place, beat: Beat
+    site: DataSite, beat: Beat
 ) -> None:
-    services, other = place.desktop(), place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+    services, second = site.desktop(), site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     run.train(3)
     run.folder.rank_log(0).write_text("of run 1\n")
     services.jobs.lifecycle.stop(view.id)
     run.end(JobState.INTERRUPTED)
     services.jobs.lifecycle.start(view.id, start_over=True)
-    again = RemoteRun(place, services.jobs.queries.show(view.id))
-    again.train(1)
-    again.folder.rank_log(0).write_text("of run 2\n")
-    newest, first = other.jobs.queries.runs(view.id)
+    second_run = RemoteRun(site, services.jobs.queries.show(view.id))
+    second_run.train(1)
+    second_run.folder.rank_log(0).write_text("of run 2\n")
+    newest, first = second.jobs.queries.runs(view.id)
     assert (newest.number, newest.put_away, newest.state) == (2, 0, JobState.TRAINING)
     assert (first.number, first.put_away, first.state) == (1, 1, JobState.INTERRUPTED)
     assert (first.first_step, first.last_step, newest.last_step) == (1, 4, 2)
     assert first.ended_at
-    then = other.jobs.queries.earlier_run(view.id, 1)
-    assert (then.view.state, then.view.step) == (JobState.INTERRUPTED, 4)
-    assert list(then.history.steps) == [1, 2, 3, 4]
-    assert list(other.jobs.queries.history(view.id, 1).steps) == [1, 2, 3, 4]
-    assert list(other.jobs.queries.history(view.id, 2).steps) == [1, 2]
-    assert other.jobs.queries.log(view.id, 0, run=1).text == "of run 1\n"
-    assert other.jobs.queries.log(view.id, 0, run=2).text == "of run 2\n"
+    earlier_run = second.jobs.queries.earlier_run(view.id, 1)
+    assert (earlier_run.view.state, earlier_run.view.step) == (JobState.INTERRUPTED, 4)
+    assert list(earlier_run.history.steps) == [1, 2, 3, 4]
+    assert list(second.jobs.queries.history(view.id, 1).steps) == [1, 2, 3, 4]
+    assert list(second.jobs.queries.history(view.id, 2).steps) == [1, 2]
+    assert second.jobs.queries.log(view.id, 0, run=1).text == "of run 1\n"
+    assert second.jobs.queries.log(view.id, 0, run=2).text == "of run 2\n"
     for source in ("0", ALL_LOGS):
         key = earlier_log(view.id, 1)
-        assert other.logs.read_size(key, source).lines == 1
-        assert other.logs.lines(key, source, 0, 9).lines == ("of run 1",)
+        assert second.logs.read_size(key, source).lines == 1
+        assert second.logs.lines(key, source, 0, 9).lines == ("of run 1",)
     with pytest.raises(BackendError, match="has no run 3"):
-        other.jobs.queries.earlier_run(view.id, 3)
+        second.jobs.queries.earlier_run(view.id, 3)
 
 
 def test_checkpoints_are_listed_and_one_is_carried_away(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     assert services.jobs.queries.checkpoints(view.id) == ()
     names = [add_checkpoint(run, step) for step in (2, 5, 9)]
     (run.folder.checkpoints / "epoch-0001-step-000010.json").write_text("{}")
-    found = services.jobs.queries.checkpoints(view.id)
-    assert [one.name for one in found] == names
-    assert [one.is_latest for one in found] == [False, False, True]
-    assert found[0].path.endswith(str(run.folder.checkpoints / f"{names[0]}.pt"))
+    checkpoints = services.jobs.queries.checkpoints(view.id)
+    assert [c.name for c in checkpoints] == names
+    assert [c.is_latest for c in checkpoints] == [False, False, True]
+    assert checkpoints[0].path.endswith(str(run.folder.checkpoints / f"{names[0]}.pt"))
     (run.folder.checkpoints / f"{names[0]}.pt").unlink()
-    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == names[1:]
-    given: list[Path] = []
+    assert [c.name for c in services.jobs.queries.checkpoints(view.id)] == names[1:]
+    exported_paths: list[Path] = []
 
-    def export(checkpoint: Path, form: str, output: Path, model: Path, *_: Path, **more: object):
-        given.extend((checkpoint, model))
-        assert more["history"] is not None
+    def export(checkpoint: Path, form: str, output: Path, model: Path, *_: Path, **options: object):
+        exported_paths.extend((checkpoint, model))
+        assert options["history"] is not None
         output.write_bytes(checkpoint.read_bytes())
 
     monkeypatch.setattr(tool_process, "export", export)
     target = tmp_path / "out.pt"
     assert services.jobs.export(view.id, "latest", "pt", target) == target
     assert target.read_bytes() == PAYLOAD
-    assert (given[0].with_suffix(".json").exists(), given[1].name) == (True, "src")
+    assert (exported_paths[0].with_suffix(".json").exists(), exported_paths[1].name) == (
+        True,
+        "src",
+    )
 
 
-def test_a_log_is_read_in_pieces_and_from_its_end(place: Place, beat: Beat) -> None:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
-    view, run = started(place, services)
+def test_a_log_is_read_in_pieces_and_from_its_end(site: DataSite, beat: Beat) -> None:
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     assert services.jobs.queries.log(view.id, 0).text == ""
     log = run.folder.rank_log(0)
     log.write_text("".join(f"line {n}\n" for n in range(100_000)))
@@ -367,48 +372,48 @@ def test_a_log_is_read_in_pieces_and_from_its_end(place: Place, beat: Beat) -> N
 
 @pytest.mark.timeout(600)
 @pytest.mark.slow
-def test_a_job_trains_on_a_node_stops_and_resumes(place: Place, beat: Beat) -> None:
-    services, other = place.desktop(), place.desktop()
-    place.stock(services)
-    beat(place)
+def test_a_job_trains_on_a_node_stops_and_resumes(site: DataSite, beat: Beat) -> None:
+    services, second = site.desktop(), site.desktop()
+    site.stock(services)
+    beat(site)
     job = on_node(epochs=100_000, environment={"PAUSE_S": "0.002"})
     view = services.jobs.create(job)
     services.jobs.lifecycle.start(view.id)
     services.jobs.queries.wait(view.id, is_finished=is_training)
-    assert other.jobs.lifecycle.stop(view.id).state in (JobState.STOPPING, JobState.INTERRUPTED)
+    assert second.jobs.lifecycle.stop(view.id).state in (JobState.STOPPING, JobState.INTERRUPTED)
     view = services.jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
     assert services.jobs.queries.checkpoints(view.id)[-1].step == view.step
-    other.jobs.lifecycle.resume(view.id)
-    seen = services.jobs.queries.wait(
+    second.jobs.lifecycle.resume(view.id)
+    running_view = services.jobs.queries.wait(
         view.id,
         is_finished=lambda now: (now.run == 2 and now.step > view.step) or now.state.is_over,
     )
-    assert (seen.run, seen.error) == (2, None)
+    assert (running_view.run, running_view.error) == (2, None)
     services.jobs.lifecycle.stop(view.id)
-    view = other.jobs.queries.wait(view.id)
+    view = second.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    assert list(other.jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
+    assert list(second.jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
 
 
-def test_both_desktops_see_a_checkpoint_with_a_keep_mark(place: Place, beat: Beat) -> None:
-    one, other = place.desktop(), place.desktop()
-    place.stock(one)
-    beat(place)
-    view, run = started(place, one)
+def test_both_desktops_see_a_checkpoint_with_a_keep_mark(site: DataSite, beat: Beat) -> None:
+    first_desktop, second_desktop = site.desktop(), site.desktop()
+    site.stock(first_desktop)
+    beat(site)
+    view, run = started(site, first_desktop)
     first, second = add_checkpoint(run, 4), add_checkpoint(run, 8)
-    kept = one.jobs.keep(view.id, first)
-    assert kept.is_kept
-    assert place.data.job(view.id).checkpoints.joinpath(f"{first}.keep").exists(), (
+    kept_checkpoint = first_desktop.jobs.keep(view.id, first)
+    assert kept_checkpoint.is_kept
+    assert site.data.job(view.id).checkpoints.joinpath(f"{first}.keep").exists(), (
         "where rank 0 sees it"
     )
-    assert {c.name: c.is_kept for c in other.jobs.queries.checkpoints(view.id)} == {
+    assert {c.name: c.is_kept for c in second_desktop.jobs.queries.checkpoints(view.id)} == {
         first: True,
         second: False,
     }
-    assert not other.jobs.keep(view.id, first, is_kept=False).is_kept
-    assert not any(c.is_kept for c in one.jobs.queries.checkpoints(view.id))
-    whats = [act.action for act in other.jobs.audit_entries(view.id)]
+    assert not second_desktop.jobs.keep(view.id, first, is_kept=False).is_kept
+    assert not any(c.is_kept for c in first_desktop.jobs.queries.checkpoints(view.id))
+    whats = [act.action for act in second_desktop.jobs.audit_entries(view.id)]
     assert whats == [
         f"No longer always kept: {first}",
         f"Always kept: {first}",
@@ -418,38 +423,38 @@ def test_both_desktops_see_a_checkpoint_with_a_keep_mark(place: Place, beat: Bea
 
 
 def test_a_just_pruned_checkpoint_cannot_be_kept(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one = place.desktop()
-    place.stock(one)
-    beat(place)
-    view, run = started(place, one)
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
+    view, run = started(site, services)
     first = add_checkpoint(run, 4)
     add_checkpoint(run, 8)
-    mark = one.data_root.files.replace_json
+    mark = services.data_root.files.replace_json
 
     def too_late(path: Path, value: object) -> None:
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / first).with_suffix(suffix).unlink()
         mark(path, value)
 
-    monkeypatch.setattr(one.data_root.files, "replace_json", too_late)
+    monkeypatch.setattr(services.data_root.files, "replace_json", too_late)
     with pytest.raises(BackendError, match="has just removed the checkpoint"):
-        one.jobs.keep(view.id, first)
+        services.jobs.keep(view.id, first)
     assert list(run.folder.checkpoints.glob("*.keep")) == []
 
 
-def test_every_desktop_shows_the_actions_of_all_users(place: Place, beat: Beat) -> None:
-    one, other = place.desktop(), place.desktop()
-    place.stock(one)
-    beat(place)
-    view, _ = started(place, one)
-    one.jobs.annotate(view.id, name="renamed", tags=("a", "b"))
+def test_every_desktop_shows_the_actions_of_all_users(site: DataSite, beat: Beat) -> None:
+    first, second = site.desktop(), site.desktop()
+    site.stock(first)
+    beat(site)
+    view, _ = started(site, first)
+    first.jobs.annotate(view.id, name="renamed", tags=("a", "b"))
     for notes in ("w", "wo", "word"):
-        one.jobs.annotate(view.id, notes=notes)
-    other.jobs.lifecycle.stop(view.id)
-    other.jobs.lifecycle.stop(view.id)
-    acts = other.jobs.audit_entries(view.id)
+        first.jobs.annotate(view.id, notes=notes)
+    second.jobs.lifecycle.stop(view.id)
+    second.jobs.lifecycle.stop(view.id)
+    acts = second.jobs.audit_entries(view.id)
     assert [act.action for act in acts[:3]] == ["Stopped", "Notes changed", "Tags changed to a, b"]
     assert acts[3].action.startswith("Name changed from “")
     assert [act.action for act in acts[4:]] == ["Started", "Created"]

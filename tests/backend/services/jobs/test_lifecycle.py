@@ -16,19 +16,19 @@ from backend.services.jobs.lifecycle import JobLifecycle
 from tests.backend.training.training_rig import job, parsed
 
 VIEW = JobView("j1", "test", parsed(job()), "", RunStatus(JobState.TRAINING, run=2))
-ELSEWHERE = (Placement("gpu02", 1),)
-SENTENCE = "The job j1 runs already: its nodes and settings were not changed."
+OTHER_PLACEMENT = (Placement("gpu02", 1),)
+MESSAGE = "The job j1 runs already: its nodes and settings were not changed."
 
 
 def lifecycle() -> JobLifecycle:
     """Of a job that runs, and whose next run another desktop has claimed."""
     file = SimpleNamespace(id="j1", config=VIEW.config)
-    known: dict[str, Any] = {
+    known_settings: dict[str, Any] = {
         "queries": SimpleNamespace(show=lambda _id: VIEW),
         "reaper": SimpleNamespace(read_reaped=lambda _id: (None, file, VIEW)),
         "starter": SimpleNamespace(start=lambda *_, **__: False),
     }
-    return JobLifecycle(**known, validator=cast(Any, None), preflight=cast(Any, None))
+    return JobLifecycle(**known_settings, validator=cast(Any, None), preflight=cast(Any, None))
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,8 @@ def lifecycle() -> JobLifecycle:
         ((), {"gives_way": True}, True),
         ((), {"gives_way": False}, True),
         ((), {"quiet_minutes": 1.0}, True),
-        (ELSEWHERE, {}, True),
-        (ELSEWHERE, {"gives_way": True}, True),
+        (OTHER_PLACEMENT, {}, True),
+        (OTHER_PLACEMENT, {"gives_way": True}, True),
     ],
 )
 def test_the_second_of_two_desktops_learns_that_its_changes_were_not_made(
@@ -58,7 +58,7 @@ def test_the_second_of_two_desktops_learns_that_its_changes_were_not_made(
         if is_refused:
             with pytest.raises(BackendError) as caught:
                 call()
-            assert caught.value.message == SENTENCE
+            assert caught.value.message == MESSAGE
         else:
             assert call() is VIEW
 

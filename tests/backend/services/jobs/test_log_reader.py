@@ -50,8 +50,8 @@ def test_pieces_of_any_size_make_up_the_whole(text: str, limit: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "rank-0.log"
         path.write_bytes(text.encode())
-        pieces, offset = [], 0
+        chunks, offset = [], 0
         while (chunk := read_log(MOUNTED, path, offset, limit)).offset > offset:
-            pieces.append(chunk.text)
+            chunks.append(chunk.text)
             offset = chunk.offset
-    assert "".join(pieces) == text
+    assert "".join(chunks) == text

@@ -57,9 +57,9 @@ def test_all_logs_together_keep_the_order_of_their_lines(
     write(folder.rank_log(0), "a2\nhalf a li")
     write(folder.mpirun_log, "m1\n")
     assert logs.read_size("a", "all").lines == 6
-    found = logs.lines("a", "all", 0, 100)
-    assert found.lines == ("a1", "b1", "b2", "b3", "m1", "a2")
-    assert found.sources == ("0", "1", "1", "1", "mpirun", "0")
+    log_lines = logs.lines("a", "all", 0, 100)
+    assert log_lines.lines == ("a1", "b1", "b2", "b3", "m1", "a2")
+    assert log_lines.sources == ("0", "1", "1", "1", "mpirun", "0")
     assert logs.lines("a", "all", 2, 3).lines == ("b2", "b3", "m1")
     write(folder.rank_log(0), "ne\n")
     assert logs.read_size("a", "all").lines == 7
@@ -76,16 +76,16 @@ def test_many_followed_logs_cost_a_few_numbers_for_each_change(
         for rank in (0, 1):
             write(folder.rank_log(rank), f"rank {rank} line {number}\n" * 100)
         logs.read_size("a", "all")
-    middle = 200 * reads - 100
-    last = logs.lines("a", "all", middle - 1, 2)
+    middle_line = 200 * reads - 100
+    last = logs.lines("a", "all", middle_line - 1, 2)
     assert last.sources == ("0", "1")
     assert last.lines == (f"rank 0 line {reads - 1}", f"rank 1 line {reads - 1}")
-    found = logs.find("a", "all", f"line {reads - 1}").lines
-    assert found == tuple(range(middle - 100, middle + 100))
-    together = logs._open_logs["a", "all"].log
-    assert isinstance(together, CombinedLogs)
-    kept = (together._starts, together._sources, together._first_lines)
-    assert [len(numbers) for numbers in kept] == [2 * reads] * 3
+    matches = logs.find("a", "all", f"line {reads - 1}").lines
+    assert matches == tuple(range(middle_line - 100, middle_line + 100))
+    merged_log = logs._open_logs["a", "all"].log
+    assert isinstance(merged_log, CombinedLogs)
+    stored_arrays = (merged_log._starts, merged_log._sources, merged_log._first_lines)
+    assert [len(numbers) for numbers in stored_arrays] == [2 * reads] * 3
 
 
 def test_the_first_fault_of_all_is_the_one_that_stands_first(
@@ -104,10 +104,10 @@ def test_a_log_that_begins_again_is_another_one_for_all(
     folder: JobFolder, logs: LogService
 ) -> None:
     write(folder.rank_log(0), "one\ntwo\n")
-    before = logs.read_size("a", "all")
+    old_size = logs.read_size("a", "all")
     folder.rank_log(0).write_text("1\n")
-    after = logs.read_size("a", "all")
-    assert after.generation != before.generation
+    new_size = logs.read_size("a", "all")
+    assert new_size.generation != old_size.generation
     assert logs.lines("a", "all", 0, 9).lines == ("1",)
 
 

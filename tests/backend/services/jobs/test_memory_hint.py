@@ -16,7 +16,7 @@ from backend.services.jobs.validation import memory_hint
 from tests.widgets.nodes import samples
 
 GIB = 1 << 30
-HERE = {"node": "this-computer", "processes": 1}
+LOCAL_PLACEMENT = {"node": "this-computer", "processes": 1}
 GPUS = {"node": "gpu01", "gpus": ["GPU-0", "GPU-1"]}
 
 
@@ -28,11 +28,11 @@ def config(placement: dict[str, Any], batch_size: int = 32) -> JobConfig:
 
 
 def state(name: str, memory_bytes: int, gpu_bytes: int = 0) -> NodeState:
-    found = samples.state(name, count=2 if gpu_bytes else 0)
-    assert found.reading is not None
-    gpus = tuple(replace(gpu, memory_total_bytes=gpu_bytes) for gpu in found.reading.gpus)
-    reading = replace(found.reading, memory_total_bytes=memory_bytes, gpus=gpus)
-    return replace(found, reading=reading)
+    sample_state = samples.state(name, count=2 if gpu_bytes else 0)
+    assert sample_state.reading is not None
+    gpus = tuple(replace(gpu, memory_total_bytes=gpu_bytes) for gpu in sample_state.reading.gpus)
+    reading = replace(sample_state.reading, memory_total_bytes=memory_bytes, gpus=gpus)
+    return replace(sample_state, reading=reading)
 
 
 NODES = {
@@ -48,17 +48,17 @@ def check(activation_bytes: int | None, parameter_bytes: int = 0) -> ModelCheck:
 @pytest.mark.parametrize(
     ("placement", "trial", "message", "remedy"),
     [
-        (HERE, check(GIB), "A batch of 32 needs about 32.0 GiB of memory; a process has 24.0 GiB.",
+        (LOCAL_PLACEMENT, check(GIB), "A batch of 32 needs about 32.0 GiB of memory; a process has 24.0 GiB.",
          "Choose 24 or less."),
-        ({**HERE, "processes": 2}, check(GIB // 2),
+        ({**LOCAL_PLACEMENT, "processes": 2}, check(GIB // 2),
          "A batch of 32 needs about 16.0 GiB of memory; a process has 12.0 GiB.",
          "Choose 24 or less."),
         (GPUS, check(GIB, GIB), "A batch of 32 needs about 36.0 GiB of memory; a process has "
          "16.0 GiB.", "Choose 12 or less."),
         (GPUS, check(GIB, 5 * GIB), "A batch of 32 needs about 52.0 GiB of memory; a process has "
          "16.0 GiB.", "Use a smaller model."),
-        (HERE, check(GIB // 2), "", ""),
-        (HERE, check(None, 9 * GIB), "", ""),
+        (LOCAL_PLACEMENT, check(GIB // 2), "", ""),
+        (LOCAL_PLACEMENT, check(None, 9 * GIB), "", ""),
         ({"node": "gone", "processes": 1}, check(99 * GIB), "", ""),
     ],
 )  # fmt: skip
@@ -75,9 +75,9 @@ def test_what_is_said_to_fit_has_no_hint(
     batch_size: int, activation_bytes: int, parameter_bytes: int
 ) -> None:
     trial = check(activation_bytes, parameter_bytes)
-    for hint in memory_hint(config(HERE, batch_size), trial, NODES):
+    for hint in memory_hint(config(LOCAL_PLACEMENT, batch_size), trial, NODES):
         fits = hint.remedy.removeprefix("Choose ").removesuffix(" or less.")
         if fits != hint.remedy:
             smaller = int(fits.replace("\u202f", ""))
             assert smaller < batch_size
-            assert memory_hint(config(HERE, smaller), trial, NODES) == ()
+            assert memory_hint(config(LOCAL_PLACEMENT, smaller), trial, NODES) == ()

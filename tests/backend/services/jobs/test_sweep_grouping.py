@@ -17,8 +17,8 @@ from backend.services.jobs.index import JobIndex
 S = JobState
 
 
-def line(number, tag="", state=S.FINISHED, best=None, **more):
-    settings = {"checkpoint": {"best_mode": more.pop("mode", "min")}}
+def line(number, tag="", state=S.FINISHED, best=None, **fields):
+    settings = {"checkpoint": {"best_mode": fields.pop("mode", "min")}}
     return make_summary(
         settings,
         {},
@@ -30,14 +30,14 @@ def line(number, tag="", state=S.FINISHED, best=None, **more):
             "created_s": 1e9 + number,
             "ended_s": 2e9 - number if state.is_over else 0.0,
             "tags": (tag,) if tag else (),
-            **more,
+            **fields,
         },
     )
 
 
 def rows(index, query=JobQuery(), folds=FoldState()):  # noqa: B008 - both are frozen
-    found = index.fold(index.find(query), query, folds)
-    return [found.lines[slot].id for slot in found.order.tolist()]
+    folded = index.fold(index.find(query), query, folds)
+    return [folded.lines[slot].id for slot in folded.order.tolist()]
 
 
 def index_of(*lines):
@@ -104,11 +104,9 @@ def test_an_update_of_one_job_is_an_update_of_its_sweep():
 
 def test_no_count_and_no_other_search_knows_of_the_row_of_a_sweep():
     index = index_of(*SIX)
-    found = index.find(JobQuery())
-    assert (found.total_count, found.match_count, len(found.order)) == (6, 6, 6)
-    assert [one.id for one in index.find_by_name("lr", 9)] == [
-        f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)
-    ]
+    result = index.find(JobQuery())
+    assert (result.total_count, result.match_count, len(result.order)) == (6, 6, 6)
+    assert [s.id for s in index.find_by_name("lr", 9)] == [f"job-0{n}" for n in (5, 4, 3, 2, 1, 0)]
     assert index.choices().tags == ("sweep:lr",)
 
 
@@ -125,7 +123,7 @@ jobs = st.builds(
 @given(
     st.lists(
         st.tuples(
-            st.lists(jobs, max_size=8, unique_by=lambda one: one.id),
+            st.lists(jobs, max_size=8, unique_by=lambda s: s.id),
             st.sets(st.integers(0, 15), max_size=3),
         ),
         max_size=4,
@@ -134,37 +132,37 @@ jobs = st.builds(
     st.sampled_from(["", "lr=1", "lr=3"]),
     st.sampled_from(["", "best", "name"]),
 )
-def test_folding_equals_a_plain_walk(steps, kept, text, order):
+def test_folding_equals_a_plain_walk(steps, kept_tags, text, order):
     index = JobIndex()
-    there: dict[str, JobSummary] = {}
-    for lines, gone in steps:
-        names = [f"job-{number:02d}" for number in gone]
+    present: dict[str, JobSummary] = {}
+    for lines, removed_ids in steps:
+        names = [f"job-{number:02d}" for number in removed_ids]
         index.update(lines, names)
         for name in names:
-            there.pop(name, None)
-        there.update((one.id, one) for one in lines)
+            present.pop(name, None)
+        present.update((s.id, s) for s in lines)
     query = JobQuery(text, order=order)
     plain = [index.summaries[slot] for slot in index.find(query).order.tolist()]
-    assert rows(index, query, FoldState(kept)) == list(
-        walked(plain, list(there.values()), query, kept)
+    assert rows(index, query, FoldState(kept_tags)) == list(
+        walked(plain, list(present.values()), query, kept_tags)
     )
-    for tag in {sweep_of(one.tags) for one in there.values()} - {""}:
-        members = [one for one in there.values() if sweep_of(one.tags) == tag]
+    for tag in {sweep_of(s.tags) for s in present.values()} - {""}:
+        members = [s for s in present.values() if sweep_of(s.tags) == tag]
         assert index.summaries[index.slot(tag)] == sweep_summary(tag, members)
 
 
-def walked(found, every, query, kept):
-    seen = set()
-    for one in found:
-        tag = sweep_of(one.tags)
-        size = sum(sweep_of(other.tags) == tag for other in every)
+def walked(matches, every, query, kept_tags):
+    seen_tags = set()
+    for summary in matches:
+        tag = sweep_of(summary.tags)
+        size = sum(sweep_of(s.tags) == tag for s in every)
         if not tag or size < 2:
-            yield one.id
-        elif tag not in seen:
-            seen.add(tag)
+            yield summary.id
+        elif tag not in seen_tags:
+            seen_tags.add(tag)
             yield tag
-            hits = [other.id for other in found if sweep_of(other.tags) == tag]
-            folded = kept.get(tag, size > MAX_UNFOLDED_JOBS)
+            hits = [s.id for s in matches if sweep_of(s.tags) == tag]
+            folded = kept_tags.get(tag, size > MAX_UNFOLDED_JOBS)
             if not folded or (query.is_search and len(hits) < size):
                 yield from hits
 
@@ -179,28 +177,28 @@ def walked(found, every, query, kept):
         ([S.FINISHED, S.FINISHED], S.FINISHED),
     ],
 )
-def test_a_sweep_has_finished_when_all_of_it_has(states, wanted):
+def test_a_sweep_has_finished_when_all_of_it_has(states, expected):
     head = sweep_summary("sweep:x", [line(n, state=state) for n, state in enumerate(states)])
-    assert head.state is wanted
+    assert head.state is expected
 
 
 @pytest.mark.parametrize(("mode", "wanted"), [("min", 0.1), ("max", 0.3)])
-def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, wanted):
+def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, expected):
     values = (0.2, 0.1, 0.3, float("nan"))
     head = sweep_summary("sweep:x", [line(n, best=v, mode=mode) for n, v in enumerate(values)])
-    assert head.best_metric == ("validation/loss", wanted)
-    assert head.sweep.best_job == f"lr={values.index(wanted)}"
+    assert head.best_metric == ("validation/loss", expected)
+    assert head.sweep.best_job == f"lr={values.index(expected)}"
 
 
 def test_jobs_judged_by_different_metrics_have_no_best_job():
-    other = line(1)._replace(best_metric=("mAP", 0.5))
-    assert sweep_summary("sweep:x", [line(0, best=0.2), other]).best_metric is None
+    other_line = line(1)._replace(best_metric=("mAP", 0.5))
+    assert sweep_summary("sweep:x", [line(0, best=0.2), other_line]).best_metric is None
 
 
 def test_a_sweep_is_found_by_its_name():
     index = index_of(*SIX, line(90))
     name = index.summaries[index.slot("sweep:lr")].name
-    assert [one.id for one in index.find_sweeps(name.upper(), 50)] == ["sweep:lr"]
+    assert [s.id for s in index.find_sweeps(name.upper(), 50)] == ["sweep:lr"]
     assert index.find_sweeps("zeppelin", 50) == ()
 
 
@@ -218,28 +216,28 @@ def test_a_sweep_is_found_by_its_name():
 def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
     tagged = [line(number, tags=("sweep:lr", "paper")) for number in range(6)]
     index = index_of(*tagged, line(90, tags=("paper", "old"), name="night"))
-    assert [one.id for one in index.find_sweeps(text, 50)] == sweeps
-    found = index.find_by_name(text, 50)
-    assert len(found) == jobs
+    assert [s.id for s in index.find_sweeps(text, 50)] == sweeps
+    matches = index.find_by_name(text, 50)
+    assert len(matches) == jobs
     search = CommandSearch()
-    entries = tuple(map(_job_entry, (*index.find_sweeps(text, 50), *found)))
-    assert {one.key for one in search.find(text, entries)} == {one.key for one in entries}
+    entries = tuple(map(_job_entry, (*index.find_sweeps(text, 50), *matches)))
+    assert {s.key for s in search.find(text, entries)} == {s.key for s in entries}
 
 
 def test_the_gpu_time_of_a_sweep_is_that_of_all_its_jobs():
     gpus = {"uses_gpus": True, "world_size": 4, "run": 1}
-    ended = line(1, state=S.FINISHED, started_s=1e9, ended_s=1e9 + 100, energy_j=50.0, **gpus)
+    ended_job = line(1, state=S.FINISHED, started_s=1e9, ended_s=1e9 + 100, energy_j=50.0, **gpus)
     resumed = line(2, state=S.TRAINING, started_s=1e9 + 70, earlier_gpu_s=40.0, **gpus)
-    begun = line(3, state=S.SETUP, started_s=1e9 + 90, **{**gpus, "world_size": 2})
+    starting_job = line(3, state=S.SETUP, started_s=1e9 + 90, **{**gpus, "world_size": 2})
     draft = line(4, state=S.QUEUED, uses_gpus=True, world_size=4)
-    for jobs in ((ended,), (ended, resumed), (ended, resumed, begun, draft)):
-        whole = sweep_summary("sweep:lr", jobs)
+    for jobs in ((ended_job,), (ended_job, resumed), (ended_job, resumed, starting_job, draft)):
+        summary = sweep_summary("sweep:lr", jobs)
         for now in (1e9 + 100, 1e9 + 500):
-            assert whole.gpu_s(now) == sum(one.gpu_s(now) for one in jobs if one.run)
-    assert sweep_summary("sweep:lr", (ended, ended)).energy_j == 100.0
-    assert sweep_summary("sweep:lr", (ended, resumed)).energy_j is None
-    unknown = ended._replace(earlier_gpu_s=None)
-    assert sweep_summary("sweep:lr", (ended, unknown)).gpu_s(2e9) is None
+            assert summary.gpu_s(now) == sum(j.gpu_s(now) for j in jobs if j.run)
+    assert sweep_summary("sweep:lr", (ended_job, ended_job)).energy_j == 100.0
+    assert sweep_summary("sweep:lr", (ended_job, resumed)).energy_j is None
+    unknown = ended_job._replace(earlier_gpu_s=None)
+    assert sweep_summary("sweep:lr", (ended_job, unknown)).gpu_s(2e9) is None
     on_processors = line(5, started_s=1e9, run=1, world_size=4)
-    assert sweep_summary("sweep:lr", (ended, on_processors)).gpu_s(2e9) == 400.0
+    assert sweep_summary("sweep:lr", (ended_job, on_processors)).gpu_s(2e9) == 400.0
     assert sweep_summary("sweep:lr", (on_processors,)).gpu_s(2e9) is None

@@ -17,10 +17,10 @@ from backend.records.sweeps.values import Axis, ValueRange
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
 from backend.services.jobs.templates import TemplateService
-from tests.backend.services.sweeps.test_sweep_service import places, services
+from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job
 
-__all__ = ["places", "services"]
+__all__ = ["paths", "services"]
 
 
 @pytest.fixture
@@ -36,9 +36,9 @@ def test_settings_come_back_as_they_were_saved_without_the_name_of_the_job(
     templates: TemplateService,
 ) -> None:
     raw = raw_job(2, early_stop={"patience_epochs": 3}, tags=["night"])
-    made = templates.save("Night run", raw)
-    assert made.description == "tiny · sgd 0.05 · 4 epochs"
-    assert made.path.endswith("templates/Night run.toml")
+    template = templates.save("Night run", raw)
+    assert template.description == "tiny · sgd 0.05 · 4 epochs"
+    assert template.path.endswith("templates/Night run.toml")
     loaded = templates.load("Night run")
     assert loaded == {key: value for key, value in raw.items() if key != "name"}
 
@@ -53,8 +53,8 @@ def test_a_template_does_not_copy_the_permission_to_share_gpus(
 
 def test_a_replay_does_not_copy_the_permission_to_share_gpus(services: Services) -> None:
     job = services.jobs.create(raw_job())
-    before = Placement("gpu01", gpus=("GPU-1", "GPU-2"), shared_gpus=(("GPU-1", "alice"),))
-    draft = services.replays.draft(job.id, (before,))
+    placement = Placement("gpu01", gpus=("GPU-1", "GPU-2"), shared_gpus=(("GPU-1", "alice"),))
+    draft = services.replays.draft(job.id, (placement,))
     assert draft["placement"] == [{"node": "gpu01", "gpus": ["GPU-1", "GPU-2"]}]
 
 
@@ -80,7 +80,7 @@ def test_a_template_is_renamed_and_removed_by_name_and_lies_in_the_trash(
 ) -> None:
     templates.save("night", raw_job(1))
     templates.rename("night", "Nacht")
-    assert [one.name for one in templates.list()] == ["Nacht"]
+    assert [t.name for t in templates.list()] == ["Nacht"]
     templates.remove("Nacht")
     assert templates.list() == ()
     trash = services.data_root.trash / "templates"
@@ -110,17 +110,17 @@ def test_a_job_file_that_notepad_saved_is_read(tmp_path: Path, end: bytes) -> No
     ids=["toml", "bytes", "size"],
 )
 def test_a_damaged_template_is_one_sentence_and_hides_no_other(
-    templates: TemplateService, services: Services, content: bytes, sentence: str
+    templates: TemplateService, services: Services, content: bytes, message: str
 ) -> None:
     templates.save("night", raw_job(1))
     (services.data_root.templates / "bad.toml").write_bytes(content)
     with pytest.raises(BackendError) as caught:
         templates.load("bad")
-    assert sentence in caught.value.message
+    assert message in caught.value.message
     assert "\n" not in caught.value.message
     bad, night = templates.list()
     assert (bad.name, bad.description, night.error) == ("bad", "", "")
-    assert sentence in bad.error
+    assert message in bad.error
     assert templates.remove("bad").name == "bad"
 
 
@@ -154,33 +154,33 @@ def test_a_sweep_can_be_a_template_and_a_file_and_is_read_as_it_was(
     sweep = Sweep(raw_job(1), axes, draws=5, seed=3)
     assert read_sweep(sweep_file(sweep)) == (sweep, ())
     templates.save("search", sweep_file(sweep))
-    again, faults = read_sweep({**templates.load("search"), "name": "tiny"})
-    assert faults == ()
-    assert again == sweep
+    reread, errors = read_sweep({**templates.load("search"), "name": "tiny"})
+    assert errors == ()
+    assert reread == sweep
     assert "sweep" not in sweep_file(Sweep(raw_job(1), ()))
 
 
 def test_the_command_line_saves_lists_and_makes_a_job_of_a_template(
     services: Services,
-    places: tuple[Path, Path],
+    paths: tuple[Path, Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def say(*words: str) -> tuple[int, object]:
-        argv = [*words, "--data-root", str(places[0]), "--catalogue", str(places[1]), "--json"]
+    def run_command(*arguments: str) -> tuple[int, object]:
+        argv = [*arguments, "--data-root", str(paths[0]), "--catalogue", str(paths[1]), "--json"]
         code = run(argv, lambda *_: 0)
         return code, json.loads(capsys.readouterr().out)
 
     job = services.jobs.create(raw_job(1, epochs=7))
-    code, saved = say("template", "save", "night", job.id)
+    code, saved = run_command("template", "save", "night", job.id)
     assert (code, saved["name"]) == (0, "night")
-    code, listed = say("template", "list")
-    assert [one["sentence"] for one in listed] == ["tiny@1 · sgd 0.05 · 7 epochs"]
-    code, made = say("job", "create", "--template", "night", "--name", "first night")
-    assert (code, made["name"], made["epochs"]) == (0, "first night", 7)
-    assert say("template", "rename", "night", "day")[0] == 0
-    code, refused = say("template", "save", "day", job.id)
-    assert (code, "already" in refused["error"]["sentence"]) == (1, True)
-    assert say("template", "save", "day", job.id, "--replace")[0] == 0
-    assert say("template", "remove", "day")[0] == 0
-    assert say("template", "list")[1] == []
+    code, templates = run_command("template", "list")
+    assert [t["sentence"] for t in templates] == ["tiny@1 · sgd 0.05 · 7 epochs"]
+    code, created = run_command("job", "create", "--template", "night", "--name", "first night")
+    assert (code, created["name"], created["epochs"]) == (0, "first night", 7)
+    assert run_command("template", "rename", "night", "day")[0] == 0
+    code, refusal = run_command("template", "save", "day", job.id)
+    assert (code, "already" in refusal["error"]["sentence"]) == (1, True)
+    assert run_command("template", "save", "day", job.id, "--replace")[0] == 0
+    assert run_command("template", "remove", "day")[0] == 0
+    assert run_command("template", "list")[1] == []

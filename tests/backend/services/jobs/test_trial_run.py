@@ -13,35 +13,35 @@ from backend.base.errors import Cancelled
 from backend.datastore.jobs import files as job_files
 from backend.records.jobs.state import JobState
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import Beat, Place, on_node
+from tests.backend.services.access_cases import Beat, DataSite, on_node
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
     "tests.backend.services.access_fixtures",
 ]
 pytestmark = pytest.mark.usefixtures("uncounted")
-ALONE = {"strategy": {"name": "alone"}}
+ALONE_SETTINGS = {"strategy": {"name": "alone"}}
 
 
-def ready(place: Place, beat: Beat) -> Services:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
+def ready(site: DataSite, beat: Beat) -> Services:
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
     return services
 
 
-def left_of(place: Place, services: Services) -> list[str]:
+def leftover_names(site: DataSite, services: Services) -> list[str]:
     """On the data root, and in what a desktop keeps of it."""
-    roots = (place.data, services.data_root)
+    roots = (site.data, services.data_root)
     return [path.name for root in roots for path in root.jobs.glob(".canary*")]
 
 
-def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, beat: Beat) -> None:
-    services = ready(place, beat)
-    over = place.data.jobs / ".canary-over" / "attempts" / "1"
-    view = services.jobs.create(on_node(**ALONE))
-    over.mkdir(parents=True)
-    (over / "exit.json").write_text("{}")
+def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(site: DataSite, beat: Beat) -> None:
+    services = ready(site, beat)
+    old_attempt = site.data.jobs / ".canary-over" / "attempts" / "1"
+    view = services.jobs.create(on_node(**ALONE_SETTINGS))
+    old_attempt.mkdir(parents=True)
+    (old_attempt / "exit.json").write_text("{}")
     states: list[JobState] = []
     trial = services.trial_runs.run(view.id, states.append)
     assert trial.succeeded, trial.message
@@ -49,19 +49,19 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(place: Place, bea
     assert states[-1] is JobState.FINISHED
     assert services.jobs.queries.show(view.id).state is JobState.CREATED
     assert [job.id for job in services.jobs.queries.list()] == [view.id]
-    assert left_of(place, services) == []
+    assert leftover_names(site, services) == []
 
 
 @pytest.mark.slow
-def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) -> None:
-    services = ready(place, beat)
-    view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE))
+def test_a_trial_that_fails_has_the_words_of_its_rank(site: DataSite, beat: Beat) -> None:
+    services = ready(site, beat)
+    view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE_SETTINGS))
     trial = services.trial_runs.run(view.id)
     assert not trial.succeeded
     assert trial.message.startswith("Rank 0 on gpu1: ")
     assert "a while" in trial.message
     assert "bks_dataset.py" in trial.traceback
-    assert left_of(place, services) == []
+    assert leftover_names(site, services) == []
 
 
 @pytest.mark.parametrize(
@@ -70,36 +70,36 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(place: Place, beat: Beat) 
     ids=["at-once", "as-it-trains"],
 )
 def test_cancelling_a_trial_ends_its_ranks(
-    place: Place, beat: Beat, during: JobState | None, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, during: JobState | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = ready(place, beat)
-    gate = place.root.parent / "gate"
+    services = ready(site, beat)
+    gate = site.root.parent / "gate"
     request_stop = job_files.request_stop
 
-    def request(*where: Any) -> bool:
+    def request(*arguments: Any) -> bool:
         """Only now the batch is read: it trains until then, however late that is seen."""
-        requested = request_stop(*where)
+        requested = request_stop(*arguments)
         gate.touch()
         return requested
 
     monkeypatch.setattr(job_files, "request_stop", request)
-    view = services.jobs.create(on_node(environment={"GATE": str(gate)}, **ALONE))
+    view = services.jobs.create(on_node(environment={"GATE": str(gate)}, **ALONE_SETTINGS))
     states: list[JobState] = []
     with pytest.raises(Cancelled):
         services.trial_runs.run(
             view.id, states.append, cancelled=lambda: during is None or during in states
         )
-    assert at_work(place) == []
-    assert left_of(place, services) == []
+    assert at_work(site) == []
+    assert leftover_names(site, services) == []
 
 
-def at_work(place: Place) -> list[list[str]]:
+def at_work(site: DataSite) -> list[list[str]]:
     """Words of mpirun, guards and ranks of a trial; its supervisor ends after it has said so."""
-    found = []
+    command_lines = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
-            words = process.cmdline()
-            is_trials = any(word.startswith(f"{place.data.jobs}/.canary") for word in words)
-            if is_trials and "backend.node.run.supervisor" not in words:
-                found.append(words)
-    return found
+            command_line = process.cmdline()
+            is_trials = any(word.startswith(f"{site.data.jobs}/.canary") for word in command_line)
+            if is_trials and "backend.node.run.supervisor" not in command_line:
+                command_lines.append(command_line)
+    return command_lines

@@ -30,9 +30,9 @@ class UserDataset(torch.utils.data.Dataset):
 
 @pytest.fixture
 def services(tmp_path: Path) -> Iterator[Services]:
-    opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
-    yield opened
-    opened.close()
+    container = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
+    yield container
+    container.close()
 
 
 def fill(services: Services, folder: Path, item: str) -> None:
@@ -48,12 +48,12 @@ class Reports(Progress):
 
     def __init__(self, cancel_at: float = math.inf) -> None:
         super().__init__()
-        self.seen: list[tuple[float, float, str]] = []
+        self.reports: list[tuple[float, float, str]] = []
         self._cancel_at = cancel_at
 
-    def report(self, done: float, total: float, what: str) -> None:
+    def report(self, done: float, total: float, label: str) -> None:
         if total:
-            self.seen.append((done, total, what))
+            self.reports.append((done, total, label))
         if done >= self._cancel_at:
             self.cancel()
 
@@ -61,29 +61,29 @@ class Reports(Progress):
 def test_a_scan_is_made_once_for_the_same_files(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seen = tmp_path / "seen"
+    marker = tmp_path / "seen"
     fill(
         services,
         tmp_path,
         "import os, time\n"
-        f"        while not os.path.exists({str(seen)!r}): time.sleep(0.01)\n"
+        f"        while not os.path.exists({str(marker)!r}): time.sleep(0.01)\n"
         "        return torch.tensor([float(index % 2999)]), index % 3",
     )
 
     class Waited(Reports):
         """No sample is read before a report of them was seen."""
 
-        def report(self, done: float, total: float, what: str) -> None:
-            super().report(done, total, what)
+        def report(self, done: float, total: float, label: str) -> None:
+            super().report(done, total, label)
             if total:
-                seen.touch()
+                marker.touch()
 
     progress = Waited()
-    found = services.scans.scan("tiny", "tiny", progress)
-    assert (found.samples, found.duplicates) == (3000, ((0, 2999),))
-    assert progress.seen[0][1:] == (3000, "Reading training samples")
+    scan = services.scans.scan("tiny", "tiny", progress)
+    assert (scan.samples, scan.duplicates) == (3000, ((0, 2999),))
+    assert progress.reports[0][1:] == (3000, "Reading training samples")
     monkeypatch.setattr(data_scan, "run_tool", None)
-    assert services.scans.scan("tiny", "tiny") == found
+    assert services.scans.scan("tiny", "tiny") == scan
 
 
 def test_a_scan_can_be_cancelled(services: Services, tmp_path: Path) -> None:
@@ -105,15 +105,15 @@ def test_a_sample_that_hangs_in_a_library_ends_the_scan_with_a_sentence(
     )
     now = data_scan.time.monotonic
 
-    class Waiting(Progress):
+    class WaitingProgress(Progress):
         """From sample 5 on, two minutes pass at once."""
 
-        def report(self, done: float, total: float, what: str) -> None:
+        def report(self, done: float, total: float, label: str) -> None:
             if done == 5:
                 monkeypatch.setattr(data_scan.time, "monotonic", lambda: now() + 121)
 
     with pytest.raises(ToolError) as caught:
-        services.scans.scan("tiny", "tiny", Waiting())
+        services.scans.scan("tiny", "tiny", WaitingProgress())
     assert str(caught.value) == (
         "A sample after number 5 was not read within 120 s and cannot be interrupted "
         "(Reading training samples)."
@@ -128,18 +128,18 @@ def test_waiting_for_the_loader_to_open_is_no_stall() -> None:
     watch.step(7, 9, "Reading training samples")
     watch.step(0, 0, "Comparing the samples…")
     watch.step(0, 0, "Comparing the samples…")
-    assert progress.seen == [(7, 9, "Reading training samples")]
+    assert progress.reports == [(7, 9, "Reading training samples")]
 
 
 def test_a_page_of_samples_is_read_once(
     services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(services, tmp_path, "return torch.tensor([float(index)]), index % 3")
-    asked = {"split": "training", "start": 2900, "count": 2, "of_class": "1"}
-    found = services.scans.page("tiny", "tiny", asked)
-    assert [one.sample.index for one in found.samples] == [2902, 2905]
+    query = {"split": "training", "start": 2900, "count": 2, "of_class": "1"}
+    page = services.scans.page("tiny", "tiny", query)
+    assert [s.sample.index for s in page.samples] == [2902, 2905]
     monkeypatch.setattr(data_scan, "run_tool", None)
-    assert services.scans.page("tiny", "tiny", asked) == found
+    assert services.scans.page("tiny", "tiny", query) == page
 
 
 @pytest.mark.parametrize("counts", [(0,), (3,), (3, 0), (0, 2), (2, 2), (5, 1, 0)])
@@ -149,8 +149,8 @@ def test_leaks_stay_with_the_dataset_until_another_scan(
     fill(services, tmp_path, "return torch.zeros(1), 0")
     library = services.library
     for count in counts:
-        found = DatasetScan(9, 9, leak_count=count)
-        monkeypatch.setattr(services.scans._cache, "get", lambda *_, found=found: found)
+        scan = DatasetScan(9, 9, leak_count=count)
+        monkeypatch.setattr(services.scans._cache, "get", lambda *_, scan=scan: scan)
         services.scans.scan("tiny", "tiny")
         item = library.show(Kind.DATASET, "tiny")
         library._add_details(item, {"items": 9}, "Another finding of a preview.")

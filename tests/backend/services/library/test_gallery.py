@@ -33,8 +33,8 @@ def test_an_entry_is_added_as_code_with_its_settings_as_constants(services: Serv
     assert item.name == "letters"
     assert "\nCLASSES = 26\nCHANNELS = 3\nSIDE = 28\n" in code
     assert item.files == 1, "neither its card nor its figures"
-    again = services.gallery.add("lenet-5", {"classes": "26", "channels": "3"}, "letters")
-    assert again.reference == item.reference
+    second_item = services.gallery.add("lenet-5", {"classes": "26", "channels": "3"}, "letters")
+    assert second_item.reference == item.reference
 
 
 @pytest.mark.parametrize(
@@ -50,9 +50,9 @@ def test_an_entry_is_added_as_code_with_its_settings_as_constants(services: Serv
     ],
 )
 def test_a_setting_that_the_entry_cannot_take_adds_nothing(
-    services: Services, settings: dict[str, str], sentence: str
+    services: Services, settings: dict[str, str], message: str
 ) -> None:
-    with pytest.raises(BackendError, match=sentence):
+    with pytest.raises(BackendError, match=message):
         services.gallery.add("lenet-5", settings)
     assert not services.library.list(Kind.MODEL)
 
@@ -67,12 +67,12 @@ def test_each_name_of_the_gallery_is_of_one_entry_and_each_setting_is_a_constant
     services: Services, tmp_path: Path
 ) -> None:
     entries = services.gallery.list()
-    assert len({one.name for one in entries}) == len(entries) > 0
-    for one in entries:
-        item = services.gallery.add(one.name, {})
-        assert item.kind is one.kind
-        for name, setting in one.card.settings.items():
-            assert setting.is_valid(setting.default), f"{one.name}: {name}"
+    assert len({e.name for e in entries}) == len(entries) > 0
+    for e in entries:
+        item = services.gallery.add(e.name, {})
+        assert item.kind is e.kind
+        for name, setting in e.card.settings.items():
+            assert setting.is_valid(setting.default), f"{e.name}: {name}"
 
 
 @pytest.mark.parametrize(
@@ -113,8 +113,8 @@ def test_an_entry_is_written_with_its_parts_into_a_plain_folder(
     services: Services, tmp_path: Path
 ) -> None:
     entry = services.gallery.write("tiny-cifar-10", {"activation": "tanh"}, tmp_path / "code")
-    found = {path.name for path in (tmp_path / "code").iterdir()}
-    assert found == {"bks_model.py", *entry.card.parts}
+    names = {path.name for path in (tmp_path / "code").iterdir()}
+    assert names == {"bks_model.py", *entry.card.parts}
     assert '\nACTIVATION = "tanh"\n' in (tmp_path / "code/bks_model.py").read_text().replace(
         "'", '"'
     )

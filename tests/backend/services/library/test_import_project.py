@@ -20,9 +20,9 @@ ORDER = [Kind.DATASET, Kind.LOADER, Kind.MODEL]
 
 @pytest.fixture
 def library(tmp_path: Path) -> Iterator[LibraryService]:
-    opened = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
-    yield opened.library
-    opened.close()
+    container = open_services(tmp_path / "root", tmp_path / "here" / "c.sqlite")
+    yield container.library
+    container.close()
 
 
 @pytest.fixture
@@ -40,22 +40,22 @@ class Noted(Progress):
     def __init__(self, cancel_at: str = "") -> None:
         super().__init__()
         self.shares: list[float] = []
-        self.words: list[str] = []
+        self.labels: list[str] = []
         self._cancel_at = cancel_at
 
-    def report(self, done: float, total: float, what: str) -> None:
+    def report(self, done: float, total: float, label: str) -> None:
         self.shares += [done / total] if total else []
-        self.words.append(what)
-        if self._cancel_at and what.startswith(self._cancel_at):
+        self.labels.append(label)
+        if self._cancel_at and label.startswith(self._cancel_at):
             self.cancel()
 
 
 def bring(
     library: LibraryService, folder: Path, progress: Progress | None = None
 ) -> tuple[LibraryItem, ...]:
-    found = library.inspect(folder).project
-    assert found is not None
-    return library.import_project(folder, found, "plankton", progress)
+    project = library.inspect(folder).project
+    assert project is not None
+    return library.import_project(folder, project, "plankton", progress)
 
 
 def there(library: LibraryService) -> list[str]:
@@ -76,8 +76,8 @@ def test_all_three_parts_get_one_name_and_one_progress(
     assert there(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
     assert noted.shares == sorted(noted.shares)
     assert noted.shares[-1] == 1.0
-    said = list(dict.fromkeys(words.partition(":")[0] for words in noted.words))
-    assert said == ["Dataset", "Loader", "Model"]
+    prefixes = list(dict.fromkeys(label.partition(":")[0] for label in noted.labels))
+    assert prefixes == ["Dataset", "Loader", "Model"]
 
 
 def test_a_second_import_adds_versions_of_changed_parts_only(
@@ -107,10 +107,10 @@ def test_a_failure_keeps_earlier_imports_and_the_rest_can_follow(
 ) -> None:
     copy = sources.FolderSource.copy
 
-    def fail(source: sources.FolderSource, file: sources.SourceFile, *more: Any) -> str:
+    def fail(source: sources.FolderSource, file: sources.SourceFile, *arguments: Any) -> str:
         if file.path == "bks_model.py":
             raise BackendError("The disk became full.", "Make room there.")
-        return copy(source, file, *more)
+        return copy(source, file, *arguments)
 
     with monkeypatch.context() as patch:
         patch.setattr(sources.FolderSource, "copy", fail)
@@ -142,9 +142,9 @@ def test_a_cancelled_import_names_the_parts_that_stay(
 def test_a_folder_that_changed_since_its_inspection_is_refused(
     library: LibraryService, project: Path
 ) -> None:
-    found = library.inspect(project).project
-    assert found is not None
+    inspected = library.inspect(project).project
+    assert inspected is not None
     (project / "model/bks_model.py").unlink()
     with pytest.raises(BackendError, match=r"model has no bks_model\.py"):
-        library.import_project(project, found, "plankton")
+        library.import_project(project, inspected, "plankton")
     assert there(library) == []

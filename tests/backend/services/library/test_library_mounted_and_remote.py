@@ -24,7 +24,7 @@ from backend.records.nodes import health
 from backend.records.nodes.reading import NodeReading, Presence
 from backend.services.context.container import Services, open_services
 from backend.ssh.sftp import SftpFiles
-from tests.backend.services.access_cases import NODE, Beat, Place, on_node
+from tests.backend.services.access_cases import NODE, Beat, DataSite, on_node
 from tests.waiting import LIMIT_S, wait_for
 
 pytest_plugins = [
@@ -34,40 +34,40 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def test_a_library_is_imported_listed_read_and_removed(place: Place) -> None:
-    one, other = place.desktop(), place.desktop()
-    place.stock(one)
-    assert [item.reference for item in other.library.list(Kind.MODEL)] == ["tiny@1"]
-    version = place.root / "models" / "tiny" / "v1"
+def test_a_library_is_imported_listed_read_and_removed(site: DataSite) -> None:
+    first, second = site.desktop(), site.desktop()
+    site.stock(first)
+    assert [item.reference for item in second.library.list(Kind.MODEL)] == ["tiny@1"]
+    version = site.root / "models" / "tiny" / "v1"
     assert sorted(path.name for path in version.iterdir()) == ["files.sha256", "meta.json", "src"]
     assert version.stat().st_mode & 0o777 == 0o755
-    assert [one.path for one in other.library.files(Kind.MODEL, "tiny")] == ["bks_model.py"]
-    assert "UserModel" in other.library.text(Kind.MODEL, "tiny", "bks_model.py")
+    assert [first.path for first in second.library.files(Kind.MODEL, "tiny")] == ["bks_model.py"]
+    assert "UserModel" in second.library.text(Kind.MODEL, "tiny", "bks_model.py")
     with pytest.raises(BackendError, match="is not a file of the model"):
-        other.library.text(Kind.MODEL, "tiny", "../meta.json")
-    pin = other.library.pin(Kind.MODEL, "tiny")
-    other.library.verify(Kind.MODEL, pin)
-    found = other.library.open_content(Kind.MODEL, "tiny@1")
-    assert (found / "bks_model.py").read_bytes() == (version / "src/bks_model.py").read_bytes()
-    (place.root / "models" / "more" / "v1").mkdir(parents=True)
-    assert [item.reference for item in one.library.list(Kind.MODEL)] == ["tiny@1"]
-    assert one.library.remove(Kind.MODEL, "tiny").version == 1
-    assert other.library.list(Kind.MODEL) == ()
+        second.library.text(Kind.MODEL, "tiny", "../meta.json")
+    pin = second.library.pin(Kind.MODEL, "tiny")
+    second.library.verify(Kind.MODEL, pin)
+    content = second.library.open_content(Kind.MODEL, "tiny@1")
+    assert (content / "bks_model.py").read_bytes() == (version / "src/bks_model.py").read_bytes()
+    (site.root / "models" / "more" / "v1").mkdir(parents=True)
+    assert [item.reference for item in first.library.list(Kind.MODEL)] == ["tiny@1"]
+    assert first.library.remove(Kind.MODEL, "tiny").version == 1
+    assert second.library.list(Kind.MODEL) == ()
     assert not version.exists()
     assert read_json(version.with_name("v1.removed"))["item"]["name"] == "tiny"
     with pytest.raises(BackendError, match="was removed on"):
-        other.library.show(Kind.MODEL, "tiny@1")
-    place.stock(other)
-    assert one.library.show(Kind.MODEL, "tiny").version == 2
+        second.library.show(Kind.MODEL, "tiny@1")
+    site.stock(second)
+    assert first.library.show(Kind.MODEL, "tiny").version == 2
 
 
-def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: Place) -> None:
-    services = place.desktop()
-    source = place.root.parent / "source"
+def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(site: DataSite) -> None:
+    services = site.desktop()
+    source = site.root.parent / "source"
     source.mkdir()
     (source / "iris.csv").write_text("a,b,kind\n1,2,x\n3,4,y\n5,6,x\n7,8,y\n")
     services.library.import_item(Kind.DATASET, source, "iris")
-    suggestion = place.desktop().gallery.suggest("iris")
+    suggestion = site.desktop().gallery.suggest("iris")
     assert suggestion is not None
     assert suggestion.message == "This looks like a table: iris.csv with 3 columns."
     assert suggestion.data_sizes == {"features": 2, "classes": 2}
@@ -77,28 +77,28 @@ def test_a_loader_is_suggested_by_the_first_bytes_of_the_files(place: Place) -> 
         services.gallery.suggest("roses")
 
 
-def test_two_desktops_that_import_at_once_get_two_versions(place: Place) -> None:
-    desktops = [place.desktop(), place.desktop()]
-    source = place.root.parent / "source"
+def test_two_desktops_that_import_at_once_get_two_versions(site: DataSite) -> None:
+    desktops = [site.desktop(), site.desktop()]
+    source = site.root.parent / "source"
     source.mkdir()
     (source / "a.csv").write_text("1,2\n")
-    together = threading.Barrier(2)
+    barrier = threading.Barrier(2)
 
     def bring(services: Services) -> int:
-        together.wait()
+        barrier.wait()
         return services.library.import_item(Kind.DATASET, source, "digits").version
 
     with ThreadPoolExecutor(2) as pool:
         assert sorted(pool.map(bring, desktops)) == [1, 2]
-    assert sorted(path.name for path in (place.root / "datasets").iterdir()) == ["digits"]
+    assert sorted(path.name for path in (site.root / "datasets").iterdir()) == ["digits"]
 
 
-def test_a_changed_byte_is_refused_and_the_file_named(place: Place) -> None:
-    services = place.desktop()
-    place.stock(services)
+def test_a_changed_byte_is_refused_and_the_file_named(site: DataSite) -> None:
+    services = site.desktop()
+    site.stock(services)
     pin = services.library.pin(Kind.MODEL, "tiny")
     services.library.verify(Kind.MODEL, pin)
-    file = place.root / "models" / "tiny" / "v1" / "src" / "bks_model.py"
+    file = site.root / "models" / "tiny" / "v1" / "src" / "bks_model.py"
     file.write_text(file.read_text().replace("Linear(4, 2)", "Linear(4, 3)") + "\n")
     with pytest.raises(BackendError, match=r"was changed after.*bks_model\.py"):
         services.library.verify(Kind.MODEL, pin)
@@ -107,85 +107,89 @@ def test_a_changed_byte_is_refused_and_the_file_named(place: Place) -> None:
         services.library.verify(Kind.MODEL, pin)
 
 
-def test_a_cancelled_import_leaves_nothing(place: Place) -> None:
-    services = place.desktop()
-    source = place.root.parent / "source"
+def test_a_cancelled_import_leaves_nothing(site: DataSite) -> None:
+    services = site.desktop()
+    source = site.root.parent / "source"
     source.mkdir()
     for number in range(20):
         (source / f"{number}.bin").write_bytes(bytes(50_000))
 
     class Impatient(Progress):
-        def report(self, done: float, total: float, what: str) -> None:
-            if what == ("Copying files" if place.is_mounted else "Sending files"):
+        def report(self, done: float, total: float, label: str) -> None:
+            if label == ("Copying files" if site.is_mounted else "Sending files"):
                 self.cancel()
 
     with pytest.raises(Cancelled):
         services.library.import_item(Kind.DATASET, source, "digits", Impatient())
-    assert list((place.root / "datasets").iterdir()) == []
+    assert list((site.root / "datasets").iterdir()) == []
     assert services.library.list(Kind.DATASET) == ()
 
 
-def test_a_rescan_finds_imports_of_others(place: Place, beat: Beat) -> None:
-    one = place.desktop()
-    place.stock(one)
-    beat(place)
-    view = one.jobs.create(on_node())
-    report = place.desktop().library.rescan()
+def test_a_rescan_finds_imports_of_others(site: DataSite, beat: Beat) -> None:
+    first = site.desktop()
+    site.stock(first)
+    beat(site)
+    view = first.jobs.create(on_node())
+    report = site.desktop().library.rescan()
     assert (report.datasets, report.models, report.loaders, report.jobs) == (1, 1, 1, 1)
     assert report.problems == ()
-    (place.root / "jobs" / view.id / "config.toml").write_text("nothing = 1\n")
-    report = one.library.rescan()
+    (site.root / "jobs" / view.id / "config.toml").write_text("nothing = 1\n")
+    report = first.library.rescan()
     assert report.jobs == 0
     assert "config.toml" in report.problems[0]
 
 
-def test_nodes_are_added_seen_and_removed(place: Place, beat: Beat, sshd, monkeypatch) -> None:
-    one, other = place.desktop(), place.desktop()
-    added = one.cluster.add("gpu2", sshd.address, accept=lambda key: True)
+def test_nodes_are_added_seen_and_removed(site: DataSite, beat: Beat, sshd, monkeypatch) -> None:
+    first, second = site.desktop(), site.desktop()
+    added = first.cluster.add("gpu2", sshd.address, accept=lambda key: True)
     assert added.info is not None
-    assert (added.info.data_root, added.info.data_root_writable) == (str(place.root), True)
-    assert [path.name for path in place.root.iterdir()] == ["nodes"]
-    heart = beat(place)
-    assert [entry.name for entry in other.cluster.list()] == [NODE, "gpu2"]
+    assert (added.info.data_root, added.info.data_root_writable) == (str(site.root), True)
+    assert [path.name for path in site.root.iterdir()] == ["nodes"]
+    heart = beat(site)
+    assert [entry.name for entry in second.cluster.list()] == [NODE, "gpu2"]
     expected = {NODE: Presence.ONLINE, "gpu2": Presence.NEW}
     wait_for(
-        lambda: {state.name: state.presence for state in other.nodes.remote()} == expected,
+        lambda: {state.name: state.presence for state in second.nodes.remote()} == expected,
         "beats of one, and none of the other",
     )
-    one.cluster.set_in_service("gpu2", False)
-    assert not other.cluster.entry("gpu2").in_service
-    one.cluster.remove("gpu2")
-    assert [entry.name for entry in other.cluster.list()] == [NODE]
+    first.cluster.set_in_service("gpu2", False)
+    assert not second.cluster.entry("gpu2").in_service
+    first.cluster.remove("gpu2")
+    assert [entry.name for entry in second.cluster.list()] == [NODE]
     heart.stop()
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
-    wait_for(lambda: other.nodes.remote()[0].presence is Presence.OFFLINE, "silence")
-    assert other.nodes.remote()[0].message.startswith("no news")
+    wait_for(lambda: second.nodes.remote()[0].presence is Presence.OFFLINE, "silence")
+    assert second.nodes.remote()[0].message.startswith("no news")
 
 
 def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
-    place: Place, beat: Beat
+    site: DataSite, beat: Beat
 ) -> None:
-    beat(place)
-    services = place.desktop()
-    folder = DataRoot(place.root).node(NODE)
+    beat(site)
+    services = site.desktop()
+    folder = DataRoot(site.root).node(NODE)
     status = NodeReading.from_dict(read_json(folder.status))
     ages = iter(range(4000, 0, -20))
 
-    def keep(past: HistoryWriter, count: int) -> None:
+    def write_readings(history: HistoryWriter, count: int) -> None:
         for _ in range(count):
-            past.append(past.lines(status), status)
+            history.append(history.lines(status), status)
 
     now = time.time()
-    past = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
+    history = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=lambda: now - next(ages))
     assert services.nodes.history(NODE) == ()
-    keep(past, 3)
-    assert [round(now - one.at_s) for one in services.nodes.history(NODE)] == [4000, 3980, 3960]
-    keep(past, 100)
+    write_readings(history, 3)
+    assert [round(now - reading.at_s) for reading in services.nodes.history(NODE)] == [
+        4000,
+        3980,
+        3960,
+    ]
+    write_readings(history, 100)
     assert folder.earlier_history.exists()
-    of_week, *found = (round(now - one.at_s) for one in services.nodes.history(NODE))
+    of_week, *ages_s = (round(now - reading.at_s) for reading in services.nodes.history(NODE))
     assert of_week == 4000
-    assert found[-1] == 4000 - 20 * 102
-    assert found == list(range(found[0], found[-1] - 1, -20))
+    assert ages_s[-1] == 4000 - 20 * 102
+    assert ages_s == list(range(ages_s[0], ages_s[-1] - 1, -20))
     with pytest.raises(BackendError):
         services.nodes.history("nobody")
 
@@ -206,52 +210,52 @@ def kept_here_bytes(services: Services) -> int:
     ],
 )
 def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
-    place: Place, beat: Beat, name: str, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The first read of a silent node waits until its silence is certain.
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
-    beat(place).stop()
-    services = place.desktop()
+    beat(site).stop()
+    services = site.desktop()
     services.nodes.remote()
-    path = DataRoot(place.root).node(NODE).path / name
+    path = DataRoot(site.root).node(NODE).path / name
     path.touch()
     os.truncate(path, 10_000_000_000)
-    before = place.wire.came_bytes
+    bytes_before = site.wire.came_bytes
     for _ in range(3):
         services.nodes.remote()
         if name != "node.json":
             assert services.nodes.history(NODE) == ()
     assert kept_here_bytes(services) < 10_000_000
-    assert place.wire.came_bytes - before < 20_000_000
+    assert site.wire.came_bytes - bytes_before < 20_000_000
 
 
 def test_f59_a_node_that_always_rewrites_its_history_delays_no_read(
-    remote_place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     beat(remote_place)
     services = remote_place.desktop()
     folder = DataRoot(remote_place.root).node(NODE)
     read = SftpFiles.read
-    written = 0
+    write_count = 0
 
     def read_and_replace(files: SftpFiles, path: str, offset: int, limit_bytes: int) -> bytes:
-        nonlocal written
+        nonlocal write_count
         if path == str(folder.history):
-            written += 1
-            folder.history.write_bytes(b"%09d" % written * 300_000)
+            write_count += 1
+            folder.history.write_bytes(b"%09d" % write_count * 300_000)
         return read(files, path, offset, limit_bytes)
 
     folder.history.write_bytes(bytes(2_000_000))
     monkeypatch.setattr(SftpFiles, "read", read_and_replace)
     assert services.nodes.history(NODE) == ()
-    assert 1 < written < 10
+    assert 1 < write_count < 10
 
 
-def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None:
+def test_the_data_root_is_made_and_checked(site: DataSite, tmp_path: Path) -> None:
     def address(path: Path) -> Path | RemoteRoot:
-        return path if place.is_mounted else RemoteRoot("lab", str(path))
+        return path if site.is_mounted else RemoteRoot("lab", str(path))
 
-    place.desktop()
+    site.desktop()
     catalogue = tmp_path / "desktop-0" / "catalogue.sqlite"
     open_services(address(tmp_path / "fresh"), catalogue).close()
     assert (tmp_path / "fresh").is_dir()
@@ -263,44 +267,47 @@ def test_the_data_root_is_made_and_checked(place: Place, tmp_path: Path) -> None
 
 
 def test_the_preflight_check_proves_that_all_nodes_see_one_data_root(
-    place: Place, beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A busy machine answers late, and what is not answered is no proof.
     monkeypatch.setenv("RINGMASTER_PREFLIGHT_S", str(10 * LIMIT_S))
-    services = place.desktop()
-    beat(place)
+    services = site.desktop()
+    beat(site)
     config = parse_job(on_node(strategy={"name": "alone"})).config
     assert config is not None
-    found = services.preflight.run(config)
-    assert [one.message for one in found.blocking_findings if one.check == "data root"] == []
-    assert [one.ok for one in found.findings if one.check == "data root"] == [True]
+    result = services.preflight.run(config)
+    assert [f.message for f in result.blocking_findings if f.check == "data root"] == []
+    assert [f.ok for f in result.findings if f.check == "data root"] == [True]
     # The folder of all jobs, which the check asks for, and nothing of the check itself.
-    assert sorted(path.name for path in place.root.iterdir()) == ["jobs", "nodes"]
-    assert list((place.root / "jobs").iterdir()) == []
-    place.add_node(tmp_path / "another")
-    found = services.preflight.run(config)
-    assert [one.check for one in found.blocking_findings if one.check == "data root"] == [
-        "data root"
-    ]
+    assert sorted(path.name for path in site.root.iterdir()) == ["jobs", "nodes"]
+    assert list((site.root / "jobs").iterdir()) == []
+    site.add_node(tmp_path / "another")
+    result = services.preflight.run(config)
+    assert [f.check for f in result.blocking_findings if f.check == "data root"] == ["data root"]
 
 
 def test_the_command_line_takes_both(
-    place: Place, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    site: DataSite, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def main(*words: str) -> tuple[int, str, str]:
-        where = ("--data-root", str(place.address), "--catalogue", str(tmp_path / "c" / "c.sqlite"))
-        code = cli([*where, *words], lambda *_: pytest.fail("these words open no window"))
+    def main(*arguments: str) -> tuple[int, str, str]:
+        options = (
+            "--data-root",
+            str(site.address),
+            "--catalogue",
+            str(tmp_path / "c" / "c.sqlite"),
+        )
+        code = cli([*options, *arguments], lambda *_: pytest.fail("these words open no window"))
         return code, *capsys.readouterr()
 
-    if not place.is_mounted:
+    if not site.is_mounted:
         code, out, err = main("job", "list")
         assert (code, out) == (1, "")
-        assert f"--accept-key {place.sshd.fingerprint}" in err
-    accept = ("--accept-key", place.sshd.fingerprint)
+        assert f"--accept-key {site.sshd.fingerprint}" in err
+    accept = ("--accept-key", site.sshd.fingerprint)
     assert main(*accept, "job", "list")[0] == 0
-    place.stock(place.desktop())
+    site.stock(site.desktop())
     code, out, _ = main("model", "list", "--json")
-    assert (code, [one["name"] for one in json.loads(out)]) == (0, ["tiny"])
+    assert (code, [item["name"] for item in json.loads(out)]) == (0, ["tiny"])
     code, out, _ = main("model", "remove", "tiny")
-    shown = place.root if place.is_mounted else f"lab:{place.root}"
-    assert out == f"Moved model tiny@1 to {shown}/trash.\n"
+    shown_root = site.root if site.is_mounted else f"lab:{site.root}"
+    assert out == f"Moved model tiny@1 to {shown_root}/trash.\n"

@@ -29,7 +29,7 @@ from backend.services.context.container import Services, default_catalogue, open
 from backend.services.library.service import LibraryService
 from backend.services.tools import tool_process
 from tests.fakes.mounted_root import mounted
-from tests.job_views import changed
+from tests.job_views import replace_fields
 
 CONFIG = JobConfig(
     name="digits",
@@ -50,9 +50,9 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def services(root: Path, tmp_path: Path) -> Iterator[Services]:
-    opened = open_services(root, tmp_path / "here" / "c.sqlite")
-    yield opened
-    opened.close()
+    container = open_services(root, tmp_path / "here" / "c.sqlite")
+    yield container
+    container.close()
 
 
 @pytest.fixture
@@ -61,11 +61,11 @@ def library(services: Services) -> LibraryService:
 
 
 @pytest.fixture
-def elsewhere(root: Path, services: Services, tmp_path: Path) -> Iterator[LibraryService]:
+def other_library(root: Path, services: Services, tmp_path: Path) -> Iterator[LibraryService]:
     """The same data root from another desktop."""
-    opened = open_services(root, tmp_path / "there" / "c.sqlite")
-    yield opened.library
-    opened.close()
+    container = open_services(root, tmp_path / "there" / "c.sqlite")
+    yield container.library
+    container.close()
 
 
 @pytest.fixture
@@ -152,21 +152,21 @@ def test_m1_another_version_under_the_same_number_is_refused(
 
 def test_a_verified_version_is_not_hashed_again(
     library: LibraryService,
-    elsewhere: LibraryService,
+    other_library: LibraryService,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")
     pin = library.pin(Kind.DATASET, "digits")
-    elsewhere.verify(Kind.DATASET, pin)
+    other_library.verify(Kind.DATASET, pin)
     hashed: list[str] = []
 
-    def compare(what: str, *_: object) -> None:
-        hashed.append(what)
+    def compare(title: str, *_: object) -> None:
+        hashed.append(title)
 
     monkeypatch.setattr(hashes, "compare", compare)
     library.verify(Kind.DATASET, pin)
-    elsewhere.verify(Kind.DATASET, pin)
+    other_library.verify(Kind.DATASET, pin)
     assert hashed == []
     library.verify(Kind.DATASET, pin, thorough=True)
     assert hashed == ["The dataset digits@1"]
@@ -177,9 +177,9 @@ def test_a_thorough_check_finds_the_damage_of_a_failing_disk(
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")
     pin = library.pin(Kind.DATASET, "digits")
-    kept = hashes.fingerprint(library.content(Kind.DATASET, "digits"))
+    fingerprint = hashes.fingerprint(library.content(Kind.DATASET, "digits"))
     (library.content(Kind.DATASET, "digits") / "a.csv").write_text("1,3\n")
-    monkeypatch.setattr(hashes, "fingerprint", lambda folder: kept)
+    monkeypatch.setattr(hashes, "fingerprint", lambda folder: fingerprint)
     library.verify(Kind.DATASET, pin)
     with pytest.raises(BackendError, match=r"“a\.csv” differs"):
         library.verify(Kind.DATASET, pin, thorough=True)
@@ -189,13 +189,13 @@ def test_f32_the_list_stays_while_the_data_root_is_away(
     library: LibraryService, root: Path, source: Path
 ) -> None:
     item = library.import_item(Kind.DATASET, source, "digits")
-    away = root.with_name("away")
-    root.rename(away)
+    unmounted_root = root.with_name("away")
+    root.rename(unmounted_root)
     assert library.list(Kind.DATASET) == (item,)
     root.mkdir()
     assert library.list(Kind.DATASET) == (item,)
     root.rmdir()
-    away.rename(root)
+    unmounted_root.rename(root)
     assert library.list(Kind.DATASET) == (item,)
 
 
@@ -203,26 +203,26 @@ def test_f32_the_list_stays_while_the_data_root_is_away(
 def test_f42_a_rescan_gives_back_everything(
     root: Path, source: Path, tmp_path: Path, is_deleted: bool
 ) -> None:
-    place = tmp_path / "c.sqlite"
-    services = open_services(root, place)
+    catalogue_path = tmp_path / "c.sqlite"
+    services = open_services(root, catalogue_path)
     items = {kind: services.library.import_item(kind, source, f"a {kind.value}") for kind in Kind}
     jobs = [a_job(root, items[Kind.MODEL], state) for state in (JobState.CREATED, JobState.ERROR)]
-    before = {job.id: services.jobs.queries.show(job.id) for job in jobs}
+    old_views = {job.id: services.jobs.queries.show(job.id) for job in jobs}
     services.close()
     if is_deleted:
         for file in tmp_path.glob("c.sqlite*"):
             file.unlink() if file.is_file() else shutil.rmtree(file)
-    services = open_services(root, place)
+    services = open_services(root, catalogue_path)
     report = services.library.rescan()
     assert (report.datasets, report.models, report.loaders, report.jobs) == (1, 1, 1, 2)
     assert report.problems == report.forgotten == report.swept == ()
     for kind, item in items.items():
         assert services.catalogue.items(kind) == (item,)
-    found = {view.id: view for view in services.catalogue.jobs()}
-    assert found.keys() == before.keys()
-    for job_id, view in before.items():
-        assert (found[job_id].name, found[job_id].pins) == (view.name, view.pins)
-        assert found[job_id].created == view.created
+    found_views = {view.id: view for view in services.catalogue.jobs()}
+    assert found_views.keys() == old_views.keys()
+    for job_id, view in old_views.items():
+        assert (found_views[job_id].name, found_views[job_id].pins) == (view.name, view.pins)
+        assert found_views[job_id].created == view.created
     services.close()
 
 
@@ -231,10 +231,10 @@ def test_f42_a_new_catalogue_is_filled_when_it_is_made(
 ) -> None:
     item = services.library.import_item(Kind.DATASET, source, "digits")
     job = a_job(root, item)
-    again = open_services(root, tmp_path / "new" / "c.sqlite")
-    assert again.catalogue.items(Kind.DATASET) == (item,)
-    assert again.catalogue.job_ids() == {job.id}
-    again.close()
+    new_services = open_services(root, tmp_path / "new" / "c.sqlite")
+    assert new_services.catalogue.items(Kind.DATASET) == (item,)
+    assert new_services.catalogue.job_ids() == {job.id}
+    new_services.close()
 
 
 def test_a_rescan_names_unreadable_items_and_continues(
@@ -251,15 +251,15 @@ def test_a_rescan_names_unreadable_items_and_continues(
     (root / "jobs" / jobs[0].id / "config.toml").write_text("epochs = ")
     (root / "jobs" / jobs[1].id / "meta.json").unlink()
     (root / "jobs" / "a stray file").touch()
-    half = root / "datasets" / ".digits.importing-x--99999999-0-0a0b0c0d"
-    half.mkdir()
+    partial_import = root / "datasets" / ".digits.importing-x--99999999-0-0a0b0c0d"
+    partial_import.mkdir()
     report = library.rescan()
     assert (report.datasets, report.jobs) == (1, 1)
     assert report.forgotten == ("dataset renamed@1", "dataset torn@1")
     assert len(report.problems) == 5
     for word in ("torn@1", "is of dataset renamed@1", jobs[0].id, jobs[1].id, "stray"):
         assert any(word in problem for problem in report.problems), word
-    assert half.exists(), "whether it is at work cannot be known for a week"
+    assert partial_import.exists(), "whether it is at work cannot be known for a week"
 
 
 def test_f43_a_rescan_sweeps_the_rest_of_an_import_by_name(
@@ -268,8 +268,8 @@ def test_f43_a_rescan_sweeps_the_rest_of_an_import_by_name(
     from backend.node.system import process_identity
 
     boot = process_identity.boot_id().replace("-", "")[:12]
-    half = root / "datasets" / f".digits.importing-x-{boot}-{os.getpid()}-1-0a0b0c0d"
-    half.mkdir(parents=True)
+    partial_import = root / "datasets" / f".digits.importing-x-{boot}-{os.getpid()}-1-0a0b0c0d"
+    partial_import.mkdir(parents=True)
     assert library.list(Kind.DATASET) == ()
     assert library.rescan().swept == ("dataset digits",)
     assert os.listdir(root / "datasets") == []
@@ -279,17 +279,17 @@ def test_removing_moves_to_the_trash_and_says_where(
     library: LibraryService, root: Path, source: Path
 ) -> None:
     item = library.import_item(Kind.MODEL, source, "mlp")
-    before = (root / "models/mlp/v1/src/bks_model.py").read_bytes()
+    old_content = (root / "models/mlp/v1/src/bks_model.py").read_bytes()
     assert library.remove(Kind.MODEL, "mlp") == item
     assert library.list(Kind.MODEL) == ()
-    (place,) = (root / "trash").iterdir()
-    assert place.name.endswith("-model-mlp-v1")
-    assert (place / "src/bks_model.py").read_bytes() == before
-    assert LibraryItem.from_dict(read_json(place / "removed.json")["item"]) == item
+    (trash_folder,) = (root / "trash").iterdir()
+    assert trash_folder.name.endswith("-model-mlp-v1")
+    assert (trash_folder / "src/bks_model.py").read_bytes() == old_content
+    assert LibraryItem.from_dict(read_json(trash_folder / "removed.json")["item"]) == item
     with pytest.raises(BackendError, match=r"model mlp@1 was removed on 20") as caught:
         library.content(Kind.MODEL, "mlp@1")
-    assert str(place) in caught.value.remedy
-    place.rename(root / "models/mlp/v1")
+    assert str(trash_folder) in caught.value.remedy
+    trash_folder.rename(root / "models/mlp/v1")
     assert library.list(Kind.MODEL) == (item,)
     library.verify(Kind.MODEL, Pin("mlp", 1, item.sha256))
 
@@ -305,13 +305,13 @@ def test_a_version_that_a_live_job_uses_cannot_be_removed(
 
     library = LibraryService(services.data_root, services.catalogue, tmp_path / "previews", see)
     item = library.import_item(Kind.MODEL, source, "mlp")
-    other = library.import_item(Kind.MODEL, source, "mlp")
+    second_version = library.import_item(Kind.MODEL, source, "mlp")
     job = a_job(root, item, JobState.TRAINING)
     with pytest.raises(BackendError, match=f"in use by the job “my job” .{job.id}.") as caught:
         library.remove(Kind.MODEL, item.reference)
     assert caught.value.remedy == "Stop the job first."
     assert (root / "models/mlp/v1/meta.json").exists()
-    library.remove(Kind.MODEL, other.reference)
+    library.remove(Kind.MODEL, second_version.reference)
     states.append(JobState.ERROR)
     library.remove(Kind.MODEL, item.reference)
 
@@ -328,7 +328,7 @@ def test_a_version_that_a_live_job_uses_cannot_be_removed(
     ],
 )
 def test_a_reference_that_means_nothing_is_a_sentence(
-    library: LibraryService, source: Path, reference: str, said: str, remedy: str
+    library: LibraryService, source: Path, reference: str, message: str, remedy: str
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")
     for call in (library.show, library.content, library.pin, library.files, library.remove):
@@ -336,7 +336,7 @@ def test_a_reference_that_means_nothing_is_a_sentence(
             continue
         with pytest.raises(BackendError) as caught:
             call(Kind.DATASET, reference)
-        assert said in caught.value.message
+        assert message in caught.value.message
         assert remedy in caught.value.remedy
 
 
@@ -356,23 +356,23 @@ def test_source_files_can_be_read_and_nothing_else(
 
 def test_a_preview_is_made_once_and_its_facts_are_kept(
     library: LibraryService,
-    elsewhere: LibraryService,
+    other_library: LibraryService,
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     library.import_item(Kind.DATASET, source, "digits")
     library.import_item(Kind.LOADER, source, "digits")
-    made: list[tuple[Path, Path, str]] = []
-    wanted = Preview("training", "UserDataset", 7, 7, warnings=("All targets are 3.",))
+    calls: list[tuple[Path, Path, str]] = []
+    expected = Preview("training", "UserDataset", 7, 7, warnings=("All targets are 3.",))
 
     def preview(loader: Path, dataset: Path, split: str, progress: Progress | None) -> Preview:
-        made.append((loader, dataset, split))
-        return wanted
+        calls.append((loader, dataset, split))
+        return expected
 
     monkeypatch.setattr(tool_process, "preview", preview)
     for _ in range(2):
-        assert library.preview("digits", "digits") == wanted
-    assert made == [
+        assert library.preview("digits", "digits") == expected
+    assert calls == [
         (
             library.content(Kind.LOADER, "digits"),
             library.content(Kind.DATASET, "digits"),
@@ -380,8 +380,8 @@ def test_a_preview_is_made_once_and_its_facts_are_kept(
         )
     ]
     library.preview("digits", "digits", "validation")
-    assert len(made) == 2
-    assert elsewhere.show(Kind.DATASET, "digits").details == {
+    assert len(calls) == 2
+    assert other_library.show(Kind.DATASET, "digits").details == {
         "items": 7,
         "seen_through": "digits@1",
         "warning": "All targets are 3.",
@@ -394,22 +394,22 @@ def test_a_check_is_made_once_for_each_set_of_files(
 ) -> None:
     for kind in Kind:
         library.import_item(kind, source, "x")
-    made: list[object] = []
+    calls: list[object] = []
 
     def check(*arguments: object, progress: Progress | None) -> ModelCheck:
-        made.append(arguments)
+        calls.append(arguments)
         return ModelCheck(10, 9, 40, metrics={})
 
     monkeypatch.setattr(tool_process, "check_model", check)
     for _ in range(2):
         library.check_model("x")
         library.check_model("x", "x", "x")
-    assert len(made) == 2
+    assert len(calls) == 2
     assert library.show(Kind.MODEL, "x").details["parameters"] == 10
     (source / "bks_model.py").write_text("class UserModel(object): ...\n")
     library.import_item(Kind.MODEL, source, "x")
     library.check_model("x")
-    assert len(made) == 3
+    assert len(calls) == 3
 
 
 def test_previews_checks_and_jobs_record_parts_that_work_together(
@@ -428,13 +428,15 @@ def test_previews_checks_and_jobs_record_parts_that_work_together(
     monkeypatch.setattr(tool_process, "preview", lambda *_, **__: Preview("training", "U", 7, 7))
     library.preview("digits", "digits")
     assert library.known_combinations() == (Combination("digits", "digits"),)
-    tried = ModelCheck(10, 9, 40, batch="[4] float32")
-    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: tried)
+    model_check = ModelCheck(10, 9, 40, batch="[4] float32")
+    monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: model_check)
     library.check_model("plankton", "plankton", "plankton")
     pins = {key: Pin("digits", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
     view = JobView("a", "a", CONFIG, "", RunStatus(JobState.TRAINING, step=1), pins=pins)
     catalogue.put_job(view)
-    catalogue.put_job(changed(view, step=0, id="b", pins={**pins, "loader": Pin("x", 1, "")}))
+    catalogue.put_job(
+        replace_fields(view, step=0, id="b", pins={**pins, "loader": Pin("x", 1, "")})
+    )
     assert library.known_combinations() == (
         Combination("digits", "digits"),
         Combination("plankton", "plankton", "plankton"),
@@ -445,7 +447,7 @@ def test_previews_checks_and_jobs_record_parts_that_work_together(
 def test_f58_nothing_of_a_users_code_is_imported_here(
     library: LibraryService, source: Path, tmp_path: Path
 ) -> None:
-    mark, before = tmp_path / "ran", set(sys.modules)
+    mark, old_modules = tmp_path / "ran", set(sys.modules)
     for name in ("bks_model.py", "bks_dataset.py", "sitecustomize.py"):
         (source / name).write_text(f"open({str(mark)!r}, 'w')\n")
     for kind in Kind:
@@ -455,7 +457,7 @@ def test_f58_nothing_of_a_users_code_is_imported_here(
         library.text(kind, "evil", "bks_model.py")
     library.rescan()
     assert not mark.exists()
-    assert "bks_model" not in sys.modules.keys() - before
+    assert "bks_model" not in sys.modules.keys() - old_modules
 
 
 # The workplace.
@@ -468,20 +470,23 @@ def test_a_catalogue_has_its_place_by_the_data_root(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     (tmp_path / "link").symlink_to(tmp_path / "a")
     (tmp_path / "a").mkdir()
-    places = {default_catalogue(tmp_path / name) for name in ("a", "link", "b")}
-    assert len(places) == 2
-    opened = open_services(tmp_path / "a")
-    place = default_catalogue(tmp_path / "a")
-    assert opened.catalogue.path == place
-    assert place.is_relative_to(tmp_path / "home" / "ringmaster" / "catalogues")
-    assert stat.S_IMODE(place.parent.stat().st_mode) == 0o700
-    opened.close()
+    catalogue_paths = {default_catalogue(tmp_path / name) for name in ("a", "link", "b")}
+    assert len(catalogue_paths) == 2
+    container = open_services(tmp_path / "a")
+    catalogue_path = default_catalogue(tmp_path / "a")
+    assert container.catalogue.path == catalogue_path
+    assert catalogue_path.is_relative_to(tmp_path / "home" / "ringmaster" / "catalogues")
+    assert stat.S_IMODE(catalogue_path.parent.stat().st_mode) == 0o700
+    container.close()
 
 
 def test_an_impossible_data_root_is_a_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    for path, said in ((tmp_path / "file", "is a file"), (tmp_path / "no" / "x", "does not exist")):
-        with pytest.raises(BackendError, match=said):
+    for path, message in (
+        (tmp_path / "file", "is a file"),
+        (tmp_path / "no" / "x", "does not exist"),
+    ):
+        with pytest.raises(BackendError, match=message):
             open_services(path, tmp_path / "c.sqlite")
     assert sorted(os.listdir(tmp_path)) == ["file"]
 
@@ -490,18 +495,18 @@ def test_f37_a_damaged_catalogue_does_not_keep_a_new_one_from_being_built(
     services: Services, root: Path, source: Path, tmp_path: Path
 ) -> None:
     item = services.library.import_item(Kind.DATASET, source, "digits")
-    damaged = tmp_path / "damaged.sqlite"
-    damaged.touch()
+    damaged_catalogue = tmp_path / "damaged.sqlite"
+    damaged_catalogue.touch()
     with pytest.raises(BackendError, match="0 bytes") as caught:
-        open_services(root, damaged).make_all()
+        open_services(root, damaged_catalogue).make_all()
     assert "--catalogue FILE" in caught.value.remedy
-    again = open_services(root, tmp_path / "new.sqlite")
-    assert again.library.rescan().datasets == 1
-    assert again.library.list(Kind.DATASET) == (item,)
-    again.close()
-    assert damaged.read_bytes() == b""
+    new_services = open_services(root, tmp_path / "new.sqlite")
+    assert new_services.library.rescan().datasets == 1
+    assert new_services.library.list(Kind.DATASET) == (item,)
+    new_services.close()
+    assert damaged_catalogue.read_bytes() == b""
     with pytest.raises(BackendError):
-        open_catalogue(damaged)
+        open_catalogue(damaged_catalogue)
 
 
 @pytest.mark.parametrize(
@@ -524,5 +529,5 @@ def test_added_files_are_moved_to_the_trash_and_the_version_is_good_again(
     assert sorted(library.added_files(Kind.DATASET, "digits")) == sorted(added)
     assert sorted(library.remove_added(Kind.DATASET, "digits@1")) == sorted(added)
     library.verify(Kind.DATASET, pin)
-    kept = [path for path in (root / "trash").rglob("*") if path.is_file()]
-    assert sorted(path.read_text() for path in kept) == sorted(added)
+    trashed_files = [path for path in (root / "trash").rglob("*") if path.is_file()]
+    assert sorted(path.read_text() for path in trashed_files) == sorted(added)

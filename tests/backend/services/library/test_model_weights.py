@@ -14,7 +14,7 @@ from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import Beat, FakeHead, Place, on_node
+from tests.backend.services.access_cases import Beat, FakeHead, DataSite, on_node
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -34,53 +34,55 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def services(place: Place, beat: Beat) -> Services:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
+def services(site: DataSite, beat: Beat) -> Services:
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
     return services
 
 
-def version(place: Place) -> Path:
-    return place.root / "models" / "tiny" / "v1"
+def version(site: DataSite) -> Path:
+    return site.root / "models" / "tiny" / "v1"
 
 
 def test_a_new_job_of_the_model_begins_with_its_weights_and_says_so(
-    place: Place, services: Services, file: Path
+    site: DataSite, services: Services, file: Path
 ) -> None:
-    before = services.jobs.create(on_node(name="before"))
+    old_job = services.jobs.create(on_node(name="before"))
     item = services.library.add_weights("tiny", file)
-    other = place.desktop()
-    assert (version(place) / "weights.pt").read_bytes() == CONTENT
-    assert (version(place) / "weights.pt").stat().st_mode & 0o777 == 0o644
+    second = site.desktop()
+    assert (version(site) / "weights.pt").read_bytes() == CONTENT
+    assert (version(site) / "weights.pt").stat().st_mode & 0o777 == 0o644
     assert item.details["weights"] == {
         "name": "weights.pt",
         "sha256": hashlib.sha256(CONTENT).hexdigest(),
         "bytes": len(CONTENT),
         "source": "ResNet best.pt",
     }
-    assert other.library.show(Kind.MODEL, "tiny") == item, "its content and hash are as before"
-    other.library.verify(Kind.MODEL, other.library.pin(Kind.MODEL, "tiny"), thorough=True)
-    left = [path.name for path in version(place).parents[1].iterdir() if path.name != "tiny"]
-    assert left == [], "nothing is left of the copying"
+    assert second.library.show(Kind.MODEL, "tiny") == item, "its content and hash are as before"
+    second.library.verify(Kind.MODEL, second.library.pin(Kind.MODEL, "tiny"), thorough=True)
+    leftover_names = [
+        path.name for path in version(site).parents[1].iterdir() if path.name != "tiny"
+    ]
+    assert leftover_names == [], "nothing is left of the copying"
 
-    check = other.jobs.check(on_node())
+    check = second.jobs.check(on_node())
     assert check.errors == ()
-    (sentence,) = [one.message for one in check.findings if one.check == "start_from"]
-    assert sentence.startswith("It begins with the weights of tiny@1")
-    view = other.jobs.create(on_node(name="fine"))
+    (message,) = [f.message for f in check.findings if f.check == "start_from"]
+    assert message.startswith("It begins with the weights of tiny@1")
+    view = second.jobs.create(on_node(name="fine"))
     assert view.config.start_from == "tiny@1/weights.pt"
     head = FakeHead()
-    head.instead_of(other)
-    other.jobs.lifecycle.start(view.id)
-    launch = read_json(place.data.job(view.id).launch)
-    assert launch["start_from"] == str(version(place) / "weights.pt")
+    head.instead_of(second)
+    second.jobs.lifecycle.start(view.id)
+    launch = read_json(site.data.job(view.id).launch)
+    assert launch["start_from"] == str(version(site) / "weights.pt")
 
     # What was made without them stays without them, and so does whatever repeats it.
-    other.jobs.lifecycle.start(before.id)
-    assert read_json(place.data.job(before.id).launch)["start_from"] == ""
-    assert other.jobs.clone(before.id)["start_from"] == "nothing"
-    assert other.jobs.clone(view.id)["start_from"] == "tiny@1/weights.pt"
+    second.jobs.lifecycle.start(old_job.id)
+    assert read_json(site.data.job(old_job.id).launch)["start_from"] == ""
+    assert second.jobs.clone(old_job.id)["start_from"] == "nothing"
+    assert second.jobs.clone(view.id)["start_from"] == "tiny@1/weights.pt"
 
 
 def test_a_job_that_starts_from_nothing_ignores_the_weights(services: Services, file: Path) -> None:
@@ -93,35 +95,35 @@ def test_a_job_that_starts_from_nothing_ignores_the_weights(services: Services, 
 
 
 @pytest.mark.slow
-def test_weights_placed_by_hand_are_found(place: Place, services: Services) -> None:
-    (version(place) / "weights.safetensors").write_bytes(CONTENT)
+def test_weights_placed_by_hand_are_found(site: DataSite, services: Services) -> None:
+    (version(site) / "weights.safetensors").write_bytes(CONTENT)
     view = services.jobs.create(on_node())
     assert view.config.start_from == "tiny@1/weights.safetensors"
-    named = services.jobs.check(on_node(start_from="tiny/weights.safetensors"))
-    assert named.errors == ()
+    check = services.jobs.check(on_node(start_from="tiny/weights.safetensors"))
+    assert check.errors == ()
     absent = services.jobs.check(on_node(start_from="tiny/weights.pt"))
-    assert [fault.path for fault in absent.errors] == ["start_from"]
+    assert [error.path for error in absent.errors] == ["start_from"]
 
 
-def test_changed_weights_start_nothing(place: Place, services: Services, file: Path) -> None:
+def test_changed_weights_start_nothing(site: DataSite, services: Services, file: Path) -> None:
     services.library.add_weights("tiny", file)
     view = services.jobs.create(on_node())
-    (version(place) / "weights.pt").write_bytes(CONTENT + b"!")
+    (version(site) / "weights.pt").write_bytes(CONTENT + b"!")
     with pytest.raises(BackendError, match=r"tiny@1/weights\.pt were changed after"):
         services.jobs.lifecycle.start(view.id)
     assert services.jobs.queries.show(view.id).run == 0
 
 
 @pytest.mark.slow
-def test_a_model_keeps_its_weights(place: Place, services: Services, file: Path) -> None:
+def test_a_model_keeps_its_weights(site: DataSite, services: Services, file: Path) -> None:
     services.library.add_weights("tiny", file)
-    other = file.with_name("other.safetensors")
-    other.write_bytes(b"\x08\0\0\0\0\0\0\0{}")
-    with pytest.raises(BackendError, match="has weights already") as refused:
-        services.library.add_weights("tiny", other)
-    assert "new version" in refused.value.remedy
-    assert sorted(path.name for path in version(place).glob("weights*")) == ["weights.pt"]
-    assert (version(place) / "weights.pt").read_bytes() == CONTENT
+    other_file = file.with_name("other.safetensors")
+    other_file.write_bytes(b"\x08\0\0\0\0\0\0\0{}")
+    with pytest.raises(BackendError, match="has weights already") as refusal:
+        services.library.add_weights("tiny", other_file)
+    assert "new version" in refusal.value.remedy
+    assert sorted(path.name for path in version(site).glob("weights*")) == ["weights.pt"]
+    assert (version(site) / "weights.pt").read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize(
@@ -135,24 +137,24 @@ def test_a_model_keeps_its_weights(place: Place, services: Services, file: Path)
     ],
 )
 def test_a_file_without_weights_is_refused_in_one_sentence(
-    remote_place: Place, tmp_path: Path, name: str, content: bytes | None, sentence: str
+    remote_site: DataSite, tmp_path: Path, name: str, content: bytes | None, message: str
 ) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
+    services = remote_site.desktop()
+    remote_site.stock(services)
     if content is not None:
         (tmp_path / name).write_bytes(content)
-    with pytest.raises(BackendError, match=sentence) as refused:
+    with pytest.raises(BackendError, match=message) as refusal:
         services.library.add_weights("tiny", tmp_path / name)
-    assert refused.value.remedy
-    assert not list(version(remote_place).glob("*weights*"))
+    assert refusal.value.remedy
+    assert not list(version(remote_site).glob("*weights*"))
 
 
 def test_cancelling_leaves_the_model_unchanged(
-    place: Place, services: Services, file: Path
+    site: DataSite, services: Services, file: Path
 ) -> None:
     progress = Progress()
     progress.cancel()
     with pytest.raises(Cancelled):
         services.library.add_weights("tiny", file, progress)
-    assert not list(version(place).glob("*weights*"))
-    assert [path.name for path in version(place).parents[1].iterdir()] == ["tiny"]
+    assert not list(version(site).glob("*weights*"))
+    assert [path.name for path in version(site).parents[1].iterdir()] == ["tiny"]

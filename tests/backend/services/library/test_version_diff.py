@@ -10,7 +10,7 @@ from backend.cli.main import run as cli
 from backend.records.library.item import Kind, VersionChanges
 from backend.services.library import version_diff
 from backend.services.library.version_diff import compare_versions
-from tests.backend.services.access_cases import Place
+from tests.backend.services.access_cases import DataSite
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -26,21 +26,21 @@ def version(folder: Path, **texts: str) -> Path:
     return folder
 
 
-def test_a_version_says_which_files_and_lines_are_others(place: Place, tmp_path: Path) -> None:
-    library = place.desktop().library
+def test_a_version_says_which_files_and_lines_are_others(site: DataSite, tmp_path: Path) -> None:
+    library = site.desktop().library
     first = version(tmp_path / "1", bks_model="a = 1\nb = 2\n", same="s\n", old="o\n")
     second = version(tmp_path / "2", bks_model="a = 1\nb = 3\n", same="s\n", fresh="f\n")
     for source in (first, second):
         library.import_item(Kind.MODEL, source, "net")
-    found = library.changes(Kind.MODEL, "net")
-    assert found == library.changes(Kind.MODEL, "net@2", "net@1")
-    assert (found.older, found.newer) == ("net@1", "net@2")
-    assert (found.changed, found.added, found.removed) == (
+    difference = library.changes(Kind.MODEL, "net")
+    assert difference == library.changes(Kind.MODEL, "net@2", "net@1")
+    assert (difference.older, difference.newer) == ("net@1", "net@2")
+    assert (difference.changed, difference.added, difference.removed) == (
         ("bks_model.py",),
         ("fresh.py",),
         ("old.py",),
     )
-    lines = found.text.splitlines()
+    lines = difference.text.splitlines()
     assert lines[:2] == ["--- net@1/bks_model.py", "+++ net@2/bks_model.py"]
     assert [line for line in lines if line[:1] in "+-" and line[:3] not in ("---", "+++")] == [
         "-b = 2",
@@ -56,8 +56,8 @@ def test_a_changed_binary_file_is_named_and_not_shown() -> None:
     def text(reference: str, path: str) -> str:
         raise BackendError(f"{path} is not text.")
 
-    found = compare_versions(("d@1", {"a.npy": "1"}), ("d@2", {"a.npy": "2"}), text)
-    assert found == VersionChanges("d@1", "d@2", changed=("a.npy",))
+    difference = compare_versions(("d@1", {"a.npy": "1"}), ("d@2", {"a.npy": "2"}), text)
+    assert difference == VersionChanges("d@1", "d@2", changed=("a.npy",))
 
 
 def test_only_the_first_of_very_many_lines_and_files_are_shown(
@@ -67,9 +67,11 @@ def test_only_the_first_of_very_many_lines_and_files_are_shown(
     monkeypatch.setattr(version_diff, "_MAX_FILES", 3)
     none: dict[str, str] = {}
     nine = {f"{number}.py": "hash" for number in range(9)}
-    found = compare_versions(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 10)
-    assert len(found.added) == 9
-    assert found.text.splitlines()[20:] == ["… (cut off)", "… (the first 3 files)"]
+    difference = compare_versions(
+        ("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 10
+    )
+    assert len(difference.added) == 9
+    assert difference.text.splitlines()[20:] == ["… (cut off)", "… (the first 3 files)"]
     long = compare_versions(("m@1", none), ("m@2", nine), lambda reference, path: "line\n" * 21)
     assert long.text.splitlines()[0] == "… 0.py is longer than 20 lines"
 
@@ -78,17 +80,17 @@ def test_the_command_line_shows_the_changes_of_versions(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "root").mkdir()
-    where = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
+    options = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
 
-    def said(*words: str) -> str:
-        code = cli([*words, *where], lambda *_: pytest.fail("these words open no window"))
+    def run_command(*arguments: str) -> str:
+        code = cli([*arguments, *options], lambda *_: pytest.fail("these words open no window"))
         assert code == 0
         return capsys.readouterr().out
 
     for number in (1, 2):
         source = version(tmp_path / str(number), bks_model=f"a = {number}\n")
-        said("model", "import", str(source), "--name", "net")
-    assert "-a = 1\n+a = 2" in said("model", "changes", "net")
-    backwards = json.loads(said("model", "changes", "net@1", "--since", "net@2", "--json"))
+        run_command("model", "import", str(source), "--name", "net")
+    assert "-a = 1\n+a = 2" in run_command("model", "changes", "net")
+    backwards = json.loads(run_command("model", "changes", "net@1", "--since", "net@2", "--json"))
     assert backwards["changed"] == ["bks_model.py"]
     assert "-a = 2\n+a = 1" in backwards["text"]

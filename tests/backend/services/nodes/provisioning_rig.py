@@ -72,13 +72,13 @@ class Cluster:
     def set_up(
         self, *names: str, options: SetUpOptions | None = None, desktop: str = "desktop"
     ) -> dict[str, NodeEntry | BackendError]:
-        given = self.service(desktop).set_up(names, self.updates.append, options=options)
-        return dict(given)
+        handle = self.service(desktop).set_up(names, self.updates.append, options=options)
+        return dict(handle)
 
     def entry(self, name: str) -> NodeEntry:
-        found = node_files.entry(self.root, name)
-        assert found is not None
-        return found
+        entry = node_files.entry(self.root, name)
+        assert entry is not None
+        return entry
 
 
 @contextmanager
@@ -90,15 +90,17 @@ def cluster_of(
     Args:
         sees_data_root: Each node may write to the data root.
     """
-    made = Cluster(folder, house)
+    cluster = Cluster(folder, house)
 
-    def gather(houses: Wheelhouses, target: object, horovod: object, *given: object) -> Wheelhouse:
-        made.gathered += 1
+    def gather(
+        houses: Wheelhouses, target: object, horovod: object, *arguments: object
+    ) -> Wheelhouse:
+        cluster.gathered += 1
         return house if horovod else without_horovod(house)
 
     patch.setattr(Wheelhouses, "gather", gather)
-    for node in made.nodes.values() if sees_data_root else ():
-        node.facts = replace(node.facts, data_root=str(made.root.path), data_root_writable=True)
-    yield made
-    for node in made.nodes.values():
+    for node in cluster.nodes.values() if sees_data_root else ():
+        node.facts = replace(node.facts, data_root=str(cluster.root.path), data_root_writable=True)
+    yield cluster
+    for node in cluster.nodes.values():
         node.end_agent()

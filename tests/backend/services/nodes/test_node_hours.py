@@ -12,7 +12,7 @@ from backend.datastore.nodes import files as node_files
 from backend.records.base.atomic_files import read_json
 from backend.records.nodes.entry import NodeEntry
 from backend.services.nodes.registry import NodeRegistry
-from tests.fakes.command_line import call
+from tests.fakes.command_line import run_command
 from tests.fakes.mounted_root import mounted
 from tests.widgets.nodes.samples import entry, state
 
@@ -48,25 +48,25 @@ def test_only_a_node_with_hours_needs_a_program_that_knows_them(
     ],
 )
 def test_one_of_two_desktops_wins_and_the_other_says_so(
-    desktops: tuple[NodeRegistry, NodeRegistry], first: str, second: str, kept: str
+    desktops: tuple[NodeRegistry, NodeRegistry], first: str, second: str, kept_hours: str
 ) -> None:
-    one, other = desktops
-    known = other.entry("gpu02").gives_way or ("always" if second == "never" else "")
-    won = one.set_gives_way("gpu02", first).gives_way
-    if kept or known == won:
-        assert other.set_gives_way("gpu02", second, known).gives_way == kept
+    first_desktop, second_desktop = desktops
+    known_hours = second_desktop.entry("gpu02").gives_way or ("always" if second == "never" else "")
+    won = first_desktop.set_gives_way("gpu02", first).gives_way
+    if kept_hours or known_hours == won:
+        assert second_desktop.set_gives_way("gpu02", second, known_hours).gives_way == kept_hours
         return
     with pytest.raises(BackendError) as caught:
-        other.set_gives_way("gpu02", second, known)
+        second_desktop.set_gives_way("gpu02", second, known_hours)
     assert str(caught.value) == f"gpu02 was changed meanwhile, and gives way: {won}."
-    assert one.entry("gpu02").gives_way == won
+    assert first_desktop.entry("gpu02").gives_way == won
 
 
 def test_the_command_prints_the_earlier_hours(
     desktops: tuple[NodeRegistry, NodeRegistry], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def edit(*words: str) -> str:
-        assert call(SimpleNamespace(cluster=desktops[0]), "node", "edit", *words) == 0
+    def edit(*arguments: str) -> str:
+        assert run_command(SimpleNamespace(cluster=desktops[0]), "node", "edit", *arguments) == 0
         return capsys.readouterr().out.strip()
 
     assert edit("gpu02") == "gpu02 gives way: never."
@@ -76,12 +76,12 @@ def test_the_command_prints_the_earlier_hours(
     assert edit("gpu02", "--gives-way", "never") == (
         "gpu02 gives way: never. Before: 08:00–18:00 Mon–Fri."
     )
-    for node, hours, sentence in (
+    for node, hours, message in (
         ("gpu02", "25:00-26:00", "“25:00” is not a time of day"),
         ("gpu03", "always", "There is no node “gpu03”."),
         ("this-computer", "always", "This computer was not added as a node."),
     ):
-        with pytest.raises(BackendError, match=sentence):
+        with pytest.raises(BackendError, match=message):
             desktops[0].set_gives_way(node, hours)
 
 

@@ -59,14 +59,14 @@ def everything_under(root: OpenRoot) -> list[Path]:
 def test_a_node_is_added_found_again_inspected_and_removed(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
-    asked: list[HostKey] = []
+    offered_keys: list[HostKey] = []
 
     def accept(key: HostKey) -> bool:
-        asked.append(key)
+        offered_keys.append(key)
         return True
 
     added = open_service().add("gpu1", sshd.address, accept=accept)
-    assert asked == [sshd.host_key]
+    assert offered_keys == [sshd.host_key]
     assert added.data_root == str(root.path)
     assert added.info is not None
     assert added.info.data_root_writable
@@ -77,10 +77,10 @@ def test_a_node_is_added_found_again_inspected_and_removed(
     shell = service.open_shell("gpu1")
     assert shell.run(["echo", "in"]).out == "in\n"
     shell.close()
-    again = service.inspect("gpu1")
-    assert replace(again, info=None) == replace(added, info=None)
-    assert service.list() == (again,)
-    assert service.remove("gpu1") == again
+    inspected = service.inspect("gpu1")
+    assert replace(inspected, info=None) == replace(added, info=None)
+    assert service.list() == (inspected,)
+    assert service.remove("gpu1") == inspected
     assert service.list() == ()
     assert len(list(root.trash.iterdir())) == 1
     with pytest.raises(BackendError, match="There is no node “gpu1”"):
@@ -90,16 +90,16 @@ def test_a_node_is_added_found_again_inspected_and_removed(
 def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
-    one = open_service().add("gpu1", sshd.address, accept=yes, no_share=True)
-    assert one.is_staged
-    carried = Path(one.data_root)
-    assert carried.parent == sshd.home / ".ringmaster" / "carried"
-    other = open_service().add("gpu2", sshd.address, accept=yes, no_share=True)
-    assert other.data_root == one.data_root
+    first_node = open_service().add("gpu1", sshd.address, accept=yes, is_staged=True)
+    assert first_node.is_staged
+    staged_root = Path(first_node.data_root)
+    assert staged_root.parent == sshd.home / ".ringmaster" / "carried"
+    second_node = open_service().add("gpu2", sshd.address, accept=yes, is_staged=True)
+    assert second_node.data_root == first_node.data_root
     # It stays so, though the inspection sees the data root, as both are this machine.
-    assert open_service().inspect("gpu1").data_root == one.data_root
+    assert open_service().inspect("gpu1").data_root == first_node.data_root
     shell = open_service().open_shell("gpu1")
-    assert open_service().node_info(one, shell).data_root == one.data_root
+    assert open_service().node_info(first_node, shell).data_root == first_node.data_root
     shell.close()
 
 
@@ -156,28 +156,28 @@ def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
 ) -> None:
     NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config).add("gpu1", sshd.address, accept=yes)
     fingerprint = sshd.fingerprint if is_right else "SHA256:other"
-    given = NodeRegistry(
+    registry = NodeRegistry(
         root,
         tmp_path / "elsewhere",
         sshd.ssh_config,
         is_trusted_key=lambda key: key.fingerprint == fingerprint,
     )
     contacts: dict[str, Callable[[], object]] = {
-        "open_shell": lambda: given.open_shell("gpu1").close(),
-        "inspect": lambda: given.inspect("gpu1"),
-        "connect": lambda: given.connect(sshd.address, limit_s=30.0).close(),
-        "add": lambda: given.add("gpu2", sshd.address, accept=no),
-        "at once": lambda: list(ThreadPoolExecutor(3).map(given.inspect, ["gpu1"] * 3)),
+        "open_shell": lambda: registry.open_shell("gpu1").close(),
+        "inspect": lambda: registry.inspect("gpu1"),
+        "connect": lambda: registry.connect(sshd.address, limit_s=30.0).close(),
+        "add": lambda: registry.add("gpu2", sshd.address, accept=no),
+        "at once": lambda: list(ThreadPoolExecutor(3).map(registry.inspect, ["gpu1"] * 3)),
     }
     if is_right:
         contacts[contact]()
-        assert given.host_key("gpu1") == sshd.host_key.text
+        assert registry.host_key("gpu1") == sshd.host_key.text
         # It is stored, so it need not be given again.
         NodeRegistry(root, tmp_path / "elsewhere", sshd.ssh_config).open_shell("gpu1").close()
         return
     with pytest.raises(HostKeyUnknown):
         contacts[contact]()
-    assert given.host_key("gpu1") == ""
+    assert registry.host_key("gpu1") == ""
 
 
 def test_a_given_fingerprint_replaces_no_accepted_key(
@@ -247,13 +247,13 @@ def test_a_name_nearly_right_is_suggested(service: NodeRegistry, sshd: Sshd) -> 
 class User:
     """Types what was planned, and remembers for which key it was asked."""
 
-    def __init__(self, *words: str) -> None:
-        self.words = list(words)
-        self.asked: list[str] = []
+    def __init__(self, *answers: str) -> None:
+        self.answers = list(answers)
+        self.questions: list[str] = []
 
     def __call__(self, identity: str) -> str:
-        self.asked.append(identity)
-        return self.words.pop(0)
+        self.questions.append(identity)
+        return self.answers.pop(0)
 
 
 def locked(sshd: Sshd) -> NodeAddress:
@@ -268,7 +268,7 @@ def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
     service, address = open_service(), locked(sshd)
     user = User("wrong", PASSPHRASE)
     service.add("gpu1", address, accept=yes, passphrase=user)
-    assert user.asked == [address.identity] * 2
+    assert user.questions == [address.identity] * 2
     service.open_shell("gpu1").close()
     service.inspect("gpu1")
     with pytest.raises(PassphraseNeeded):
@@ -282,7 +282,7 @@ def test_a_passphrase_is_asked_for_three_times_and_an_empty_one_is_a_no(
     for user, times in ((User("a", "b", "c"), 3), (User(""), 1), (User("a", ""), 2)):
         with pytest.raises(PassphraseNeeded):
             service.add("gpu1", address, accept=yes, passphrase=user)
-        assert len(user.asked) == times
+        assert len(user.questions) == times
     assert everything_under(root) == []
 
 
@@ -305,8 +305,8 @@ def test_a_node_that_does_not_see_the_data_root_is_added_without(
     entry = service.add("gpu1", sshd.address, accept=yes, node_data_root="/mnt/nothing")
     assert entry.data_root == ""
     (tmp_path / "mounted").symlink_to(tmp_path / "data")
-    fresh = service.inspect("gpu1", node_data_root=str(tmp_path / "mounted"))
-    assert fresh.data_root == str(tmp_path / "mounted")
+    inspected = service.inspect("gpu1", node_data_root=str(tmp_path / "mounted"))
+    assert inspected.data_root == str(tmp_path / "mounted")
     assert service.inspect("gpu1").data_root == str(tmp_path / "mounted")
 
 
@@ -329,10 +329,10 @@ def test_f34_a_data_root_unmounted_at_an_inspection_keeps_its_path(
     mounted.symlink_to(root.path)
     service.add("gpu1", sshd.address, accept=yes, node_data_root=str(mounted))
     mounted.unlink()
-    away = service.inspect("gpu1")
-    assert away.data_root == str(mounted)
-    assert away.info is not None
-    assert not away.info.data_root_writable
+    inspected = service.inspect("gpu1")
+    assert inspected.data_root == str(mounted)
+    assert inspected.info is not None
+    assert not inspected.info.data_root_writable
     mounted.symlink_to(root.path)
     back = service.inspect("gpu1")
     assert back.info is not None
@@ -346,16 +346,16 @@ class Memory(KeyringBackend):
 
     def __init__(self) -> None:
         super().__init__()
-        self.held: dict[tuple[str, str], str] = {}
+        self.passwords: dict[tuple[str, str], str] = {}
 
     def get_password(self, service: str, username: str) -> str | None:
-        return self.held.get((service, username))
+        return self.passwords.get((service, username))
 
     def set_password(self, service: str, username: str, password: str) -> None:
-        self.held[service, username] = password
+        self.passwords[service, username] = password
 
     def delete_password(self, service: str, username: str) -> None:
-        del self.held[service, username]
+        del self.passwords[service, username]
 
 
 class Locked(Memory):
@@ -365,14 +365,14 @@ class Locked(Memory):
 
 @pytest.fixture
 def use_keyring() -> Iterator[Callable[[KeyringBackend], KeyringBackend]]:
-    before = keyring.get_keyring()
+    old_keyring = keyring.get_keyring()
 
     def use(backend: KeyringBackend) -> KeyringBackend:
         keyring.set_keyring(backend)
         return backend
 
     yield use
-    keyring.set_keyring(before)
+    keyring.set_keyring(old_keyring)
 
 
 Use = Callable[[KeyringBackend], KeyringBackend]
@@ -381,13 +381,13 @@ Use = Callable[[KeyringBackend], KeyringBackend]
 def test_f60_a_kept_passphrase_is_in_the_keyring_and_in_no_file(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, tmp_path: Path, use_keyring: Use
 ) -> None:
-    held = Memory()
-    use_keyring(held)
+    memory = Memory()
+    use_keyring(memory)
     service, address = open_service(), locked(sshd)
     service.add("gpu1", address, accept=yes, passphrase=User(PASSPHRASE))
-    assert held.held == {}, "it is kept only on request"
+    assert memory.passwords == {}, "it is kept only on request"
     service.keep_passphrase(address.identity)
-    assert list(held.held.values()) == [PASSPHRASE]
+    assert list(memory.passwords.values()) == [PASSPHRASE]
     # The next start of the program does not ask.
     open_service().open_shell("gpu1").close()
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
@@ -404,30 +404,30 @@ def test_a_wrong_passphrase_in_the_keyring_is_asked_for_again(
     service.keyring.store(address.identity, "that of last year")
     user = User(PASSPHRASE)
     service.add("gpu1", address, accept=yes, passphrase=user)
-    assert user.asked == [address.identity]
+    assert user.questions == [address.identity]
 
 
 def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, use_keyring: Use
 ) -> None:
-    held = Memory()
-    use_keyring(held)
+    memory = Memory()
+    use_keyring(memory)
     service, address = open_service(), locked(sshd)
     user = User(PASSPHRASE)
     for name in ("gpu1", "gpu2"):
         service.add(name, address, accept=yes, passphrase=user)
     service.keep_passphrase(address.identity)
     service.remove("gpu1")
-    assert held.held, "gpu2 needs it still"
+    assert memory.passwords, "gpu2 needs it still"
     assert service.remove_passphrase("gpu2") == (address.identity,)
-    assert held.held == {}
+    assert memory.passwords == {}
     assert service.remove_passphrase("gpu2") == ()
     with pytest.raises(PassphraseNeeded):
         service.open_shell("gpu2")
     service.open_shell("gpu2", User(PASSPHRASE)).close()
     service.keep_passphrase(address.identity)
     service.remove("gpu2")
-    assert held.held == {}
+    assert memory.passwords == {}
 
 
 class Plain(Memory):
@@ -461,8 +461,8 @@ def test_the_guarded_one_of_several_keyrings_is_used(use_keyring: Use) -> None:
     chain.backends = [plain, guarded]  # type: ignore[attr-defined]
     use_keyring(chain)
     SystemKeyring().store("/key", PASSPHRASE)
-    assert (plain.held, chain.held) == ({}, {})
-    assert list(guarded.held.values()) == [PASSPHRASE]
+    assert (plain.passwords, chain.passwords) == ({}, {})
+    assert list(guarded.passwords.values()) == [PASSPHRASE]
 
 
 def test_a_keyring_that_stays_locked_is_one_sentence(use_keyring: Use) -> None:

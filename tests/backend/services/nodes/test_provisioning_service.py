@@ -35,7 +35,7 @@ from backend.services.tools.packages import PackageService
 from backend.ssh.interface import Unreachable
 from tests.backend.provisioning.provisioner_rig import put_house
 from tests.backend.services.nodes.provisioning_rig import HOST_KEY, NAMES, Cluster, cluster_of
-from tests.fakes.command_line import call
+from tests.fakes.command_line import run_command
 
 
 @pytest.fixture(scope="session")
@@ -47,26 +47,26 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
 def cluster(
     tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    with cluster_of(tmp_path, house, monkeypatch) as made:
-        yield made
+    with cluster_of(tmp_path, house, monkeypatch) as rig:
+        yield rig
 
 
 def test_nodes_are_set_up_at_once_with_one_recipe_and_one_key_and_written_down(
     cluster: Cluster,
 ) -> None:
-    meeting = threading.Barrier(3, timeout=60)
+    barrier = threading.Barrier(3, timeout=60)
 
     def meet(argv: tuple[str, ...]) -> None:
         if "venv" in argv:
-            meeting.wait()
+            barrier.wait()
 
     for node in cluster.nodes.values():
         node.shell.on_run = meet
     done = cluster.set_up(*NAMES)
     entries = [cluster.entry(name) for name in NAMES]
     assert list(done.values()) == entries
-    there = [entry.installation for entry in entries]
-    assert len({(one.environment, one.mpi_version) for one in there if one}) == 1
+    installations = [entry.installation for entry in entries]
+    assert len({(i.environment, i.mpi_version) for i in installations if i}) == 1
     assert {update.node for update in cluster.updates} == set(NAMES)
     assert all(entry.info is not None for entry in entries)
     assert_they_know_each_other(cluster)
@@ -76,10 +76,10 @@ def assert_they_know_each_other(cluster: Cluster) -> None:
     homes = [node.home for node in cluster.nodes.values()]
     assert len({(home / "ssh/id_cluster").read_bytes() for home in homes}) == 1
     config = (homes[0] / "ssh/config").read_text()
-    known = (homes[0] / "ssh/known_hosts").read_text()
+    known_hosts = (homes[0] / "ssh/known_hosts").read_text()
     for number, name in enumerate(NAMES, start=2):
         assert f"Host 10.77.0.{number}\n" in config
-        assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known
+        assert f"{name},10.77.0.{number} {HOST_KEY}\n" in known_hosts
 
 
 def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Cluster) -> None:
@@ -94,23 +94,29 @@ def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Clu
     later = replace(cluster.entry("gpu3"), ranks_address="10.99.0.4/32")
     node_files.write_entry(cluster.root, later)
     cluster.set_up("gpu3")
-    listed = [
+    addresses = [
         (cluster.nodes[name].shell.home / ".ssh/authorized_keys").read_text()
         for name in ("gpu1", "gpu3")
     ]
-    assert 'from="10.88.0.2/32,10.88.0.3/32,100.64.0.3/32,10.99.0.4/32,100.64.0.4/32"' in listed[0]
-    assert 'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in listed[1]
+    assert (
+        'from="10.88.0.2/32,10.88.0.3/32,100.64.0.3/32,10.99.0.4/32,100.64.0.4/32"' in addresses[0]
+    )
+    assert (
+        'from="10.99.0.4/32,10.88.0.2/32,100.64.0.2/32,10.88.0.3/32,100.64.0.3/32"' in addresses[1]
+    )
     assert "Host 10.88.0.2 100.64.0.2\n" in (cluster.nodes["gpu3"].home / "ssh/config").read_text()
-    sentence = next(one for one in cluster.updates[-1].steps if one.title == "Open MPI").message
-    assert "accepted from 10.99.0.4/32, 10.88.0.2" in sentence
+    message = next(step for step in cluster.updates[-1].steps if step.title == "Open MPI").message
+    assert "accepted from 10.99.0.4/32, 10.88.0.2" in message
 
 
 def test_the_set_up_shows_the_accepted_key_of_the_node(cluster: Cluster) -> None:
     line = cluster.folder / "key.pub"
     line.write_text(HOST_KEY)
-    shown = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
+    fingerprint_line = subprocess.check_output(["ssh-keygen", "-lf", line], text=True)
     cluster.set_up("gpu1")
-    assert {update.trusted_fingerprint for update in cluster.updates} == {shown.split()[1]}
+    assert {update.trusted_fingerprint for update in cluster.updates} == {
+        fingerprint_line.split()[1]
+    }
 
 
 def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> None:
@@ -145,16 +151,16 @@ def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> N
     ids=["machine", "python"],
 )
 def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
-    cluster: Cluster, change: dict[str, object], sentence: str, remedy: str
+    cluster: Cluster, change: dict[str, object], message: str, remedy: str
 ) -> None:
     node = cluster.nodes["gpu2"]
     node.facts = replace(node.facts, **change)  # type: ignore[arg-type] # fields by their names
-    refused = cluster.set_up("gpu1", "gpu2")["gpu2"]
-    assert isinstance(refused, BackendError)
-    assert (refused.message, refused.remedy) == (sentence, remedy)
+    refusal = cluster.set_up("gpu1", "gpu2")["gpu2"]
+    assert isinstance(refusal, BackendError)
+    assert (refusal.message, refusal.remedy) == (message, remedy)
     failed = [update for update in cluster.updates if update.node == "gpu2"][-1].failed_step
     assert failed is not None
-    assert (failed.title, failed.message) == ("Python", sentence)
+    assert (failed.title, failed.message) == ("Python", message)
     assert (node.shell.sent_bytes, node.home.exists()) == (0, False)
     assert cluster.gathered == 1, "wheels were fetched for it"
     assert cluster.entry("gpu1").is_ready
@@ -165,18 +171,18 @@ def test_a_node_is_set_up_without_horovod_and_keeps_that_until_it_is_chosen_agai
 ) -> None:
     (cluster.folder / "horovod").rename(cluster.folder / "built")
     services = SimpleNamespace(provisioning=cluster.service())
-    assert call(services, "node", "provision", "gpu1", "--without-horovod") == OK
-    lacks = cluster.entry("gpu1")
-    assert options_of(lacks) == SetUpOptions(without_horovod=True)
-    cluster.set_up("gpu1", options=options_of(lacks))
-    assert cluster.entry("gpu1") == lacks
+    assert run_command(services, "node", "provision", "gpu1", "--without-horovod") == OK
+    entry_without = cluster.entry("gpu1")
+    assert options_of(entry_without) == SetUpOptions(without_horovod=True)
+    cluster.set_up("gpu1", options=options_of(entry_without))
+    assert cluster.entry("gpu1") == entry_without
     (cluster.folder / "built").rename(cluster.folder / "horovod")
-    cluster.set_up("gpu1", options=replace(options_of(lacks), without_horovod=False))
-    has = cluster.entry("gpu1")
-    assert options_of(has) == SetUpOptions()
-    assert lacks.installation is not None
-    assert has.installation is not None
-    assert lacks.installation.environment != has.installation.environment
+    cluster.set_up("gpu1", options=replace(options_of(entry_without), without_horovod=False))
+    entry_with = cluster.entry("gpu1")
+    assert options_of(entry_with) == SetUpOptions()
+    assert entry_without.installation is not None
+    assert entry_with.installation is not None
+    assert entry_without.installation.environment != entry_with.installation.environment
 
 
 def test_another_desktop_takes_the_key_that_the_nodes_have(cluster: Cluster) -> None:
@@ -202,7 +208,7 @@ def test_with_a_key_of_the_user_s_own_none_is_made(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, together: bool) -> None:
+def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, at_once: bool) -> None:
     for name, version in (("gpu1", "4.1.4"), ("gpu2", "4.1.6")):
         mpirun = cluster.folder / f"mpirun-{name}"
         text = f"#!/bin/sh\necho 'mpirun (Open MPI) {version}'\necho sum 2\necho sum 2\n"
@@ -210,16 +216,18 @@ def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, together: b
         mpirun.chmod(0o755)
         node = cluster.nodes[name]
         node.facts = replace(node.facts, mpirun=str(mpirun))
-    own = SetUpOptions(system_mpi=True)
-    if together:
-        done = cluster.set_up("gpu1", "gpu2", options=own)
+    system_options = SetUpOptions(system_mpi=True)
+    if at_once:
+        done = cluster.set_up("gpu1", "gpu2", options=system_options)
     else:
-        done = cluster.set_up("gpu1", options=own) | cluster.set_up("gpu2", options=own)
-    refused = [one for one in done.values() if isinstance(one, BackendError)]
-    assert len(refused) == 1
-    assert "4.1.4" in refused[0].message
-    assert "4.1.6" in refused[0].message
-    assert "Set gpu1 and gpu2 up" in refused[0].remedy or "Set gpu2 and gpu1" in refused[0].remedy
+        done = cluster.set_up("gpu1", options=system_options) | cluster.set_up(
+            "gpu2", options=system_options
+        )
+    refusals = [r for r in done.values() if isinstance(r, BackendError)]
+    assert len(refusals) == 1
+    assert "4.1.4" in refusals[0].message
+    assert "4.1.6" in refusals[0].message
+    assert "Set gpu1 and gpu2 up" in refusals[0].remedy or "Set gpu2 and gpu1" in refusals[0].remedy
 
 
 @pytest.mark.slow
@@ -234,14 +242,14 @@ def test_a_node_may_change_its_own_open_mpi(cluster: Cluster) -> None:
 
 def test_cancelling_ends_all_set_ups(cluster: Cluster) -> None:
     done = cluster.service().set_up(NAMES, cluster.updates.append, lambda name: True)
-    assert [type(one) for one in done.values()] == [Cancelled] * 3
+    assert [type(r) for r in done.values()] == [Cancelled] * 3
     assert not any(cluster.entry(name).is_ready for name in NAMES)
 
 
 def test_one_of_several_set_ups_can_be_cancelled(cluster: Cluster) -> None:
     names = NAMES[:2]
     done = cluster.service().set_up(names, cluster.updates.append, lambda name: name == "gpu1")
-    assert [type(one) for one in done.values()] == [Cancelled, NodeEntry]
+    assert [type(r) for r in done.values()] == [Cancelled, NodeEntry]
     assert [cluster.entry(name).is_ready for name in names] == [False, True]
 
 
@@ -249,9 +257,9 @@ def test_one_of_several_set_ups_can_be_cancelled(cluster: Cluster) -> None:
 def test_un_provisioning_returns_the_bytes_and_keeps_the_entry(cluster: Cluster) -> None:
     cluster.set_up("gpu1")
     service = cluster.service()
-    there = cluster.entry("gpu1").installation
-    assert there is not None
-    assert [one.name for one in service.environments("gpu1")] == [there.environment]
+    installation = cluster.entry("gpu1").installation
+    assert installation is not None
+    assert [e.name for e in service.environments("gpu1")] == [installation.environment]
     assert service.un_provision("gpu1") > 100_000
     assert not cluster.nodes["gpu1"].home.exists()
     assert not cluster.entry("gpu1").is_ready
@@ -267,12 +275,12 @@ def test_several_nodes_are_un_provisioned_at_once_although_one_fails(
 
     monkeypatch.setattr(ProvisioningService, "un_provision", take)
     services = SimpleNamespace(provisioning=cluster.service())
-    words = ("node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1")
-    assert call(services, *words) == FAILED
+    arguments = ("node", "unprovision", "gpu1", "gpu2", "gpu3", "gpu1")
+    assert run_command(services, *arguments) == FAILED
     printed = capsys.readouterr()
     assert printed.out.splitlines() == ["Removed 4.0 MB from gpu1.", "Removed 4.0 MB from gpu3."]
     assert printed.err == "gpu2: gpu2 does not answer. Check whether it is on.\n"
-    assert call(services, *words, "--json") == FAILED
+    assert run_command(services, *arguments, "--json") == FAILED
     error = {"sentence": "gpu2 does not answer.", "remedy": "Check whether it is on."}
     assert json.loads(capsys.readouterr().out) == [
         {"name": "gpu1", "bytes": 4_000_000, "error": None},
@@ -280,7 +288,7 @@ def test_several_nodes_are_un_provisioned_at_once_although_one_fails(
         {"name": "gpu3", "bytes": 4_000_000, "error": None},
     ]
     with pytest.raises(BackendError, match="no node “gpu9”"):
-        call(services, "node", "unprovision", "gpu1", "gpu9")
+        run_command(services, "node", "unprovision", "gpu1", "gpu9")
     assert capsys.readouterr().out == "", "of a name that is wrong nothing is taken"
 
 
@@ -314,7 +322,7 @@ SILENT_CASES = {
     ("age_s", "is_alive", "answers", "found"), SILENT_CASES.values(), ids=SILENT_CASES
 )
 def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
-    cluster: Cluster, age_s: float | None, is_alive: bool, answers: bool, found: object
+    cluster: Cluster, age_s: float | None, is_alive: bool, answers: bool, expected: object
 ) -> None:
     cluster.set_up("gpu1")
     if not is_alive:
@@ -327,11 +335,11 @@ def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
     # gpu2 is not set up, gpu9 is unknown: neither has an agent to start.
     names = ("gpu1", "gpu2", "gpu9", "gpu1")
     result = cluster.service().wake_silent_nodes(names, lambda address: None)
-    assert result.keys() == (set() if found is None else {"gpu1"})
-    if isinstance(found, str):
-        assert found in str(result["gpu1"])
-    elif found is not None:
-        assert result["gpu1"] is found
+    assert result.keys() == (set() if expected is None else {"gpu1"})
+    if isinstance(expected, str):
+        assert expected in str(result["gpu1"])
+    elif expected is not None:
+        assert result["gpu1"] is expected
         assert cluster.service().wake("gpu1") is False, "it runs now"
 
 
@@ -354,8 +362,8 @@ def test_packages_of_user_code_are_kept_when_a_node_is_set_up_again(
 
     def fake(entry: NodeEntry, _open: object, plan: SetUpPlan, *_: object) -> NodeEntry:
         plans.append(plan.packages)
-        made = NodeInstallation("p", "m", "5.0.11", "e", "b", "s", packages=plan.packages)
-        return replace(entry, installation=made)
+        installation = NodeInstallation("p", "m", "5.0.11", "e", "b", "s", packages=plan.packages)
+        return replace(entry, installation=installation)
 
     monkeypatch.setattr(provisioning, "set_up", fake)
     packages = PackageService(SimpleNamespace(entry=cluster.entry), cluster.service())  # type: ignore[arg-type]

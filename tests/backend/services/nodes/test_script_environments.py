@@ -29,7 +29,7 @@ from backend.records.queue.entry import QueueEntry
 from backend.ssh.interface import CommandResult, Unreachable
 from tests.backend.provisioning.provisioner_rig import UNPACK, put_house
 from tests.backend.services.nodes.provisioning_rig import Cluster, cluster_of
-from tests.fakes.command_line import call
+from tests.fakes.command_line import run_command
 from tests.installers.small_project import put_wheel
 from tests.integration.tiny import raw_job
 
@@ -54,20 +54,20 @@ def cluster(
     script = tmp_path / "script"
     script.mkdir()
     (script / "requirements.txt").write_text("greeting\n")
-    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as made:
-        made.set_up("gpu1")
-        made.nodes["gpu1"].shell.commands.clear()
-        yield made
+    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as rig:
+        rig.set_up("gpu1")
+        rig.nodes["gpu1"].shell.commands.clear()
+        yield rig
 
 
 def make(cluster: Cluster, progress: Progress | None = None, node: str = "gpu1") -> str:
-    there = cluster.entry("gpu1").installation
-    assert there is not None
+    installation = cluster.entry("gpu1").installation
+    assert installation is not None
     script = cluster.folder / "script"
     return cluster.service().provide_script(
         [node],
-        there.python,
-        environment_name(there.python, script, "0"),
+        installation.python,
+        environment_name(installation.python, script, "0"),
         script,
         progress or Progress(),
     )
@@ -80,20 +80,20 @@ def builds(cluster: Cluster) -> int:
 def test_only_one_of_several_starting_jobs_makes_the_environment_with_the_torch_of_the_node(
     cluster: Cluster,
 ) -> None:
-    found: list[str] = []
+    pythons: list[str] = []
     # All of them have this one connection.
     cluster.nodes["gpu1"].shell.close = lambda: None  # type: ignore[method-assign]
-    threads = [threading.Thread(target=lambda: found.append(make(cluster))) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: pythons.append(make(cluster))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    (python,) = set(found)
-    assert len(found) == 3
+    (python,) = set(pythons)
+    assert len(pythons) == 3
     assert builds(cluster) == 1
-    said = subprocess.run([python, "-c", SAY], capture_output=True, text=True, check=True).stdout
+    output = subprocess.run([python, "-c", SAY], capture_output=True, text=True, check=True).stdout
     prefix = str(PurePosixPath(python).parents[1])
-    assert said.split() == ["1", "2.13.0+cpu", prefix]
+    assert output.split() == ["1", "2.13.0+cpu", prefix]
     assert make(cluster) == python
     assert builds(cluster) == 1
 
@@ -120,30 +120,30 @@ def on_install(cluster: Cluster, answer: CommandResult | BackendError) -> None:
     ],
 )
 def test_an_interrupted_environment_leaves_nothing_and_is_made_the_next_time(
-    cluster: Cluster, answer: CommandResult | BackendError, words: str
+    cluster: Cluster, answer: CommandResult | BackendError, message: str
 ) -> None:
-    before = cluster.nodes["gpu1"].environments()
+    old_environments = cluster.nodes["gpu1"].environments()
     on_install(cluster, answer)
-    with pytest.raises(BackendError, match=words):
+    with pytest.raises(BackendError, match=message):
         make(cluster)
-    assert cluster.nodes["gpu1"].environments() == before
+    assert cluster.nodes["gpu1"].environments() == old_environments
     cluster.nodes["gpu1"].shell.on_run = lambda argv: None
     make(cluster)
-    assert len(cluster.nodes["gpu1"].environments()) == len(before) + 1
+    assert len(cluster.nodes["gpu1"].environments()) == len(old_environments) + 1
 
 
 def test_progress_names_the_node_and_a_cancel_ends_it(cluster: Cluster) -> None:
-    said: list[str] = []
+    labels: list[str] = []
 
-    class Watched(Progress):
-        def report(self, done: float, total: float, what: str) -> None:
-            said.append(what)
-            if "gpu1: Installing" in what:
+    class WatchedProgress(Progress):
+        def report(self, done: float, total: float, label: str) -> None:
+            labels.append(label)
+            if "gpu1: Installing" in label:
                 self.cancel()
 
     with pytest.raises(Cancelled):
-        make(cluster, Watched())
-    assert said[-1].startswith("Packages of the script: gpu1: ")
+        make(cluster, WatchedProgress())
+    assert labels[-1].startswith("Packages of the script: gpu1: ")
 
 
 @pytest.mark.parametrize("node", ["gpu1", THIS_COMPUTER])
@@ -154,8 +154,8 @@ def test_an_unused_environment_is_removed_by_name_or_by_age(
     folder = Path(python).parents[1]
     services = SimpleNamespace(provisioning=cluster.service())
 
-    def asked(*words: str) -> str:
-        assert call(services, "node", "environments", node, *words) == OK
+    def asked(*arguments: str) -> str:
+        assert run_command(services, "node", "environments", node, *arguments) == OK
         return "".join(capsys.readouterr())
 
     assert folder.name in asked()
@@ -193,15 +193,15 @@ def test_an_unused_environment_is_removed_by_name_or_by_age(
 def test_an_unused_base_environment_is_removed_with_those_of_scripts(
     cluster: Cluster,
 ) -> None:
-    below = Path(make(cluster)).parents[1].name.partition(SCRIPT_MARK)[0]
+    base_name = Path(make(cluster)).parents[1].name.partition(SCRIPT_MARK)[0]
     service = cluster.service()
     with pytest.raises(BackendError, match="is the environment that gpu1 trains with"):
-        service.remove_environments("gpu1", [below])
+        service.remove_environments("gpu1", [base_name])
     entry = cluster.entry("gpu1")
     assert entry.installation is not None
     newer = replace(entry.installation, environment="newer")
     node_files.write_entry(cluster.root, replace(entry, installation=newer))
-    assert service.remove_environments("gpu1", [below]) > 100_000
+    assert service.remove_environments("gpu1", [base_name]) > 100_000
     assert cluster.nodes["gpu1"].environments() == []
 
 
@@ -220,10 +220,10 @@ def test_only_a_change_of_a_package_list_makes_another_environment(
     tmp_path: Path, file: str, text: str, changes: bool
 ) -> None:
     (tmp_path / "requirements.txt").write_text("greeting\n")
-    before = environment_name("/e/p/bin/python", tmp_path, "0")
+    old_name = environment_name("/e/p/bin/python", tmp_path, "0")
     (tmp_path / file).write_text(text)
-    assert (environment_name("/e/p/bin/python", tmp_path, "0") != before) is changes
-    assert environment_name("/e/q/bin/python", tmp_path, "0") != before
+    assert (environment_name("/e/p/bin/python", tmp_path, "0") != old_name) is changes
+    assert environment_name("/e/q/bin/python", tmp_path, "0") != old_name
 
 
 @pytest.mark.parametrize(
@@ -242,5 +242,5 @@ def test_a_script_that_is_a_package_has_an_environment_for_each_version(
     tmp_path: Path, line: str, differ: bool
 ) -> None:
     (tmp_path / "requirements.txt").write_text(f"greeting\n{line}\n")
-    names = {environment_name("/e/p/bin/python", tmp_path, one) for one in "ab"}
+    names = {environment_name("/e/p/bin/python", tmp_path, version) for version in "ab"}
     assert (len(names) == 2) is differ

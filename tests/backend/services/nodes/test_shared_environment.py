@@ -30,8 +30,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
 def cluster(
     tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as made:
-        yield made
+    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as rig:
+        yield rig
 
 
 def environments(cluster: Cluster) -> list[str]:
@@ -50,12 +50,12 @@ def test_one_node_makes_the_environment_and_each_node_tries_it(
     cluster: Cluster, house: Wheelhouse
 ) -> None:
     done = cluster.set_up(*NAMES, options=SHARED)
-    there = [cluster.entry(name).installation for name in NAMES]
+    installations = [cluster.entry(name).installation for name in NAMES]
     assert list(done.values()) == [cluster.entry(name) for name in NAMES]
-    assert len({(one.python, one.mpirun) for one in there if one}) == 1
-    assert there[0] is not None
-    assert there[0].python.startswith(f"{cluster.root.path}/shared/environments/")
-    assert environments(cluster) == [there[0].environment]
+    assert len({(i.python, i.mpirun) for i in installations if i}) == 1
+    assert installations[0] is not None
+    assert installations[0].python.startswith(f"{cluster.root.path}/shared/environments/")
+    assert environments(cluster) == [installations[0].environment]
     assert len(did(cluster, "venv")) == 1
     assert did(cluster, "127.0.0.1:2") == list(NAMES)
     assert all(cluster.entry(name).shares_environment for name in NAMES)
@@ -87,7 +87,7 @@ def test_another_node_makes_the_environment_after_a_failure(cluster: Cluster) ->
     for node in cluster.nodes.values():
         node.shell.on_run = fail_once
     done = cluster.set_up(*NAMES, options=SHARED)
-    assert sorted(isinstance(one, BackendError) for one in done.values()) == [False, False, True]
+    assert sorted(isinstance(r, BackendError) for r in done.values()) == [False, False, True]
     assert len(environments(cluster)) == 1
 
 
@@ -95,9 +95,9 @@ def test_a_node_that_cannot_write_to_the_data_root_is_refused(cluster: Cluster) 
     node = cluster.nodes["gpu2"]
     node.facts = replace(node.facts, data_root_writable=False)
     done = cluster.set_up("gpu1", "gpu2", options=SHARED)
-    refused = done["gpu2"]
-    assert isinstance(refused, BackendError)
-    assert refused.message.startswith("gpu2 cannot write to the data root")
+    refusal = done["gpu2"]
+    assert isinstance(refusal, BackendError)
+    assert refusal.message.startswith("gpu2 cannot write to the data root")
     assert not isinstance(done["gpu1"], BackendError)
 
 
@@ -107,26 +107,26 @@ def test_a_shared_environment_is_not_rebuilt_for_a_node_on_which_it_does_not_sta
     cluster.set_up("gpu1", options=SHARED)
     (name,) = environments(cluster)
     stamp = cluster.root.path / "shared/environments" / name / STAMP
-    before = json.loads(stamp.read_text())
+    old_stamp = json.loads(stamp.read_text())
     python = str(stamp.parent / "bin/python")
 
     def starts_not(argv: tuple[str, ...]) -> CommandResult | None:
         return CommandResult(127, "", "not found") if argv[0] == python else None
 
     cluster.nodes["gpu2"].shell.on_run = starts_not
-    refused = cluster.set_up("gpu2", options=SHARED)["gpu2"]
-    assert isinstance(refused, BackendError)
-    assert "does not start on gpu2" in refused.message
-    assert json.loads(stamp.read_text()) == before
+    refusal = cluster.set_up("gpu2", options=SHARED)["gpu2"]
+    assert isinstance(refusal, BackendError)
+    assert "does not start on gpu2" in refusal.message
+    assert json.loads(stamp.read_text()) == old_stamp
     assert did(cluster, "venv") == ["gpu1"]
 
 
 @pytest.mark.slow
 def test_removing_a_node_leaves_the_environment_of_the_others(cluster: Cluster) -> None:
     cluster.set_up("gpu1", "gpu2", options=SHARED)
-    before = environments(cluster)
+    old_environments = environments(cluster)
     cluster.service().un_provision("gpu1")
-    assert environments(cluster) == before
+    assert environments(cluster) == old_environments
     assert not cluster.nodes["gpu1"].home.exists()
     for node in cluster.nodes.values():  # either of them made it
         node.shell.commands.clear()

@@ -20,7 +20,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, FakeHead, Heart, Place, RemoteRun, on_node
+from tests.backend.services.access_cases import NODE, FakeHead, Heart, DataSite, RemoteRun, on_node
 from tests.backend.services.nodes.test_node_registry import Memory
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mail_server import MailServer
@@ -30,7 +30,7 @@ pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
     "tests.backend.services.access_fixtures",
 ]
-Beat = Callable[[Place], Heart]
+Beat = Callable[[DataSite], Heart]
 LATER = "2999-01-01T00:00:00Z"
 PASSWORD = "planted-mail-password"
 
@@ -51,10 +51,10 @@ def post() -> Iterator[MailServer]:
 
 @pytest.fixture
 def ring() -> Iterator[Memory]:
-    before, held = keyring.get_keyring(), Memory()
-    keyring.set_keyring(held)
-    yield held
-    keyring.set_keyring(before)
+    old_keyring, memory = keyring.get_keyring(), Memory()
+    keyring.set_keyring(memory)
+    yield memory
+    keyring.set_keyring(old_keyring)
 
 
 @pytest.fixture
@@ -66,29 +66,29 @@ def mail_to(server: MailServer) -> Mail:
     return Mail("127.0.0.1", ("lab@uni.example",), "ring@uni.example", server.port, PLAIN)
 
 
-def failed_run(place: Place, services: Services, beat: Beat, ended_at: str = LATER) -> str:
-    place.stock(services)
-    beat(place)
+def failed_run(site: DataSite, services: Services, beat: Beat, ended_at: str = LATER) -> str:
+    site.stock(services)
+    beat(site)
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node(name="night run")).id)
-    run = RemoteRun(place, view)
+    run = RemoteRun(site, view)
     run.folder.logs.mkdir(exist_ok=True)
     run.folder.rank_log(0).write_text("".join(f"line {n}\n" for n in range(40)))
     error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
-    ended = RunExit(view.run, JobState.ERROR, "It failed.", error, ended_at=ended_at)
-    replace_json(run.folder.attempt(view.run).exit, ended.to_dict())
+    exit_record = RunExit(view.run, JobState.ERROR, "It failed.", error, ended_at=ended_at)
+    replace_json(run.folder.attempt(view.run).exit, exit_record.to_dict())
     run.say(JobState.ERROR, updated_at=ended_at)
     return view.id
 
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
 def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
-    place: Place, beat: Beat, hook: WebhookServer, post: MailServer
+    site: DataSite, beat: Beat, hook: WebhookServer, post: MailServer
 ) -> None:
-    desks = place.desktop(), place.desktop()
+    desks = site.desktop(), site.desktop()
     for desk in desks:
         desk.notifications.store(Channels(hook.url, mail_to(post)))
-    job = failed_run(place, desks[0], beat)
+    job = failed_run(site, desks[0], beat)
     start = threading.Barrier(2)
 
     def send(desk: Services) -> None:
@@ -106,7 +106,7 @@ def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
     assert (message["name"], message["cause"]) == ("night run", "Rank 0 on gpu1 was killed.")
     assert message["lines"] == [f"line {n}" for n in range(20, 40)]
     assert len(post.mails) == 1
-    third = place.desktop()
+    third = site.desktop()
     third.notifications.store(Channels(hook.url))
     assert third.notifications.notify(job, 1).wait_s is None
     assert len(hook.posts) == 1
@@ -114,11 +114,11 @@ def test_s16_one_of_two_desktops_sends_the_cause_and_the_last_20_lines(
 
 @pytest.mark.usefixtures("uncounted", "home", "ring")
 def test_s16_an_unavailable_server_is_reported_and_tried_again(
-    place: Place, beat: Beat, hook: WebhookServer
+    site: DataSite, beat: Beat, hook: WebhookServer
 ) -> None:
-    desk = place.desktop()
+    desk = site.desktop()
     desk.notifications.store(Channels(hook.url))
-    job = failed_run(place, desk, beat)
+    job = failed_run(site, desk, beat)
     hook.answers = [503]
     delivery = desk.notifications.notify(job, 1)
     assert delivery.wait_s is not None
@@ -128,43 +128,43 @@ def test_s16_an_unavailable_server_is_reported_and_tried_again(
 
 
 def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
-    place: Place, home: Path, ring: Memory, tmp_path: Path, post: MailServer
+    site: DataSite, home: Path, ring: Memory, tmp_path: Path, post: MailServer
 ) -> None:
-    notices = place.desktop().notifications
+    notices = site.desktop().notifications
     mail = replace(mail_to(post), security="starttls", user="ring")
-    kept = notices.store(Channels("https://hooks.example/T0-planted", mail), PASSWORD)
-    assert notices.channels() == kept
+    stored_channels = notices.store(Channels("https://hooks.example/T0-planted", mail), PASSWORD)
+    assert notices.channels() == stored_channels
     assert notices.path.is_relative_to(home)
     assert notices.path.stat().st_mode & 0o777 == 0o600
     assert notices.path.parent.stat().st_mode & 0o777 == 0o700
-    assert ring.held == {("Ringmaster, mail", "ring@127.0.0.1"): PASSWORD}
+    assert ring.passwords == {("Ringmaster, mail", "ring@127.0.0.1"): PASSWORD}
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert [path for path in files if PASSWORD.encode() in path.read_bytes()] == []
     with_address = [path for path in files if b"T0-planted" in path.read_bytes()]
     assert with_address == [notices.path]
-    assert place.desktop().notifications.has_password(), "the next start does not ask"
-    notices.store(replace(kept, mail=None))
-    assert ring.held == {}
+    assert site.desktop().notifications.has_password(), "the next start does not ask"
+    notices.store(replace(stored_channels, mail=None))
+    assert ring.passwords == {}
 
 
 @pytest.mark.parametrize("node_ahead_s", [-86_000, -3600, -300, 0, 300, 3600, 86_000])
 @pytest.mark.usefixtures("uncounted", "home", "ring")
 def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
-    place: Place, beat: Beat, hook: WebhookServer, node_ahead_s: float
+    site: DataSite, beat: Beat, hook: WebhookServer, node_ahead_s: float
 ) -> None:
-    desk = place.desktop()
-    ended = stamp(datetime.now(UTC) + timedelta(seconds=node_ahead_s))
-    before = failed_run(place, desk, beat, ended)
+    desk = site.desktop()
+    ended_at = stamp(datetime.now(UTC) + timedelta(seconds=node_ahead_s))
+    old_job = failed_run(site, desk, beat, ended_at)
     # SFTP knows whole seconds, so an end in the second of the mark counts as later.
-    record = place.data.job(before).attempt(1).exit
+    record = site.data.job(old_job).attempt(1).exit
     os.utime(record, (0, record.stat().st_mtime - 2))
     first = desk.notifications.store(Channels(hook.url, enabled_at="1999"))
     assert first.enabled_at > "2026"
-    after = failed_run(place, desk, beat, ended)
-    assert desk.notifications.notify(before, 1).wait_s is None
-    assert desk.notifications.notify(after, 1).wait_s is None
-    assert [post["job"] for post in hook.posts] == [after]
-    assert first.is_new(seconds(ended) + 86_400)
+    new_job = failed_run(site, desk, beat, ended_at)
+    assert desk.notifications.notify(old_job, 1).wait_s is None
+    assert desk.notifications.notify(new_job, 1).wait_s is None
+    assert [post["job"] for post in hook.posts] == [new_job]
+    assert first.is_new(seconds(ended_at) + 86_400)
     quiet = desk.notifications.store(replace(first, notifies_finished=False))
     assert quiet.enabled_at == first.enabled_at, "no new target"
     assert not quiet.notifies_of(JobState.FINISHED)
@@ -173,9 +173,9 @@ def test_only_later_ends_are_sent_whatever_the_clock_of_a_node(
 
 @pytest.mark.usefixtures("home", "ring")
 def test_a_test_names_the_fault_before_anything_is_stored(
-    place: Place, hook: WebhookServer, post: MailServer
+    site: DataSite, hook: WebhookServer, post: MailServer
 ) -> None:
-    notices = place.desktop().notifications
+    notices = site.desktop().notifications
     channels = Channels(hook.url, mail_to(post))
     notices.send_test(WEBHOOK, channels)
     notices.send_test(MAIL, channels)
@@ -200,21 +200,21 @@ def test_a_test_names_the_fault_before_anything_is_stored(
 
 
 def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
-    remote_place: Place, home: Path, ring: Memory, sshd: Sshd, post: MailServer
+    remote_place: DataSite, home: Path, ring: Memory, sshd: Sshd, post: MailServer
 ) -> None:
     remote_place.add_node()
     notices = remote_place.desktop().notifications
     mail = replace(mail_to(post), security="starttls", user="ring")
     requested = Channels("https://hooks.example/T0", mail, from_nodes=True)
-    kept = notices.store(requested, PASSWORD)
+    stored_channels = notices.store(requested, PASSWORD)
     assert notices.copy_to_nodes() == ()
     folder = sshd.home / ".ringmaster" / "notices"
-    (there,) = folder.iterdir()
-    assert there.stat().st_mode & 0o777 == 0o600
+    (sent_file,) = folder.iterdir()
+    assert sent_file.stat().st_mode & 0o777 == 0o600
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert Channels.from_dict(read_json(there)) == replace(kept, mail=None)
-    assert PASSWORD not in there.read_text()
-    notices.store(replace(kept, from_nodes=False))
+    assert Channels.from_dict(read_json(sent_file)) == replace(stored_channels, mail=None)
+    assert PASSWORD not in sent_file.read_text()
+    notices.store(replace(stored_channels, from_nodes=False))
     assert notices.copy_to_nodes() == ()
     assert list(folder.iterdir()) == []
     entry = node_files.entry(remote_place.data, NODE)

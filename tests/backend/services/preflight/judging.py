@@ -18,5 +18,5 @@ def answered(target: PreflightTarget, **replies: Any) -> list[PreflightFinding]:
 
 def unknown_key(name: str, error: HostKeyUnknown | HostKeyChanged) -> PreflightFinding:
     node = NodePreflight(Placement(name, 1), error=error)
-    (found,) = BY_NAME[HOST_KEY].node_findings(node, JobPreflight("", ""), None)
-    return found
+    (finding,) = BY_NAME[HOST_KEY].node_findings(node, JobPreflight("", ""), None)
+    return finding

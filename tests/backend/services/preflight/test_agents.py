@@ -59,9 +59,9 @@ def test_a_start_starts_the_agents_that_are_down(
     placement = [{"node": node, "processes": 1} for node in NODES]
     config = parse_job(raw_job(placement=placement)).config
     assert config is not None
-    shown: list[str] = []
+    labels: list[str] = []
     progress = Progress()
-    monkeypatch.setattr(progress, "report", lambda done, total, what: shown.append(what))
+    monkeypatch.setattr(progress, "report", lambda done, total, what: labels.append(what))
 
     if refusal:
         with pytest.raises(PreflightFailed) as caught:
@@ -71,4 +71,4 @@ def test_a_start_starts_the_agents_that_are_down(
         service.require(config, progress=progress)
     down = [finding.nodes[0] for finding in findings if finding.fix is Fix.START_AGENT]
     assert started == down
-    assert [node for node in down if any(f"the agent of {node}" in line for line in shown)] == down
+    assert [node for node in down if any(f"the agent of {node}" in line for line in labels)] == down

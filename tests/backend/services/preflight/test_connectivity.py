@@ -23,8 +23,8 @@ from backend.services.preflight.names import DATA_ROOT, PYTHON, PYTORCH, ROUTE, 
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
-LOST = {"connected": False, "bytes": 0, "seconds": 0.0, "why": "timed out"}
-STUCK = {**LOST, "connected": True}
+NO_CONNECTION = {"connected": False, "bytes": 0, "seconds": 0.0, "why": "timed out"}
+STUCK = {**NO_CONNECTION, "connected": True}
 SLOW = {**WELL, "seconds": 2.0}
 
 
@@ -34,22 +34,22 @@ def findings(
     nodes: tuple[str, ...] = FOUR,
 ) -> list[PreflightFinding]:
     meetings = [ConnectionTest(*pair, bad.get(pair, WELL)) for pair in permutations(nodes, 2)]
-    asked = [
+    log_in_tests = [
         ConnectionTest(nodes[0], node, {"code": code, "why": why})
         for node, (code, why) in (log_ins or {}).items()
     ]
-    return judged(meetings, asked)
+    return judge(meetings, log_in_tests)
 
 
-def judged(meetings: list[ConnectionTest], log_ins: list[ConnectionTest]) -> list[PreflightFinding]:
+def judge(meetings: list[ConnectionTest], log_ins: list[ConnectionTest]) -> list[PreflightFinding]:
     return [
         *map(BY_NAME[ROUTE].finding, route_findings(meetings)),
         *map(BY_NAME[SSH_BETWEEN_NODES].finding, login_findings(log_ins, meetings)),
     ]
 
 
-def to_and_from(node: str, facts: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
-    return {pair: facts for pair in permutations(FOUR, 2) if node in pair}
+def to_and_from(node: str, fields: dict[str, Any]) -> dict[tuple[str, str], dict[str, Any]]:
+    return {pair: fields for pair in permutations(FOUR, 2) if node in pair}
 
 
 def test_working_connections_have_no_finding() -> None:
@@ -57,68 +57,68 @@ def test_working_connections_have_no_finding() -> None:
 
 
 def test_a_node_that_no_other_node_reaches_is_named_alone() -> None:
-    only_to = {pair: LOST for pair in permutations(FOUR, 2) if pair[1] == "c"}
-    for bad in (only_to, to_and_from("c", LOST)):
-        (found,) = findings(bad)
-        assert found.nodes == ("c",)
-        assert "fail (timed out)" in found.message
+    only_to = {pair: NO_CONNECTION for pair in permutations(FOUR, 2) if pair[1] == "c"}
+    for bad in (only_to, to_and_from("c", NO_CONNECTION)):
+        (finding,) = findings(bad)
+        assert finding.nodes == ("c",)
+        assert "fail (timed out)" in finding.message
 
 
 def test_one_pair_that_does_not_meet_is_named_as_a_pair() -> None:
-    (found,) = findings({("b", "d"): LOST, ("d", "b"): LOST})
-    assert set(found.nodes) == {"b", "d"}
+    (finding,) = findings({("b", "d"): NO_CONNECTION, ("d", "b"): NO_CONNECTION})
+    assert set(finding.nodes) == {"b", "d"}
 
 
 def test_both_of_two_unconnected_nodes_are_named() -> None:
-    (found,) = findings({("a", "b"): LOST}, nodes=("a", "b"))
-    assert found.nodes == ("a", "b")
+    (finding,) = findings({("a", "b"): NO_CONNECTION}, nodes=("a", "b"))
+    assert finding.nodes == ("a", "b")
 
 
 def test_a_connection_that_carries_nothing_is_blamed_on_the_packet_size() -> None:
-    (found,) = findings(to_and_from("b", STUCK))
-    assert "large packets" in found.message
-    assert "MTU" in found.remedy
+    (finding,) = findings(to_and_from("b", STUCK))
+    assert "large packets" in finding.message
+    assert "MTU" in finding.remedy
 
 
 def test_a_slow_network_is_a_warning() -> None:
-    (found,) = findings(to_and_from("b", SLOW))
-    assert found.is_warning
-    assert found.nodes == ("b",)
-    assert "4.0 MB/s" in found.message
+    (finding,) = findings(to_and_from("b", SLOW))
+    assert finding.is_warning
+    assert finding.nodes == ("b",)
+    assert "4.0 MB/s" in finding.message
 
 
 def test_ssh_that_fails_for_want_of_a_route_is_no_second_fault() -> None:
     log_ins = {"b": (0, ""), "c": (255, "ssh: connect to host: timed out"), "d": (0, "")}
-    (found,) = findings(to_and_from("c", LOST), log_ins)
-    assert found.nodes == ("c",)
+    (finding,) = findings(to_and_from("c", NO_CONNECTION), log_ins)
+    assert finding.nodes == ("c",)
 
 
 def test_a_node_that_no_other_node_lets_in_is_itself_at_fault() -> None:
     log_ins = {n: (255, f"lab@{n}: Permission denied (publickey).") for n in FOUR[1:]}
-    (found,) = findings({}, log_ins)
-    assert found.nodes == ("a",)
-    assert found.fix is Fix.INSTALL_CLUSTER_KEY
+    (finding,) = findings({}, log_ins)
+    assert finding.nodes == ("a",)
+    assert finding.fix is Fix.INSTALL_CLUSTER_KEY
     log_ins["d"] = (0, "")
-    assert [one.nodes for one in findings({}, log_ins)] == [("b",), ("c",)]
+    assert [f.nodes for f in findings({}, log_ins)] == [("b",), ("c",)]
 
 
 @pytest.mark.parametrize("busy", ["", "b is busy (load 34 on 2 cores)"])
 def test_a_busy_node_does_not_excuse_a_node_that_no_other_lets_in(busy: str) -> None:
-    facts = {"code": 255, "why": "lab@x: Permission denied (publickey)."}
-    (found,) = judged([], [ConnectionTest("a", node, facts, busy) for node in ("b", "c")])
-    assert found.nodes == ("a",)
-    assert "busy" not in found.message
+    fields = {"code": 255, "why": "lab@x: Permission denied (publickey)."}
+    (finding,) = judge([], [ConnectionTest("a", node, fields, busy) for node in ("b", "c")])
+    assert finding.nodes == ("a",)
+    assert "busy" not in finding.message
 
 
 def test_a_shell_that_cannot_read_the_command_of_mpirun_is_named_at_its_node() -> None:
-    facts = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
-    met = [ConnectionTest("a", node, facts) for node in ("b", "c")]
-    found = judged([], met)
-    assert [one.nodes for one in found] == [("b",), ("c",)]
-    assert found[0].message == (
+    fields = {"code": 1, "why": "fish: Unsupported use of '='.", "shell": True}
+    met = [ConnectionTest("a", node, fields) for node in ("b", "c")]
+    judged_findings = judge([], met)
+    assert [f.nodes for f in judged_findings] == [("b",), ("c",)]
+    assert judged_findings[0].message == (
         "The login shell of b cannot run mpirun's commands: fish: Unsupported use of '='."
     )
-    assert found[0].fix is Fix.INSTALL_CLUSTER_KEY
+    assert judged_findings[0].fix is Fix.INSTALL_CLUSTER_KEY
 
 
 @pytest.mark.parametrize(
@@ -134,15 +134,17 @@ def test_a_shell_that_cannot_read_the_command_of_mpirun_is_named_at_its_node() -
 )
 @pytest.mark.parametrize("others_fail", [True, False])
 def test_a_late_login_blames_the_load_and_no_key(
-    why: str, code: int, busy: str, said: str, others_fail: bool
+    why: str, code: int, busy: str, message: str, others_fail: bool
 ) -> None:
-    facts = {"code": code, "why": why}
-    log_ins = [ConnectionTest("a", "b", facts, busy)]
-    log_ins.append(ConnectionTest("a", "c", facts if others_fail else {"code": 0, "why": ""}, busy))
-    found = judged([], log_ins)[0]
-    assert said in found.message or (others_fail and not busy)
-    assert "key" not in found.remedy
-    assert found.fix is Fix.LEAVE_OUT
+    fields = {"code": code, "why": why}
+    log_ins = [ConnectionTest("a", "b", fields, busy)]
+    log_ins.append(
+        ConnectionTest("a", "c", fields if others_fail else {"code": 0, "why": ""}, busy)
+    )
+    finding = judge([], log_ins)[0]
+    assert message in finding.message or (others_fail and not busy)
+    assert "key" not in finding.remedy
+    assert finding.fix is Fix.LEAVE_OUT
 
 
 @pytest.mark.parametrize(
@@ -161,22 +163,22 @@ def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
     load: float, cores: int, login_s: float, times: float
 ) -> None:
     limits = PreflightLimits()
-    found = limits.for_node(login_s, load, cores)
-    assert found.total_s / limits.total_s == times
+    node_limits = limits.for_node(login_s, load, cores)
+    assert node_limits.total_s / limits.total_s == times
 
 
 @pytest.mark.parametrize(
     ("load", "cores", "said"),
     [(34.0, 2, "load 34 on 2 cores"), (3.9, 2, ""), (4.0, 2, "load 4 on 2 cores"), (34.0, 64, "")],
 )
-def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, said: str) -> None:
-    facts = {"load": load, "cores": cores}
-    assert busy_load(facts) == said
+def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, message: str) -> None:
+    fields = {"load": load, "cores": cores}
+    assert busy_load(fields) == message
     target = PreflightTarget("b", Placement("b", 1), *["/x"] * 6, leads=True, library="mpi4py")
-    replies = {"imports": None, "load": facts}
+    replies = {"imports": None, "load": fields}
     node = NodePreflight(target.placement, target, replies=replies)
-    (late,) = (one for one in judge_replies(node) if "MPI for Python" in one.message)
-    assert (f"b is busy ({said})" in late.message) is bool(said)
+    (finding,) = (f for f in judge_replies(node) if "MPI for Python" in f.message)
+    assert (f"b is busy ({message})" in finding.message) is bool(message)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, said: s
 def test_a_login_fails_with_the_python_that_filters_its_commands(
     check: str, node: str, code: int, is_said: bool
 ) -> None:
-    facts = {"code": code, "why": "sh: 1: python: not found" if code else "", "shell": False}
+    fields = {"code": code, "why": "sh: 1: python: not found" if code else "", "shell": False}
     nodes = tuple(
         NodePreflight(
             Placement(name, 1),
@@ -201,7 +203,7 @@ def test_a_login_fails_with_the_python_that_filters_its_commands(
         )
         for name in ("a", "b")
     )
-    nodes[0].connection_results = [{"kind": "ssh", "node": "b", "facts": facts}]
+    nodes[0].connection_results = [{"kind": "ssh", "node": "b", "facts": fields}]
     job = JobPreflight("", "", nodes)
     job.findings.append(BY_NAME[check].finding(Result("It does not start."), node))
     (log_ins,) = BY_NAME[SSH_BETWEEN_NODES].job_judges
@@ -230,8 +232,8 @@ def test_the_head_is_blamed_for_a_fault_at_all_nodes(
         ConnectionTest("a", node, {"code": code, "why": why})
         for node, (code, why) in log_ins.items()
     ]
-    found = login_findings(met, [], excused)
-    assert [node for one in found for node in one.nodes or ()] == blamed
+    judged_findings = login_findings(met, [], excused)
+    assert [node for f in judged_findings for node in f.nodes or ()] == blamed
 
 
 def test_each_word_of_ssh_has_its_own_sentence() -> None:
@@ -240,9 +242,9 @@ def test_each_word_of_ssh_has_its_own_sentence() -> None:
         ("connect to host b port 22: Connection refused", "refuses", Fix.LEAVE_OUT),
         ("Bad owner or permissions on config", "Bad owner", Fix.INSTALL_CLUSTER_KEY),
     ):
-        (found,) = findings({}, {"b": (255, why), "c": (0, "")})
-        assert part in found.message
-        assert found.fix is fix
-    (found,) = findings({}, {"b": (127, "No such file or directory"), "c": (0, "")})
-    assert found.nodes == ("a",)
-    assert "has no ssh" in found.message
+        (finding,) = findings({}, {"b": (255, why), "c": (0, "")})
+        assert part in finding.message
+        assert finding.fix is fix
+    (finding,) = findings({}, {"b": (127, "No such file or directory"), "c": (0, "")})
+    assert finding.nodes == ("a",)
+    assert "has no ssh" in finding.message

@@ -22,7 +22,7 @@ class Files:
     def __init__(self) -> None:
         self._in_use = threading.Lock()
         self.clashes: list[str] = []
-        self.used: list[str] = []
+        self.users: list[str] = []
 
     @contextmanager
     def files(self) -> Iterator[Files]:
@@ -31,7 +31,7 @@ class Files:
     def close(self) -> None: ...
 
     def read(self, path: str, *_: Any) -> bytes:
-        self.used.append(path)
+        self.users.append(path)
         if not self._in_use.acquire(blocking=False):
             self.clashes.append(path)
             return b""
@@ -46,20 +46,20 @@ def test_one_thread_at_a_time_uses_the_files_of_a_node(monkeypatch: pytest.Monke
     staged = [replace(node(name, horovod=True), is_staged=True) for name in ("gpu1", "gpu2")]
     preflight = run("ddp", *staged)
     preflight.collect_nodes()
-    first, other = preflight.job.nodes
-    other.listener_reply = {"port": 1}
-    other.listening_event.set()
+    first, second = preflight.job.nodes
+    second.listener_reply = {"port": 1}
+    second.listening_event.set()
     shell: Any = Files()
-    facts = {"port": 1}
+    fields = {"port": 1}
     monkeypatch.setattr(preflight._node_registry, "open_shell", lambda _: shell, raising=False)
     monkeypatch.setattr(preflight._provisioning, "peers", list, raising=False)
-    monkeypatch.setattr(node_probe, "listen", lambda *_: (facts, 0.0))
+    monkeypatch.setattr(node_probe, "listen", lambda *_: (fields, 0.0))
     monkeypatch.setattr(node_probe, "end_listener", lambda *_: None)
     monkeypatch.setattr(node_probe, "probe_node", lambda *_: {})
     monkeypatch.setattr(node_probe, "connect_to_peers", lambda *_: [])
     monkeypatch.setattr(cluster_key, "write_settings", lambda shell, *_: shell.read("settings"))
     preflight._finished_event.set()
-    with ExitStack() as after:
-        preflight._query_remote_node(first, staged[0], after)
+    with ExitStack() as stack:
+        preflight._query_remote_node(first, staged[0], stack)
     assert "settings" in shell.used
     assert shell.clashes == []

@@ -25,7 +25,7 @@ from backend.services.preflight.context import JobPreflight, PreflightContext
 from backend.services.preflight.limits import VARIABLE, PreflightLimits
 from backend.services.preflight.run import PreflightRun
 from backend.ssh.interface import Unreachable
-from tests.backend.services.preflight.test_without_horovod import FACTS, node
+from tests.backend.services.preflight.test_without_horovod import INFO, node
 from tests.conftest import LogWatch
 from tests.fakes.mounted_root import mounted
 from tests.integration.tiny import raw_job
@@ -58,8 +58,8 @@ class Nodes:
         self.hangs = False
         self.probe_fault: Exception | None = None
         self.meet_fault: BackendError | None = None
-        self.over = threading.Event()
-        self.began = False
+        self.is_over = threading.Event()
+        self.has_begun = False
         monkeypatch.setattr(node_probe, "listen", lambda *_: ({"port": 1}, 0.0))
         monkeypatch.setattr(node_probe, "probe_node", self.probe)
         monkeypatch.setattr(node_probe, "connect_to_peers", self.meet)
@@ -67,10 +67,10 @@ class Nodes:
 
     def open_shell(self, name: str) -> Any:
         if self.hangs and name == "gpu2":
-            self.over.wait()
+            self.is_over.wait()
             raise BROKEN
-        nothing: Any = lambda *_, **__: None  # noqa: E731
-        return SimpleNamespace(name=name, close=nothing, run=nothing, read=lambda *_: b"")
+        do_nothing: Any = lambda *_, **__: None  # noqa: E731
+        return SimpleNamespace(name=name, close=do_nothing, run=do_nothing, read=lambda *_: b"")
 
     def probe(self, shell: Any, python: str, request: Any) -> dict[str, Any]:
         if shell.name == "gpu2" and self.probe_fault is not None:
@@ -81,21 +81,21 @@ class Nodes:
     def meet(self, shell: Any, python: str, request: Any, limits: Any) -> list[dict[str, Any]]:
         if self.meet_fault is not None:
             raise self.meet_fault
-        facts = {"bytes": 10**9, "seconds": 1.0, "connected": True, "why": "", "code": 0}
+        fields = {"bytes": 10**9, "seconds": 1.0, "connected": True, "why": "", "code": 0}
         kinds = ["route", *(["ssh"] if request["ssh"] else [])]
-        return [{"kind": k, "node": n, "facts": facts} for k in kinds for n in request["peers"]]
+        return [{"kind": k, "node": n, "facts": fields} for k in kinds for n in request["peers"]]
 
     def now(self) -> float:
         """The limits pass as soon as every node that answers has done so."""
-        if not self.hangs or not self.began:
-            self.began = True
+        if not self.hangs or not self.has_begun:
+            self.has_begun = True
             return 0.0
-        (gpu1,) = (one for one in self.run.job.target_nodes if one.name == "gpu1")
+        (gpu1,) = (n for n in self.run.job.target_nodes if n.name == "gpu1")
         return LIMITS.total_s + 1 if gpu1.finished_event.is_set() else LIMITS.listening_s
 
     def check(self) -> Preflight:
         entries = [
-            replace(node(name, horovod=True), info=replace(FACTS, data_root=str(self.root)))
+            replace(node(name, horovod=True), info=replace(INFO, data_root=str(self.root)))
             for name in NODES
         ]
         placement = [{"node": name, "processes": 2} for name in NODES]
@@ -114,35 +114,35 @@ class Nodes:
 
 @pytest.fixture
 def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
-    made = Nodes(tmp_path, monkeypatch)
-    yield made
-    made.over.set()
+    fake_nodes = Nodes(tmp_path, monkeypatch)
+    yield fake_nodes
+    fake_nodes.is_over.set()
 
 
-def passed(found: Preflight) -> set[str]:
-    return {one.check for one in found.findings if one.ok}
+def passed_checks(preflight: Preflight) -> set[str]:
+    return {f.check for f in preflight.findings if f.ok}
 
 
 def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
-    found = nodes.check()
-    assert found.succeeded, found.blocking_findings
-    assert passed(found) == {*checks.BY_NAME} - {names.GPUS, names.HOROVOD, names.DATA}
-    assert found.unchecked == ()
+    preflight = nodes.check()
+    assert preflight.succeeded, preflight.blocking_findings
+    assert passed_checks(preflight) == {*checks.BY_NAME} - {names.GPUS, names.HOROVOD, names.DATA}
+    assert preflight.unchecked == ()
 
 
 @pytest.mark.parametrize(
     "fault", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none probed"]
 )
 def test_listeners_end_with_the_check_and_not_before(
-    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, fault: str
+    nodes: Nodes, monkeypatch: pytest.MonkeyPatch, error: str
 ) -> None:
-    ended: queue.Queue[tuple[str, str, int, int, bool]] = queue.Queue()
+    endings: queue.Queue[tuple[str, str, int, int, bool]] = queue.Queue()
     is_over = False
 
     def open_shell(name: str) -> Any:
         def end(argv: list[str], **_: object) -> None:
             listener = json.loads(argv[-1])
-            ended.put((name, argv[-2], listener["port"], listener["visitors"], is_over))
+            endings.put((name, argv[-2], listener["port"], listener["visitors"], is_over))
 
         return SimpleNamespace(name=name, close=lambda: None, read=lambda *_: b"", run=end)
 
@@ -153,10 +153,10 @@ def test_listeners_end_with_the_check_and_not_before(
 
     monkeypatch.setattr(preflight_run, "judge", judge)
     monkeypatch.setattr(nodes, "open_shell", open_shell)
-    if fault:
-        setattr(nodes, fault, BROKEN)
+    if error:
+        setattr(nodes, error, BROKEN)
     nodes.check()
-    results = sorted(ended.get(timeout=LIMIT_S) for _ in NODES)
+    results = sorted(endings.get(timeout=LIMIT_S) for _ in NODES)
     assert results == [(name, "dismiss", 1, 1, True) for name in NODES]
 
 
@@ -164,22 +164,22 @@ def test_a_silent_node_blocks_in_every_view(
     nodes: Nodes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     nodes.hangs = True
-    found = nodes.check()
-    sentence = "gpu2 has not answered within 25 s."
-    assert [one.message for one in found.blocking_findings] == [sentence]
-    assert VARIABLE in found.blocking_findings[0].remedy
-    assert [one.node for one in found.smaller] == ["gpu1"]
-    document = found.to_dict()
+    preflight = nodes.check()
+    message = "gpu2 has not answered within 25 s."
+    assert [f.message for f in preflight.blocking_findings] == [message]
+    assert VARIABLE in preflight.blocking_findings[0].remedy
+    assert [f.node for f in preflight.smaller] == ["gpu1"]
+    document = preflight.to_dict()
     assert not document["passed"]
     assert {"check": "SSH", "node": "gpu2"} in document["unchecked"]
-    text = "\n".join(finding_lines(found))
-    assert sentence in text
+    text = "\n".join(finding_lines(preflight))
+    assert message in text
     assert "1 problem prevents the job from starting" in text
     assert "Not checked: " in text
-    assert sentence in preflight_text.report_text(found, None)
-    assert preflight_text.heading_text(found) == "1 problem prevents this job from starting"
+    assert message in preflight_text.report_text(preflight, None)
+    assert preflight_text.heading_text(preflight) == "1 problem prevents this job from starting"
     # Whatever was green needed no answer of gpu2.
-    assert passed(found) == {names.NETWORK, names.PROCESSES}
+    assert passed_checks(preflight) == {names.NETWORK, names.PROCESSES}
 
 
 PROBES = {check.probe.name: check.probe for check in checks.CHECKS if check.probe is not None}
@@ -188,19 +188,21 @@ PROBES = {check.probe.name: check.probe for check in checks.CHECKS if check.prob
 @pytest.mark.parametrize("probe", PROBES)
 @pytest.mark.parametrize("late", [None, {"code": 124}, {}], ids=["no answer", "late", "empty"])
 def test_no_check_is_green_without_the_answer_to_its_probe(
-    nodes: Nodes, probe: str, late: Any, log_watch: LogWatch
+    nodes: Nodes, probe: str, late_answer: Any, log_watch: LogWatch
 ) -> None:
-    if late == {} and probe not in ("imports", "gpus", "leftovers"):
+    if late_answer == {} and probe not in ("imports", "gpus", "leftovers"):
         log_watch.expect("gpu2 could not be judged")
-    nodes.answers = {probe: late}
-    found = nodes.check()
-    asked = {check.name: check for check in checks.CHECKS if check.probe is PROBES[probe]}
-    assert passed(found) & asked.keys() == set()
+    nodes.answers = {probe: late_answer}
+    preflight = nodes.check()
+    probe_checks = {check.name: check for check in checks.CHECKS if check.probe is PROBES[probe]}
+    assert passed_checks(preflight) & probe_checks.keys() == set()
     # No GPU is asked for. Slow imports delay a start, and do not prevent it.
-    wrong = [one for one in (*found.blocking_findings, *found.warnings) if one.check in asked]
-    assert [one.nodes for one in wrong] == [("gpu2",)] * (probe != "gpus")
-    never_block = ("gpus", "leftovers", *(["imports"] if late != {} else []))
-    assert found.succeeded == (probe in never_block)
+    findings = [
+        f for f in (*preflight.blocking_findings, *preflight.warnings) if f.check in probe_checks
+    ]
+    assert [f.nodes for f in findings] == [("gpu2",)] * (probe != "gpus")
+    never_block = ("gpus", "leftovers", *(["imports"] if late_answer != {} else []))
+    assert preflight.succeeded == (probe in never_block)
 
 
 @pytest.mark.parametrize(
@@ -216,9 +218,9 @@ def test_an_unanswered_minor_check_is_a_warning_and_not_green(
     nodes: Nodes, question: str, answer: Any, check: str, unknown: set[str]
 ) -> None:
     nodes.answers = {question: answer}
-    found = nodes.check()
-    assert (found.succeeded, [one.check for one in found.warnings]) == (True, [check])
-    assert passed(found) & {check, *unknown} == set()
+    preflight = nodes.check()
+    assert (preflight.succeeded, [f.check for f in preflight.warnings]) == (True, [check])
+    assert passed_checks(preflight) & {check, *unknown} == set()
 
 
 def _python_broken(nodes: Nodes) -> None:
@@ -260,27 +262,27 @@ def test_a_check_hidden_by_another_fault_is_not_green(
     happens(nodes)
     if nodes.probe_fault is not None and nodes.probe_fault is not BROKEN:
         log_watch.expect("The check of gpu2 failed")
-    found = nodes.check()
-    assert found.blocking_findings
-    assert passed(found) & not_green == set()
-    assert {check for check, _ in found.unchecked} | {
-        one.check for one in found.blocking_findings
+    preflight = nodes.check()
+    assert preflight.blocking_findings
+    assert passed_checks(preflight) & not_green == set()
+    assert {check for check, _ in preflight.unchecked} | {
+        f.check for f in preflight.blocking_findings
     } >= not_green
 
 
 def test_a_second_check_of_a_part_replaces_its_passed_checks(nodes: Nodes) -> None:
-    whole = nodes.check()
-    nodes.hangs, nodes.began = True, False
-    after = whole.after_part(nodes.check(), ("gpu2",))
-    assert [one.message for one in after.blocking_findings] == [
+    full_preflight = nodes.check()
+    nodes.hangs, nodes.has_begun = True, False
+    merged_preflight = full_preflight.after_part(nodes.check(), ("gpu2",))
+    assert [f.message for f in merged_preflight.blocking_findings] == [
         "gpu2 has not answered within 25 s."
     ]
-    assert names.AGENT not in passed(after)
+    assert names.AGENT not in passed_checks(merged_preflight)
     nodes.hangs = False
-    nodes.over.set()
-    healed = after.after_part(nodes.check(), ("gpu2",))
+    nodes.is_over.set()
+    healed = merged_preflight.after_part(nodes.check(), ("gpu2",))
     assert (healed.succeeded, healed.unchecked) == (True, ())
-    assert passed(healed) == passed(whole)
+    assert passed_checks(healed) == passed_checks(full_preflight)
 
 
 @pytest.mark.parametrize(

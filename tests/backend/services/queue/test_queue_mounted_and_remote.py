@@ -20,7 +20,7 @@ from backend.records.queue.entry import Cause
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, Heart, Place, on_node
+from tests.backend.services.access_cases import NODE, Heart, DataSite, on_node
 from tests.waiting import wait_for
 
 pytest_plugins = [
@@ -29,92 +29,92 @@ pytest_plugins = [
 ]
 pytestmark = pytest.mark.usefixtures("uncounted")
 
-Beat = Callable[[Place], Heart]
+Beat = Callable[[DataSite], Heart]
 
 
 def names(services: Services) -> list[str]:
-    return [place.entry.name for place in services.queue.read().jobs]
+    return [slot.entry.name for slot in services.queue.read().jobs]
 
 
 def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def supervise(folder: JobFolder, run: int, python: str, code_root: str) -> None:
         replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", supervise)
-    one, other = place.desktop(), place.desktop()
-    place.stock(one)
-    beat(place)
-    replace_json(place.data.node(NODE).info, {"starts_queued": True})
-    ids = {name: one.jobs.create(on_node(name=name)).id for name in ("a", "b", "c")}
-    one.queue.pause()
+    first, second = site.desktop(), site.desktop()
+    site.stock(first)
+    beat(site)
+    replace_json(site.data.node(NODE).info, {"starts_queued": True})
+    ids = {name: first.jobs.create(on_node(name=name)).id for name in ("a", "b", "c")}
+    first.queue.pause()
     for name in ("a", "b", "c"):
-        assert one.queue.enqueue(ids[name]).number == "abc".index(name) + 1
-    assert names(other) == ["a", "b", "c"]
-    assert other.jobs.queries.show(ids["a"]).state is JobState.QUEUED
-    assert {view.state for view in other.jobs.queries.list()} == {JobState.QUEUED}
-    other.queue.reorder(ids["c"], before_id=ids["a"])
-    other.queue.change(ids["b"], -3)
-    assert names(one) == ["c", "a", "b"]
-    assert one.queue.read().pause_message.startswith("The queue is paused by ")
+        assert first.queue.enqueue(ids[name]).number == "abc".index(name) + 1
+    assert names(second) == ["a", "b", "c"]
+    assert second.jobs.queries.show(ids["a"]).state is JobState.QUEUED
+    assert {view.state for view in second.jobs.queries.list()} == {JobState.QUEUED}
+    second.queue.reorder(ids["c"], before_id=ids["a"])
+    second.queue.change(ids["b"], -3)
+    assert names(first) == ["c", "a", "b"]
+    assert first.queue.read().pause_message.startswith("The queue is paused by ")
 
-    other.queue.resume()
-    probe = Probe(NODE, place.root)
-    agent = Scheduler(place.data, NODE, probe.read)
-    begun = wait_for(agent.poll, "the first turn")
-    assert begun[0] == ids["c"]
+    second.queue.resume()
+    probe = Probe(NODE, site.root)
+    agent = Scheduler(site.data, NODE, probe.read)
+    started_ids = wait_for(agent.poll, "the first turn")
+    assert started_ids[0] == ids["c"]
     # What both of them see is what the agent did, and nothing is left of it in the queue.
-    assert other.jobs.queries.show(ids["c"]).state is JobState.STARTING
-    left = [name for name in ("a", "b") if ids[name] not in begun]
-    assert names(one) == names(other) == left
-    assert one.queue.dequeue(ids["b"]).state is not JobState.QUEUED
-    assert "b" not in names(other)
+    assert second.jobs.queries.show(ids["c"]).state is JobState.STARTING
+    waiting_names = [name for name in ("a", "b") if ids[name] not in started_ids]
+    assert names(first) == names(second) == waiting_names
+    assert first.queue.dequeue(ids["b"]).state is not JobState.QUEUED
+    assert "b" not in names(second)
 
 
 def test_a_node_whose_agent_is_older_than_the_queue_is_named_when_it_matters(
-    place: Place, beat: Beat
+    site: DataSite, beat: Beat
 ) -> None:
-    services = place.desktop()
-    place.stock(services)
-    beat(place)
+    services = site.desktop()
+    site.stock(services)
+    beat(site)
     view = services.jobs.create(on_node())
-    with pytest.raises(BackendError, match="is older than this Ringmaster") as refused:
+    with pytest.raises(BackendError, match="is older than this Ringmaster") as refusal:
         services.queue.enqueue(view.id)
-    assert "Set gpu1 up again" in refused.value.remedy
+    assert "Set gpu1 up again" in refusal.value.remedy
     assert services.queue.read().jobs == ()
 
 
 def test_a_queued_job_waits_for_a_silent_node_and_says_since_when(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = place.desktop()
-    place.stock(services)
-    heart = beat(place)
-    replace_json(place.data.node(NODE).info, {"starts_queued": True})
+    services = site.desktop()
+    site.stock(services)
+    heart = beat(site)
+    replace_json(site.data.node(NODE).info, {"starts_queued": True})
     view = services.jobs.create(on_node())
     services.queue.enqueue(view.id)
     heart.stop()
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
 
     def cause() -> Cause | None:
-        found = services.queue.read().find_job(view.id)
-        assert found is not None
-        return found.wait_reason and found.wait_reason.cause
+        queued_job = services.queue.read().find_job(view.id)
+        assert queued_job is not None
+        return queued_job.wait_reason and queued_job.wait_reason.cause
 
     wait_for(lambda: cause() is Cause.NODE_DOWN, "the node to be missed")
-    found = services.queue.read().find_job(view.id)
-    assert found is not None
-    assert found.message.startswith("gpu1 is offline: no news since ")
+    queued_job = services.queue.read().find_job(view.id)
+    assert queued_job is not None
+    assert queued_job.message.startswith("gpu1 is offline: no news since ")
 
 
 def test_jobs_for_an_offline_node_are_created_and_wait(
-    place: Place, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = place.desktop()
-    place.stock(services)
-    heart = beat(place)
-    replace_json(place.data.node(NODE).info, {"starts_queued": True})
+    services = site.desktop()
+    site.stock(services)
+    heart = beat(site)
+    replace_json(site.data.node(NODE).info, {"starts_queued": True})
     assert services.jobs.check(on_node()).waits_for == ""
     heart.stop()
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
@@ -125,11 +125,11 @@ def test_jobs_for_an_offline_node_are_created_and_wait(
     assert check.may_start
     assert check.findings[-1].message.startswith("gpu1 is offline: no news since ")
     view = services.jobs.create(on_node())
-    waiting = services.queue.enqueue(view.id).wait_reason
-    assert waiting is not None
-    assert waiting.cause is Cause.NODE_DOWN
-    made = services.sweeps.queue(Sweep(on_node(), (Axis("seed", (1, 2)),)))
-    assert [one.state for one in made.jobs] == [JobState.QUEUED, JobState.QUEUED]
+    wait_reason = services.queue.enqueue(view.id).wait_reason
+    assert wait_reason is not None
+    assert wait_reason.cause is Cause.NODE_DOWN
+    sweep = services.sweeps.queue(Sweep(on_node(), (Axis("seed", (1, 2)),)))
+    assert [j.state for j in sweep.jobs] == [JobState.QUEUED, JobState.QUEUED]
     for start in (
         lambda: services.jobs.lifecycle.start(view.id),
         lambda: services.jobs.create_and_start(on_node()),

@@ -59,9 +59,9 @@ def test_an_epoch_with_servers_takes_from_its_first_push_to_its_last(
             for name, value in push_rate.add(now_s, 7).items():
                 curves[name].append(value)
             epochs.append(number)
-    found = measures_of(config, HistoryUpdate(epochs=epochs, metrics=curves))
+    measures = measures_of(config, HistoryUpdate(epochs=epochs, metrics=curves))
     expected = statistics.median(sum(epoch_gaps_s[1:]) for epoch_gaps_s in gaps_s[1:])
-    assert found[Measure.EPOCH_TIME] == pytest.approx(expected, rel=1e-6, abs=1e-6)
+    assert measures[Measure.EPOCH_TIME] == pytest.approx(expected, rel=1e-6, abs=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_an_epoch_with_servers_takes_from_its_first_push_to_its_last(
         ),
         (
             {
-                f"AP{least} of {part}": [share]
-                for least, part, share in (
+                f"AP{minimum} of {part}": [share]
+                for minimum, part, share in (
                     *(("50", "training", 0.9), ("50", "validation", 0.8), ("50", "test", 0.7)),
                     *(("75", "training", 0.6), ("75", "validation", 0.5), ("75", "test", 0.4)),
                 )
@@ -97,9 +97,9 @@ def test_a_job_gives_its_last_average_precision(
 ) -> None:
     config = parse_job(raw_job(1)).config
     assert config is not None
-    named = {f"validation/{name}": values for name, values in metrics.items()}
-    found = measures_of(config, HistoryUpdate(metrics=named))
-    assert found == {measure: pytest.approx(value) for measure, value in expected.items()}
+    curves = {f"validation/{name}": values for name, values in metrics.items()}
+    measures = measures_of(config, HistoryUpdate(metrics=curves))
+    assert measures == {measure: pytest.approx(value) for measure, value in expected.items()}
 
 
 def test_a_job_without_a_history_gives_nothing() -> None:

@@ -53,22 +53,22 @@ SHIPPED = sorted(path.parent.name for path in studies.GALLERY.glob("*/study.toml
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> tuple[Path, Path]:
+def paths(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "root", tmp_path / "here" / "c.sqlite"
 
 
 @pytest.fixture
-def services(places: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
+def services(paths: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> Iterator[Services]:
     def measure(*_: object, **__: object) -> None:
         raise ToolError("not now")
 
     # Nothing is measured in a process with torch, and no queued job starts.
     monkeypatch.setattr(tool_process, "count_samples", measure)
     monkeypatch.setattr(QueueService, "ensure_keeper", lambda self: None)
-    opened = open_services(*places)
-    opened.queue.pause()
-    yield opened
-    opened.close()
+    container = open_services(*paths)
+    container.queue.pause()
+    yield container
+    container.close()
 
 
 @pytest.fixture
@@ -84,8 +84,8 @@ def end(services: Services, job_id: str, state: JobState = JobState.FINISHED) ->
     """Write what a run that is over leaves."""
     folder = services.data_root.job(job_id)
     folder.attempt(1).path.mkdir(parents=True)
-    ended = RunExit(1, state, "")
-    replace_json(folder.attempt(1).exit, ended.to_dict())
+    run_exit = RunExit(1, state, "")
+    replace_json(folder.attempt(1).exit, run_exit.to_dict())
 
 
 def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
@@ -98,10 +98,10 @@ def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
     assert {sweep_of(view.tags) for view in made.jobs} == {made.tag}
     assert {view.state for view in made.jobs} == {JobState.QUEUED}
     assert made.jobs[0].pins["model"].reference == "rates@1"
-    before = study.read_text()
+    old_text = study.read_text()
     study.write_text("something else")
     (started,) = services.studies.started_studies()
-    assert (started.text, started.form) == (before, FormName.SMALL)
+    assert (started.text, started.form) == (old_text, FormName.SMALL)
     assert services.studies.find(made.tag) == started == services.studies.find_started("rates-")
     assert [row.jobs for row in services.studies.table(started).rows] == [2, 2]
 
@@ -116,8 +116,8 @@ def test_a_study_without_parts_of_its_own_trains_the_digits(
     services: Services, tmp_path: Path
 ) -> None:
     (tmp_path / "mine.toml").write_text(tomli_w.dumps(STUDY))
-    made = services.studies.start(str(tmp_path / "mine.toml"))
-    assert {pin.reference for pin in made.jobs[0].pins.values()} == {"digits@1"}
+    started = services.studies.start(str(tmp_path / "mine.toml"))
+    assert {pin.reference for pin in started.jobs[0].pins.values()} == {"digits@1"}
 
 
 def test_the_table_has_the_results_of_finished_jobs(
@@ -142,33 +142,33 @@ def test_the_table_has_the_results_of_finished_jobs(
 def test_stop_takes_waiting_jobs_from_the_queue_and_resume_brings_them_back(
     services: Services, study: Path
 ) -> None:
-    made = services.studies.start(str(study))
-    services.queue.dequeue(made.jobs[0].id)
-    end(services, made.jobs[0].id)
-    stopped = services.sweeps.stop(made.tag)
-    assert [view.id for view in stopped] == [view.id for view in made.jobs]
+    started = services.studies.start(str(study))
+    services.queue.dequeue(started.jobs[0].id)
+    end(services, started.jobs[0].id)
+    stopped = services.sweeps.stop(started.tag)
+    assert [view.id for view in stopped] == [view.id for view in started.jobs]
     created = JobState.CREATED
     assert [view.state for view in stopped] == [JobState.FINISHED, created, created, created]
-    resumed = services.sweeps.resume(made.tag)
+    resumed = services.sweeps.resume(started.tag)
     queued = JobState.QUEUED
     assert [view.state for view in resumed] == [JobState.FINISHED, queued, queued, queued]
-    waiting = [place.entry.job_id for place in services.queue.read().jobs]
-    assert waiting == [view.id for view in made.jobs[1:]]
+    waiting_ids = [slot.entry.job_id for slot in services.queue.read().jobs]
+    assert waiting_ids == [view.id for view in started.jobs[1:]]
 
 
 def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_beginning(
     services: Services, study: Path
 ) -> None:
-    made = services.studies.start(str(study))
-    services.sweeps.stop(made.tag)
-    end(services, made.jobs[0].id, JobState.INTERRUPTED)
-    assert services.sweeps.resume(made.tag)[0].state is JobState.QUEUED
+    started = services.studies.start(str(study))
+    services.sweeps.stop(started.tag)
+    end(services, started.jobs[0].id, JobState.INTERRUPTED)
+    assert services.sweeps.resume(started.tag)[0].state is JobState.QUEUED
     assert services.queue.read().jobs[0].entry.run == 2
 
 
 def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> None:
-    made = services.studies.start(str(study))
-    services.sweeps.take_back(made.tag)
+    started = services.studies.start(str(study))
+    services.sweeps.take_back(started.tag)
     assert services.studies.started_studies() == ()
 
 
@@ -180,9 +180,9 @@ def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> 
     ],
 )
 def test_an_unknown_study_is_refused(
-    services: Services, name: str, sentence: str, remedy: str
+    services: Services, name: str, message: str, remedy: str
 ) -> None:
-    with pytest.raises(BackendError, match=sentence) as error:
+    with pytest.raises(BackendError, match=message) as error:
         services.studies.start(name)
     assert remedy in error.value.remedy
 
@@ -214,31 +214,31 @@ def test_an_export_is_never_written_over_a_file(
     with pytest.raises(BackendError) as error:
         services.studies.export(started, tmp_path / "table.gif", draw_plot=lambda *_: b"")
     assert error.value.remedy.endswith("or a picture in .png, .svg, .pdf.")
-    drawn = services.studies.export(
+    plot_path = services.studies.export(
         started, tmp_path / "t.PNG", draw_plot=lambda _, end: end.encode()
     )
-    assert drawn.read_bytes() == b"png"
+    assert plot_path.read_bytes() == b"png"
 
 
 def test_the_command_line_starts_shows_stops_and_exports(
     services: Services,
-    places: tuple[Path, Path],
+    paths: tuple[Path, Path],
     study: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def said(*words: str, fails: bool = False) -> Any:
-        argv = [*words, "--json", "--data-root", str(places[0]), "--catalogue", str(places[1])]
+    def run_command(*arguments: str, fails: bool = False) -> Any:
+        argv = [*arguments, "--json", "--data-root", str(paths[0]), "--catalogue", str(paths[1])]
         assert run(argv, lambda *_: 2) == int(fails)
         return json.loads(capsys.readouterr().out)
 
-    sweep = said("study", "start", str(study))["sweep"]
-    listed = said("study", "list")
-    assert [one["name"] for one in listed["studies"]] == SHIPPED
-    assert listed["started"] == [{"sweep": sweep, "form": "small", "jobs": 4}]
-    shown = said("study", "show", "rates")
-    assert shown["measure"] == {"label": "Error", "unit": "%"}
-    assert shown["rows"][0] == {
+    sweep = run_command("study", "start", str(study))["sweep"]
+    listing = run_command("study", "list")
+    assert [s["name"] for s in listing["studies"]] == SHIPPED
+    assert listing["started"] == [{"sweep": sweep, "form": "small", "jobs": 4}]
+    shown_study = run_command("study", "show", "rates")
+    assert shown_study["measure"] == {"label": "Error", "unit": "%"}
+    assert shown_study["rows"][0] == {
         "name": "slow",
         "series": "",
         "place": 1.0,
@@ -255,10 +255,10 @@ def test_the_command_line_starts_shows_stops_and_exports(
         "seed_difference": {"n": 0, "mean": None, "sd": None, "interval": None},
         "also": [],
     }
-    assert {one["state"] for one in said("study", "stop", sweep)} == {"CREATED"}
-    assert {one["state"] for one in said("study", "resume", sweep)} == {"QUEUED"}
-    assert said("study", "export", sweep, "--output", str(tmp_path / "t.csv"))["bytes"] > 30
-    error = said("study", "show", "other", fails=True)["error"]
+    assert {s["state"] for s in run_command("study", "stop", sweep)} == {"CREATED"}
+    assert {s["state"] for s in run_command("study", "resume", sweep)} == {"QUEUED"}
+    assert run_command("study", "export", sweep, "--output", str(tmp_path / "t.csv"))["bytes"] > 30
+    error = run_command("study", "show", "other", fails=True)["error"]
     assert error["sentence"] == "There is no started study “other”."
 
 
@@ -278,8 +278,8 @@ def test_a_row_trains_an_entry_of_the_gallery_with_its_settings(
     assert [view.pins for view in first.jobs] == [view.pins for view in second.jobs]
     assert first.jobs[0].pins["loader"].reference == "rates@1"
     code = [services.library.text(Kind.MODEL, name, "bks_model.py") for name in names]
-    assert ["CLASSES = 3\n" in one for one in code] == [True, False]
-    assert ["CLASSES = 4\n" in one for one in code] == [False, True]
+    assert ["CLASSES = 3\n" in text for text in code] == [True, False]
+    assert ["CLASSES = 4\n" in text for text in code] == [False, True]
     assert {item.name for item in services.library.list(Kind.MODEL)} == {
         name.partition("@")[0] for name in names
     }, "neither the study's own model nor the digits"
@@ -299,11 +299,11 @@ def test_a_row_trains_an_entry_of_the_gallery_with_its_settings(
     ],
 )
 def test_a_row_that_names_a_missing_entry_makes_nothing(
-    services: Services, study: Path, job: dict[str, Any], sentence: str, remedy: str
+    services: Services, study: Path, job: dict[str, Any], message: str, remedy: str
 ) -> None:
     good = {"name": "good", "job": {"model": {"gallery": "lenet-5", "side": 16}}}
     study.write_text(tomli_w.dumps({**STUDY, "rows": [good, {"name": "odd", "job": job}]}))
-    with pytest.raises(BackendError, match=sentence) as error:
+    with pytest.raises(BackendError, match=message) as error:
         services.studies.start(str(study))
     assert "row “odd”" in error.value.message
     assert remedy in error.value.remedy

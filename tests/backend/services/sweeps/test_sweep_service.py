@@ -31,13 +31,13 @@ SIX = [f"tiny batch={batch} lr={rate}" for batch in (8, 16) for rate in (0.01, 0
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> tuple[Path, Path]:
+def paths(tmp_path: Path) -> tuple[Path, Path]:
     return tmp_path / "root", tmp_path / "here" / "c.sqlite"
 
 
 @pytest.fixture
 def services(
-    places: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    paths: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Services]:
     def measure(*_: object, **__: object) -> None:
         raise ToolError("not now")
@@ -45,39 +45,39 @@ def services(
     # Nothing is measured in a process with torch, and what waits is not started.
     monkeypatch.setattr(tool_process, "count_samples", measure)
     monkeypatch.setattr(QueueService, "ensure_keeper", lambda self: None)
-    opened = open_services(*places)
+    container = open_services(*paths)
     model, loader, dataset = write_sources(tmp_path / "sources")
     for kind, source in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
-        opened.library.import_item(kind, source, "tiny")
-    opened.queue.pause()
-    yield opened
-    opened.close()
+        container.library.import_item(kind, source, "tiny")
+    container.queue.pause()
+    yield container
+    container.close()
 
 
 class CancelledAt(Progress):
     """The user cancels when this is being done."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, label: str) -> None:
         super().__init__()
-        self.what, self.heard = what, []
+        self.label, self.heard = label, []
 
-    def report(self, done: float, total: float, what: str) -> None:
-        self.heard.append((done, total, what))
-        if what == self.what:
+    def report(self, done: float, total: float, label: str) -> None:
+        self.heard.append((done, total, label))
+        if label == self.label:
             self.cancel()
 
 
-def waiting(services: Services) -> list[str]:
-    return [place.entry.name for place in services.queue.read().jobs]
+def waiting_names(services: Services) -> list[str]:
+    return [slot.entry.name for slot in services.queue.read().jobs]
 
 
 def test_a_sweep_keeps_the_typed_name_and_is_numbered_only_if_there_is_one_of_it(
     services: Services,
 ) -> None:
     def queued(name: str) -> str:
-        made = services.sweeps.queue(Sweep({**raw_job(1), "name": name}, (RATE,)))
-        names = [view.name for view in made.jobs]
-        title = sweep_title(made.tag, names)
+        sweep = services.sweeps.queue(Sweep({**raw_job(1), "name": name}, (RATE,)))
+        names = [view.name for view in sweep.jobs]
+        title = sweep_title(sweep.tag, names)
         assert names == [f"{title} lr={rate}" for rate in (0.01, 0.03, 0.1)]
         return title
 
@@ -93,11 +93,11 @@ def test_a_sweep_keeps_the_typed_name_and_is_numbered_only_if_there_is_one_of_it
 
 def test_s10_a_grid_of_two_by_three_makes_six_named_jobs_in_the_queue(services: Services) -> None:
     progress = CancelledAt("")
-    made = services.sweeps.queue(Sweep(raw_job(1), (BATCH, RATE)), progress)
-    assert [view.name for view in made.jobs] == SIX == waiting(services)
-    assert {view.state for view in made.jobs} == {JobState.QUEUED}
-    assert {sweep_of(view.tags) for view in services.jobs.queries.list()} == {made.tag}
-    assert [(v.config.batch_size, v.config.optimizer.lr) for v in made.jobs] == [
+    sweep = services.sweeps.queue(Sweep(raw_job(1), (BATCH, RATE)), progress)
+    assert [view.name for view in sweep.jobs] == SIX == waiting_names(services)
+    assert {view.state for view in sweep.jobs} == {JobState.QUEUED}
+    assert {sweep_of(view.tags) for view in services.jobs.queries.list()} == {sweep.tag}
+    assert [(v.config.batch_size, v.config.optimizer.lr) for v in sweep.jobs] == [
         (batch, rate) for batch in BATCH.values for rate in RATE.values
     ]
     assert progress.heard[0] == (0, 12, "Making job 1 of 6")
@@ -122,7 +122,7 @@ def test_the_form_gets_the_first_job_and_the_faults_of_all_jobs(services: Servic
     assert (check.jobs, check.global_batch, check.may_start) == (6, 16, True)
     assert check.learning_rate == pytest.approx(0.02)
     bad = services.sweeps.check(Sweep(raw_job(2), (Axis("batch_size", (8, 0)),)))
-    assert [fault.path for fault in bad.errors] == ["batch_size"]
+    assert [error.path for error in bad.errors] == ["batch_size"]
     assert not bad.may_start
 
 
@@ -134,17 +134,17 @@ def test_a_cancelled_sweep_counts_its_jobs_and_can_be_taken_back(
         services.sweeps.queue(sweep, _cancelled())
     with pytest.raises(
         IncompleteSweep, match=r"Cancelled: 6 of 6 jobs were made, 2 of them are queued\."
-    ) as half:
+    ) as cancelled:
         services.sweeps.queue(sweep, CancelledAt("Queueing job 2 of 6"))
-    assert waiting(services) == SIX[:2]
-    assert half.value.tag in half.value.remedy
-    taken = services.sweeps.take_back(half.value.tag)
-    assert len(taken.removed_jobs) == 6
-    assert taken.remaining_jobs == ()
+    assert waiting_names(services) == SIX[:2]
+    assert cancelled.value.tag in cancelled.value.remedy
+    taken_back = services.sweeps.take_back(cancelled.value.tag)
+    assert len(taken_back.removed_jobs) == 6
+    assert taken_back.remaining_jobs == ()
     assert services.jobs.queries.list() == ()
     assert len(list((services.data_root.trash / "jobs").iterdir())) == 6
     with pytest.raises(BackendError, match="There is no job of the sweep “tiny-"):
-        services.sweeps.take_back(half.value.tag)
+        services.sweeps.take_back(cancelled.value.tag)
 
 
 def _cancelled() -> Progress:
@@ -154,62 +154,62 @@ def _cancelled() -> Progress:
 
 
 def test_a_job_that_ran_is_not_taken_back(services: Services) -> None:
-    made = services.sweeps.queue(Sweep(raw_job(1), (BATCH,)))
-    ran = made.jobs[0].id
+    sweep = services.sweeps.queue(Sweep(raw_job(1), (BATCH,)))
+    ran = sweep.jobs[0].id
     services.queue.dequeue(ran)
     folder = services.data_root.job(ran)
 
     folder.attempt(1).path.mkdir(parents=True)
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.INTERRUPTED, "").to_dict())
-    taken = services.sweeps.take_back(made.tag)
-    assert [view.id for view in taken.remaining_jobs] == [ran]
+    taken_back = services.sweeps.take_back(sweep.tag)
+    assert [view.id for view in taken_back.remaining_jobs] == [ran]
     assert [view.id for view in services.jobs.queries.list()] == [ran]
 
 
 def test_a_clone_of_a_job_of_a_sweep_belongs_to_no_sweep(services: Services) -> None:
     base = raw_job(1, tags=["night"])
-    made = services.sweeps.queue(Sweep(base, (BATCH,)))
-    assert services.jobs.clone(made.jobs[0].id)["tags"] == ["night"]
-    assert services.sweeps.base_job_file(made.jobs[0].id)["name"] == SIX[0].split(" lr")[0]
+    sweep = services.sweeps.queue(Sweep(base, (BATCH,)))
+    assert services.jobs.clone(sweep.jobs[0].id)["tags"] == ["night"]
+    assert services.sweeps.base_job_file(sweep.jobs[0].id)["name"] == SIX[0].split(" lr")[0]
 
 
-def said(places: tuple[Path, Path], *words: str) -> int:
-    root, catalogue = places
-    argv = ["job", "sweep", *words, "--data-root", str(root), "--catalogue", str(catalogue)]
+def run_command(paths: tuple[Path, Path], *arguments: str) -> int:
+    root, catalogue = paths
+    argv = ["job", "sweep", *arguments, "--data-root", str(root), "--catalogue", str(catalogue)]
     return run(argv, lambda *_: 0)
 
 
 def test_the_command_line_queues_a_sweep_around_a_job_and_takes_it_back(
-    services: Services, places: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+    services: Services, paths: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     job = services.jobs.create(raw_job(1))
-    words = [job.id, "--set", "batch_size=8,16", "--set", "lr=0.01,0.03,0.1"]
-    assert said(places, *words, "--dry-run", "--json") == 0
+    arguments = [job.id, "--set", "batch_size=8,16", "--set", "lr=0.01,0.03,0.1"]
+    assert run_command(paths, *arguments, "--dry-run", "--json") == 0
     planned = json.loads(capsys.readouterr().out)
-    assert [one["name"] for one in planned["jobs"]] == SIX
+    assert [j["name"] for j in planned["jobs"]] == SIX
     assert planned["jobs"][0]["values"] == {"batch_size": 8, "optimizer.lr": 0.01}
-    assert waiting(services) == []
-    assert said(places, *words, "--json") == 0
-    made = json.loads(capsys.readouterr().out)
-    assert [one["name"] for one in made["jobs"]] == SIX == waiting(services)
-    assert said(places, "--take-back", made["sweep"]) == 0
+    assert waiting_names(services) == []
+    assert run_command(paths, *arguments, "--json") == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert [j["name"] for j in printed["jobs"]] == SIX == waiting_names(services)
+    assert run_command(paths, "--take-back", printed["sweep"]) == 0
     assert capsys.readouterr().out.startswith("Moved 6 jobs of tiny-")
     assert [view.id for view in services.jobs.queries.list()] == [job.id]
 
 
 def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
-    services: Services, places: tuple[Path, Path], tmp_path: Path, capsys
+    services: Services, paths: tuple[Path, Path], tmp_path: Path, capsys
 ) -> None:
     table = {"random": 3, "seed": 5, "axes": {"lr": {"from": 1e-3, "to": 0.1, "scale": "log"}}}
     path = tmp_path / "sweep.toml"
     path.write_text(tomli_w.dumps({**raw_job(1), "sweep": table}))
-    assert said(places, str(path), "--dry-run", "--json") == 0
+    assert run_command(paths, str(path), "--dry-run", "--json") == 0
     first = json.loads(capsys.readouterr().out)["jobs"]
-    assert said(places, str(path), "--dry-run", "--json", "--random", "5") == 0
-    more = json.loads(capsys.readouterr().out)["jobs"]
-    assert (len(first), len(more)) == (3, 5)
-    assert more[:3] == first
-    assert all(1e-3 <= one["values"]["optimizer.lr"] <= 0.1 for one in more)
+    assert run_command(paths, str(path), "--dry-run", "--json", "--random", "5") == 0
+    jobs = json.loads(capsys.readouterr().out)["jobs"]
+    assert (len(first), len(jobs)) == (3, 5)
+    assert jobs[:3] == first
+    assert all(1e-3 <= j["values"]["optimizer.lr"] <= 0.1 for j in jobs)
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
     ],
 )
 def test_an_invalid_sweep_is_refused_in_a_sentence(
-    services: Services, places: tuple[Path, Path], capsys, words, sentence
+    services: Services, paths: tuple[Path, Path], capsys, arguments, message
 ) -> None:
     services.jobs.create(raw_job(1))
-    assert said(places, *words) == 1
-    assert sentence in capsys.readouterr().err
+    assert run_command(paths, *arguments) == 1
+    assert message in capsys.readouterr().err
     assert len(services.jobs.queries.list()) == 1

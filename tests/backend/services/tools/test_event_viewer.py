@@ -40,9 +40,9 @@ def root(tmp_path: Path) -> OpenRoot:
 
 @pytest.fixture
 def viewers(root: OpenRoot) -> Iterator[EventViewers]:
-    found = EventViewers(root)
-    yield found
-    found.close()
+    event_viewers = EventViewers(root)
+    yield event_viewers
+    event_viewers.close()
 
 
 @pytest.fixture

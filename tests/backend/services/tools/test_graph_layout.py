@@ -25,23 +25,21 @@ def test_layers_stand_below_those_they_read_and_none_covers_another(
         *(layer("node"), layer("graph", "node"), layer('a"b', "node")),
         *(layer("end", "graph", 'a"b', "node"), layer("never", ran=False)),
     ]
-    found = graph_layout.lay_out(rows)
-    places = {node.name: (node.x, node.y) for node in found.nodes}
-    assert list(places) == ["node", "graph", 'a"b', "end"]
-    assert places["node"][1] < places["graph"][1] == places['a"b'][1] < places["end"][1]
-    assert abs(places["graph"][0] - places['a"b'][0]) >= NODE_W
-    assert len(found.edges) == 5
-    for x, y in places.values():
-        assert NODE_W / 2 <= x <= found.width - NODE_W / 2
-        assert NODE_H / 2 <= y <= found.height - NODE_H / 2
-    for edge in found.edges:
+    layout = graph_layout.lay_out(rows)
+    positions = {node.name: (node.x, node.y) for node in layout.nodes}
+    assert list(positions) == ["node", "graph", 'a"b', "end"]
+    assert positions["node"][1] < positions["graph"][1] == positions['a"b'][1] < positions["end"][1]
+    assert abs(positions["graph"][0] - positions['a"b'][0]) >= NODE_W
+    assert len(layout.edges) == 5
+    for x, y in positions.values():
+        assert NODE_W / 2 <= x <= layout.width - NODE_W / 2
+        assert NODE_H / 2 <= y <= layout.height - NODE_H / 2
+    for edge in layout.edges:
         assert len(edge.points) % 6 == 2, "one point, then three for each curve"
 
 
 def test_a_model_of_one_layer_is_a_graph_of_one_node() -> None:
-    assert [one.name for one in graph_layers([layer("only"), layer("never", ran=False)])] == [
-        "only"
-    ]
+    assert [l.name for l in graph_layers([layer("only"), layer("never", ran=False)])] == ["only"]
 
 
 def test_a_layout_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

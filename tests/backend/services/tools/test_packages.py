@@ -14,19 +14,19 @@ from backend.services.tools.packages import install_command, install_package
 
 def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Path:
     """Run this script in place of Python; return the file with its arguments."""
-    python, seen = tmp_path / "python", tmp_path / "seen"
-    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{seen}\n{script}\n')
+    python, arguments_file = tmp_path / "python", tmp_path / "seen"
+    python.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" >{arguments_file}\n{script}\n')
     python.chmod(0o755)
     monkeypatch.setattr(packages, "training_python", lambda: str(python))
-    return seen
+    return arguments_file
 
 
 @pytest.mark.parametrize("name", ["Pillow", "scikit-learn", "ruamel.yaml", "h5py"])
 def test_pip_gets_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    seen = pip(tmp_path, monkeypatch, "exit 0")
+    arguments_file = pip(tmp_path, monkeypatch, "exit 0")
     install_package(name, Progress())
-    words = seen.read_text().splitlines()
-    assert (words[:3], words[-1]) == (["-m", "pip", "install"], name)
+    arguments = arguments_file.read_text().splitlines()
+    assert (arguments[:3], arguments[-1]) == (["-m", "pip", "install"], name)
     assert install_command(name).endswith(f" {name}")
 
 
@@ -34,10 +34,10 @@ def test_pip_gets_the_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name
 def test_an_invalid_package_name_never_reaches_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    seen = pip(tmp_path, monkeypatch, "exit 0")
+    arguments_file = pip(tmp_path, monkeypatch, "exit 0")
     with pytest.raises(BackendError, match="is not the name of a package"):
         install_package(name, Progress())
-    assert not seen.exists()
+    assert not arguments_file.exists()
 
 
 @pytest.mark.parametrize(

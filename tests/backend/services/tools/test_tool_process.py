@@ -76,7 +76,7 @@ def _command(pid: int) -> str:
         return ""
 
 
-def ends(pid: int) -> bool:
+def process_ends(pid: int) -> bool:
     """Whether a process is gone, or goes soon."""
     try:
         handle = os.pidfd_open(pid)
@@ -96,7 +96,7 @@ def model(folder: Path, text: str) -> Path:
     return source
 
 
-def refused(
+def refusal(
     source: Path, time_limit_s: float = LIMIT_S, progress: Progress | None = None
 ) -> ToolError:
     with pytest.raises(ToolError) as caught:
@@ -111,22 +111,22 @@ def refused(
 
 
 def test_the_digits_model_passes_with_its_layers_and_one_step() -> None:
-    found = tool_process.check_model(GALLERY / "model", GALLERY / "loader", GALLERY / "dataset")
-    assert found.parameters == found.trainable_parameters == 29066
-    assert found.parameter_bytes == 4 * 29066
-    assert sum(layer.parameters for layer in found.layers) == 29066
-    assert found.layers[0].output == "[4, 32, 8, 8] float32"
-    assert found.loss is not None
-    assert 1 < found.loss < 5
-    assert set(found.metrics or {}) == {"accuracy"}
-    assert found.warnings == ()
+    check = tool_process.check_model(GALLERY / "model", GALLERY / "loader", GALLERY / "dataset")
+    assert check.parameters == check.trainable_parameters == 29066
+    assert check.parameter_bytes == 4 * 29066
+    assert sum(layer.parameters for layer in check.layers) == 29066
+    assert check.layers[0].output == "[4, 32, 8, 8] float32"
+    assert check.loss is not None
+    assert 1 < check.loss < 5
+    assert set(check.metrics or {}) == {"accuracy"}
+    assert check.warnings == ()
 
 
 @pytest.mark.slow
 def test_a_model_without_a_loader_is_built_and_the_check_says_that_no_more_was_tried() -> None:
-    found = tool_process.check_model(GALLERY / "model")
-    assert (found.parameters, found.loss, found.was_tried) == (29066, None, False)
-    assert found.warnings == ("No loader was given, so no step was made.",)
+    check = tool_process.check_model(GALLERY / "model")
+    assert (check.parameters, check.loss, check.was_tried) == (29066, None, False)
+    assert check.warnings == ("No loader was given, so no step was made.",)
 
 
 @pytest.mark.slow
@@ -134,9 +134,9 @@ def test_a_model_and_loader_of_the_ancestor_run_as_they_are(tmp_path: Path) -> N
     (tmp_path / "rows.txt").write_text(
         "".join(f"{n % 3} {'0.5 ' * (n % 6 + 1)}\n" for n in range(50))
     )
-    found = tool_process.check_model(ANCESTOR / "model", ANCESTOR / "loader", tmp_path)
-    assert set(found.metrics or {}) == {"accuracy", "hits"}
-    assert found.batch == "({features: [4, 6] float32, mask: [4, 6] float32}, [4] int64)"
+    check = tool_process.check_model(ANCESTOR / "model", ANCESTOR / "loader", tmp_path)
+    assert set(check.metrics or {}) == {"accuracy", "hits"}
+    assert check.batch == "({features: [4, 6] float32, mask: [4, 6] float32}, [4] int64)"
     sizes = tool_process.count_samples(ANCESTOR / "loader", tmp_path)
     assert (sizes.training, sizes.validation) == (40, 10)
 
@@ -144,13 +144,13 @@ def test_a_model_and_loader_of_the_ancestor_run_as_they_are(tmp_path: Path) -> N
 @pytest.mark.slow
 def test_parameters_without_a_gradient_are_named(tmp_path: Path) -> None:
     text = GOOD.replace("10)", "10); self.idle = torch.nn.Linear(2, 2)")
-    found = tool_process.check_model(model(tmp_path, text), GALLERY / "loader", GALLERY / "dataset")
-    assert "2 parameters got no gradient (idle.weight, idle.bias)" in found.warnings[0]
+    check = tool_process.check_model(model(tmp_path, text), GALLERY / "loader", GALLERY / "dataset")
+    assert "2 parameters got no gradient (idle.weight, idle.bias)" in check.warnings[0]
 
 
 @pytest.mark.slow
 def test_f59_an_exception_of_a_model_cannot_control_a_terminal(tmp_path: Path) -> None:
-    error = refused(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
+    error = refusal(model(tmp_path, r"raise ValueError('\x1b[2J cleared')"))
     assert "\x1b" not in error.message + error.traceback
 
 
@@ -172,9 +172,9 @@ def test_f59_an_exception_of_a_model_cannot_control_a_terminal(tmp_path: Path) -
     ],
 )
 def test_f49_a_model_that_cannot_be_used_is_refused_in_words(
-    tmp_path: Path, text: str, sentence: str
+    tmp_path: Path, text: str, message: str
 ) -> None:
-    assert refused(model(tmp_path, text)).message.startswith(sentence)
+    assert refusal(model(tmp_path, text)).message.startswith(message)
 
 
 IMPORTING = "Importing and building the model"
@@ -186,12 +186,12 @@ class WhenWritten(Progress):
     def __init__(self, mark: Path, act: Callable[[WhenWritten], object]) -> None:
         super().__init__()
         self._mark, self._act = mark, act
-        self.said: list[str] = []
+        self.labels: list[str] = []
 
-    def report(self, done: float, total: float, what: str) -> None:
-        self.said.append(what)
+    def report(self, done: float, total: float, label: str) -> None:
+        self.labels.append(label)
         # What is reported may be older than the file, which is empty at first.
-        if what == f"{IMPORTING}…" and self._mark.exists() and self._mark.read_text():
+        if label == f"{IMPORTING}…" and self._mark.exists() and self._mark.read_text():
             self._act(self)
 
 
@@ -205,18 +205,18 @@ def test_f18_f49_an_infinite_import_ends_at_the_limit_with_its_children(
     def pass_the_limit(_: object) -> None:
         monkeypatch.setattr(tool_process.time, "monotonic", lambda: now() + 700)
 
-    error = refused(
+    error = refusal(
         model(tmp_path, text), time_limit_s=600, progress=WhenWritten(mark, pass_the_limit)
     )
     assert error.message == (
         f"The check of the model did not end within 600 s; last step: {IMPORTING}."
     )
-    assert ends(int(mark.read_text()))
+    assert process_ends(int(mark.read_text()))
 
 
 @pytest.mark.slow
 def test_f49_the_error_shows_the_line_of_an_infinite_import(tmp_path: Path) -> None:
-    error = refused(model(tmp_path, "while True: pass"), time_limit_s=30)
+    error = refusal(model(tmp_path, "while True: pass"), time_limit_s=30)
     assert 'bks_model.py", line 1 in <module>' in error.output
 
 
@@ -224,28 +224,28 @@ def test_f49_f59_endless_output_is_cut_and_cannot_control_a_terminal(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "import sys\nfor n in range(16): sys.stdout.write('x' * (1 << 20))\n" + GOOD
-    kept: list[int] = []
+    sizes: list[int] = []
     result = tool_process._ToolRun.result
 
     def count(run: tool_process._ToolRun, read: Any) -> Any:
-        kept.append(len(run._output_tail))
+        sizes.append(len(run._output_tail))
         return result(run, read)
 
     monkeypatch.setattr(tool_process._ToolRun, "result", count)
     text += "\n" + r"print('\x1b[31mred\x1b[0m\x1b]0;title\x07 10%\r20%\x00')"
-    found = tool_process.check_model(model(tmp_path, text))
-    assert kept[0] < 1 << 20
-    assert len(found.output) <= 4000
-    assert found.output == "20%\n", "as a terminal shows it"
+    check = tool_process.check_model(model(tmp_path, text))
+    assert sizes[0] < 1 << 20
+    assert len(check.output) <= 4000
+    assert check.output == "20%\n", "as a terminal shows it"
 
 
 def test_f14_f49_a_model_that_ends_python_by_itself(tmp_path: Path) -> None:
-    error = refused(model(tmp_path, "import os; os._exit(7)"))
+    error = refusal(model(tmp_path, "import os; os._exit(7)"))
     assert error.message == (f"The check of the model exited with code 7; last step: {IMPORTING}.")
 
 
 def test_f15_a_model_that_crashes_python(tmp_path: Path) -> None:
-    error = refused(model(tmp_path, "import ctypes; ctypes.string_at(0)"))
+    error = refusal(model(tmp_path, "import ctypes; ctypes.string_at(0)"))
     assert error.message.startswith("The check of the model crashed Python (SIGSEGV)")
     assert "bks_model.py" in error.output
 
@@ -255,7 +255,7 @@ def test_f19_a_model_too_large_for_the_memory(tmp_path: Path) -> None:
     text = GOOD.replace(
         "self.layer", "self.huge = torch.nn.Linear(1 << 25, 1 << 25); self.layer", 1
     )
-    error = refused(model(tmp_path, text))
+    error = refusal(model(tmp_path, text))
     assert error.message == "This computer has too little memory for it."
 
 
@@ -267,7 +267,7 @@ def test_a_model_that_closes_its_output_is_checked_all_the_same(tmp_path: Path) 
 
 @pytest.mark.slow
 def test_a_model_that_reads_standard_input_gets_none(tmp_path: Path) -> None:
-    error = refused(model(tmp_path, "input('which size? ')"))
+    error = refusal(model(tmp_path, "input('which size? ')"))
     assert "EOFError" in error.message
 
 
@@ -276,7 +276,7 @@ def test_f18_children_in_sessions_of_their_own_are_gone_after_the_check(tmp_path
     mark = tmp_path / "pid"
     text = HIDDEN_CHILD.replace("MARK", repr(str(mark))) + GOOD
     tool_process.check_model(model(tmp_path, text))
-    assert ends(int(mark.read_text()))
+    assert process_ends(int(mark.read_text()))
 
 
 def test_cancelling_ends_the_tool_with_everything_it_started(tmp_path: Path) -> None:
@@ -285,8 +285,8 @@ def test_cancelling_ends_the_tool_with_everything_it_started(tmp_path: Path) -> 
     progress = WhenWritten(mark, Progress.cancel)
     with pytest.raises(Cancelled):
         tool_process.check_model(model(tmp_path, text), progress=progress)
-    assert ends(int(mark.read_text()))
-    assert progress.said[-1] == f"{IMPORTING}…"
+    assert process_ends(int(mark.read_text()))
+    assert progress.labels[-1] == f"{IMPORTING}…"
 
 
 @pytest.mark.parametrize("module", ["logging", "json", "torch", "typing", "sitecustomize", "abc"])
@@ -297,18 +297,18 @@ def test_a_tool_does_not_see_the_users_pythonpath(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("PYTHONSAFEPATH", "1")
     (tmp_path / "source").mkdir()
-    assert "here" in str(refused(model(tmp_path / "source", "raise ValueError('here')")))
+    assert "here" in str(refusal(model(tmp_path / "source", "raise ValueError('here')")))
 
 
 def test_the_pid_of_an_ended_tool_may_belong_to_another_program(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with subprocess.Popen(["sleep", "600"]) as other:
-        below = process_identity.process(other.pid)
-        monkeypatch.setattr(process_cleanup, "descendants", lambda _pid: (below,))
+    with subprocess.Popen(["sleep", "600"]) as other_process:
+        identity = process_identity.process(other_process.pid)
+        monkeypatch.setattr(process_cleanup, "descendants", lambda _pid: (identity,))
         tool_process.check_model(model(tmp_path, GOOD))
-        assert other.poll() is None
-        other.kill()
+        assert other_process.poll() is None
+        other_process.kill()
 
 
 @pytest.mark.parametrize("is_warm", [False, True])
@@ -320,7 +320,7 @@ def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path, is_warm: boo
         "import os, sys, tempfile; tempfile.tempdir = sys.argv[2]\n"
         "from pathlib import Path\n"
         "from backend.services.tools import tool_process\n"
-        f"{is_warm} and tool_process.keep_warm()\n"
+        f"{is_warm} and tool_process.start_warm_process()\n"
         "tool_process.check_model(Path(sys.argv[1]))\n"
     )
     folder = tmp_path / "killed"
@@ -329,11 +329,11 @@ def test_f06_a_tool_ends_when_the_desktop_is_killed(tmp_path: Path, is_warm: boo
         [sys.executable, "-c", program, str(source), str(folder)], cwd=CODE_ROOT
     )
     child = int(mark.read_text())  # waits for who writes into the pipe
-    tools = [one.pid for one in process_cleanup.descendants(desktop.pid)]
+    tools = [process.pid for process in process_cleanup.descendants(desktop.pid)]
     assert len(tools) >= 1 + is_warm
     desktop.send_signal(signal.SIGKILL)
     desktop.wait()
-    assert all(map(ends, [*tools, child]))
+    assert all(map(process_ends, [*tools, child]))
 
 
 @pytest.mark.slow
@@ -354,13 +354,13 @@ def test_a_forged_result_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         'open(result, "w").write(\'{"ok": true, "result": {"parameters": "many"}}\')\n'
         "os._exit(0)\n"
     )
-    error = refused(model(tmp_path, text))
+    error = refusal(model(tmp_path, text))
     assert error.message.startswith("The check of the model returned an unusable result")
 
 
 def test_the_preview_comes_back_as_a_record() -> None:
-    found = tool_process.preview(GALLERY / "loader", GALLERY / "dataset", samples=2)
-    assert (found.count, len(found.samples), len(found.classes)) == (1438, 2, 10)
+    preview = tool_process.preview(GALLERY / "loader", GALLERY / "dataset", samples=2)
+    assert (preview.count, len(preview.samples), len(preview.classes)) == (1438, 2, 10)
 
 
 def test_an_error_of_the_world_is_a_backend_error(tmp_path: Path) -> None:
@@ -388,12 +388,12 @@ class UserModel(keras.Model):
 
 @pytest.mark.slow
 def test_a_keras_model_is_checked_with_the_parameters_of_its_first_batch(tmp_path: Path) -> None:
-    found = tool_process.check_model(
+    check = tool_process.check_model(
         model(tmp_path, KERAS), GALLERY / "loader", GALLERY / "dataset"
     )
-    assert found.parameters == 650
-    assert [(one.kind, one.parameters) for one in found.layers] == [("Flatten", 0), ("Dense", 650)]
-    assert found.loss is not None
+    assert check.parameters == 650
+    assert [(l.kind, l.parameters) for l in check.layers] == [("Flatten", 0), ("Dense", 650)]
+    assert check.loss is not None
 
 
 @pytest.mark.slow
@@ -444,16 +444,16 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
     (model / "bks_model.py").write_text(GOOD)
     text = CACHES.format(**{"at_init": "pass", "at_item": "pass", place: write})
     (loader / "bks_dataset.py").write_text(text)
-    found: list[tuple[str, str]] = []
+    results: list[tuple[str, str]] = []
     try:
-        faults = tool_process.preview(loader, dataset).errors
-        found += [(one.message, one.remedy) for one in faults]
+        errors = tool_process.preview(loader, dataset).errors
+        results += [(e.message, e.remedy) for e in errors]
     except ToolError as error:
-        found.append((error.message, error.remedy))
+        results.append((error.message, error.remedy))
     with pytest.raises(ToolError) as caught:
         tool_process.check_model(model, loader, dataset)
-    found.append((caught.value.message, caught.value.remedy))
-    assert {remedy.partition(",")[0] for _, remedy in found} == {
+    results.append((caught.value.message, caught.value.remedy))
+    assert {remedy.partition(",")[0] for _, remedy in results} == {
         "The files of the library are read-only"
     }
     assert [path.name for path in dataset.iterdir()] == ["a.csv"]
@@ -464,11 +464,11 @@ def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write:
 @pytest.fixture
 def warm() -> Iterator[WarmProcess]:
     tool_process.start_warm_process()
-    found = tool_process._warm_process
-    assert found is not None
-    yield found
+    warm_process = tool_process._warm_process
+    assert warm_process is not None
+    yield warm_process
     tool_process.stop_warm_process()
-    assert found._process is None
+    assert warm_process._process is None
 
 
 @pytest.fixture
@@ -490,9 +490,9 @@ def test_tools_are_forked_from_one_process_in_which_no_user_code_runs(
         "builtins.mark = 'something'; os.environ['MARK'] = '1'; sys.modules['json'] = None\n" + GOOD
     )
     outputs = [tool_process.check_model(tiny).output.split() for _ in range(3)]
-    assert {words[1] for words in outputs} == {"nothing"}
-    assert len({words[2] for words in outputs}) == 3
-    assert {int(words[3]) for words in outputs} == {server_of(warm)}
+    assert {output[1] for output in outputs} == {"nothing"}
+    assert len({output[2] for output in outputs}) == 3
+    assert {int(output[3]) for output in outputs} == {server_of(warm)}
 
 
 @pytest.mark.parametrize(
@@ -509,15 +509,15 @@ def test_tools_are_forked_from_one_process_in_which_no_user_code_runs(
     ],
 )
 def test_a_forked_tool_ends_as_one_of_its_own_does(
-    warm: WarmProcess, tiny: Path, code: str, sentence: str
+    warm: WarmProcess, tiny: Path, code: str, message: str
 ) -> None:
     tool_process.check_model(tiny)
     server = server_of(warm)
     (tiny / "bks_model.py").write_text(f"{code}\n{GOOD}")
-    if sentence:
+    if message:
         with pytest.raises(ToolError) as caught:
-            tool_process.check_model(tiny, time_limit_s=5 if "within" in sentence else 120)
-        assert sentence in caught.value.message
+            tool_process.check_model(tiny, time_limit_s=5 if "within" in message else 120)
+        assert message in caught.value.message
     else:
         tool_process.check_model(tiny)
     assert psutil.Process(server).children() == []
@@ -530,8 +530,8 @@ def test_a_forked_tool_is_cancelled(warm: WarmProcess, tiny: Path) -> None:
     (tiny / "bks_model.py").write_text("import time; time.sleep(600)")
 
     class InTheModel(Progress):
-        def report(self, done: float, total: float, what: str) -> None:
-            if "model" in what:
+        def report(self, done: float, total: float, label: str) -> None:
+            if "model" in label:
                 self.cancel()
 
     with pytest.raises(Cancelled):
@@ -560,10 +560,10 @@ def test_the_process_ends_with_its_window_and_when_it_is_idle(tmp_path: Path) ->
         "one.IDLE_S = float(sys.argv[1]); one._PRELOADED = (); one.main()"
     )
     for idle_s in ("0.01", "1000"):
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        server = subprocess.Popen([sys.executable, "-c", code, idle_s], stdin=theirs.fileno())
-        theirs.close()
+        own_end, other_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        server = subprocess.Popen([sys.executable, "-c", code, idle_s], stdin=other_end.fileno())
+        other_end.close()
         if idle_s == "1000":
-            ours.close()
+            own_end.close()
         assert server.wait(LIMIT_S) == 0
-        ours.close()
+        own_end.close()

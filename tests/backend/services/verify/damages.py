@@ -73,11 +73,11 @@ class Rig:
         return self.folder / "root"
 
     @property
-    def one(self) -> JobFolder:
+    def first_job(self) -> JobFolder:
         return mounted(self.root).job(self.ids[0])
 
     @property
-    def two(self) -> JobFolder:
+    def second_job(self) -> JobFolder:
         return mounted(self.root).job(self.ids[1])
 
     @property
@@ -137,16 +137,16 @@ def _added_file(rig: Rig) -> None:
 
 
 def _end_lost(rig: Rig) -> None:
-    job = rig.two
+    job = rig.second_job
     job.attempt(1).exit.unlink()
-    gone = replace(process_identity.own_process(), pid=4_000_001)
-    replace_json(job.attempt(1).supervisor, gone.to_dict())
+    gone_process = replace(process_identity.own_process(), pid=4_000_001)
+    replace_json(job.attempt(1).supervisor, gone_process.to_dict())
     status = RunStatus(JobState.TRAINING, run=1, epoch=3, step=30, total_steps=30)
     replace_json(job.status, status.to_dict())
 
 
 def _removed_node(rig: Rig) -> None:
-    job = rig.two
+    job = rig.second_job
     job.attempt(1).exit.unlink()
     replace_json(job.attempt(1).supervisor, ProcessIdentity("gpu9", "boot", 4711, 1).to_dict())
     replace_json(job.placement, {"placement": [Placement("gpu9", 1).to_dict()]})
@@ -172,29 +172,29 @@ def _used_up(rig: Rig) -> None:
 
 
 def _cut_checkpoint(rig: Rig) -> None:
-    path = rig.one.checkpoints / f"{NAMES[2]}.pt"
+    path = rig.first_job.checkpoints / f"{NAMES[2]}.pt"
     path.write_bytes(path.read_bytes()[:-7])
 
 
 def _flipped_bit(rig: Rig) -> None:
-    path = rig.one.checkpoints / f"{NAMES[1]}.pt"
+    path = rig.first_job.checkpoints / f"{NAMES[1]}.pt"
     path.write_bytes(path.read_bytes()[:-1] + b"!")
 
 
 def _flipped_bit_in_earlier_run(rig: Rig) -> None:
-    earlier = JobFolder(rig.one.runs / "1")
+    earlier = JobFolder(rig.first_job.runs / "1")
     earlier.checkpoints.mkdir(parents=True)
     checkpoint(earlier, NAMES[0], b"earlier")
     (earlier.checkpoints / f"{NAMES[0]}.pt").write_bytes(b"Earlier")
 
 
 def _scripts_file_altered(rig: Rig) -> None:
-    checkpoint(rig.one, "epoch-0004-step-000040", b"of the script")
-    own = rig.one.checkpoints / "epoch-0004-step-000040.pt"
-    own.rename(rig.one.output / "model.pt")
+    checkpoint(rig.first_job, "epoch-0004-step-000040", b"of the script")
+    own = rig.first_job.checkpoints / "epoch-0004-step-000040.pt"
+    own.rename(rig.first_job.output / "model.pt")
     record = {**read_json(own.with_suffix(".json")), "file": "output/model.pt"}
     replace_json(own.with_suffix(".json"), record)
-    (rig.one.output / "model.pt").write_bytes(b"of a Script..")
+    (rig.first_job.output / "model.pt").write_bytes(b"of a Script..")
 
 
 def _pinned_and_gone(rig: Rig) -> None:
@@ -226,16 +226,16 @@ class Damage:
 
     make: Callable[[Rig], object]
     check: str
-    words: str
+    message: str
     is_left: bool = False
     by_hash: bool = False
 
     @property
     def name(self) -> str:
-        return getattr(self.make, "__name__", self.words).strip("_<>").replace("_", " ")
+        return getattr(self.make, "__name__", self.message).strip("_<>").replace("_", " ")
 
 
-def _named(make: Callable[[Rig], object], name: str) -> Callable[[Rig], object]:
+def name_damage(make: Callable[[Rig], object], name: str) -> Callable[[Rig], object]:
     make.__name__ = name
     return make
 
@@ -244,17 +244,21 @@ DAMAGES = (
     Damage(_half_import, "half made", "import of the dataset big was begun"),
     Damage(_half_job, "half made", "new job 20261124-abcdef was begun"),
     Damage(
-        _named(lambda rig: _write(rig.one.path / ".status.json.71.0123abcd.tmp"), "temporary"),
+        name_damage(
+            lambda rig: _write(rig.first_job.path / ".status.json.71.0123abcd.tmp"), "temporary"
+        ),
         "temporary files",
         ".status.json.71.0123abcd.tmp was left",
     ),
     Damage(
-        _named(lambda rig: _write(rig.one.checkpoints / f".{NAMES[2]}.pt.71.tmp"), "half saved"),
+        name_damage(
+            lambda rig: _write(rig.first_job.checkpoints / f".{NAMES[2]}.pt.71.tmp"), "half saved"
+        ),
         "temporary files",
         f".{NAMES[2]}.pt.71.tmp was left",
     ),
     Damage(
-        _named(lambda rig: _write(rig.root / ".now-0123456789abcdef"), "mark"),
+        name_damage(lambda rig: _write(rig.root / ".now-0123456789abcdef"), "mark"),
         "temporary files",
         "(data root)",
     ),
@@ -266,23 +270,23 @@ DAMAGES = (
     Damage(_added_file, "version files", "contains “cache/x.pyc”"),
     Damage(_pinned_and_gone, "pinned versions", "used by 3 jobs, is missing", is_left=True),
     Damage(
-        _named(lambda rig: _write(rig.root / "jobs" / "copy" / "notes.txt"), "no job"),
+        name_damage(lambda rig: _write(rig.root / "jobs" / "copy" / "notes.txt"), "no job"),
         "job files",
         "There is no job copy here",
     ),
     Damage(_record_of_job_lost, "job files", "config.toml of the job", is_left=True),
     Damage(
-        _named(lambda rig: _write(rig.one.status, b"\0" * 80), "spoiled status"),
+        name_damage(lambda rig: _write(rig.first_job.status, b"\0" * 80), "spoiled status"),
         "small records",
         "status.json of the job",
     ),
     Damage(
-        _named(lambda rig: _write(rig.one.attempt(1).exit, b""), "spoiled end"),
+        name_damage(lambda rig: _write(rig.first_job.attempt(1).exit, b""), "spoiled end"),
         "small records",
         "attempts/1/exit.json of the job",
     ),
     Damage(
-        _named(lambda rig: _write(rig.two.latest, b"{"), "spoiled latest"),
+        name_damage(lambda rig: _write(rig.second_job.latest, b"{"), "spoiled latest"),
         "small records",
         "checkpoints/latest.json of the job",
     ),
@@ -296,48 +300,56 @@ DAMAGES = (
     Damage(_flipped_bit_in_earlier_run, "checkpoints", "is damaged", by_hash=True),
     Damage(_scripts_file_altered, "checkpoints", "is damaged", by_hash=True),
     Damage(
-        _named(lambda rig: (rig.one.checkpoints / f"{NAMES[0]}.pt").unlink(), "file gone"),
+        name_damage(
+            lambda rig: (rig.first_job.checkpoints / f"{NAMES[0]}.pt").unlink(), "file gone"
+        ),
         "checkpoints",
         "file of the checkpoint epoch-0001-step-000010 is missing",
     ),
     Damage(
-        _named(lambda rig: _write(rig.one.checkpoints / f"{NAMES[0]}.json", b""), "record cut"),
+        name_damage(
+            lambda rig: _write(rig.first_job.checkpoints / f"{NAMES[0]}.json", b""), "record cut"
+        ),
         "checkpoints",
         "record of the checkpoint",
     ),
     Damage(
-        _named(lambda rig: (rig.one.checkpoints / f"{NAMES[0]}.json").unlink(), "record gone"),
+        name_damage(
+            lambda rig: (rig.first_job.checkpoints / f"{NAMES[0]}.json").unlink(), "record gone"
+        ),
         "checkpoints",
         "has no record",
     ),
     Damage(
-        _named(lambda rig: _write(rig.two.latest, b'{"name": "epoch-9"}'), "latest of none"),
+        name_damage(
+            lambda rig: _write(rig.second_job.latest, b'{"name": "epoch-9"}'), "latest of none"
+        ),
         "checkpoints",
         "names epoch-9, which does not exist",
     ),
     Damage(
-        _named(lambda rig: rig.one.status.chmod(0o600), "closed file"),
+        name_damage(lambda rig: rig.first_job.status.chmod(0o600), "closed file"),
         "access",
         "status.json (job",
     ),
     Damage(
-        _named(lambda rig: rig.two.checkpoints.chmod(0o700), "closed folder"),
+        name_damage(lambda rig: rig.second_job.checkpoints.chmod(0o700), "closed folder"),
         "access",
         "checkpoints (job",
     ),
     Damage(
-        _named(lambda rig: (rig.root / "jobs").chmod(0o700), "closed jobs"),
+        name_damage(lambda rig: (rig.root / "jobs").chmod(0o700), "closed jobs"),
         "access",
         "jobs (data root)",
     ),
     Damage(
-        _named(lambda rig: _write(rig.root / "notes.txt"), "foreign file"),
+        name_damage(lambda rig: _write(rig.root / "notes.txt"), "foreign file"),
         "foreign files",
         "notes.txt is no file of the program (data root)",
         is_left=True,
     ),
     Damage(
-        _named(lambda rig: _write(rig.one.path / "mine" / "a.csv"), "foreign folder"),
+        name_damage(lambda rig: _write(rig.first_job.path / "mine" / "a.csv"), "foreign folder"),
         "foreign files",
         "mine is no file of the program (job",
         is_left=True,

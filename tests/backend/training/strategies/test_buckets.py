@@ -39,13 +39,13 @@ def layers(count: int, width: int) -> nn.Sequential:
 
 
 def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
-    """Bytes that had left when the first layer's gradient was there; every message of the step.
+    """Return the bytes sent before the first layer's gradient, and all messages of the step.
 
-    It is the second step: the first one shows which gradients are complete when they arrive.
+    The second step is measured: the first shows which gradients are complete when they arrive.
     """
-    strategy, wire, early = AllReduce(StrategyConfig()), Wire(), []
+    strategy, wire, early_bytes = AllReduce(StrategyConfig()), Wire(), []
     register: Any = model[0].weight.register_post_accumulate_grad_hook
-    register(lambda _: early.append(sum(wire.sent)))
+    register(lambda _: early_bytes.append(sum(wire.sent)))
     strategy._hvd = wire
     strategy.adopt(model, sync_size=4)
     for _ in range(2):
@@ -53,13 +53,13 @@ def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
         strategy.zero()
         strategy.backward(model(torch.ones(1, width)).sum())
         strategy.reduce()
-    return early[1], wire.sent
+    return early_bytes[1], wire.sent
 
 
 def test_all_but_the_first_layers_of_a_20_mb_model_are_sent_early() -> None:
-    early, sent = sent_by_a_step(layers(12, 640), 640)
+    early_bytes, sent = sent_by_a_step(layers(12, 640), 640)
     assert sum(sent) > 19_000_000
-    assert early > 0.9 * sum(sent)
+    assert early_bytes > 0.9 * sum(sent)
 
 
 def test_a_small_model_is_one_message() -> None:
@@ -68,18 +68,21 @@ def test_a_small_model_is_one_message() -> None:
 
 def test_a_large_gradient_is_sent_from_where_autograd_left_it() -> None:
     model = layers(3, 640)
-    made: dict[int, int] = {}
+    addresses: dict[int, int] = {}
     strategy, wire = AllReduce(StrategyConfig()), Wire()
     strategy._hvd = wire
     strategy.adopt(model, sync_size=4)
     for number in (0, 2):
         register: Any = model[number].weight.register_hook
-        register(lambda gradient, number=number: made.update({number: gradient.data_ptr()}))
+        register(lambda gradient, number=number: addresses.update({number: gradient.data_ptr()}))
     strategy.zero()
     model[2](model[0](torch.ones(1, 640))).sum().backward()
     strategy.reduce()
     weights = [model[number].weight for number in range(3)]
-    assert [w.grad.data_ptr() for w in weights[::2] if w.grad is not None] == [made[0], made[2]]
+    assert [w.grad.data_ptr() for w in weights[::2] if w.grad is not None] == [
+        addresses[0],
+        addresses[2],
+    ]
     assert sorted(wire.sent)[1:] == 3 * [4 * 640 * 640]
     assert weights[1].grad is None, "no rank used this layer"
 

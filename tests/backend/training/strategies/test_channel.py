@@ -18,8 +18,8 @@ from backend.training.strategies.rendezvous import Rendezvous
 class Ranks:
     """Two ranks that have met, and their channels."""
 
-    def __init__(self, meetings: list[Rendezvous]) -> None:
-        self.meetings = meetings
+    def __init__(self, rendezvous_ends: list[Rendezvous]) -> None:
+        self.rendezvous_ends = rendezvous_ends
         self._channels: list[Channel] = []
 
     def pair(self, server: int = 0, **options: Any) -> tuple[Channel, Channel]:
@@ -27,7 +27,7 @@ class Ranks:
         worker = 1 - server
         with ThreadPoolExecutor(2) as pool:
             first, second = pool.map(
-                lambda rank: Channel(self.meetings[rank], worker, server, **options),
+                lambda rank: Channel(self.rendezvous_ends[rank], worker, server, **options),
                 (server, worker),
             )
         self._channels += [first, second]
@@ -36,24 +36,24 @@ class Ranks:
     def close(self) -> None:
         for channel in self._channels:
             channel.close()
-        for meeting in self.meetings:
-            meeting.leave()
+        for rendezvous in self.rendezvous_ends:
+            rendezvous.leave()
 
 
 @pytest.fixture
 def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranks]:
     point = RendezvousPoint("127.0.0.1")
-    meetings = []
+    rendezvous_ends = []
     for rank in range(2):
         for name, value in point.variables.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("OMPI_COMM_WORLD_RANK", str(rank))
         monkeypatch.setenv("OMPI_COMM_WORLD_SIZE", "2")
-        meetings.append(Rendezvous("127.0.0.1"))
-        meetings[-1].load()
+        rendezvous_ends.append(Rendezvous("127.0.0.1"))
+        rendezvous_ends[-1].load()
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda meeting: meeting.join(30.0), meetings))
-    ranks = Ranks(meetings)
+        list(pool.map(lambda rendezvous: rendezvous.join(30.0), rendezvous_ends))
+    ranks = Ranks(rendezvous_ends)
     yield ranks
     ranks.close()
     point.release()
@@ -61,10 +61,10 @@ def ranks(monkeypatch: pytest.MonkeyPatch) -> Iterator[Ranks]:
 
 @pytest.mark.parametrize("server", [0, 1])
 def test_a_channel_carries_messages_between_any_two_ranks(ranks: Ranks, server: int) -> None:
-    ours, theirs = ranks.pair(server)
+    server_end, worker_end = ranks.pair(server)
     with ThreadPoolExecutor(1) as pool:
-        pool.submit(theirs.send, {"kind": "push"}, [torch.ones(3)])
-        message, (values,) = ours.receive([torch.zeros(3)])
+        pool.submit(worker_end.send, {"kind": "push"}, [torch.ones(3)])
+        message, (values,) = server_end.receive([torch.zeros(3)])
     assert (message, values.tolist()) == ({"kind": "push"}, [1.0, 1.0, 1.0])
 
 
@@ -80,9 +80,9 @@ def test_a_channel_of_a_job_that_can_lose_nodes_notices_a_lost_one_in_a_minute(
 def test_a_rank_that_ends_is_another_loss_than_a_lost_node(ranks: Ranks) -> None:
     server, worker = ranks.pair()
     worker.close()
-    with pytest.raises(PeerLost, match="by peer") as ended:
+    with pytest.raises(PeerLost, match="by peer") as caught:
         server.receive()
-    assert ended.value.has_ended
+    assert caught.value.has_ended
     assert not PeerLost(TimeoutError("timed out")).has_ended
 
 
@@ -96,15 +96,15 @@ def test_tensors_of_any_size_and_type_arrive_in_their_order(ranks: Ranks) -> Non
         torch.rand(50, 50),
         torch.rand(300, 300).to(torch.bfloat16),
     ]
-    like = [torch.zeros_like(one) for one in sent]
+    templates = [torch.zeros_like(tensor) for tensor in sent]
     server, worker = ranks.pair()
     with ThreadPoolExecutor(1) as pool:
         for _ in range(2):
             pool.submit(worker.send, {"kind": "push"}, sent)
-            _, found = server.receive(like)
-            assert [one.dtype for one in found] == [one.dtype for one in sent]
-            assert all(torch.equal(*both) for both in zip(found, sent, strict=True))
+            _, received = server.receive(templates)
+            assert [tensor.dtype for tensor in received] == [tensor.dtype for tensor in sent]
+            assert all(torch.equal(*pair) for pair in zip(received, sent, strict=True))
         pool.submit(worker.send, "other shapes", [torch.rand(400, 400)])
-        _, (other,) = server.receive([torch.zeros(400, 400)], is_lasting=True)
-        assert torch.equal(found[1], sent[1])
-        assert other.shape == (400, 400)
+        _, (lasting_tensor,) = server.receive([torch.zeros(400, 400)], is_lasting=True)
+        assert torch.equal(received[1], sent[1])
+        assert lasting_tensor.shape == (400, 400)

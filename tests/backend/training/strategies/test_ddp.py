@@ -63,12 +63,12 @@ def trained(folder: Path, name: str, strategy: str, **settings: Any) -> dict[str
 @pytest.mark.parametrize("model", [FLAKY_LAYER, ODD_TYPES], ids=["unused parameters", "odd types"])
 def test_ddp_and_allreduce_are_bit_equal_on_two_ranks(tmp_path: Path, model: str) -> None:
     settings = {"model": model, "epochs": 2}
-    ours = trained(tmp_path, "ddp", "ddp", **settings)
-    theirs = trained(tmp_path, "allreduce", "allreduce", **settings)
-    assert len(ours["losses"]) == 12
-    assert ours["losses"] == theirs["losses"]
-    for name, tensor in theirs["model"].items():
-        assert torch.equal(tensor, ours["model"][name]), name
+    ddp_weights = trained(tmp_path, "ddp", "ddp", **settings)
+    allreduce_weights = trained(tmp_path, "allreduce", "allreduce", **settings)
+    assert len(ddp_weights["losses"]) == 12
+    assert ddp_weights["losses"] == allreduce_weights["losses"]
+    for name, tensor in allreduce_weights["model"].items():
+        assert torch.equal(tensor, ddp_weights["model"][name]), name
 
 
 def test_a_job_stopped_with_allreduce_resumes_with_ddp_as_if_it_had_never_stopped(
@@ -89,8 +89,11 @@ def test_an_interface_is_found_by_the_subnet_that_mpirun_was_given(
     def address(text: str) -> SimpleNamespace:
         return SimpleNamespace(family=socket.AF_INET, address=text)
 
-    found = {"lo": [address("127.0.0.1")], "eth1": [address("192.168.4.2"), address("10.1.0.2")]}
-    monkeypatch.setattr(psutil, "net_if_addrs", lambda: found)
+    interfaces = {
+        "lo": [address("127.0.0.1")],
+        "eth1": [address("192.168.4.2"), address("10.1.0.2")],
+    }
+    monkeypatch.setattr(psutil, "net_if_addrs", lambda: interfaces)
     assert interface_of("") == ("lo", "127.0.0.1")
     assert interface_of("192.0.2.0/24,10.1.0.0/16") == ("eth1", "10.1.0.2")
     with pytest.raises(BackendError, match=r"no network address in 192\.0\.2\.0/24"):

@@ -87,12 +87,12 @@ def test_two_ranks_train_as_one_process_however_often_a_gradient_is_added_to(
         losses.append(loss.item())
     assert list(training.curve("loss").values()) == pytest.approx(losses, rel=1e-6)
     trained = torch.load(training.latest(), weights_only=True)["model"]
-    other = [
+    differences = [
         name
         for name, tensor in model.state_dict().items()
         if not torch.allclose(trained[name], tensor, rtol=0, atol=1e-6)
     ]
-    assert other == []
+    assert differences == []
 
 
 def steps(layer: nn.Linear, *forwards: Any) -> Wire:

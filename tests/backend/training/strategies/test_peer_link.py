@@ -28,23 +28,23 @@ class Door:
 
     def __init__(self) -> None:
         self.links: queue.Queue[tuple[str, PeerLink]] = queue.Queue()
-        self.ends: list[PeerLink] = []
+        self.links: list[PeerLink] = []
         self.listener = Listener(
             "127.0.0.1", 0, SECRET, lambda name, link: self.links.put((name, link))
         )
 
     def close(self) -> None:
         self.listener.close()
-        for link in self.ends:
+        for link in self.links:
             link.close()
 
     def enter(self, name: str = "3-1") -> tuple[PeerLink, PeerLink]:
         """Return both ends of a new link."""
-        own = connect(*self.listener.address, SECRET, name, 20.0)
+        client_link = connect(*self.listener.address, SECRET, name, 20.0)
         arrived, link = self.links.get(timeout=60)
-        self.ends += [own, link]
+        self.links += [client_link, link]
         assert arrived == name
-        return own, link
+        return client_link, link
 
 
 @pytest.fixture
@@ -61,10 +61,10 @@ def received(link: PeerLink, size: int) -> bytes:
 
 
 def test_messages_of_any_size_arrive_both_ways(door: Door) -> None:
-    own, link = door.enter()
+    client_link, link = door.enter()
     for size in (0, 1, 100, 70_000):
         content = secrets.token_bytes(size)
-        for sender, receiver in ((own, link), (link, own)):
+        for sender, receiver in ((client_link, link), (link, client_link)):
             sender.send(content[: size // 2], content[size // 2 :])
             assert received(receiver, size) == content
 
@@ -90,8 +90,8 @@ def test_an_outsider_is_not_let_in_and_keeps_no_rank_out(
     outsider = socket.create_connection(door.listener.address)
     with suppress(OSError):
         OUTSIDERS[kind](outsider)
-    own, link = door.enter()
-    own.send(b"still here")
+    client_link, link = door.enter()
+    client_link.send(b"still here")
     assert received(link, 10) == b"still here"
     outsider.close()
     assert door.links.empty()
@@ -119,8 +119,8 @@ def test_many_silent_outsiders_use_a_limited_number_of_threads(
     door = Door()
     outsiders = [socket.create_connection(door.listener.address) for _ in range(10)]
     # The silent ones are closed at their limit, and a rank that tries again comes in.
-    own, link = door.enter()
-    own.send(b"in")
+    client_link, link = door.enter()
+    client_link.send(b"in")
     assert received(link, 2) == b"in"
     for outsider in outsiders:
         outsider.close()
@@ -171,8 +171,8 @@ def flip(content: bytes) -> bytes:
 
 @pytest.mark.parametrize("bad", ["changed", "repeated", "of another link", "to itself"])
 def test_a_message_that_the_other_rank_did_not_send_is_refused(door: Door, bad: str) -> None:
-    own, link = door.enter()
-    wire = own._connection
+    client_link, link = door.enter()
+    wire = client_link._connection
     frames: list[bytes] = []
 
     def keep(content: bytes) -> bytes:
@@ -180,23 +180,23 @@ def test_a_message_that_the_other_rank_did_not_send_is_refused(door: Door, bad: 
         return content
 
     if bad == "changed":
-        own._connection = Tapped(wire, flip)  # type: ignore[assignment]
-        own.send(b"rate=0.1")
+        client_link._connection = Tapped(wire, flip)  # type: ignore[assignment]
+        client_link.send(b"rate=0.1")
     elif bad == "repeated":
-        own._connection = Tapped(wire, keep)  # type: ignore[assignment]
-        own.send(b"rate=0.1")
+        client_link._connection = Tapped(wire, keep)  # type: ignore[assignment]
+        client_link.send(b"rate=0.1")
         assert received(link, 8) == b"rate=0.1"
         wire.sendall(frames[0])
     elif bad == "of another link":
-        other, _ = door.enter("5-1")
-        other._connection = Tapped(other._connection, keep)  # type: ignore[assignment]
-        other.send(b"rate=0.1")
+        second_link, _ = door.enter("5-1")
+        second_link._connection = Tapped(second_link._connection, keep)  # type: ignore[assignment]
+        second_link.send(b"rate=0.1")
         wire.sendall(frames[0])
     else:
         wire = link._connection
         link._connection = Tapped(link._connection, keep)  # type: ignore[assignment]
         link.send(b"rate=0.1")
         link._connection = wire
-        own._connection.sendall(frames[0])
+        client_link._connection.sendall(frames[0])
     with pytest.raises(ForeignPeerError):
         received(link, 8)

@@ -34,12 +34,12 @@ def weights(folder: Path, job: str, **strategy: str) -> dict[str, torch.Tensor]:
 def test_sixteen_bits_train_nearly_as_thirty_two(
     tmp_path: Path, strategy: str, compression: str, tolerance: float
 ) -> None:
-    whole = weights(tmp_path, "whole", name=strategy)
-    half = weights(tmp_path, "half", name=strategy, compression=compression)
-    assert any(not torch.equal(half[name], tensor) for name, tensor in whole.items())
-    for name, tensor in whole.items():
+    full_weights = weights(tmp_path, "whole", name=strategy)
+    half_weights = weights(tmp_path, "half", name=strategy, compression=compression)
+    assert any(not torch.equal(half_weights[name], tensor) for name, tensor in full_weights.items())
+    for name, tensor in full_weights.items():
         torch.testing.assert_close(
-            half[name], tensor, rtol=tolerance, atol=tolerance, check_dtype=False
+            half_weights[name], tensor, rtol=tolerance, atol=tolerance, check_dtype=False
         )
 
 

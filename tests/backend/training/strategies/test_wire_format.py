@@ -52,20 +52,20 @@ class Program:
 
 @given(VALUES)
 def test_every_plain_value_comes_back_with_its_types(value: Any) -> None:
-    again = decode(encode(value))
-    assert again == value
-    assert repr(again) == repr(value)
+    decoded = decode(encode(value))
+    assert decoded == value
+    assert repr(decoded) == repr(value)
 
 
 @pytest.mark.parametrize("kind", TENSORS)
 def test_every_tensor_comes_back_bit_by_bit(kind: str) -> None:
     tensor = TENSORS[kind]
-    named = {"state": [(3, tensor)], "dtype": tensor.dtype, "shape": tensor.shape}
-    again = decode(encode(named))
-    ((number, copy),) = again["state"]
+    message = {"state": [(3, tensor)], "dtype": tensor.dtype, "shape": tensor.shape}
+    decoded = decode(encode(message))
+    ((number, copy),) = decoded["state"]
     assert number == 3
-    assert copy.dtype == again["dtype"] == tensor.dtype
-    assert copy.shape == again["shape"] == tensor.shape
+    assert copy.dtype == decoded["dtype"] == tensor.dtype
+    assert copy.shape == decoded["shape"] == tensor.shape
     torch.testing.assert_close(copy, tensor.detach().to_dense(), rtol=0, atol=0, equal_nan=True)
 
 

@@ -10,7 +10,7 @@ import pytest
 from backend.training.tools.check_model import check_model
 from backend.training.user_code import UserCodeError
 from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import LOADER, MODEL, held, new_training
+from tests.backend.training.training_rig import LOADER, MODEL, pausing_model, new_training
 
 ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
 
@@ -30,11 +30,11 @@ BUFFERS = MODEL.replace(
 
 
 def test_every_buffer_of_every_rank_goes_on_after_a_resume(tmp_path: Path) -> None:
-    model = held(BUFFERS, at="output = self.layers(x)")
+    model = pausing_model(BUFFERS, statement="output = self.layers(x)")
     straight = new_training(tmp_path, model=model, name="straight", epochs=2)
     straight.train_well()
     halves = new_training(tmp_path, model=model, name="halves", epochs=2)
-    halves.train_well(when=lambda: halves.step() >= 2, **halves.hold)
+    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
     halves.train_well(resume_from=halves.latest())
     assert {entry["run"] for entry in halves.history()} == {1, 2}
     assert_bit_equal(straight, halves)

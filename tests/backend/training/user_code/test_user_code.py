@@ -71,7 +71,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         source.unload()
 
 
-def refused(folder: Path) -> UserCodeError:
+def load_refused(folder: Path) -> UserCodeError:
     with pytest.raises(UserCodeError) as caught:
         load_model(folder)
     return caught.value
@@ -115,9 +115,9 @@ def test_a_models_utils_and_a_loaders_utils_are_two(tmp_path: Path) -> None:
         bks_dataset="from utils import W\n" + LOADER.replace("index % 2", "W"),
         utils="W = 'loader'",
     )
-    made = load_model(model)
+    loaded_model = load_model(model)
     data = load_loader(loader).training(tmp_path)
-    assert sys.modules[type(made).__module__].W == "model"
+    assert sys.modules[type(loaded_model).__module__].W == "model"
     assert data[0][1] == "loader"
 
 
@@ -133,9 +133,9 @@ def test_a_users_module_has_its_own_name_for_pickles_and_importlib(tmp_path: Pat
         words__late="",
     )
     dataset = load_loader(tmp_path).training(tmp_path)
-    words = dataset.user_dataset.words
-    assert type(words).__module__ == "words.kept"
-    assert type(pickle.loads(b"cwords.kept\nWords\n.")()) is type(words)
+    user_words = dataset.user_dataset.words
+    assert type(user_words).__module__ == "words.kept"
+    assert type(pickle.loads(b"cwords.kept\nWords\n.")()) is type(user_words)
     assert importlib.import_module("words.late") is sys.modules["words.late"]
 
 
@@ -301,8 +301,8 @@ def test_f50_items_of_unequal_shapes_are_named(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("missing", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
 def test_items_that_are_none_are_named(tmp_path: Path, missing: tuple[int, ...]) -> None:
-    made = "return torch.full"
-    code = LOADER.replace(made, f"if index in {missing}: return None\n        {made}")
+    statement = "return torch.full"
+    code = LOADER.replace(statement, f"if index in {missing}: return None\n        {statement}")
     write(tmp_path, bks_dataset=code)
     data = load_loader(tmp_path).training(tmp_path)
     with pytest.raises(UserCodeError, match=f"returned None for {len(missing)} of the 3 items"):
@@ -333,7 +333,7 @@ def test_a_length_that_counts_items_that_do_not_exist_is_said(
 
 
 @pytest.mark.parametrize(
-    ("length", "sentence"),
+    ("length", "message"),
     [
         ("0", "has no items"),
         ("-3", "has no items"),
@@ -342,53 +342,59 @@ def test_a_length_that_counts_items_that_do_not_exist_is_said(
         ("1 / 0", "__len__ raised ZeroDivisionError"),
     ],
 )
-def test_f50_a_length_that_is_none(tmp_path: Path, length: str, sentence: str) -> None:
+def test_f50_a_length_that_is_none(tmp_path: Path, length: str, message: str) -> None:
     write(tmp_path, bks_dataset=LOADER.replace("return 10", f"return {length}"))
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         len(load_loader(tmp_path).training(tmp_path))
 
 
 def test_f49_no_bks_model(tmp_path: Path) -> None:
-    assert refused(tmp_path).message == "The model has no bks_model.py at the top of its files."
+    assert (
+        load_refused(tmp_path).message == "The model has no bks_model.py at the top of its files."
+    )
     write(tmp_path, inside__bks_model=MODEL)
-    assert "“inside”" in refused(tmp_path).remedy
+    assert "“inside”" in load_refused(tmp_path).remedy
 
 
 def test_f49_no_user_model(tmp_path: Path) -> None:
-    assert refused(write(tmp_path, bks_model="class Net: pass")).message == (
+    assert load_refused(write(tmp_path, bks_model="class Net: pass")).message == (
         "bks_model.py defines no UserModel."
     )
 
 
-@pytest.mark.parametrize("made", ["class UserModel: pass", "UserModel = 3", "def UserModel(): 1"])
-def test_f49_a_user_model_that_is_no_module(tmp_path: Path, made: str) -> None:
-    assert refused(write(tmp_path, bks_model=made)).message == (
+@pytest.mark.parametrize(
+    "definition", ["class UserModel: pass", "UserModel = 3", "def UserModel(): 1"]
+)
+def test_f49_a_user_model_that_is_no_module(tmp_path: Path, definition: str) -> None:
+    assert load_refused(write(tmp_path, bks_model=definition)).message == (
         "UserModel in bks_model.py is not a torch.nn.Module."
     )
 
 
 def test_f49_no_loss(tmp_path: Path) -> None:
     write(tmp_path, bks_model=MODEL.replace("def loss", "def cost"))
-    assert refused(tmp_path).message == "UserModel has no method loss."
+    assert load_refused(tmp_path).message == "UserModel has no method loss."
 
 
 def test_f49_a_syntax_error_is_shown_with_file_and_line(tmp_path: Path) -> None:
     write(tmp_path, bks_model="from parts.net import Net\n" + MODEL, parts__net="x = 1\ny = = 2\n")
-    assert refused(tmp_path).message == "parts/net.py, line 2: invalid syntax."
+    assert load_refused(tmp_path).message == "parts/net.py, line 2: invalid syntax."
 
 
 def test_f49_a_missing_module_is_named_with_the_way_to_get_it(tmp_path: Path) -> None:
-    error = refused(write(tmp_path, bks_model="import numpy\nimport biotite.structure\n" + MODEL))
+    error = load_refused(
+        write(tmp_path, bks_model="import numpy\nimport biotite.structure\n" + MODEL)
+    )
     assert error.message == "The model needs biotite (bks_model.py, line 2)."
     assert error.package == "biotite"
     assert error.remedy == f"Install it with {sys.executable} -m pip install biotite."
-    error = refused(write(tmp_path, bks_model="from .helpers import x\n"))
+    error = load_refused(write(tmp_path, bks_model="from .helpers import x\n"))
     assert "the module “helpers”" in error.message
     assert error.package == ""
 
 
 @pytest.mark.parametrize(
-    ("module", "place", "sentence"),
+    ("module", "location", "message"),
     [
         ("PIL", "bks_dataset.py, line 3", "The loader needs Pillow (bks_dataset.py, line 3)."),
         ("PIL.Image", "bks_model.py, line 1", "The model needs Pillow (bks_model.py, line 1)."),
@@ -407,11 +413,11 @@ def test_f49_a_missing_module_is_named_with_the_way_to_get_it(tmp_path: Path) ->
     ],
 )
 def test_a_missing_package_is_named_as_it_is_installed(
-    monkeypatch: pytest.MonkeyPatch, module: str, place: str, sentence: str
+    monkeypatch: pytest.MonkeyPatch, module: str, location: str, message: str
 ) -> None:
-    monkeypatch.setattr(errors, "_location_of", lambda *_: place)
+    monkeypatch.setattr(errors, "_location_of", lambda *_: location)
     error = errors.explain(ModuleNotFoundError(f"No module named '{module}'", name=module), "It")
-    assert error.message == sentence
+    assert error.message == message
     assert error.package
     assert error.remedy.endswith(f"-m pip install {error.package}.")
 
@@ -420,16 +426,16 @@ def test_a_missing_package_is_named_as_it_is_installed(
 def test_f49_a_part_of_the_users_project_is_never_said_to_be_a_package(
     tmp_path: Path, name: str
 ) -> None:
-    error = refused(write(tmp_path, bks_model=f"from {name}.layers import Block\n"))
+    error = load_refused(write(tmp_path, bks_model=f"from {name}.layers import Block\n"))
     assert "pip install" not in error.remedy
     assert (error.package, error.module) == ("", name), "the user knows whether it is one"
     assert f"“{name}” is a file or folder of your project, import the folder that" in error.remedy
     write(tmp_path, net__parts__bks_model="", **{f"net__parts__{name}__layers": ""})
-    assert refused(tmp_path).remedy == "It is in net/parts: import it from net.parts."
+    assert load_refused(tmp_path).remedy == "It is in net/parts: import it from net.parts."
 
 
 def test_f49_an_import_that_leads_out_of_the_files(tmp_path: Path) -> None:
-    error = refused(write(tmp_path, bks_model="from ..common import x\n"))
+    error = load_refused(write(tmp_path, bks_model="from ..common import x\n"))
     assert error.remedy.startswith(
         "The import goes beyond the imported files. Import the folder above"
     )
@@ -470,26 +476,26 @@ def test_f49_an_error_inside_the_users_function_is_no_wrong_signature(tmp_path: 
 
 
 def test_f49_a_name_that_cannot_be_imported(tmp_path: Path) -> None:
-    error = refused(write(tmp_path, bks_model="from parts import Absent\n", parts=""))
+    error = load_refused(write(tmp_path, bks_model="from parts import Absent\n", parts=""))
     assert "cannot import name 'Absent' from 'parts'" in error.message
     assert "_ringmaster" not in error.message
 
 
 def test_f49_sys_exit_at_import(tmp_path: Path) -> None:
-    error = refused(write(tmp_path, bks_model="import sys\nsys.exit(3)\n"))
+    error = load_refused(write(tmp_path, bks_model="import sys\nsys.exit(3)\n"))
     assert error.message == "bks_model.py, while it was imported, exited the program (sys.exit(3))."
 
 
 def test_f49_an_exception_in_init(tmp_path: Path) -> None:
     write(tmp_path, bks_model=MODEL.replace("super().__init__()", "raise KeyError('width')"))
-    error = refused(tmp_path)
+    error = load_refused(tmp_path)
     assert error.message == "UserModel() raised KeyError: 'width' (bks_model.py, line 6)."
     assert "user_code.py" not in error.traceback
 
 
 def test_a_broken_model_can_be_fixed_and_loaded_in_the_same_process(tmp_path: Path) -> None:
     write(tmp_path, bks_model="import parts\n" + MODEL, parts="1 / 0")
-    refused(tmp_path)
+    load_refused(tmp_path)
     write(tmp_path, parts="")
     load_model(tmp_path)
 
@@ -505,7 +511,7 @@ def test_running_out_of_memory_is_not_shown_as_the_users_bug(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("loss", "sentence"),
+    ("loss", "message"),
     [
         ("output.sum().item()", "returns a float, not a tensor"),
         ("output", r"returns \(3, 2\) numbers"),
@@ -513,17 +519,17 @@ def test_running_out_of_memory_is_not_shown_as_the_users_bug(tmp_path: Path) -> 
         ("output.nothing", "loss raised AttributeError"),
     ],
 )
-def test_a_loss_that_cannot_be_trained_on(tmp_path: Path, loss: str, sentence: str) -> None:
+def test_a_loss_that_cannot_be_trained_on(tmp_path: Path, loss: str, message: str) -> None:
     write(tmp_path, bks_model=MODEL.split("return torch.nn.functional")[0] + f"return {loss}\n")
     model = load_model(tmp_path)
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         user_code.compute_loss(model, model(torch.zeros(3, 4)), None)
 
 
 def test_metrics_may_be_floats_or_tensors_and_nothing_else(tmp_path: Path) -> None:
     metrics = "\n    def metrics(self, output, target):\n        return {}\n"
-    given = "{'a': output.mean(), 'b': output.sum().item(), 'c': 1, 'd': output.new_ones(1)}"
-    model = load_model(write(tmp_path, bks_model=MODEL + metrics.replace("{}", given)))
+    entries = "{'a': output.mean(), 'b': output.sum().item(), 'c': 1, 'd': output.new_ones(1)}"
+    model = load_model(write(tmp_path, bks_model=MODEL + metrics.replace("{}", entries)))
     values = user_code.compute_metrics(model, torch.ones(2, 2), None)
     assert values == {"a": 1.0, "b": 4.0, "c": 1.0, "d": 1.0}
     assert all(type(value) is float for value in values.values())
@@ -542,9 +548,9 @@ def test_a_batch_is_a_pair() -> None:
 
 def test_nested_batches_move_whole() -> None:
     batch = {"a": [torch.zeros(2), (torch.zeros(3), "text")], "b": 1}
-    moved = user_code.to_device(batch, "meta")
-    assert moved["a"][0].device.type == moved["a"][1][0].device.type == "meta"
-    assert (moved["a"][1][1], moved["b"]) == ("text", 1)
+    moved_batch = user_code.to_device(batch, "meta")
+    assert moved_batch["a"][0].device.type == moved_batch["a"][1][0].device.type == "meta"
+    assert (moved_batch["a"][1][1], moved_batch["b"]) == ("text", 1)
     assert user_code.batch_size(batch) == 2
 
 
@@ -578,22 +584,22 @@ class UserModel(keras.Model):
 
 
 def test_the_loaders_own_validation_is_used_unless_the_job_names_another(tmp_path: Path) -> None:
-    plain = write(tmp_path / "plain", bks_dataset=LOADER)
-    both = write(
+    plain_loader = write(tmp_path / "plain", bks_dataset=LOADER)
+    full_loader = write(
         tmp_path / "both",
         bks_dataset=LOADER
         + "\nclass UserValDataset(UserDataset):\n    def __len__(self): return 3\n",
     )
     a, b = tmp_path / "a", tmp_path / "b"
-    assert user_code.open_data(plain, a)[1] is None
-    opened = [
-        user_code.open_data(both, a),
-        user_code.open_data(plain, a, None, b),
-        user_code.open_data(plain, a, both),
-        user_code.open_data(both, a, plain, b),
+    assert user_code.open_data(plain_loader, a)[1] is None
+    data_pairs = [
+        user_code.open_data(full_loader, a),
+        user_code.open_data(plain_loader, a, None, b),
+        user_code.open_data(plain_loader, a, full_loader),
+        user_code.open_data(full_loader, a, plain_loader, b),
     ]
-    seen = [(v.class_name, Path(v.user_dataset.folder).name) for _, v in opened if v]
-    assert seen == [
+    validation_sets = [(v.class_name, Path(v.user_dataset.folder).name) for _, v in data_pairs if v]
+    assert validation_sets == [
         ("UserValDataset", "a"),
         ("UserDataset", "b"),
         ("UserValDataset", "a"),
@@ -654,10 +660,10 @@ def test_a_part_that_only_training_uses_gets_its_shape_and_nothing_else_changes(
     text = LAZY_PARTS.replace("FORWARD", forward).replace("LOSS", loss)
     model: Any = load_model(write(tmp_path, bks_model=text))
     data, target = torch.randn(8, 4), torch.zeros(8, dtype=torch.long)
-    drawn = torch.get_rng_state()
+    random_numbers = torch.get_rng_state()
     user_code.materialize(model, data, target)
     user_code.require_shapes(model)
-    assert torch.equal(torch.get_rng_state(), drawn)
+    assert torch.equal(torch.get_rng_state(), random_numbers)
     assert not user_code.needs_first_batch(model)
     assert model.training
     assert (model.steps, model.seen.item()) == (0, 0)

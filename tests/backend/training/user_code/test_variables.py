@@ -19,7 +19,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("given", "added"),
+    ("variables", "added_folders"),
     [
         ({}, []),
         ({"PYTHONPATH": ""}, []),
@@ -30,10 +30,10 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         ({"A": "1"}, []),
     ],
 )
-def test_the_jobs_folders_are_searched_last(searched, given, added) -> None:
-    set_variables(given)
-    assert searched == ["/code", "/usr/lib/python3", *added]
-    assert {name: os.environ[name] for name in given} == given
+def test_the_jobs_folders_are_searched_last(searched, variables, added_folders) -> None:
+    set_variables(variables)
+    assert searched == ["/code", "/usr/lib/python3", *added_folders]
+    assert {name: os.environ[name] for name in variables} == variables
 
 
 def test_a_module_of_the_jobs_folder_is_found_and_shadows_none(

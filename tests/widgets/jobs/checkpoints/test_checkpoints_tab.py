@@ -6,9 +6,9 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.jobs.config import CheckpointPolicy
-from tests.asks import asks
+from tests.asks import expect_request
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import button, the
+from tests.windows import find_button, find_only
 from widgets.common import formats
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
@@ -65,8 +65,8 @@ def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
-    with asks(tab._actions, job_actions.VERIFY_CHECKPOINT) as requested:
-        button(tab, "Check file").click()
+    with expect_request(tab._actions, job_actions.VERIFY_CHECKPOINT) as requested:
+        find_button(tab, "Check file").click()
     assert requested.args == [LIVE.id, MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
         tab.show_verified(MADE[1].name, "checked", "just read; its hash matches")
@@ -77,14 +77,14 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
 
 
 def test_a_checkpoint_can_be_tried(tab, qtbot):
-    the(CheckpointTable, tab).selectRow(1)
-    with asks(tab._actions, job_actions.TRY_CHECKPOINT) as asked:
-        button(tab, "Try it").click()
+    find_only(CheckpointTable, tab).selectRow(1)
+    with expect_request(tab._actions, job_actions.TRY_CHECKPOINT) as asked:
+        find_button(tab, "Try it").click()
     view, made, chosen = asked.args
     assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)
     tab.model.put(())
     tab._fit_buttons()
-    assert not button(tab, "Try it").isEnabled()
+    assert not find_button(tab, "Try it").isEnabled()
 
 
 @pytest.mark.parametrize(
@@ -121,5 +121,5 @@ def test_a_job_resumes_from_any_checkpoint_but_its_end(tab, epoch, epoch_step, l
     view = replace(view, config=replace(view.config, epochs=20))
     tab.show_checkpoints(view, (replace(MADE[0], epoch=epoch, epoch_step=epoch_step),))
     tab.set_live(live)
-    assert button(tab, "Resume from this").isEnabled() is able
-    assert bool(button(tab, "Resume from this").toolTip()) is not able
+    assert find_button(tab, "Resume from this").isEnabled() is able
+    assert bool(find_button(tab, "Resume from this").toolTip()) is not able

@@ -20,7 +20,7 @@ from backend.records.library.inspection import (
 )
 from backend.records.library.preview import ChannelStatistics, Histogram, SamplePart
 from backend.training.tools.thumbnails import png
-from tests.windows import button, on_screen, the
+from tests.windows import find_button, show_widget, find_only
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import SpinBox
@@ -63,7 +63,7 @@ FOUND = CheckpointInspection(
 
 @pytest.fixture
 def dialog(qtbot):
-    return on_screen(qtbot, InspectionDialog(MADE, "epoch-3"), 860, 620)
+    return show_widget(qtbot, InspectionDialog(MADE, "epoch-3"), 860, 620)
 
 
 def cells(rows, column):
@@ -76,21 +76,21 @@ def words(widget):
 
 def test_the_dialog_requests_two_checkpoints_and_a_sample(dialog, qtbot):
     dialog._against.choose("epoch-2")
-    the(SpinBox, dialog).setValue(7)
+    find_only(SpinBox, dialog).setValue(7)
     with qtbot.waitSignal(dialog.requested) as asked:
-        button(dialog, "Show").click()
+        find_button(dialog, "Show").click()
     assert asked.args == [InspectionRequest("epoch-3", "epoch-2", 7)]
-    assert not button(dialog, "Show").isEnabled()
-    assert the(TaskStatus, dialog).progress.isVisible()
+    assert not find_button(dialog, "Show").isEnabled()
+    assert find_only(TaskStatus, dialog).progress.isVisible()
     dialog.show_found(FOUND)
-    assert button(dialog, "Show").isEnabled()
-    assert not the(TaskStatus, dialog).progress.isVisible()
+    assert find_button(dialog, "Show").isEnabled()
+    assert not find_only(TaskStatus, dialog).progress.isVisible()
 
 
 def test_a_result_and_progress_move_no_button(dialog):
     def places():
         QApplication.processEvents()
-        parts = button(dialog, "Show"), the(SegmentedControl, dialog), the(PageStack, dialog)
+        parts = find_button(dialog, "Show"), find_only(SegmentedControl, dialog), find_only(PageStack, dialog)
         return [part.mapTo(dialog, QPoint(0, 0)) for part in parts], dialog.height()
 
     before = places()
@@ -130,12 +130,12 @@ def test_weights_are_listed_with_their_change_and_gradient(dialog):
 
 def test_activations_and_saliency_are_shown_as_pictures(dialog):
     dialog.show_found(FOUND)
-    the(SegmentedControl, dialog).choose("activations")
+    find_only(SegmentedControl, dialog).choose("activations")
     dialog._choose("activations")
     assert cells(dialog._activations, 5) == [formats.percent(0.5)]
     assert any(f"{formats.percent(0.5)} zeros" in one for one in words(dialog._activations))
     dialog._choose("saliency")
-    assert words(the(PageStack, dialog).currentWidget()) == [
+    assert words(find_only(PageStack, dialog).currentWidget()) == [
         "Sample 7, target 3",
         "Input gradient for output 2",
         "Grad-CAM of stem for output 2",
@@ -172,10 +172,10 @@ def test_the_button_of_a_job_opens_the_dialog_with_the_chosen_checkpoint(qtbot, 
     qtbot.addWidget(dialog)
     assert service.asked == [("job-1", "epoch-2", "", 0)]
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
-    the(SpinBox, dialog).setValue(1)
+    find_only(SpinBox, dialog).setValue(1)
     dialog.request_inspection()
     assert (
-        "There is no sample 1. They are numbered from 0." in the(TaskStatus, dialog).message.text()
+        "There is no sample 1. They are numbered from 0." in find_only(TaskStatus, dialog).message.text()
     )
     dialog.reject()
     assert controller.dialog.dialog is None

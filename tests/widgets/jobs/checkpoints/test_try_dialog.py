@@ -13,7 +13,7 @@ from backend.records.jobs.prediction import CLASSES, VALUES, Guess, PredictedSam
 from backend.records.library.preview import SamplePart, SamplePreview
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import button, says, texts, the
+from tests.windows import find_button, shows_text, visible_texts, find_only
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import LineEdit
@@ -56,7 +56,7 @@ def shown(dialog):
 
 
 def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
-    assert not button(dialog, "Try it").isEnabled()
+    assert not find_button(dialog, "Try it").isEnabled()
     drop(dialog, "/home/three.png")
     (request,) = dialog.asked
     assert (request.job_id, request.checkpoints) == (LIVE.id, (MADE[1].name,))
@@ -64,13 +64,13 @@ def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
     dialog.show_answers(request, (tries.photo(),))
     (view,) = shown(dialog)
     assert (
-        the(GuessBars, the(SampleAnswer, view))
+        find_only(GuessBars, find_only(SampleAnswer, view))
         .accessibleDescription()
         .startswith("3: 96\N{NO-BREAK SPACE}%, ")
     )
-    assert "a three.png" in texts(the(SampleAnswer, view))
+    assert "a three.png" in visible_texts(find_only(SampleAnswer, view))
     assert view._grid.parent() is None, "there is nothing to choose from"
-    assert the(SegmentedControl, view).isHidden()
+    assert find_only(SegmentedControl, view).isHidden()
 
 
 def test_nothing_is_tried_twice_at_a_time(dialog):
@@ -80,31 +80,31 @@ def test_nothing_is_tried_twice_at_a_time(dialog):
 
 
 def test_some_samples_of_a_set_are_asked_for(dialog):
-    the(SegmentedControl, dialog).choose("training")
-    the(SegmentedControl, dialog).key_chosen.emit("training")
-    the(LineEdit, dialog).setText("3, 10-20")
-    button(dialog, "Try it").click()
+    find_only(SegmentedControl, dialog).choose("training")
+    find_only(SegmentedControl, dialog).key_chosen.emit("training")
+    find_only(LineEdit, dialog).setText("3, 10-20")
+    find_button(dialog, "Try it").click()
     (request,) = dialog.asked
     assert (request.given.split, request.given.samples) == ("training", "3, 10-20")
     assert (request.given.dataset, request.given.files) == ("", ())
 
 
 def test_samples_that_are_no_numbers_are_refused_in_the_dialog(dialog):
-    the(SegmentedControl, dialog).choose("validation")
+    find_only(SegmentedControl, dialog).choose("validation")
     dialog._fit()
-    the(LineEdit, dialog).setText("ten")
-    button(dialog, "Try it").click()
+    find_only(LineEdit, dialog).setText("ten")
+    find_button(dialog, "Try it").click()
     assert dialog.asked == []
-    assert "“ten” is no number of a sample" in the(TaskStatus, dialog).message.text()
+    assert "“ten” is no number of a sample" in find_only(TaskStatus, dialog).message.text()
 
 
 def test_another_dataset_is_tried_through_a_loader(dialog):
-    the(SegmentedControl, dialog).choose("other")
+    find_only(SegmentedControl, dialog).choose("other")
     dialog._fit()
-    assert not button(dialog, "Try it").isEnabled(), "none is known yet"
+    assert not find_button(dialog, "Try it").isEnabled(), "none is known yet"
     dialog.show_library(["plankton@2"], ["nets@1"])
     dialog._loader.choose("nets@1")
-    button(dialog, "Try it").click()
+    find_button(dialog, "Try it").click()
     assert dialog.asked[0].given.dataset == "plankton@2"
     assert dialog.asked[0].given.loader == "nets@1"
 
@@ -125,13 +125,13 @@ def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     view = PredictionView("", tries.whole(), False)
     found = tries.whole()
     one = found.mistakes[0]
-    the(ConfusionMatrix, view).cell_chosen.emit(int(one.sample.target), int(one.prediction))
-    grid = the(SampleGrid, view).samples
+    find_only(ConfusionMatrix, view).cell_chosen.emit(int(one.sample.target), int(one.prediction))
+    grid = find_only(SampleGrid, view).samples
     assert grid
     assert {sample.target for sample in grid} == {f"{one.sample.target}\n→ {one.prediction}"}
-    assert says(view, f"samples of {one.sample.target} predicted as {one.prediction}")
-    the(SegmentedControl, view).key_chosen.emit("best")
-    assert len(the(SampleGrid, view).samples) == len(found.best)
+    assert shows_text(view, f"samples of {one.sample.target} predicted as {one.prediction}")
+    find_only(SegmentedControl, view).key_chosen.emit("best")
+    assert len(find_only(SampleGrid, view).samples) == len(found.best)
 
 
 @pytest.mark.parametrize(
@@ -171,7 +171,7 @@ def test_a_share_of_zero_percent_has_no_bar(qtbot, theme_manager):
 def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, theme_manager):
     view = PredictionView("", tries.whole(), False)
     qtbot.addWidget(view)
-    matrix = the(ConfusionMatrix, view)
+    matrix = find_only(ConfusionMatrix, view)
     qtbot.keyClick(matrix, Qt.Key.Key_Down)
     qtbot.keyClick(matrix, Qt.Key.Key_Right)
     counts = tries.whole().confusion
@@ -187,7 +187,7 @@ def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, theme_manager):
     view = PredictionView("", Prediction(VALUES, 1, examples=(one,)), False)
     qtbot.addWidget(view)
     view.show()
-    labels = [the(SampleAnswer, view)._outputs.itemAt(n).widget() for n in range(4)]
+    labels = [find_only(SampleAnswer, view)._outputs.itemAt(n).widget() for n in range(4)]
     assert labels[0].text() == "Output, float32"
     assert labels[1].text() == "0.250"
     assert labels[3].accessibleName() == "Sketch of output.curve"
@@ -197,7 +197,7 @@ def test_a_prediction_without_samples_shows_its_measures(qtbot, theme_manager):
     view = PredictionView("", Prediction(CLASSES, 900, {"validation/loss": 0.5}), False)
     qtbot.addWidget(view)
     view.show()
-    assert not the(SampleAnswer, view).isVisible()
+    assert not find_only(SampleAnswer, view).isVisible()
 
 
 def test_closing_the_dialog_cancels_the_prediction(dialog, qtbot):

@@ -13,10 +13,10 @@ from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import Continuation
-from tests.asks import asks, menu_of
-from tests.job_views import changed
+from tests.asks import expect_request, open_menu_entries
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import pick, texts, the
+from tests.windows import pick, visible_texts, find_only
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import Slider
@@ -72,7 +72,7 @@ def tab(qtbot, theme_manager):
 def said(tab, step):
     """What the read-out says happened at a step, behind where that is."""
     return (
-        the(LargePlot, tab)
+        find_only(LargePlot, tab)
         .readout(step)[1]
         .partition(f"epoch {step / 10:g} · ")[2]
         .split(" · ")[1:]
@@ -91,7 +91,7 @@ def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     assert said(tab, 10) == ["checkpoint of epoch 1, step 10 (deleted)"]
     assert said(tab, 50) == ["checkpoint of epoch 5, step 50"]
     tab.clear("another")
-    assert the(LargePlot, tab).readout(10) == ([], "")
+    assert find_only(LargePlot, tab).readout(10) == ([], "")
 
 
 def test_a_resumed_run_removes_the_marks_of_repeated_checkpoints(tab):
@@ -104,10 +104,10 @@ def test_a_resumed_run_removes_the_marks_of_repeated_checkpoints(tab):
 
 
 def test_a_stop_is_marked_where_the_job_rests_and_stays_when_it_goes_on(tab):
-    rests = changed(LIVE, step=60, state=JobState.INTERRUPTED)
+    rests = replace_fields(LIVE, step=60, state=JobState.INTERRUPTED)
     tab.show_view(rests)
     assert "stopped after step 60" in said(tab, 60)
-    tab.show_view(changed(rests, state=JobState.TRAINING))
+    tab.show_view(replace_fields(rests, state=JobState.TRAINING))
     assert "stopped after step 60" in said(tab, 60)
     start = RunStart(3, 61, JobState.INTERRUPTED)
     tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (start,), None, (), 1.7e9, [6.1]))
@@ -145,22 +145,22 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
         (JobState.FINISHED, 60, reading, none),
         (JobState.ERROR, 0, "No curves: the job ended before its first step.", None),
     ):
-        view = changed(LIVE, state=state, step=step)
+        view = replace_fields(LIVE, state=state, step=step)
         tab.clear("a job")
         tab.show_view(view)
-        assert the(LargePlot, tab)._empty_text == words
+        assert find_only(LargePlot, tab)._empty_text == words
         tab.append(nothing)
         tab.show_view(view)
-        assert the(LargePlot, tab)._empty_text == (then or words)
+        assert find_only(LargePlot, tab)._empty_text == (then or words)
 
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
 def test_a_script_without_values_explains_which_values_become_curves(qtbot, state):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
-    job = changed(LIVE, state=state, step=0)
+    job = replace_fields(LIVE, state=state, step=0)
     tab.show_view(replace(job, config=replace(job.config, script="my-program")))
-    assert "right-click a number in Log" in the(LargePlot, tab)._empty_text
+    assert "right-click a number in Log" in find_only(LargePlot, tab)._empty_text
 
 
 def history(step, **metrics):
@@ -174,7 +174,7 @@ def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, o
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.show()
-    large = the(LargePlot, tab)
+    large = find_only(LargePlot, tab)
 
     def shown():
         QApplication.processEvents()
@@ -193,13 +193,13 @@ def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, o
 def test_marks_go_with_the_axis(tab, axis):
     tab.show_checkpoints((checkpoint(50),))
     alarm = Alarm(NOT_A_NUMBER, 30, "One batch was no number.")
-    tab.show_view(changed(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
+    tab.show_view(replace_fields(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
     tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
-    pick(the(SegmentedControl, tab), axis)
+    pick(find_only(SegmentedControl, tab), axis)
     place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
-    assert the(LargePlot, tab).readout(place)[1].endswith("checkpoint of epoch 5, step 50")
+    assert find_only(LargePlot, tab).readout(place)[1].endswith("checkpoint of epoch 5, step 50")
     begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
-    marks = the(LargePlot, tab).marks
+    marks = find_only(LargePlot, tab).marks
     assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])
     assert [one.x for one in marks.vertical_markers] == pytest.approx(
         [begin + 30 * a_step, begin + 60 * a_step]
@@ -209,9 +209,9 @@ def test_marks_go_with_the_axis(tab, axis):
 
 
 def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
-    pick(the(SegmentedControl, tab), "clock")
+    pick(find_only(SegmentedControl, tab), "clock")
     when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
-    assert the(LargePlot, tab).readout(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
+    assert find_only(LargePlot, tab).readout(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
 
 
 def test_staleness_is_one_plot_with_three_named_lines(tab):
@@ -235,7 +235,7 @@ def test_staleness_is_one_plot_with_three_named_lines(tab):
     assert set(plots) == {"Staleness", "Pushes/s", "Waiting pushes", "Mine"}
     stale = plots["Staleness"]
     assert stale.panel.read(3.0)[0] == [("mean", "3.00"), ("p95", "6.00"), ("max", "9.00")]
-    assert {"mean", "3.00"} <= set(texts(stale))
+    assert {"mean", "3.00"} <= set(visible_texts(stale))
     assert next(iter(plots)) == "Mine", "the user's metrics come first"
 
 
@@ -249,7 +249,7 @@ def test_logarithmic_axes_reach_every_plot_of_the_page(tab, qtbot):
     tab.append(HistoryUpdate([61], [7], [61.0], {"dice": [0.5]}, (), None, (), 1.7e9, [6.1]))
     qtbot.waitUntil(lambda: "Dice" in small_plots(tab))
     assert small_plots(tab)["Dice"].panel.log_y, "what comes later, too"
-    pick(the(SegmentedControl, tab), "clock")
+    pick(find_only(SegmentedControl, tab), "clock")
     qtbot.waitUntil(lambda: not any(panel.log_x for panel in tab.findChildren(CurvePanel)))
     assert all(panel.log_y for panel in tab.findChildren(CurvePanel))
 
@@ -258,18 +258,18 @@ def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
     """Not only the loss: the small ones had a line and a dot, and no number."""
     plot = small_plots(tab)["Learning rate"]
     calm = plot.panel.grab().toImage()
-    the(LargePlot, tab).move_pointer(20.0)
+    find_only(LargePlot, tab).move_pointer(20.0)
     QApplication.processEvents()
-    frame = the(PlotView, plot.panel).frame()
-    beside = QRect(round(frame.px(20)) + the(PlotView, plot.panel).x() + 16, 10, 40, 20)
+    frame = find_only(PlotView, plot.panel).frame()
+    beside = QRect(round(frame.px(20)) + find_only(PlotView, plot.panel).x() + 16, 10, 40, 20)
     assert plot.panel.grab().toImage().copy(beside) != calm.copy(beside)
     assert dict(plot.panel.read(20.0)[0]) == {"train": "0.100"}
     assert dict(plot.panel.read(50.0)[0]) == {"train": "0.0100"}
-    assert "0.0100" in texts(plot), "the newest value stays in the head"
+    assert "0.0100" in visible_texts(plot), "the newest value stays in the head"
 
 
 def test_validation_is_shown_as_it_was_measured(tab):
-    rows = dict(the(LargePlot, tab).readout(40)[0])
+    rows = dict(find_only(LargePlot, tab).readout(40)[0])
     assert rows["validation"] == "0.0250"
 
 
@@ -277,10 +277,10 @@ def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(LIVE)
-    with asks(detail.job_actions, job_actions.COMPARE) as requested:
-        menu_of(detail.header.menu_button)["Compare"].trigger()
+    with expect_request(detail.job_actions, job_actions.COMPARE) as requested:
+        open_menu_entries(detail.header.menu_button)["Compare"].trigger()
     assert requested.args == ["a"]
-    with asks(detail.job_actions, job_actions.SAVE_CSV) as requested:
+    with expect_request(detail.job_actions, job_actions.SAVE_CSV) as requested:
         (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())
         csv.trigger()
     assert requested.args == ["a"]
@@ -300,16 +300,16 @@ def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points
     assert small_plots(tab)["Accuracy"] is plot
     assert plot.isVisibleTo(tab)
     assert list(tab.curve("accuracy").raw) == [0.9]
-    assert "0.900" in texts(plot)
+    assert "0.900" in visible_texts(plot)
 
 
 def test_many_changes_are_drawn_once(tab, qtbot):
     drawn = []
-    the(LargePlot, tab).redrawn.connect(lambda: drawn.append(1))
-    with the(LargePlot, tab).batch_redraws():
-        the(LargePlot, tab).set_marks(thresholds=())
-        the(LargePlot, tab).fit()
-        the(LargePlot, tab).refresh()
+    find_only(LargePlot, tab).redraw_finished.connect(lambda: drawn.append(1))
+    with find_only(LargePlot, tab).batch_redraws():
+        find_only(LargePlot, tab).set_marks(thresholds=())
+        find_only(LargePlot, tab).fit()
+        find_only(LargePlot, tab).refresh()
         assert drawn == []
     assert drawn == [1]
 
@@ -317,8 +317,8 @@ def test_many_changes_are_drawn_once(tab, qtbot):
 def test_another_smoothing_reaches_every_plot(tab):
     tab.append(accuracy(0.5))
     others = [plot.panel for plot in small_plots(tab).values()]
-    the(Slider, tab).set_share(0.8)
-    assert the(LargePlot, tab).smoothing == pytest.approx(0.8)
+    find_only(Slider, tab).set_share(0.8)
+    assert find_only(LargePlot, tab).smoothing == pytest.approx(0.8)
     assert all(panel.smoothing == pytest.approx(0.8) for panel in others)
 
 
@@ -351,9 +351,9 @@ def test_the_rest_of_a_cleared_history_is_not_added(tab):
 def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
     before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
     continued = Continuation("c was lost.", chosen_nodes=before, placement=left)
-    tab.show_view(changed(LIVE, run=2, continuation=continued))
-    assert [(one.x, one.text) for one in the(LargePlot, tab).marks.vertical_markers] == [
+    tab.show_view(replace_fields(LIVE, run=2, continuation=continued))
+    assert [(one.x, one.text) for one in find_only(LargePlot, tab).marks.vertical_markers] == [
         (41, "2 of 3 nodes")
     ]
-    tab.show_view(changed(LIVE, run=3))
-    assert not the(LargePlot, tab).marks.vertical_markers
+    tab.show_view(replace_fields(LIVE, run=3))
+    assert not find_only(LargePlot, tab).marks.vertical_markers

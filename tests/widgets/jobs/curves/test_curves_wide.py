@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.history_update import HistoryUpdate
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.cards import VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
@@ -40,48 +40,48 @@ def widen(tab: CurvesTab, width: int) -> None:
 
 def place(tab: CurvesTab, part: QWidget) -> QPoint:
     """Of a part in what is seen of the tab."""
-    return part.mapTo(the(VerticalScrollArea, tab).viewport(), QPoint(0, 0))
+    return part.mapTo(find_only(VerticalScrollArea, tab).viewport(), QPoint(0, 0))
 
 
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
     small = small_plots(tab)["Accuracy"]
     assert (
-        place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+        place(tab, small).y() > place(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
     widen(tab, TWO)
-    assert place(tab, small).x() > place(tab, the(LargePlot, tab)).x() + the(LargePlot, tab).width()
-    assert place(tab, small).y() < place(tab, the(LargePlot, tab)).y()
+    assert place(tab, small).x() > place(tab, find_only(LargePlot, tab)).x() + find_only(LargePlot, tab).width()
+    assert place(tab, small).y() < place(tab, find_only(LargePlot, tab)).y()
     assert place(tab, small_plots(tab)["Learning rate"]).x() > place(tab, small).x()
     widen(tab, ONE)
     assert (
-        place(tab, small).y() > place(tab, the(LargePlot, tab)).y() + the(LargePlot, tab).height()
+        place(tab, small).y() > place(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
 
 
 def test_the_visible_plot_keeps_its_place_when_the_width_crosses_the_limit(tab: CurvesTab) -> None:
-    bar = the(VerticalScrollArea, tab).verticalScrollBar()
+    bar = find_only(VerticalScrollArea, tab).verticalScrollBar()
     assert bar.maximum() > 80
     bar.setValue(60)
-    loss = place(tab, the(LargePlot, tab)).y()
+    loss = place(tab, find_only(LargePlot, tab)).y()
     widen(tab, TWO)
-    assert place(tab, the(LargePlot, tab)).y() == loss
+    assert place(tab, find_only(LargePlot, tab)).y() == loss
     widen(tab, ONE)
-    assert place(tab, the(LargePlot, tab)).y() == loss
+    assert place(tab, find_only(LargePlot, tab)).y() == loss
 
 
 def test_a_plot_at_the_bottom_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
-    bar = the(VerticalScrollArea, tab).verticalScrollBar()
+    bar = find_only(VerticalScrollArea, tab).verticalScrollBar()
     bar.setValue(bar.maximum())
     last = list(small_plots(tab).values())[-1]
     assert (
         0
         <= place(tab, last).y() + last.height()
-        <= the(VerticalScrollArea, tab).viewport().height()
+        <= find_only(VerticalScrollArea, tab).viewport().height()
     )
     widen(tab, TWO)
     at = place(tab, last)
     assert at.y() + last.height() > 0
-    assert at.y() < the(VerticalScrollArea, tab).viewport().height()
+    assert at.y() < find_only(VerticalScrollArea, tab).viewport().height()
 
 
 def test_another_job_with_fewer_metrics_is_laid_out_again(tab: CurvesTab) -> None:

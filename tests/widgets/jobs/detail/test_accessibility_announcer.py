@@ -7,7 +7,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
@@ -38,7 +38,7 @@ def detail(qtbot, heard):
 
 def at(progress, state=JobState.TRAINING, **more):
     step = round(progress * lab.TOTAL)
-    return changed(lab.LIVE, state=state, step=step, total_steps=lab.TOTAL, name="digits", **more)
+    return replace_fields(lab.LIVE, state=state, step=step, total_steps=lab.TOTAL, name="digits", **more)
 
 
 def words(heard):

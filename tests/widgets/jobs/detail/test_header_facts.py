@@ -13,10 +13,10 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import GROWN, Continuation, RunStatus
 from backend.records.jobs.summary import summary_of
 from backend.records.queue.entry import Cause, QueuedJob, QueueEntry, WaitReason
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
-from tests.windows import texts, the
+from tests.windows import visible_texts, find_only
 from widgets.common import formats
 from widgets.common.key_value_row import KeyValueRow
 from widgets.jobs.actions.job_actions import JobActions
@@ -27,7 +27,7 @@ from widgets.jobs.detail.warning import ReplayComparison, job_finding
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn
 
-RESUMED = changed(
+RESUMED = replace_fields(
     LIVE,
     state=JobState.FINISHED,
     run=3,
@@ -47,20 +47,20 @@ def test_the_time_of_the_newest_checkpoint_stays_true_without_an_update(state):
         return
     # Of another year: written alike before midnight and after it.
     newest = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
-    costs = stop_cost_message(changed(LIVE, state=state), (checkpoint(10), newest))
+    costs = stop_cost_message(replace_fields(LIVE, state=state), (checkpoint(10), newest))
     made = formats.time_with_day(instant(newest.created), datetime.now().astimezone())
     assert f"Newest checkpoint: epoch 2, {made}." in costs
 
 
 def test_a_job_took_as_long_as_all_its_runs():
     assert said(RESUMED)["Took in total"] == formats.duration(180)
-    assert said(changed(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
+    assert said(replace_fields(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
     assert summary_of(RESUMED).took_s(0.0) == 180.0
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.is_live])
 def test_a_job_shows_its_duration_whatever_it_waits_for(state):
-    view = changed(RESUMED, state=state)
+    view = replace_fields(RESUMED, state=state)
     assert said(view)["Took in total"] == formats.duration(180)
     assert summary_of(view).took_s(0.0) == 180.0
     assert view.to_json()["ended"] == "2026-11-21T08:02:00Z"
@@ -69,7 +69,7 @@ def test_a_job_shows_its_duration_whatever_it_waits_for(state):
 
 def test_the_start_is_said_to_be_that_of_the_newest_run():
     assert " · run 3 started " in run_details(RESUMED)
-    assert " · started " in run_details(changed(RESUMED, run=1))
+    assert " · started " in run_details(replace_fields(RESUMED, run=1))
 
 
 def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
@@ -78,14 +78,14 @@ def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
     continued = Continuation(
         reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"), placement=left
     )
-    view = changed(RESUMED, continuation=continued, state=JobState.TRAINING)
+    view = replace_fields(RESUMED, continuation=continued, state=JobState.TRAINING)
     assert " · 2 of 3 nodes since " in run_details(view)
     shown = job_finding(view, ("", ""), "", None, ReplayComparison())
     assert shown is not None
     assert (shown.family, shown.message) == ("warn", reason)
     all_back = replace(continued, chosen_nodes=("gpu01", "gpu03"))
-    assert "nodes since" not in run_details(changed(view, continuation=all_back))
-    grown = changed(view, continuation=replace(all_back, cause=GROWN))
+    assert "nodes since" not in run_details(replace_fields(view, continuation=all_back))
+    grown = replace_fields(view, continuation=replace(all_back, cause=GROWN))
     assert " · 2 of 2 nodes since " in run_details(grown)
     shown = job_finding(grown, ("", ""), "", None, ReplayComparison())
     assert shown is not None
@@ -95,24 +95,24 @@ def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
 def test_a_queued_job_says_why_the_program_queued_it():
     entry = QueueEntry("a", "a", 2, (Placement("n", 1),), "m", reason="gpu02 was lost.")
     place = QueuedJob(entry, 1, WaitReason(Cause.NODE_DOWN, "gpu02 is offline."))
-    view = changed(RESUMED, state=JobState.QUEUED)
+    view = replace_fields(RESUMED, state=JobState.QUEUED)
     shown = job_finding(view, ("", ""), "", place, ReplayComparison())
     assert shown is not None
     assert shown.details == "gpu02 was lost. gpu02 is offline."
     tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
     assert tip(summary_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
-    assert not tip(summary_of(changed(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
+    assert not tip(summary_of(replace_fields(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
 
 
 @pytest.mark.parametrize("step", [0, 40])
 def test_an_unknown_number_of_steps_is_not_shown(step, qtbot):
     unknown = {"step": step, "total_steps": 0}
     wanted = "40" if step else "–"
-    assert said(changed(LIVE, **unknown))["Step"] == wanted
+    assert said(replace_fields(LIVE, **unknown))["Step"] == wanted
     tab = FailureTab(JobActions(), CurvesTab(JobActions()).run_curves)
     qtbot.addWidget(tab)
-    tab.show_view(changed(FAILED, **unknown))
-    assert {f.caption: f.value for f in the(KeyValueRow, tab).items}["At step"] == wanted
+    tab.show_view(replace_fields(FAILED, **unknown))
+    assert {f.caption: f.value for f in find_only(KeyValueRow, tab).items}["At step"] == wanted
 
 
 def test_a_stopping_job_shows_no_time_left():
@@ -135,16 +135,16 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
         )
     qtbot.waitUntil(lambda: "Accuracy" in small_plots(detail.curves))
     plot = small_plots(detail.curves)["Accuracy"]
-    assert "0.750" in texts(plot)
+    assert "0.750" in visible_texts(plot)
     assert detail._run_starts
     assert detail.curves.started_s == 1.0
-    again = update(changed(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
+    again = update(replace_fields(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
     detail.show_update(replace(again, history=replace(again.history, run_starts=(), metrics={})))
-    assert "–" in texts(plot)
+    assert "–" in visible_texts(plot)
     assert (detail._run_starts, detail.curves.started_s) == ({}, 0.0)
 
 
 def test_a_file_of_a_script_that_names_no_step_is_named_itself():
     last = replace(checkpoint(0), name="last.pt")
-    costs = stop_cost_message(changed(LIVE, state=JobState.FINISHED), (last,))
+    costs = stop_cost_message(replace_fields(LIVE, state=JobState.FINISHED), (last,))
     assert costs.startswith("Newest checkpoint: last.pt, ")

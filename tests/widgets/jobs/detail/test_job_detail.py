@@ -17,10 +17,10 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobView, RunUpdate
-from tests.asks import asks, menu_of
-from tests.job_views import changed
+from tests.asks import expect_request, open_menu_entries
+from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import button, elapse, says, texts, the
+from tests.windows import find_button, finish_timers, shows_text, visible_texts, find_only
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
@@ -53,8 +53,8 @@ CONFIG = parse_job(
     }
 ).config
 CREATED = JobView("a", "digits", CONFIG, "2026-11-21T07:00:00Z", RunStatus(JobState.CREATED))
-LIVE = changed(CREATED, state=JobState.TRAINING, run=1, epoch=3, step=30, total_steps=100)
-FAILED = changed(
+LIVE = replace_fields(CREATED, state=JobState.TRAINING, run=1, epoch=3, step=30, total_steps=100)
+FAILED = replace_fields(
     LIVE,
     state=JobState.ERROR,
     error=RankError(
@@ -104,38 +104,38 @@ def detail(qtbot):
     ],
 )
 def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
-    detail.open_job(changed(LIVE, state=state))
+    detail.open_job(replace_fields(LIVE, state=state))
     assert detail.header.act.text() == act
-    with asks(detail.job_actions, action) as requested:
+    with expect_request(detail.job_actions, action) as requested:
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
     assert requested.args[0] == "a"
 
 
 @pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
 def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
-    detail.open_job(changed(LIVE, state=state))
+    detail.open_job(replace_fields(LIVE, state=state))
     detail.show_checkpoints("a", ())
     act = detail.header.act
     assert act.text() == "Start over"
     assert "There is no checkpoint to resume from" in act.toolTip()
-    with asks(detail.job_actions, job_actions.START_OVER) as requested:
+    with expect_request(detail.job_actions, job_actions.START_OVER) as requested:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
-    assert "Queue resume" not in menu_of(detail.header.more)
+    assert "Queue resume" not in open_menu_entries(detail.header.more)
     detail.show_checkpoints("a", (checkpoint(10),))
     assert (act.text(), act.toolTip()) == ("Resume", "")
-    assert "Queue resume" in menu_of(detail.header.more)
+    assert "Queue resume" in open_menu_entries(detail.header.more)
 
 
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
-    detail.open_job(changed(LIVE, state=JobState.QUEUED))
+    detail.open_job(replace_fields(LIVE, state=JobState.QUEUED))
     detail.show_checkpoints("a", ())
-    with asks(detail.job_actions, job_actions.START_OVER):
+    with expect_request(detail.job_actions, job_actions.START_OVER):
         qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
 
 
 def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export(detail):
-    detail.open_job(changed(LIVE, state=JobState.FINISHED))
+    detail.open_job(replace_fields(LIVE, state=JobState.FINISHED))
     detail.show_checkpoints("a", ())
     act = detail.header.act
     assert not act.isEnabled()
@@ -144,12 +144,12 @@ def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export
 
 def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(detail, qtbot):
     detail.open_job(FAILED)
-    again = button(detail.failure, "Resume")
+    again = find_button(detail.failure, "Resume")
     assert again.text() == "Resume"
     detail.show_checkpoints("a", ())
     assert again.text() == "Start over"
-    assert says(detail.failure, "begins at step 1")
-    with asks(detail.job_actions, job_actions.START_OVER) as requested:
+    assert shows_text(detail.failure, "begins at step 1")
+    with expect_request(detail.job_actions, job_actions.START_OVER) as requested:
         qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
 
@@ -157,14 +157,14 @@ def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(d
 def test_a_new_run_resets_the_missing_checkpoints(detail):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", ())
-    detail.show_view(changed(LIVE, run=2))
-    detail.show_view(changed(FAILED, run=2))
+    detail.show_view(replace_fields(LIVE, run=2))
+    detail.show_view(replace_fields(FAILED, run=2))
     assert detail.header.act.text() == "Resume"
-    assert button(detail.failure, "Resume").text() == "Resume"
+    assert find_button(detail.failure, "Resume").text() == "Resume"
 
 
 def test_the_log_of_a_new_run_has_its_ranks_and_no_failed_one(detail):
-    logs = the(ComboBox, detail.log)
+    logs = find_only(ComboBox, detail.log)
 
     def marked():
         return [n for n in range(logs.count()) if not logs.itemIcon(n).isNull()]
@@ -173,7 +173,7 @@ def test_the_log_of_a_new_run_has_its_ranks_and_no_failed_one(detail):
     assert [logs.itemText(n) for n in marked()] == ["Rank 1"]
     detail.log.show_source("all")
     detail.show_view(
-        changed(LIVE, run=2, config=replace(CONFIG, placement=(Placement("node1", 4),)))
+        replace_fields(LIVE, run=2, config=replace(CONFIG, placement=(Placement("node1", 4),)))
     )
     assert marked() == []
     assert logs.count() == len(("all", "mpirun")) + 4
@@ -183,7 +183,7 @@ def test_the_log_of_a_new_run_has_its_ranks_and_no_failed_one(detail):
 @pytest.mark.parametrize("kept", [(), (checkpoint(10),)])
 @pytest.mark.parametrize("cause", ["", "gpu_memory"])
 def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
-    detail.open_job(changed(FAILED, error=replace(FAILED.error, cause=cause)))
+    detail.open_job(replace_fields(FAILED, error=replace(FAILED.error, cause=cause)))
     detail.show_checkpoints("a", kept)
     shown = [button for button in detail.findChildren(Button) if button.isVisible()]
     primary = [button.text() for button in shown if button.property("kind") == "primary"]
@@ -193,13 +193,13 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
 
 
 def test_a_stopping_job_has_no_active_button(detail):
-    detail.open_job(changed(LIVE, state=JobState.STOPPING))
+    detail.open_job(replace_fields(LIVE, state=JobState.STOPPING))
     assert detail.header.act.text() == "Stopping…"
     assert not detail.header.act.isEnabled()
 
 
 def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
-    stopping = changed(LIVE, state=JobState.STOPPING)
+    stopping = replace_fields(LIVE, state=JobState.STOPPING)
     detail.open_job(LIVE)
     # Of another year: no moment is written with more words.
     made = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
@@ -208,19 +208,19 @@ def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
     act = detail.header.act
     assert (act.text(), act.isEnabled()) == ("Stopping…", False)
     detail._stopping_since_s -= STOP_GRACE_S + 1
-    detail.show_view(changed(stopping, step=31))
+    detail.show_view(replace_fields(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
-    caption = the(JobProgress, detail)._caption
+    caption = find_only(JobProgress, detail)._caption
     assert "loses everything after epoch 2, " in caption.text()
     detail.resize(600, 500)
     QCoreApplication.sendPostedEvents()
     assert caption.sizeHint().width() <= caption.width(), "the warning is cut"
-    with asks(detail.job_actions, job_actions.KILL) as requested:
+    with expect_request(detail.job_actions, job_actions.KILL) as requested:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
     # A resumed run gets the full patience again.
-    detail.show_view(changed(LIVE, run=2))
-    detail.show_view(changed(stopping, run=2))
+    detail.show_view(replace_fields(LIVE, run=2))
+    detail.show_view(replace_fields(stopping, run=2))
     assert act.text() == "Stopping…"
 
 
@@ -271,27 +271,27 @@ def test_updates_of_another_job_change_nothing(detail):
 
 def test_m14_a_failed_job_opens_on_its_failure(detail):
     detail.open_job(FAILED)
-    assert the(JobTabs, detail).key() == "failure"
-    assert says(detail.failure, "Rank 1 on this computer was killed")
-    assert "Traceback" in texts(detail.failure)
+    assert find_only(JobTabs, detail).key() == "failure"
+    assert shows_text(detail.failure, "Rank 1 on this computer was killed")
+    assert "Traceback" in visible_texts(detail.failure)
     assert detail.log.source == "1"
 
 
 def test_the_failure_tab_opens_when_the_shown_job_fails(detail):
     detail.open_job(LIVE)
     detail.show_view(FAILED)
-    assert the(JobTabs, detail).key() == "failure"
+    assert find_only(JobTabs, detail).key() == "failure"
 
 
 def test_a_resumed_failed_job_shows_its_curves_again(detail):
     detail.open_job(FAILED)
-    detail.show_view(changed(LIVE, run=2))
-    assert the(JobTabs, detail).key() == "curves"
+    detail.show_view(replace_fields(LIVE, run=2))
+    assert find_only(JobTabs, detail).key() == "curves"
 
 
 def test_the_chosen_tab_is_shown_when_the_failure_tab_disappears(detail):
     detail.open_job(FAILED)
-    detail.show_view(changed(LIVE, run=2))
+    detail.show_view(replace_fields(LIVE, run=2))
     assert detail.curves.isVisible()
     assert not detail.failure.isVisible()
 
@@ -299,7 +299,7 @@ def test_the_chosen_tab_is_shown_when_the_failure_tab_disappears(detail):
 def test_another_job_begins_without_the_number_of_checkpoints_of_the_one_before(detail):
     detail.open_job(LIVE)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20)))
-    tab = the(JobTabs, detail).bar._group.button(2)
+    tab = find_only(JobTabs, detail).bar._group.button(2)
     assert tab.accessibleName() == "Checkpoints 2"
     detail.open_job(replace(LIVE, id="b"))
     assert tab.accessibleName() == "Checkpoints"
@@ -308,27 +308,27 @@ def test_another_job_begins_without_the_number_of_checkpoints_of_the_one_before(
 def test_a_failed_job_says_from_where_resume_goes_on(detail, qtbot):
     detail.open_job(FAILED)
     detail.show_checkpoints("a", (checkpoint(10), checkpoint(20, is_latest=True)))
-    assert says(detail.failure, "epoch 2, step 20")
-    with asks(detail.job_actions, job_actions.RESUME_FROM) as requested:
-        qtbot.mouseClick(button(detail.failure, "Resume"), Qt.MouseButton.LeftButton)
+    assert shows_text(detail.failure, "epoch 2, step 20")
+    with expect_request(detail.job_actions, job_actions.RESUME_FROM) as requested:
+        qtbot.mouseClick(find_button(detail.failure, "Resume"), Qt.MouseButton.LeftButton)
     assert requested.args == ["a", "epoch-0002-step-000020"]
 
 
 def test_a_refused_act_is_said_atop_the_page_and_gone_with_the_next(detail):
     detail.open_job(LIVE)
     detail.show_error("a", "The checkpoint was changed.", "Resume from the one before.")
-    assert "The checkpoint was changed." in texts(the(Banner, detail))
+    assert "The checkpoint was changed." in visible_texts(find_only(Banner, detail))
     detail.show_busy("a", "Starting…")
-    assert not the(Banner, detail).isVisible()
+    assert not find_only(Banner, detail).isVisible()
 
 
 def test_doubt_is_no_state(detail):
     detail.open_job(LIVE)
     detail.show_stale("a", "no news since 14:02")
-    assert "No news since 14:02" in texts(the(Banner, detail))
+    assert "No news since 14:02" in visible_texts(find_only(Banner, detail))
     assert detail.header.act.text() == "Stop"
     detail.show_update(update(LIVE, 1, [1.0]))
-    assert not the(Banner, detail).isVisible()
+    assert not find_only(Banner, detail).isVisible()
 
 
 def test_a_rename_is_requested_only_with_a_valid_name(detail, qtbot):
@@ -336,9 +336,9 @@ def test_a_rename_is_requested_only_with_a_valid_name(detail, qtbot):
     names = []
     detail.job_actions.on(job_actions.SET_NAME, lambda _job, name: names.append(name))
     for typed in ("night run", "   "):
-        the(JobName, detail.header).edit()
-        the(LineEdit, the(JobName, detail.header)).setText(typed)
-        qtbot.keyClick(the(LineEdit, the(JobName, detail.header)), Qt.Key.Key_Return)
+        find_only(JobName, detail.header).edit()
+        find_only(LineEdit, find_only(JobName, detail.header)).setText(typed)
+        qtbot.keyClick(find_only(LineEdit, find_only(JobName, detail.header)), Qt.Key.Key_Return)
     assert names == ["night run"]
 
 
@@ -357,23 +357,23 @@ def test_checkpoints_are_listed_newest_first(detail, qtmodeltester):
 def test_a_live_job_cannot_be_resumed_from_its_checkpoints(detail):
     detail.open_job(LIVE)
     detail.show_checkpoints("a", (checkpoint(10),))
-    assert not button(detail.checkpoints, "Resume from this").isEnabled()
-    assert button(detail.checkpoints, "Export…").isEnabled()
+    assert not find_button(detail.checkpoints, "Resume from this").isEnabled()
+    assert find_button(detail.checkpoints, "Export…").isEnabled()
 
 
 def test_the_export_dialog_requests_the_chosen_export(qtbot):
     actions, view = JobActions(), replace(LIVE, name="digits, 2/workers")
     dialog = ExportDialog(actions, view, (checkpoint(10), checkpoint(20, is_best=True)))
     qtbot.addWidget(dialog)
-    the(SegmentedControl, dialog).choose("onnx")
+    find_only(SegmentedControl, dialog).choose("onnx")
     dialog._apply_format("onnx")
-    with asks(actions, job_actions.EXPORT_TO) as requested:
-        qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
+    with expect_request(actions, job_actions.EXPORT_TO) as requested:
+        qtbot.mouseClick(find_button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args == ["a", "best", "onnx", "digits 2-workers.onnx"]
     dialog.show_error("No.")
-    the(ComboBox, dialog).choose("epoch-0001-step-000010")
-    with asks(actions, job_actions.EXPORT_TO) as requested:
-        qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
+    find_only(ComboBox, dialog).choose("epoch-0001-step-000010")
+    with expect_request(actions, job_actions.EXPORT_TO) as requested:
+        qtbot.mouseClick(find_button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args[1] == "epoch-0001-step-000010"
 
 
@@ -381,7 +381,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
     dialog = ExportDialog(JobActions(), LIVE, (checkpoint(10),), folder="/home/mai")
     qtbot.addWidget(dialog)
     dialog.show()
-    before = button(dialog, "Export").geometry()
+    before = find_button(dialog, "Export").geometry()
     for answer in (
         lambda: dialog.show_progress(0.5, "Writing"),
         lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
@@ -390,7 +390,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
         answer()
         dialog.layout().activate()
         QCoreApplication.sendPostedEvents()
-        assert button(dialog, "Export").geometry() == before
+        assert find_button(dialog, "Export").geometry() == before
 
 
 def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbot):
@@ -398,15 +398,15 @@ def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbo
     detail.show_checkpoints("a", (checkpoint(20),))
     detail.export()
     dialog = detail.exports.dialog.now
-    show = the(TaskStatus, dialog).show_in_folder
+    show = find_only(TaskStatus, dialog).show_in_folder
     assert not show.isVisible()
     detail.exports.show_done("a", "/home/mai/digits.zip")
-    with asks(detail.job_actions, job_actions.SHOW_FILE) as asked:
+    with expect_request(detail.job_actions, job_actions.SHOW_FILE) as asked:
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     assert asked.args == ["/home/mai/digits.zip"]
     dialog._format_chosen("onnx")
     assert not show.isVisible()
-    assert not the(TaskStatus, dialog).message.isVisible()
+    assert not find_only(TaskStatus, dialog).message.isVisible()
     dialog.reject()
 
 
@@ -414,7 +414,7 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     dialog = BundleDialog("digits", (checkpoint(10), checkpoint(20, is_latest=True)))
     qtbot.addWidget(dialog)
     with qtbot.waitSignal(dialog.bundle_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(dialog, "Bundle"), Qt.MouseButton.LeftButton)
     assert requested.args[0].checkpoint == "latest"
 
 
@@ -434,11 +434,11 @@ def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, 
     detail.show_checkpoints("a", before)
     detail.exports.ask(LIVE, before, had)
     dialog = detail.exports.dialog.now
-    assert the(ComboBox, dialog).key() == had
+    assert find_only(ComboBox, dialog).key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
-    assert the(ComboBox, dialog).key() == has
-    with asks(detail.job_actions, job_actions.EXPORT_TO) as requested:
-        qtbot.mouseClick(button(dialog, "Export"), Qt.MouseButton.LeftButton)
+    assert find_only(ComboBox, dialog).key() == has
+    with expect_request(detail.job_actions, job_actions.EXPORT_TO) as requested:
+        qtbot.mouseClick(find_button(dialog, "Export"), Qt.MouseButton.LeftButton)
     assert requested.args[1] == wanted
     dialog.reject()
 
@@ -448,30 +448,30 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     error = RankError(
         "Out of GPU memory.", 1, "", "Traceback", "gpu_memory", "Try a smaller one.", lines
     )
-    detail.open_job(changed(FAILED, error=error))
+    detail.open_job(replace_fields(FAILED, error=error))
     failure = detail.failure
-    assert failure.first_act is button(failure, "Resume with batch size 4")
-    assert failure._usual.indexOf(button(failure, "Clone and change")) == 0
-    assert button(failure, "Resume").isHidden()
-    assert "Try a smaller one." in texts(failure)
-    assert says(failure, "214  torch.OutOfMemoryError")
-    assert button(failure, "Log of rank 1").text() == "Log of rank 1"
+    assert failure.first_act is find_button(failure, "Resume with batch size 4")
+    assert failure._usual.indexOf(find_button(failure, "Clone and change")) == 0
+    assert find_button(failure, "Resume").isHidden()
+    assert "Try a smaller one." in visible_texts(failure)
+    assert shows_text(failure, "214  torch.OutOfMemoryError")
+    assert find_button(failure, "Log of rank 1").text() == "Log of rank 1"
     with qtbot.waitSignal(failure.log_requested) as requested:
-        qtbot.mouseClick(button(failure, "Log of rank 1"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(failure, "Log of rank 1"), Qt.MouseButton.LeftButton)
     assert requested.args == ["1", 214]
-    assert the(JobTabs, detail).key() == "log"
+    assert find_only(JobTabs, detail).key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
-    detail.show_view(changed(FAILED, error=disk))
-    assert failure.first_act is button(failure, "Resume")
+    detail.show_view(replace_fields(FAILED, error=disk))
+    assert failure.first_act is find_button(failure, "Resume")
 
 
 def test_an_unknown_cause_shows_the_last_lines_of_the_log(detail):
     lines = tuple(EvidenceLine("rank-1.log", n, f"<b>line {n}</b>") for n in range(1, 21))
     error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
-    detail.open_job(changed(FAILED, error=replace(error, evidence=lines)))
-    assert "Last lines of the log of rank 1" in texts(detail.failure)
+    detail.open_job(replace_fields(FAILED, error=replace(error, evidence=lines)))
+    assert "Last lines of the log of rank 1" in visible_texts(detail.failure)
     assert detail.failure._proof.toPlainText().count("\n") == 19
-    assert says(detail.failure, "<b>line 20</b>")
+    assert shows_text(detail.failure, "<b>line 20</b>")
     assert not detail.failure._remedy.isVisible()
 
 
@@ -482,24 +482,24 @@ def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
 
 def test_the_slow_one_of_two_ranks_is_named(detail):
     strip = detail.curves.ranks
-    strip.show_view(changed(LIVE, rank_step_ms=(18.0, 27.0)))
+    strip.show_view(replace_fields(LIVE, rank_step_ms=(18.0, 27.0)))
     assert strip._word.text() == "", "no figure alone makes a rank slow"
-    strip.show_view(changed(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
-    assert says(strip, "rank 1 is 40 % slower")
-    strip.show_view(changed(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
+    strip.show_view(replace_fields(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
+    assert shows_text(strip, "rank 1 is 40 % slower")
+    strip.show_view(replace_fields(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
     assert strip._word.text() == ""
 
 
 def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):
     alarm = Alarm(DIVERGED, 12, "The loss is 9.31, 4.2 times its best (2.2 at step 5).")
     detail.open_job(LIVE)
-    detail.show_update(update(changed(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
-    assert the(Banner, detail)._headline.text() == alarm.message
-    posts = the(LargePlot, detail.curves).marks.vertical_markers
+    detail.show_update(update(replace_fields(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
+    assert find_only(Banner, detail)._headline.text() == alarm.message
+    posts = find_only(LargePlot, detail.curves).marks.vertical_markers
     assert [(post.x, post.text, post.color_role) for post in posts] == [(12.0, "diverges", "warn")]
-    detail.show_view(changed(FAILED, alarms=(alarm,)))
-    assert not the(Banner, detail).isVisible()
-    assert [post.text for post in the(LargePlot, detail.curves).marks.vertical_markers] == [
+    detail.show_view(replace_fields(FAILED, alarms=(alarm,)))
+    assert not find_only(Banner, detail).isVisible()
+    assert [post.text for post in find_only(LargePlot, detail.curves).marks.vertical_markers] == [
         "diverges",
         "failed here",
     ]
@@ -508,8 +508,8 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
 def test_s12_the_post_of_an_alarm_that_ended_the_job_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
-    detail.show_update(update(changed(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
-    assert [post.text for post in the(LargePlot, detail.curves).marks.vertical_markers] == [
+    detail.show_update(update(replace_fields(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
+    assert [post.text for post in find_only(LargePlot, detail.curves).marks.vertical_markers] == [
         "failed here, not a number"
     ]
 
@@ -532,7 +532,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(lab.STOPPED)
-    nothing = the(EmptyState, detail.checkpoints)
+    nothing = find_only(EmptyState, detail.checkpoints)
     assert nothing.accessibleName() == "Reading checkpoints…"
     detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
     assert nothing.accessibleName() == "Could not read the checkpoints The share does not answer."
@@ -551,8 +551,8 @@ def test_shown_figures_change_to_other_units(qtbot, qapp):
     detail.show()
     try:
         theme_manager.set_units(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
-        assert says(detail.checkpoints, "iB.")
-        when = next(f.value for f in the(KeyValueRow, detail.failure).items if f.caption == "When")
+        assert shows_text(detail.checkpoints, "iB.")
+        when = next(f.value for f in find_only(KeyValueRow, detail.failure).items if f.caption == "When")
         assert when.endswith(("AM", "PM"))
     finally:
         theme_manager.set_units(formats.Units())
@@ -578,10 +578,10 @@ def test_the_checkpoints_of_a_script_are_read_while_it_names_no_epochs(
     asked = []
     detail = JobDetail(actions)
     qtbot.addWidget(detail)
-    view = changed(LIVE, state=state, config=replace(CONFIG, script=script))
+    view = replace_fields(LIVE, state=state, config=replace(CONFIG, script=script))
     detail.open_job(view)
     actions.add_handler(job_actions.READ_CHECKPOINTS, lambda *_: asked.append(1))
     for heartbeat in (8, 9):
-        detail.show_view(changed(view, heartbeat=heartbeat))
-        elapse(detail)
+        detail.show_view(replace_fields(view, heartbeat=heartbeat))
+        finish_timers(detail)
     assert len(asked) == 2 * is_read

@@ -7,11 +7,11 @@ import numpy as np
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.history_update import HistoryUpdate, RunStart
 from backend.records.jobs.summary import summary_of
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import elapse, setting_field, texts, the
+from tests.windows import finish_timers, setting_field, visible_texts, find_only
 from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot
@@ -21,7 +21,7 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text
 from widgets.jobs.sweeps.sweep_pane import _sort_best_first
 
-JUDGED = changed(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
+JUDGED = replace_fields(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
 
 
 def test_the_head_of_a_job_says_which_loss_it_shows():
@@ -63,16 +63,16 @@ def test_curves_are_labelled_smoothed_raw_and_validation(qtbot, theme_manager):
         )
     )
     assert len(small_plots(tab)) == 2
-    assert [name for name, _ in the(LargePlot, tab).readout(20.0)[0]] == [
+    assert [name for name, _ in find_only(LargePlot, tab).readout(20.0)[0]] == [
         "train, smoothed",
         "train, raw",
     ]
-    the(Slider, tab).set_share(0)
-    assert [name for name, _ in the(LargePlot, tab).readout(20.0)[0]] == ["train"]
-    elapse(tab)
+    find_only(Slider, tab).set_share(0)
+    assert [name for name, _ in find_only(LargePlot, tab).readout(20.0)[0]] == ["train"]
+    finish_timers(tab)
     plots = small_plots(tab)
-    assert "raw" in texts(plots["Accuracy"])
-    assert "val." in texts(plots["Dice"])
+    assert "raw" in visible_texts(plots["Accuracy"])
+    assert "val." in visible_texts(plots["Dice"])
 
 
 def test_the_form_shows_the_metric_of_the_best_checkpoint(form):  # noqa: F811

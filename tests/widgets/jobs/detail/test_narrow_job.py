@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.jobs.view import JobCommand
 from backend.records.queue.entry import Queue
 from tests.pictures import lab
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.labels import Label
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
@@ -43,7 +43,7 @@ def test_a_narrow_list_shows_the_whole_sentence_of_the_queue(qtbot: QtBot) -> No
     strip.show_queue(Queue((), "Paused by mai: no job starts by itself."))
     strip.resize(300, 60)
     strip.show()
-    label = the(Label, strip)
+    label = find_only(Label, strip)
     assert super(Label, label).text() == "Paused by mai: no job starts by itself."
     qtbot.waitUntil(lambda: label.height() >= label.heightForWidth(label.width()))
 
@@ -83,7 +83,7 @@ def test_the_command_stands_right_below_a_short_job_file(qtbot: QtBot) -> None:
     tab.resize(900, 1400)
     tab.show()
     qtbot.waitUntil(lambda: tab._file_card.height() == tab._file_card.maximumHeight())
-    scroll = the(QStackedWidget, tab).widget(0)
+    scroll = find_only(QStackedWidget, tab).widget(0)
     assert scroll.verticalScrollBar().maximum() == 0, "all of it is seen"
     assert tab._file_card.height() < 1000
     tab.show_file("epochs = 50\n", JobCommand())

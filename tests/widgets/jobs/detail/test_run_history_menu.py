@@ -8,11 +8,11 @@ from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobRun
-from tests.asks import asks
-from tests.job_views import changed
+from tests.asks import expect_request
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import says, the
+from tests.windows import shows_text, find_only
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
@@ -22,7 +22,7 @@ from widgets.jobs.detail.run_history_menu import run_label
 from widgets.jobs.page.jobs_page import JobsPage
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
-THIRD = changed(LIVE, run=3)
+THIRD = replace_fields(LIVE, run=3)
 RUNS = (
     JobRun(3, JobState.TRAINING, first_step=1, last_step=3),
     JobRun(
@@ -37,7 +37,7 @@ RUNS = (
     ),
     JobRun(1, JobState.ERROR, put_away=2, ended_at="2026-11-12T10:00:00Z"),
 )
-THEN = changed(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
+THEN = replace_fields(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
 
 
 @pytest.fixture
@@ -75,34 +75,34 @@ def test_a_run_is_described_in_one_line():
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
     runs = page.detail.header.runs
     assert runs.text() == "Run 3"
-    with asks(page.detail.job_actions, job_actions.READ_RUNS) as requested:
+    with expect_request(page.detail.job_actions, job_actions.READ_RUNS) as requested:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
-    page.detail.show_view(changed(LIVE, run=1))
+    page.detail.show_view(replace_fields(LIVE, run=1))
     assert not runs.isVisible(), "one run has no others beside it"
 
 
 def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, page):
     detail = page.detail
-    with asks(detail.job_actions, job_actions.SHOW_EARLIER_RUN) as requested:
+    with expect_request(detail.job_actions, job_actions.SHOW_EARLIER_RUN) as requested:
         choose(page, 2)
     assert requested.args == ["a", 2]
     detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
     assert losses(detail) == [5.0, 4.0]
-    assert says(the(Banner, detail), "Runs 1 and 2 of 3, of 12 Nov ")
+    assert shows_text(find_only(Banner, detail), "Runs 1 and 2 of 3, of 12 Nov ")
     assert detail.log._job == "a/runs/2"
     # Updates of the newest run appear in its header and change no curve of the earlier one.
-    page.show_update(update(changed(THIRD, epoch=7), 4, [0.6], run=3))
+    page.show_update(update(replace_fields(THIRD, epoch=7), 4, [0.6], run=3))
     detail.show_checkpoints("a", (checkpoint(20),))
     assert losses(detail) == [5.0, 4.0]
-    assert says(the(Banner, detail), "Runs 1 and 2 of 3")
+    assert shows_text(find_only(Banner, detail), "Runs 1 and 2 of 3")
 
 
 def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     detail = page.detail
     choose(page, 1)
     detail.show_earlier("a", 1, update(THEN, 1, [5.0], run=2))
-    (back,) = (b for b in the(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
+    (back,) = (b for b in find_only(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
     with qtbot.waitSignal(page.job_opened) as opened:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
     assert opened.args == ["a"]
@@ -110,16 +110,16 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     page.show_update(update(THIRD, 1, [0.9, 0.8], run=3))
     assert losses(detail) == [0.9, 0.8]
     assert detail.log._job == "a"
-    assert not the(Banner, detail).isVisible()
+    assert not find_only(Banner, detail).isVisible()
 
 
 def test_an_open_earlier_run_stays_when_the_job_fails(page):
     detail = page.detail
     choose(page, 2)
     detail.show_earlier("a", 2, update(THEN, 1, [5.0], run=2))
-    detail.show_view(changed(FAILED, run=3))
+    detail.show_view(replace_fields(FAILED, run=3))
     assert losses(detail) == [5.0]
-    assert the(JobTabs, detail).key() == "curves"
+    assert find_only(JobTabs, detail).key() == "curves"
 
 
 def test_a_run_requested_too_late_shows_nothing(page):

@@ -9,9 +9,9 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import NO_RESUME_REASON
 from backend.records.library.item import Pin
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import says, texts
+from tests.windows import shows_text, visible_texts
 from widgets.common.labels import Label
 from widgets.jobs.actions.job_actions import (
     MOVE,
@@ -43,7 +43,7 @@ def script(state=JobState.INTERRUPTED, **settings):
     config = parse_job({**raw, **settings}).config
     pins = {"script": Pin("mine", 1, "ab" * 32)}
     none = {"epoch": 0, "epochs": 0, "total_steps": 0, "eta_s": None, "steps_per_epoch": 0}
-    return changed(replace(LIVE, config=config, pins=pins), state=state, **none)
+    return replace_fields(replace(LIVE, config=config, pins=pins), state=state, **none)
 
 
 RESUMES = {"resume_arguments": ["--resume", "{checkpoint}"]}
@@ -69,7 +69,7 @@ def test_a_script_without_epochs_has_none_in_the_header():
         assert "Epoch" not in {fact.caption for fact in header_figures(view)}
         for kept in ((), (FILE,)):
             assert "epoch" not in stop_cost_message(view, kept)
-    with_epochs = changed(script(JobState.TRAINING), epoch=3, epochs=10)
+    with_epochs = replace_fields(script(JobState.TRAINING), epoch=3, epochs=10)
     assert ("Epoch", "3 of 10") in [
         (fact.caption, fact.value) for fact in header_figures(with_epochs)
     ]
@@ -120,8 +120,8 @@ def test_a_script_s_checkpoint_is_exported_as_it_is(qtbot, theme_manager):
     dialog = ExportDialog(JobActions(), script(), (FILE,), "", "/tmp", "onnx")
     qtbot.addWidget(dialog)
     assert dialog._format.key() == "zip"
-    assert says(dialog, "as the script wrote it")
-    assert any(one.endswith(".zip") for one in texts(dialog))
+    assert shows_text(dialog, "as the script wrote it")
+    assert any(one.endswith(".zip") for one in visible_texts(dialog))
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES])
@@ -132,7 +132,7 @@ def test_a_failed_script_offers_resume_only_with_arguments_for_it(qtbot, theme_m
     tab = FailureTab(JobActions(), RunCurves())
     qtbot.addWidget(tab)
     view = script(JobState.ERROR, **settings)
-    tab.show_view(changed(view, error=FAILED.error))
+    tab.show_view(replace_fields(view, error=FAILED.error))
     tab.show_checkpoints((FILE,))
     assert tab._rerun_button.text() == ("Resume" if settings else "Start over")
     assert ("step 10." in tab._resume_note.text()) == bool(settings)

@@ -8,13 +8,13 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.settings import name_and_unit
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import all_fields, on_screen
+from tests.windows import all_fields, show_widget
 from widgets.jobs.detail.settings_tab import SettingsTab
 
 
 @pytest.fixture
 def shown(qtbot, theme_manager):
-    tab = on_screen(qtbot, SettingsTab(), 900, 900)
+    tab = show_widget(qtbot, SettingsTab(), 900, 900)
 
     def show(**raw):
         tab.show_job(replace(LIVE, config=parse_job({**DIGITS, **raw}).config, pins={}))
@@ -48,7 +48,7 @@ def test_settings_stand_under_the_parts_of_the_form(shown):
 
 
 def test_settings_that_differ_from_the_default_are_bold(qtbot, theme_manager):
-    tab = on_screen(qtbot, SettingsTab())
+    tab = show_widget(qtbot, SettingsTab())
     raw = {**DIGITS, "strategy": {"lr_scaling": "none"}}
     tab.show_job(replace(LIVE, config=parse_job(raw).config, pins={}))
     weights = {caption.text(): value.font().weight() for _, caption, value in tab._lines}

@@ -6,10 +6,10 @@ import pytest
 
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
-from tests.asks import asks
-from tests.job_views import changed
+from tests.asks import expect_request
+from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import says, the
+from tests.windows import shows_text, find_only
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
@@ -35,7 +35,7 @@ def steps(*slow, usual=100.0, ms=125.0):
     return tuple(ms if rank in slow else usual for rank in range(16))
 
 
-SLOWED = changed(lab.LIVE, rank_step_ms=steps(11), slow_ranks=(11,))
+SLOWED = replace_fields(lab.LIVE, rank_step_ms=steps(11), slow_ranks=(11,))
 
 
 def test_the_sentence_has_node_cost_and_cause():
@@ -58,10 +58,10 @@ def test_workers_that_do_not_wait_for_each_other_are_not_slowed():
 @pytest.mark.parametrize(
     "view",
     [
-        changed(SLOWED, slow_ranks=()),
-        changed(SLOWED, slow_ranks=tuple(range(16))),
-        changed(SLOWED, state=JobState.FINISHED),
-        changed(SLOWED, rank_step_ms=()),
+        replace_fields(SLOWED, slow_ranks=()),
+        replace_fields(SLOWED, slow_ranks=tuple(range(16))),
+        replace_fields(SLOWED, state=JobState.FINISHED),
+        replace_fields(SLOWED, rank_step_ms=()),
     ],
     ids=["none is slow", "all are", "it is over", "no times"],
 )
@@ -74,13 +74,13 @@ def test_the_banner_shows_the_slow_node_with_a_button_while_it_is_slow(qtbot):
     qtbot.addWidget(detail)
     detail.open_job(SLOWED)
     detail.show_nodes(lab.nodes())
-    banner = the(Banner, detail)
+    banner = find_only(Banner, detail)
     assert words(banner._headline.text()) == SENTENCE
     (button,) = banner.findChildren(Button)
-    with asks(detail.job_actions, job_actions.SHOW_NODE) as asked:
+    with expect_request(detail.job_actions, job_actions.SHOW_NODE) as asked:
         button.click()
     assert asked.args == ["gpu07"]
-    detail.show_view(changed(SLOWED, slow_ranks=()))
+    detail.show_view(replace_fields(SLOWED, slow_ranks=()))
     assert banner.isHidden()
 
 
@@ -99,7 +99,7 @@ def test_the_card_above_the_rack_shows_the_cost_of_the_node():
     (card, *_) = attention_cards(lab.nodes(), rows, [SLOWED], {})
     assert card.node == "gpu07"
     assert words(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
-    (card, *_) = attention_cards(lab.nodes(), rows, [changed(SLOWED, slow_ranks=())], {})
+    (card, *_) = attention_cards(lab.nodes(), rows, [replace_fields(SLOWED, slow_ranks=())], {})
     assert card.text.endswith("retinanet-r50 · coco 2x and 1 more run on it.")
 
 
@@ -109,7 +109,7 @@ TIMES = StepTimes((4.0,) * 16, (96.0,) * 16, (25.0,) * 16, 5.0)
 
 
 def test_a_measured_cause_is_said_where_the_node_has_no_finding():
-    slowed = changed(SLOWED, slow_cause=LOADER)
+    slowed = replace_fields(SLOWED, slow_cause=LOADER)
     assert words(slow_node(slowed, NODES).message) == SENTENCE, "its finding explains more"
     assert words(slow_node(slowed, {}).message) == (
         "gpu07 slows this job by 25 %: rank 11 waits 31 ms a step for its loader, "
@@ -122,34 +122,34 @@ def test_one_culprit_is_named_the_one_that_costs_most():
     network = (
         "The network slows this job: communication takes 60 of the 130 ms of a step on every rank."
     )
-    assert slowdown_message(changed(SLOWED, slow_cause=NETWORK), slow) == (network, "")
+    assert slowdown_message(replace_fields(SLOWED, slow_cause=NETWORK), slow) == (network, "")
     other = replace(LOADER, rank=3)
-    assert slowdown_message(changed(SLOWED, slow_cause=other), slow) == (
+    assert slowdown_message(replace_fields(SLOWED, slow_cause=other), slow) == (
         "gpu06 slows this job: rank 3 waits 31 ms a step for its loader, the others 4.0 ms.",
         "gpu06",
     )
-    assert slowdown_message(changed(SLOWED, slow_cause=LOADER), slow)[0] == slow.message
-    over = changed(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
+    assert slowdown_message(replace_fields(SLOWED, slow_cause=LOADER), slow)[0] == slow.message
+    over = replace_fields(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
     assert slowdown_message(over, None) == ("", "")
 
 
 def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
-    detail.open_job(changed(SLOWED, slow_ranks=(), slow_cause=NETWORK))
-    assert says(the(Banner, detail), "The network slows this job: ")
-    assert not the(Banner, detail).findChildren(Button)
+    detail.open_job(replace_fields(SLOWED, slow_ranks=(), slow_cause=NETWORK))
+    assert shows_text(find_only(Banner, detail), "The network slows this job: ")
+    assert not find_only(Banner, detail).findChildren(Button)
 
 
 def test_other_programs_are_one_click_away_from_the_banner_that_blames_them(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     shared_cores = SlowCause(Cause.CPU, None, 280.0, 290.0, 100.0)
-    detail.open_job(changed(lab.LIVE, slow_cause=shared_cores))
-    banner = the(Banner, detail)
+    detail.open_job(replace_fields(lab.LIVE, slow_cause=shared_cores))
+    banner = find_only(Banner, detail)
     (processes,) = banner.findChildren(Button)
     assert processes.text() == "Show processes"
-    with asks(detail.job_actions, job_actions.SHOW_NODE) as requested:
+    with expect_request(detail.job_actions, job_actions.SHOW_NODE) as requested:
         processes.click()
     assert requested.args == [lab.LIVE.nodes[0]]
 
@@ -159,17 +159,17 @@ def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):
     qtbot.addWidget(strip)
     strip.resize(600, 300)
     strip.show()
-    strip.show_view(changed(SLOWED, step_times=TIMES))
+    strip.show_view(replace_fields(SLOWED, step_times=TIMES))
     low = strip._cells.heightForWidth(600)
     assert not strip._legend.isVisible()
-    strip.show_view(changed(SLOWED, step_times=TIMES, slow_cause=LOADER))
+    strip.show_view(replace_fields(SLOWED, step_times=TIMES, slow_cause=LOADER))
     assert strip._legend.isVisible()
     assert strip._cells.heightForWidth(600) > low
     assert strip._legend._shown_names == ("data", "compute", "communication", "waiting")
     on_gpus = replace(TIMES, communication_ms=None)
-    strip.show_view(changed(SLOWED, step_times=on_gpus, slow_cause=LOADER))
+    strip.show_view(replace_fields(SLOWED, step_times=on_gpus, slow_cause=LOADER))
     assert strip._legend._shown_names == ("data", "compute and communication")
-    strip.show_view(changed(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED))
+    strip.show_view(replace_fields(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED))
     assert not strip._legend.isVisible()
 
 
@@ -178,7 +178,7 @@ def test_a_bar_is_divided_as_the_step_is(qtbot):
     qtbot.addWidget(strip)
     strip.resize(1000, 300)
     half = StepTimes((50.0,) * 16, (50.0,) * 16, (0.0,) * 16, 0.0)
-    strip.show_view(changed(SLOWED, slow_ranks=(), step_times=half, slow_cause=NETWORK))
+    strip.show_view(replace_fields(SLOWED, slow_ranks=(), step_times=half, slow_cause=NETWORK))
     strip.show()
     image = strip._cells.grab().toImage()
     data, compute = (theme.current().curve(number).name() for number in (1, 0))
@@ -190,7 +190,7 @@ def test_a_bar_is_divided_as_the_step_is(qtbot):
 
 
 def test_the_table_of_ranks_has_the_parts_in_a_tool_tip():
-    row, *_ = rank_rows(changed(SLOWED, step_times=TIMES))
+    row, *_ = rank_rows(replace_fields(SLOWED, step_times=TIMES))
     assert (
         words(row.whole_step) == "data 4.0 ms, compute 96 ms, communication 5.0 ms, waiting 25 ms"
     )

@@ -6,10 +6,10 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.view import JobCheck
-from tests.asks import asks, menu_of
+from tests.asks import expect_request, open_menu_entries
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import acts_of, button, texts, the
+from tests.windows import start_buttons, find_button, visible_texts, find_only
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
@@ -26,8 +26,8 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     detail.open_job(CREATED)
     detail.show_starting("a", "Checking 2 nodes…")
     assert detail.header.main_button.text() == "Cancel"
-    assert "Checking 2 nodes…" in texts(the(JobProgress, detail))
-    with asks(detail.job_actions, job_actions.CANCEL) as requested:
+    assert "Checking 2 nodes…" in visible_texts(find_only(JobProgress, detail))
+    with expect_request(detail.job_actions, job_actions.CANCEL) as requested:
         qtbot.mouseClick(detail.header.main_button, LEFT)
     assert requested.args == ["a"]
     detail.show_starting("a", "")
@@ -42,11 +42,11 @@ def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: Q
     offered = {}
     for view in (CREATED, FAILED, LIVE):
         detail.open_job(view)
-        offered[view.state.value] = "Preflight check…" in menu_of(detail.header.menu_button)
+        offered[view.state.value] = "Preflight check…" in open_menu_entries(detail.header.menu_button)
     assert offered == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
-    with asks(detail.job_actions, job_actions.PREFLIGHT) as requested:
-        menu_of(detail.header.menu_button)["Preflight check…"].trigger()
+    with expect_request(detail.job_actions, job_actions.PREFLIGHT) as requested:
+        open_menu_entries(detail.header.menu_button)["Preflight check…"].trigger()
     assert requested.args == ["a"]
 
 
@@ -56,14 +56,14 @@ def test_a_new_job_can_be_cancelled_while_its_nodes_are_checked(
 ) -> None:
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=16))
-    before = acts_of(form).start.text()
+    before = start_buttons(form).start.text()
     form.set_busy("Checking 2 nodes…")
-    assert acts_of(form).start.text() == "Checking 2 nodes…"
-    assert acts_of(form).queue.text() == "Cancel"
-    assert not button(form, "Save draft").isEnabled()
+    assert start_buttons(form).start.text() == "Checking 2 nodes…"
+    assert start_buttons(form).queue.text() == "Cancel"
+    assert not find_button(form, "Save draft").isEnabled()
     with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.queue_requested):
-        qtbot.mouseClick(acts_of(form).queue, LEFT)
+        qtbot.mouseClick(start_buttons(form).queue, LEFT)
     form.set_busy("")
-    assert acts_of(form).start.text() == before
+    assert start_buttons(form).start.text() == before
     with qtbot.waitSignal(form.queue_requested):
-        qtbot.mouseClick(acts_of(form).queue, LEFT)
+        qtbot.mouseClick(start_buttons(form).queue, LEFT)

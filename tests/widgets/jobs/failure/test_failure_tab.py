@@ -14,9 +14,9 @@ from backend.records.base.timestamps import instant
 from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import open_tab, says, texts, the
+from tests.windows import open_tab, shows_text, visible_texts, find_only
 from widgets.common import formats
 from widgets.common.fields import Slider
 from widgets.common.theme_manager import ThemeManager
@@ -62,7 +62,7 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     detail.show_update(lab.history(FAILED))
     detail.show_node_histories(past(), {}, lab.NOW)
     plots = detail.failure.plots
-    assert "Memory of GPU 3 on gpu03, GiB" in texts(plots)
+    assert "Memory of GPU 3 on gpu03, GiB" in visible_texts(plots)
     assert plots.cause is not None
     assert plots.loss is not None
     assert plots.cause.axis is XAxis.CLOCK
@@ -86,7 +86,7 @@ def test_the_loss_stands_alone_without_a_history_of_the_node(detail: JobDetail) 
 
 
 def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qtbot: QtBot) -> None:
-    view = changed(FAILED, step=12_000)
+    view = replace_fields(FAILED, step=12_000)
     old = lab.history(FAILED).history
     loss = np.where(np.arange(view.step) < 10_000, 1.0, -5.0)
     history = HistoryUpdate(
@@ -102,7 +102,7 @@ def test_the_loss_of_a_long_run_is_shown_up_to_its_failure(detail: JobDetail, qt
 def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
-    detail.open_job(changed(FAILED, step=0, id="other"))
+    detail.open_job(replace_fields(FAILED, step=0, id="other"))
     plots = detail.failure.plots
     assert plots.cause is None
     assert plots.loss is None
@@ -115,11 +115,11 @@ def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) 
 def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> None:
     rises = Alarm(DIVERGED, FAILED.step - 300, "The loss is 2.31, 4.2 times its best.")
     ends = Alarm(NOT_A_NUMBER, FAILED.step, "The loss of rank 1 is not a number.")
-    detail.open_job(changed(FAILED, alarms=(rises, ends)))
+    detail.open_job(replace_fields(FAILED, alarms=(rises, ends)))
     detail.show_update(replace(lab.history(FAILED), view=detail._view))
     panel = detail.failure.plots.cause
     assert panel is not None
-    assert says(detail.failure.plots, "Loss since step 7")
+    assert shows_text(detail.failure.plots, "Loss since step 7")
     assert panel.x_range()[0] == FAILED.step - 600
     assert [(post.x, post.text) for post in panel.marks.vertical_markers] == [
         (FAILED.step - 300, "diverges"),
@@ -129,7 +129,7 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
 
 @pytest.mark.parametrize("first", [1, 9, 150, 200])
 def test_a_loss_shown_from_its_first_step_is_shown_once(detail: JobDetail, first: int) -> None:
-    view = changed(FAILED, step=first, alarms=(Alarm(NOT_A_NUMBER, first, "NaN."),))
+    view = replace_fields(FAILED, step=first, alarms=(Alarm(NOT_A_NUMBER, first, "NaN."),))
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
     plots = detail.failure.plots
@@ -139,7 +139,7 @@ def test_a_loss_shown_from_its_first_step_is_shown_once(detail: JobDetail, first
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_a_card_never_stands_without_its_plot(detail: JobDetail, is_asked: bool) -> None:
     view = (
-        changed(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "NaN."),)) if is_asked else FAILED
+        replace_fields(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "NaN."),)) if is_asked else FAILED
     )
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
@@ -180,10 +180,10 @@ def test_the_last_step_with_a_loss_has_a_finite_loss(
 
 
 def test_a_recorded_gradient_norm_is_shown_in_place_of_the_loss(detail: JobDetail) -> None:
-    view = changed(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
+    view = replace_fields(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
     detail.open_job(view)
     detail.show_update(replace(measured("gradient_norm"), view=view))
-    assert says(detail.failure.plots, "Gradient norm since step")
+    assert shows_text(detail.failure.plots, "Gradient norm since step")
 
 
 @pytest.mark.parametrize("node", ["gpu03", "gpu04"])
@@ -196,7 +196,7 @@ def test_curves_of_another_node_are_not_taken_for_the_one_that_failed(node: str)
 
 def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDetail) -> None:
     rises = Alarm(DIVERGED, 4_000, "The loss is 2.31.")
-    view = changed(FAILED, alarms=(rises,))
+    view = replace_fields(FAILED, alarms=(rises,))
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
     detail.show_checkpoints(view.id, lab.checkpoints(view))
@@ -261,13 +261,13 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
     detail: JobDetail,
 ) -> None:
     detail.open_job(FAILED)
-    the(Slider, detail.curves).set_share(0.9)
+    find_only(Slider, detail.curves).set_share(0.9)
     detail.show_update(lab.history(FAILED))
     data = detail.curves.curve("loss")
     assert data is not None
     assert data.smoothing == 0.9
     open_tab(detail, "curves")
-    the(Slider, detail.curves).set_share(0.3)
+    find_only(Slider, detail.curves).set_share(0.3)
     open_tab(detail, "failure")
     assert data.smoothing == 0.3
 

@@ -10,11 +10,11 @@ from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from tests.asks import asks
-from tests.job_views import changed
+from tests.asks import expect_request
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
-from tests.windows import button, open_tab, texts, the, window
+from tests.windows import find_button, open_tab, visible_texts, find_only, visible_window
 from widgets.common.buttons import Button
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
@@ -38,7 +38,7 @@ ON_GPUS = replace(
 
 def failed(cause, rank=3, config=ON_GPUS):
     error = replace(FAILED.error, cause=cause, rank=rank, node="gpu07")
-    return changed(FAILED, error=error, step=244, total_steps=900, config=config)
+    return replace_fields(FAILED, error=error, step=244, total_steps=900, config=config)
 
 
 @pytest.fixture
@@ -107,44 +107,44 @@ def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, ca
 def test_each_remedy_is_one_click(detail, qtbot):
     detail.open_job(failed("gpu_memory"))
     detail.show_checkpoints("a", (checkpoint(30),))
-    with asks(detail.job_actions, job_actions.RESUME_WITH) as requested:
+    with expect_request(detail.job_actions, job_actions.RESUME_WITH) as requested:
         qtbot.mouseClick(
-            button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton
+            find_button(detail.failure, "Resume with batch size 16"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"batch_size": 16}]
     detail.show_view(failed("not_a_number"))
-    with asks(detail.job_actions, job_actions.RESUME_WITH) as requested:
+    with expect_request(detail.job_actions, job_actions.RESUME_WITH) as requested:
         qtbot.mouseClick(
-            button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton
+            find_button(detail.failure, "Resume with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"optimizer.lr": 0.01}]
-    with asks(detail.job_actions, job_actions.CLONE_WITH) as requested:
+    with expect_request(detail.job_actions, job_actions.CLONE_WITH) as requested:
         qtbot.mouseClick(
-            button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton
+            find_button(detail.failure, "Clone with gradient clipping"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
     detail.show_pasts({}, {}, 0.0)
-    with asks(detail.job_actions, job_actions.RESUME_ON_NODES) as requested:
+    with expect_request(detail.job_actions, job_actions.RESUME_ON_NODES) as requested:
         qtbot.mouseClick(
-            button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
+            find_button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
         )
     rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
     assert requested.args == ["a", rest]
-    qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    window(MoveDialog).reject()
+    qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
+    visible_window(MoveDialog).reject()
 
 
 def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
-    detail.show_nodes((NODES["gpu06"], samples.gone(NODES["gpu07"])))
-    detail.open_job(changed(failed(""), state=JobState.LOST, error=None))
+    detail.show_nodes((NODES["gpu06"], samples.offline_node(NODES["gpu07"])))
+    detail.open_job(replace_fields(failed(""), state=JobState.LOST, error=None))
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_pasts({}, {}, 0.0)
     assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
-    qtbot.mouseClick(button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    chosen = [one["node"] for one in the(PlacementPicker, window(MoveDialog)).value()]
+    qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
+    chosen = [one["node"] for one in find_only(PlacementPicker, visible_window(MoveDialog)).value()]
     assert "gpu07" not in chosen
-    window(MoveDialog).reject()
+    visible_window(MoveDialog).reject()
 
 
 def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(detail):
@@ -182,16 +182,16 @@ def test_an_older_record_without_a_cause_has_that_of_the_warning_that_ended_the_
     kind, traceback, settings, cause
 ):
     alarms = (Alarm(kind, 240, "The loss …"),) if kind else ()
-    job = changed(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
-    assert cause_of(changed(job, error=replace(job.error, traceback=traceback))) == cause
+    job = replace_fields(failed("", config=replace(ON_GPUS, **settings)), alarms=alarms)
+    assert cause_of(replace_fields(job, error=replace(job.error, traceback=traceback))) == cause
 
 
 def test_without_a_checkpoint_the_changes_are_those_of_a_clone(detail, qtbot):
     detail.open_job(failed("diverged"))
     detail.show_checkpoints("a", ())
-    with asks(detail.job_actions, job_actions.CLONE_WITH) as requested:
+    with expect_request(detail.job_actions, job_actions.CLONE_WITH) as requested:
         qtbot.mouseClick(
-            button(detail.failure, "Clone with learning rate 0.01"), Qt.MouseButton.LeftButton
+            find_button(detail.failure, "Clone with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"optimizer.lr": 0.01}]
 
@@ -201,10 +201,10 @@ def test_without_a_checkpoint_the_changes_are_those_of_a_clone(detail, qtbot):
 def test_no_sentence_names_a_remedy_without_a_button(detail, cause, kept):
     view = failed(cause)
     remedy = "Resume with a lower learning rate, or clone the job with gradient clipping."
-    detail.open_job(changed(view, error=replace(view.error, remedy=remedy)))
+    detail.open_job(replace_fields(view, error=replace(view.error, remedy=remedy)))
     if kept is not None:
         detail.show_checkpoints("a", kept)
-    assert remedy not in texts(detail.failure)
+    assert remedy not in visible_texts(detail.failure)
 
 
 def test_a_sentence_stands_once(detail):
@@ -212,16 +212,16 @@ def test_a_sentence_stands_once(detail):
     sentence = "The loss of rank 3 became NaN at step 61."
     error = replace(view.error, message=f"{sentence} Its input was finite.")
     for message in (sentence, error.message, ""):
-        detail.open_job(changed(view, error=error, message=message))
-        shown = [text for text in texts(detail.failure) if sentence in text]
+        detail.open_job(replace_fields(view, error=error, message=message))
+        shown = [text for text in visible_texts(detail.failure) if sentence in text]
         assert shown == [error.message]
 
 
 def test_the_lost_work_counts_from_the_checkpoint_that_resume_takes(detail):
     view = failed("not_a_number")
-    detail.open_job(changed(view, error=replace(view.error, sound_step=25)))
+    detail.open_job(replace_fields(view, error=replace(view.error, sound_step=25)))
     detail.show_checkpoints("a", (checkpoint(20), checkpoint(243)))
-    assert KeyValue("Lost", "224 steps") in the(KeyValueRow, detail.failure).items
+    assert KeyValue("Lost", "224 steps") in find_only(KeyValueRow, detail.failure).items
 
 
 def test_clipping_is_offered_once():
@@ -242,7 +242,7 @@ def test_clipping_is_offered_once():
 )
 def test_the_lost_work_is_shown_in_steps(detail, kept, wanted):
     detail.open_job(failed(""))
-    facts = the(KeyValueRow, detail.failure)
+    facts = find_only(KeyValueRow, detail.failure)
     assert "Lost" not in [fact.caption for fact in facts.items], "not known yet"
     detail.show_checkpoints("a", kept)
     assert KeyValue("Lost", wanted) in facts.items
@@ -260,10 +260,10 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
     buttons = (
         tab._changed,
         tab._without,
-        button(tab, "Choose GPUs…"),
-        button(tab, "Resume"),
+        find_button(tab, "Choose GPUs…"),
+        find_button(tab, "Resume"),
         tab._clone,
-        button(tab, "Log of rank 3"),
+        find_button(tab, "Log of rank 3"),
     )
     for shown in filter(QWidget.isVisible, buttons):
         right = shown.mapTo(tab, shown.rect().bottomRight()).x()
@@ -295,7 +295,7 @@ def test_the_saved_checkpoint_is_named_below_the_buttons(detail, cause, kept, wo
 def lacking(cause, traceback="", evidence=()):
     lines = tuple(EvidenceLine("rank-3.log", 9, text) for text in evidence)
     error = replace(FAILED.error, cause=cause, traceback=traceback, evidence=lines)
-    return changed(FAILED, error=error)
+    return replace_fields(FAILED, error=error)
 
 
 CAUGHT = """Traceback (most recent call last):
@@ -317,7 +317,7 @@ ValueError: bad"""
         (lacking("gpu_memory", "ModuleNotFoundError: No module named 'PIL'"), ""),
         (lacking("", "ValueError: x"), ""),
         (lacking("unknown", "", ["No module named 'PIL'"]), ""),
-        (changed(FAILED, error=None), ""),
+        (replace_fields(FAILED, error=None), ""),
     ],
 )
 def test_the_module_without_which_a_job_failed_is_known(view, module):
@@ -342,7 +342,7 @@ def test_a_missing_package_is_installed_first_and_then_the_job_resumes(
 
 def test_resume_continues_from_before_the_loss_rose(detail):
     view = failed("diverged")
-    detail.open_job(changed(view, error=replace(view.error, sound_step=12)))
+    detail.open_job(replace_fields(view, error=replace(view.error, sound_step=12)))
     detail.show_checkpoints("a", (checkpoint(5), checkpoint(30)))
     words = detail.failure._from.text()
     assert words.startswith("Resume continues from the last good checkpoint: ")

@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from backend.records.jobs.script_help import ScriptArgument, ScriptHelp
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import Axis, parse_axis
-from tests.windows import fields_of, says, the
+from tests.windows import job_fields, shows_text, find_only
 from widgets.common.fields import ComboBox
 from widgets.jobs.form import argument_fields
 from widgets.jobs.form.form_sections import FormSections
@@ -42,8 +42,8 @@ class Rig:
         raw = {"name": "x", "script": "mine", "arguments": arguments, "placement": []}
         self.form.show_draft(JobDraft(raw, axes))
         self.form.show()
-        self.fields = fields_of(self.form)
-        self.part = the(FormSections, self.form).arguments
+        self.fields = job_fields(self.form)
+        self.part = find_only(FormSections, self.form).arguments
 
     def control(self, name):
         return self.fields.field(f"arguments.{name}").control
@@ -175,7 +175,7 @@ def test_another_script_or_entry_takes_the_fields_away(rig, path):
 
 def test_a_script_without_help_is_a_sentence_and_the_line_stays(rig):
     rig.form.show_arguments_error("train.py --help ended with 1: no. Type its arguments.")
-    assert says(rig.part, "ended with 1")
+    assert shows_text(rig.part, "ended with 1")
     assert (rig.part.switch.isChecked(), rig.words) == (False, LINE)
 
 
@@ -198,7 +198,7 @@ def test_several_values_of_an_argument_are_an_axis(rig):
     rig.part.switch.click()
     assert rig.names == ["lr", "amp"]
     assert rig.form.draft().axes == draft.axes
-    the(FormSections, rig.form).job_kind.choose("model")
+    find_only(FormSections, rig.form).job_kind.choose("model")
     rig.form._choose_job_kind()
     assert rig.form.draft().axes == ()
 
@@ -206,13 +206,13 @@ def test_several_values_of_an_argument_are_an_axis(rig):
 def test_a_job_with_a_script_has_no_gallery_and_no_trial_until_it_runs_a_model(rig):
     def seen():
         rig.form.show_check(JobCheck(global_batch=1))
-        return the(FormSections, rig.form).gallery.isVisible(), the(
+        return find_only(FormSections, rig.form).gallery.isVisible(), find_only(
             FormSections, rig.form
         ).trial.isVisible()
 
     assert seen() == (False, False)
     for what, shown in (("model", True), ("script", False), ("model", True)):
-        the(FormSections, rig.form).job_kind.choose(what)
+        find_only(FormSections, rig.form).job_kind.choose(what)
         rig.form._choose_job_kind()
         assert seen() == (shown, shown)
 
@@ -230,7 +230,7 @@ def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):
     many = tuple(ScriptArgument(f"--x{n}") for n in range(argument_fields.MAX_FIELDS + 7))
     rig.form.show_arguments(ScriptHelp(many))
     assert len(rig.names) == argument_fields.MAX_FIELDS
-    assert says(rig.part, f"of {argument_fields.MAX_FIELDS + 7}")
+    assert shows_text(rig.part, f"of {argument_fields.MAX_FIELDS + 7}")
     qtbot.waitUntil(lambda: "Several values of x0" in several(rig.form))
 
 

@@ -22,16 +22,16 @@ from backend.records.nodes.reading import (
 )
 from tests.widgets.nodes import samples
 from tests.windows import (
-    acts_of,
+    start_buttons,
     all_fields,
-    elapse,
-    fields_of,
-    owned,
+    finish_timers,
+    job_fields,
+    add_widget,
     press_start,
-    says,
+    shows_text,
     setting_field,
     side_of,
-    the,
+    find_only,
 )
 from widgets.common.banner import Banner
 from widgets.common.cards import Card, PageHeader
@@ -78,7 +78,7 @@ def gpu(index, owner=""):
 
 @pytest.fixture
 def form(qtbot):
-    form = owned(qtbot, JobForm())
+    form = add_widget(qtbot, JobForm())
     form.show_choices((item(Kind.MODEL),), (item(Kind.DATASET),), (item(Kind.LOADER),))
     form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()),))
     return form
@@ -93,7 +93,7 @@ def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
     window.resize(width, 700)
     window.show()
     QApplication.processEvents()
-    header, card = form.findChild(PageHeader), the(FormSections, form).findChild(Card)
+    header, card = form.findChild(PageHeader), find_only(FormSections, form).findChild(Card)
     left = card.mapTo(form, QPoint(0, 0)).x()
     ends = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
     form.setParent(None)
@@ -148,15 +148,15 @@ def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     )
     form.show_check(JobCheck(errors=faults))
     assert setting_field(form, "epochs").error() == "Epochs must be between 1 and 100."
-    assert acts_of(form).start.text() == "2 problems to fix"
-    assert not acts_of(form).start.isEnabled()
+    assert start_buttons(form).start.text() == "2 problems to fix"
+    assert not start_buttons(form).start.isEnabled()
 
 
 def test_faults_of_the_previous_draft_are_not_shown_for_another(form):
     form.show_check(JobCheck(errors=(ConfigError("model", "model: is missing."),)))
     form.show_draft(JobDraft(DIGITS))
     assert setting_field(form, "model").error() == ""
-    assert not acts_of(form).start.isEnabled(), "it is checked first"
+    assert not start_buttons(form).start.isEnabled(), "it is checked first"
 
 
 def test_a_fault_without_a_field_is_shown_among_the_checks(form):
@@ -172,11 +172,11 @@ def test_a_job_that_would_wait_is_not_called_ready_to_start(form, check, result)
     form.show_draft(JobDraft(DIGITS))
     free = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(replace(free, findings=(Finding(check, False, "It is not free."),)))
-    assert {side_of(form).result.text(), the(FormFoot, form).result.text()} == {result}
-    assert the(FormFoot, form).result.color_role() == "warn"
-    assert acts_of(form).queue.isEnabled()
+    assert {side_of(form).result.text(), find_only(FormFoot, form).result.text()} == {result}
+    assert find_only(FormFoot, form).result.color_role() == "warn"
+    assert start_buttons(form).queue.isEnabled()
     form.show_check(free)
-    assert (side_of(form).result.text(), the(FormFoot, form).result.color_role()) == (
+    assert (side_of(form).result.text(), find_only(FormFoot, form).result.color_role()) == (
         "Ready to start",
         "text",
     )
@@ -188,19 +188,19 @@ def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(
     form.show_check(check)
     said = side_of(form)._basis.text().replace("\xa0", " ")
     assert said.endswith("About 16.0 GPU hours and 6.00 kWh.")
-    assert "16.0 GPU hours" in the(FormFoot, form).figures.text()
+    assert "16.0 GPU hours" in find_only(FormFoot, form).figures.text()
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
-    assert says(side_of(form), "About 16.0 GPU hours.")
+    assert shows_text(side_of(form), "About 16.0 GPU hours.")
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None, gpu_s=None)))
-    assert "GPU hours" not in side_of(form)._basis.text() + the(FormFoot, form).figures.text()
+    assert "GPU hours" not in side_of(form)._basis.text() + find_only(FormFoot, form).figures.text()
 
 
 def test_start_shows_the_number_of_processes_and_requests_the_typed_job(form, qtbot):
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1))
-    assert acts_of(form).start.text() == "Start on 2 processes"
+    assert start_buttons(form).start.text() == "Start on 2 processes"
     with qtbot.waitSignal(form.start_requested) as started:
-        qtbot.mouseClick(acts_of(form).start, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(start_buttons(form).start, Qt.MouseButton.LeftButton)
     assert started.args[0].raw["batch_size"] == 32
 
 
@@ -213,7 +213,7 @@ def test_words_where_a_number_belongs_reach_the_check_as_typed(form, qtbot):
 
 
 def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):
-    cells = owned(qtbot, GpuCells())
+    cells = add_widget(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1, "alice"), gpu(2)))
     cells.resize(300, 28)
     for x in (40, 150, 260):
@@ -224,7 +224,7 @@ def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):
 
 def test_a_chosen_gpu_taken_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
     """A job never becomes smaller by itself: its start names the owner instead."""
-    cells = owned(qtbot, GpuCells())
+    cells = add_widget(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1)))
     cells.resize(300, 28)
     cells.choose(("GPU-0", "GPU-1"))
@@ -256,7 +256,7 @@ def test_the_form_is_checked_again_when_a_chosen_gpu_is_taken(form, qtbot):
 
 
 def test_gpus_can_be_chosen_by_keys_alone(qtbot):
-    cells = owned(qtbot, GpuCells())
+    cells = add_widget(qtbot, GpuCells())
     cells.show_gpus((gpu(0), gpu(1), gpu(2)))
     for key in (Qt.Key.Key_Right, Qt.Key.Key_Space, Qt.Key.Key_Right, Qt.Key.Key_Space):
         qtbot.keyClick(cells, key)
@@ -273,9 +273,9 @@ def test_a_changed_replay_is_no_replay(form):
     form.show_draft(JobDraft(DIGITS, origin=Origin("“digits, two workers”", DIGITS, "a")))
     assert form.draft().origin.replayed_id == "a"
     setting_field(form, "epochs").control.setText("3")
-    elapse(form)
+    finish_timers(form)
     assert (
-        the(Banner, form)
+        find_only(Banner, form)
         .accessibleName()
         .startswith("No longer a replay of “digits, two workers”.")
     )
@@ -298,7 +298,7 @@ def test_the_reason_of_a_refusal_stays_until_the_user_changes_a_setting(form, qt
 def places(form):
     """Where each field of the form is, and how large."""
     QApplication.processEvents()
-    fields = the(FormSections, form).findChildren(Field)
+    fields = find_only(FormSections, form).findChildren(Field)
     return [(f.label(), f.mapTo(form, QPoint(0, 0)), f.size()) for f in fields if f.isVisible()]
 
 
@@ -315,8 +315,8 @@ def test_the_button_of_a_trial_ends_with_its_card_and_its_text_is_not_cut(form, 
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=64, learning_rate=0.1), BatchTrial(state))
     QApplication.processEvents()
-    sections = the(FormSections, form)
-    last = fields_of(form).field("start_from").visible_control
+    sections = find_only(FormSections, form)
+    last = job_fields(form).field("start_from").visible_control
     assert right_edge(sections.trial.button, form) == right_edge(last, form)
     assert sections.job_kind.width() >= sections.job_kind.sizeHint().width()
 
@@ -364,7 +364,7 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
             )
         )
     )
-    lines = [one for one in the(FormSections, form).findChildren(ErrorLine) if one.text()]
+    lines = [one for one in find_only(FormSections, form).findChildren(ErrorLine) if one.text()]
     assert [one.text() for one in lines] == [
         "Epochs must be between 1 and 100. One step takes 600 items."
     ]
@@ -372,7 +372,7 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
 
 
 def page_of(form):
-    return the(FormSections, form).parentWidget().parentWidget()
+    return find_only(FormSections, form).parentWidget().parentWidget()
 
 
 def filled(form, width, height):
@@ -429,7 +429,7 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     field = setting_field(form, "optimizer.momentum")
     fault = ConfigError("optimizer.momentum", "optimizer.momentum: must be below 1.")
     form.show_check(JobCheck(errors=(fault,)))
-    (line,) = [one for one in the(FormSections, form).findChildren(ErrorLine) if one.text()]
+    (line,) = [one for one in find_only(FormSections, form).findChildren(ErrorLine) if one.text()]
     assert line.text() == "Momentum must be below 1."
     assert line.isVisible()
     assert not field.isVisible()
@@ -495,15 +495,15 @@ def test_a_new_form_is_calm_and_asks_for_what_is_not_chosen(form):
     form.show_draft(JobDraft({**DIGITS, "model": "", "loader": ""}))
     missing = tuple(ConfigError(path, f"{path}: is missing.") for path in ("model", "loader"))
     form.show_check(JobCheck(errors=missing, global_batch=64, learning_rate=0.1))
-    assert the(FormFoot, form).result.text() == "Choose a model"
-    assert not acts_of(form).start.isEnabled()
+    assert find_only(FormFoot, form).result.text() == "Choose a model"
+    assert not start_buttons(form).start.isEnabled()
     assert all(setting_field(form, path).error() == "" for path in ("model", "loader"))
-    assert the(FormSections, form).gallery.isVisible()
+    assert find_only(FormSections, form).gallery.isVisible()
     form.show_draft(JobDraft({**DIGITS, "loader": ""}))
     form.show_check(JobCheck(errors=(*missing[1:], ConfigError("epochs", "epochs: is odd."))))
-    assert the(FormFoot, form).result.text() == "1 problem to fix"
+    assert find_only(FormFoot, form).result.text() == "1 problem to fix"
     form.show_check(JobCheck(errors=missing[1:]))
-    assert the(FormFoot, form).result.text() == "Choose a loader"
+    assert find_only(FormFoot, form).result.text() == "Choose a loader"
 
 
 LOST = [f"on_failure.{key}" for key in ("nodes", "shrink", "at_least", "scaling", "grow")]

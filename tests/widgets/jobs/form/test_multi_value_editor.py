@@ -16,17 +16,17 @@ from backend.records.nodes.reading import NodeState, Presence
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
 from tests.windows import (
-    acts_of,
+    start_buttons,
     all_fields,
-    button,
-    elapse,
-    fields_of,
-    line_of,
-    says,
+    find_button,
+    finish_timers,
+    job_fields,
+    find_line,
+    shows_text,
     setting_field,
     side_of,
-    texts,
-    the,
+    visible_texts,
+    find_only,
 )
 from widgets.common.buttons import Switch
 from widgets.common.fields import ErrorLine, Field, LineEdit
@@ -69,7 +69,7 @@ def fill(form):
 
 
 def swept(form):
-    return fields_of(form).swept
+    return job_fields(form).swept
 
 
 def opened(form, path):
@@ -88,7 +88,7 @@ def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
     (act,) = [one for one in menu.actions() if one.text() == "Several values…"]
     act.trigger()
     assert swept(form).popover.isVisible()
-    assert "0.05" in texts(swept(form).popover)
+    assert "0.05" in visible_texts(swept(form).popover)
     assert not [one for one in swept(form).menu("epochs").actions() if one.text() == "One value"]
     with pytest.raises(KeyError):
         swept(form).menu("name")
@@ -104,7 +104,7 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
     assert button.isVisible()
     assert button.toolTip() == "Several values: one job per value"
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
-    assert "32" in texts(swept(form).popover)
+    assert "32" in visible_texts(swept(form).popover)
 
 
 def button_of(form, field):
@@ -197,7 +197,7 @@ def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
     form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {sentence}"),)))
     QApplication.processEvents()
     field = setting_field(form, path)
-    (line,) = [one for one in the(FormSections, form).findChildren(ErrorLine) if one.text()]
+    (line,) = [one for one in find_only(FormSections, form).findChildren(ErrorLine) if one.text()]
     left = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
     at = field.mapTo(form, QPoint()).x()
     spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
@@ -218,27 +218,27 @@ def test_several_values_of_a_hidden_field_open_its_section(form):
 def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
     form.show_draft(JobDraft(DIGITS, (RATE,), 5, 2))
     popover = opened(form, "optimizer.momentum")
-    button(popover, "From – to").click()
-    line_of(popover, "From").setText("0.1")
-    line_of(popover, "To").setText("0.9")
-    assert line_of(popover, "How many values").text() == ""
-    assert button(popover, "Use").isEnabled()
-    button(popover, "Use").click()
+    find_button(popover, "From – to").click()
+    find_line(popover, "From").setText("0.1")
+    find_line(popover, "To").setText("0.9")
+    assert find_line(popover, "How many values").text() == ""
+    assert find_button(popover, "Use").isEnabled()
+    find_button(popover, "Use").click()
     axis = Axis("optimizer.momentum", span=ValueRange(0.1, 0.9, 0))
     assert form.draft().axes == (RATE, axis)
     assert form.draft().draws == 5
-    assert says(
-        the(FormSections, form).sweep,
+    assert shows_text(
+        find_only(FormSections, form).sweep,
         "Values of a range without steps are drawn from anywhere between its ends.",
     )
 
 
 def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
     popover = opened(form, "optimizer.lr")
-    line_of(popover, VALUES).setText("0.01, 0.03,0.1")
-    assert button(popover, "Use 3 values").text() == "Use 3 values"
-    with qtbot.waitSignal(fields_of(form).changed):
-        QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
+    find_line(popover, VALUES).setText("0.01, 0.03,0.1")
+    assert find_button(popover, "Use 3 values").text() == "Use 3 values"
+    with qtbot.waitSignal(job_fields(form).changed):
+        QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
     shown = setting_field(form, "optimizer.lr").visible_control
     assert isinstance(shown, LineEdit)
     assert shown.text() == "0.01, 0.03, 0.1"
@@ -250,30 +250,30 @@ def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
 
 def test_a_range_is_given_by_its_ends_and_how_many(form):
     popover = opened(form, "optimizer.lr")
-    button(popover, "From – to").click()
+    find_button(popover, "From – to").click()
     for line, text in (
-        (line_of(popover, "From"), "1e-4"),
-        (line_of(popover, "To"), "0.1"),
-        (line_of(popover, "How many values"), "4"),
+        (find_line(popover, "From"), "1e-4"),
+        (find_line(popover, "To"), "0.1"),
+        (find_line(popover, "How many values"), "4"),
     ):
         line.setText(text)
-    button(popover, "Equal factors").click()
-    assert "0.0001, 0.001, 0.01, 0.1" in texts(popover)
-    button(popover, "Use 4 values").click()
+    find_button(popover, "Equal factors").click()
+    assert "0.0001, 0.001, 0.01, 0.1" in visible_texts(popover)
+    find_button(popover, "Use 4 values").click()
     assert form.draft().axes == (Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 4, "log")),)
     again = opened(form, "optimizer.lr")
-    assert the(QStackedWidget, again).currentIndex() == 1
-    assert "0.0001" in texts(again)
+    assert find_only(QStackedWidget, again).currentIndex() == 1
+    assert "0.0001" in visible_texts(again)
 
 
 def test_choices_and_switches_are_ticked(form):
     popover = opened(form, "optimizer.name")
-    button(popover, "Adam").click()
-    assert "sgd, adam" in texts(popover)
-    button(popover, "Use 2 values").click()
+    find_button(popover, "Adam").click()
+    assert "sgd, adam" in visible_texts(popover)
+    find_button(popover, "Use 2 values").click()
     flag = opened(form, "stop_on_nan")
-    button(flag, "Off").click()
-    button(flag, "Use 2 values").click()
+    find_button(flag, "Off").click()
+    find_button(flag, "Use 2 values").click()
     assert form.draft().axes == (
         Axis("optimizer.name", ("sgd", "adam")),
         Axis("stop_on_nan", (True, False)),
@@ -294,10 +294,10 @@ def test_choices_and_switches_are_ticked(form):
 )
 def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, sentence):
     popover = opened(form, "optimizer.lr")
-    line_of(popover, VALUES).setText(text)
-    assert sentence in texts(popover)
-    assert not button(popover, "Use").isEnabled()
-    QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
+    find_line(popover, VALUES).setText(text)
+    assert sentence in visible_texts(popover)
+    assert not find_button(popover, "Use").isEnabled()
+    QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
     assert popover.isVisible()
     assert form.draft().axes == ()
 
@@ -306,16 +306,16 @@ def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, se
 def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, qtbot, path):
     form.activateWindow()
     popover = opened(form, path)
-    qtbot.waitUntil(line_of(popover, VALUES).hasFocus)
-    QTest.keyClicks(line_of(popover, VALUES), "1, 2")
+    qtbot.waitUntil(find_line(popover, VALUES).hasFocus)
+    QTest.keyClicks(find_line(popover, VALUES), "1, 2")
     assert popover.axis().values == (1, 2)
-    QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
+    QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
     field = setting_field(form, path)
     assert field.visible_control.hasFocus()
     popover = opened(form, path)
-    qtbot.waitUntil(line_of(popover, VALUES).hasFocus)
-    QTest.keyClicks(line_of(popover, VALUES), "3, 4, 5")
-    QTest.keyClick(line_of(popover, VALUES), Qt.Key.Key_Return)
+    qtbot.waitUntil(find_line(popover, VALUES).hasFocus)
+    QTest.keyClicks(find_line(popover, VALUES), "3, 4, 5")
+    QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
     assert [axis.values for axis in form.draft().axes] == [(3, 4, 5)]
     popover = opened(form, path)
     QTest.keyClick(popover, Qt.Key.Key_Escape)
@@ -324,11 +324,11 @@ def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, 
 
 def test_escape_changes_nothing(form):
     popover = opened(form, "optimizer.lr")
-    line_of(popover, VALUES).setText("1, 2")
+    find_line(popover, VALUES).setText("1, 2")
     QTest.keyClick(popover, Qt.Key.Key_Escape)
     assert swept(form).popover is None
     popover = opened(form, "optimizer.lr")
-    line_of(popover, VALUES).setText("1, 2")
+    find_line(popover, VALUES).setText("1, 2")
     QTest.mouseClick(form.childAt(5, 5), Qt.MouseButton.LeftButton)
     assert swept(form).popover is None
     assert form.draft().axes == ()
@@ -339,7 +339,7 @@ def test_one_value_restores_the_earlier_value(form):
     popover = opened(form, "optimizer.lr")
     one = [
         b
-        for b in popover.findChildren(type(button(popover, "Use 3 values")))
+        for b in popover.findChildren(type(find_button(popover, "Use 3 values")))
         if b.text() == "One value"
     ]
     one[0].click()
@@ -367,22 +367,22 @@ def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form
     form.show_check(CHECKED)
     assert side_of(form).result.text() == "Ready to queue 6 jobs"
     assert (
-        acts_of(form).start.text()
-        == the(FormFoot, form).start_buttons.start.text()
+        start_buttons(form).start.text()
+        == find_only(FormFoot, form).start_buttons.start.text()
         == "Queue 6 jobs"
     )
-    assert not acts_of(form).queue.isVisible()
-    assert not button(form, "Save draft").isEnabled()
+    assert not start_buttons(form).queue.isVisible()
+    assert not find_button(form, "Save draft").isEnabled()
     with (
         qtbot.waitSignal(form.queue_requested) as request,
         qtbot.assertNotEmitted(form.start_requested),
     ):
-        acts_of(form).start.click()
+        start_buttons(form).start.click()
     assert request.args[0].axes == (BATCH, RATE)
     form.set_busy("Making job 3 of 6…")
-    assert acts_of(form).start.text() == "Making job 3 of 6…"
+    assert start_buttons(form).start.text() == "Making job 3 of 6…"
     with qtbot.waitSignal(form.start_cancelled):
-        acts_of(form).queue.click()
+        start_buttons(form).queue.click()
 
 
 def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
@@ -392,33 +392,33 @@ def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     field = setting_field(form, "optimizer.lr")
     assert field.error() == "Learning rate “0” must be above 0."
     assert field.visible_control.property("bad") == "true"
-    assert acts_of(form).start.text() == "1 problem to fix"
+    assert start_buttons(form).start.text() == "1 problem to fix"
 
 
 def test_a_half_made_sweep_is_reported_and_can_be_taken_back(form, qtbot):
     form.show_incomplete_sweep(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
-    assert acts_of(form).take_back.isVisible()
-    elapse(form)
+    assert start_buttons(form).take_back.isVisible()
+    finish_timers(form)
     assert side_of(form).refusal.isVisible(), "it is not forgotten with the next change"
     with qtbot.waitSignal(form.take_back_requested) as request:
-        acts_of(form).take_back.click()
+        start_buttons(form).take_back.click()
     assert request.args == ["sweep:digits-k3pf"]
     form.show_error("")
-    assert not acts_of(form).take_back.isVisible()
+    assert not start_buttons(form).take_back.isVisible()
 
 
 def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
     form.show_incomplete_sweep(
         ("Cancelled: 3 of 6 jobs were made, 0 of them are queued."), "sweep:digits-k3pf"
     )
-    elapse(form)
-    assert not the(FormFoot, form).refusal.isHidden()
-    assert the(FormFoot, form).refusal.text().startswith("Cancelled: 3 of 6")
-    assert the(FormFoot, form).figures.isHidden()
+    finish_timers(form)
+    assert not find_only(FormFoot, form).refusal.isHidden()
+    assert find_only(FormFoot, form).refusal.text().startswith("Cancelled: 3 of 6")
+    assert find_only(FormFoot, form).figures.isHidden()
     form.show_error("")
-    assert the(FormFoot, form).refusal.isHidden()
+    assert find_only(FormFoot, form).refusal.isHidden()
 
 
 @pytest.mark.parametrize("size", [(1440, 900), (900, 600)], ids=["large", "small"])

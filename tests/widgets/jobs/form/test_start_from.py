@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.widgets.jobs.form.test_job_form import DIGITS
 from widgets.common.formats import checkpoint
@@ -218,5 +218,5 @@ def test_the_list_shows_a_read_error(field):
     choice = opened(field)
     field.show_error("The data root is gone.")
     assert texts(choice) == [OWN, NOTHING, FILE, "The data root is gone."]
-    field.show_jobs((changed(JOB, run=2),))
+    field.show_jobs((replace_fields(JOB, run=2),))
     assert texts(choice)[3:] == [JOB.name]

@@ -7,7 +7,7 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.jobs.view import JobCheck
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import all_fields, fields_of, says, setting_field, side_of, the
+from tests.windows import all_fields, job_fields, shows_text, setting_field, side_of, find_only
 from widgets.common.fields import ComboBox
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormFoot
@@ -78,7 +78,7 @@ def test_strategies_whose_servers_apply_the_rate_offer_no_scaling(form):  # noqa
 def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbot):  # noqa: F811
     form.show()
     form.show_draft(JobDraft({**DIGITS, "optimizer": {"name": "sgd", "lr": 0.05}}))
-    note = the(StrategyView, the(FormSections, form))
+    note = find_only(StrategyView, find_only(FormSections, form))
     assert not note.isVisible()
     choose(form, qtbot, "downpour")
     assert note.isVisible()
@@ -87,28 +87,28 @@ def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbo
         STRATEGIES["downpour"].advantage,
         STRATEGIES["downpour"].costs,
     ]
-    assert fields_of(form).key("optimizer.name") == "adagrad"
+    assert job_fields(form).key("optimizer.name") == "adagrad"
     choose(form, qtbot, "dc-asgd")
-    assert fields_of(form).key("optimizer.name") == "sgd"
+    assert job_fields(form).key("optimizer.name") == "sgd"
     setting_field(form, "optimizer.name").control.choose("adam")
     choose(form, qtbot, "downpour")
-    assert fields_of(form).key("optimizer.name") == "adam", "the user chose it"
+    assert job_fields(form).key("optimizer.name") == "adam", "the user chose it"
 
 
 def test_a_file_without_an_optimizer_shows_that_of_its_strategy(form):  # noqa: F811
     raw = {**job(name="downpour"), "optimizer": {"lr": 0.01}}
     form.show_draft(JobDraft(raw))
     assert parse_job(form.draft().raw).config.optimizer == parse_job(raw).config.optimizer
-    assert fields_of(form).key("optimizer.name") == "adagrad"
+    assert job_fields(form).key("optimizer.name") == "adagrad"
 
 
 def test_an_option_says_when_it_pays(form):  # noqa: F811
     form.show_draft(JobDraft(job(name="allreduce", compression="fp16", reduction="adasum")))
-    said = the(StrategyView, the(FormSections, form))._lines[3].text()
+    said = find_only(StrategyView, find_only(FormSections, form))._lines[3].text()
     assert OPTIONS["compression", "fp16"] in said
     assert OPTIONS["reduction", "adasum"] in said
     form.show_draft(JobDraft(job(name="allreduce")))
-    assert the(StrategyView, the(FormSections, form))._lines[3].text() == ""
+    assert find_only(StrategyView, find_only(FormSections, form))._lines[3].text() == ""
 
 
 def test_every_option_is_described():
@@ -124,7 +124,7 @@ def test_every_option_is_described():
 def test_the_processes_that_serve_are_counted(form):  # noqa: F811
     check = JobCheck(global_batch=32, learning_rate=0.05, workers=3, servers=1)
     form.show_check(check)
-    assert says(side_of(form), "3 processes train, 1 serves")
-    assert "3 processes train, 1 serves" in the(FormFoot, form).figures.text()
+    assert shows_text(side_of(form), "3 processes train, 1 serves")
+    assert "3 processes train, 1 serves" in find_only(FormFoot, form).figures.text()
     form.show_check(JobCheck(global_batch=64, learning_rate=0.05, workers=2))
-    assert "train" not in side_of(form)._basis.text() + the(FormFoot, form).figures.text()
+    assert "train" not in side_of(form)._basis.text() + find_only(FormFoot, form).figures.text()

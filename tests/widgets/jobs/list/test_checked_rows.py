@@ -7,18 +7,18 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QMenu
 
 from backend.records.jobs.state import JobState
-from tests.asks import asks, entries_of
-from tests.job_views import changed
+from tests.asks import expect_request, menu_entries
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import CREATED, LIVE
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import the
+from tests.windows import find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = changed(LIVE, state=JobState.FINISHED, updated_at="2026-11-20T11:00:00Z")
+ENDED = replace_fields(LIVE, state=JobState.FINISHED, updated_at="2026-11-20T11:00:00Z")
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 NONE = Qt.KeyboardModifier.NoModifier
 
@@ -57,7 +57,7 @@ def test_ctrl_click_ticks_rows_and_opens_none_of_them(qtbot, page, ids):
     assert page.model.ticked() == (ids[1], ids[3]), "what was open is one of them"
     assert page.open_id == ids[1]
     assert page.list.bar.isVisible()
-    assert the(Label, page.list.bar).text() == "2 jobs selected"
+    assert find_only(Label, page.list.bar).text() == "2 jobs selected"
     click(qtbot, page, 3, CTRL)
     assert page.model.ticked() == (ids[1],)
     # A plain click opens, and chooses that one alone.
@@ -111,7 +111,7 @@ def test_the_bar_acts_on_all_ticked_rows(qtbot, page, ids):
         job_actions.CLONE_ALL,
         job_actions.TRASH_ALL,
     ):
-        with asks(page.job_actions, action) as requested:
+        with expect_request(page.job_actions, action) as requested:
             bar._acts[action].click()
         assert requested.args == [tuple(ids[1:4])]
     assert not bar._acts[job_actions.STOP_ALL].isEnabled(), "none of them is running"
@@ -122,7 +122,7 @@ def test_the_bar_acts_on_all_ticked_rows(qtbot, page, ids):
 
 def test_del_asks_about_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[2:4])
-    with asks(page.job_actions, job_actions.TRASH_ALL) as requested:
+    with expect_request(page.job_actions, job_actions.TRASH_ALL) as requested:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Delete)
     assert requested.args == [tuple(ids[2:4])]
 
@@ -141,7 +141,7 @@ def menu_of(qtbot, page, view, index):
     return menu
 
 
-texts = entries_of
+texts = menu_entries
 
 
 def test_the_menu_of_a_row_offers_the_actions_of_the_header_of_its_job(qtbot, page, ids):
@@ -150,16 +150,16 @@ def test_the_menu_of_a_row_offers_the_actions_of_the_header_of_its_job(qtbot, pa
     acts = texts(menu)
     assert acts["Stop"].isEnabled()
     assert not acts["Move to the trash"].isEnabled()
-    with asks(page.detail.job_actions, job_actions.STOP) as requested:
+    with expect_request(page.detail.job_actions, job_actions.STOP) as requested:
         acts["Stop"].trigger()
     assert requested.args == [ids[0]]
     menu.close()
     qtbot.waitUntil(lambda: not [m for m in page.findChildren(QMenu) if m.isVisible()])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(1, 0)))
-    with asks(page.detail.job_actions, job_actions.CLONE) as requested:
+    with expect_request(page.detail.job_actions, job_actions.CLONE) as requested:
         acts["Clone"].trigger()
     assert requested.args == [ids[1]]
-    with asks(page.detail.job_actions, job_actions.TRASH) as requested:
+    with expect_request(page.detail.job_actions, job_actions.TRASH) as requested:
         acts["Move to the trash"].trigger()
     assert requested.args == [ids[1]]
 
@@ -172,7 +172,7 @@ def test_start_in_the_menu_of_a_row_opens_its_job_first(qtbot, page, ids):
     qtbot.waitUntil(lambda: page.model.row_of("draft") >= 0)
     row = page.model.row_of("draft")
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(row, 0)))
-    with asks(page.detail.job_actions, job_actions.START) as requested:
+    with expect_request(page.detail.job_actions, job_actions.START) as requested:
         acts["Start"].trigger()
     assert requested.args == ["draft"]
     assert page.open_id == "draft"
@@ -183,7 +183,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     row = page.table.model.row_of(ids[1])
     acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
     assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
-    with asks(page.job_actions, job_actions.TENSORBOARD) as asked:
+    with expect_request(page.job_actions, job_actions.TENSORBOARD) as asked:
         acts["Open TensorBoard"].trigger()
     assert asked.args == [ids[1]]
     acts["Export…"].trigger()
@@ -194,7 +194,7 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
 def test_the_menu_of_a_ticked_row_acts_on_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
     acts = texts(menu_of(qtbot, page, page.list.view, page.model.index(2, 0)))
-    with asks(page.job_actions, job_actions.COMPARE_ALL) as requested:
+    with expect_request(page.job_actions, job_actions.COMPARE_ALL) as requested:
         acts["Compare"].trigger()
     assert requested.args == [tuple(ids[1:4])]
 
@@ -206,11 +206,11 @@ def test_keys_act_on_the_row_of_the_table_or_on_all_chosen_rows(qtbot, page, ids
     view.setCurrentIndex(page.table.model.index(1, 1))
     view.clearSelection()
     number = Qt.Key(ord(action.keys[-1]))
-    with asks(page.job_actions, action) as requested:
+    with expect_request(page.job_actions, action) as requested:
         qtbot.keyClick(view, number, CTRL)
     assert requested.args == [(ids[1],)]
     view.choose(ids[2:4])
-    with asks(page.job_actions, action) as requested:
+    with expect_request(page.job_actions, action) as requested:
         qtbot.keyClick(view, number, CTRL)
     assert requested.args == [tuple(ids[2:4])]
 
@@ -220,12 +220,12 @@ def test_ctrl_l_in_the_table_opens_the_log_of_the_row(qtbot, page, ids):
     page.table.view.setCurrentIndex(page.table.model.index(2, 1))
     qtbot.keyClick(page.table.view, Qt.Key.Key_L, CTRL)
     assert page.open_id == ids[2]
-    assert the(JobTabs, page.detail).key() == "log"
+    assert find_only(JobTabs, page.detail).key() == "log"
 
 
 def test_waiting_counts_queued_jobs_and_no_drafts(page):
     drafts = [replace(CREATED, id=f"draft-{n}", name="draft") for n in range(3)]
-    queued = changed(CREATED, state=JobState.QUEUED, id="queued", name="queued")
+    queued = replace_fields(CREATED, state=JobState.QUEUED, id="queued", name="queued")
     show_jobs(page, [*views(), *drafts, queued])
-    groups = the(SegmentedControl, page.list)
+    groups = find_only(SegmentedControl, page.list)
     assert groups._group.button(groups._keys.index("waiting")).shown == "Waiting 1"

@@ -13,17 +13,17 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import RunUpdate
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
-from tests.windows import elapse, on_screen
+from tests.windows import finish_timers, show_widget
 from widgets.common.painting import text_width
 from widgets.common.theme import LIST_NARROW_W, LIST_W, LIST_WIDE_W
 from widgets.jobs.list import job_delegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = changed(
+ENDED = replace_fields(
     LIVE,
     state=JobState.FINISHED,
     started_at="2026-11-20T10:00:00Z",
@@ -32,7 +32,7 @@ ENDED = changed(
 
 
 def job(name, view, **more):
-    return changed(view, id=name, name=name, **more)
+    return replace_fields(view, id=name, name=name, **more)
 
 
 def shown(model):
@@ -46,7 +46,7 @@ def model():
 
 @pytest.fixture
 def page(qtbot):
-    return on_screen(qtbot, JobsPage(), 1200, 800)
+    return show_widget(qtbot, JobsPage(), 1200, 800)
 
 
 @pytest.mark.parametrize("in_columns", [False, True])
@@ -104,7 +104,7 @@ def test_no_row_is_selected_while_the_open_job_is_filtered_out(page):
     show_jobs(page, (job("apple", LIVE), job("kiwi", CREATED)))
     page.open_job("apple")
     page.list.search.setText("kiwi")
-    elapse(page.list.search)
+    finish_timers(page.list.search)
     assert (page.open_id, shown(page.model), chosen(page)) == ("apple", ["kiwi"], [])
     page.list.view.setFocus(Qt.FocusReason.TabFocusReason)
     assert page.open_id == "apple"
@@ -116,7 +116,7 @@ def test_a_search_moves_rows_under_the_pointer_too(page):
     show_jobs(page, (job("a", LIVE), job("kiwi", CREATED)))
     page.model.hold(True)
     page.list.search.setText("kiwi")
-    elapse(page.list.search)
+    finish_timers(page.list.search)
     assert shown(page.model) == ["kiwi"]
 
 
@@ -125,7 +125,7 @@ def test_m16_a_job_is_found_by_a_word_of_its_notes_among_500(page):
     views[321] = replace(views[321], notes="the one with the odd Learning rate")
     show_jobs(page, views)
     page.list.search.setText("odd learning")
-    elapse(page.list.search)
+    finish_timers(page.list.search)
     assert shown(page.model) == ["job-321"]
 
 
@@ -175,7 +175,7 @@ def test_without_jobs_the_first_start_is_shown_and_with_one_the_list(page):
 def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page):
     show_jobs(page, (job("a", LIVE),))
     page.list.search.setText("resnt")
-    elapse(page.list.search)
+    finish_timers(page.list.search)
     assert page.list.no_match.isVisible()
     assert "No job matches “resnt”." in page.list.no_match.accessibleName()
     page.list.no_match.pressed.emit()
@@ -233,7 +233,7 @@ def test_while_many_jobs_are_read_the_page_says_so_and_why_when_they_cannot_be(p
 
 
 def test_a_window_that_becomes_narrow_takes_the_room_from_the_list(qtbot):
-    page = on_screen(qtbot, JobsPage(), 1176, 840)
+    page = show_widget(qtbot, JobsPage(), 1176, 840)
     show_jobs(page, (LIVE,))
     assert page.list.width() == LIST_W
     page.resize(928, 600)
@@ -252,7 +252,7 @@ def test_a_row_is_as_wide_as_the_list_with_a_scroll_bar_and_without(page):
 
 
 def test_a_list_sized_by_hand_keeps_its_width(qtbot):
-    page = on_screen(qtbot, JobsPage(), 1176, 840)
+    page = show_widget(qtbot, JobsPage(), 1176, 840)
     show_jobs(page, (LIVE,))
     page.split.setSizes([420, 756])
     page.split.splitterMoved.emit(420, 1)
@@ -267,7 +267,7 @@ def test_a_search_begins_at_its_first_hit(page, opened):
     page.open_job(page.model.line_at(opened).id)
     page.list.view.scrollToBottom()
     page.list.search.setText("kiwi")
-    elapse(page.list.search)
+    finish_timers(page.list.search)
     QApplication.processEvents()
     assert page.list.view.indexAt(QPoint(20, 20)).row() == 0
 
@@ -287,7 +287,7 @@ def test_a_row_cuts_the_name_of_the_job_or_that_of_its_metric_but_not_both(
 
     monkeypatch.setattr(job_delegate, "paint_text", paint)
     delegate = job_delegate.JobDelegate(model, model)
-    line = summary_of(changed(LIVE, best_metric=("validation/accuracy of all", 0.961)))
+    line = summary_of(replace_fields(LIVE, best_metric=("validation/accuracy of all", 0.961)))
     delegate._paint_first_line(None, QRectF(0, 0, width, 20), line, None, name)
     is_name_cut, is_cut_in_its_middle = painted[name]
     captions = [cut for text, (cut, _) in painted.items() if text not in ("", name, "0.961")]

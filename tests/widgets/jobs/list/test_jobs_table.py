@@ -13,10 +13,10 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import JobView
-from tests.asks import asks
-from tests.job_views import changed
+from tests.asks import expect_request
+from tests.job_views import replace_fields
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import elapse, on_screen, owned, texts, the
+from tests.windows import finish_timers, show_widget, add_widget, visible_texts, find_only
 from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
 from widgets.common.painting import text_width
@@ -84,7 +84,7 @@ def job(name, state, config, share=0.0, best=None, user="mai", begun=None, took=
         best_metric=best,
         user=user,
     )
-    return changed(view, **more)
+    return replace_fields(view, **more)
 
 
 S = JobState
@@ -113,7 +113,7 @@ VIEWS = (
 
 @pytest.fixture
 def page(qtbot):
-    page = on_screen(qtbot, JobsPage(), 1200, 800)
+    page = show_widget(qtbot, JobsPage(), 1200, 800)
     show_jobs(page, VIEWS)
     page.show_table()
     return page
@@ -130,7 +130,7 @@ def click_head(page, column):
 
 def search(page, text):
     page.table.search.setText(text)
-    elapse(page.table.search)
+    finish_timers(page.table.search)
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_the_funnel_offers_existing_values_and_filters_by_them(page):
     funnel._low.setText("0,8")
     funnel._low.editingFinished.emit()
     assert names(page) == ["vit-s16 · plankton", "vit-s16 · plankton adamw"][::-1]
-    assert f"2 of {len(VIEWS)} jobs" in texts(page.table)
+    assert f"2 of {len(VIEWS)} jobs" in visible_texts(page.table)
     assert page.table._funnel_button._icon_name == "funnel-fill"
     funnel._high.setText("much")
     funnel._high.editingFinished.emit()
@@ -205,7 +205,7 @@ def test_columns_widths_and_order_are_remembered_and_invalid_ones_are_not(qtbot,
     actions["User"].trigger()
     view.setColumnWidth(JobColumn.STATE, 180)
     click_head(page, JobColumn.STARTED)
-    other = owned(qtbot, JobsPage())
+    other = add_widget(qtbot, JobsPage())
     other.table.view.restore(layouts[-1])
     assert other.table.view.layout_state() == layouts[-1] == view.layout_now()
     assert "notes" in layouts[-1]["columns"]
@@ -296,12 +296,12 @@ def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
     assert cell_text(line, JobColumn.LR) == "0.05"
     other = summary_of(job("other", state, HERE, begun=1, took=1))
     assert cell_text(other, JobColumn.ARGUMENTS) == "–"
-    ring, running = owned(qtbot, RankRing()), owned(qtbot, RunningJob())
+    ring, running = add_widget(qtbot, RankRing()), add_widget(qtbot, RunningJob())
     ring.set_progress(view.state, view.progress)
     assert ("percent" in ring.accessibleName()) == (percent != "–")
     running.show_job(view)
     said = running.accessibleName().replace("\xa0", " ")
-    assert said == f"mine, {state.word}, {percent}"
+    assert said == f"mine, {state.label}, {percent}"
 
 
 def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):
@@ -367,8 +367,8 @@ def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
         qtbot.keyClick(view, Qt.Key.Key_Space)
     bar = page.table.bar
     assert bar.isVisible()
-    assert the(Label, bar).text() == "2 jobs selected"
-    with asks(page.job_actions, job_actions.COMPARE_ALL) as compared:
+    assert find_only(Label, bar).text() == "2 jobs selected"
+    with expect_request(page.job_actions, job_actions.COMPARE_ALL) as compared:
         bar._acts[job_actions.COMPARE_ALL].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
     assert compared.args == [ids]
@@ -403,7 +403,7 @@ def test_editing_a_cell_keeps_its_text_and_the_order_of_rows(qtbot, page):
     name = "retinanet-r50 · coco 2x"
     row = names(page).index(name)
     view.edit_cell(row, JobColumn.NAME)
-    editor = the(LineEdit, view.viewport())
+    editor = find_only(LineEdit, view.viewport())
     editor.selectAll()
     qtbot.keyClicks(editor, "half a na")
     begun = list(names(page))
@@ -543,7 +543,7 @@ def test_a_column_without_a_figure_of_any_job_is_not_shown_before_it_is_chosen(
 
 @pytest.mark.parametrize(("text", "group"), [("unet", "all"), ("", "ended"), ("lr<0.1", "live")])
 def test_list_and_table_have_one_search(qtbot, text, group):
-    page = on_screen(qtbot, JobsPage(), 1200, 800)
+    page = show_widget(qtbot, JobsPage(), 1200, 800)
     show_jobs(page, VIEWS)
     page.list.search.setText(text)
     page.list.groups.choose(group)
@@ -563,7 +563,7 @@ def test_list_and_table_have_one_search(qtbot, text, group):
 
 
 def test_the_rename_key_edits_the_name_in_the_list_and_on_any_cell_of_the_table(qtbot):
-    page = on_screen(qtbot, JobsPage(), 1200, 800)
+    page = show_widget(qtbot, JobsPage(), 1200, 800)
     show_jobs(page, VIEWS)
     page.show_views(VIEWS)
     page.open_job(VIEWS[0].id)

@@ -14,13 +14,13 @@ from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobCheck
 from backend.records.queue.entry import Cause, Queue, QueuedJob, QueueEntry, WaitReason
-from tests.asks import asks
-from tests.job_views import changed
+from tests.asks import expect_request
+from tests.job_views import replace_fields
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
-from tests.windows import acts_of, button, texts, the
+from tests.windows import start_buttons, find_button, visible_texts, find_only
 from widgets.common.actions import fill_menu
 from widgets.common.banner import Banner
 from widgets.common.fields import LineEdit, SpinBox
@@ -34,7 +34,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.shell.main_window import MainWindow
 
-QUEUED = changed(CREATED, state=JobState.QUEUED)
+QUEUED = replace_fields(CREATED, state=JobState.QUEUED)
 LONG = "a name that goes on and on, because nobody told its owner where a name is to end"
 REASONS = {
     "retinanet-r50": WaitReason(Cause.BUSY, "“unet-cells” is on GPU 0 of gpu06."),
@@ -58,7 +58,7 @@ def queue(*names, paused=""):
 
 
 def job(name, view=QUEUED, **more):
-    return changed(view, id=name, name=name, **more)
+    return replace_fields(view, id=name, name=name, **more)
 
 
 NAMES = tuple(REASONS)
@@ -140,11 +140,11 @@ def drag(page, name, row, upper):
 def test_a_row_is_dragged_before_or_after_another(qtbot, page):
     takes, drop = drag(page, "nightly", 1, upper=True)
     assert takes
-    with asks(page.job_actions, job_actions.MOVE_QUEUED) as moved:
+    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as moved:
         drop()
     assert moved.args == ["nightly", "retinanet-r50", ""]
     _, drop = drag(page, "nightly", 2, upper=False)
-    with asks(page.job_actions, job_actions.MOVE_QUEUED) as moved:
+    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as moved:
         drop()
     assert moved.args == ["nightly", "", "vit-s16 lr 0.08"]
 
@@ -184,7 +184,7 @@ def test_a_file_held_over_the_list_is_left_to_the_window(page, tmp_path):
 
 def test_a_row_moves_by_key_too(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
-    with asks(page.job_actions, job_actions.MOVE_QUEUED) as moved:
+    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as moved:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
     assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
 
@@ -211,7 +211,7 @@ def test_the_menu_offers_suitable_actions(qtbot, page):
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
     found, _kept = acts(page, job("nightly"), place("nightly", 4))
     assert set(found) == {"Move to the top", "Priority and time…", "Remove from queue"}
-    with asks(page.job_actions, job_actions.LEAVE_QUEUE) as requested:
+    with expect_request(page.job_actions, job_actions.LEAVE_QUEUE) as requested:
         found["Remove from queue"].trigger()
     assert requested.args == ["nightly"]
     first, _kept = acts(page, job("a"), place("a", 1))
@@ -220,37 +220,37 @@ def test_the_menu_offers_suitable_actions(qtbot, page):
 
 def test_the_detail_says_why_a_job_waits_and_removes_it_from_the_queue(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
-    assert "Place 2. Waiting for “retinanet-r50”" in the(Banner, page.detail).accessibleName()
-    assert button(page.detail.header, "Remove from queue").text() == "Remove from queue"
-    with asks(page.job_actions, job_actions.LEAVE_QUEUE):
-        button(page.detail.header, "Remove from queue").click()
+    assert "Place 2. Waiting for “retinanet-r50”" in find_only(Banner, page.detail).accessibleName()
+    assert find_button(page.detail.header, "Remove from queue").text() == "Remove from queue"
+    with expect_request(page.job_actions, job_actions.LEAVE_QUEUE):
+        find_button(page.detail.header, "Remove from queue").click()
     page.open_job("draft")
-    assert button(page.detail.header, "Queue").text() == "Queue"
-    with asks(page.job_actions, job_actions.QUEUE):
-        button(page.detail.header, "Queue").click()
+    assert find_button(page.detail.header, "Queue").text() == "Queue"
+    with expect_request(page.job_actions, job_actions.QUEUE):
+        find_button(page.detail.header, "Queue").click()
     page.open_job("live")
-    assert not button(page.detail.header, "Queue resume").isVisible()
-    assert not the(Banner, page.detail).isVisible()
+    assert not find_button(page.detail.header, "Queue resume").isVisible()
+    assert not find_only(Banner, page.detail).isVisible()
 
 
 def test_the_detail_shows_state_and_place_in_either_order(page):
     page.open_job("draft")
     page.show_queue(queue(*NAMES, "draft"))
-    assert not the(Banner, page.detail).isVisible()
+    assert not find_only(Banner, page.detail).isVisible()
     page.show_view(job("draft"))
-    assert the(Banner, page.detail).accessibleName() == "Place 5. Starts in a moment."
+    assert find_only(Banner, page.detail).accessibleName() == "Place 5. Starts in a moment."
 
 
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
     strip = page.list.strip
-    assert the(Label, strip).text() == "4 jobs are queued and will start automatically."
-    with asks(page.job_actions, job_actions.PAUSE_QUEUE) as requested:
-        button(strip, "Pause").click()
+    assert find_only(Label, strip).text() == "4 jobs are queued and will start automatically."
+    with expect_request(page.job_actions, job_actions.PAUSE_QUEUE) as requested:
+        find_button(strip, "Pause").click()
     assert requested.args == [True]
     page.show_queue(queue(*NAMES, paused="The queue is paused by ben."))
-    assert the(Label, strip).text() == "The queue is paused by ben."
-    with asks(page.job_actions, job_actions.PAUSE_QUEUE) as requested:
-        button(strip, "Resume").click()
+    assert find_only(Label, strip).text() == "The queue is paused by ben."
+    with expect_request(page.job_actions, job_actions.PAUSE_QUEUE) as requested:
+        find_button(strip, "Resume").click()
     assert requested.args == [False]
     page.show_queue(Queue())
     assert not strip.isVisible()
@@ -261,32 +261,32 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     actions = JobActions()
     dialog = QueueDialog(entry, actions)
     qtbot.addWidget(dialog)
-    the(LineEdit, dialog).setText("soon")
+    find_only(LineEdit, dialog).setText("soon")
     assert "“soon” is not a time" in dialog._time_field.error()
-    assert not button(dialog, "Save").isEnabled()
-    the(LineEdit, dialog).setText("+2h")
-    the(SpinBox, dialog).setValue(7)
+    assert not find_button(dialog, "Save").isEnabled()
+    find_only(LineEdit, dialog).setText("+2h")
+    find_only(SpinBox, dialog).setValue(7)
     before = datetime.now().astimezone()
-    with asks(actions, job_actions.CHANGE_QUEUED) as requested:
-        button(dialog, "Save").click()
+    with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
+        find_button(dialog, "Save").click()
     after = datetime.now().astimezone()
     _job_id, priority, not_before = requested.args
     assert priority == 7
     begin = not_before - timedelta(hours=2)
     assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
-    the(LineEdit, dialog).clear()
-    with asks(actions, job_actions.CHANGE_QUEUED) as requested:
-        button(dialog, "Save").click()
+    find_only(LineEdit, dialog).clear()
+    with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
+        find_button(dialog, "Save").click()
     assert requested.args == ["nightly", 7, None]
 
 
 def test_the_form_queues_a_job_that_may_start(qtbot, form):  # noqa: F811
     form.show()
     form.show_draft(JobDraft(DIGITS))
-    assert not acts_of(form).queue.isEnabled()
+    assert not start_buttons(form).queue.isEnabled()
     form.show_check(JobCheck(global_batch=8))
     with qtbot.waitSignal(form.queue_requested):
-        acts_of(form).queue.click()
+        start_buttons(form).queue.click()
 
 
 def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
@@ -296,7 +296,7 @@ def test_the_side_bar_names_the_next_one_while_nothing_runs(qtbot):
     window.show()
     bar = window.side_bar
     bar.show_queue(queue(*NAMES))
-    assert "Next: retinanet-r50" in texts(bar)
+    assert "Next: retinanet-r50" in visible_texts(bar)
     assert bar._next_label.isVisible()
     bar.show_live((job("live", LIVE),))
     assert not bar._next_label.isVisible()

@@ -8,12 +8,12 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, summary_of
 from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.index import JobIndex
-from tests.asks import asks
-from tests.job_views import changed
+from tests.asks import expect_request
+from tests.job_views import replace_fields
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
-from tests.windows import button, elapse, texts, the
+from tests.windows import find_button, finish_timers, visible_texts, find_only
 from widgets.common import formats
 from widgets.common.labels import Label
 from widgets.common.state_badge import StateBadge
@@ -139,12 +139,12 @@ def test_folded_sweeps_are_signalled_once_and_can_be_restored(page, qtbot):
 
 def test_a_search_shows_the_hits_of_a_folded_sweep_and_folding_them_holds_for_that_search(page):
     page.list.search.setText("0.05")
-    elapse(page.list.search)
+    finish_timers(page.list.search)
     assert below(page.model) == [IDS[2]]
     page.sweeps.fold(LIST, LR, True)
     assert below(page.model) == []
     page.list.search.setText("lr=0.1")
-    elapse(page.list.search)
+    finish_timers(page.list.search)
     assert below(page.model) == [IDS[1]]
     page.list.clear()
     assert below(page.model) == [], "as it was before the search"
@@ -173,7 +173,7 @@ def test_a_chosen_sweep_is_shown_on_the_right_with_its_best_job_first(page, qtbo
     assert pane.isVisible()
     assert not page.detail.isVisible()
     assert ids(pane.model)[:3] == [IDS[1], IDS[2], IDS[3]]
-    assert "6 jobs: 2 live, 3 finished, 1 failed" in texts(the(StateBadge, pane))
+    assert "6 jobs: 2 live, 3 finished, 1 failed" in visible_texts(find_only(StateBadge, pane))
     with qtbot.waitSignal(page.job_opened) as opened:
         pane.view.opened.emit(IDS[2])
     assert opened.args == [IDS[2]]
@@ -183,19 +183,19 @@ def test_a_chosen_sweep_is_shown_on_the_right_with_its_best_job_first(page, qtbo
 @pytest.mark.parametrize(("answer", "best"), [("Lower", 1), ("Higher", 4)])
 def test_a_metric_whose_name_says_no_direction_is_asked_for_once(page, qtbot, answer, best):
     scored = [
-        changed(job, best_metric=("score", job.best_metric[1])) if job.best_metric else job
+        replace_fields(job, best_metric=("score", job.best_metric[1])) if job.best_metric else job
         for job in LR_JOBS
     ]
     show_jobs(page, scored)
     page.open_sweep(LR)
     pane = page.sweep
-    assert "Which values of “score” are better?" in texts(pane)
-    assert "Best job" not in texts(pane), "nothing is ranked by a guess"
+    assert "Which values of “score” are better?" in visible_texts(pane)
+    assert "Best job" not in visible_texts(pane), "nothing is ranked by a guess"
     with qtbot.waitSignal(pane.modes_changed) as modes:
-        button(pane, answer).click()
+        find_button(pane, answer).click()
     assert ids(pane.model)[0] == IDS[best]
     assert pane._question.isHidden()
-    assert f"lr={('', 0.1, 0, 0, 0.01)[best]}" in texts(pane)
+    assert f"lr={('', 0.1, 0, 0, 0.01)[best]}" in visible_texts(pane)
     other = JobsPage()
     qtbot.addWidget(other)
     other.sweep.restore_modes({**modes.args[0], "spoiled": 7})
@@ -207,10 +207,10 @@ def test_a_metric_whose_name_says_no_direction_is_asked_for_once(page, qtbot, an
 
 def test_an_update_of_a_job_reaches_its_open_sweep(page):
     page.open_sweep(LR)
-    done = changed(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
+    done = replace_fields(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
     show_jobs(page, (*OTHERS, *LR_JOBS[:5], done))
     assert ids(page.sweep.model)[0] == IDS[5]
-    assert "6 jobs: 1 live, 4 finished, 1 failed" in texts(the(StateBadge, page.sweep))
+    assert "6 jobs: 1 live, 4 finished, 1 failed" in visible_texts(find_only(StateBadge, page.sweep))
 
 
 def test_a_sweep_without_jobs_is_closed(page):
@@ -227,7 +227,7 @@ def test_a_sweep_without_jobs_is_closed(page):
 )
 def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, action):
     page.open_sweep(LR)
-    with asks(page.job_actions, action) as requested:
+    with expect_request(page.job_actions, action) as requested:
         page.sweep.act(action)
     assert sorted(requested.args[0]) == sorted(IDS)
 
@@ -252,7 +252,7 @@ QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
     ],
 )
 def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, words, stop):
-    jobs = [changed(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
+    jobs = [replace_fields(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
     show_jobs(page, (*OTHERS, *jobs))
     page.open_sweep(LR)
     stopper = page.sweep._buttons[job_actions.STOP_ALL]
@@ -262,7 +262,7 @@ def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, w
     rests = not stop
     resume = page.sweep.study._resume
     assert stopper.isHidden() or resume.isHidden(), "never Stop beside Resume study"
-    assert button(page.sweep.study, "Resume study").isEnabled() is (
+    assert find_button(page.sweep.study, "Resume study").isEnabled() is (
         rests and set(states) != {ENDED}
     )
 
@@ -273,9 +273,9 @@ def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.job_actions.on(job_actions.TRASH_ALL, requests.append)
     page.sweep.act(job_actions.TRASH_ALL)
     assert requests == []
-    ended = tuple(changed(job, state=JobState.FINISHED) for job in LR_JOBS)
+    ended = tuple(replace_fields(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
-    with asks(page.job_actions, job_actions.TRASH_ALL) as requested:
+    with expect_request(page.job_actions, job_actions.TRASH_ALL) as requested:
         page.sweep.act(job_actions.TRASH_ALL)
     assert requested.args[0] == IDS
 
@@ -288,7 +288,7 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
     acts = {action.text(): action for action in menu.actions()}
     assert next(iter(acts)) == "Unfold"
     assert not acts["Move to trash…"].isEnabled()
-    with asks(page.job_actions, job_actions.STOP_ALL) as requested:
+    with expect_request(page.job_actions, job_actions.STOP_ALL) as requested:
         acts["Stop 2"].trigger()
     assert requested.args[0] == IDS
 
@@ -298,9 +298,9 @@ def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     requests = []
     for action in (job_actions.STOP, job_actions.CLONE, job_actions.CLONE_ALL):
         page.job_actions.on(action, requests.append)
-    with asks(page.job_actions, job_actions.STOP_ALL):
+    with expect_request(page.job_actions, job_actions.STOP_ALL):
         qtbot.keyClick(page.list.view, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
-    with asks(page.job_actions, job_actions.EXPORT_ALL):
+    with expect_request(page.job_actions, job_actions.EXPORT_ALL):
         qtbot.keyClick(page.list.view, Qt.Key.Key_E, Qt.KeyboardModifier.ControlModifier)
     qtbot.keyClick(page.list.view, Qt.Key.Key_D, Qt.KeyboardModifier.ControlModifier)
     assert requests == []
@@ -318,7 +318,7 @@ def table(page):
 def test_in_the_table_a_chosen_sweep_is_all_its_jobs_each_once(table, qtbot):
     table.view.selectRow(table.model.row_of(LR))
     assert sorted(table.view.chosen()) == sorted(IDS)
-    assert the(Label, table.bar).text() == "6 jobs selected"
+    assert find_only(Label, table.bar).text() == "6 jobs selected"
     table.view.selectAll()
     assert len(table.view.chosen()) == len(OTHERS) + len(IDS)
 
@@ -347,7 +347,7 @@ def test_in_the_table_enter_right_and_left_fold_and_no_cell_of_a_sweep_is_edited
 
 
 def test_the_table_counts_jobs_and_not_rows(table):
-    assert f"{len(OTHERS) + len(IDS)} jobs" in texts(table)
+    assert f"{len(OTHERS) + len(IDS)} jobs" in visible_texts(table)
 
 
 def test_a_sorted_table_moves_the_sweep_with_its_jobs(page, table):
@@ -379,7 +379,7 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     states = [JobState.TRAINING] * live + [JobState.QUEUED] * waiting
     states += [JobState.FINISHED] * (len(LR_JOBS) - len(states))
     jobs = (LR_JOBS * 2)[: len(states)]
-    jobs = tuple(changed(job, id=f"s{n}", state=state)
+    jobs = tuple(replace_fields(job, id=f"s{n}", state=state)
                  for n, (job, state) in enumerate(zip(jobs, states, strict=True)))  # fmt: skip
     show_jobs(page, jobs)
     page.open_sweep(LR)

@@ -12,9 +12,9 @@ from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
-from tests.windows import button, line_of, says, texts, the
+from tests.windows import find_button, find_line, shows_text, visible_texts, find_only
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox, SearchField
 from widgets.jobs.log.log_ansi import Style, StyledText, split_styles, strip_codes
@@ -118,16 +118,16 @@ def test_the_log_follows_its_end_until_the_user_scrolls_up_and_counts_new_lines(
     tab.show()
     grow(logs, "0", "new")
     assert last_in_sight(tab) == "new"
-    assert not button(tab, "Follow").isVisible()
+    assert not find_button(tab, "Follow").isVisible()
     qtbot.keyClick(tab.view, Qt.Key.Key_PageUp)
     top = tab.view.top
     grow(logs, "0", *["more"] * 412)
     assert tab.view.top == top
-    assert button(tab, "412 new lines").text() == "412 new lines"
-    assert button(tab, "412 new lines").isVisible()
-    qtbot.mouseClick(button(tab, "412 new lines"), Qt.MouseButton.LeftButton)
+    assert find_button(tab, "412 new lines").text() == "412 new lines"
+    assert find_button(tab, "412 new lines").isVisible()
+    qtbot.mouseClick(find_button(tab, "412 new lines"), Qt.MouseButton.LeftButton)
     assert last_in_sight(tab) == "more"
-    assert not button(tab, "Follow").isVisible()
+    assert not find_button(tab, "Follow").isVisible()
 
 
 def test_half_a_line_becomes_whole_where_it_stands(tab):
@@ -144,7 +144,7 @@ def test_the_failing_ranks_log_is_there_first_and_marked(tab):
     tab.open_job(FAILED)
     tab.show()
     assert tab.source == "1"
-    assert not the(ComboBox, tab).itemIcon(the(ComboBox, tab).currentIndex()).isNull()
+    assert not find_only(ComboBox, tab).itemIcon(find_only(ComboBox, tab).currentIndex()).isNull()
     assert tab.view.text_of(0) == "bad"
     assert logs.asked[0][0] == "1"
 
@@ -153,30 +153,30 @@ def test_a_search_counts_steps_through_hits_and_finds_later_ones(tab, qtbot):
     logs = Logs(tab, r0=numbered(1000))
     tab.open_job(LIVE)
     tab.show()
-    the(SearchField, tab).setText("line 99")
-    qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
-    assert says(tab, "of 11")
-    button(tab, "Next match").click()
+    find_only(SearchField, tab).setText("line 99")
+    qtbot.keyClick(find_only(SearchField, tab), Qt.Key.Key_Return)
+    assert shows_text(tab, "of 11")
+    find_button(tab, "Next match").click()
     assert tab.view.marked in (99, *range(990, 1000))
     grow(logs, "0", "line 99 again")
-    assert says(tab, "of 12")
+    assert shows_text(tab, "of 12")
     assert logs.searches[-1] == ("line 99", 1000), "what was searched is not searched again"
-    the(SearchField, tab).setText("nowhere")
-    qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
-    assert "No matches" in texts(tab)
-    assert not button(tab, "Next match").isEnabled()
+    find_only(SearchField, tab).setText("nowhere")
+    qtbot.keyClick(find_only(SearchField, tab), Qt.Key.Key_Return)
+    assert "No matches" in visible_texts(tab)
+    assert not find_button(tab, "Next match").isEnabled()
 
 
 def test_the_first_error_is_jumped_to_and_the_proven_one_without_a_search(tab):
     Logs(tab, r0=[*numbered(300), "KeyError: 'x'", *numbered(300)], r1=numbered(300))
     tab.open_job(LIVE)
     tab.show()
-    button(tab, "First error").click()
+    find_button(tab, "First error").click()
     assert tab.view.marked == 300
     assert not tab.view.follows
     error = RankError("It failed.", 1, evidence=(EvidenceLine("rank-1.log", 42, "line 41"),))
-    tab.open_job(changed(FAILED, error=error))
-    button(tab, "First error").click()
+    tab.open_job(replace_fields(FAILED, error=error))
+    find_button(tab, "First error").click()
     assert (tab.source, tab.view.marked) == ("1", 41)
 
 
@@ -193,9 +193,9 @@ def test_the_combined_log_names_the_source_of_each_line(tab):
     Logs(tab, r0=["x"], all=["a", "b"])
     tab.open_job(LIVE)
     tab.show()
-    the(ComboBox, tab).choose("all")
+    find_only(ComboBox, tab).choose("all")
     assert tab.view._line(1).source == "0"
-    assert says(tab, "rank by rank")
+    assert shows_text(tab, "rank by rank")
 
 
 def test_chosen_lines_are_copied_as_plain_text(tab, qtbot):
@@ -210,17 +210,17 @@ def test_chosen_lines_are_copied_as_plain_text(tab, qtbot):
 def test_each_empty_log_says_why_it_is_empty(tab):
     logs = Logs(tab, r0=[])
     tab.open_job(LIVE)
-    assert "Reading the log…" in texts(the(EmptyState, tab))
+    assert "Reading the log…" in visible_texts(find_only(EmptyState, tab))
     tab.show()
-    assert "No output yet" in texts(the(EmptyState, tab))
+    assert "No output yet" in visible_texts(find_only(EmptyState, tab))
     tab.show_error("a", "0", "The log of rank 0 cannot be read: Stale file handle.")
-    assert says(the(EmptyState, tab), "Stale file handle.")
-    tab.open_job(changed(FAILED, error=None, state=JobState.ERROR))
-    assert "No output" in texts(the(EmptyState, tab))
+    assert shows_text(find_only(EmptyState, tab), "Stale file handle.")
+    tab.open_job(replace_fields(FAILED, error=None, state=JobState.ERROR))
+    assert "No output" in visible_texts(find_only(EmptyState, tab))
     logs.logs["0"] += ["at last"]
     tab.hide()
     tab.show()
-    assert the(QStackedWidget, tab).currentWidget() is tab.view
+    assert find_only(QStackedWidget, tab).currentWidget() is tab.view
 
 
 def test_a_log_that_starts_again_drops_the_old_lines(tab):
@@ -278,8 +278,8 @@ def test_an_update_of_the_log_does_not_restart_a_search(tab, qtbot):
     tab.find_requested.disconnect(logs.find)
     begun = []
     tab.find_requested.connect(begun.append)
-    the(SearchField, tab).setText("line")
-    qtbot.keyClick(the(SearchField, tab), Qt.Key.Key_Return)
+    find_only(SearchField, tab).setText("line")
+    qtbot.keyClick(find_only(SearchField, tab), Qt.Key.Key_Return)
     grow(logs, "0", "one more")
     grow(logs, "0", "and more")
     assert begun == [LogSearch("a", "0", "line", 0)]
@@ -313,18 +313,18 @@ def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
     ]
     acts[2].trigger()
     dialog = tab.naming.now
-    assert (line_of(dialog, "Name of the number").text(), line_of(dialog, "Pattern").text()) == (
+    assert (find_line(dialog, "Name of the number").text(), find_line(dialog, "Pattern").text()) == (
         "loss",
         "loss: {loss}",
     )
-    assert says(dialog, "loss 0.25")
-    line_of(dialog, "Name of the number").setText("1 loss")
-    assert not button(dialog, "Draw").isEnabled()
-    line_of(dialog, "Name of the number").setText("train/loss")
-    line_of(dialog, "Pattern").setText("lost: {train/loss}")
-    assert not button(dialog, "Draw").isEnabled()
-    line_of(dialog, "Pattern").setText("loss: {train/loss}")
-    qtbot.mouseClick(button(dialog, "Draw"), Qt.MouseButton.LeftButton)
+    assert shows_text(dialog, "loss 0.25")
+    find_line(dialog, "Name of the number").setText("1 loss")
+    assert not find_button(dialog, "Draw").isEnabled()
+    find_line(dialog, "Name of the number").setText("train/loss")
+    find_line(dialog, "Pattern").setText("lost: {train/loss}")
+    assert not find_button(dialog, "Draw").isEnabled()
+    find_line(dialog, "Pattern").setText("loss: {train/loss}")
+    qtbot.mouseClick(find_button(dialog, "Draw"), Qt.MouseButton.LeftButton)
     assert marked == [(A_SCRIPT.id, "loss: {train/loss}")]
     assert tab.naming.now is None
 

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
-from tests.windows import button, owned, the
+from tests.windows import find_button, add_widget, find_only
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import VerticalScrollArea
@@ -22,7 +22,7 @@ from widgets.jobs.placement.placement_picker import PlacementPicker
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 EIGHT = tuple(f"GPU-{n}" for n in range(8))
-NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
+NEW = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
 
 
 def full(state):
@@ -33,7 +33,7 @@ def full(state):
 
 @pytest.fixture
 def picker(qtbot):
-    picker = owned(qtbot, PlacementPicker(), 820, 500)
+    picker = add_widget(qtbot, PlacementPicker(), 820, 500)
     with qtbot.waitActive(picker):
         picker.show()
         picker.activateWindow()
@@ -51,9 +51,9 @@ def figure(picker, name):
 def test_whole_free_nodes_come_first_and_unhealthy_gpus_never():
     nodes = (
         samples.state("gpu01", "half"),
-        samples.hot(samples.state("gpu02")),
+        samples.hot_node(samples.state("gpu02")),
         samples.state("gpu03"),
-        samples.gone(samples.state("gpu04")),
+        samples.offline_node(samples.state("gpu04")),
         full(samples.state("gpu05")),
         replace(samples.state("gpu06"), presence=Presence.OUT_OF_SERVICE),
         NEW,
@@ -72,15 +72,15 @@ def test_whole_free_nodes_come_first_and_unhealthy_gpus_never():
 
 
 def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_for(picker, qtbot):
-    picker.show_nodes((samples.state("gpu01"), samples.hot(samples.state("gpu02"))))
-    assert button(picker, "Select 8 for me").isVisible(), "those of one node"
+    picker.show_nodes((samples.state("gpu01"), samples.hot_node(samples.state("gpu02"))))
+    assert find_button(picker, "Select 8 for me").isVisible(), "those of one node"
     picker.put([{"node": "gpu02", "gpus": list(EIGHT[:2])}])
-    assert button(picker, "Select 2 for me").text() == "Select 2 for me"
+    assert find_button(picker, "Select 2 for me").text() == "Select 2 for me"
     with qtbot.waitSignal(picker.changed):
-        qtbot.mouseClick(button(picker, "Select 2 for me"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(picker, "Select 2 for me"), Qt.MouseButton.LeftButton)
     assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT[:2])}]
     picker.show_nodes((samples.state("gpu01", "other"), samples.state("gpu02", "other")))
-    assert not button(picker, "Select 0 for me").isVisible()
+    assert not find_button(picker, "Select 0 for me").isVisible()
 
 
 HERE = {"node": "this-computer", "processes": 1}
@@ -96,7 +96,7 @@ HERE = {"node": "this-computer", "processes": 1}
         ((samples.state("gpu01", "other"), samples.state("gpu02", "half")),
          {"node": "gpu02", "gpus": ["GPU-4"]}),
         ((samples.state("gpu01", "other"),), HERE),
-        ((samples.gone(samples.state("gpu01")),), HERE),
+        ((samples.offline_node(samples.state("gpu01")),), HERE),
     ],
 )  # fmt: skip
 def test_one_free_gpu_is_proposed_and_this_computer_without_one(picker, nodes, proposed):
@@ -119,7 +119,7 @@ def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
         (
             samples.state("this-computer", count=0),
             samples.state("cpu1", count=0),
-            samples.gone(samples.state("cpu2", count=0)),
+            samples.offline_node(samples.state("cpu2", count=0)),
             full(samples.state("cpu3", count=0)),
             replace(samples.state("cpu4", count=0), presence=Presence.OUT_OF_SERVICE),
             samples.state("cpu5", count=0),
@@ -127,16 +127,16 @@ def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
     )
     picker.put([{"node": "this-computer", "processes": 1}])
     with qtbot.waitSignal(picker.changed):
-        qtbot.mouseClick(button(picker, "Select 2 nodes for me"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(picker, "Select 2 nodes for me"), Qt.MouseButton.LeftButton)
     assert picker.value() == [{"node": name, "processes": 1} for name in ("cpu1", "cpu5")]
     picker.show_nodes((samples.state("this-computer", count=0),))
-    assert not button(picker, "Select 0 for me").isVisible()
+    assert not find_button(picker, "Select 0 for me").isVisible()
 
 
 @pytest.mark.parametrize(
     ("state", "why"),
     [
-        (samples.gone(samples.state("gpu11")), "Offline: no news since 03:12, no route to host"),
+        (samples.offline_node(samples.state("gpu11")), "Offline: no news since 03:12, no route to host"),
         (NEW, "Not set up"),
         (replace(samples.state("gpu11"), presence=Presence.OUT_OF_SERVICE), "Out of service"),
     ],
@@ -157,7 +157,7 @@ def test_m06_gpus_chosen_on_an_offline_node_stay_and_can_be_deselected(picker, q
     picker.show_nodes((samples.state("gpu01"),))
     chosen = [{"node": "gpu01", "gpus": list(EIGHT)}]
     picker.put(chosen)
-    picker.show_nodes((samples.gone(samples.state("gpu01")),))
+    picker.show_nodes((samples.offline_node(samples.state("gpu01")),))
     assert picker.value() == chosen
     assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.color_role()) == ("8 selected", "bad")
     qtbot.keyClick(row(picker, "gpu01").cells, Qt.Key.Key_Space)
@@ -184,7 +184,7 @@ def test_all_can_be_chosen_by_keys_alone(picker, qtbot):
 
 
 def test_a_click_on_the_name_chooses_free_healthy_gpus_and_another_deselects_them(picker, qtbot):
-    picker.show_nodes((samples.hot(samples.state("gpu01", "half"), 5),))
+    picker.show_nodes((samples.hot_node(samples.state("gpu01", "half"), 5),))
     name = row(picker, "gpu01")._name_label
     qtbot.mouseClick(name, Qt.MouseButton.LeftButton)
     assert row(picker, "gpu01").cells.selected_uuids() == ("GPU-4", "GPU-6", "GPU-7")
@@ -193,7 +193,7 @@ def test_a_click_on_the_name_chooses_free_healthy_gpus_and_another_deselects_the
 
 
 def test_a_screen_reader_hears_node_gpu_owner_memory_and_fault(picker, qtbot):
-    picker.show_nodes((samples.hot(samples.state("gpu03", "few"), 6),))
+    picker.show_nodes((samples.hot_node(samples.state("gpu03", "few"), 6),))
     cells = row(picker, "gpu03").cells
     assert cells.accessibleName() == "GPUs of gpu03"
     parts = cells.accessibleDescription().replace("\xa0", " ").split(". ")
@@ -333,8 +333,8 @@ def test_figures_of_all_rows_stand_in_one_column(picker):
         (
             samples.state("gpu01"),
             samples.state("cpu01", count=0),
-            samples.gone(samples.state("gpu11")),
-            samples.hot(samples.state("gpu07", "ours")),
+            samples.offline_node(samples.state("gpu11")),
+            samples.hot_node(samples.state("gpu07", "ours")),
         )
     )
     names = ("gpu01", "cpu01", "gpu11", "gpu07")
@@ -369,13 +369,13 @@ def test_a_long_name_is_whole_where_there_is_room(picker):
 def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker):
     nodes = samples.cluster(64)
     picker.show_nodes(nodes)
-    assert the(VerticalScrollArea, picker).height() == 360
+    assert find_only(VerticalScrollArea, picker).height() == 360
     shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
     assert "gpu02" in shown
     assert "gpu03" not in shown, "all of it is in use by other users"
-    button(picker, "Free only").setChecked(False)
+    find_button(picker, "Free only").setChecked(False)
     assert all(one.isVisibleTo(picker) for one in picker._rows.values())
-    assert the(VerticalScrollArea, picker).height() == 360
+    assert find_only(VerticalScrollArea, picker).height() == 360
 
 
 def test_a_chosen_node_is_shown_although_it_is_offline(picker):
@@ -384,7 +384,7 @@ def test_a_chosen_node_is_shown_although_it_is_offline(picker):
     picker.show_nodes(nodes)
     picker.put(chosen)
     assert picker.value() == chosen
-    picker.show_nodes((nodes[0], samples.gone(nodes[1]), *nodes[2:]))
+    picker.show_nodes((nodes[0], samples.offline_node(nodes[1]), *nodes[2:]))
     assert row(picker, nodes[1].name).isVisibleTo(picker)
 
 
@@ -398,14 +398,14 @@ def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker
 
 def test_updates_of_a_hidden_picker_wait(qtbot):
     nodes = samples.cluster(12)
-    stack = owned(qtbot, QStackedWidget())
+    stack = add_widget(qtbot, QStackedWidget())
     seen, picker = QWidget(), PlacementPicker()
     stack.addWidget(seen)
     stack.addWidget(picker)
     with qtbot.waitExposed(stack):
         stack.show()
     picker.show_nodes(nodes)
-    gone = (*nodes[:-1], samples.gone(nodes[-1]))
+    gone = (*nodes[:-1], samples.offline_node(nodes[-1]))
     picker.show_nodes(gone)
     assert not picker._rows
     stack.setCurrentWidget(picker)
@@ -414,7 +414,7 @@ def test_updates_of_a_hidden_picker_wait(qtbot):
 
 def test_a_hidden_picker_finds_the_nodes_of_a_draft(qtbot):
     nodes = samples.cluster(12)
-    stack = owned(qtbot, QStackedWidget())
+    stack = add_widget(qtbot, QStackedWidget())
     picker = PlacementPicker()
     stack.addWidget(QWidget())
     stack.addWidget(picker)

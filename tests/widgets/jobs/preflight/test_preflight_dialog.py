@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.nodes.preflight import Fix, PreflightFinding, fixed_placement
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
-from tests.windows import button, says, texts, the
+from tests.windows import find_button, shows_text, visible_texts, find_only
 from widgets.common.cards import ProgressLine, VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.preflight import preflight_text as words
@@ -64,16 +64,16 @@ def test_all_findings_stand_there_at_once_each_with_its_place_and_button(
     dialog: PreflightDialog,
 ) -> None:
     dialog.show_preflight(samples.found(MPI, BUSY, ROOT, CLOCK), PLACEMENT)
-    assert "3 problems prevent this job from starting" in texts(dialog)
+    assert "3 problems prevent this job from starting" in visible_texts(dialog)
     assert [row.button.text() for row in rows(dialog)] == [
         "Set up gpu12",
         "Leave out",
         "Leave out",
         "",
     ]
-    assert says(dialog, "SSH · host key · Python")
-    assert "7 passed:" in texts(dialog)
-    assert not button(dialog, "Start on 16 GPUs").isVisible()
+    assert shows_text(dialog, "SSH · host key · Python")
+    assert "7 passed:" in visible_texts(dialog)
+    assert not find_button(dialog, "Start on 16 GPUs").isVisible()
 
 
 def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) -> None:
@@ -87,12 +87,12 @@ def test_the_last_row_of_64_nodes_can_be_scrolled_to(dialog: PreflightDialog) ->
 
 def test_all_64_are_fixed(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_preflight(samples.many(64), PLACEMENT)
-    assert button(dialog, "Fix all 64").text() == "Fix all 64"
+    assert find_button(dialog, "Fix all 64").text() == "Fix all 64"
     with qtbot.waitSignal(dialog.fix_all_requested) as requested:
-        button(dialog, "Fix all 64").click()
+        find_button(dialog, "Fix all 64").click()
     assert len(requested.args[0]) == 64
     dialog.show_fixing(requested.args[0])
-    assert not button(dialog, "Fix all 0").isVisible()
+    assert not find_button(dialog, "Fix all 0").isVisible()
     assert all(row.is_working for row in rows(dialog))
 
 
@@ -103,17 +103,17 @@ def test_a_row_shows_its_fix_and_then_the_result(dialog: PreflightDialog, qtbot:
     assert requested.args == [MPI]
     dialog.show_fixing((MPI,), "Horovod…")
     row = row_of(dialog, MPI)
-    assert "Horovod…" in texts(row)
+    assert "Horovod…" in visible_texts(row)
     assert not row.button.isVisible()
-    assert not button(dialog, "Check again").isEnabled(), "a second check would find half-done work"
+    assert not find_button(dialog, "Check again").isEnabled(), "a second check would find half-done work"
     assert row_of(dialog, AGENT).button.isEnabled()
     dialog.show_preflight(samples.found(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]
-    assert "1 problem prevents this job from starting" in texts(dialog)
+    assert "1 problem prevents this job from starting" in visible_texts(dialog)
     dialog.show_preflight(samples.found(), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up", "Agent: gpu12 is OK now"]
-    assert button(dialog, "Start on 16 GPUs").isVisible()
-    assert button(dialog, "Start on 16 GPUs").text() == "Start on 16 GPUs"
+    assert find_button(dialog, "Start on 16 GPUs").isVisible()
+    assert find_button(dialog, "Start on 16 GPUs").text() == "Start on 16 GPUs"
 
 
 def test_a_row_continues_its_fix_while_another_is_checked(
@@ -133,7 +133,7 @@ def test_a_failed_fix_says_why_and_the_button_is_back(
     dialog.show_fixing((AGENT,))
     dialog.show_fix_error(AGENT, "The agent of gpu12 does not start.", "Set gpu12 up again.")
     row = row_of(dialog, AGENT)
-    assert "The agent of gpu12 does not start. Set gpu12 up again." in texts(row)
+    assert "The agent of gpu12 does not start. Set gpu12 up again." in visible_texts(row)
     assert row.button.isVisible()
     dialog.show_preflight(samples.found(), PLACEMENT)
     assert done(dialog) == ["Agent: gpu12 is OK now"], "it was not the program that did it"
@@ -147,7 +147,7 @@ def test_a_finding_that_leaves_with_its_node_is_not_called_fixed(
     left = fixed_placement(PLACEMENT, ROOT)
     dialog.show_preflight(samples.found(placement=left), left)
     assert done(dialog) == ["Data root: gpu12 is left out of this job"]
-    assert button(dialog, "Start on 8 GPUs").text() == "Start on 8 GPUs"
+    assert find_button(dialog, "Start on 8 GPUs").text() == "Start on 8 GPUs"
 
 
 def test_fix_all_leaves_intended_states_to_the_user(dialog: PreflightDialog, qtbot: QtBot) -> None:
@@ -156,25 +156,25 @@ def test_fix_all_leaves_intended_states_to_the_user(dialog: PreflightDialog, qtb
     )
     dialog.show_preflight(samples.found(out, MPI, BUSY, AGENT), PLACEMENT)
     assert row_of(dialog, out).button.text() == "Put into service"
-    assert button(dialog, "Fix all 2").text() == "Fix all 2"
+    assert find_button(dialog, "Fix all 2").text() == "Fix all 2"
     with qtbot.waitSignal(dialog.fix_all_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Fix all 2"), LEFT)
+        qtbot.mouseClick(find_button(dialog, "Fix all 2"), LEFT)
     assert requested.args == [(MPI, AGENT)]
 
 
 def test_a_hint_does_not_prevent_a_start(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_preflight(samples.found(CLOCK), PLACEMENT)
-    assert "This job can start" in texts(dialog)
+    assert "This job can start" in visible_texts(dialog)
     with qtbot.waitSignal(dialog.start_requested):
-        qtbot.mouseClick(button(dialog, "Start on 16 GPUs"), LEFT)
+        qtbot.mouseClick(find_button(dialog, "Start on 16 GPUs"), LEFT)
 
 
 def test_a_fault_without_a_button_says_what_the_user_can_do(dialog: PreflightDialog) -> None:
     dialog.show_preflight(samples.found(FULL), PLACEMENT)
     row = row_of(dialog, FULL)
     assert not row.button.isVisible()
-    assert "Free some space, or keep fewer checkpoints." in texts(row)
-    assert not any(one.startswith("Start on") for one in texts(dialog))
+    assert "Free some space, or keep fewer checkpoints." in visible_texts(row)
+    assert not any(one.startswith("Start on") for one in visible_texts(dialog))
 
 
 def test_a_check_can_be_cancelled_and_disables_the_other_buttons(
@@ -182,10 +182,10 @@ def test_a_check_can_be_cancelled_and_disables_the_other_buttons(
 ) -> None:
     dialog.show_preflight(samples.found(MPI), PLACEMENT)
     dialog.show_busy("Checking gpu12")
-    assert not button(dialog, "Check again").isEnabled()
+    assert not find_button(dialog, "Check again").isEnabled()
     assert not row_of(dialog, MPI).button.isEnabled()
     with qtbot.waitSignal(dialog.cancel_requested):
-        qtbot.mouseClick(button(the(ProgressLine, dialog), "Cancel"), LEFT)
+        qtbot.mouseClick(find_button(find_only(ProgressLine, dialog), "Cancel"), LEFT)
     dialog.show_busy("")
     assert row_of(dialog, MPI).button.isEnabled()
 
@@ -194,25 +194,25 @@ def test_one_batch_is_tried_where_nothing_blocks_and_the_job_is_there(
     dialog: PreflightDialog, window: MainWindow, qtbot: QtBot
 ) -> None:
     dialog.show_preflight(samples.found(MPI), PLACEMENT)
-    assert not button(dialog, "Try one batch").isVisible()
+    assert not find_button(dialog, "Try one batch").isVisible()
     dialog.show_preflight(samples.found(), PLACEMENT)
     with qtbot.waitSignal(dialog.trial_requested):
-        qtbot.mouseClick(button(dialog, "Try one batch"), LEFT)
+        qtbot.mouseClick(find_button(dialog, "Try one batch"), LEFT)
     dialog.show_trial(samples.BROKEN)
-    assert says(dialog, "Rank 9 on gpu12: CUDA out of memory")
-    assert says(dialog, "loss.backward()")
-    assert "One batch of this job could not be trained" in texts(dialog)
+    assert shows_text(dialog, "Rank 9 on gpu12: CUDA out of memory")
+    assert shows_text(dialog, "loss.backward()")
+    assert "One batch of this job could not be trained" in visible_texts(dialog)
     dialog.show_preflight(samples.found(), PLACEMENT)
-    assert not says(dialog, "CUDA out of memory"), "it was about what was before"
+    assert not shows_text(dialog, "CUDA out of memory"), "it was about what was before"
     unmade = PreflightDialog(False, window)
     unmade.show()
     unmade.show_preflight(samples.found(), PLACEMENT)
-    assert not button(unmade, "Try one batch").isVisible()
+    assert not find_button(unmade, "Try one batch").isVisible()
 
 
 def test_the_report_is_text_for_a_mail(dialog: PreflightDialog, qtbot: QtBot) -> None:
     dialog.show_preflight(samples.found(BUSY, CLOCK), PLACEMENT)
-    qtbot.mouseClick(button(dialog, "Copy report"), LEFT)
+    qtbot.mouseClick(find_button(dialog, "Copy report"), LEFT)
     lines = QGuiApplication.clipboard().text().splitlines()
     assert lines[0] == "1 problem prevents this job from starting"
     assert lines[3].startswith("fault  GPUs (gpu12): GPU 5 of gpu12 is in use by alice")

@@ -20,11 +20,11 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import bad_gpu_uuids, problems_by_gpu
 from tests.backend.node.metrics.test_probe import Watch
 from tests.fakes.nvml.driver import FakeDriver, build
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import open_tab, says, the
+from tests.windows import open_tab, shows_text, find_only
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import VerticalScrollArea
@@ -50,7 +50,7 @@ def at(unix_s):
 def job(*placement, state=JobState.TRAINING, ended="", **changes):
     config = replace(LIVE.config, placement=placement)
     started = at(NOON)
-    return changed(
+    return replace_fields(
         LIVE, state=state, started_at=started, updated_at=ended, config=config, **changes
     )
 
@@ -143,18 +143,18 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
     view = job(Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended=at(NOON + 3000))
     detail.open_job(view)
     detail.show_update(curve(view))
-    the(SegmentedControl, detail.curves).choose("time")
+    find_only(SegmentedControl, detail.curves).choose("time")
     detail.curves._set_axis("time")
     node = replace(samples.state("gpu1"), reading=cool)
     detail.show_nodes((node,))
     detail.show_pasts({"gpu1": history}, {}, NOON + 3000)
 
-    (in_curves,) = the(LargePlot, detail.curves).marks.spans
+    (in_curves,) = find_only(LargePlot, detail.curves).marks.spans
     assert (in_curves.color_role, in_curves.text) == ("warn", "gpu1 slowed by heat")
     # It lasts until some readings in a row were without it.
     last_s = 80 * EVERY_S + (CALM_READINGS - 1) * EVERY_S
     assert (in_curves.x0, in_curves.x1) == pytest.approx((1000, last_s))
-    assert is_amber(detail, the(LargePlot, detail.curves), 1300, 2400)
+    assert is_amber(detail, find_only(LargePlot, detail.curves), 1300, 2400)
 
     open_tab(detail, "ranks")
     plot = detail.ranks.history.plot
@@ -192,7 +192,7 @@ def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
     assert {span.tone for span in history.plot.marks.spans} == {"warn"}
-    assert [span.color_role for span in the(LargePlot, detail.curves).marks.spans] == [
+    assert [span.color_role for span in find_only(LargePlot, detail.curves).marks.spans] == [
         "warn",
         "warn",
     ]
@@ -211,8 +211,8 @@ def test_the_first_unhealthy_node_is_shown_until_the_user_chooses_another(detail
     well = past(*BOTH, words="")
     history = shown(detail, view, {"gpu1": well, "gpu2": past(*BOTH)})
     assert (history.node, history._title.text()) == ("gpu2", "During this job")
-    the(ComboBox, history).choose("gpu1")
-    the(ComboBox, history).activated.emit(0)
+    find_only(ComboBox, history).choose("gpu1")
+    find_only(ComboBox, history).activated.emit(0)
     detail.show_view(view)
     assert history.node == "gpu1"
 
@@ -222,7 +222,7 @@ def test_findings_after_the_end_of_a_job_are_not_shown(detail):
     history = shown(detail, view, {"gpu1": past(*BOTH)})
     assert history.isVisible()
     assert history.plot.marks.spans == ()
-    assert the(LargePlot, detail.curves).marks.spans == ()
+    assert find_only(LargePlot, detail.curves).marks.spans == ()
     assert not [curve.name for curve in history.plot.curves.values() if curve.named]
 
 
@@ -250,9 +250,9 @@ def test_the_span_lies_in_the_curves_where_the_job_was_then(detail, axis, begin,
 
 def test_another_job_has_no_spans_of_the_one_before(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
-    assert the(LargePlot, detail.curves).marks.spans
+    assert find_only(LargePlot, detail.curves).marks.spans
     detail.open_job(replace(LIVE, id="b"))
-    assert not the(LargePlot, detail.curves).marks.spans
+    assert not find_only(LargePlot, detail.curves).marks.spans
 
 
 def test_a_curve_has_the_time_of_day_of_each_step(detail):
@@ -268,7 +268,7 @@ def test_a_narrow_window_keeps_the_node_of_each_rank_and_never_scrolls_sideways(
     shown(detail, job(*TWO), {"gpu1": past(*BOTH), "gpu2": past(*BOTH)})
     for _ in range(3):
         QApplication.processEvents()
-    table = the(QTableView, detail.ranks)
+    table = find_only(QTableView, detail.ranks)
     assert table.columnWidth(1) >= 80
     assert table.horizontalScrollBar().maximum() == 0
     for key, page in (("ranks", detail.ranks), ("curves", detail.curves)):
@@ -281,9 +281,9 @@ def test_a_narrow_window_keeps_the_node_of_each_rank_and_never_scrolls_sideways(
 
 def test_the_read_out_names_a_span_however_narrow(detail):
     shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
-    rows, _ = the(LargePlot, detail.curves).readout(130)
+    rows, _ = find_only(LargePlot, detail.curves).readout(130)
     assert ("gpu1 slowed by heat", "") in rows
-    rows, _ = the(LargePlot, detail.curves).readout(200)
+    rows, _ = find_only(LargePlot, detail.curves).readout(200)
     assert [name for name, _ in rows if "heat" in name] == []
 
 
@@ -308,7 +308,7 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_the_user_scrolls(detail,
     detail.open_job(lab.LIVE)
     detail.show_view(lab.LIVE)
     open_tab(detail, "ranks")
-    table, model = the(QTableView, detail.ranks), detail.ranks._model
+    table, model = find_only(QTableView, detail.ranks), detail.ranks._model
     amber = [n for n, row in enumerate(model.rows) if row.is_slow or row.has_failed]
     assert amber == [11]
     step = model.index(11, 4)
@@ -322,7 +322,7 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_the_user_scrolls(detail,
     qtbot.waitUntil(lambda: table.verticalScrollBar().maximum() > 0 and seen())
     table.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderToMinimum)
     assert not seen()
-    detail.show_view(changed(lab.LIVE, step=lab.LIVE.step + 1))
+    detail.show_view(replace_fields(lab.LIVE, step=lab.LIVE.step + 1))
     assert not seen(), "it stays where the user scrolled"
 
 
@@ -336,7 +336,7 @@ def test_a_server_is_named_and_its_missing_step_time_counts_for_no_other_rank():
     assert view.slowest() == (2, 0.5)
     strip = RankStrip()
     strip.show_view(view)
-    assert says(strip, "rank 2 is 50 % slower")
+    assert shows_text(strip, "rank 2 is 50 % slower")
 
 
 @pytest.mark.parametrize(

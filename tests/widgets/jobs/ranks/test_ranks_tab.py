@@ -3,9 +3,9 @@
 import pytest
 from PySide6.QtWidgets import QApplication, QTableView
 
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import on_screen, the
+from tests.windows import show_widget, find_only
 from widgets.jobs.ranks.ranks_tab import RanksTab
 
 OF_GPUS = {"GPU", "Process", "Memory", "Use"}
@@ -13,11 +13,11 @@ OF_GPUS = {"GPU", "Process", "Memory", "Use"}
 
 @pytest.fixture
 def tab(qtbot, theme_manager):
-    return on_screen(qtbot, RanksTab(), 1000, 700)
+    return show_widget(qtbot, RanksTab(), 1000, 700)
 
 
 def titles(tab):
-    model, table = tab._model, the(QTableView, tab)
+    model, table = tab._model, find_only(QTableView, tab)
     headers = [
         model.headerData(n, table.horizontalHeader().orientation())
         for n in range(model.columnCount())
@@ -30,7 +30,7 @@ def test_a_job_on_cpus_has_no_columns_of_gpus(tab):
         (lab.FINISHED, False),
         (lab.LIVE, True),
         (lab.FINISHED, False),
-        (changed(lab.LIVE, rank_step_ms=()), True),
+        (replace_fields(lab.LIVE, rank_step_ms=()), True),
     ):
         assert view.config.uses_gpus is has_gpus
         tab.show_view(view)
@@ -42,6 +42,6 @@ def test_a_job_on_cpus_has_no_columns_of_gpus(tab):
 def test_a_table_of_two_ranks_has_the_room_of_two(tab):
     tab.show_view(lab.FINISHED)
     QApplication.processEvents()
-    table = the(QTableView, tab)
+    table = find_only(QTableView, tab)
     rows = tab._model.rowCount() * table.verticalHeader().defaultSectionSize()
     assert table.viewport().height() < rows + table.verticalHeader().defaultSectionSize()

@@ -13,10 +13,10 @@ from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.state import JobState
 from backend.records.nodes.history import PastGpu, PastReading
-from tests.job_views import changed
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, says, texts, the
+from tests.windows import show_widget, shows_text, visible_texts, find_only
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, JobPeriod
 from widgets.nodes.history.job_timeline import JobBar, arrange_bars, job_bars
@@ -30,8 +30,8 @@ STATE = samples.state("gpu07", "ours", 2)
 UUIDS = ("GPU-0", "GPU-1")
 
 
-def line(age_s, heat=60.0, unhealthy=""):
-    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", heat, unhealthy=unhealthy))
+def past_reading(age_s, temperature_c=60.0, unhealthy=""):
+    gpus = (PastGpu("GPU-0", 58.0), PastGpu("GPU-1", temperature_c, unhealthy=unhealthy))
     return PastReading(NOON - age_s, 40.0, 1e9, gpus)
 
 
@@ -39,7 +39,9 @@ def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
     """A line each 20 seconds; the second GPU was slowed by heat for half an hour."""
     return to_history_data(
         [
-            line(age, 91.0, "slowed by heat") if hot_to_s < age <= hot_from_s else line(age)
+            past_reading(age, 91.0, "slowed by heat")
+            if hot_to_s < age <= hot_from_s
+            else past_reading(age)
             for age in range(over_s, 0, -20)
         ]
     )
@@ -47,23 +49,23 @@ def hours(hot_from_s=3600, hot_to_s=1800, over_s=10_800):
 
 @pytest.fixture
 def card(qtbot):
-    return on_screen(qtbot, HistoryCard(), 900, 600)
+    return show_widget(qtbot, HistoryCard(), 900, 600)
 
 
-def at(iso_s):
-    return datetime.fromtimestamp(iso_s, UTC).isoformat()
+def iso_time(time_s):
+    return datetime.fromtimestamp(time_s, UTC).isoformat()
 
 
-def job(name, began, ended=None, nodes=("gpu07",)):
+def job(name, started_ago_s, ended_ago_s=None, nodes=("gpu07",)):
     config = replace(
         LIVE.config, placement=tuple(replace(LIVE.config.placement[0], node=n) for n in nodes)
     )
-    state = JobState.TRAINING if ended is None else JobState.FINISHED
-    return changed(
+    state = JobState.TRAINING if ended_ago_s is None else JobState.FINISHED
+    return replace_fields(
         LIVE,
         state=state,
-        started_at=at(NOON - began),
-        updated_at="" if ended is None else at(NOON - ended),
+        started_at=iso_time(NOON - started_ago_s),
+        updated_at="" if ended_ago_s is None else iso_time(NOON - ended_ago_s),
         name=name,
         config=config,
     )
@@ -77,9 +79,9 @@ def test_earlier_hours_precede_the_readings_of_the_window():
     times = history.times()
     assert times[0] == NOON - 10_800
     assert (np.diff(times) > 0).all()
-    heat = history.series("GPU-1", "temperature")
-    assert list(heat[-3:]) == [60.0, 66.0, 66.0]
-    assert np.nanmax(heat) == 91.0
+    temperatures = history.series("GPU-1", "temperature")
+    assert list(temperatures[-3:]) == [60.0, 66.0, 66.0]
+    assert np.nanmax(temperatures) == 91.0
 
 
 def test_readings_of_both_agent_and_window_appear_once():
@@ -93,13 +95,15 @@ def test_readings_of_both_agent_and_window_appear_once():
 
 
 def test_a_time_without_readings_is_a_gap_and_no_line():
-    past = to_history_data([line(4000), line(3980), line(200), line(180)])
+    agent_history = to_history_data(
+        [past_reading(4000), past_reading(3980), past_reading(200), past_reading(180)]
+    )
     history = NodeHistory()
-    history.set_agent_history(past)
+    history.set_agent_history(agent_history)
     history.append(STATE.reading, NOON)
     history.append(STATE.reading, NOON + 500)
-    heat = history.series("GPU-0", "temperature")
-    assert [bool(np.isnan(value)) for value in heat] == [
+    temperatures = history.series("GPU-0", "temperature")
+    assert [bool(np.isnan(value)) for value in temperatures] == [
         *(False, False, True, False, False),
         *(True, False, True, False),
     ]
@@ -113,22 +117,25 @@ def test_s13_a_slowdown_is_a_span_with_its_reason_and_its_gpu_is_lifted(card, qt
     (span,) = card.plot.marks.spans
     assert (round(NOON - span.x0), round(NOON - span.x1)) == (3600, 1800)
     assert span.text == "Slowed by heat"
-    named = [curve.name for curve in card.plot.curves.values() if curve.with_label]
-    assert named == ["GPU 1"]
+    labelled_curves = [curve.name for curve in card.plot.curves.values() if curve.with_label]
+    assert labelled_curves == ["GPU 1"]
     # And it is painted: the ground in it is another one than beside it.
     for _ in range(3):
         QApplication.processEvents()
     image = card.grab().toImage()
     origin = card.plot.mapTo(card, QPoint(0, card.plot.height() // 2))
-    left, right = card.plot.visible_span_px()
+    left_px, right_px = card.plot.visible_span_px()
     x0, x1 = card.plot.x_range()
 
     def background(image: QImage, age_s: float) -> str:
-        x = left + (NOON - age_s - x0) / (x1 - x0) * (right - left)
+        x = left_px + (NOON - age_s - x0) / (x1 - x0) * (right_px - left_px)
         return image.pixelColor(origin.x() + round(x), origin.y()).name()
 
-    well, hot = background(image, 5400.0), background(image, 2650.0)
-    assert (well, hot != well) == (theme.current().q("surface").name(), True)
+    healthy_colour, hot_colour = background(image, 5400.0), background(image, 2650.0)
+    assert (healthy_colour, hot_colour != healthy_colour) == (
+        theme.current().q("surface").name(),
+        True,
+    )
 
 
 def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
@@ -137,27 +144,27 @@ def test_s13_a_slowdown_of_a_moment_is_wide_enough_to_be_seen(card):
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     (span,) = card.plot.marks.spans
-    left, right = card.plot.visible_span_px()
+    left_px, right_px = card.plot.visible_span_px()
     x0, x1 = card.plot.x_range()
-    assert (span.x1 - span.x0) / (x1 - x0) * (right - left) > 2
+    assert (span.x1 - span.x0) / (x1 - x0) * (right_px - left_px) > 2
 
 
 def test_the_card_shows_only_chosen_and_known_hours(card):
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
-    assert says(card, "Since ")
+    assert shows_text(card, "Since ")
     history.set_agent_history(hours(over_s=40_000))
     card.show_extended_history()
-    assert "Last 3 hours" in texts(card)
+    assert "Last 3 hours" in visible_texts(card)
     card._period_picker.choose("1")
     card._rebuild()
-    assert "Last hour" in texts(card)
+    assert "Last hour" in visible_texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 3600)
     assert card.plot.marks.spans[0].x0 >= NOON - 3600
     card._period_picker.choose("24")
     card._rebuild()
-    assert says(card, "Since ")
+    assert shows_text(card, "Since ")
 
 
 def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card):
@@ -174,7 +181,7 @@ def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card)
 
 def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
     history = NodeHistory()
-    history.set_agent_history(to_history_data([line(age, 65.0 if age != 5000 else 11.0) for age in
+    history.set_agent_history(to_history_data([past_reading(age, 65.0 if age != 5000 else 11.0) for age in
                               range(10_800, 0, -20)]))  # fmt: skip
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
@@ -185,7 +192,7 @@ def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
 def test_gpus_at_rest_are_not_on_the_lower_edge_and_their_noise_is_small(card):
     history = NodeHistory()
     history.set_agent_history(
-        to_history_data([line(age, 31.0 + age % 3) for age in range(10_800, 0, -20)])
+        to_history_data([past_reading(age, 31.0 + age % 3) for age in range(10_800, 0, -20)])
     )
     card.show_history(history, STATE)
     low, high = card.plot.y_range()
@@ -200,13 +207,13 @@ def test_the_name_of_a_hot_gpu_stands_right_of_its_curve_under_the_time_of_a_job
     history = NodeHistory()
     history.append(STATE.reading, NOON)
     history.set_agent_history(hours(hot_to_s=0))
-    card.show_history(history, samples.hot(STATE, 1))
+    card.show_history(history, samples.hot_node(STATE, 1))
     card._rebuild()
     QApplication.processEvents()
-    frame = the(PlotView, card.plot).frame()
-    words = card.plot._end_text(card.plot.curves["GPU-1"])
-    assert words.startswith("GPU 1, rank 11")
-    assert frame.px(card.plot.data_end()) + name_width(words) <= frame.rect.right() + 1
+    frame = find_only(PlotView, card.plot).frame()
+    end_text = card.plot._end_text(card.plot.curves["GPU-1"])
+    assert end_text.startswith("GPU 1, rank 11")
+    assert frame.px(card.plot.data_end()) + name_width(end_text) <= frame.rect.right() + 1
 
 
 def test_new_readings_are_added_to_the_plot_that_exists(card):
@@ -226,7 +233,7 @@ def test_new_readings_are_added_to_the_plot_that_exists(card):
     assert len(card._data["GPU-0", "temperature"]) == 4
 
 
-def test_the_lane_shows_the_jobs_of_the_node_on_the_same_axis(card):
+def test_the_timeline_shows_the_jobs_of_the_node_on_the_same_axis(card):
     history = NodeHistory()
     history.set_agent_history(hours())
     history.append(STATE.reading, NOON)
@@ -238,40 +245,48 @@ def test_the_lane_shows_the_jobs_of_the_node_on_the_same_axis(card):
     )
     card.show_history(history, STATE, jobs)
     assert card.timeline.bar_names() == ("over", "runs")
-    (_, first), (_, second) = card.timeline._bar_rects()
-    left, right = card.plot.visible_span_px()
+    (_, first_rect), (_, second_rect) = card.timeline._bar_rects()
+    left_px, right_px = card.plot.visible_span_px()
     x0, x1 = card.plot.x_range()
-    assert first.left() == pytest.approx(left + (NOON - 9000 - x0) / (x1 - x0) * (right - left))
-    assert first.right() < second.left()
-    assert second.right() == pytest.approx(left + (NOON - x0) / (x1 - x0) * (right - left))
+    assert first_rect.left() == pytest.approx(
+        left_px + (NOON - 9000 - x0) / (x1 - x0) * (right_px - left_px)
+    )
+    assert first_rect.right() < second_rect.left()
+    assert second_rect.right() == pytest.approx(
+        left_px + (NOON - x0) / (x1 - x0) * (right_px - left_px)
+    )
     assert "over, " in card.timeline.accessibleDescription()
     card.show_history(history, STATE, ())
     assert not card.timeline.isVisible()
 
 
-def test_jobs_side_by_side_have_a_lane_each():
+def test_jobs_side_by_side_have_a_row_each():
     bars = job_bars((job("b", 3000), job("a", 9000, 5400), job("c", 2000, 1000)), "gpu07")
     assert [bar.name for bar in bars] == ["a", "b", "c"]
-    names = [[bar.name for bar in lane] for lane in arrange_bars(bars, NOON - 10_800)]
+    names = [[bar.name for bar in row] for row in arrange_bars(bars, NOON - 10_800)]
     assert names == [["a", "b"], ["c"]]
-    many = [JobBar(str(n), NOON + n) for n in range(9)]
-    assert [[bar.name for bar in lane] for lane in arrange_bars(many, 0)] == [["6"], ["7"], ["8"]]
+    many_bars = [JobBar(str(n), NOON + n) for n in range(9)]
+    assert [[bar.name for bar in row] for row in arrange_bars(many_bars, 0)] == [
+        ["6"],
+        ["7"],
+        ["8"],
+    ]
 
 
 def test_the_last_minutes_are_evenly_spaced_whatever_recorded_them():
     history = NodeHistory()
     history.set_agent_history(hours(hot_from_s=600, hot_to_s=300))
     history.append(STATE.reading, NOON)
-    heat = history.recent_values("GPU-1", "temperature")
-    assert len(heat) == 120
+    temperatures = history.recent_values("GPU-1", "temperature")
+    assert len(temperatures) == 120
     # A quarter of twenty minutes was hot.
-    assert abs(np.count_nonzero(heat == 91.0) - 30) <= 2
-    alone = NodeHistory()
-    alone.append(STATE.reading, NOON)
-    assert list(alone.recent_values("GPU-1", "temperature")) == [66.0]
+    assert abs(np.count_nonzero(temperatures == 91.0) - 30) <= 2
+    short_history = NodeHistory()
+    short_history.append(STATE.reading, NOON)
+    assert list(short_history.recent_values("GPU-1", "temperature")) == [66.0]
 
 
-def settled():
+def process_events():
     for _ in range(3):
         QApplication.processEvents()
 
@@ -280,8 +295,8 @@ def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
     history = NodeHistory()
     history.set_agent_history(hours(hot_to_s=0))
     history.append(STATE.reading, NOON)
-    card.show_history(history, samples.hot(STATE, 1))
-    settled()
+    card.show_history(history, samples.hot_node(STATE, 1))
+    process_events()
     upper, lower = card.plot, card.lower_plot
     assert (upper.title.partition(",")[0], lower.title.partition(",")[0]) == (
         "Temperature",
@@ -289,9 +304,12 @@ def test_the_clock_stands_below_the_heat_and_each_moment_at_one_place(card):
     )
     # The name below is longer than the one above, and leaves as much room beside the curves.
     for _ in range(2):
-        assert (upper.x_range(), upper.visible_span_px()) == (lower.x_range(), lower.visible_span_px())
+        assert (upper.x_range(), upper.visible_span_px()) == (
+            lower.x_range(),
+            lower.visible_span_px(),
+        )
         card.resize(600, 560)
-        settled()
+        process_events()
     upper.move_pointer(NOON - 60)
     assert lower.pointer_x == NOON - 60
     assert lower.geometry().top() > upper.geometry().bottom()
@@ -301,15 +319,15 @@ def test_the_plots_of_heat_and_clock_zoom_together(card):
     history = NodeHistory()
     history.set_agent_history(hours())
     card.show_history(history, STATE)
-    settled()
-    whole = card.plot.x_range()
-    for one, other in ((card.plot, card.lower_plot), (card.lower_plot, card.plot)):
-        one._set_range(NOON - 3000, NOON - 2000)
-        one._clamp_range()
-        assert other.x_range() == one.x_range() == (NOON - 3000, NOON - 2000)
-        one._fit_on_request()
-        assert other.x_range() == one.x_range() == whole
-        assert other.is_fitted()
+    process_events()
+    full_range = card.plot.x_range()
+    for plot, partner in ((card.plot, card.lower_plot), (card.lower_plot, card.plot)):
+        plot._set_range(NOON - 3000, NOON - 2000)
+        plot._clamp_range()
+        assert partner.x_range() == plot.x_range() == (NOON - 3000, NOON - 2000)
+        plot._fit_on_request()
+        assert partner.x_range() == plot.x_range() == full_range
+        assert partner.is_fitted()
 
 
 def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
@@ -319,10 +337,10 @@ def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
     segments = dict(zip(card._view_picker._keys, card._view_picker._group.buttons(), strict=True))
     assert not segments["ecc"].isEnabled()
     reading = STATE.reading
-    counts = tuple(replace(g, ecc_corrected=3 + g.index, ecc_uncorrected=0) for g in reading.gpus)
-    counted = replace(STATE, reading=replace(reading, gpus=counts))
-    history.append(counted.reading, NOON + 2)
-    card.show_history(history, counted)
+    gpus = tuple(replace(g, ecc_corrected=3 + g.index, ecc_uncorrected=0) for g in reading.gpus)
+    counting_state = replace(STATE, reading=replace(reading, gpus=gpus))
+    history.append(counting_state.reading, NOON + 2)
+    card.show_history(history, counting_state)
     assert segments["ecc"].isEnabled()
     card._view_picker.choose("ecc")
     card._rebuild()
@@ -337,20 +355,22 @@ def test_memory_errors_are_plotted_where_a_gpu_counts_them(card):
 
 
 def test_seven_days_are_shown_and_wide_steps_leave_no_gap(card):
-    wide = [replace(line(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)]
+    old_readings = [
+        replace(past_reading(age), every_s=300.0) for age in range(8 * 86_400, 86_400, -300)
+    ]
     history = NodeHistory()
     history.set_agent_history(
-        to_history_data([*wide, *(line(age) for age in range(86_400, 0, -20))])
+        to_history_data([*old_readings, *(past_reading(age) for age in range(86_400, 0, -20))])
     )
     card._period_picker.choose("168")
     card.show_history(history, STATE)
-    assert "Last 7 days" in texts(card)
+    assert "Last 7 days" in visible_texts(card)
     assert card.plot.x_range()[0] == pytest.approx(NOON - 7 * 86_400, abs=300)
     assert not np.isnan(history.series("GPU-0", "temperature")).any()
     shorter = NodeHistory()
-    shorter.set_agent_history(to_history_data(wide[-300:]))
+    shorter.set_agent_history(to_history_data(old_readings[-300:]))
     card.show_history(shorter, STATE)
-    assert says(card, "Since ")
+    assert shows_text(card, "Since ")
     assert not card._title.text().removeprefix("Since ")[0].isdecimal(), "another day is named"
 
 
@@ -358,17 +378,17 @@ def test_the_picture_of_two_plots_shows_both(card):
     history = NodeHistory()
     history.set_agent_history(hours())
     card.show_history(history, STATE)
-    settled()
+    process_events()
     picture = card._plots.as_picture()
     assert picture.size.height() == card.plot.height() + card.lower_plot.height()
     image = QImage.fromData(picture.png(1.0))
     surface = theme.current().q("surface").name()
-    lower = [
+    lower_colours = [
         image.pixelColor(x, y).name()
         for x in range(60, image.width() - 60, 7)
         for y in range(image.height() - card.lower_plot.height(), image.height(), 3)
     ]
-    assert set(lower) != {surface}
+    assert set(lower_colours) != {surface}
 
 
 def test_the_text_above_the_hot_line_has_room_below_the_title_of_the_plot():

@@ -11,11 +11,11 @@ from backend.records.jobs.state import JobState
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeState, Presence
-from tests.asks import asks
-from tests.job_views import changed
+from tests.asks import expect_request
+from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import button, named, on_screen, owned, pick, says, texts, the
+from tests.windows import find_button, find_by_name, show_widget, add_widget, pick, shows_text, visible_texts, find_only
 from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import PageHeader
@@ -32,7 +32,7 @@ from widgets.nodes.page.rack import DIMMED_ROLE
 from widgets.nodes.row.node_row import node_row
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
-HERE = NodeState(THIS_COMPUTER, Presence.ONLINE, samples.reading(THIS_COMPUTER, count=0))
+LOCAL_STATE = NodeState(THIS_COMPUTER, Presence.ONLINE, samples.reading(THIS_COMPUTER, count=0))
 VIEWS = tuple(replace(LIVE, id=key, name=name) for key, name in samples.JOBS.items())
 
 
@@ -50,52 +50,52 @@ def clock():
 
 @pytest.fixture
 def page(qtbot, clock):
-    page = on_screen(qtbot, NodesPage(clock), 1176, 900)
+    page = show_widget(qtbot, NodesPage(clock), 1176, 900)
     page.show_jobs(VIEWS)
     return page
 
 
-def press(qtbot, widget, text):
+def press_button(qtbot, widget, text):
     # A button that has just joined a layout is shown with the next events.
     qtbot.waitUntil(
         lambda: text in [b.text() for b in widget.findChildren(Button) if b.isVisible()]
     )
-    qtbot.mouseClick(button(widget, text), Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(find_button(widget, text), Qt.MouseButton.LeftButton)
 
 
-def dimmed(page):
+def dimmed_names(page):
     model = page.rack.rows_model
     return [r.name for n, r in enumerate(model.rows) if model.index(n).data(DIMMED_ROLE)]
 
 
 def test_this_computer_alone_has_no_rack_but_a_way_to_add_a_node(page, qtbot):
-    page.show_nodes((HERE,))
+    page.show_nodes((LOCAL_STATE,))
     assert page.detail.isVisible()
     assert page.detail.node == THIS_COMPUTER
-    with asks(page.node_actions, node_actions.ADD):
-        press(qtbot, page, "Add a node")
+    with expect_request(page.node_actions, node_actions.ADD):
+        press_button(qtbot, page, "Add a node")
 
 
 def test_several_nodes_are_a_rack_with_counts_in_words(page):
     page.show_nodes(samples.cluster(12))
     assert page.rack.isVisible()
-    assert "10 healthy, 1 needs attention, 1 offline · 42 of 96 GPUs free" in texts(page)
+    assert "10 healthy, 1 needs attention, 1 offline · 42 of 96 GPUs free" in visible_texts(page)
     assert page.rack.rows_model.rows[0].gpus[0].owner == samples.JOBS["j2"]
 
 
 def test_a_second_node_makes_the_rack_and_the_last_but_one_ends_it(page):
-    page.show_nodes((HERE,))
-    page.show_nodes((HERE, samples.state("gpu01")))
+    page.show_nodes((LOCAL_STATE,))
+    page.show_nodes((LOCAL_STATE, samples.state("gpu01")))
     assert page.rack.isVisible()
     page.open_node("gpu01")
-    page.show_nodes((HERE,))
+    page.show_nodes((LOCAL_STATE,))
     assert page.detail.node == THIS_COMPUTER
     assert page.open_name == ""
 
 
 def test_cards_name_the_fault_its_time_and_the_job_that_it_costs(page, clock):
     page.show_nodes(samples.cluster(12), {"gpu07": clock.now - 120})
-    unhealthy, offline = the(AttentionCards, page).cards
+    unhealthy, offline = find_only(AttentionCards, page).cards
     assert unhealthy.title == "gpu07: GPU 3 slowed by heat"
     assert unhealthy.text.replace("\xa0", " ").endswith(
         ", now 91 °C. retinanet-r50 · coco 2x runs on it."
@@ -105,19 +105,21 @@ def test_cards_name_the_fault_its_time_and_the_job_that_it_costs(page, clock):
 
 
 def test_the_job_on_a_missing_node_is_named(page):
-    there = replace(LIVE.config.placement[0], node="gpu11")
-    page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(there,))),))
-    page.show_nodes((samples.hot(samples.state("gpu07")), samples.gone(samples.state("gpu11"))))
-    first = the(AttentionCards, page).cards[0]
-    assert first.node == "gpu11", "what costs a job comes first"
-    assert f"{LIVE.name} ran on it." in first.text
+    placement = replace(LIVE.config.placement[0], node="gpu11")
+    page.show_jobs((replace(LIVE, config=replace(LIVE.config, placement=(placement,))),))
+    page.show_nodes(
+        (samples.hot_node(samples.state("gpu07")), samples.offline_node(samples.state("gpu11")))
+    )
+    first_card = find_only(AttentionCards, page).cards[0]
+    assert first_card.node == "gpu11", "what costs a job comes first"
+    assert f"{LIVE.name} ran on it." in first_card.text
 
 
 def test_twelve_nodes_are_seen_without_scrolling(page):
     """Cards whose words wrap are highest at their least width, which is not theirs here."""
     page.show_nodes(samples.cluster(12))
     QApplication.processEvents()
-    assert the(AttentionCards, page).isVisible()
+    assert find_only(AttentionCards, page).isVisible()
     assert page._scroll.verticalScrollBar().maximum() == 0
     page.resize(1176, 500)
     QApplication.processEvents()
@@ -125,66 +127,68 @@ def test_twelve_nodes_are_seen_without_scrolling(page):
 
 
 def test_the_page_shows_at_most_three_cards_and_none_for_healthy_nodes(page):
-    page.show_nodes(tuple(samples.gone(state) for state in samples.cluster(9)))
-    assert len(the(AttentionCards, page).cards) == 3
+    page.show_nodes(tuple(samples.offline_node(state) for state in samples.cluster(9)))
+    assert len(find_only(AttentionCards, page).cards) == 3
     page.show_nodes((samples.state("a"), samples.state("b")))
-    assert the(AttentionCards, page).cards == ()
-    assert not the(AttentionCards, page).isVisible()
+    assert find_only(AttentionCards, page).cards == ()
+    assert not find_only(AttentionCards, page).isVisible()
 
 
 @pytest.mark.parametrize(
-    ("action", "name"), [(node_actions.SHOW, "gpu07"), (node_actions.RETRY, "gpu11")], ids=["show", "retry"]
+    ("action", "name"),
+    [(node_actions.SHOW, "gpu07"), (node_actions.RETRY, "gpu11")],
+    ids=["show", "retry"],
 )
 def test_the_button_of_a_card_does_its_action(page, qtbot, action, name):
     page.show_nodes(samples.cluster(12))
-    with asks(page.node_actions, action) as done:
-        press(qtbot, the(AttentionCards, page), action.text)
-    assert done.args == [name]
+    with expect_request(page.node_actions, action) as requested:
+        press_button(qtbot, find_only(AttentionCards, page), action.text)
+    assert requested.args == [name]
 
 
 def test_an_added_node_asks_for_its_set_up_and_then_shows_its_step(page, qtbot):
-    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", ready=False))
-    page.show_nodes((samples.state("gpu01"), new))
-    with asks(page.node_actions, node_actions.SET_UP) as requested:
-        press(qtbot, the(AttentionCards, page), "Set up")
+    new_node = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
+    page.show_nodes((samples.state("gpu01"), new_node))
+    with expect_request(page.node_actions, node_actions.SET_UP) as requested:
+        press_button(qtbot, find_only(AttentionCards, page), "Set up")
     assert requested.args == ["gpu13"]
     steps = (SetUpStep("Reach", StepState.DONE), SetUpStep("Inspect", StepState.RUNNING))
     page.show_set_up(SetUp("gpu13", steps))
     assert page.rack.rows_model.rows[1].subtitle == "Inspect, 2 of 2"
-    assert the(AttentionCards, page).cards == (), "a running set-up needs no card"
+    assert find_only(AttentionCards, page).cards == (), "a running set-up needs no card"
 
 
 def test_filter_and_search_dim_other_nodes(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    assert dimmed(page) == []
-    pick(named(SegmentedControl, page, "Show nodes"), "unwell")
-    assert set(dimmed(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu07", "gpu11"}
-    pick(named(SegmentedControl, page, "Show nodes"), "free")
-    assert "gpu03" in dimmed(page)
-    assert "gpu02" not in dimmed(page)
-    pick(named(SegmentedControl, page, "Show nodes"), "all")
-    with qtbot.waitSignal(the(SearchField, page).searched):
-        qtbot.keyClicks(the(SearchField, page), "chen")
-    assert set(dimmed(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu03", "gpu09"}
+    assert dimmed_names(page) == []
+    pick(find_by_name(SegmentedControl, page, "Show nodes"), "unwell")
+    assert set(dimmed_names(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu07", "gpu11"}
+    pick(find_by_name(SegmentedControl, page, "Show nodes"), "free")
+    assert "gpu03" in dimmed_names(page)
+    assert "gpu02" not in dimmed_names(page)
+    pick(find_by_name(SegmentedControl, page, "Show nodes"), "all")
+    with qtbot.waitSignal(find_only(SearchField, page).searched):
+        qtbot.keyClicks(find_only(SearchField, page), "chen")
+    assert set(dimmed_names(page)) == {f"gpu{n:02d}" for n in range(1, 13)} - {"gpu03", "gpu09"}
     assert len(page.rack.rows_model.rows) == 12
 
 
 def test_a_search_that_finds_nothing_says_so(page, qtbot):
     page.show_nodes(samples.cluster(4))
-    with qtbot.waitSignal(the(SearchField, page).searched):
-        qtbot.keyClicks(the(SearchField, page), "resnt")
-    assert says(page, "“resnt”")
+    with qtbot.waitSignal(find_only(SearchField, page).searched):
+        qtbot.keyClicks(find_only(SearchField, page), "resnt")
+    assert shows_text(page, "“resnt”")
 
 
 def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu07")
     assert page.detail.isVisible()
-    assert the(PageHeader, page.detail).subtitle.text() == "Needs attention: GPU 3 slowed by heat"
-    assert not button(page.detail, "Add a node").isVisible()
-    with qtbot.waitSignal(page.node_opened) as opened:
+    assert find_only(PageHeader, page.detail).subtitle.text() == "Needs attention: GPU 3 slowed by heat"
+    assert not find_button(page.detail, "Add a node").isVisible()
+    with qtbot.waitSignal(page.node_opened) as signal:
         qtbot.keyClick(page.detail, Qt.Key.Key_Escape)
-    assert opened.args == [""]
+    assert signal.args == [""]
     assert page.rack.isVisible()
     assert page.rack.currentIndex().row() == 6
 
@@ -195,24 +199,25 @@ def test_only_an_advancing_heartbeat_is_fresh(page, clock):
     page.show_nodes(samples.cluster(3))
     assert page.rack.rows_model.rows[0].heartbeat.replace("\xa0", " ") == "1 min"
     state = samples.cluster(3)[0]
-    page.show_nodes((replace(state, reading=replace(state.reading, heartbeat=2)), HERE))
+    page.show_nodes((replace(state, reading=replace(state.reading, heartbeat=2)), LOCAL_STATE))
     assert page.rack.rows_model.rows[0].heartbeat == "now"
 
 
 def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
-    for beat in range(5):
+    for heartbeat in range(5):
         page.show_nodes(
             tuple(
-                replace(s, reading=replace(s.reading, heartbeat=beat)) for s in samples.cluster(7)
+                replace(s, reading=replace(s.reading, heartbeat=heartbeat))
+                for s in samples.cluster(7)
             )
         )
         clock.now += 2
     page.open_node("gpu07")
     QApplication.processEvents()
-    plot = the(HistoryCard, page.detail).plot
+    plot = find_only(HistoryCard, page.detail).plot
     assert len(plot.curves) == 8
-    named, _ = plot.readout(clock.now - 4)
-    assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in named] == [
+    entries, _ = plot.readout(clock.now - 4)
+    assert [(name.replace("\xa0", " "), value.replace("\xa0", " ")) for name, value in entries] == [
         ("GPU 3", "91 °C"),
         ("Slowed by heat, runs hot, 91 °C", ""),
     ]
@@ -221,79 +226,81 @@ def test_the_history_of_a_node_begins_before_it_is_opened(page, clock):
 def test_findings_reach_only_the_open_node(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu01")
-    with asks(page.node_actions, node_actions.CHECK) as requested:
-        press(qtbot, page.detail, "Check")
+    with expect_request(page.node_actions, node_actions.CHECK) as requested:
+        press_button(qtbot, page.detail, "Check")
     assert requested.args == ["gpu01"]
     page.show_findings("gpu02", (Finding("a", False, "broken"),))
-    assert the(FindingsCard, page.detail)._findings == ()
+    assert find_only(FindingsCard, page.detail)._findings == ()
     page.show_check_error("gpu01", "gpu01 did not answer.")
-    assert the(FindingsCard, page.detail).isVisible()
+    assert find_only(FindingsCard, page.detail).isVisible()
     page.open_node("gpu02")
-    assert not the(FindingsCard, page.detail).isVisible()
+    assert not find_only(FindingsCard, page.detail).isVisible()
 
 
 def test_out_of_service_and_back(page, qtbot):
     state = samples.state("gpu01")
-    page.show_nodes((HERE, state))
+    page.show_nodes((LOCAL_STATE, state))
     page.open_node("gpu01")
-    service = button(page.detail, "Take out of service")
-    with asks(page.node_actions, node_actions.TAKE_OUT) as requested:
-        press(qtbot, page.detail, "Take out of service")
+    service_button = find_button(page.detail, "Take out of service")
+    with expect_request(page.node_actions, node_actions.TAKE_OUT) as requested:
+        press_button(qtbot, page.detail, "Take out of service")
     assert requested.args == ["gpu01"]
-    page.show_nodes((HERE, replace(state, presence=Presence.OUT_OF_SERVICE)))
-    assert button(page.detail, "Put back") is service, "it keeps the focus"
-    with asks(page.node_actions, node_actions.PUT_BACK) as requested:
-        press(qtbot, page.detail, "Put back")
+    page.show_nodes((LOCAL_STATE, replace(state, presence=Presence.OUT_OF_SERVICE)))
+    assert find_button(page.detail, "Put back") is service_button, "it keeps the focus"
+    with expect_request(page.node_actions, node_actions.PUT_BACK) as requested:
+        press_button(qtbot, page.detail, "Put back")
     assert requested.args == ["gpu01"]
 
 
 def test_remove_asks_once(page, qtbot):
-    page.show_nodes((HERE, samples.state("gpu01")))
+    page.show_nodes((LOCAL_STATE, samples.state("gpu01")))
     page.open_node("gpu01")
-    removed = []
-    page.node_actions.add_handler(node_actions.REMOVE_NOW, removed.append)
+    removed_nodes = []
+    page.node_actions.add_handler(node_actions.REMOVE_NOW, removed_nodes.append)
     page.node_actions.ask(node_actions.REMOVE, "gpu01")
-    press(qtbot, page.detail, "Keep")
-    assert removed == []
+    press_button(qtbot, page.detail, "Keep")
+    assert removed_nodes == []
     page.node_actions.ask(node_actions.REMOVE, "gpu01")
-    with asks(page.node_actions, node_actions.REMOVE_NOW) as requested:
-        press(qtbot, page.detail, "Remove")
+    with expect_request(page.node_actions, node_actions.REMOVE_NOW) as requested:
+        press_button(qtbot, page.detail, "Remove")
     assert requested.args == ["gpu01"]
 
 
 def test_this_computer_cannot_be_removed_or_set_up(page):
-    page.show_nodes((HERE, samples.state("gpu01")))
+    page.show_nodes((LOCAL_STATE, samples.state("gpu01")))
     page.open_node(THIS_COMPUTER)
-    shown = {b.text() for b in page.detail.findChildren(Button) if b.isVisible() and b.text()}
-    assert "Check" in shown
-    assert not shown & {"Set up", "Take out of service", "Add a node"}
-    assert not the(MoreButton, page.detail).isVisible()
+    button_texts = {
+        b.text() for b in page.detail.findChildren(Button) if b.isVisible() and b.text()
+    }
+    assert "Check" in button_texts
+    assert not button_texts & {"Set up", "Take out of service", "Add a node"}
+    assert not find_only(MoreButton, page.detail).isVisible()
 
 
 def test_an_offline_node_says_why_and_shows_no_stale_figures(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu11")
-    assert "Try again" in texts(page.detail)
-    assert not any(one.isVisible() for one in page.detail.findChildren(GpuCard))
-    captions = {fact.caption: fact.value for fact in the(KeyValueRow, page.detail).items}
-    assert captions["Processor"] == "128 cores"
-    with asks(page.node_actions, node_actions.RETRY) as requested:
-        press(qtbot, page.detail, "Try again")
+    assert "Try again" in visible_texts(page.detail)
+    assert not any(card.isVisible() for card in page.detail.findChildren(GpuCard))
+    details = {item.caption: item.value for item in find_only(KeyValueRow, page.detail).items}
+    assert details["Processor"] == "128 cores"
+    with expect_request(page.node_actions, node_actions.RETRY) as requested:
+        press_button(qtbot, page.detail, "Try again")
     assert requested.args == ["gpu11"]
 
 
 def test_an_offline_node_s_card_says_once_since_when():
-    gone = samples.gone(samples.state("gpu11"), "no news since 14:02")
-    (card,) = attention_cards((gone,), {"gpu11": node_row(gone)}, (), {"gpu11": 0.0}, 60.0)
+    state = samples.offline_node(samples.state("gpu11"), "no news since 14:02")
+    (card,) = attention_cards((state,), {"gpu11": node_row(state)}, (), {"gpu11": 0.0}, 60.0)
     assert card.text == "No news since 14:02."
 
 
 def test_processes_of_one_run_are_one_line(page):
-    page.show_nodes((HERE, samples.state("gpu06", "ours")))
+    page.show_nodes((LOCAL_STATE, samples.state("gpu06", "ours")))
     page.open_node("gpu06")
-    card = the(ProcessesCard, page.detail)
-    assert {"python, 8 processes", "mai"} <= set(texts(card))
-    assert says(card, "GPU 0–7")
+    card = find_only(ProcessesCard, page.detail)
+    assert {"python, 8 processes", "mai"} <= set(visible_texts(card))
+    assert shows_text(card, "GPU 0–7")
 
 
 def test_the_row_that_keys_lead_to_is_scrolled_into_view(page, qtbot):
@@ -309,41 +316,43 @@ def test_the_row_that_keys_lead_to_is_scrolled_into_view(page, qtbot):
 
 def test_a_job_is_off_a_node_by_two_clicks(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    placed = replace(LIVE.config.placement[0], node="gpu07")
-    view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placed,)))
-    page.show_jobs((view, changed(view, state=JobState.FINISHED, id="x", name="over")))
-    press(qtbot, page, "Show node")
-    with asks(page.node_actions, node_actions.MOVE_OFF) as requested:
-        press(qtbot, page, "Move it off gpu07…")
+    placement = replace(LIVE.config.placement[0], node="gpu07")
+    view = replace(LIVE, name="coco", config=replace(LIVE.config, placement=(placement,)))
+    page.show_jobs((view, replace_fields(view, state=JobState.FINISHED, id="x", name="over")))
+    press_button(qtbot, page, "Show node")
+    with expect_request(page.node_actions, node_actions.MOVE_OFF) as requested:
+        press_button(qtbot, page, "Move it off gpu07…")
     assert requested.args == [view.id, "gpu07"]
     page.open_node("gpu01")
-    assert not the(JobsCard, page.detail).isVisible()
+    assert not find_only(JobsCard, page.detail).isVisible()
 
 
 def test_the_hours_of_a_node_are_asked_for_when_it_is_opened(page, qtbot):
     page.show_nodes(samples.cluster(12))
-    with asks(page.node_actions, node_actions.READ_HISTORY) as requested:
+    with expect_request(page.node_actions, node_actions.READ_HISTORY) as requested:
         page.open_node("gpu07")
     assert requested.args == ["gpu07"]
-    page.show_agent_history("gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())]))
-    assert says(the(HistoryCard, page.detail), "Since ")
+    page.show_agent_history(
+        "gpu07", to_history_data([PastReading(page._clock() - 7200, 40.0, 1e9, ())])
+    )
+    assert shows_text(find_only(HistoryCard, page.detail), "Since ")
     page.show_agent_history("gone", to_history_data([]))
 
 
 def test_a_node_without_gpus_shows_its_hours_as_soon_as_they_are_longer_than_its_meters(page):
-    page.show_nodes((HERE, samples.state("cpu01", count=0)))
+    page.show_nodes((LOCAL_STATE, samples.state("cpu01", count=0)))
     page.open_node("cpu01")
-    assert not the(HistoryCard, page.detail).isVisible()
-    now = page._clock()
+    assert not find_only(HistoryCard, page.detail).isVisible()
+    now_s = page._clock()
     page.show_agent_history(
-        "cpu01", to_history_data([PastReading(now - age, 40.0) for age in (7200, 7180, 60)])
+        "cpu01", to_history_data([PastReading(now_s - age, 40.0) for age in (7200, 7180, 60)])
     )
-    assert the(HistoryCard, page.detail).isVisible()
-    assert tuple(the(HistoryCard, page.detail).plot.curves) == ("node",)
+    assert find_only(HistoryCard, page.detail).isVisible()
+    assert tuple(find_only(HistoryCard, page.detail).plot.curves) == ("node",)
 
 
 def test_updates_of_a_hidden_page_wait_until_it_is_shown(qtbot, clock):
-    stack = owned(qtbot, QStackedWidget())
+    stack = add_widget(qtbot, QStackedWidget())
     page = NodesPage(clock)
     stack.addWidget(QWidget())
     stack.addWidget(page)
@@ -352,8 +361,8 @@ def test_updates_of_a_hidden_page_wait_until_it_is_shown(qtbot, clock):
     nodes = samples.cluster(12)
     page.show_nodes(nodes)
     assert page.rack.model().rowCount() == 0
-    online = {one.name for one in nodes if one.presence is not Presence.OFFLINE}
-    assert set(page.histories) == online, "what was not seen is lost"
+    online_names = {node.name for node in nodes if node.presence is not Presence.OFFLINE}
+    assert set(page.histories) == online_names, "what was not seen is lost"
     assert len(page.heartbeats()) == 12
     stack.setCurrentWidget(page)
     assert page.rack.model().rowCount() == 12

@@ -8,7 +8,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication
 
 from tests.widgets.nodes import samples
-from tests.windows import on_screen, the
+from tests.windows import show_widget, find_only
 from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, RowReadOut, density_of
 from widgets.nodes.page.rack_paint import use_figure
 from widgets.nodes.row.node_row import node_row
@@ -24,7 +24,7 @@ def rows(count, **changes):
 
 @pytest.fixture
 def rack(qtbot):
-    return on_screen(qtbot, Rack(), 1100, 600)
+    return show_widget(qtbot, Rack(), 1100, 600)
 
 
 @pytest.mark.parametrize(
@@ -50,56 +50,56 @@ def test_every_node_is_in_the_picture_and_no_two_cover_each_other(rack, count, w
     QApplication.processEvents()
     model = rack.rows_model
     rects = [rack.visualRect(model.index(number)) for number in range(count)]
-    whole = rack.viewport().rect()
-    assert all(whole.contains(rect) for rect in rects)
+    viewport_rect = rack.viewport().rect()
+    assert all(viewport_rect.contains(rect) for rect in rects)
     assert not any(a.intersects(b) for n, a in enumerate(rects) for b in rects[n + 1 :])
-    left = {rect.left() for rect in rects}
-    assert len(left) <= 4
+    left_edges = {rect.left() for rect in rects}
+    assert len(left_edges) <= 4
 
 
 def test_a_wall_reads_down_its_columns(rack):
     rack.show_rows(rows(64))
     QApplication.processEvents()
     model = rack.rows_model
-    first, second = (rack.visualRect(model.index(number)) for number in (0, 1))
-    assert first.left() == second.left()
-    assert first.top() < second.top()
+    first_rect, second_rect = (rack.visualRect(model.index(number)) for number in (0, 1))
+    assert first_rect.left() == second_rect.left()
+    assert first_rect.top() < second_rect.top()
 
 
 def test_an_update_of_one_node_repaints_only_its_row(rack, monkeypatch, qtbot):
-    painted = []
+    painted_rows = []
     paint = RackDelegate.paint
 
-    def spy(self, painter, option, index):
-        painted.append(index.row())
+    def record_paint(self, painter, option, index):
+        painted_rows.append(index.row())
         paint(self, painter, option, index)
 
-    monkeypatch.setattr(RackDelegate, "paint", spy)
+    monkeypatch.setattr(RackDelegate, "paint", record_paint)
     for count in (12, 64):
         rack.show_rows(rows(count))
-        qtbot.waitUntil(lambda count=count: set(painted) >= set(range(count)))
+        qtbot.waitUntil(lambda count=count: set(painted_rows) >= set(range(count)))
         QApplication.processEvents()
-        painted.clear()
-        changed = rows(count)
-        changed[5] = replace(changed[5], processor=0.77)
-        rack.show_rows(changed)
-        qtbot.waitUntil(lambda: 5 in painted)
+        painted_rows.clear()
+        changed_rows = rows(count)
+        changed_rows[5] = replace(changed_rows[5], processor=0.77)
+        rack.show_rows(changed_rows)
+        qtbot.waitUntil(lambda: 5 in painted_rows)
         QApplication.processEvents()
         # A neighbour shares a line of pixels with it.
-        assert set(painted) <= {4, 5, 6}
-        painted.clear()
-        rack.show_rows(list(changed))
+        assert set(painted_rows) <= {4, 5, 6}
+        painted_rows.clear()
+        rack.show_rows(list(changed_rows))
         QApplication.processEvents()
-        assert painted == []
+        assert painted_rows == []
 
 
 def test_a_click_opens_a_node(rack, qtbot):
     rack.show_rows(rows(12))
     QApplication.processEvents()
-    where = rack.visualRect(rack.rows_model.index(6)).center()
-    with qtbot.waitSignal(rack.node_opened) as opened:
-        qtbot.mouseClick(rack.viewport(), Qt.MouseButton.LeftButton, pos=where)
-    assert opened.args == ["gpu07"]
+    center = rack.visualRect(rack.rows_model.index(6)).center()
+    with qtbot.waitSignal(rack.node_opened) as signal:
+        qtbot.mouseClick(rack.viewport(), Qt.MouseButton.LeftButton, pos=center)
+    assert signal.args == ["gpu07"]
 
 
 @pytest.mark.parametrize(
@@ -117,19 +117,19 @@ def test_arrows_lead_to_a_node_and_enter_opens_it(rack, qtbot, count, keys, name
     rack.setCurrentIndex(rack.rows_model.index(0))
     for key in keys:
         qtbot.keyClick(rack, key)
-    with qtbot.waitSignal(rack.node_opened) as opened:
+    with qtbot.waitSignal(rack.node_opened) as signal:
         qtbot.keyClick(rack, Qt.Key.Key_Return)
-    assert opened.args == [name]
+    assert signal.args == [name]
 
 
 def test_each_row_can_be_heard(rack):
     rack.show_rows(rows(12))
     QApplication.processEvents()
-    heard = QAccessible.queryAccessibleInterface(rack)
-    assert heard.text(QAccessible.Text.Name) == "Nodes"
-    assert heard.childCount() == 12
+    interface = QAccessible.queryAccessibleInterface(rack)
+    assert interface.text(QAccessible.Text.Name) == "Nodes"
+    assert interface.childCount() == 12
     assert (
-        heard.child(6)
+        interface.child(6)
         .text(QAccessible.Text.Name)
         .startswith("gpu07, Needs attention, GPU 3 slowed")
     )
@@ -149,29 +149,29 @@ def test_the_tool_tip_of_a_cell_describes_its_gpu(rack):
 def test_pointing_at_a_wall_shows_the_node_large_until_the_pointer_leaves(rack, qtbot):
     rack.show_rows(rows(64))
     QApplication.processEvents()
-    where = rack.visualRect(rack.rows_model.index(6)).center()
-    qtbot.mouseMove(rack.viewport(), where)
-    qtbot.waitUntil(lambda: the(RowReadOut, rack) is not None and the(RowReadOut, rack).isVisible())
-    assert the(RowReadOut, rack)._row.name == "gpu07"
+    center = rack.visualRect(rack.rows_model.index(6)).center()
+    qtbot.mouseMove(rack.viewport(), center)
+    qtbot.waitUntil(lambda: find_only(RowReadOut, rack) is not None and find_only(RowReadOut, rack).isVisible())
+    assert find_only(RowReadOut, rack)._row.name == "gpu07"
     rack.viewportEntered.emit()
-    assert not the(RowReadOut, rack).isVisible()
+    assert not find_only(RowReadOut, rack).isVisible()
 
 
 def test_dimming_takes_nothing_away(rack):
     rack.show_rows(rows(12))
     rack.dim(frozenset({"gpu02", "gpu05"}))
     model = rack.rows_model
-    dimmed = [n for n in range(model.rowCount()) if model.index(n).data(DIMMED_ROLE)]
-    assert dimmed == [1, 4]
+    dimmed_rows = [n for n in range(model.rowCount()) if model.index(n).data(DIMMED_ROLE)]
+    assert dimmed_rows == [1, 4]
     rack.dim(frozenset())
     assert not any(model.index(n).data(DIMMED_ROLE) for n in range(12))
 
 
 def test_nodes_of_different_sizes_share_their_columns(rack):
-    small = node_row(samples.state("a", "free", 2))
-    large = node_row(samples.state("b", "free", 16))
-    none = node_row(samples.state("c", "free", 0))
-    rack.show_rows([small, large, none])
+    small_row = node_row(samples.state("a", "free", 2))
+    large_row = node_row(samples.state("b", "free", 16))
+    empty_row = node_row(samples.state("c", "free", 0))
+    rack.show_rows([small_row, large_row, empty_row])
     columns = rack.columns
     assert columns.cell_count == 16
     assert columns.cell_x(15) + columns.cell_w < columns.meters_x

@@ -5,7 +5,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from backend.records.nodes.entry import HostKey, NodeAddress
-from tests.windows import button, field_of, line_of, texts, the
+from tests.windows import find_button, find_field, find_line, visible_texts, find_only
 from widgets.common.buttons import Button
 from widgets.common.fields import Field
 from widgets.common.task_status import TaskStatus
@@ -31,33 +31,33 @@ def dialog(qtbot):
 
 @pytest.fixture
 def connecting(dialog, qtbot):
-    qtbot.keyClicks(line_of(dialog, "Host"), "gpu13")
+    qtbot.keyClicks(find_line(dialog, "Host"), "gpu13")
     qtbot.keyClick(dialog, Qt.Key.Key_Return)
-    assert the(TaskStatus, dialog).progress.isVisible()
+    assert find_only(TaskStatus, dialog).progress.isVisible()
     return dialog
 
 
-def seen(dialog):
+def visible_buttons(dialog):
     return {b.text() for b in dialog.findChildren(Button) if b.isVisible() and b.text()}
 
 
-def default(dialog):
-    (found,) = (b for b in dialog.findChildren(QPushButton) if b.isVisible() and b.isDefault())
-    return found
+def default_button(dialog):
+    (button,) = (b for b in dialog.findChildren(QPushButton) if b.isVisible() and b.isDefault())
+    return button
 
 
 def test_an_empty_form_shows_no_error_and_cannot_connect(dialog):
-    assert not button(dialog, "Connect").isEnabled()
+    assert not find_button(dialog, "Connect").isEnabled()
     assert all(field.error() == "" for field in dialog.findChildren(Field))
 
 
 def test_the_name_follows_the_host_until_the_user_types_one(dialog, qtbot):
-    qtbot.keyClicks(line_of(dialog, "Host"), "gpu13.lab.org")
-    assert "gpu13" in texts(dialog)
-    line_of(dialog, "Name").selectAll()
-    qtbot.keyClicks(line_of(dialog, "Name"), "left")
-    qtbot.keyClicks(line_of(dialog, "Host"), ".uk")
-    assert "left" in texts(dialog)
+    qtbot.keyClicks(find_line(dialog, "Host"), "gpu13.lab.org")
+    assert "gpu13" in visible_texts(dialog)
+    find_line(dialog, "Name").selectAll()
+    qtbot.keyClicks(find_line(dialog, "Name"), "left")
+    qtbot.keyClicks(find_line(dialog, "Host"), ".uk")
+    assert "left" in visible_texts(dialog)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +73,7 @@ def test_an_invalid_host_has_a_fault(host):
 
 
 @pytest.mark.parametrize(
-    ("field", "text", "fault"),
+    ("field", "text", "error"),
     [
         ("Name", "gpu07", "A node “gpu07” already exists."),
         ("Name", "GPU07", "A node “GPU07” already exists."),
@@ -84,15 +84,15 @@ def test_an_invalid_host_has_a_fault(host):
         ("Jump host", "a b", "Enter it without spaces, and without - at the start."),
     ],
 )
-def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, fault):
-    qtbot.keyClicks(line_of(dialog, "Host"), "gpu13")
-    assert button(dialog, "Connect").isEnabled()
-    button(dialog, "More").click()
-    edit = line_of(dialog, field)
+def test_a_fault_stands_below_its_field_as_it_is_typed(dialog, qtbot, field, text, error):
+    qtbot.keyClicks(find_line(dialog, "Host"), "gpu13")
+    assert find_button(dialog, "Connect").isEnabled()
+    find_button(dialog, "More").click()
+    edit = find_line(dialog, field)
     edit.setText(text)  # a test's keyboard has no Arabic figures
     edit.textEdited.emit(text)
-    assert field_of(dialog, field).error() == fault
-    assert not button(dialog, "Connect").isEnabled()
+    assert find_field(dialog, field).error() == error
+    assert not find_button(dialog, "Connect").isEnabled()
 
 
 def test_the_address_equals_the_typed_one(dialog, qtbot):
@@ -104,33 +104,33 @@ def test_the_address_equals_the_typed_one(dialog, qtbot):
         ("Jump host", "gate"),
         ("Data root on the node", "/srv/data"),
     ):
-        qtbot.keyClicks(line_of(dialog, field), text)
+        qtbot.keyClicks(find_line(dialog, field), text)
     with qtbot.waitSignal(dialog.inspection_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Connect"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(dialog, "Connect"), Qt.MouseButton.LeftButton)
     address = NodeAddress("10.0.4.23", 2222, "mai", "/home/mai/.ssh/lab", "gate")
     assert requested.args == [NodeRequest(address, "10.0.4.23", "/srv/data")]
 
 
 def test_a_node_that_sees_no_data_root_is_asked_for_no_place_of_it(dialog, qtbot):
-    qtbot.keyClicks(line_of(dialog, "Host"), "gpu13")
-    button(dialog, "More").click()
-    qtbot.keyClicks(line_of(dialog, "Data root on the node"), "data")
-    assert not button(dialog, "Connect").isEnabled()
+    qtbot.keyClicks(find_line(dialog, "Host"), "gpu13")
+    find_button(dialog, "More").click()
+    qtbot.keyClicks(find_line(dialog, "Data root on the node"), "data")
+    assert not find_button(dialog, "Connect").isEnabled()
     qtbot.mouseClick(dialog.no_share, Qt.MouseButton.LeftButton)
-    assert not field_of(dialog, "Data root on the node").isEnabled()
+    assert not find_field(dialog, "Data root on the node").isEnabled()
     with qtbot.waitSignal(dialog.inspection_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Connect"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(dialog, "Connect"), Qt.MouseButton.LeftButton)
     assert requested.args == [NodeRequest(NodeAddress("gpu13"), "gpu13", no_share=True)]
 
 
 def test_the_form_waits_while_the_dialog_connects_and_cancel_leads_back_to_it(connecting, qtbot):
-    assert the(TaskStatus, connecting).progress.isVisible()
-    assert not line_of(connecting, "Host").isEnabled()
+    assert find_only(TaskStatus, connecting).progress.isVisible()
+    assert not find_line(connecting, "Host").isEnabled()
     with qtbot.waitSignal(connecting.cancelled):
-        qtbot.mouseClick(button(connecting, "Cancel"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(find_button(connecting, "Cancel"), Qt.MouseButton.LeftButton)
     assert connecting.isVisible()
-    assert line_of(connecting, "Host").isEnabled()
-    assert "gpu13" in texts(connecting)
+    assert find_line(connecting, "Host").isEnabled()
+    assert "gpu13" in visible_texts(connecting)
 
 
 def test_closing_the_dialog_while_it_connects_cancels(connecting, qtbot):
@@ -140,32 +140,32 @@ def test_closing_the_dialog_while_it_connects_cancels(connecting, qtbot):
 
 def test_a_new_key_shows_its_fingerprint_and_enter_does_not_trust_it(connecting, qtbot):
     connecting.ask_trust(KEY)
-    assert the(TrustPage, connecting).fingerprint.text() == KEY.fingerprint
-    assert the(TrustPage, connecting).fingerprint.isVisible()
-    assert default(connecting).text() == "Do not trust"
+    assert find_only(TrustPage, connecting).fingerprint.text() == KEY.fingerprint
+    assert find_only(TrustPage, connecting).fingerprint.isVisible()
+    assert default_button(connecting).text() == "Do not trust"
     # A button with the focus is the default for that time; so check without one, too.
-    the(TrustPage, connecting).fingerprint.setFocus()
-    assert default(connecting).text() == "Do not trust"
+    find_only(TrustPage, connecting).fingerprint.setFocus()
+    assert default_button(connecting).text() == "Do not trust"
     with (
         qtbot.assertNotEmitted(connecting.key_trusted),
         qtbot.waitSignal(connecting.cancelled),
     ):
         qtbot.keyClick(connecting, Qt.Key.Key_Return)
-    assert line_of(connecting, "Host").isVisible()
+    assert find_line(connecting, "Host").isVisible()
 
 
 def test_trust_is_given_by_its_own_button(connecting, qtbot):
     connecting.ask_trust(KEY)
-    with qtbot.waitSignal(connecting.key_trusted) as given:
-        qtbot.mouseClick(the(TrustPage, connecting).trust, Qt.MouseButton.LeftButton)
-    assert given.args == [KEY]
-    assert the(TaskStatus, connecting).progress.isVisible()
+    with qtbot.waitSignal(connecting.key_trusted) as signal:
+        qtbot.mouseClick(find_only(TrustPage, connecting).trust, Qt.MouseButton.LeftButton)
+    assert signal.args == [KEY]
+    assert find_only(TaskStatus, connecting).progress.isVisible()
 
 
 def test_a_changed_key_can_only_be_closed(connecting, qtbot):
     connecting.show_changed_key(KEY, "SHA256:old")
-    assert seen(connecting) == {"Close"}
-    assert KEY.fingerprint in texts(the(ChangedKeyPage, connecting))
+    assert visible_buttons(connecting) == {"Close"}
+    assert KEY.fingerprint in visible_texts(find_only(ChangedKeyPage, connecting))
     with qtbot.waitSignals([connecting.cancelled, connecting.rejected]):
         qtbot.keyClick(connecting, Qt.Key.Key_Return)
     assert not connecting.isVisible()
@@ -173,46 +173,46 @@ def test_a_changed_key_can_only_be_closed(connecting, qtbot):
 
 def test_a_passphrase_is_hidden_given_once_and_forgotten(connecting, qtbot):
     connecting.ask_passphrase("Passphrase for ~/.ssh/id_ed25519")
-    edit = the(PassphrasePage, connecting).edit
+    edit = find_only(PassphrasePage, connecting).edit
     assert edit.echoMode() is edit.EchoMode.Password
-    assert not the(PassphrasePage, connecting).default.isEnabled()
+    assert not find_only(PassphrasePage, connecting).default.isEnabled()
     qtbot.keyClicks(edit, "s3cret")
-    with qtbot.waitSignal(connecting.passphrase_given) as given:
+    with qtbot.waitSignal(connecting.passphrase_given) as signal:
         qtbot.keyClick(connecting, Qt.Key.Key_Return)
-    assert given.args == ["s3cret", False]
+    assert signal.args == ["s3cret", False]
     assert edit.text() == ""
     connecting.ask_passphrase("Passphrase for ~/.ssh/id_ed25519", "That is not its passphrase.")
-    assert the(PassphrasePage, connecting).field.error() == "That is not its passphrase."
+    assert find_only(PassphrasePage, connecting).field.error() == "That is not its passphrase."
 
 
 def test_a_refusal_stands_beside_its_field_until_that_is_changed(connecting, qtbot):
     connecting.show_refusal("user", "gpu13 refuses logins as “mai”.", "Choose a key file.")
     assert (
-        field_of(connecting, "User").error() == "gpu13 refuses logins as “mai”. Choose a key file."
+        find_field(connecting, "User").error() == "gpu13 refuses logins as “mai”. Choose a key file."
     )
-    assert button(connecting, "Connect").isEnabled(), "it may be tried again as it is"
-    assert not the(TaskStatus, connecting).message.isVisible()
-    qtbot.keyClicks(line_of(connecting, "User"), "x")
-    assert field_of(connecting, "User").error() == ""
+    assert find_button(connecting, "Connect").isEnabled(), "it may be tried again as it is"
+    assert not find_only(TaskStatus, connecting).message.isVisible()
+    qtbot.keyClicks(find_line(connecting, "User"), "x")
+    assert find_field(connecting, "User").error() == ""
 
 
 def test_a_refusal_of_a_hidden_field_shows_the_field(connecting):
     connecting.show_refusal("jump", "The gateway did not answer.")
-    assert line_of(connecting, "Jump host").isVisible()
-    assert field_of(connecting, "Jump host").error() == "The gateway did not answer."
+    assert find_line(connecting, "Jump host").isVisible()
+    assert find_field(connecting, "Jump host").error() == "The gateway did not answer."
 
 
 def test_a_refusal_without_a_field_stands_above_the_buttons(connecting):
     connecting.show_refusal("", "gpu13 did not answer for 10 s.", "Is it switched on?")
-    assert the(TaskStatus, connecting).message.isVisible()
+    assert find_only(TaskStatus, connecting).message.isVisible()
     assert (
-        the(TaskStatus, connecting).message.text()
+        find_only(TaskStatus, connecting).message.text()
         == "gpu13 did not answer for 10 s. Is it switched on?"
     )
 
 
 @pytest.mark.parametrize(
-    "sentence",
+    "message",
     [
         "No.",
         "gpu13 did not answer for 10 s.",
@@ -222,20 +222,20 @@ def test_a_refusal_without_a_field_stands_above_the_buttons(connecting):
         "The connection to gpu13 was closed while its hardware was read. Try it again.",
     ],
 )
-def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, sentence):
-    def places():
+def test_neither_progress_nor_a_refusal_moves_the_buttons(dialog, qtbot, message):
+    def positions():
         QApplication.processEvents()
-        return dialog.height(), button(dialog, "Connect").mapTo(dialog, QPoint(0, 0)).y()
+        return dialog.height(), find_button(dialog, "Connect").mapTo(dialog, QPoint(0, 0)).y()
 
-    before = places()
+    previous_positions = positions()
     dialog.show_progress("Connecting to gpu13")
-    assert places() == before
-    dialog.show_refusal("", sentence)
-    assert places() == before
+    assert positions() == previous_positions
+    dialog.show_refusal("", message)
+    assert positions() == previous_positions
 
 
 def test_the_dialog_is_as_high_as_its_contents(connecting):
     connecting.ask_passphrase("Passphrase")
-    low = connecting.height()
+    passphrase_h = connecting.height()
     connecting.show_refusal("", "No.")
-    assert connecting.height() > low
+    assert connecting.height() > passphrase_h

@@ -13,30 +13,30 @@ from backend.records.nodes.provisioning_options import (
     SetUpOptions,
 )
 from tests.widgets.nodes import samples
-from tests.windows import button, on_screen, owned
+from tests.windows import find_button, show_widget, add_widget
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.options_form import OptionsForm
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, installation_text
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 
-def node(name, *, ready=True, **changes):
-    entry = samples.entry(name, ready=ready)
-    facts = {"mpirun": "/usr/bin/mpirun", "mpi_version": "4.1.4", "data_root": "/lab/ring"}
-    facts = replace(entry.info, **{**facts, "data_root_writable": True, **changes})
-    return replace(entry, info=facts)
+def node(name, *, is_ready=True, **changes):
+    entry = samples.entry(name, is_ready=is_ready)
+    info = {"mpirun": "/usr/bin/mpirun", "mpi_version": "4.1.4", "data_root": "/lab/ring"}
+    info = replace(entry.info, **{**info, "data_root_writable": True, **changes})
+    return replace(entry, info=info)
 
 
-THREE = (node("gpu1"), node("gpu2"), node("gpu3", ready=False))
+THREE_NODES = (node("gpu1"), node("gpu2"), node("gpu3", is_ready=False))
 
 
 @pytest.fixture
 def ask(qtbot):
-    def ask(entries=THREE, ticked=("gpu1",), options=None):
-        return on_screen(
-            qtbot, SetUpAgainDialog(entries, ticked, options or SetUpOptions(), "5.0.11")
+    def ask(entries=THREE_NODES, selected_names=("gpu1",), options=None):
+        return show_widget(
+            qtbot, SetUpAgainDialog(entries, selected_names, options or SetUpOptions(), "5.0.11")
         )
 
     return ask
@@ -48,9 +48,9 @@ def test_the_dialog_requests_the_choice_of_the_user(ask, qtbot):
     dialog.choices.switch(LIMITS_KEY).click()
     dialog.choices.switch(WITHOUT_HOROVOD).click()
     with qtbot.waitSignal(dialog.set_up_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Set up 2 nodes"), LEFT)
-    chosen = SetUpOptions(shared=True, limits_key=False, without_horovod=True)
-    assert requested.args == [("gpu1", "gpu2"), chosen]
+        qtbot.mouseClick(find_button(dialog, "Set up 2 nodes"), LEFT_BUTTON)
+    options = SetUpOptions(shared=True, limits_key=False, without_horovod=True)
+    assert requested.args == [("gpu1", "gpu2"), options]
     assert not dialog.isVisible()
 
 
@@ -63,27 +63,27 @@ def test_a_sentence_explains_each_choice(ask):
 
 def test_an_unsuitable_option_is_explained_at_its_switch_and_blocks_the_set_up(ask):
     dialog = ask()
-    assert button(dialog, "Set up").isEnabled()
+    assert find_button(dialog, "Set up").isEnabled()
     dialog.choices.switch(SYSTEM_MPI).click()
     assert "gpu2 has 5.0.11" in dialog.choices.hint_text(SYSTEM_MPI)
-    assert not button(dialog, "Set up").isEnabled()
+    assert not find_button(dialog, "Set up").isEnabled()
     # Together with the node that was apart it fits.
     dialog._boxes["gpu2"].click()
-    assert button(dialog, "Set up 2 nodes").isEnabled()
+    assert find_button(dialog, "Set up 2 nodes").isEnabled()
     assert "gpu2" not in dialog.choices.hint_text(SYSTEM_MPI)
 
 
 def test_refresh_finds_changes_on_a_node(ask, qtbot):
-    bare = node("gpu1", mpirun="", mpi_version="")
-    dialog = ask((bare,), options=SetUpOptions(system_mpi=True))
+    node_without_mpi = node("gpu1", mpirun="", mpi_version="")
+    dialog = ask((node_without_mpi,), options=SetUpOptions(system_mpi=True))
     assert dialog.choices.hint_text(SYSTEM_MPI).startswith("gpu1 has no Open MPI.")
     with qtbot.waitSignal(dialog.refresh_requested) as requested:
-        qtbot.mouseClick(button(dialog, "Refresh"), LEFT)
+        qtbot.mouseClick(find_button(dialog, "Refresh"), LEFT_BUTTON)
     assert requested.args == [("gpu1",)]
     dialog.show_error("gpu1 did not answer for 10 s.")
     assert dialog._failure.isVisible()
     dialog.show_entries((node("gpu1"),))
-    assert (button(dialog, "Set up").isEnabled(), button(dialog, "Refresh").isVisible()) == (
+    assert (find_button(dialog, "Set up").isEnabled(), find_button(dialog, "Refresh").isVisible()) == (
         True,
         False,
     )
@@ -92,21 +92,21 @@ def test_refresh_finds_changes_on_a_node(ask, qtbot):
 
 def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask, qtbot):
     dialog = ask(ticked=("gpu2",))
-    assert (dialog._title.text(), button(dialog, "Set up").text()) == ("Set up gpu2", "Set up")
-    qtbot.mouseClick(button(dialog, "All"), LEFT)
-    assert button(dialog, "Set up 3 nodes").text() == "Set up 3 nodes"
-    qtbot.mouseClick(button(dialog, "None"), LEFT)
-    assert (dialog.selected_names(), button(dialog, "Set up 0 nodes").isEnabled()) == ((), False)
+    assert (dialog._title.text(), find_button(dialog, "Set up").text()) == ("Set up gpu2", "Set up")
+    qtbot.mouseClick(find_button(dialog, "All"), LEFT_BUTTON)
+    assert find_button(dialog, "Set up 3 nodes").text() == "Set up 3 nodes"
+    qtbot.mouseClick(find_button(dialog, "None"), LEFT_BUTTON)
+    assert (dialog.selected_names(), find_button(dialog, "Set up 0 nodes").isEnabled()) == ((), False)
 
 
 def test_all_of_many_nodes_are_ticked_at_once(ask, qtbot):
     names = tuple(f"gpu{number}" for number in range(64))
     dialog = ask(tuple(node(name) for name in names), ticked=("gpu1", "gpu60"))
-    assert (dialog.selected_names(), button(dialog, "Set up 2 nodes").text()) == (
+    assert (dialog.selected_names(), find_button(dialog, "Set up 2 nodes").text()) == (
         ("gpu1", "gpu60"),
         "Set up 2 nodes",
     )
-    qtbot.mouseClick(button(dialog, "All"), LEFT)
+    qtbot.mouseClick(find_button(dialog, "All"), LEFT_BUTTON)
     assert dialog.selected_names() == names
     assert all(box.isChecked() for box in dialog._boxes.values())
     dialog._boxes["gpu63"].click()
@@ -118,7 +118,7 @@ def test_one_node_alone_has_no_list(ask):
 
 
 def test_a_key_of_the_users_own_is_not_limited_and_the_dialog_says_so(qtbot):
-    choices = owned(qtbot, OptionsForm())
+    choices = add_widget(qtbot, OptionsForm())
     choices.show_options(SetUpOptions(own_key="/home/mai/.ssh/lab", system_mpi=True))
     assert not choices.switch(LIMITS_KEY).isEnabled()
     assert "key of your own" in choices.hint_text(LIMITS_KEY)
@@ -126,17 +126,17 @@ def test_a_key_of_the_users_own_is_not_limited_and_the_dialog_says_so(qtbot):
 
 
 def test_words_describe_how_a_node_is_set_up():
-    own = node("gpu1")
+    entry = node("gpu1")
     changes = {"mpirun": "/usr/bin/mpirun", "limits_key": True, "without_horovod": True}
-    own = replace(own, installation=replace(own.installation, **changes))
-    assert installation_text(own) == "its own Open MPI 5.0.11, restricted key, no Horovod"
-    assert installation_text(node("gpu2", ready=False)) == "not set up"
+    entry = replace(entry, installation=replace(entry.installation, **changes))
+    assert installation_text(entry) == "its own Open MPI 5.0.11, restricted key, no Horovod"
+    assert installation_text(node("gpu2", is_ready=False)) == "not set up"
 
 
 def test_the_choices_are_behind_more_where_a_node_is_added(qtbot):
-    dialog = on_screen(qtbot, AddNodeDialog(options=SetUpOptions(system_mpi=True)))
+    dialog = show_widget(qtbot, AddNodeDialog(options=SetUpOptions(system_mpi=True)))
     assert not dialog.choices.isVisible()
-    qtbot.mouseClick(button(dialog, "More"), LEFT)
+    qtbot.mouseClick(find_button(dialog, "More"), LEFT_BUTTON)
     assert dialog.choices.isVisible()
     dialog.choices.switch(SHARED).click()
     assert dialog.choices.options() == SetUpOptions(system_mpi=True, shared=True)
