@@ -226,7 +226,7 @@ class ComparePlots(QWidget):
             shown_metrics = {p.metric_name for p in self._plots}
             unused_metrics = [name for name in self._metric_names() if name not in shown_metrics]
             plot.is_user_choice = True
-            plot.show_metric(unused_metrics[0] if unused_metrics else self._plots[0].metric)
+            plot.show_metric(unused_metrics[0] if unused_metrics else self._plots[0].metric_name)
             self.refresh()
 
     def panels(self) -> Mapping[str, CurvePanel]:
