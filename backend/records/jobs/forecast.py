@@ -100,12 +100,18 @@ def checkpoints_kept(
 def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
     """Estimate the size of a checkpoint of a model with so many bytes of parameters."""
     optimizer = config.optimizer
-    numbers = 1 + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
+    numbers = 1 + (config.ema is not None) + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
     settings = optimizer.settings
     numbers += sum(
         bool(settings.get(key)) for key in ("momentum", "amsgrad", "centered") if key in settings
     )
     return numbers * parameter_bytes
+
+
+def parameter_memory_bytes(parameter_bytes: int, config: JobConfig) -> int:
+    """Estimate the memory of a process for weights, gradients and the state of the optimizer."""
+    whole_bytes = parameter_bytes + checkpoint_bytes(parameter_bytes, config)
+    return whole_bytes // (config.world_size if config.strategy.name == "fsdp" else 1)
 
 
 def forecast(

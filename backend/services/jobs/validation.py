@@ -23,6 +23,7 @@ from backend.records.base.account import expand_home
 from backend.records.base.validation import ConfigError, closest_match, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfig, parse_job
+from backend.records.jobs.forecast import parameter_memory_bytes
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.script import (
@@ -405,8 +406,8 @@ def memory_hint(
 ) -> tuple[Finding, ...]:
     """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
 
-    The estimate has the tensors that autograd keeps of a step, and four values for each parameter:
-    the weight, its gradient and two of the optimizer.
+    The estimate has the tensors that autograd keeps of a batch, weights, gradients, and the state of
+    the optimizer.
     """
     capacities = []
     for placement in config.placement:
@@ -417,15 +418,23 @@ def memory_hint(
             capacities += [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
         elif reading is not None:
             capacities.append(reading.memory_total_bytes // max(1, placement.slots))
-    required_bytes = 4 * trial.parameter_bytes + config.batch_size * (trial.activation_bytes or 0)
+    model_bytes = parameter_memory_bytes(trial.parameter_bytes, config)
+    required_bytes = model_bytes + config.batch_size * (trial.activation_bytes or 0)
     if not trial.activation_bytes or not capacities or required_bytes <= min(capacities):
         return ()
-    largest_batch = (min(capacities) - 4 * trial.parameter_bytes) // trial.activation_bytes
-    remedy = (
-        f"Choose {number_format.count(largest_batch)} or less."
-        if largest_batch > 0
-        else "Use a smaller model."
-    )
+    largest_batch = (min(capacities) - model_bytes) // trial.activation_bytes
+    is_synchronous = not (config.strategy.servers or config.strategy.is_split)
+    if largest_batch > 0:
+        remedy = f"Choose {number_format.count(largest_batch)} or less"
+        passes = -(-config.batch_size // largest_batch)
+        if is_synchronous and config.batch_size % passes == 0:
+            size = number_format.count(config.batch_size // passes)
+            remedy += f", or {size} in {number_format.count(passes)} passes of a step"
+        remedy += "."
+    elif is_synchronous and config.world_size > 1 and config.strategy.name != "fsdp":
+        remedy = "Use a smaller model, or the strategy FSDP, whose processes share the weights."
+    else:
+        remedy = "Use a smaller model."
     required_text, capacity_text = (
         number_format.size(n, is_binary=True) for n in (required_bytes, min(capacities))
     )
