@@ -110,7 +110,8 @@ def test_an_epoch_resumed_with_another_batch_size_has_each_sample_once(
     sample_file = tmp_path / "taken"
     model = MODEL.replace(
         "return self.layers(x)",
-        f"open({str(sample_file)!r}, 'a').write(''.join(f'{{one:.9f}} ' for one in x[:, 0].tolist())"
+        f"open({str(sample_file)!r}, 'a').write("
+        "''.join(f'{value:.9f} ' for value in x[:, 0].tolist())"
         " * self.training)\n        return self.layers(x)",
     )
     training = downpour(tmp_path, model=pausing_model(model), epochs=1, strategy={"servers": 2})

@@ -39,18 +39,18 @@ REQUIRED = ("name", "model", "dataset", "loader", "epochs", "batch_size", "optim
 
 def changed(path: str, value: Any) -> dict[str, Any]:
     raw = copy.deepcopy(GOOD)
-    place: Any = raw
+    node: Any = raw
     *parents, last = path.split(".")
     for key in parents:
-        place = place.setdefault(key, {}) if isinstance(place, dict) else place[int(key)]
-    place[last] = value
+        node = node.setdefault(key, {}) if isinstance(node, dict) else node[int(key)]
+    node[last] = value
     return raw
 
 
 def faults(raw: Any) -> dict[str, str]:
     parsed = parse_job(raw)
     assert (parsed.config is None) == bool(parsed.errors)
-    return {fault.path: fault.message for fault in parsed.errors}
+    return {error.path: error.message for error in parsed.errors}
 
 
 def config(raw: Any) -> JobConfig:
@@ -97,9 +97,9 @@ def test_f51_a_missing_field_is_named(field: str) -> None:
     ],
 )
 def test_f51_a_wrong_type_is_named_with_its_field(field: str, value: Any) -> None:
-    found = faults(changed(field, value))
-    assert field in found
-    assert found[field].startswith(f"{field}: ")
+    errors = faults(changed(field, value))
+    assert field in errors
+    assert errors[field].startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize(
@@ -175,8 +175,8 @@ def test_f51_processors_and_gpus_do_not_mix() -> None:
 
 def test_nodes_average_first_among_their_gpus_alone() -> None:
     by_node = changed("strategy", {"name": "allreduce", "reduction": "hierarchical"})
-    sentence = "“hierarchical” needs GPUs; the job runs on CPUs."
-    assert faults(by_node) == {"strategy.reduction": f"strategy.reduction: {sentence}"}
+    message = "“hierarchical” needs GPUs; the job runs on CPUs."
+    assert faults(by_node) == {"strategy.reduction": f"strategy.reduction: {message}"}
     gpus = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
     assert faults({**by_node, "placement": gpus}) == {}
 
@@ -213,7 +213,7 @@ def test_all_parts_of_a_split_network_train_on_one_batch_at_the_plain_rate() -> 
 
 
 @pytest.mark.parametrize(
-    ("settings", "field", "sentence"),
+    ("settings", "field", "message"),
     [
         ({"beta": 0}, "strategy.beta", "must be 0.001 or more"),
         ({"inner_rounds": 0}, "strategy.inner_rounds", "1"),
@@ -228,23 +228,23 @@ def test_all_parts_of_a_split_network_train_on_one_batch_at_the_plain_rate() -> 
     ],
 )
 def test_a_network_that_cannot_be_split_so_is_refused_at_the_field(
-    settings: dict[str, Any], field: str, sentence: str
+    settings: dict[str, Any], field: str, message: str
 ) -> None:
     raw = changed("strategy", {"name": "consensus", **settings})
     raw["placement"][0]["processes"] = 3 if settings.get("cut") == ["a", "a"] else 2
-    assert sentence in faults(raw)[field]
+    assert message in faults(raw)[field]
 
 
 def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
     raw = changed("strategy", {"name": "consensus", "inner_rounds": 2})
     raw |= {"gradient_norm": 1.0, "precision": "float16"}
     raw["placement"] = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
-    found = faults(raw)
-    assert found["gradient_norm"] == (
+    errors = faults(raw)
+    assert errors["gradient_norm"] == (
         "gradient_norm: cannot be used with more than one inner round."
     )
     assert (
-        found["precision"]
+        errors["precision"]
         == "precision: “float16” needs a strategy in which each process has all weights; this is "
         "“consensus”."
     )
@@ -308,7 +308,7 @@ def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None
     broken = BROKEN[rule.name]
     raw = broken if "script" in broken else {**GOOD, **broken}
     parsed = parse_job(raw)
-    assert [fault.path for fault in parsed.errors] == [rule.paths[0]]
+    assert [error.path for error in parsed.errors] == [rule.paths[0]]
     assert set(rule.paths) <= SETTINGS.keys()
     assert "{job" not in rule.condition("The setting")
     for path in rule.paths:
@@ -350,8 +350,8 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
     assert parsed.config is not None, parsed.errors
     assert parsed.config.optimizer.name == "lbfgs"
     assert (parsed.config.workers, parsed.config.steps_per_epoch(1438)) == (1, 1)
-    one = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
-    assert [fault.path for fault in one.errors] == ["strategy.name"]
+    one_process = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
+    assert [error.path for error in one_process.errors] == ["strategy.name"]
     for field, value in (
         ("optimizer", {"name": "adam", "lr": 0.1}),
         ("schedule", {"name": "cosine"}),
@@ -377,20 +377,20 @@ OTHER = {
 @pytest.mark.parametrize("path", CHANGEABLE)
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
     changes = {path: OTHER[path]}
-    on = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
-    job = config(A_SCRIPT if SETTINGS[path].job_kind == "script" else {**GOOD, **on})
+    gpu_settings = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
+    job = config(A_SCRIPT if SETTINGS[path].job_kind == "script" else {**GOOD, **gpu_settings})
     changed_job = with_changes(job, changes).config
     assert changed_job is not None
     assert value_at(changed_job.to_dict(), path) == OTHER[path]
-    for wrong in (0, -1, "x", None, ["x"]):
-        assert with_changes(job, {path: wrong}).config is None
+    for invalid_value in (0, -1, "x", None, ["x"]):
+        assert with_changes(job, {path: invalid_value}).config is None
 
 
 def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
     by_two = config(changed("strategy.reduction", "adasum"))
     three = [{"node": "a", "processes": 3}]
-    found = with_changes(by_two, {"placement": three}).errors
-    assert [fault.path for fault in found] == ["strategy.reduction"]
+    errors = with_changes(by_two, {"placement": three}).errors
+    assert [error.path for error in errors] == ["strategy.reduction"]
 
 
 def test_f51_all_faults_are_shown_at_once() -> None:
@@ -426,9 +426,9 @@ TOML = st.recursive(
 def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool) -> None:
     parsed = parse_job({**GOOD, **raw} if full else raw)
     assert (parsed.config is None) == bool(parsed.errors)
-    for fault in parsed.errors:
-        assert fault.message.startswith(f"{fault.path}: ")
-        assert fault.message.endswith((".", "?"))
+    for error in parsed.errors:
+        assert error.message.startswith(f"{error.path}: ")
+        assert error.message.endswith((".", "?"))
 
 
 def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
@@ -438,12 +438,12 @@ def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
             setting.low + 0.99,
             allow_subnormal=False,
         )
-        whole = st.integers(int(setting.low), 1000)
+        whole_numbers = st.integers(int(setting.low), 1000)
         pair = st.tuples(number, number).map(list)
         flag = st.booleans()
         choice = st.sampled_from(list(setting.choices) or [""])
-        wholes = st.lists(whole, max_size=3)
-        kinds = {"number": number, "whole": whole, "pair": pair, "flag": flag, "choice": choice}
+        wholes = st.lists(whole_numbers, max_size=3)
+        kinds = {"number": number, "whole": whole_numbers, "pair": pair, "flag": flag, "choice": choice}
         kinds["wholes"] = wholes
         return kinds[setting.kind]
 
@@ -454,7 +454,7 @@ def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
 @st.composite
 def job_files(draw: st.DrawFn) -> dict[str, Any]:
     text = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
-    name = text.map(lambda words: f"a {words}")
+    name = text.map(lambda suffix: f"a {suffix}")
     strategy = draw(st.sampled_from(sorted(STRATEGIES.keys() - {"alone"})))
     searches = strategy == "sandblaster"
     optimizers = {"lbfgs"} if searches else OPTIMIZERS.keys() - {"lbfgs"}
@@ -541,6 +541,6 @@ def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]
 def test_a_job_file_for_others_names_no_folder_and_no_secret(start_from, shared):
     raw = {**GOOD, "environment": {"TOKEN": "secret-1234"}}
     raw |= {"start_from": start_from} if start_from else {}
-    shown = shareable_config(parse_job(raw).config)
-    assert shown.get("start_from") == shared
-    assert shown["environment"] == {"TOKEN": ""}
+    shared_file = shareable_config(parse_job(raw).config)
+    assert shared_file.get("start_from") == shared
+    assert shared_file["environment"] == {"TOKEN": ""}

@@ -24,14 +24,14 @@ def test_a_free_name_stays(name: str) -> None:
 
 
 @given(NAMES.map("".join), NAMES.map("".join))
-def test_two_names_never_become_one(one: str, other: str) -> None:
-    assert (name_of_user_metric(one) == name_of_user_metric(other)) == (one == other)
+def test_two_names_never_become_one(name_a: str, name_b: str) -> None:
+    assert (name_of_user_metric(name_a) == name_of_user_metric(name_b)) == (name_a == name_b)
 
 
 @given(st.lists(NAMES.map("".join), unique=True))
 def test_each_column_of_a_table_has_a_heading_of_its_own_and_none_is_a_formula(
     names: list[str],
 ) -> None:
-    found = headings(("step", "epoch"), names)
-    assert len(set(found)) == len(found) == len(names) + 2
-    assert not any(heading.startswith("=") for heading in found)
+    titles = headings(("step", "epoch"), names)
+    assert len(set(titles)) == len(titles) == len(names) + 2
+    assert not any(heading.startswith("=") for heading in titles)

@@ -38,21 +38,21 @@ GPU03 = NodeView(cores=8, gpus={f"GPU-{n}": f"GPU {n}" for n in range(4)}, disk_
 NODES = {DESK: NodeView(cores=2), "gpu03": GPU03, "gpu04": replace(GPU03)}
 
 
-def entry(name, *gpus, node="gpu03", processes=0, **more):
+def entry(name, *gpus, node="gpu03", processes=0, **fields):
     placement = (Placement(node, processes, tuple(f"GPU-{n}" for n in gpus)),)
-    return QueueEntry(name, name, 1, placement, "m1", **more)
+    return QueueEntry(name, name, 1, placement, "m1", **fields)
 
 
-def on_desk(name, processes=1, **more):
-    return entry(name, node="this-computer", processes=processes, **more)
+def on_desk(name, processes=1, **fields):
+    return entry(name, node="this-computer", processes=processes, **fields)
 
 
-def run(of, left_s=None):
-    return RunningJob(of.job_id, of.name, of.slots, left_s)
+def run(queue_entry, left_s=None):
+    return RunningJob(queue_entry.job_id, queue_entry.name, queue_entry.slots, left_s)
 
 
-def scene(*running, nodes=NODES, **more):
-    return ClusterState(NOW, nodes, tuple(run(one) for one in running), **more)
+def scene(*running, nodes=NODES, **fields):
+    return ClusterState(NOW, nodes, tuple(run(running_entry) for running_entry in running), **fields)
 
 
 def with_node(**changes):
@@ -172,11 +172,11 @@ CAUSES = [
 ]
 
 
-@pytest.mark.parametrize(("cause", "waits", "ahead", "at", "sentence"), CAUSES)
-def test_s2_each_cause_has_its_sentence(cause, waits, ahead, at, sentence):
-    waiting = wait_reason(waits, ahead, at)
-    assert waiting is not None
-    assert (waiting.cause, waiting.message) == (cause, sentence)
+@pytest.mark.parametrize(("cause", "waits", "ahead", "cluster_state", "message"), CAUSES)
+def test_s2_each_cause_has_its_sentence(cause, waits, ahead, cluster_state, message):
+    reason = wait_reason(waits, ahead, cluster_state)
+    assert reason is not None
+    assert (reason.cause, reason.message) == (cause, message)
 
 
 def test_s2_the_table_above_knows_all_causes():
@@ -188,25 +188,25 @@ def test_a_job_for_which_there_is_room_waits_for_nothing():
 
 
 def test_reasons_that_the_user_must_fix_come_first():
-    at = scene(
+    cluster_state = scene(
         entry("resnet", 0),
         nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0, down_reason="gpu03 is off."),
     )
-    late = replace(WANTED, not_before=(NOW + timedelta(days=1)).isoformat())
-    seen = []
-    for waits, where in (
-        (replace(late, refusal="gone"), replace(at, is_paused=True)),
-        (replace(late, refusal="gone"), at),
-        (late, at),
-        (WANTED, at),
-        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0))),
-        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}))),
+    late_entry = replace(WANTED, not_before=(NOW + timedelta(days=1)).isoformat())
+    seen_causes = []
+    for waits, state in (
+        (replace(late_entry, refusal="gone"), replace(cluster_state, is_paused=True)),
+        (replace(late_entry, refusal="gone"), cluster_state),
+        (late_entry, cluster_state),
+        (WANTED, cluster_state),
+        (WANTED, replace(cluster_state, nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0))),
+        (WANTED, replace(cluster_state, nodes=with_node(foreign_holders={"GPU-0": "alice"}))),
         (WANTED, scene(entry("resnet", 0))),
     ):
-        waiting = wait_reason(waits, (), where)
-        assert waiting is not None
-        seen.append(waiting.cause)
-    assert seen == [
+        reason = wait_reason(waits, (), state)
+        assert reason is not None
+        seen_causes.append(reason.cause)
+    assert seen_causes == [
         Cause.PAUSED,
         Cause.NEVER,
         Cause.NOT_BEFORE,
@@ -219,12 +219,12 @@ def test_reasons_that_the_user_must_fix_come_first():
 
 def test_priority_comes_first_and_then_the_place():
     jobs = [entry("a", position=1), entry("b", position=2), entry("c", position=9, priority=1)]
-    assert [one.job_id for one in sorted_entries(jobs)] == ["c", "a", "b"]
+    assert [queued.job_id for queued in sorted_entries(jobs)] == ["c", "a", "b"]
 
 
-def causes(jobs, at):
-    found = wait_reasons(jobs, at)
-    return {name: waiting and waiting.cause for name, waiting in found.items()}
+def causes(jobs, cluster_state):
+    reasons = wait_reasons(jobs, cluster_state)
+    return {name: reason and reason.cause for name, reason in reasons.items()}
 
 
 def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_on_others():
@@ -256,8 +256,8 @@ def test_as_many_jobs_start_together_as_there_are_processors():
 
 
 def test_this_computer_of_another_user_is_another_computer():
-    theirs = replace(on_desk("theirs", 2), machine="m2")
-    assert causes([on_desk("mine", 2)], scene(theirs)) == {"mine": None}
+    other_desk = replace(on_desk("theirs", 2), machine="m2")
+    assert causes([on_desk("mine", 2)], scene(other_desk)) == {"mine": None}
 
 
 placements = st.tuples(
@@ -266,35 +266,35 @@ placements = st.tuples(
 
 
 @given(st.lists(st.tuples(placements, st.integers(-2, 2)), max_size=8), st.integers(0, 2))
-def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running):
+def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(requests, running):
     jobs = [
         entry(f"j{n}", *gpus, node=node, priority=priority, position=n)
-        for n, ((node, gpus), priority) in enumerate(wanted)
+        for n, ((node, gpus), priority) in enumerate(requests)
     ]
-    live, waiting = jobs[:running], jobs[running:]
-    outcomes = wait_reasons(waiting, scene(*live))
-    begun = [*live, *(one for one in waiting if outcomes[one.job_id] is None)]
-    for one in waiting:
-        if outcomes[one.job_id] is not None:
+    live, reason = jobs[:running], jobs[running:]
+    outcomes = wait_reasons(reason, scene(*live))
+    started_jobs = [*live, *(queued for queued in reason if outcomes[queued.job_id] is None)]
+    for queued in reason:
+        if outcomes[queued.job_id] is not None:
             continue
-        others = [other for other in begun if other is not one and other not in live]
-        for other in [*others, *live]:
-            assert not any(a.competes_with(b) for a in one.slots for b in other.slots)
-        for earlier in waiting:
-            if earlier.sort_key < one.sort_key and outcomes[earlier.job_id] is not None:
-                assert not any(a.competes_with(b) for a in one.slots for b in earlier.slots)
+        other_jobs = [other_job for other_job in started_jobs if other_job is not queued and other_job not in live]
+        for other_job in [*other_jobs, *live]:
+            assert not any(a.competes_with(b) for a in queued.slots for b in other_job.slots)
+        for earlier in reason:
+            if earlier.sort_key < queued.sort_key and outcomes[earlier.job_id] is not None:
+                assert not any(a.competes_with(b) for a in queued.slots for b in earlier.slots)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
-def test_a_place_between_two_is_between_them_or_there_is_none(left, gap):
-    place = position_between(left, left + gap)
-    assert place is None or left < place < left + gap
-    assert position_between(left, None) > left > position_between(None, left)
+def test_a_place_between_two_is_between_them_or_there_is_none(previous, gap):
+    position = position_between(previous, previous + gap)
+    assert position is None or previous < position < previous + gap
+    assert position_between(previous, None) > previous > position_between(None, previous)
 
 
 def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
-    written = replace(WANTED, priority=3, not_before="2026-11-22T06:00:00Z", lasts_s=3.5)
-    assert QueueEntry.from_dict(written.to_dict()) == written
+    stored_entry = replace(WANTED, priority=3, not_before="2026-11-22T06:00:00Z", lasts_s=3.5)
+    assert QueueEntry.from_dict(stored_entry.to_dict()) == stored_entry
     for changes in (
         {"schema": 99},
         {"placement": []},
@@ -306,7 +306,7 @@ def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
         {"place": float("nan")},
     ):
         with pytest.raises(ValueError, match=r"queued|time|nvalid"):
-            QueueEntry.from_dict({**written.to_dict(), **changes})
+            QueueEntry.from_dict({**stored_entry.to_dict(), **changes})
 
 
 def reading(*processes, memory=80 * 2**30):
@@ -317,11 +317,11 @@ def reading(*processes, memory=80 * 2**30):
 
 def test_the_processes_of_a_gpu_show_who_uses_it():
     alice = GpuProcess(7, "alice", 2**30, "/usr/bin/python3 train.py")
-    ours = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
+    own_process = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
     assert node_view_of(reading(alice), ()).foreign_holders == {"GPU-0": "alice: python3 (pid 7)"}
-    assert node_view_of(reading(ours), {"job-1/1"}).foreign_holders == {}
-    left = node_view_of(reading(ours), {"job-1/2"}).foreign_holders["GPU-0"]
-    assert left == "a process that an earlier run left behind (pid 8)"
+    assert node_view_of(reading(own_process), {"job-1/1"}).foreign_holders == {}
+    previous = node_view_of(reading(own_process), {"job-1/2"}).foreign_holders["GPU-0"]
+    assert previous == "a process that an earlier run left behind (pid 8)"
     # The screen of a user's own computer lies on its GPU.
     assert node_view_of(reading(alice), (), is_a_desk=True).foreign_holders == {}
     # On a node it does, too, and there it is known by what it does.
@@ -353,20 +353,20 @@ def test_a_run_gives_way_to_processes_of_known_users_that_compute(changes, share
 
 
 def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk():
-    at = reading(ALICE)
-    assert give_way_message(at, {"GPU-1"}) == ""
-    assert give_way_message(replace(at, gpus=(replace(at.gpus[0], is_lost=True),)), {"GPU-0"}) == ""
+    cluster_state = reading(ALICE)
+    assert give_way_message(cluster_state, {"GPU-1"}) == ""
+    assert give_way_message(replace(cluster_state, gpus=(replace(cluster_state.gpus[0], is_lost=True),)), {"GPU-0"}) == ""
     desk = replace(reading(replace(ALICE, memory_bytes=2**30)), name="this-computer")
     assert give_way_message(desk, {"GPU-0"}) == ""
-    words = "Paused: alice is at the keyboard of this computer."
-    assert give_way_message(replace(desk, at_keyboard="alice"), {"GPU-0"}) == words
+    pause_text = "Paused: alice is at the keyboard of this computer."
+    assert give_way_message(replace(desk, at_keyboard="alice"), {"GPU-0"}) == pause_text
 
 
-def waits_for_quiet(quiet, now, *others, run=1, **changes):
+def waits_for_quiet(quiet, now, *other_jobs, run=1, **changes):
     paused = replace(WANTED, quiet_s=300, run=run)
-    nodes = quiet.update(with_node(**changes), now, (paused, *others))
-    waiting = wait_reason(paused, (), scene(nodes=nodes))
-    return waiting and waiting.cause
+    nodes = quiet.update(with_node(**changes), now, (paused, *other_jobs))
+    reason = wait_reason(paused, (), scene(nodes=nodes))
+    return reason and reason.cause
 
 
 def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
@@ -395,22 +395,22 @@ def test_a_short_use_between_two_checks_is_followed_by_the_whole_quiet_time(last
     waits_for_quiet(quiet, 1000)
     assert waits_for_quiet(quiet, 1300) is None
     # Run 2 gave way, and the other user is gone at the next check of the queue.
-    again = 1300 + lasted_s
-    assert waits_for_quiet(quiet, again, run=3) is Cause.QUIET
-    assert waits_for_quiet(quiet, again + 299, run=3) is Cause.QUIET
+    next_check_s = 1300 + lasted_s
+    assert waits_for_quiet(quiet, next_check_s, run=3) is Cause.QUIET
+    assert waits_for_quiet(quiet, next_check_s + 299, run=3) is Cause.QUIET
     # A job on other GPUs that pauses now says nothing about these, but about the keyboard.
-    assert waits_for_quiet(quiet, again + 300, entry("o", 3, node="gpu04"), run=3) is None
-    other = entry("other", 3, quiet_s=300)
-    assert waits_for_quiet(quiet, again + 300, other, run=3) is Cause.QUIET
-    assert waits_for_quiet(quiet, again + 600, other, run=3) is None
+    assert waits_for_quiet(quiet, next_check_s + 300, entry("o", 3, node="gpu04"), run=3) is None
+    other_job = entry("other", 3, quiet_s=300)
+    assert waits_for_quiet(quiet, next_check_s + 300, other_job, run=3) is Cause.QUIET
+    assert waits_for_quiet(quiet, next_check_s + 600, other_job, run=3) is None
 
 
 def test_a_user_at_the_keyboard_holds_up_only_jobs_that_give_way():
-    at = scene(nodes=with_node(at_keyboard="alice", quiet_s=QUIET))
+    cluster_state = scene(nodes=with_node(at_keyboard="alice", quiet_s=QUIET))
     jobs = [entry("paused", 0, position=1, quiet_s=300), entry("next", 0, position=2)]
-    assert causes(jobs, at) == {"paused": Cause.KEYBOARD, "next": None}
-    at = scene(nodes=with_node())
-    assert causes(jobs, at) == {"paused": Cause.QUIET, "next": Cause.TURN}
+    assert causes(jobs, cluster_state) == {"paused": Cause.KEYBOARD, "next": None}
+    cluster_state = scene(nodes=with_node())
+    assert causes(jobs, cluster_state) == {"paused": Cause.QUIET, "next": Cause.TURN}
 
 
 @given(st.integers(1, 200), st.floats(1, 3600))
@@ -421,8 +421,8 @@ def test_more_pauses_within_an_hour_are_followed_by_longer_waits(pauses, quiet_s
 
 
 def forecast(jobs, *running):
-    at = ClusterState(NOW, NODES, running)
-    return seconds_to_start(jobs, wait_reasons(jobs, at), at)
+    cluster_state = ClusterState(NOW, NODES, running)
+    return seconds_to_start(jobs, wait_reasons(jobs, cluster_state), cluster_state)
 
 
 def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
@@ -452,7 +452,7 @@ def test_s6_an_unknown_start_time_is_not_guessed():
     hour = (NOW + timedelta(hours=1)).isoformat()
     assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}
     down = with_node(down_reason="gpu03 is off.")
-    at = ClusterState(NOW, down, ())
-    assert seconds_to_start([WANTED], wait_reasons([WANTED], at), at) == {"mine": None}
+    cluster_state = ClusterState(NOW, down, ())
+    assert seconds_to_start([WANTED], wait_reasons([WANTED], cluster_state), cluster_state) == {"mine": None}
     assert run_duration_s(100, 0.1) == pytest.approx(10.0)
     assert run_duration_s(100, None) is None
