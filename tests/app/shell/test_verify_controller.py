@@ -55,7 +55,7 @@ def section(qtbot, service, immediately):
 
 def texts(section: QWidget) -> list[str]:
     QApplication.processEvents()
-    return [l.text() for l in section.findChildren(Label) if l.isVisible()]
+    return [w.text() for w in section.findChildren(Label) if w.isVisible()]
 
 
 def button(section: QWidget, text: str) -> Button:

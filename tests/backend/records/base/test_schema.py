@@ -42,8 +42,12 @@ from tests.fakes.trained import CONFIG
 for module in pkgutil.walk_packages(backend.records.__path__, "backend.records."):
     importlib.import_module(module.name)
 RECORDS = sorted(
-    (one for one in Record.__subclasses__() if one.__module__.startswith("backend.")),
-    key=lambda one: one.__name__,
+    (
+        record_type
+        for record_type in Record.__subclasses__()
+        if record_type.__module__.startswith("backend.")
+    ),
+    key=lambda record_type: record_type.__name__,
 )
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),

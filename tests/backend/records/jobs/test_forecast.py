@@ -33,7 +33,9 @@ def config(**settings: object) -> JobConfig:
 
 
 def job(name: str, **settings: object) -> JobView:
-    return JobView(name, name, config(**settings), "", RunStatus(JobState.FINISHED, step=9), pins=PINS)
+    return JobView(
+        name, name, config(**settings), "", RunStatus(JobState.FINISHED, step=9), pins=PINS
+    )
 
 
 def names(*jobs: JobView) -> list[str]:
@@ -42,14 +44,20 @@ def names(*jobs: JobView) -> list[str]:
 
 def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
     job_forecast = forecast(config(epochs=10), 64, similar_job_of(job("a"), 0.2), 1_000_000)
-    assert (job_forecast.total_steps, job_forecast.lasts_s, job_forecast.pace_source) == (640, 128.0, "a")
+    assert (job_forecast.total_steps, job_forecast.lasts_s, job_forecast.pace_source) == (
+        640,
+        128.0,
+        "a",
+    )
     assert job_forecast.disk_bytes == 3_000_000
 
 
 def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
     gpus = [{"node": "gpu1", "gpus": ["GPU-a", "GPU-b"]}]
     measured_job = replace_fields(job("a", placement=gpus), energy_j=9_000.0)
-    job_forecast = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(measured_job, 0.2), None)
+    job_forecast = forecast(
+        config(epochs=10, placement=gpus), 64, similar_job_of(measured_job, 0.2), None
+    )
     assert (job_forecast.gpu_s, job_forecast.energy_j) == (2 * 128.0, 640 * 1_000.0)
     unknown = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(job("a"), 0.2), None)
     assert (unknown.gpu_s, unknown.energy_j) == (256.0, None)
@@ -79,7 +87,11 @@ def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
 def test_a_job_of_another_pace_predicts_no_time(settings: dict[str, object]) -> None:
     assert names(job("a", **settings), job("b", epochs=1)) == ["b"]
     job_forecast = forecast(config(), 64, None, None)
-    assert (job_forecast.lasts_s, job_forecast.disk_bytes, job_forecast.pace_source) == (None, None, "")
+    assert (job_forecast.lasts_s, job_forecast.disk_bytes, job_forecast.pace_source) == (
+        None,
+        None,
+        "",
+    )
 
 
 def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
@@ -150,7 +162,9 @@ def test_the_pace_of_a_strategy_with_servers_is_that_of_its_pushes() -> None:
 def test_only_changed_settings_are_differences() -> None:
     old_job = raw_job(1)
     now = raw_job(1, name="other", seed=1, epochs=9, optimizer={"name": "sgd", "lr": 0.1})
-    changes = [(change.label, change.old_text, change.new_text) for change in setting_changes(old_job, now)]
+    changes = [
+        (change.label, change.old_text, change.new_text) for change in setting_changes(old_job, now)
+    ]
     assert changes == [
         ("Epochs", "4", "9"),
         ("Learning rate", "0.05", "0.1"),
@@ -162,7 +176,9 @@ def test_only_changed_settings_are_differences() -> None:
 def test_a_setting_at_fault_is_a_difference_as_it_was_typed_and_nothing_else_is() -> None:
     old_job = raw_job(1)
     changes = setting_changes(old_job, raw_job(1, epochs="many"))
-    assert [(change.key, change.old_text, change.new_text) for change in changes] == [("epochs", "4", "many")]
+    assert [(change.key, change.old_text, change.new_text) for change in changes] == [
+        ("epochs", "4", "many")
+    ]
     (nodes,) = setting_changes(old_job, raw_job(1, placement=[]))
     assert nodes.key == "placement"
 

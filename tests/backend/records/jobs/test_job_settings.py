@@ -31,7 +31,7 @@ METRICS = {"Learning rate", "Gradient norm"}
 """Are measured, too, and have a curve of the same name."""
 WITHOUT_NAME = ("optimizer.maximize", "placement[0]")
 
-WHOLE = {
+WHOLE_FILE = {
     **GOOD,
     "validation_dataset": "v",
     "validation_loader": "v",
@@ -51,7 +51,7 @@ WHOLE = {
 def test_each_setting_of_a_job_has_a_name(every, optimizer, schedule):
     settings = {name: setting.default for name, setting in OPTIMIZERS[optimizer].items()}
     raw = {
-        **WHOLE,
+        **WHOLE_FILE,
         "optimizer": {"name": optimizer, "lr": 0.1, **settings},
         "schedule": {"name": schedule, **{n: s.default for n, s in SCHEDULES[schedule].items()}},
         "checkpoint": {every: 2},
@@ -73,7 +73,11 @@ def test_options_of_one_name_have_one_label_and_one_term():
         for options in options_by_name.values():
             for key, setting in options.items():
                 first = SETTINGS[f"{table}.{key}"]
-                assert (setting.label, setting.term, setting.kind) == (first.label, first.term, first.kind)
+                assert (setting.label, setting.term, setting.kind) == (
+                    first.label,
+                    first.term,
+                    first.kind,
+                )
 
 
 def test_no_other_place_names_a_setting():
@@ -103,29 +107,35 @@ def test_choices_have_words():
 
 
 def test_the_first_choice_of_an_option_is_its_default():
-    tables = [options.values() for options_by_name in OPTIONS.values() for options in options_by_name.values()]
-    choice_settings = [setting for options in tables for setting in options if setting.kind == "choice"]
+    tables = [
+        options.values()
+        for options_by_name in OPTIONS.values()
+        for options in options_by_name.values()
+    ]
+    choice_settings = [
+        setting for options in tables for setting in options if setting.kind == "choice"
+    ]
     assert choice_settings
     assert all(setting.default == next(iter(setting.choices)) for setting in choice_settings)
 
 
 def test_a_strategy_shows_its_defaults_and_no_scaling_where_servers_apply_the_rate():
-    def shown(**strategy):
-        view = replace(job(), config=parse_job({**WHOLE, "strategy": strategy}).config)
+    def setting_texts(**strategy):
+        view = replace(job(), config=parse_job({**WHOLE_FILE, "strategy": strategy}).config)
         texts = effective_settings(view).items()
         return {key[9:]: value for key, value in texts if key.startswith("strategy.")}
 
-    assert shown(name="allreduce") == {
+    assert setting_texts(name="allreduce") == {
         "name": "allreduce",
         "lr_scaling": "linear",
         "compression": "none",
         "reduction": "average",
     }
-    served = shown(name="dc-asgd", variant="constant")
+    served = setting_texts(name="dc-asgd", variant="constant")
     assert (served["lambda"], served["servers"]) == ("0.04", "1")
     assert "lr_scaling" not in served
-    raw = {**WHOLE, "strategy": {"name": "allreduce", "compression": "none"}}
-    assert setting_changes(WHOLE, raw) == (), "a default that is written out is no difference"
+    raw = {**WHOLE_FILE, "strategy": {"name": "allreduce", "compression": "none"}}
+    assert setting_changes(WHOLE_FILE, raw) == (), "a default that is written out is no difference"
 
 
 def test_a_name_has_its_unit_behind_a_comma():

@@ -44,9 +44,7 @@ def test_the_pattern_of_each_number_finds_it_in_its_line(line: str) -> None:
 @pytest.mark.parametrize("line", [candidate for candidate in LINES if "oss" in candidate])
 def test_the_pattern_of_a_loss_finds_the_next_one(line: str) -> None:
     start, end = (
-        next(
-            span for span in number_spans(line) if re.search(r"oss\W+$", line[: span[0]] or line)
-        )
+        next(span for span in number_spans(line) if re.search(r"oss\W+$", line[: span[0]] or line))
         if not line.startswith("0.5")
         else (0, 3)
     )

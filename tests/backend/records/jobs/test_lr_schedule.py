@@ -18,7 +18,9 @@ from backend.records.jobs.torch_options import SCHEDULES
 STEPS = 100
 
 
-def job(schedule: Schedule, workers: int = 1, scaling: str = "linear", **settings: Any) -> JobConfig:
+def job(
+    schedule: Schedule, workers: int = 1, scaling: str = "linear", **settings: Any
+) -> JobConfig:
     return JobConfig(
         name="x",
         model="m",

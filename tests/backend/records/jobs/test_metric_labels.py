@@ -107,7 +107,9 @@ def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
         ({"best_metric": "validation/kappa"}, {"metric": "valAcc"}, []),
     ],
 )
-def test_a_direction_that_the_name_does_not_say_is_asked_for(checkpoint, early_stop, missing_fields):
+def test_a_direction_that_the_name_does_not_say_is_asked_for(
+    checkpoint, early_stop, missing_fields
+):
     parsed = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop})
     fields = [error.path for error in parsed.errors]
     assert fields == [field if "." in field else f"early_stop.{field}" for field in missing_fields]

@@ -29,7 +29,7 @@ JOB: dict[str, Any] = {
 VALUES = {name: f"<{name}>" for name in PLACEHOLDERS}
 
 
-def faults(**changed: Any) -> dict[str, str]:
+def error_messages(**changed: Any) -> dict[str, str]:
     return {error.path: error.message for error in parse_job({**JOB, **changed}).errors}
 
 
@@ -67,7 +67,7 @@ def test_a_node_with_one_process_gives_it_all_its_gpus() -> None:
 def test_a_setting_that_a_script_cannot_have_is_a_fault_of_its_field(
     changed: dict[str, Any], field: str, word: str
 ) -> None:
-    errors = faults(**changed)
+    errors = error_messages(**changed)
     assert list(errors) == [field]
     assert word in errors[field]
 

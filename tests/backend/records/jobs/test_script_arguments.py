@@ -34,12 +34,12 @@ BASE: dict[str, Any] = {
     "arguments": ["fit", "--out", "{output}", "--lr", "0.1", "--amp", "--batch-size=32", "data"],
     "placement": [{"node": "a", "processes": 1}],
 }
-MINE = parse_job(BASE).draft
+OWN_CONFIG = parse_job(BASE).draft
 NAMES = st.sampled_from(["lr", "b", "batch-size", "batch_size", "optim.lr", "model/size", "Amp"])
 VALUES = st.text(max_size=6).filter(lambda one: one != NO) | st.sampled_from(
     ["-1", "64 64", "1 -2", "-x", "--", "a=b", "-inf", "--lr", "{output}", "1e-4", YES, "", "-.5"]
 )
-WORDS = st.lists(
+TOKEN_LISTS = st.lists(
     st.text(max_size=5)
     | VALUES
     | st.sampled_from(
@@ -49,19 +49,25 @@ WORDS = st.lists(
 )
 
 
-@given(tokens=WORDS, name=NAMES, value=VALUES)
+@given(tokens=TOKEN_LISTS, name=NAMES, value=VALUES)
 def test_a_written_argument_reads_back_and_the_others_stay(tokens, name, value) -> None:
     assume(tokens.count("--") == 0)
     new_tokens = with_value(tokens, name, value)
     assert value_of(new_tokens, name) == value
     spellings = {name, name.replace("_", "-"), name.replace("-", "_")}
-    assert {key: value_of_name for key, value_of_name in named_arguments(new_tokens).items() if key not in spellings} == {
-        key: value_of_name for key, value_of_name in named_arguments(tokens).items() if key not in spellings
+    assert {
+        key: value_of_name
+        for key, value_of_name in named_arguments(new_tokens).items()
+        if key not in spellings
+    } == {
+        key: value_of_name
+        for key, value_of_name in named_arguments(tokens).items()
+        if key not in spellings
     }
     assert with_value(new_tokens, name, value) == new_tokens
 
 
-@given(tokens=WORDS)
+@given(tokens=TOKEN_LISTS)
 def test_every_word_is_listed_once(tokens) -> None:
     """A name that is given twice has its last value; its first stays with the other words."""
     all_tokens = [
@@ -136,12 +142,14 @@ def test_a_sweep_over_arguments_makes_one_job_for_each_value() -> None:
         ("1,2", "1, 2"),
     ],
 )
-def test_values_of_an_argument_are_typed_as_those_of_a_setting(typed_text: str, shown_text: str) -> None:
+def test_values_of_an_argument_are_typed_as_those_of_a_setting(
+    typed_text: str, shown_text: str
+) -> None:
     axis = parse_axis("arguments.x", typed_text)
     assert axis_text(axis) == shown_text
-    assert parse_axis("arguments.x", shown_text).points() == tuple(map(str, shown_text.split("; "))) or (
-        axis_text(parse_axis("arguments.x", shown_text)) == shown_text
-    )
+    assert parse_axis("arguments.x", shown_text).points() == tuple(
+        map(str, shown_text.split("; "))
+    ) or (axis_text(parse_axis("arguments.x", shown_text)) == shown_text)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +208,7 @@ def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None
     views = [
         JobView(rate, rate, config, "", RunStatus(state=JobState.CREATED))
         for rate in ("0.1", "0.01")
-        if (config := with_changes(MINE, {"arguments.lr": rate}).config)
+        if (config := with_changes(OWN_CONFIG, {"arguments.lr": rate}).config)
     ]
     table = compare([(view, RunFigures()) for view in views])
     assert [(row.label, row.values) for row in table.differing] == [("lr", ("0.1", "0.01"))]

@@ -19,12 +19,18 @@ SHELL = """usage: train.sh [options]
 
 
 def read(name: str) -> dict[str, ScriptArgument]:
-    return {argument.head: argument for argument in read_help((RECORDED / f"{name}.txt").read_text("utf-8"))}
+    return {
+        argument.head: argument
+        for argument in read_help((RECORDED / f"{name}.txt").read_text("utf-8"))
+    }
 
 
 def short(arguments: dict[str, ScriptArgument]) -> list[tuple[str, str, str]]:
     """Each argument: head, kind or choices, default."""
-    return [(argument.head, "|".join(argument.choices) or argument.kind, argument.default) for argument in arguments.values()]
+    return [
+        (argument.head, "|".join(argument.choices) or argument.kind, argument.default)
+        for argument in arguments.values()
+    ]
 
 
 @pytest.mark.parametrize(
@@ -118,7 +124,9 @@ def test_the_arguments_of_a_program_are_read_from_its_help(name, expected) -> No
     assert short(read(name)) == expected
 
 
-@pytest.mark.parametrize(("name", "other_name"), [("argparse-wide", "argparse"), ("typer-wide", "typer")])
+@pytest.mark.parametrize(
+    ("name", "other_name"), [("argparse-wide", "argparse"), ("typer-wide", "typer")]
+)
 def test_the_width_of_a_terminal_changes_nothing(name: str, other_name: str) -> None:
     assert read(name) == read(other_name)
 
@@ -194,9 +202,9 @@ def test_any_text_gives_arguments_that_can_be_written(lines: list[str]) -> None:
         assert not any(sign.isspace() for sign in argument.head)
         assert argument.kind != "choice" or len(argument.choices) > 1
     script_help = ScriptHelp(arguments)
-    assert [argument.head for argument in ScriptHelp.from_dict(script_help.to_dict()).arguments] == [
-        argument.head for argument in arguments
-    ]
+    assert [
+        argument.head for argument in ScriptHelp.from_dict(script_help.to_dict()).arguments
+    ] == [argument.head for argument in arguments]
 
 
 @pytest.mark.parametrize("sign", [" ", "-", "[", "{a,", "│", "--x ", "(default: ", "a: ", "\n"])

@@ -36,14 +36,21 @@ def test_energy_is_that_of_all_runs_or_not_known() -> None:
         ("05:40:00", "", None, "05:40:00", "05:45:00"),
     ],
 )
-def test_a_run_took_as_long_as_was_measured(started, end_time, took_s, expected_start, expected_end) -> None:
+def test_a_run_took_as_long_as_was_measured(
+    started, end_time, took_s, expected_start, expected_end
+) -> None:
     def stamp_of(time: str) -> str:
         return time and f"2026-11-24T{time}Z"
 
-    status = RunStatus(JobState.TRAINING, run=1, started_at=stamp_of(started), updated_at=stamp_of("05:45:00"))
+    status = RunStatus(
+        JobState.TRAINING, run=1, started_at=stamp_of(started), updated_at=stamp_of("05:45:00")
+    )
     record = RunExit(1, JobState.FINISHED, "", ended_at=stamp_of(end_time), took_s=took_s)
     final_status = status.with_exit(RunExit.from_dict(record.to_dict()))
-    assert (final_status.started_at, final_status.updated_at) == (stamp_of(expected_start), stamp_of(expected_end))
+    assert (final_status.started_at, final_status.updated_at) == (
+        stamp_of(expected_start),
+        stamp_of(expected_end),
+    )
     assert final_status.with_exit(record) == final_status
 
 

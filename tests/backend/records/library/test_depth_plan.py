@@ -37,7 +37,12 @@ def is_feasible(
 
 
 def all_plans(
-    side: int, kernel: int, least_c: Fraction, *, as_printed: bool, first_stages: tuple[int, ...] = ()
+    side: int,
+    kernel: int,
+    least_c: Fraction,
+    *,
+    as_printed: bool,
+    first_stages: tuple[int, ...] = (),
 ) -> Iterator[tuple[int, ...]]:
     """Every feasible plan that begins so: each stage has at least one convolution."""
     for convolutions in count(1):
@@ -86,7 +91,12 @@ def test_a_plan_is_feasible_and_no_neighbour_is_deeper(
     # Neighbours: one convolution more, and two more in exchange for one of another stage.
     positions = range(len(stages) + 1)
     changes = [{index: 1} for index in positions]
-    changes += [{index: 2, other_index: -1} for index in positions for other_index in positions if index != other_index]
+    changes += [
+        {index: 2, other_index: -1}
+        for index in positions
+        for other_index in positions
+        if index != other_index
+    ]
     for change in changes:
         changed = [a + change.get(i, 0) for i, a in enumerate((*stages, 0))]
         neighbour = tuple(changed if changed[-1] else changed[:-1])
@@ -112,8 +122,8 @@ def test_the_relaxed_optimum_of_the_source_is_met_where_it_is_whole(
 def test_the_figures_of_a_plan_are_those_of_its_last_convolutions() -> None:
     plan = plan_depth(128, 3)
     assert plan.text == "9-4-4-3"
-    assert [one.side for one in plan.stages] == [128, 64, 32, 16]
-    assert [one.receptive_field for one in plan.stages] == [18, 34, 66, 114]
+    assert [stage.side for stage in plan.stages] == [128, 64, 32, 16]
+    assert [stage.receptive_field for stage in plan.stages] == [18, 34, 66, 114]
     assert plan.stages[0].c_value == pytest.approx(3 / 18)
     assert plan.settings == {"side": "128", "kernel": "3", "stages": "9-4-4-3"}
 

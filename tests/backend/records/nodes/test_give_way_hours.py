@@ -69,7 +69,9 @@ def test_invalid_hours_get_one_sentence(typed_text: str, message: str) -> None:
     ],
 )
 def test_hours_begin_and_end_on_the_minute(hours: str, start: str, end: str) -> None:
-    first, following = (datetime.fromisoformat(f"2026-11-{minute_of_day}") for minute_of_day in (start, end))
+    first, following = (
+        datetime.fromisoformat(f"2026-11-{minute_of_day}") for minute_of_day in (start, end)
+    )
     minute = timedelta(minutes=1)
     minutes = [first - minute, first, following - minute, following]
     assert [gives_way_at(hours, now) for now in minutes] == [False, True, True, False]
@@ -84,7 +86,9 @@ def test_a_week_of_any_hours_has_as_many_minutes_as_they_say(
 ) -> None:
     if start == end:
         return
-    times = "–".join(f"{minute_of_day // 60}:{minute_of_day % 60:02}" for minute_of_day in (start, end))
+    times = "–".join(
+        f"{minute_of_day // 60}:{minute_of_day % 60:02}" for minute_of_day in (start, end)
+    )
     hours = parse_hours(f"{times} {' '.join(_NAMES[day] for day in days)}")
     monday = datetime(2026, 11, 23, tzinfo=UTC)
     week = [monday + timedelta(minutes=minute) for minute in range(0, 7 * 1440, 15)]

@@ -37,14 +37,14 @@ class Readings:
         self.now_s = 100.0
         self.beat = 0
 
-    def at(self, silent_s: float = 0.0, **changes: Any) -> Health:
+    def update(self, silent_s: float = 0.0, **changes: Any) -> Health:
         self.beat += 1
-        return self.again(replace(READING, heartbeat=self.beat, **changes), silent_s)
+        return self.repeat(replace(READING, heartbeat=self.beat, **changes), silent_s)
 
     def gpu(self, **changes: Any) -> Health:
-        return self.at(gpus=(replace(GPU, **changes),))
+        return self.update(gpus=(replace(GPU, **changes),))
 
-    def again(self, reading: NodeReading, silent_s: float) -> Health:
+    def repeat(self, reading: NodeReading, silent_s: float) -> Health:
         self.now_s += 2
         self.health = self.health.after_reading(reading, self.now_s, silent_s)
         return self.health
@@ -60,7 +60,7 @@ def readings() -> Readings:
 
 
 def test_a_healthy_node_has_no_finding(readings: Readings) -> None:
-    assert readings.at().findings == ()
+    assert readings.update().findings == ()
     assert worst_finding(readings.health.findings) is None
 
 
@@ -118,7 +118,9 @@ def test_an_occasionally_lowered_clock_does_not_flap(lowered: list[bool]) -> Non
     findings_seen = [bool(readings.gpu(clock_event_reasons=now).findings) for now in reasons]
     end_counts = [n + 1 for n, (a, b) in enumerate(pairwise(findings_seen)) if a and not b]
     assert all(not any(lowered[end - CALM_READINGS + 1 : end + 1]) for end in end_counts)
-    assert all(is_shown for is_lowered, is_shown in zip(lowered, findings_seen, strict=True) if is_lowered)
+    assert all(
+        is_shown for is_lowered, is_shown in zip(lowered, findings_seen, strict=True) if is_lowered
+    )
 
 
 finite = st.floats(-1e12, 1e12)
@@ -146,21 +148,22 @@ def test_s13_a_clock_lowered_for_heat_is_reported(readings: Readings, reason: st
 def test_room_on_the_disk_counts_downwards(readings: Readings) -> None:
     messages = []
     for gigabytes in (3.0, 2.0, 2.9, 0.5, 0.9, 1.1, 3.0):
-        finding = worst_finding(readings.at(disk_free_bytes=int(gigabytes * 1e9)).findings)
+        finding = worst_finding(readings.update(disk_free_bytes=int(gigabytes * 1e9)).findings)
         messages.append(finding and finding.severity)
     assert messages == [None, WARN, WARN, BAD, BAD, WARN, None]
     assert (
-        readings.at(disk_free_bytes=10**8).findings[0].message == "0.1 GB left for the data root."
+        readings.update(disk_free_bytes=10**8).findings[0].message
+        == "0.1 GB left for the data root."
     )
 
 
 def test_full_memory_of_a_gpu_and_of_the_node_is_reported(readings: Readings) -> None:
     full = replace(GPU, memory_used_bytes=80 * GIB)
-    readings.at(gpus=(full,), memory_used_bytes=98)
+    readings.update(gpus=(full,), memory_used_bytes=98)
     assert readings.keys == ["memory", "gpu GPU-a memory"]
-    readings.at(gpus=(replace(GPU, memory_used_bytes=78 * GIB),), memory_used_bytes=94)
+    readings.update(gpus=(replace(GPU, memory_used_bytes=78 * GIB),), memory_used_bytes=94)
     assert readings.keys == ["memory", "gpu GPU-a memory"]
-    readings.at()
+    readings.update()
     assert readings.keys == []
 
 
@@ -192,7 +195,7 @@ def test_memory_that_waits_for_a_repair_is_reported(
 def test_a_lost_gpu_is_bad_and_nothing_else_is_said_of_it(readings: Readings) -> None:
     readings.gpu(temperature_c=90)
     lost_gpu = Gpu(0, "GPU-a", "H100", is_lost=True)
-    (finding,) = readings.at(gpus=(lost_gpu,)).findings
+    (finding,) = readings.update(gpus=(lost_gpu,)).findings
     assert (finding.severity, finding.key) == (BAD, "gpu GPU-a lost")
     assert readings.gpu().findings != ()
 
@@ -203,25 +206,25 @@ def test_a_value_no_longer_reported_changes_nothing(readings: Readings) -> None:
     readings.gpu(temperature_c=None, ecc_uncorrected=None, memory_used_bytes=None)
     assert readings.keys == keys
     message = "GPUs cannot be read: the NVIDIA driver does not respond"
-    readings.at(gpus=(), gpu_message=message, gpus_unreadable=True)
+    readings.update(gpus=(), gpu_message=message, gpus_unreadable=True)
     assert readings.keys == ["driver", *keys]
-    readings.at(gpus=(), gpu_message="CPU only: no NVIDIA driver was found")
+    readings.update(gpus=(), gpu_message="CPU only: no NVIDIA driver was found")
     assert readings.keys == []
 
 
 def test_a_silent_agent_is_reported_and_recovers_after_some_heartbeats(readings: Readings) -> None:
-    readings.at()
+    readings.update()
     last = replace(READING, heartbeat=readings.beat)
-    assert readings.again(last, 6.0).findings == ()
-    (finding,) = readings.again(last, 6.5).findings
+    assert readings.repeat(last, 6.0).findings == ()
+    (finding,) = readings.repeat(last, 6.5).findings
     assert (finding.severity, finding.message) == (BAD, "No heartbeat.")
     since_s = finding.since_s
     # It stays silent: the finding stays.
-    assert readings.again(last, 60).findings == (finding,)
+    assert readings.repeat(last, 60).findings == (finding,)
     for _ in range(CALM_READINGS - 1):
-        (finding,) = readings.at().findings
+        (finding,) = readings.update().findings
         assert finding.since_s == since_s
-    assert readings.at().findings == ()
+    assert readings.update().findings == ()
 
 
 def test_a_repeated_reading_counts_once(readings: Readings) -> None:
@@ -229,11 +232,11 @@ def test_a_repeated_reading_counts_once(readings: Readings) -> None:
     readings.gpu()
     repeated_reading = replace(READING, heartbeat=readings.beat)
     for _ in range(10):
-        assert readings.again(repeated_reading, 1.0).findings != ()
+        assert readings.repeat(repeated_reading, 1.0).findings != ()
 
 
 def test_the_worst_is_the_first_bad_one(readings: Readings) -> None:
-    readings.at(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
+    readings.update(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
     finding = worst_finding(readings.health.findings)
     assert finding is not None
     assert finding.key == "gpu GPU-a memory errors"

@@ -16,7 +16,7 @@ from backend.records.nodes.preflight import (
 THREE = tuple(Placement(name, 2) for name in ("a", "b", "c"))
 
 
-def fault(*nodes: str, gpus: tuple[str, ...] = (), is_warning: bool = False) -> PreflightFinding:
+def failure(*nodes: str, gpus: tuple[str, ...] = (), is_warning: bool = False) -> PreflightFinding:
     return PreflightFinding("x", False, "No.", "Do.", nodes, Fix.LEAVE_OUT, is_warning, gpus)
 
 
@@ -25,39 +25,39 @@ def names(*findings: PreflightFinding) -> list[str]:
 
 
 def test_the_node_with_a_fault_is_left_out() -> None:
-    assert names(fault("b")) == ["a", "c"]
-    assert names(fault("a"), fault("c")) == ["b"]
+    assert names(failure("b")) == ["a", "c"]
+    assert names(failure("a"), failure("c")) == ["b"]
 
 
 def test_nothing_is_offered_without_need_or_where_nothing_is_left() -> None:
     assert names() == []
-    assert names(fault("a", is_warning=True)) == []
-    assert names(fault("a"), fault("b"), fault("c")) == []
-    assert names(fault()) == [], "a fault of the desktop is in every smaller job too"
+    assert names(failure("a", is_warning=True)) == []
+    assert names(failure("a"), failure("b"), failure("c")) == []
+    assert names(failure()) == [], "a fault of the desktop is in every smaller job too"
 
 
 def test_the_node_with_more_faults_of_a_failing_pair_is_left_out() -> None:
-    assert names(fault("a", "b")) == ["a", "c"]
-    assert names(fault("a", "b"), fault("a", "c")) == ["b", "c"]
-    assert names(fault("a", "b"), fault("b")) == ["a", "c"]
-    assert names(fault("a", "b"), fault("b", "c"), fault("a", "c")) == ["a"]
+    assert names(failure("a", "b")) == ["a", "c"]
+    assert names(failure("a", "b"), failure("a", "c")) == ["b", "c"]
+    assert names(failure("a", "b"), failure("b")) == ["a", "c"]
+    assert names(failure("a", "b"), failure("b", "c"), failure("a", "c")) == ["a"]
 
 
 def test_only_the_gpus_with_faults_are_left_out() -> None:
     placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
-    result = smaller_placement(placement, (fault("a", gpus=("2",)), fault("b", gpus=("3",))))
+    result = smaller_placement(placement, (failure("a", gpus=("2",)), failure("b", gpus=("3",))))
     assert result == (Placement("a", gpus=("1",)),)
 
 
 def test_a_warning_prevents_no_start() -> None:
-    result = Preflight(("a",), (fault("a", is_warning=True),), 1.0)
+    result = Preflight(("a",), (failure("a", is_warning=True),), 1.0)
     assert result.succeeded
     assert result.warnings
-    assert not Preflight(("a",), (fault("a"),), 1.0).succeeded
+    assert not Preflight(("a",), (failure("a"),), 1.0).succeeded
 
 
 def test_the_document_is_plain() -> None:
-    raw = Preflight(("a", "b"), (fault("a"),), 1.234, (Placement("b", 2),)).to_dict()
+    raw = Preflight(("a", "b"), (failure("a"),), 1.234, (Placement("b", 2),)).to_dict()
     assert raw["passed"] is False
     assert raw["took_s"] == 1.23
     assert raw["findings"][0]["fix"] == "leave it out"
@@ -65,22 +65,22 @@ def test_the_document_is_plain() -> None:
 
 
 def test_fewer_processes_are_a_smaller_job_on_the_same_nodes() -> None:
-    many = replace(fault("a"), fix=Fix.FIT_PROCESSES, process_capacity=1)
-    result = smaller_placement(THREE, (many, fault("c")))
+    many = replace(failure("a"), fix=Fix.FIT_PROCESSES, process_capacity=1)
+    result = smaller_placement(THREE, (many, failure("c")))
     assert result == (Placement("a", 1), Placement("b", 2))
 
 
 def test_a_fix_changes_only_the_faulty_part_of_the_placement() -> None:
     placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
-    assert fixed_placement(placement, fault("b")) == placement[:1]
-    assert fixed_placement(placement, fault("a", gpus=("1",))) == (
+    assert fixed_placement(placement, failure("b")) == placement[:1]
+    assert fixed_placement(placement, failure("a", gpus=("1",))) == (
         Placement("a", gpus=("2",)),
         placement[1],
     )
-    assert fixed_placement(placement, fault("b", gpus=("3",))) == placement[:1]
-    other_finding = replace(fault("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
+    assert fixed_placement(placement, failure("b", gpus=("3",))) == placement[:1]
+    other_finding = replace(failure("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
     assert fixed_placement(placement, other_finding) == (placement[0], Placement("b", gpus=("4",)))
-    fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, process_capacity=1)
+    fewer = replace(failure("b"), fix=Fix.FIT_PROCESSES, process_capacity=1)
     assert fixed_placement(THREE, fewer)[1] == Placement("b", 1)
 
 

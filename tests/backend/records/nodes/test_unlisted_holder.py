@@ -26,10 +26,10 @@ from widgets.nodes.row.node_row import gpu_cell
 
 MIB = 2**20
 GPU = Gpu(1, "GPU-1", "H100", 300 * MIB, 81_920 * MIB)
-OTHER = replace(GPU, index=2, uuid="GPU-2")
+OTHER_GPU = replace(GPU, index=2, uuid="GPU-2")
 ALICE = GpuProcess(7, "alice", 10_000 * MIB, "python3")
 SCREEN = GpuProcess(8, "root", 2_000 * MIB, "Xorg", only_draws=True)
-HELD: dict[str, tuple[Gpu, str, str]] = {
+HELD_GPUS: dict[str, tuple[Gpu, str, str]] = {
     "held by what is not seen": (
         replace(GPU, memory_used_bytes=81_000 * MIB),
         "hidden processes",
@@ -72,7 +72,7 @@ FREE = {
 
 
 def preflight(gpu: Gpu) -> list[Any]:
-    reply = {"code": 0, "message": "", "gpus": json_value((gpu, OTHER))}
+    reply = {"code": 0, "message": "", "gpus": json_value((gpu, OTHER_GPU))}
     site = PreflightTarget(
         *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), leads=True
     )
@@ -89,7 +89,7 @@ class Driver:
         self.driver, self.unreadable, self.read = "550", False, lambda: (gpus, "")
 
 
-@pytest.mark.parametrize(("gpu", "holder", "remedy"), HELD.values(), ids=HELD)
+@pytest.mark.parametrize(("gpu", "holder", "remedy"), HELD_GPUS.values(), ids=HELD_GPUS)
 def test_a_held_gpu_is_not_free_and_every_view_says_why(
     gpu: Gpu, holder: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,9 +101,13 @@ def test_a_held_gpu_is_not_free_and_every_view_says_why(
     waits = node_view_of(reading(gpu), ()).hidden_holders["GPU-1"]
     assert holder in waits
     assert remedy in waits
-    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, gpu))
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER_GPU, gpu))
     findings = doctor._gpus()
-    assert (findings.ok, holder in findings.message, remedy in findings.remedy) == (False, True, True)
+    assert (findings.ok, holder in findings.message, remedy in findings.remedy) == (
+        False,
+        True,
+        True,
+    )
     assert gpu_cell(gpu, {}).use == "other"
 
 
@@ -132,7 +136,7 @@ def test_an_exclusive_gpu_is_not_shared() -> None:
 
 
 def test_a_lost_gpu_is_not_in_order_for_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, Gpu(1, "", "", is_lost=True)))
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER_GPU, Gpu(1, "", "", is_lost=True)))
     assert doctor._gpus().message == "GPU 1 no longer responds."
 
 

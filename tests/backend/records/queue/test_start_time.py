@@ -80,7 +80,9 @@ def test_a_date_without_a_zone_is_meant_here() -> None:
     assert parse_start_time("2026-12-24 06:00", NOW) == datetime(2026, 12, 24, 6).astimezone()
 
 
-@pytest.mark.parametrize("typed_text", ["soon", "25:00", "12:60", "+2", "+h", "2026-13-01", "18.30", ""])
+@pytest.mark.parametrize(
+    "typed_text", ["soon", "25:00", "12:60", "+2", "+h", "2026-13-01", "18.30", ""]
+)
 def test_the_error_of_a_wrong_time_says_how_one_is_written(typed_text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a time; use 18:30, 2026-12-24 06:00, \+2h, or"):
         parse_start_time(typed_text, NOW)

@@ -66,7 +66,9 @@ def test_a_study_makes_a_job_of_each_row_and_seed_with_all_rows_before_the_next_
     expansion = expand(sweep)
     assert expansion.errors == ()
     assert cells == (("one", 1), ("three", 1), ("one", 2), ("three", 2))
-    assert [job.name for job in expansion.jobs] == [f"Rates · {row} seed={seed}" for row, seed in cells]
+    assert [job.name for job in expansion.jobs] == [
+        f"Rates · {row} seed={seed}" for row, seed in cells
+    ]
     assert [job.raw["seed"] for job in expansion.jobs] == [1, 1, 2, 2]
     assert all(parse_job(job.raw).config for job in expansion.jobs)
 
@@ -159,9 +161,7 @@ def test_a_row_for_gpus_runs_only_there() -> None:
         ("rows/0/workers", 2, "the row “one”: strategy.name: “alone” trains in one process"),
     ],
 )
-def test_a_bad_file_gets_a_sentence_that_names_the_key(
-    path: str, value: Any, message: str
-) -> None:
+def test_a_bad_file_gets_a_sentence_that_names_the_key(path: str, value: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read_study(changed(path, value))
 
@@ -212,6 +212,7 @@ def test_rows_of_a_script_differ_in_its_arguments_and_take_no_model() -> None:
     job = {"script": "mine", "arguments": {"epochs": 3}}
     forms = {"small": {"minutes": 1, "seeds": [1, 2]}, "full": {"minutes": 2}}
     raw = {**RAW, **forms, "job": job, "rows": rates}
-    assert [(first_job["seed"], first_job["arguments"]) for first_job in jobs(read_study(raw), FormName.SMALL)] == [
-        (seed, ["--epochs", "3", "--lr", rate]) for seed in (1, 2) for rate in ("0.1", "0.01")
-    ]
+    assert [
+        (first_job["seed"], first_job["arguments"])
+        for first_job in jobs(read_study(raw), FormName.SMALL)
+    ] == [(seed, ["--epochs", "3", "--lr", rate]) for seed in (1, 2) for rate in ("0.1", "0.01")]

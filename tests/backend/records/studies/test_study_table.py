@@ -51,7 +51,11 @@ def test_a_cell_has_the_mean_and_the_standard_deviation_of_finished_jobs() -> No
         },
         Measure.STALENESS,
     ).rows
-    assert (first_cell.value.n, first_cell.value.mean, first_cell.value.sd) == (2, 3.0, pytest.approx(2**0.5))
+    assert (first_cell.value.n, first_cell.value.mean, first_cell.value.sd) == (
+        2,
+        3.0,
+        pytest.approx(2**0.5),
+    )
     assert (two.value, two.difference, two.further_cells[0]) == (Cell(1, 80.0), 5.0, Cell(1, 1.5))
     assert (three.value, three.difference, three.jobs) == (Cell(), None, 2)
 
@@ -127,7 +131,9 @@ numbers = st.lists(st.floats(1, 1e3), min_size=2, max_size=5)
 
 
 @given(numbers, st.floats(1, 1e3))
-def test_the_first_row_of_a_series_shows_its_own_spread(seconds: list[float], other_seconds: float) -> None:
+def test_the_first_row_of_a_series_shows_its_own_spread(
+    seconds: list[float], other_seconds: float
+) -> None:
     raw = {**RAW, "rows": ROWS, "measure": "growth"}
     seeds = list(range(len(seconds)))
     study = read_study({**raw, "small": {"minutes": 1, "seeds": seeds}})
@@ -153,7 +159,9 @@ def test_rows_are_compared_by_the_seeds_that_both_have(
     study = read_study({**RAW, "rows": rows, "against": "a", "small": form})
     jobs = tuple(StudyJob(f"{row}{seed}", row, seed) for row, seed in errors)
     measures_by_job = {f"{row}{seed}": {Measure.ERROR: e} for (row, seed), e in errors.items()}
-    first, second = study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measures_by_job).rows
+    first, second = study_table(
+        study, StartedStudy("s-1", FormName.SMALL, "", jobs), measures_by_job
+    ).rows
     common = [seed for seed in range(1, 10) if ("a", seed) in errors and ("b", seed) in errors]
     differences = [errors["b", seed] - errors["a", seed] for seed in common]
     assert (first.against, first.seed_difference, second.against) == ("", Cell(), "a")
@@ -170,10 +178,14 @@ def test_a_tuned_row_is_compared_with_the_best_of_another_series_on_the_test_set
         name: {Measure.ERROR: validation_error, Measure.TEST_ERROR: tested}
         for name, (validation_error, tested) in errors.items()
     }
-    study_result = study_table(study, StartedStudy("s-1", FormName.SMALL, "", jobs), measures_by_job)
+    study_result = study_table(
+        study, StartedStudy("s-1", FormName.SMALL, "", jobs), measures_by_job
+    )
     assert study_result.rows[2].seed_difference == Cell(1, -4.0)
     assert "| -4.00 against a, 2 |" in markdown_text(study_result)
-    assert any("chosen by “Error”, not by the test set" in remark for remark in study_result.remarks)
+    assert any(
+        "chosen by “Error”, not by the test set" in remark for remark in study_result.remarks
+    )
 
 
 @pytest.mark.parametrize(
@@ -234,7 +246,9 @@ def test_a_time_measured_on_a_busy_computer_is_marked(
     started = StartedStudy("s-1", FormName.SMALL, "", jobs)
     study_result = study_table(study, started, dict.fromkeys(("a11", "a12", "b11"), values), busy)
     assert (study_result.rows[0].label == "a, 1 *") is is_marked
-    assert ("are too long" in markdown_text(study_result)) is any(row.busy for row in study_result.rows)
+    assert ("are too long" in markdown_text(study_result)) is any(
+        row.busy for row in study_result.rows
+    )
 
 
 def test_a_row_without_a_job_is_said_not_to_have_run() -> None:

@@ -77,7 +77,9 @@ def test_nothing_is_drawn_of_no_jobs_and_no_more_than_500() -> None:
 @pytest.mark.parametrize("count", [6, 60])
 def test_every_place_lies_on_its_axis(count: int) -> None:
     plot = parallel_plot(sweep(count))
-    positions = [position for line in plot.lines for position in line.positions if position is not None]
+    positions = [
+        position for line in plot.lines for position in line.positions if position is not None
+    ]
     assert min(positions) == 0.0
     assert max(positions) == 1.0
 
@@ -90,8 +92,8 @@ brushes = st.dictionaries(st.integers(0, 2), st.tuples(shares, shares), max_size
 
 
 @given(lines, brushes)
-def test_several_brushes_select_jobs_that_pass_each_of_them(plot, ends) -> None:
-    selections = [jobs_in_brushes(plot, {axis: brush}) for axis, brush in ends.items()]
+def test_several_brushes_select_jobs_that_pass_each_of_them(plot, brush_limits) -> None:
+    selections = [jobs_in_brushes(plot, {axis: brush}) for axis, brush in brush_limits.items()]
     all_ids = {line.job_id for line in plot}
-    assert jobs_in_brushes(plot, ends) == all_ids.intersection(*selections)
+    assert jobs_in_brushes(plot, brush_limits) == all_ids.intersection(*selections)
     assert jobs_in_brushes(plot, {}) == all_ids

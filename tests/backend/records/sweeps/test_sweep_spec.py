@@ -48,7 +48,7 @@ batches = st.lists(st.integers(1, 9999), min_size=1, max_size=5, unique=True)
 seeds = st.lists(st.integers(0, 2**40), min_size=1, max_size=4, unique=True)
 
 
-def sentences(sweep: Sweep) -> list[str]:
+def error_messages(sweep: Sweep) -> list[str]:
     return [error.message for error in expand(sweep).errors]
 
 
@@ -65,7 +65,11 @@ def test_s10_two_by_three_makes_six_jobs_with_their_values_in_their_names() -> N
     ]
     config = parse_job(expansion.jobs[2].raw).config
     assert config is not None
-    assert (config.name, config.batch_size, config.optimizer.lr) == (expansion.jobs[2].name, 16, 0.1)
+    assert (config.name, config.batch_size, config.optimizer.lr) == (
+        expansion.jobs[2].name,
+        16,
+        0.1,
+    )
     assert config.optimizer.settings == {"momentum": 0.9}
     assert (sweep_of(config.tags), sweep_name(config.tags[0])) == (
         "sweep:digits-k3pf",
@@ -202,10 +206,10 @@ def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown_te
     ],
 )
 def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, message) -> None:
-    with pytest.raises(ValueError) as raised:  # noqa: PT011
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
         parse_axis(path, text)
-    assert str(raised.value).startswith(f"{path}: ")
-    assert message in str(raised.value)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -238,8 +242,10 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, mess
         ((RATE,), 201, ["sweep.random: must be 1 to 200, not 201."]),
     ],
 )
-def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, expected_messages) -> None:
-    messages = sentences(Sweep(DIGITS, axes, draws))
+def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(
+    axes, draws, expected_messages
+) -> None:
+    messages = error_messages(Sweep(DIGITS, axes, draws))
     unique = list(dict.fromkeys(messages))
     assert len(messages) == len(unique), "each is listed once, however many jobs have it"
     assert len(messages) >= len(expected_messages)
@@ -256,7 +262,11 @@ def test_a_long_name_gives_way_to_the_values_that_distinguish_the_jobs() -> None
     expansion = expand(Sweep({**DIGITS, "name": "ü" * 127}, (RATE,)))
     assert expansion.errors == ()
     assert {len(job.name.encode()) <= 255 for job in expansion.jobs} == {True}
-    assert [job.name.rpartition(" ")[2] for job in expansion.jobs] == ["lr=0.01", "lr=0.03", "lr=0.1"]
+    assert [job.name.rpartition(" ")[2] for job in expansion.jobs] == [
+        "lr=0.01",
+        "lr=0.03",
+        "lr=0.1",
+    ]
 
 
 def test_fields_of_one_word_are_distinguished_by_their_paths() -> None:
@@ -399,12 +409,14 @@ def test_settings_of_some_optimizers_are_set_for_those(base, axes, optimizers) -
     assert [job.raw["optimizer"] for job in expansion.jobs] == optimizers
     assert len(expansion.jobs) == combination_count(axes)
     drawn_expansion = expand(Sweep(base, axes, draws=len(optimizers)))
-    assert sorted(job.name for job in drawn_expansion.jobs) == sorted(job.name for job in expansion.jobs)
+    assert sorted(job.name for job in drawn_expansion.jobs) == sorted(
+        job.name for job in expansion.jobs
+    )
 
 
 def test_a_setting_that_no_optimizer_of_the_sweep_has_is_named() -> None:
     axes = (OPTIMIZERS, Axis("optimizer.rho", (0.5, 0.9)))
-    assert sentences(Sweep(DIGITS, axes))[0].startswith("optimizer.rho: ")
+    assert error_messages(Sweep(DIGITS, axes))[0].startswith("optimizer.rho: ")
 
 
 @pytest.mark.parametrize(
