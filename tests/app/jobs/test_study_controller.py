@@ -89,7 +89,7 @@ def controller(page, studies, resumed_tags, immediately):
     controller = StudyController(services, immediately, page, page, page)
     controller.edited_views = []
     page.job_edited.connect(controller.edited_views.append)
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     return controller
 
 

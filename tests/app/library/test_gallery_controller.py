@@ -57,7 +57,7 @@ def library(services, immediately, pages):
     library = LibraryController(
         services.library, services.gallery, immediately, pages, pages[Kind.DATASET]
     )
-    library.jobs, library.heard = [], immediately.heard
+    library.jobs, library.heard = [], immediately.notifications
     library.offers = watch_offers(pages)
     library.new_job_requested.connect(library.jobs.append)
     library.page_requested.connect(lambda kind: pages[kind].show())

@@ -492,7 +492,7 @@ def test_a_requested_check_does_not_disturb_the_copying_of_weights(
     monkeypatch.setattr(library, "check_model", _refuse)
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     later.let_go()
-    assert later.heard == ["New jobs of net start from these weights"]
+    assert later.notifications == ["New jobs of net start from these weights"]
 
 
 def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tmp_path):
@@ -501,7 +501,7 @@ def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tm
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     later.let_go(held_queue="try model")
-    assert later.heard == ["New jobs of net start from these weights"]
+    assert later.notifications == ["New jobs of net start from these weights"]
 
 
 def _refuse(*_, **__):

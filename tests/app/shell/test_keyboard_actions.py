@@ -174,12 +174,12 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.write("2099-01-01 10:00")
         hands.press("Return")
         hands.wait(
-            lambda job_id=job_id: program.jobs.model.place(job_id).entry.not_before.startswith("20")
+            lambda job_id=job_id: program.jobs.model.queued_job(job_id).entry.not_before.startswith("20")
         )
     hands.wait(
         lambda: queue_places()[last_id] < min(queue_places()[ids[name]] for name in QUEUED_NAMES)
     )
-    assert program.jobs.model.place(last_id).entry.priority == 5
+    assert program.jobs.model.queued_job(last_id).entry.priority == 5
 
     program.jobs.setFocus()
     for title, is_paused in (("Resume", False), ("Pause", True)):

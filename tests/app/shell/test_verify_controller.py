@@ -49,7 +49,7 @@ def section(qtbot, service, immediately):
     section.resize(700, 600)
     window.show()
     section.controller = VerifyController(service, immediately, section, window, window)
-    section.heard = immediately.heard
+    section.heard = immediately.notifications
     return section
 
 
