@@ -47,10 +47,10 @@ from backend.training.finite import BufferWatch, norm_of
 from backend.training.optimizer import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
 from backend.training.step_sync import mean_metrics
-from backend.training.strategies.alone import SingleProcess
 from backend.training.strategies.base import fill_tensors, trainable_parameters
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
+from backend.training.strategies.single_process import SingleProcess
 from backend.training.subject import Subject, collect_traits, open_subject
 from backend.training.train_state import Batch, Outcome
 

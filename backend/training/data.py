@@ -75,7 +75,7 @@ class TrainingOrder(Sampler[BatchIndices]):
             accumulate: The batches of a rank in a step; together they are one larger batch.
             weights: How often a sample is drawn, relative to others; None for once an epoch.
         """
-        self._cumulative = None if weights is None else weights.cumsum(0)
+        self._cumulative_weights = None if weights is None else weights.cumsum(0)
         self._samples = samples
         self._accumulate = accumulate
         self._batch_size = batch_size * accumulate
@@ -138,19 +138,20 @@ class TrainingOrder(Sampler[BatchIndices]):
         """Make the batches with the samples at these positions."""
         generator = torch.Generator()
         generator.manual_seed(mixed_seed(self._seed, self.epoch))
-        order = self._draw(generator)
+        order = self._draw_indices(generator)
         for positions in batch_positions:
             number = mixed_seed(self._seed, self.epoch, int(positions[0]))
             yield BatchIndices(order[positions].tolist(), number)
 
-    def _draw(self, generator: torch.Generator) -> torch.Tensor:
+    def _draw_indices(self, generator: torch.Generator) -> torch.Tensor:
         """Return the sample at each position of the epoch."""
-        if self._cumulative is None:
+        if self._cumulative_weights is None:
             return torch.randperm(self._samples, generator=generator)
         # torch.multinomial takes 2**24 samples at most.
         points = torch.rand(self._samples, generator=generator, dtype=torch.float64)
-        drawn = torch.searchsorted(self._cumulative, points * self._cumulative[-1], right=True)
-        return drawn.clamp(max=self._samples - 1)
+        scaled_points = points * self._cumulative_weights[-1]
+        indices = torch.searchsorted(self._cumulative_weights, scaled_points, right=True)
+        return indices.clamp(max=self._samples - 1)
 
     def __len__(self) -> int:
         return self.remaining_steps * self._accumulate

@@ -26,10 +26,10 @@ from backend.records.jobs.launch import Launch
 from backend.training.checkpoint_content import restore_buffers, training_states
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import average_values
-from backend.training.handout import PortionQueue
 from backend.training.lbfgs import Lbfgs
 from backend.training.optimizer import load_optimizer, served_parameters
 from backend.training.parameter_server import sent_parameters
+from backend.training.portion_queue import PortionQueue
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult

@@ -31,10 +31,10 @@ import torch
 from backend.records.jobs.heartbeat import Phase
 from backend.training.checkpoint_content import freeze, frozen_names, random_state
 from backend.training.finite import norm_of
-from backend.training.handout import PortionQueue
 from backend.training.lbfgs import Lbfgs
 from backend.training.leader import POLL_S, Leader, report_thawed
 from backend.training.parameter_server import trained_flags
+from backend.training.portion_queue import PortionQueue
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult
 from backend.training.strategies.base import fill_tensors

@@ -86,7 +86,7 @@ class Desk:
 
     def order(self):
         model = self.jobs.model
-        numbers = model.queue_places()
+        numbers = model.queue_numbers()
         return [model.line(i).name for i in model.ids(range(model.rowCount())) if i in numbers]
 
     def compared(self):

@@ -52,7 +52,7 @@ def program(ids_and_program, qtbot):
     while (dialog := QApplication.activeModalWidget()) is not None:
         dialog.close()
     qtbot.waitUntil(lambda: is_in_front(program.window))
-    program.frame.palette.close_again()
+    program.frame.palette.dismiss()
     program.jobs.show_list()
     program.window.open_page("jobs")
     program.jobs.setFocus()

@@ -99,7 +99,7 @@ class WatchedWindow:
     @property
     def figure_tone(self):
         """Of the percent of the job in the side bar."""
-        return self.program.window.side_bar._jobs[0]._percent.tone()
+        return self.program.window.side_bar._jobs[0]._percent.color_role()
 
     @property
     def presences(self):

@@ -89,7 +89,7 @@ class Strategy(ABC):
         self,
         model: torch.nn.Module,
         optimizer: torch.optim.Optimizer,
-        make: Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer],
+        make_optimizer: Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer],
     ) -> torch.optim.Optimizer:
         """Distribute the model over the ranks, after `share_model`; return its optimizer.
 

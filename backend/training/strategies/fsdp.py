@@ -1,6 +1,6 @@
 """Fully sharded data parallelism: each rank holds a share of weights, gradients and optimizer.
 
-By PyTorch's `fully_shard` (FSDP2), after Zhao et al., *PyTorch FSDP* (arXiv 2304.11277): the weights
+With PyTorch's `fully_shard` (FSDP2), after Zhao et al., *PyTorch FSDP* (arXiv 2304.11277): weights
 of a block are gathered for its forward and its backward pass, and each gradient is averaged where
 its share of the weights is. A checkpoint has whole tensors under the names of the model, so it
 continues on any number of ranks and with every other strategy.
@@ -31,7 +31,10 @@ class Fsdp(ProcessGroup, LocalGradients):
     has_collective_forward = True
 
     def shard(
-        self, model: torch.nn.Module, optimizer: torch.optim.Optimizer, make: MakeOptimizer
+        self,
+        model: torch.nn.Module,
+        optimizer: torch.optim.Optimizer,
+        make_optimizer: MakeOptimizer,
     ) -> torch.optim.Optimizer:
         names = optimized_names(model, optimizer)
         states = [optimizer.state.get(p, {}) for p in grouped_parameters(optimizer)]
@@ -39,13 +42,13 @@ class Fsdp(ProcessGroup, LocalGradients):
         for block in _blocks(model):
             fully_shard(block, mesh=mesh)
         fully_shard(model, mesh=mesh)
-        sharded = make(parameters_by_name(model, names))
-        for parameter, state in zip(grouped_parameters(sharded), states, strict=True):
+        sharded_optimizer = make_optimizer(parameters_by_name(model, names))
+        for parameter, state in zip(grouped_parameters(sharded_optimizer), states, strict=True):
             if state:
-                sharded.state[parameter] = {
+                sharded_optimizer.state[parameter] = {
                     key: _shard_like(value, parameter) for key, value in state.items()
                 }
-        return sharded
+        return sharded_optimizer
 
     def adopt(
         self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
@@ -85,38 +88,39 @@ class Fsdp(ProcessGroup, LocalGradients):
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         model_state, optimizer_state = super().full_state(model, optimizer)
-        whole: tuple[dict[str, Any], dict[str, Any]] = tree_map_only(
+        states: tuple[dict[str, Any], dict[str, Any]] = tree_map_only(
             DTensor, self._gather_tensor, (dict(model_state), optimizer_state)
         )
-        return whole
+        return states
 
     def _gather_tensor(self, tensor: DTensor) -> torch.Tensor:
-        """Return the whole tensor on rank 0, which saves it, and an empty one on the others."""
-        whole: torch.Tensor = tensor.full_tensor().detach().cpu()
-        return whole if self.rank == 0 else whole.new_empty(0)
+        """Return the full tensor on rank 0, which saves it, and an empty tensor on the others."""
+        full_tensor: torch.Tensor = tensor.full_tensor().detach().cpu()
+        return full_tensor if self.rank == 0 else full_tensor.new_empty(0)
 
 
 def _blocks(model: torch.nn.Module) -> Iterator[torch.nn.Module]:
-    """Return the modules whose weights are gathered together: the members of the outermost lists.
+    """Yield the modules whose weights are gathered together: the members of the outermost lists.
 
-    A block that shares a weight with another one stays with the rest of the model.
+    A block that shares a weight with another block stays with the rest of the model.
     """
     owner_count: dict[int, int] = {}
     blocks = list(_members(model))
     for block in blocks:
         for parameter in set(block.parameters()):
             owner_count[id(parameter)] = owner_count.get(id(parameter), 0) + 1
-    inside = {id(p) for block in blocks for p in block.parameters()}
-    outside = {
+    block_ids = {id(p) for block in blocks for p in block.parameters()}
+    other_ids = {
         id(parameter)
         for module in model.modules()
         if not any(module in set(block.modules()) for block in blocks)
         for parameter in module.parameters(recurse=False)
     }
-    shared = {key for key, count in owner_count.items() if count > 1} | (inside & outside)
+    shared_ids = {key for key, count in owner_count.items() if count > 1}
+    shared_ids |= block_ids & other_ids
     for block in blocks:
         parameters = list(block.parameters())
-        if parameters and not any(id(parameter) in shared for parameter in parameters):
+        if parameters and not any(id(parameter) in shared_ids for parameter in parameters):
             yield block
 
 

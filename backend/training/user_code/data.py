@@ -101,7 +101,8 @@ class UserData:
         count = number_format.count(len(self))
         return UserCodeError(
             f"{self.class_name}.weights {description}, not a number for each of the {count} items.",
-            "Give a list of numbers, 0 or more, one of each item; remove it to draw each item once.",
+            "Give a list of numbers, 0 or more, one of each item; remove it to draw each item "
+            "once.",
         )
 
     def item(self, index: int) -> Any:

@@ -55,7 +55,7 @@ def acts(services, page, immediately):
     jobs = SimpleNamespace(stop=stopped.append, clone=in_form.append)
     controller = BulkController(services, immediately, page, jobs, page, page)
     controller.stopped, controller.in_form = stopped, in_form
-    controller.messages = immediately.heard
+    controller.messages = immediately.notifications
     return controller
 
 

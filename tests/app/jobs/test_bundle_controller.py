@@ -121,7 +121,7 @@ def test_a_changed_bundle_is_refused_in_the_window(controller, origin, tmp_path,
 def test_the_page_of_a_finished_replay_shows_its_result(controller, origin, page, tmp_path, qtbot):
     services, job_id = origin
     controller.compare_replay(services.jobs.queries.poll(job_id))
-    assert page.detail._result == ReplayComparison(), "the original is not a replay"
+    assert page.detail._replay_result == ReplayComparison(), "the original is not a replay"
     bundle = tmp_path / "x.ringmaster"
     services.bundles.bundle(job_id, bundle)
     replay_view = services.bundles.unbundle(bundle).view

@@ -107,8 +107,8 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_so
     kinds = []
     detail.job_actions.add_handler(job_actions.EXPORT_FORMAT, kinds.append)
     detail.export()
-    find_only(SegmentedControl, detail.exports.dialog.dialog).choose("pt")
-    detail.exports.dialog.dialog._request()
+    find_only(SegmentedControl, detail.exporter.dialog.dialog).choose("pt")
+    detail.exporter.dialog.dialog._request()
     (path,) = drop_paths(start_drag(detail, BEST))
     assert path.name == "digits.pt"
     assert kinds == ["pt"]
@@ -122,9 +122,9 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_so
 
 
 def test_an_unknown_format_is_not_remembered(detail):
-    detail.exports.restore_kind("docx")
+    detail.exporter.restore_kind("docx")
     detail.export()
-    assert find_only(SegmentedControl, detail.exports.dialog.dialog).key() == "zip"
+    assert find_only(SegmentedControl, detail.exporter.dialog.dialog).key() == "zip"
 
 
 def test_other_programs_see_the_address_of_a_held_checkpoint_at_once(

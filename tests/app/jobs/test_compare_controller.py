@@ -71,7 +71,7 @@ def page(qtbot):
 def controller(service, page, immediately):
     file_export = FileExport(service, immediately, page)
     controller = CompareController(service, immediately, page, file_export, service.find)
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     return controller
 
 

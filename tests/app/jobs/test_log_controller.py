@@ -76,8 +76,8 @@ def live():
 
 def shows(tab, text):
     view = tab.view
-    bottom = min(view.total, view.top + view._rows()) - 1
-    return any(view.text_of(n) == text for n in range(max(0, bottom - 2), bottom + 1))
+    bottom = min(view.line_count, view.top + view._rows()) - 1
+    return any(view.line_text(n) == text for n in range(max(0, bottom - 2), bottom + 1))
 
 
 def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
@@ -86,15 +86,15 @@ def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
     tab.show()
     tab.open_job(live())
     qtbot.waitUntil(lambda: shows(tab, "the end"))
-    assert tab.view.total == lines
+    assert tab.view.line_count == lines
 
     find_only(SearchField, tab).setText("step 0012345")
     qtbot.waitUntil(lambda: shows_text(tab, " of "))
-    assert shows_text(tab, f"of {tab.view.total // 20_000}")
+    assert shows_text(tab, f"of {tab.view.line_count // 20_000}")
     tab._request_error()
-    qtbot.waitUntil(lambda: tab.view.marked == tab.view.total - 2)
-    tab.view.verticalScrollBar().setValue(tab.view.total // 2)
-    qtbot.waitUntil(lambda: tab.view.text_of(tab.view.top) is not None)
+    qtbot.waitUntil(lambda: tab.view.marked_line == tab.view.line_count - 2)
+    tab.view.verticalScrollBar().setValue(tab.view.line_count // 2)
+    qtbot.waitUntil(lambda: tab.view.line_text(tab.view.top) is not None)
 
 
 def test_a_log_that_grows_by_thousands_of_lines_is_followed(tab, folder, qtbot):
@@ -108,4 +108,4 @@ def test_a_log_that_grows_by_thousands_of_lines_is_followed(tab, folder, qtbot):
             file.write("\x1b[32mstep\x1b[0m loss 0.5\n" * 9_999 + f"line {number}0000\n")
             file.flush()
             qtbot.waitUntil(lambda number=number: shows(tab, f"line {number}0000"))
-    assert tab.view.total == 31_000
+    assert tab.view.line_count == 31_000

@@ -86,10 +86,10 @@ def test_the_queue_is_read_as_long_as_a_job_waits(controller, service, page, qtb
     assert signal.args == [service.queue]
     # After a reboot the queue service runs only after this call.
     assert service.calls == [("ensure_keeper",), ("read",)]
-    assert page.model.place(NAMES[1]).number == 2
+    assert page.model.queued_job(NAMES[1]).number == 2
     service.queue = Queue()
     controller.show_jobs(())
-    assert page.model.place(NAMES[1]) is None
+    assert page.model.queued_job(NAMES[1]) is None
     controller.show_jobs(())
     assert len(service.calls) == 4
 
@@ -138,14 +138,14 @@ def test_a_refusal_is_shown_in_the_open_job_or_in_a_toast(controller, service, p
     page.job_actions.ask(job_actions.QUEUE, NAMES[0])
     assert find_only(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
     page.job_actions.ask(job_actions.MOVE_TO_TOP, NAMES[1])
-    assert immediately.heard == ["It can never fit. Choose another place."]
+    assert immediately.notifications == ["It can never fit. Choose another place."]
 
 
 def test_a_failed_read_leaves_the_shown_queue(controller, service, page):
     controller.show_jobs((QUEUED,))
     service.refusal = BackendError("Away.")
     controller.refresh()
-    assert page.model.place(NAMES[1]).number == 2
+    assert page.model.queued_job(NAMES[1]).number == 2
     service.refusal = None
     controller.refresh()
     assert service.calls[-1] == ("read",)

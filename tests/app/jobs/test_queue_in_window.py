@@ -39,8 +39,8 @@ def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
     page = open_program().jobs
     qtbot.waitUntil(lambda: page.open_id == draft.id)
     find_button(page.detail.header, "Queue").click()
-    qtbot.waitUntil(lambda: page.model.place(draft.id) is not None)
-    assert page.model.place(draft.id).wait_reason.cause is Cause.PAUSED
+    qtbot.waitUntil(lambda: page.model.queued_job(draft.id) is not None)
+    assert page.model.queued_job(draft.id).wait_reason.cause is Cause.PAUSED
     banner = find_only(Banner, page.detail)
     qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName())
     assert page.list.strip.isVisible()

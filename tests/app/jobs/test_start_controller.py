@@ -76,7 +76,7 @@ class Nodes:
             for one in self.findings
             if placement_nodes.issuperset(one.nodes) and gpus.issuperset(one.gpus)
         ]
-        return samples.preflight_of(*findings, placement=config.placement)
+        return samples.found(*findings, placement=config.placement)
 
     def fix_all(
         self, findings: Sequence[PreflightFinding], on_change: Callable[[SetUp], None]

@@ -89,7 +89,7 @@ def controller(page, studies, resumed_tags, immediately):
     controller = StudyController(services, immediately, page, page, page)
     controller.edited_views = []
     page.job_edited.connect(controller.edited_views.append)
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     return controller
 
 
@@ -107,7 +107,7 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     assert find_button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
     dialog.view.selectRow(names.index("split"))
     find_only(SegmentedControl, dialog).choose(FormName.FULL.value)
-    dialog._fit()
+    dialog._update_texts()
     with qtbot.waitSignal(controller.study_queued) as signal:
         press(dialog, "Start")
     assert studies.starts == [("split", FormName.FULL, ())]
@@ -179,7 +179,7 @@ def test_resume_and_export_act_on_the_open_study(
     page.open_sweep(LR)
     result = page.sweep.study
     assert not find_button(result, "Resume study").isEnabled(), "two jobs still run"
-    result.show_acts(rests=True, is_finished=False)
+    result.show_actions(is_idle=True, is_finished=False)
     press(result, "Resume study")
     assert resumed_tags == [("resume", LR)]
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("/tmp/t.csv", ""))

@@ -36,7 +36,7 @@ def form(qtbot):
 @pytest.fixture
 def controller(services, form, immediately):
     controller = SweepController(services.sweeps, immediately, form)
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     return controller
 
 

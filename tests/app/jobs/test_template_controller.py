@@ -49,7 +49,7 @@ def form(qtbot, services, immediately, started):
         qtbot.addWidget(widget)
     starts = SimpleNamespace(start=started.append, cancel=lambda _id: None)
     form.controller = FormController(services, immediately, starts, page, form, form)
-    form.heard = immediately.heard
+    form.heard = immediately.notifications
     form.resize(1200, 800)
     form.show()
     form.show_nodes(services.nodes.list())

@@ -57,7 +57,7 @@ def library(services, immediately, pages):
     library = LibraryController(
         services.library, services.gallery, immediately, pages, pages[Kind.DATASET]
     )
-    library.jobs, library.heard = [], immediately.heard
+    library.jobs, library.heard = [], immediately.notifications
     library.offers = watch_offers(pages)
     library.new_job_requested.connect(library.jobs.append)
     library.page_requested.connect(lambda kind: pages[kind].show())
@@ -86,12 +86,12 @@ def flowers(tmp_path):
 
 
 def import_folder(library, folder):
-    library.drop(folder)
+    library.import_dropped(folder)
     QTest.mouseClick(button(visible_window(ImportDialog), "Import"), LEFT_BUTTON)
 
 
 def visible_texts(page):
-    return [l.text() for l in page.findChildren(QLabel) if l.isVisible()]
+    return [w.text() for w in page.findChildren(QLabel) if w.isVisible()]
 
 
 @pytest.mark.parametrize("kind", [Kind.MODEL, Kind.LOADER])
@@ -178,7 +178,7 @@ def test_a_job_s_network_has_the_settings_that_its_data_needs(
 
 def test_classes_that_a_preview_counted_are_believed(gallery, library, services, flowers):
     item = services.library.import_item(Kind.DATASET, flowers, "flowers")
-    services.library._add_facts(item, {"classes": 5}, "")
+    services.library._add_details(item, {"classes": 5}, "")
     library.refresh()
     gallery.choose_for_job("flowers", "", print)
     click_row(gallery.dialog.dialog, "LeNet-5")

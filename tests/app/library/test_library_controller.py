@@ -277,7 +277,7 @@ def test_each_import_offers_the_next_step_up_to_the_job(
     controller.import_dropped(pictures)
     find_button(visible_window(ImportDialog), "Import").click()
     for source in ("bks_dataset.py", "bks_model.py"):
-        offers[-1].act()
+        offers[-1].action()
         find_line(visible_window(ImportDialog), "From").setText(str(tmp_path / source))
         finish_timers(visible_window(ImportDialog))
         find_line(visible_window(ImportDialog), "Name").setText("mine")
@@ -287,7 +287,7 @@ def test_each_import_offers_the_next_step_up_to_the_job(
         "Import a model…",
         "New job with it",
     ]
-    offers[-1].act()
+    offers[-1].action()
     assert requested == [(Kind.MODEL, "mine@1")]
 
 
@@ -320,7 +320,7 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
         )
     ]
     assert [pages[kind].detail._offer_banner.isHidden() for kind in PARTS] == [False] * 3
-    offers[-1].act()
+    offers[-1].action()
     assert [pages[kind].detail._offer_banner.isHidden() for kind in PARTS] == [True] * 3, "it was used"
     assert requested == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {pages[kind].shown_name for kind in PARTS} == {"plankton"}
@@ -366,7 +366,7 @@ def test_code_without_data_asks_for_the_data_next(controller, pages, project):
     controller.import_dropped(project)
     find_button(visible_window(ImportDialog), "Import").click()
     assert offers[-1].button == "Import its data…"
-    offers[-1].act()
+    offers[-1].action()
     assert "plankton" in visible_texts(visible_window(ImportDialog))
     visible_window(ImportDialog).reject()
 
@@ -492,7 +492,7 @@ def test_a_requested_check_does_not_disturb_the_copying_of_weights(
     monkeypatch.setattr(library, "check_model", _refuse)
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     later.let_go()
-    assert later.heard == ["New jobs of net start from these weights"]
+    assert later.notifications == ["New jobs of net start from these weights"]
 
 
 def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tmp_path):
@@ -501,7 +501,7 @@ def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tm
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     later.let_go(held_queue="try model")
-    assert later.heard == ["New jobs of net start from these weights"]
+    assert later.notifications == ["New jobs of net start from these weights"]
 
 
 def _refuse(*_, **__):

@@ -103,7 +103,7 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
 
     target = tmp_path / "digits.pt"
     qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
-    dialog = detail.exports.dialog.dialog
+    dialog = detail.exporter.dialog.dialog
     find_only(SegmentedControl, dialog).choose("pt")
     find_only(LineEdit, dialog).setText(str(target))
     qtbot.mouseClick(find_button(dialog, "Export"), Qt.MouseButton.LeftButton)

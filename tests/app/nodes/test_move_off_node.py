@@ -127,7 +127,7 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, immediately):
     controller.move_off(RUNS.id, "gpu07")
     report_end(poller, JobState.FINISHED)
-    assert immediately.heard == [f"{RUNS.name} has finished, so it was not moved."]
+    assert immediately.notifications == [f"{RUNS.name} has finished, so it was not moved."]
     assert not visible_windows(MoveDialog)
 
 

@@ -145,7 +145,7 @@ def test_f56_an_unknown_key_is_shown_and_accepted_only_by_trust(
     assert find_only(TrustPage, dialog).fingerprint.text() == "SHA256:new"
     assert cluster.accepted_keys == []
     dialog.key_trusted.emit(KEY)
-    assert (cluster.accepted_keys, immediately.heard) == ([KEY], ["Added gpu13."])
+    assert (cluster.accepted_keys, immediately.notifications) == ([KEY], ["Added gpu13."])
     assert not visible_windows(AddNodeDialog)
     # What was added is set up at once, and its steps are shown.
     qtbot.addWidget(visible_window(SetUpDialog))
@@ -204,7 +204,7 @@ def test_forget_passphrase_says_what_it_did(page, cluster, immediately):
     page.node_actions.ask(FORGET, "gpu7")
     cluster.stored_keys.append("/key")
     page.node_actions.ask(FORGET, "gpu7")
-    assert immediately.heard == [
+    assert immediately.notifications == [
         "No passphrase for a key of gpu7 was stored.",
         "Forgot the passphrase of /key.",
     ]
@@ -225,7 +225,7 @@ def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluste
     cluster.answers = [BackendError("gpu7 was changed meanwhile, and gives way: always.")]
     controller._page.node_actions.ask(GIVE_WAY, "gpu7")
     find_button(visible_window(GiveWayDialog), "Save").click()
-    assert controller._runner.heard == ["gpu7 was changed meanwhile, and gives way: always."]
+    assert controller._runner.notifications == ["gpu7 was changed meanwhile, and gives way: always."]
 
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):

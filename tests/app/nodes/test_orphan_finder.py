@@ -57,7 +57,7 @@ def nodes():
 @pytest.fixture
 def finder(page, nodes, immediately):
     finder = OrphanFinder(SimpleNamespace(nodes=nodes), immediately, page)
-    finder.messages = immediately.heard
+    finder.messages = immediately.notifications
     return finder
 
 

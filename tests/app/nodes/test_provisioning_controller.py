@@ -158,14 +158,14 @@ def test_a_set_up_that_could_not_begin_says_why_and_leaves_no_steps(
 ):
     provisioning.refusal = BackendError("The cluster's key is damaged.", "Set up again.")
     controller.set_up("gpu3")
-    assert immediately.heard == ["The cluster's key is damaged. Set up again."]
+    assert immediately.notifications == ["The cluster's key is damaged. Set up again."]
     assert not visible_windows(SetUpDialog)
 
 
 def test_a_message_says_that_a_node_was_removed_meanwhile(controller, cluster, immediately):
     cluster.entries = ()
     controller.set_up("gpu3")
-    assert immediately.heard == ["gpu3 is no longer in the list of nodes."]
+    assert immediately.notifications == ["gpu3 is no longer in the list of nodes."]
 
 
 def test_f56_an_unknown_key_stops_a_set_up_until_the_user_accepts_it(
@@ -218,7 +218,7 @@ def test_an_unknown_key_before_the_first_step_is_asked_about_too(
     dialog = visible_window(SetUpAgainDialog)
     find_button(dialog, "All").click()
     find_button(dialog, "Set up 3 nodes").click()
-    assert (immediately.heard, provisioning.starts) == ([], [])
+    assert (immediately.notifications, provisioning.starts) == ([], [])
     assert visible_window(SetUpDialog).selected_node == "gpu1"
     provisioning.refusal = None
     find_only(KeyPlate, visible_window(SetUpDialog)).trust_page.trust.click()

@@ -148,7 +148,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     hands.wait(lambda: program.jobs.open_id == last_id and program.jobs.open_view is not None)
     hands.tab_to("Queue")
     hands.press("Space")
-    queue_places = program.jobs.model.queue_places
+    queue_places = program.jobs.model.queue_numbers
     hands.wait(
         lambda: (
             last_id in queue_places()
@@ -161,7 +161,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         open_job(hands, program, name)
         hands.wait(
             lambda job_id=job_id: (
-                program.jobs.open_id == job_id and program.jobs.detail._place is not None
+                program.jobs.open_id == job_id and program.jobs.detail._queued_job is not None
             )
         )
         hands.tab_to("More")
@@ -174,12 +174,12 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.write("2099-01-01 10:00")
         hands.press("Return")
         hands.wait(
-            lambda job_id=job_id: program.jobs.model.place(job_id).entry.not_before.startswith("20")
+            lambda job_id=job_id: program.jobs.model.queued_job(job_id).entry.not_before.startswith("20")
         )
     hands.wait(
         lambda: queue_places()[last_id] < min(queue_places()[ids[name]] for name in QUEUED_NAMES)
     )
-    assert program.jobs.model.place(last_id).entry.priority == 5
+    assert program.jobs.model.queued_job(last_id).entry.priority == 5
 
     program.jobs.setFocus()
     for title, is_paused in (("Resume", False), ("Pause", True)):
@@ -295,7 +295,7 @@ def test_a_sweep_is_queued(hands, program):
 
     def queued_lines():
         """Of those in the queue the ones that the list knows."""
-        lines = (model.line(job_id) for job_id in model.queue_places())
+        lines = (model.line(job_id) for job_id in model.queue_numbers())
         return [line for line in lines if line is not None and name in line.name]
 
     hands.wait(lambda: len(queued_lines()) == 2)

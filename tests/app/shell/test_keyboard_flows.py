@@ -75,8 +75,8 @@ def test_the_table_is_searched_and_filtered(hands, table, program):
     hands.tab_to("Filter by tag")
     hands.press("Space")
     hands.tab_to("Tag")
-    hands.wait(lambda: program.jobs.table.funnel._tag.count() > 1)
-    hands.press("Down", times=program.jobs.table.funnel._tag.findData("quick"))
+    hands.wait(lambda: program.jobs.table.filter_panel._tag.count() > 1)
+    hands.press("Down", times=program.jobs.table.filter_panel._tag.findData("quick"))
     hands.wait(lambda: rows(table) == ["fast"])
     hands.tab_to("Filter by tag", back=True)
     hands.press("Space")
@@ -130,7 +130,7 @@ def test_the_menu_of_a_row_is_that_of_the_row_and_not_of_the_one_below(hands, ta
 def order(program):
     """Of those that wait, as their rows stand."""
     model = program.jobs.model
-    positions = model.queue_places()
+    positions = model.queue_numbers()
     shown_ids = model.ids(range(model.rowCount()))
     return [model.line(job_id).name for job_id in shown_ids if job_id in positions]
 
@@ -370,25 +370,25 @@ def test_a_log_is_searched_followed_and_led_to_its_first_error(hands, program, i
     hands.wait(lambda: program.jobs.open_id == ids["failed"])
     hands.press("Ctrl+L")
     log = program.jobs.detail.log
-    hands.wait(lambda: log.view.total > FAULT_LINE)
+    hands.wait(lambda: log.view.line_count > FAULT_LINE)
     hands.write("a needle")
     hands.press("Return")
-    hands.wait(lambda: log._found == tuple(number - 1 for number in NEEDLES))
-    first = log._current
+    hands.wait(lambda: log._match_lines == tuple(number - 1 for number in NEEDLES))
+    first = log._current_match
     hands.press("Return")
-    assert log._current == (first + 1) % 3
+    assert log._current_match == (first + 1) % 3
     hands.press("Shift+Return")
-    assert log._current == first
+    assert log._current_match == first
     hands.tab_to("Next match")
     hands.press("Space")
-    assert log._current == (first + 1) % 3
+    assert log._current_match == (first + 1) % 3
     hands.tab_to("First error")
     hands.press("Space")
-    hands.wait(lambda: log.view.marked == FAULT_LINE - 1)
+    hands.wait(lambda: log.view.marked_line == FAULT_LINE - 1)
     assert hands.tab_to("Log") is log.view
     hands.press("PgUp")
-    assert not log.view.follows
+    assert not log.view.is_following
     hands.press("End")
-    assert log.view.follows
+    assert log.view.is_following
     hands.press("Esc")
     assert hands.focus() is program.jobs.list.view

@@ -50,7 +50,7 @@ def reached(program, query):
 
 def open_and_close_palette(program):
     program.frame.open_palette()
-    program.frame.palette.close_again()
+    program.frame.palette.dismiss()
 
 
 def pressable(program):

@@ -49,13 +49,13 @@ def section(qtbot, service, immediately):
     section.resize(700, 600)
     window.show()
     section.controller = VerifyController(service, immediately, section, window, window)
-    section.heard = immediately.heard
+    section.heard = immediately.notifications
     return section
 
 
 def texts(section: QWidget) -> list[str]:
     QApplication.processEvents()
-    return [l.text() for l in section.findChildren(Label) if l.isVisible()]
+    return [w.text() for w in section.findChildren(Label) if w.isVisible()]
 
 
 def button(section: QWidget, text: str) -> Button:

@@ -161,10 +161,10 @@ def test_the_bell_counts_a_notification_and_its_list_opens_the_place(qtbot, prog
     notices = program.frame.bell.list
     assert notices.isVisible()
     assert find_only(QListView, notices).model().index(0, 0).data(RECORD_ROLE).is_new
-    notices.opened.emit(0)
+    notices.notice_opened.emit(0)
     assert program.window.page_key == "nodes"
     qtbot.waitUntil(lambda: NotificationStore(notices_path).unread_count == 0)
-    notices.close_again()
+    notices.dismiss()
     tray = QSystemTrayIcon.isSystemTrayAvailable()
     program.frame.open_settings()
     page = find_only(SettingsPage, program.window)
@@ -262,9 +262,9 @@ def test_a_dropped_zip_opens_the_import_with_a_guess_of_kind_and_name(program, t
     path = tmp_path / "plankton.zip"
     path.write_bytes(b"PK\5\6" + bytes(18))
     assert drags.over(program.window, drags.file(path))
-    assert program.window.drop_sheet.accessibleName() == "Import “plankton.zip”"
+    assert program.window.drop_overlay.accessibleName() == "Import “plankton.zip”"
     drags.drop(program.window, drags.file(path))
-    assert program.window.drop_sheet.isHidden()
+    assert program.window.drop_overlay.isHidden()
     dialog = dialog_of(ImportDialog)
     assert (find_line(dialog, "From").text(), find_line(dialog, "Name").text()) == (
         str(path),
@@ -285,7 +285,7 @@ def test_a_dropped_bundle_is_imported(qtbot, program, tmp_path, dialog_of):
     path = tmp_path / f"resnet{SUFFIX}"
     path.write_bytes(b"half of one")
     assert drags.over(program.window, drags.file(path))
-    assert program.window.drop_sheet.accessibleName() == f"Import the job from “resnet{SUFFIX}”"
+    assert program.window.drop_overlay.accessibleName() == f"Import the job from “resnet{SUFFIX}”"
     drags.drop(program.window, drags.file(path))
     dialog = dialog_of(UnbundleDialog)
     qtbot.waitUntil(lambda: any(path.name in t.text() for t in dialog.findChildren(Label)))
@@ -297,9 +297,9 @@ def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
         path.write_bytes(b"")
     previous_key = program.window.page_key
     assert drags.over(program.window, drags.file(*paths)), "it is said while they are held"
-    sheet = program.window.drop_sheet
+    sheet = program.window.drop_overlay
     assert sheet.accessibleName() == "3 files: drop them one by one"
-    assert not sheet._takes
+    assert not sheet._is_accepted
     drags.drop(program.window, drags.file(*paths))
     assert find_only(Label, program.window.toast).text() == "3 files: drop them one by one"
     assert program.window.page_key == previous_key

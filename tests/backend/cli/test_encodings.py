@@ -14,27 +14,27 @@ from backend.cli import main
 
 @pytest.mark.parametrize("encoding", ["ascii", "iso8859-1", "utf-8"])
 @pytest.mark.parametrize(
-    "words", [["--help"], ["job", "--help"], ["job", "show", "--help"], ["study", "list", "--help"]]
+    "argv", [["--help"], ["job", "--help"], ["job", "show", "--help"], ["study", "list", "--help"]]
 )
 def test_help_is_printed_in_any_locale(
-    encoding: str, words: list[str], monkeypatch: pytest.MonkeyPatch
+    encoding: str, argv: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(locale, "getencoding", lambda: encoding)
     with pytest.raises(SystemExit) as end:
-        main.run(words, lambda *_: 0)
+        main.run(argv, lambda *_: 0)
     assert end.value.code == 0
     out.flush()
     assert out.buffer.getvalue().decode(encoding).startswith("usage: ")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
-    ("encoding", "shown"),
+    ("encoding", "visible_text"),
     [("ascii", "Gr??e ?\n"), ("iso8859-1", "Größe ?\n"), ("utf-8", "Größe 日\n")],
 )
 def test_an_error_is_printed_in_any_locale(
-    encoding: str, shown: str, monkeypatch: pytest.MonkeyPatch
+    encoding: str, visible_text: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> int:
         raise BackendError("Größe 日")
@@ -44,4 +44,4 @@ def test_an_error_is_printed_in_any_locale(
     monkeypatch.setattr(locale, "getencoding", lambda: encoding)
     assert main.run([], refuse) == 1
     printed.flush()
-    assert printed.buffer.getvalue().decode(encoding) == shown  # type: ignore[attr-defined]
+    assert printed.buffer.getvalue().decode(encoding) == visible_text  # type: ignore[attr-defined]

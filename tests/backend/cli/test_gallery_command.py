@@ -16,29 +16,29 @@ Gallery = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def gallery(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Gallery:
-    def call(*words: str) -> tuple[int, str, str]:
+    def call(*args: str) -> tuple[int, str, str]:
         """Return the exit code and what was printed to standard output and error."""
         common = ["--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "c.sqlite")]
-        code = run([*common, "gallery", *words], lambda *_: 0)
+        code = run([*common, "gallery", *args], lambda *_: 0)
         return code, *capsys.readouterr()
 
     return call
 
 
 def test_every_entry_of_the_list_can_be_shown(gallery: Gallery) -> None:
-    names = [one["name"] for one in json.loads(gallery("list", "--json")[1])]
-    listed = gallery("list")[1]
+    names = [entry["name"] for entry in json.loads(gallery("list", "--json")[1])]
+    list_text = gallery("list")[1]
     assert "alexnet" in names
     for name in names:
         code, text, errors = gallery("show", name)
         assert (code, errors) == (0, "")
-        assert f"\n{name} " in listed
+        assert f"\n{name} " in list_text
         assert "Source  " in text
 
 
 def test_show_says_the_figures_and_the_settings(gallery: Gallery) -> None:
-    facts, _, settings = gallery("show", "tinynet-a")[1].partition("\n\n")
-    values = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in facts.splitlines())
+    properties, _, settings = gallery("show", "tinynet-a")[1].partition("\n\n")
+    values = dict(re.split(r"\s{2,}", line, maxsplit=1) for line in properties.splitlines())
     assert (
         values.items()
         >= {
@@ -49,7 +49,7 @@ def test_show_says_the_figures_and_the_settings(gallery: Gallery) -> None:
             "Outputs of layers": "6.4 MB a sample",
         }.items()
     )
-    assert "1.54 M parameters" in facts, "the published figure, which does not fit"
+    assert "1.54 M parameters" in properties, "the published figure, which does not fit"
     rows = {line.split()[0]: line for line in settings.splitlines()}
     assert "128      a whole number from 32 to 1024" in rows["side"]
     assert rows["batch_norm"].split()[1] == "false"
@@ -58,7 +58,7 @@ def test_show_says_the_figures_and_the_settings(gallery: Gallery) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("args", "message"),
     [
         (["vgg-19", "--set", "side=8"], "side must be a whole number from 32 to 512, not “8”."),
         (["vgg-19", "--set", "clases=3"], "no setting “clases” (did you mean classes?). To see"),
@@ -70,10 +70,10 @@ def test_show_says_the_figures_and_the_settings(gallery: Gallery) -> None:
     ],
 )
 def test_a_fault_is_one_sentence_and_nothing_is_added(
-    gallery: Gallery, tmp_path: Path, words: list[str], sentence: str
+    gallery: Gallery, tmp_path: Path, args: list[str], message: str
 ) -> None:
-    code, text, errors = gallery("add", *words)
+    code, text, errors = gallery("add", *args)
     assert (code, text) == (1, "")
-    assert sentence in errors
+    assert message in errors
     assert errors.count("\n") == 1
     assert not any((tmp_path / "root" / "models").glob("*/v*"))

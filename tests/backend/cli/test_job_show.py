@@ -40,7 +40,7 @@ SLOW = JobView(
 )
 
 
-def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = False) -> str:
+def show_text(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = False) -> str:
     queries = SimpleNamespace(find=str, show=lambda _job_id: view)
     services = SimpleNamespace(
         queries=queries,
@@ -54,11 +54,14 @@ def shown(view: JobView, capsys: pytest.CaptureFixture[str], as_json: bool = Fal
 def test_the_culprit_and_its_evidence_are_shown_while_the_job_runs(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sentence = "node2 slows this job: rank 2 waits 210 ms a step for its loader, the others 4.0 ms."
-    assert sentence in shown(SLOW, capsys)
-    for other in (replace_fields(SLOW, state=JobState.FINISHED), replace_fields(SLOW, slow_cause=None)):
-        assert "slows" not in shown(other, capsys)
-    assert "The network slows this job" in shown(
+    message = "node2 slows this job: rank 2 waits 210 ms a step for its loader, the others 4.0 ms."
+    assert message in show_text(SLOW, capsys)
+    for other_view in (
+        replace_fields(SLOW, state=JobState.FINISHED),
+        replace_fields(SLOW, slow_cause=None),
+    ):
+        assert "slows" not in show_text(other_view, capsys)
+    assert "The network slows this job" in show_text(
         replace_fields(SLOW, slow_cause=SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)), capsys
     )
 
@@ -71,7 +74,7 @@ def test_each_warning_of_the_run_is_shown(
         Alarm(NOT_SAVED, 6, "It is not saved."),
         Alarm(METRICS_LEFT_OUT, 9, "“a” is left out."),
     )
-    text = shown(replace_fields(SLOW, state=state, alarms=alarms), capsys)
+    text = show_text(replace_fields(SLOW, state=state, alarms=alarms), capsys)
     assert all(alarm.message in text for alarm in alarms)
 
 
@@ -79,18 +82,18 @@ def test_a_job_that_the_program_continued_says_why_and_on_how_many_nodes(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     reason = "node3 no longer answers. Continues on node1 and node2, without node3."
-    continued = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"))
-    continued = replace(continued, placement=SLOW.config.placement)
-    view = replace_fields(SLOW, continuation=continued)
-    text = shown(view, capsys)
+    continuation = Continuation(reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"))
+    continuation = replace(continuation, placement=SLOW.config.placement)
+    view = replace_fields(SLOW, continuation=continuation)
+    text = show_text(view, capsys)
     assert reason in text
     assert "2 of 3 nodes since" in text
-    assert json.loads(shown(view, capsys, as_json=True))["continued"]["reason"] == reason
-    assert "continued" not in json.loads(shown(SLOW, capsys, as_json=True))
+    assert json.loads(show_text(view, capsys, as_json=True))["continued"]["reason"] == reason
+    assert "continued" not in json.loads(show_text(SLOW, capsys, as_json=True))
 
 
 def test_json_has_the_cause_and_the_parts_of_a_step(capsys: pytest.CaptureFixture[str]) -> None:
-    document = json.loads(shown(SLOW, capsys, as_json=True))
+    document = json.loads(show_text(SLOW, capsys, as_json=True))
     assert document["slow_cause"] == {
         "cause": "data",
         "rank": 2,
@@ -103,12 +106,12 @@ def test_json_has_the_cause_and_the_parts_of_a_step(capsys: pytest.CaptureFixtur
 
 
 REMOTE = parsed(job(placement=NODES))
-HERE = parsed(job(placement=[{"node": THIS_COMPUTER, "processes": 1}]))
+LOCAL_JOB = parsed(job(placement=[{"node": THIS_COMPUTER, "processes": 1}]))
 OFF = BackendError("node1 did not answer.", "Is it on?")
 
 
 @pytest.mark.parametrize(
-    ("state", "config", "found", "asked", "said"),
+    ("state", "config", "results", "woken_nodes", "expected_note"),
     [
         (JobState.STOPPING, REMOTE, {"node1": True}, ["node1", "node2"], "was started"),
         (
@@ -123,16 +126,16 @@ OFF = BackendError("node1 did not answer.", "Is it on?")
         (JobState.QUEUED, REMOTE, {"node2": True}, ["node1", "node2"], "of node2 did not run"),
         (JobState.FINISHED, REMOTE, {}, [], ""),
         (JobState.ERROR, REMOTE, {}, [], ""),
-        (JobState.TRAINING, HERE, {}, [], ""),
+        (JobState.TRAINING, LOCAL_JOB, {}, [], ""),
     ],
 )
 def test_a_command_about_a_job_starts_the_silent_agents_of_its_nodes_or_says_why_not(
     capsys: pytest.CaptureFixture[str],
     state: JobState,
     config: JobConfig,
-    found: dict[str, object],
-    asked: list[str],
-    said: str,
+    results: dict[str, object],
+    woken_nodes: list[str],
+    expected_note: str,
 ) -> None:
     view = replace_fields(SLOW, state=state, config=config)
     queued = SimpleNamespace(exists=lambda: state is JobState.QUEUED)
@@ -148,7 +151,7 @@ def test_a_command_about_a_job_starts_the_silent_agents_of_its_nodes_or_says_why
 
     def wake_silent(names: Sequence[str], knock: object) -> dict[str, object]:
         woken.extend(names)
-        return found
+        return results
 
     services: Any = SimpleNamespace(
         queries=queries,
@@ -157,7 +160,7 @@ def test_a_command_about_a_job_starts_the_silent_agents_of_its_nodes_or_says_why
         cluster=SimpleNamespace(check_banner=None),
     )
     runs.reap(services, "j1")
-    assert woken == asked
+    assert woken == woken_nodes
     printed = capsys.readouterr().err
-    assert said in printed
-    assert bool(printed) == bool(said)
+    assert expected_note in printed
+    assert bool(printed) == bool(expected_note)

@@ -22,22 +22,24 @@ def test_a_shell_command_keeps_a_checkpoint(tmp_path, capsys):
     replace_json(checkpoints / f"{NAME}.json", record.to_dict())
     common = ["--data-root", str(root), "--catalogue", str(tmp_path / "here" / "c.sqlite")]
 
-    def said(*words):
-        assert run([*common, "job", *words], lambda *_: 0) == 0
+    def output(*args):
+        assert run([*common, "job", *args], lambda *_: 0) == 0
         return capsys.readouterr().out
 
-    def kept():
-        return [one["is_kept"] for one in json.loads(said("checkpoints", "digits", "--json"))]
+    def kept_flags():
+        return [
+            record["is_kept"] for record in json.loads(output("checkpoints", "digits", "--json"))
+        ]
 
-    assert kept() == [False]
-    assert json.loads(said("keep", "digits", "--checkpoint", "latest", "--json"))["is_kept"]
-    assert "kept" in said("checkpoints", "digits").split()
-    assert kept() == [True]
-    assert "is kept as long as" in said("keep", "digits", "--checkpoint", NAME, "--undo")
-    acts = json.loads(said("acts", "digits", "--json"))
+    assert kept_flags() == [False]
+    assert json.loads(output("keep", "digits", "--checkpoint", "latest", "--json"))["is_kept"]
+    assert "kept" in output("checkpoints", "digits").split()
+    assert kept_flags() == [True]
+    assert "is kept as long as" in output("keep", "digits", "--checkpoint", NAME, "--undo")
+    acts = json.loads(output("acts", "digits", "--json"))
     assert [act["what"] for act in acts] == [
         f"No longer always kept: {NAME}",
         f"Always kept: {NAME}",
         "Created",
     ]
-    assert f"Always kept: {NAME} (by " in said("acts", "digits")
+    assert f"Always kept: {NAME} (by " in output("acts", "digits")

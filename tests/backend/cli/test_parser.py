@@ -19,22 +19,24 @@ MAIN = Path(__file__).parents[3] / "main.py"
 COMMON = ["--data-root", "/data", "--catalogue", "/c.sqlite", "--json"]
 
 
-def needed(command: Command) -> list[str]:
+def required_args(command: Command) -> list[str]:
     """Return the least that has to be typed after the words of a command."""
-    words: list[str] = []
-    for one in command.parameters():
-        if one.is_required or one.name == next(iter(command.one_of), ""):
-            value = (one.spec.choices or ("2",))[0]
-            words += [one.flag, value] if one.is_option else [value]
-    return words
+    args: list[str] = []
+    for parameter in command.parameters():
+        if parameter.is_required or parameter.name == next(iter(command.one_of), ""):
+            value = (parameter.spec.choices or ("2",))[0]
+            args += [parameter.flag, value] if parameter.is_option else [value]
+    return args
 
 
-@pytest.mark.parametrize("command", all_commands(), ids=lambda one: " ".join(one.path))
-@pytest.mark.parametrize("place", ["before", "between", "after"])
-def test_common_options_stand_anywhere(command: Command, place: str) -> None:
-    words = [*command.path, *needed(command)]
-    at = {"before": 0, "between": 1, "after": len(words)}[place]
-    argv = [*words[:at], *COMMON, *words[at:]]
+@pytest.mark.parametrize(
+    "command", all_commands(), ids=lambda registered: " ".join(registered.path)
+)
+@pytest.mark.parametrize("position", ["before", "between", "after"])
+def test_common_options_stand_anywhere(command: Command, position: str) -> None:
+    args = [*command.path, *required_args(command)]
+    index = {"before": 0, "between": 1, "after": len(args)}[position]
+    argv = [*args[:index], *COMMON, *args[index:]]
     parsed = make_parser(argv).parse_args(argv)
     assert (parsed.data_root, parsed.catalogue) == (Path("/data"), Path("/c.sqlite"))
     assert parsed.json is True
@@ -68,7 +70,7 @@ def test_wrong_usage_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize(
-    ("typed", "given"),
+    ("argv", "expected"),
     [
         ([], "2 [] None calm True"),
         (["--times", "3"], "3 [] None calm True"),
@@ -78,8 +80,8 @@ def test_wrong_usage_is_exit_code_2(argv: list[str], capsys: pytest.CaptureFixtu
     ],
 )
 def test_a_command_is_one_function_in_one_module(
-    typed: list[str],
-    given: str,
+    argv: list[str],
+    expected: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -104,10 +106,10 @@ def wave(
     return Answer({"times": times}, f"{times} {list(to)} {file} {how} {loud}")
 ''')
     monkeypatch.setattr(commands, "__path__", [*commands.__path__, str(tmp_path)])
-    assert run(["greet", "wave", *typed], lambda *_: 0) == 0
-    assert capsys.readouterr().out.strip() == given
-    assert run(["greet", "wave", *typed, "--json"], lambda *_: 0) == 0
-    assert json.loads(capsys.readouterr().out) == {"times": int(given[0])}
+    assert run(["greet", "wave", *argv], lambda *_: 0) == 0
+    assert capsys.readouterr().out.strip() == expected
+    assert run(["greet", "wave", *argv, "--json"], lambda *_: 0) == 0
+    assert json.loads(capsys.readouterr().out) == {"times": int(expected[0])}
     with pytest.raises(SystemExit):
         run(["greet", "--help"], lambda *_: 0)
     assert "wave to others" in capsys.readouterr().out
@@ -120,7 +122,7 @@ SERVICES = ("backend.provisioning", "backend.services.preflight", "backend.servi
 
 
 @pytest.mark.parametrize(
-    ("words", "without"),
+    ("args", "without"),
     [
         ("--version", ("backend.base", "backend.services", "dataclasses", "logging", "sqlalchemy")),
         ("--help", (*HEAVY, *SERVICES, "sqlalchemy")),
@@ -143,18 +145,18 @@ SERVICES = ("backend.provisioning", "backend.services.preflight", "backend.servi
     ],
 )
 def test_a_command_imports_only_what_it_needs(
-    words: str, without: tuple[str, ...], tmp_path: Path
+    args: str, without: tuple[str, ...], tmp_path: Path
 ) -> None:
-    places = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
+    options = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
     # Only the first command makes a catalogue, which takes more.
-    assert run(["job", "list", *places], lambda *_: 0) == 0
+    assert run(["job", "list", *options], lambda *_: 0) == 0
     code = (
         "import sys; from backend.cli.main import run\n"
         "try: run(sys.argv[1:], None)\n"
         "except SystemExit: pass\n"
         "sys.stdout.write('\\n'.join(['', 'imported', *sys.modules]))"
     )
-    argv = [sys.executable, "-c", code, *words.split(), *places]
+    argv = [sys.executable, "-c", code, *args.split(), *options]
     done = subprocess.run(argv, cwd=MAIN.parent, capture_output=True, text=True)
     imported = done.stdout.partition("\nimported\n")[2].split()
     assert "backend.cli.command" in imported, done.stderr
@@ -164,10 +166,10 @@ def test_a_command_imports_only_what_it_needs(
 
 @pytest.mark.parametrize("name", ["ringmaster", "/a path/100% mine"])
 def test_usage_and_remedies_name_the_called_program(name: str, tmp_path: Path) -> None:
-    def call(*words: str) -> str:
-        places = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
+    def call(*args: str) -> str:
+        options = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
         done = subprocess.run(
-            [sys.executable, MAIN, *words, *places],
+            [sys.executable, MAIN, *args, *options],
             env={**os.environ, "RINGMASTER_CALLED": name},
             capture_output=True,
             text=True,
@@ -180,7 +182,7 @@ def test_usage_and_remedies_name_the_called_program(name: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("closed", "words", "code"),
+    ("closed", "args", "code"),
     [
         (">&-", ("job", "list"), 0),
         ("2>&-", ("job", "show", "gone"), 1),
@@ -188,10 +190,10 @@ def test_usage_and_remedies_name_the_called_program(name: str, tmp_path: Path) -
     ],
 )
 def test_closed_streams_change_no_result(
-    closed: str, words: tuple[str, ...], code: int, tmp_path: Path
+    closed: str, args: tuple[str, ...], code: int, tmp_path: Path
 ) -> None:
-    places = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
-    argv = [sys.executable, MAIN, *words, *places]
+    options = ("--data-root", str(tmp_path / "root"), "--catalogue", str(tmp_path / "sqlite"))
+    argv = [sys.executable, MAIN, *args, *options]
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}', "sh", *map(str, argv)], capture_output=True, text=True
     )

@@ -27,7 +27,7 @@ SERVICE = PreflightFinding(
 
 
 @pytest.mark.parametrize(
-    ("finding", "asks", "answer", "trusted"),
+    ("finding", "asks", "answer", "trusted_keys"),
     [
         (UNKNOWN, True, True, [KEY]),
         (UNKNOWN, True, False, []),
@@ -42,13 +42,13 @@ def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
     finding: PreflightFinding,
     asks: bool,
     answer: bool,
-    trusted: list[HostKey],
+    trusted_keys: list[HostKey],
 ) -> None:
-    kept: list[HostKey] = []
+    accepted_keys: list[HostKey] = []
     monkeypatch.setattr(questions, "accepts", lambda key: answer)
-    cluster: Any = SimpleNamespace(accept_key=kept.append)
+    cluster: Any = SimpleNamespace(accept_key=accepted_keys.append)
     set_up: Any = SimpleNamespace(authorize_all=None)
     fixer = PreflightFixes(PreflightContext(mounted(Path("unused")), cluster, set_up, lambda: ""))
     services: Any = SimpleNamespace(preflight=SimpleNamespace(fix_all=fixer.fix))
     done = fix_findings(services, Preflight(("gpu1",), (finding,), 1.0), asks)
-    assert (kept, done) == (trusted, bool(trusted))
+    assert (accepted_keys, done) == (trusted_keys, bool(trusted_keys))

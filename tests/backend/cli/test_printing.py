@@ -7,7 +7,7 @@ import math
 
 import pytest
 
-from backend.cli.printing import size_text, duration_text, print_json, print_table, terminal_safe
+from backend.cli.printing import duration_text, print_json, print_table, size_text, terminal_safe
 from backend.records.base.schema import json_value
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
@@ -58,10 +58,10 @@ def test_an_empty_table_says_so_beside_the_result(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("count", "words"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000_000, "2.0 GB")]
+    ("count", "text"), [(0, "0 B"), (999, "999 B"), (1500, "1.5 kB"), (2_000_000_000, "2.0 GB")]
 )
-def test_sizes_are_in_words(count: int, words: str) -> None:
-    assert size_text(count) == words
+def test_sizes_are_in_words(count: int, text: str) -> None:
+    assert size_text(count) == text
 
 
 def test_times_are_in_words() -> None:

@@ -20,22 +20,24 @@ print(*(" ".join(one.path) for one in load_group("job")[1]))"""
 
 @pytest.mark.parametrize("name", TABLES)
 def test_the_tables_of_the_docs_are_those_of_the_program(name):
-    assert (DOCS / name).read_text(encoding="utf-8") == page_text(name), "python -m tests.pages_of_docs"
+    assert (DOCS / name).read_text(encoding="utf-8") == page_text(name), (
+        "python -m tests.pages_of_docs"
+    )
 
 
 def test_commands_are_listed_in_one_order_whatever_the_order_of_imports() -> None:
     modules = [info.name for info in pkgutil.iter_modules(job.__path__, f"{job.__name__}.")]
     orders = [
         subprocess.run(
-            [sys.executable, "-c", _ORDER, *given], capture_output=True, text=True, check=True
+            [sys.executable, "-c", _ORDER, *order], capture_output=True, text=True, check=True
         ).stdout
-        for given in (modules, modules[::-1])
+        for order in (modules, modules[::-1])
     ]
     assert orders[0] == orders[1] != ""
 
 
 @pytest.mark.parametrize(
-    ("typed", "offered"),
+    ("tokens", "expected"),
     [
         (["jo"], ["job"]),
         (["job", "st"], ["start", "stop"]),
@@ -50,11 +52,11 @@ def test_commands_are_listed_in_one_order_whatever_the_order_of_imports() -> Non
     ],
 )
 def test_bash_completes_words_and_options(
-    typed: list[str], offered: list[str], capsys: pytest.CaptureFixture[str]
+    tokens: list[str], expected: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["completion"], lambda *_: 1) == 0
     script = capsys.readouterr().out + (
         'COMP_WORDS=(ringmaster "$@"); COMP_CWORD=$#; _ringmaster; echo "${COMPREPLY[*]}"'
     )
-    done = subprocess.run(["bash", "-c", script, "bash", *typed], capture_output=True, text=True)
-    assert (done.stdout.split(), done.stderr) == (offered, "")
+    done = subprocess.run(["bash", "-c", script, "bash", *tokens], capture_output=True, text=True)
+    assert (done.stdout.split(), done.stderr) == (expected, "")

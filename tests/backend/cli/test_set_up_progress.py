@@ -17,7 +17,7 @@ SENT = [f"Sending torch: {done} of 206 MB" for done in range(0, 206, 50)]
 
 
 @pytest.mark.parametrize(
-    ("said", "printed"),
+    ("messages", "printed"),
     [
         ([], []),
         (SENT, [SENT[0]]),
@@ -32,14 +32,16 @@ SENT = [f"Sending torch: {done} of 206 MB" for done in range(0, 206, 50)]
 )
 @pytest.mark.parametrize("quiet", [True, False])
 def test_each_wait_is_said_once_when_it_begins(
-    capsys: pytest.CaptureFixture[str], said: list[str], printed: list[str], quiet: bool
+    capsys: pytest.CaptureFixture[str], messages: list[str], printed: list[str], quiet: bool
 ) -> None:
     session = Session(Namespace(json=quiet), lambda *_: 0)
-    steps = StepReporter("gpu1", ("PyTorch", "Agent"), SetUpReporter(session.print_early).report, lambda: False)
+    steps = StepReporter(
+        "gpu1", ("PyTorch", "Agent"), SetUpReporter(session.print_early).report, lambda: False
+    )
 
     def work() -> str:
-        for sentence in said:
-            steps.show_message(sentence)
+        for message in messages:
+            steps.show_message(message)
         return "Ready."
 
     steps.start()
@@ -50,7 +52,7 @@ def test_each_wait_is_said_once_when_it_begins(
 
 
 @pytest.mark.parametrize(
-    ("loadavg", "cores", "said"),
+    ("loadavg", "cores", "messages"),
     [
         ("29.40 20.1 9.0 3/400 17\n", 2, ", and longer now: the node is busy (load 29 on 2 cores)"),
         ("29.40 20.1 9.0 3/400 17\n", 64, ""),
@@ -60,7 +62,7 @@ def test_each_wait_is_said_once_when_it_begins(
         ("cat: no such file", 2, ""),
     ],
 )
-def test_a_trial_on_a_busy_node_names_the_load(loadavg: str, cores: int, said: str) -> None:
+def test_a_trial_on_a_busy_node_names_the_load(loadavg: str, cores: int, messages: str) -> None:
     shell = SimpleNamespace(run=lambda argv: SimpleNamespace(out=loadavg))
     work: Any = SimpleNamespace(shell=shell, node_facts=SimpleNamespace(cores=cores))
-    assert _SetUpWork._busy_note(work) == said
+    assert _SetUpWork._busy_note(work) == messages

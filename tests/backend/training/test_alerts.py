@@ -37,10 +37,10 @@ def spoiled_model(condition: str, factor: str) -> str:
 def test_s12_nan_at_step_500_is_an_alarm_at_that_step_and_the_checkpoint_is_older(
     tmp_path: Path,
 ) -> None:
-    bad = spoiled_model("self.steps == 500", "nan")
+    faulty_model = spoiled_model("self.steps == 500", "nan")
     training = new_training(
         tmp_path,
-        model=bad,
+        model=faulty_model,
         loader=LONG,
         processes=1,
         strategy={"name": "alone"},
@@ -77,8 +77,8 @@ def test_s12_a_divergence_ends_the_job_and_the_good_weights_stay(tmp_path: Path)
     assert "times its best" in message
     checkpoint_names = [path.stem for path in sorted(training.folder.checkpoints.glob("*.pt"))]
     # The newest may still have been under way when the sentence was made.
-    good = [name for name in checkpoint_names if int(name[-6:]) <= 150]
-    assert any(f"step {int(name[-6:])}." in remedy for name in good)
+    sound_names = [name for name in checkpoint_names if int(name[-6:]) <= 150]
+    assert any(f"step {int(name[-6:])}." in remedy for name in sound_names)
     sound_step = training.error()["sound_step"]
     assert 100 < sound_step <= 150
     assert (
@@ -95,19 +95,19 @@ def alarm_steps(losses: list[float]) -> list[int]:
 
 def test_s12_noise_outliers_and_losses_below_zero_are_no_divergence() -> None:
     noise = random.Random(7)
-    falling = [2.3 * math.exp(-n / 300) * noise.uniform(0.5, 1.5) for n in range(3000)]
-    assert alarm_steps(falling) == []
-    spiky = [100.0 if n % 40 == 0 else loss for n, loss in enumerate(falling)]
-    assert alarm_steps(spiky) == []
-    near_zero = [2.3] * 100 + [noise.choice((1e-6, 1e-4)) for _ in range(1000)]
-    assert alarm_steps(near_zero) == []
+    falling_losses = [2.3 * math.exp(-n / 300) * noise.uniform(0.5, 1.5) for n in range(3000)]
+    assert alarm_steps(falling_losses) == []
+    spiky_losses = [100.0 if n % 40 == 0 else loss for n, loss in enumerate(falling_losses)]
+    assert alarm_steps(spiky_losses) == []
+    small_losses = [2.3] * 100 + [noise.choice((1e-6, 1e-4)) for _ in range(1000)]
+    assert alarm_steps(small_losses) == []
     assert alarm_steps([noise.gauss(0, 1) for _ in range(1000)]) == []
     assert alarm_steps([math.nan] * 200) == []
 
 
 def test_s12_a_rise_raises_one_alarm_and_another_after_it_has_come_back() -> None:
-    well, ill = [1.0] * 100, [5.0] * 100
-    first, second = alarm_steps(well + ill + well + ill)
+    low_losses, high_losses = [1.0] * 100, [5.0] * 100
+    first, second = alarm_steps(low_losses + high_losses + low_losses + high_losses)
     assert 100 < first <= 100 + WINDOW
     assert 300 < second <= 300 + WINDOW
 

@@ -32,13 +32,13 @@ def test_one_worker_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
         "gradient_norm": 0.5,
         "schedule": {"name": "cosine", "warmup_epochs": 0.5},
     }
-    single = new_training(
+    single_job = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    single.train_well()
-    served = downpour(tmp_path, "served", workers=1, **settings)
-    served.train_well()
-    assert_bit_equal(single, served)
+    single_job.train_well()
+    served_job = downpour(tmp_path, "served", workers=1, **settings)
+    served_job.train_well()
+    assert_bit_equal(single_job, served_job)
 
 
 def synchronized_model(folder: Path, model: str = MODEL) -> str:
@@ -69,12 +69,16 @@ def test_every_sample_is_taken_once_an_epoch(tmp_path: Path, servers: int) -> No
 
 def test_stopped_and_resumed_with_one_worker_is_bit_equal_to_straight(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"workers": 1, "epochs": 3, "model": pausing_model(MODEL)}
-    straight, halves = (downpour(tmp_path, name, **settings) for name in ("straight", "halves"))
-    straight.train_well()
-    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
-    assert halves.step() < 36
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
+    straight_job, resumed_job = (
+        downpour(tmp_path, name, **settings) for name in ("straight", "halves")
+    )
+    straight_job.train_well()
+    resumed_job.train_well(
+        stop_condition=lambda: resumed_job.step() >= 2, **resumed_job.pause_environment
+    )
+    assert resumed_job.step() < 36
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
 
 
 def test_a_job_stopped_on_two_workers_resumes_on_three_with_the_remaining_samples(
@@ -106,7 +110,8 @@ def test_an_epoch_resumed_with_another_batch_size_has_each_sample_once(
     sample_file = tmp_path / "taken"
     model = MODEL.replace(
         "return self.layers(x)",
-        f"open({str(sample_file)!r}, 'a').write(''.join(f'{{one:.9f}} ' for one in x[:, 0].tolist())"
+        f"open({str(sample_file)!r}, 'a').write("
+        "''.join(f'{value:.9f} ' for value in x[:, 0].tolist())"
         " * self.training)\n        return self.layers(x)",
     )
     training = downpour(tmp_path, model=pausing_model(model), epochs=1, strategy={"servers": 2})
@@ -149,9 +154,9 @@ def test_the_speed_of_a_job_counts_all_batches_of_a_push(tmp_path: Path) -> None
     assert samples[2] / pushes[2] == pytest.approx(3 * training.config.batch_size)
 
 
-def slow(rank: str, noted: Path | None = None) -> str:
+def slow_model(rank: str, note_folder: Path | None = None) -> str:
     """A model that is slow on one rank; each rank notes its batches in a file."""
-    note = f"open({str(noted)!r} + '/' + rank, 'a').write('x')" if noted else "pass"
+    note = f"open({str(note_folder)!r} + '/' + rank, 'a').write('x')" if note_folder else "pass"
     return MODEL.replace(
         "return self.layers(x)",
         "import os, time\n"
@@ -167,7 +172,7 @@ def test_with_a_quorum_an_epoch_does_not_wait_for_a_slow_worker(tmp_path: Path) 
     training = downpour(
         tmp_path,
         workers=4,
-        model=slow("2"),
+        model=slow_model("2"),
         epochs=2,
         batch_size=2,
         strategy={"policy": "quorum"},
@@ -182,7 +187,7 @@ def test_in_small_portions_a_slow_worker_takes_fewer_and_none_is_left_out(tmp_pa
     batch_folder.mkdir()
     training = downpour(
         tmp_path,
-        model=synchronized_model(tmp_path / "begun", slow("2", batch_folder)),
+        model=synchronized_model(tmp_path / "begun", slow_model("2", batch_folder)),
         epochs=2,
         batch_size=2,
         strategy={"policy": "portion"},
@@ -209,17 +214,19 @@ def test_a_worker_trains_on_its_own_updates_between_fetches(tmp_path: Path) -> N
 
 def test_one_worker_between_fetches_is_not_late_and_trains_as_one_process(tmp_path: Path) -> None:
     settings: dict[str, Any] = {"epochs": 2, "optimizer": {"name": "sgd", "lr": 0.05}}
-    single = new_training(
+    single_job = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    single.train_well()
+    single_job.train_well()
     strategy = {"name": "dc-asgd", "n_fetch": 5, "servers": 2}
-    served = downpour(tmp_path, "served", workers=1, strategy=strategy, **settings)
-    served.train_well()
-    models = (torch.load(item.latest(), weights_only=True)["model"] for item in (single, served))
+    served_job = downpour(tmp_path, "served", workers=1, strategy=strategy, **settings)
+    served_job.train_well()
+    models = (
+        torch.load(item.latest(), weights_only=True)["model"] for item in (single_job, served_job)
+    )
     for single_tensor, served_tensor in zip(*(item.values() for item in models), strict=True):
         assert torch.equal(single_tensor, served_tensor)
-    assert set(served.curve("staleness max").values()) == {0.0}
+    assert set(served_job.curve("staleness max").values()) == {0.0}
 
 
 @pytest.mark.parametrize(

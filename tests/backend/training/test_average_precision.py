@@ -62,7 +62,7 @@ def _boxes(random: numpy.random.Generator, count: int) -> numpy.ndarray:
     return numpy.concatenate([corner, corner + size], 1)
 
 
-def reference(pairs: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
+def reference_precision(pairs: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
     """Return the average precision by class as pycocotools computes it."""
 
     def annotation_rows(values: Mapping[str, Any], image: int) -> list[dict[str, Any]]:
@@ -102,7 +102,7 @@ def reference(pairs: Sequence[Picture]) -> Mapping[int, Sequence[float]]:
 @pytest.mark.parametrize("seed", range(60))
 def test_the_average_precision_equals_that_of_pycocotools(seed: int) -> None:
     pairs = pictures(seed)
-    expected = reference(pairs)
+    expected = reference_precision(pairs)
     precisions = precision_by_class(
         precision for pair in pairs if (precision := match_picture(*pair)) is not None
     )
@@ -113,7 +113,7 @@ def test_the_average_precision_equals_that_of_pycocotools(seed: int) -> None:
 
 
 def test_the_reference_finds_some_right_and_some_wrong() -> None:
-    values = [area for seed in range(60) for areas in reference(pictures(seed)).values()
+    values = [area for seed in range(60) for areas in reference_precision(pictures(seed)).values()
               for area in areas]  # fmt: skip
     assert 0.1 < float(numpy.mean(values)) < 0.9
 

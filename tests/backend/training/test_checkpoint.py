@@ -105,9 +105,9 @@ def bomb(path: Path) -> None:
 def bomb_with_record(path: Path) -> None:
     """The attacker knows of the hash."""
     torch.save({"format": FORMAT, "model": Bomb()}, path)
-    raw = read_json(sidecar_of(path))
-    raw.update(bytes=path.stat().st_size, sha256=checkpoint.sha256_of(path))
-    replace_json(sidecar_of(path), raw)
+    record = read_json(sidecar_of(path))
+    record.update(bytes=path.stat().st_size, sha256=checkpoint.sha256_of(path))
+    replace_json(sidecar_of(path), record)
 
 
 def no_record(path: Path) -> None:
@@ -115,7 +115,7 @@ def no_record(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("harm", "reason"),
+    ("damage", "reason"),
     [
         pytest.param(truncate, "bytes instead of", id="f29"),
         pytest.param(flip, "SHA-256 differs", id="f30"),
@@ -126,11 +126,11 @@ def no_record(path: Path) -> None:
     ],
 )
 def test_f29_f30_f31_a_changed_checkpoint_is_refused_and_the_one_before_offered(
-    folder: JobFolder, tmp_path: Path, harm: Any, reason: str, monkeypatch: pytest.MonkeyPatch
+    folder: JobFolder, tmp_path: Path, damage: Any, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BOMB", str(tmp_path / "exploded"))
     save(folder, 1, 2, keep_latest=5)
-    harm(path_of(folder, 2))
+    damage(path_of(folder, 2))
     with pytest.raises(BackendError) as caught:
         load_checkpoint(path_of(folder, 2))
     assert reason in caught.value.message
@@ -147,11 +147,11 @@ def test_f26_a_full_disk_is_said_and_the_last_good_checkpoint_stays(
 ) -> None:
     writer = save(folder, 1)
 
-    def full(*_: Any) -> None:
+    def raise_disk_full(*_: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
+        patch.setattr(os, "fsync", raise_disk_full)
         writer.save({"format": FORMAT}, epoch=2, step=2, epoch_step=0, metrics={}, reason="policy")
         writer.wait()
     assert "No space left on device" in writer.failure
@@ -217,14 +217,14 @@ def test_two_proved_checkpoints_always_stay() -> None:
         Checkpoint(f"c{n}", 1, n, n, 0, 1, "", "", "", {"validation/loss": loss})
         for n, loss in enumerate((0.5, float("nan"), 0.1, 0.9))
     ]
-    retired = retired_checkpoints(checkpoints, CheckpointPolicy(keep_latest=1, keep_best=0))
-    assert [c.name for c in retired] == ["c0", "c1"]
-    retired = retired_checkpoints(checkpoints, CheckpointPolicy(keep_latest=1, keep_best=2))
-    assert [c.name for c in retired] == ["c1"]
-    retired = retired_checkpoints(
+    retired_records = retired_checkpoints(checkpoints, CheckpointPolicy(keep_latest=1, keep_best=0))
+    assert [c.name for c in retired_records] == ["c0", "c1"]
+    retired_records = retired_checkpoints(checkpoints, CheckpointPolicy(keep_latest=1, keep_best=2))
+    assert [c.name for c in retired_records] == ["c1"]
+    retired_records = retired_checkpoints(
         checkpoints, CheckpointPolicy(keep_latest=1, keep_best=1, best_mode="max")
     )
-    assert [c.name for c in retired] == ["c0", "c1"]
+    assert [c.name for c in retired_records] == ["c0", "c1"]
 
 
 @pytest.mark.parametrize(
@@ -260,8 +260,8 @@ def test_weights_come_from_state_dicts_safetensors_and_checkpoints(
     torch.save(source.state_dict(), tmp_path / "plain.pt")
     torch.save({"state_dict": source.state_dict()}, tmp_path / "wrapped.pt")
     for prefix in ("module.", "_orig_mod.", "module._orig_mod.", "model."):
-        renamed = {f"{prefix}{name}": value for name, value in source.state_dict().items()}
-        torch.save({"state_dict": renamed}, tmp_path / f"{prefix}pt")
+        renamed_state = {f"{prefix}{name}": value for name, value in source.state_dict().items()}
+        torch.save({"state_dict": renamed_state}, tmp_path / f"{prefix}pt")
     torch.save({"net": source.state_dict(), "epoch": 3}, tmp_path / "net.pt")
     save_file(source.state_dict(), tmp_path / "weights.safetensors")
     writer = Checkpointer(folder, 1, CheckpointPolicy(), "hash")
@@ -281,16 +281,16 @@ def test_weights_come_from_state_dicts_safetensors_and_checkpoints(
 
 
 def test_a_models_own_part_called_module_keeps_its_name_and_a_missing_prefix_is_added() -> None:
-    wrapped = torch.nn.ModuleDict({"module": net()})
+    wrapped_net = torch.nn.ModuleDict({"module": net()})
     source = torch.nn.ModuleDict({"module": net()})
-    assert fit_weights(wrapped, source.state_dict(), "own.pt") == ""
-    assert torch.equal(wrapped["module"][0].weight, source["module"][0].weight)  # type: ignore[index]
-    bare = net()
-    assert "prefix “module.” was added" in fit_weights(wrapped, bare.state_dict(), "b.pt")
-    assert torch.equal(wrapped["module"][0].weight, bare[0].weight)  # type: ignore[index]
+    assert fit_weights(wrapped_net, source.state_dict(), "own.pt") == ""
+    assert torch.equal(wrapped_net["module"][0].weight, source["module"][0].weight)  # type: ignore[index]
+    bare_net = net()
+    assert "prefix “module.” was added" in fit_weights(wrapped_net, bare_net.state_dict(), "b.pt")
+    assert torch.equal(wrapped_net["module"][0].weight, bare_net[0].weight)  # type: ignore[index]
 
 
-class Tied(torch.nn.Module):
+class TiedModel(torch.nn.Module):
     """Weights, buffers and parts of them that are in one memory."""
 
     def __init__(self, kind: str) -> None:
@@ -330,7 +330,7 @@ class Tied(torch.nn.Module):
 def test_one_name_in_the_file_is_enough_for_tied_weights(kind: str, tmp_path: Path) -> None:
     import safetensors.torch
 
-    source = Tied(kind)
+    source = TiedModel(kind)
     if kind == "in forward":
         source.tie()
     state = source.state_dict()
@@ -341,7 +341,7 @@ def test_one_name_in_the_file_is_enough_for_tied_weights(kind: str, tmp_path: Pa
             if name != missing_name
         }
         safetensors.torch.save_file(part, tmp_path / "part.safetensors")
-        target = Tied(kind)
+        target = TiedModel(kind)
         pass_batch = target.tie if kind == "in forward" else None
         fit_weights(target, load_weights(tmp_path / "part.safetensors"), "part", pass_batch)
         for name, value in target.state_dict().items():
@@ -349,7 +349,7 @@ def test_one_name_in_the_file_is_enough_for_tied_weights(kind: str, tmp_path: Pa
 
 
 def test_a_memory_that_the_file_has_only_in_part_is_not_complete() -> None:
-    model = Tied("halves")
+    model = TiedModel("halves")
     state = {n: v for n, v in model.state_dict().items() if n not in ("both", "second")}
     with pytest.raises(BackendError, match="not in the file: both, second"):
         fit_weights(model, state, "part.pt")

@@ -24,7 +24,7 @@ PAUSED_MODEL = pausing_model(
 BYTES = ("of part 1", "of part 2", "of part 3", "whole")
 
 
-def split(folder: Path, name: str = "job", *, parts: int = 2, **settings: Any) -> Training:
+def split_job(folder: Path, name: str = "job", *, parts: int = 2, **settings: Any) -> Training:
     strategy = {"name": "consensus", **settings.pop("strategy", {})}
     return new_training(folder, name=name, strategy=strategy, processes=parts, **settings)
 
@@ -35,13 +35,13 @@ def test_one_part_trains_bit_by_bit_as_one_process(tmp_path: Path) -> None:
         "gradient_norm": 0.5,
         "schedule": {"name": "cosine", "warmup_epochs": 0.5},
     }
-    single = new_training(
+    single_job = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    single.train_well()
-    one_part = split(tmp_path, "one", parts=1, **settings)
+    single_job.train_well()
+    one_part = split_job(tmp_path, "one", parts=1, **settings)
     one_part.train_well()
-    assert_bit_equal(single, one_part)
+    assert_bit_equal(single_job, one_part)
 
 
 UNSPLIT_MODEL = MODEL.replace("nn.Dropout(0.2), ", "")
@@ -66,19 +66,19 @@ def test_two_parts_train_as_the_whole_network_and_save_all_of_it(
     tmp_path: Path, model: str
 ) -> None:
     settings: dict[str, Any] = {"epochs": 2, "model": model, "gradient_norm": 0.5}
-    single = new_training(
+    single_job = new_training(
         tmp_path, name="alone", processes=1, strategy={"name": "alone"}, **settings
     )
-    single.train_well()
-    parts = split(tmp_path, "parts", **settings)
+    single_job.train_well()
+    parts = split_job(tmp_path, "parts", **settings)
     parts.train_well()
     single_state, parts_state = (
-        torch.load(job.latest(), weights_only=True) for job in (single, parts)
+        torch.load(job.latest(), weights_only=True) for job in (single_job, parts)
     )
     for kind in ("model", "optimizer"):
         torch.testing.assert_close(parts_state[kind], single_state[kind], rtol=1e-4, atol=1e-5)
     for curve in ("loss", "accuracy", "gradient_norm", "validation/loss"):
-        assert parts.curve(curve) == pytest.approx(single.curve(curve), rel=1e-4), curve
+        assert parts.curve(curve) == pytest.approx(single_job.curve(curve), rel=1e-4), curve
     assert "The network is cut after “layers." in parts.log()
 
 
@@ -90,25 +90,29 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(tmp_path: Path) -> None:
         "loader": RANDOM_LOADER,
         "strategy": {"cut": ["layers.0", "layers.2"], "inner_rounds": 2},
     }
-    straight, halves = (split(tmp_path, name, **settings) for name in ("straight", "halves"))
-    straight.train_well()
-    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
-    assert halves.step() < 24
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
+    straight_job, resumed_job = (
+        split_job(tmp_path, name, **settings) for name in ("straight", "halves")
+    )
+    straight_job.train_well()
+    resumed_job.train_well(
+        stop_condition=lambda: resumed_job.step() >= 2, **resumed_job.pause_environment
+    )
+    assert resumed_job.step() < 24
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
     for name in (
         *(f"{figure} at cut {cut}" for figure in ("residual", "multiplier") for cut in (1, 2)),
         *(f"objective of part {part}" for part in (1, 2, 3)),
     ):
-        assert len(straight.curve(name)) == 24, name
-    bytes_of = {name: straight.curve(f"activation bytes {name}")[1] for name in BYTES}
+        assert len(straight_job.curve(name)) == 24, name
+    bytes_of = {name: straight_job.curve(f"activation bytes {name}")[1] for name in BYTES}
     unsplit_bytes = bytes_of.pop("whole")
     assert min(bytes_of.values()) > 0
     assert unsplit_bytes < sum(bytes_of.values()), "parts also hold copies and multipliers"
 
 
 def test_parts_that_do_not_fit_the_model_end_the_job_with_a_sentence(tmp_path: Path) -> None:
-    training = split(tmp_path, strategy={"cut": ["layer.0"]})
+    training = split_job(tmp_path, strategy={"cut": ["layer.0"]})
     assert training.train() == 1
     assert training.first_error()["sentence"] == (
         "strategy.cut names “layer.0”, but the model has no such module. It has layers, layers.0, "
@@ -121,13 +125,13 @@ def test_the_random_numbers_of_the_loader_are_the_same_on_all_ranks(tmp_path: Pa
     loader = RANDOM_LOADER.replace("self.y[index]", "int(noise[0] > 0)", 1).replace(
         "self.x[index] + 0.1 * noise", "noise"
     )
-    training = split(tmp_path, loader=loader, epochs=6)
+    training = split_job(tmp_path, loader=loader, epochs=6)
     training.train_well()
     assert training.curve("validation/accuracy")[72] > 0.8
 
 
 def test_a_published_form_trains_on_two_ranks_and_shows_its_disagreement(tmp_path: Path) -> None:
-    training = split(tmp_path, epochs=1, strategy={"variant": "dual-layer-normalised"})
+    training = split_job(tmp_path, epochs=1, strategy={"variant": "dual-layer-normalised"})
     training.train_well()
     assert len(training.curve("residual at cut 1")) == 12
     assert training.curve("multiplier at cut 1") == {}
@@ -136,7 +140,7 @@ def test_a_published_form_trains_on_two_ranks_and_shows_its_disagreement(tmp_pat
 @pytest.mark.slow
 def test_default_settings_learn_the_digits_in_twenty_epochs(tmp_path: Path) -> None:
     digits = Path(__file__).parents[3] / "resources/gallery/digits"
-    training = split(
+    training = split_job(
         tmp_path,
         model=(digits / "model/bks_model.py").read_text(),
         loader=(digits / "loader/bks_dataset.py").read_text(),

@@ -16,7 +16,7 @@ from backend.training import evaluation
 from backend.training.data import ValidationOrder
 from backend.training.eta import Eta
 from backend.training.evaluation import Evaluation
-from backend.training.strategies.alone import SingleProcess
+from backend.training.strategies.single_process import SingleProcess
 from backend.training.train_state import Batch
 
 
@@ -182,12 +182,12 @@ def test_s06_nothing_is_said_before_ten_steps() -> None:
     assert eta.remaining_s(0, 0) == 0.0
 
 
-@pytest.mark.parametrize("planned", [0, 1, 12])
-def test_nothing_is_said_where_more_steps_were_made_than_planned(planned: int) -> None:
+@pytest.mark.parametrize("planned_steps", [0, 1, 12])
+def test_nothing_is_said_where_more_steps_were_made_than_planned(planned_steps: int) -> None:
     """A script that names no total has planned none."""
     eta = Eta()
     eta.add_steps(20, 2.0)
-    assert eta.remaining_s(planned - 20, 0) is None
+    assert eta.remaining_s(planned_steps - 20, 0) is None
 
 
 def test_s06_the_pace_spreads_evaluations_and_checkpoints_over_the_steps() -> None:

@@ -33,7 +33,7 @@ Refuse = Callable[[int, int], None]
 @pytest.fixture
 def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
     """From now on the disk refuses so many writings, for that reason."""
-    real = os.fsync
+    real_fsync = os.fsync
     remaining_count = 0
     reason = 0
 
@@ -46,7 +46,7 @@ def refuse(monkeypatch: pytest.MonkeyPatch) -> Refuse:
         remaining_count -= 1
         if remaining_count >= 0:
             raise OSError(reason, os.strerror(reason))
-        real(file)
+        real_fsync(file)
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(checkpoint, "_PAUSE_S", 0.001)

@@ -16,7 +16,7 @@ SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"},
 FIVE_CLASSES = MODEL.replace("nn.Linear(16, 3)", "nn.Linear(16, 5)")
 
 
-def saved(training: Training) -> dict[str, Any]:
+def saved_checkpoint(training: Training) -> dict[str, Any]:
     state: dict[str, Any] = torch.load(training.latest(), weights_only=True)
     return state
 
@@ -41,7 +41,10 @@ def test_other_classes_start_with_a_new_layer_and_the_pretrained_others(
         tmp_path, model=FIVE_CLASSES, start_from_except=["layers.4."], **rate, **SINGLE_PROCESS
     )
     train_here(job, start_from=pretrained.latest())
-    pretrained_state, tuned_state = saved(pretrained)["model"], saved(job)["model"]
+    pretrained_state, tuned_state = (
+        saved_checkpoint(pretrained)["model"],
+        saved_checkpoint(job)["model"],
+    )
     assert torch.equal(pretrained_state["layers.0.weight"], tuned_state["layers.0.weight"])
     assert tuned_state["layers.4.weight"].shape == (5, 16)
 
@@ -52,19 +55,19 @@ def test_what_is_frozen_keeps_its_weights_and_has_no_state_in_the_optimizer(
 ) -> None:
     changes = {"optimizer": {"name": optimizer, "lr": 0.05, "weight_decay": 0.1}}
     job = new_training(tmp_path, freeze=["layers.0.", "layers.1.bias"], **changes, **SINGLE_PROCESS)
-    untrained = new_training(
+    untrained_job = new_training(
         tmp_path, name="untrained", **{**SINGLE_PROCESS, "optimizer": {"name": "sgd", "lr": 1e-30}}
     )
     train_here(job)
-    train_here(untrained)
-    state, first = saved(job), saved(untrained)["model"]
-    changed = {
+    train_here(untrained_job)
+    state, first = saved_checkpoint(job), saved_checkpoint(untrained_job)["model"]
+    changed_names = {
         name
         for name, value in state["model"].items()
         if not torch.allclose(value.double(), first[name].double(), atol=1e-9)
     }
-    assert changed >= {"layers.4.weight", "layers.4.bias", "layers.1.weight"}
-    assert not changed & {"layers.0.weight", "layers.0.bias", "layers.1.bias"}
+    assert changed_names >= {"layers.4.weight", "layers.4.bias", "layers.1.weight"}
+    assert not changed_names & {"layers.0.weight", "layers.0.bias", "layers.1.bias"}
     assert state["optimized"] == ["layers.1.weight", "layers.4.weight", "layers.4.bias"]
 
 
@@ -98,8 +101,8 @@ def test_frozen_layers_stay_so_with_several_processes_and_after_a_resume(
     settings: dict[str, Any] = {"strategy": {"name": strategy}, "epochs": 3}
     job = new_training(tmp_path, model=pausing_model(MODEL), freeze=["layers.0."], **settings)
     job.train_well(stop_condition=lambda: job.step() >= 2, **job.pause_environment)
-    first = saved(job)["model"]
+    first = saved_checkpoint(job)["model"]
     job.train_well(resume_from=job.latest())
-    last = saved(job)["model"]
-    assert torch.equal(first["layers.0.weight"], last["layers.0.weight"])
-    assert not torch.equal(first["layers.4.weight"], last["layers.4.weight"])
+    last_state = saved_checkpoint(job)["model"]
+    assert torch.equal(first["layers.0.weight"], last_state["layers.0.weight"])
+    assert not torch.equal(first["layers.4.weight"], last_state["layers.4.weight"])

@@ -42,8 +42,8 @@ def test_a_torn_tail_is_cut_and_whole_blocks_stay(tmp_path_factory: Any, tail: b
         encode(Block("TRAINING", 1, 1, n, n, "2026-11-21T00:00:00Z", {"loss": [0.5]}))
         for n in range(1, 4)
     )
-    torn = tail.replace(b"# end", b"")
-    path.write_bytes(complete_blocks + torn)
+    torn_block = tail.replace(b"# end", b"")
+    path.write_bytes(complete_blocks + torn_block)
     file, end = open_history(path)
     file.close()
     assert path.read_bytes() == complete_blocks

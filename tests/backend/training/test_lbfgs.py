@@ -36,9 +36,9 @@ def steps(
     """Make as many steps, or those until it has converged."""
     loss, gradient = function(point)
     for _ in range(count):
-        if (reached := optimizer.step(function, point, loss, gradient)) is None:
+        if (result := optimizer.step(function, point, loss, gradient)) is None:
             break
-        point, loss, gradient = reached
+        point, loss, gradient = result
     return point, loss
 
 
@@ -89,15 +89,15 @@ def test_lbfgs_has_converged_where_no_step_lowers_the_loss() -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("power", [2, 4])
 def test_after_lbfgs_has_converged_no_step_follows(power: int, dtype: torch.dtype) -> None:
-    evaluated = []
+    evaluated_points = []
 
     def bowl(x: torch.Tensor) -> torch.Tensor:
-        evaluated.append(x)
+        evaluated_points.append(x)
         return (x - 1).abs().pow(power).sum()
 
     optimizer, function = Lbfgs(10, 1.0), with_gradient(bowl)
     point, loss = steps(optimizer, function, start().to(dtype), 1000)
-    count, gradient = len(evaluated), function(point)[1]
+    count, gradient = len(evaluated_points), function(point)[1]
     assert count < 1000, "it converged"
     assert optimizer.step(function, point, loss, gradient) is None
     assert loss == pytest.approx(0.0, abs=1e-9)
@@ -110,9 +110,9 @@ def test_a_step_along_the_gradient_follows_in_the_same_iteration_if_the_pairs_le
     # A pair whose curvature is of another function: its direction leads uphill.
     step = torch.ones_like(gradient)
     optimizer.pairs.append((step, -step))
-    reached = optimizer.step(with_gradient(rosenbrock), point, loss, gradient)
-    assert reached is not None
-    assert reached[1] < loss
+    result = optimizer.step(with_gradient(rosenbrock), point, loss, gradient)
+    assert result is not None
+    assert result[1] < loss
     assert len(optimizer.pairs) <= 1, "the pairs that failed are dropped"
 
 

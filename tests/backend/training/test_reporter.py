@@ -149,23 +149,23 @@ def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
     history = reporter._history
     reporter.wait_for(lambda: bool(folder.history.stat().st_size) and history.is_flushed)
     history_content = folder.history.read_bytes()
-    flush, full = os.fsync, True
-    real: Any = history._file
+    flush, is_full = os.fsync, True
+    real_file: Any = history._file
 
     class Disk:
         """Takes half of a block and then no more, as a disk does that fills up."""
 
         def write(self, content: bytes) -> int:
-            if not full:
-                return int(real.write(content))
-            real.write(content[:20])
+            if not is_full:
+                return int(real_file.write(content))
+            real_file.write(content[:20])
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(real, name)
+            return getattr(real_file, name)
 
     def flush_to_server(file: int) -> None:
-        if full and os.path.samestat(os.fstat(file), folder.history.stat()):
+        if is_full and os.path.samestat(os.fstat(file), folder.history.stat()):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         flush(file)
 
@@ -181,7 +181,7 @@ def test_f27_a_disk_that_says_it_is_full_under_the_history_loses_no_step(
             and folder.history.read_bytes() == history_content
         )
     )
-    full = False
+    is_full = False
     reporter.close()
     entries = tomllib.loads(folder.history.read_text())["entry"]
     assert [e["first"] for e in entries] == [1, 2]

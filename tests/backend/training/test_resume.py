@@ -54,19 +54,21 @@ def test_stopped_and_resumed_is_bit_equal_to_straight(
         "gradient_norm": 0.5,
         "epochs": 3,
     }
-    straight, halves = (
+    straight_job, resumed_job = (
         new_training(
             tmp_path, model=pausing_model(MODEL), loader=RANDOM_LOADER, name=name, **settings
         )
         for name in ("straight", "halves")
     )
-    straight.train_well()
-    halves.train_well(stop_condition=lambda: halves.step() >= 2, **halves.pause_environment)
-    stopped = torch.load(halves.latest(), weights_only=True)
-    assert stopped["course"]["step"] < 3 * 96 // (8 * processes)
-    halves.train_well(resume_from=halves.latest())
-    assert {entry["run"] for entry in halves.history()} == {1, 2}
-    assert_bit_equal(straight, halves)
+    straight_job.train_well()
+    resumed_job.train_well(
+        stop_condition=lambda: resumed_job.step() >= 2, **resumed_job.pause_environment
+    )
+    stopped_state = torch.load(resumed_job.latest(), weights_only=True)
+    assert stopped_state["course"]["step"] < 3 * 96 // (8 * processes)
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert {entry["run"] for entry in resumed_job.history()} == {1, 2}
+    assert_bit_equal(straight_job, resumed_job)
 
 
 def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path: Path) -> None:
@@ -74,17 +76,17 @@ def test_a_stop_inside_the_validation_changes_nothing_that_comes_after(tmp_path:
     settings = {"processes": 1, "strategy": {"name": "alone"}, "epochs": 3}
     loader = RANDOM_LOADER.replace("37, 2", "400, 2")
     model = pausing_model(MODEL, "self.judged and not self.training")
-    straight, halves = (
+    straight_job, resumed_job = (
         new_training(tmp_path, model=model, loader=loader, name=name, **settings)
         for name in ("straight", "halves")
     )
-    straight.train_well()
-    halves.train_well(
-        stop_condition=lambda: halves.status_is("EVALUATING"), **halves.pause_environment
+    straight_job.train_well()
+    resumed_job.train_well(
+        stop_condition=lambda: resumed_job.status_is("EVALUATING"), **resumed_job.pause_environment
     )
-    assert halves.curve("validation/loss") == {}
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
+    assert resumed_job.curve("validation/loss") == {}
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
 
 
 def test_on_other_ranks_by_smaller_batches_the_epoch_goes_on_at_the_same_sample(
@@ -119,7 +121,7 @@ def test_s07_start_from_a_checkpoint_begins_at_its_weights(tmp_path: Path) -> No
     settings = {"processes": 1, "strategy": {"name": "alone"}}
     source = new_training(tmp_path, name="source", epochs=2, **settings)
     source.train_well()
-    fine = new_training(
+    tuned_job = new_training(
         tmp_path,
         name="fine",
         epochs=1,
@@ -127,13 +129,13 @@ def test_s07_start_from_a_checkpoint_begins_at_its_weights(tmp_path: Path) -> No
         checkpoint={"every_epochs": 1},
         **settings,
     )
-    fine.train_well(start_from=source.latest())
+    tuned_job.train_well(start_from=source.latest())
     parameters = torch.load(source.latest(), weights_only=True)["model"]
-    tuned = torch.load(fine.latest(), weights_only=True)["model"]
+    tuned_state = torch.load(tuned_job.latest(), weights_only=True)["model"]
     for name, tensor in parameters.items():
         if "running" not in name and "num_batches" not in name:
-            assert torch.equal(tensor, tuned[name]), name
-    assert fine.step() == 12
+            assert torch.equal(tensor, tuned_state[name]), name
+    assert tuned_job.step() == 12
 
 
 @pytest.mark.parametrize("batch_size", [9, 16, 96])
@@ -149,8 +151,8 @@ def test_a_validation_before_which_a_resume_makes_no_step_is_on_its_curve(
     # 8 samples of the first epoch are left.
     steps = [11, 11 + 96 // batch_size]
     assert sorted(training.curve("validation/loss")) == steps
-    resumed = training.curve("loss")
-    assert sorted(resumed) == [*range(1, steps[1] + 1)]
-    assert {step: resumed[step] for step in range(1, 12)} == {
+    resumed_losses = training.curve("loss")
+    assert sorted(resumed_losses) == [*range(1, steps[1] + 1)]
+    assert {step: resumed_losses[step] for step in range(1, 12)} == {
         step: losses[step] for step in range(1, 12)
     }

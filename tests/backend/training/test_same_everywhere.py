@@ -114,8 +114,8 @@ def test_one_process_and_two_see_the_same_samples_and_get_the_same_parameters(
     # Weight decay and AdamW's momentum leave what no rank uses as it was.
     assert torch.equal(single_state["unused.weight"], new_model.unused.weight)
     for training in trainings:
-        last = {name: training.curve(name)[12] for name in ("tokens", "huge", "tiny")}
-        assert last == {"tokens": 67128463.0, "huge": 1e39, "tiny": 1e-46}
+        last_values = {name: training.curve(name)[12] for name in ("tokens", "huge", "tiny")}
+        assert last_values == {"tokens": 67128463.0, "huge": 1e39, "tiny": 1e-46}
 
 
 EACH_WAY = pytest.mark.parametrize("strategy", ["allreduce", "downpour"])

@@ -107,13 +107,17 @@ def test_stopped_within_an_iteration_and_resumed_is_bit_equal_to_straight(tmp_pa
         "batch_size": 32,
         "strategy": {"portion": 32},
     }
-    straight, halves = (sandblaster(tmp_path, name, **settings) for name in ("straight", "halves"))
-    straight.train_well()
-    halves.train_well(stop_condition=lambda: halves.step() >= 1, **halves.pause_environment)
-    progress = torch.load(halves.latest(), weights_only=True)["course"]
+    straight_job, resumed_job = (
+        sandblaster(tmp_path, name, **settings) for name in ("straight", "halves")
+    )
+    straight_job.train_well()
+    resumed_job.train_well(
+        stop_condition=lambda: resumed_job.step() >= 1, **resumed_job.pause_environment
+    )
+    progress = torch.load(resumed_job.latest(), weights_only=True)["course"]
     assert (progress["step"], progress["epoch_step"]) == (1, 0)
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
 
 
 BOWL = """
@@ -141,18 +145,23 @@ def test_a_job_that_has_converged_ends_and_counts_only_steps_that_moved(tmp_path
     training = converging(tmp_path, checkpoint={"every_epochs": 25})
     training.train_well()
     status, losses = training.status(), training.curve("loss")
-    last = status["step"]
-    assert 1 < last < 10
-    assert status["early_finish"] == f"Converged at step {last} of 40: no step lowers the loss."
-    assert status["epoch"] == last
-    assert list(losses) == list(range(1, last + 1)) == list(training.curve("validation/loss"))
+    last_step = status["step"]
+    assert 1 < last_step < 10
+    assert (
+        status["early_finish"] == f"Converged at step {last_step} of 40: no step lowers the loss."
+    )
+    assert status["epoch"] == last_step
+    assert list(losses) == list(range(1, last_step + 1)) == list(training.curve("validation/loss"))
     assert sorted(set(losses.values()), reverse=True) == list(losses.values()), "each lowered it"
     assert min(training.curve("evaluations").values()) >= 1
-    assert Path(training.latest()).stem == f"epoch-{last:04}-step-{last:06}"
+    assert Path(training.latest()).stem == f"epoch-{last_step:04}-step-{last_step:06}"
     training.train_well(resume_from=training.latest())
-    resumed = training.status()
-    assert (resumed["step"], resumed["early_finish"]) == (last, status["early_finish"])
-    assert resumed["epoch"] == last
+    resumed_status = training.status()
+    assert (resumed_status["step"], resumed_status["early_finish"]) == (
+        last_step,
+        status["early_finish"],
+    )
+    assert resumed_status["epoch"] == last_step
     assert training.curve("loss") == losses
 
 
@@ -194,9 +203,9 @@ def test_a_portion_of_a_slow_worker_is_computed_twice_and_does_not_delay_the_ste
 
 
 def test_each_sample_is_in_one_portion_and_the_portions_are_of_about_one_size() -> None:
-    dealt = deal_portions(65, 32, 8, 1)
-    assert sorted(sample for portion in dealt for batch in portion for sample in batch) == list(
+    portions = deal_portions(65, 32, 8, 1)
+    assert sorted(sample for portion in portions for batch in portion for sample in batch) == list(
         range(65)
     )
-    assert [sum(len(batch) for batch in portion) for portion in dealt] == [22, 22, 21]
-    assert all(len(batch) in (7, 8) for portion in dealt for batch in portion)
+    assert [sum(len(batch) for batch in portion) for portion in portions] == [22, 22, 21]
+    assert all(len(batch) in (7, 8) for portion in portions for batch in portion)

@@ -101,10 +101,10 @@ def test_the_memory_of_a_network_is_what_its_graph_holds(name: str) -> None:
 
 
 def test_a_model_that_refuses_the_count_still_has_its_check() -> None:
-    class Refusing(Function):
+    class RefusingFunction(Function):
         def loss(self, output: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
             raise RuntimeError("not twice")
 
-    model = Refusing(KINDS["nothing"])
+    model = RefusingFunction(KINDS["nothing"])
     assert _activation_bytes(model, torch.rand(4, 8), torch.zeros(4)) is None
     assert _activation_bytes(model, torch.rand(0, 8), torch.zeros(0)) is None

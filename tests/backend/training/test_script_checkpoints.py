@@ -110,8 +110,8 @@ def test_a_checkpoint_counts_when_it_no_longer_grows(rig: Rig) -> None:
 
 def test_a_whole_zip_counts_at_once(rig: Rig) -> None:
     # Lightning keeps one file of each epoch: it may be gone before the next poll.
-    zipped(rig.output / "cut.ckpt", cut=30)
-    zipped(rig.output / "epoch=1.ckpt")
+    write_zip(rig.output / "cut.ckpt", cut=30)
+    write_zip(rig.output / "epoch=1.ckpt")
     assert rig.poll() == ["epoch=1.ckpt"]
 
 
@@ -151,7 +151,7 @@ STATES = _states()
 
 
 @pytest.mark.parametrize(
-    ("first", "last", "resumed"),
+    ("first_file", "last_file", "resumed_file"),
     [
         ("whole", "weights", "first.pt"),
         ("Lightning", "wrapped weights", "first.pt"),
@@ -167,12 +167,14 @@ STATES = _states()
     ],
 )
 def test_a_script_resumes_from_the_newest_file_that_holds_all(
-    rig: Rig, first: str, last: str, resumed: str
+    rig: Rig, first_file: str, last_file: str, resumed_file: str
 ) -> None:
-    for rig.step, (name, content) in enumerate({"first.pt": first, "last.pt": last}.items()):
+    for rig.step, (name, content) in enumerate(
+        {"first.pt": first_file, "last.pt": last_file}.items()
+    ):
         torch.save(STATES[content], rig.output / name)
         rig.poll()
-    assert rig.latest() == resumed
+    assert rig.latest() == resumed_file
 
 
 @pytest.mark.parametrize("part", ["weights", "optimizer", "scheduler", "stripped", "model object"])
@@ -223,9 +225,9 @@ def test_a_file_of_the_script_is_no_checkpoint_until_it_is_written(tmp_path: Pat
         (lambda folder: file(folder, "checkpoint-1/a"), True, ["checkpoint-1"]),
         (lambda folder: file(folder, "checkpoint-1/a"), False, []),
         (lambda folder: (folder / "checkpoint-1").mkdir(), True, []),
-        (lambda folder: zipped(folder / "a.pt"), False, ["a.pt"]),
-        (lambda folder: zipped(folder / "a.pt", cut=30), False, []),
-        (lambda folder: zipped(folder / "a.pt", cut=30), True, []),
+        (lambda folder: write_zip(folder / "a.pt"), False, ["a.pt"]),
+        (lambda folder: write_zip(folder / "a.pt", cut=30), False, []),
+        (lambda folder: write_zip(folder / "a.pt", cut=30), True, []),
     ],
 )
 def test_a_file_that_may_be_unfinished_at_the_end_does_not_count(
@@ -273,7 +275,7 @@ def test_complete_checkpoints_of_a_killed_script_are_recorded(
     assert {Path(checkpoint.path).parts[-1] for checkpoint in records} <= {Path(name).parts[0]}
 
 
-def zipped(path: Path, cut: int = 0) -> None:
+def write_zip(path: Path, cut: int = 0) -> None:
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data.pkl", "weights" * 100)
     path.write_bytes(path.read_bytes()[: -cut or None])

@@ -510,6 +510,8 @@ def test_text_beside_other_numbers_changes_no_point(
         points += metrics.poll()
     while any(point.is_restart for point in points[1:]):
         del points[0]
-    last = [] if is_first else [Point(502, 0, {"loss": 1.0})]
+    last_points = [] if is_first else [Point(502, 0, {"loss": 1.0})]
     shown_points = [Point(point.step, point.epoch, point.metrics) for point in points]
-    assert shown_points == [Point(step, 0, {"loss": step / 8}) for step in (4, 500, 501)] + last
+    assert (
+        shown_points == [Point(step, 0, {"loss": step / 8}) for step in (4, 500, 501)] + last_points
+    )

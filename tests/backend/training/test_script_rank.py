@@ -76,9 +76,9 @@ def script_of(tmp_path: Path, plan: RankPlan, *ranks: RankPlan, **changes: Any) 
     zip(PLANS, ["GPU-a,GPU-b", "GPU-a,GPU-b", "GPU-c", "GPU-d,GPU-e", "", ""], strict=True),
 )
 def test_the_index_of_a_gpu_is_the_local_rank(tmp_path: Path, plan: RankPlan, gpus: str) -> None:
-    visible = script_of(tmp_path, plan, *PLANS)._environment()["CUDA_VISIBLE_DEVICES"]
-    assert visible == gpus
-    assert not plan.gpu or visible.split(",")[plan.local_rank] == plan.gpu.split(",")[0]
+    visible_gpus = script_of(tmp_path, plan, *PLANS)._environment()["CUDA_VISIBLE_DEVICES"]
+    assert visible_gpus == gpus
+    assert not plan.gpu or visible_gpus.split(",")[plan.local_rank] == plan.gpu.split(",")[0]
 
 
 @pytest.mark.parametrize(
@@ -168,8 +168,8 @@ def test_a_script_that_ends_before_it_hears_of_a_stop_was_stopped(
     path = JobFolder(tmp_path / "job").lock
     write = f"open({str(path)!r}, 'w').write({lock!r})\n" if lock else ""
     # On a busy machine the signal of the stop reaches it before it ends.
-    deaf = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
-    (tmp_path / "version/train.py").write_text(f"{deaf}{write}raise SystemExit(1)\n")
+    deaf_code = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    (tmp_path / "version/train.py").write_text(f"{deaf_code}{write}raise SystemExit(1)\n")
     assert script.run() == (1, was_stopped)
 
 
@@ -205,7 +205,7 @@ def test_a_script_that_aborts_while_its_python_ends_was_done(
 
 
 @pytest.mark.parametrize(
-    ("touched", "is_staged", "idle_at"),
+    ("log_touches", "is_staged", "idle_at"),
     [
         ([], False, 12),
         ([(4, 0)], False, 16),
@@ -216,7 +216,7 @@ def test_a_script_that_aborts_while_its_python_ends_was_done(
     ],
 )
 def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
-    tmp_path: Path, touched: list[tuple[int, int]], is_staged: bool, idle_at: int | None
+    tmp_path: Path, log_touches: list[tuple[int, int]], is_staged: bool, idle_at: int | None
 ) -> None:
     script = script_of(tmp_path, PLANS[2], *PLANS)
     script._launch = replace(script._launch, is_staged=is_staged)
@@ -225,7 +225,7 @@ def test_after_a_stop_processes_that_only_wait_for_each_other_are_idle(
         log.touch()
     idle_s = None
     for now in range(0, 40, 2):
-        for second, rank in touched:
+        for second, rank in log_touches:
             if second == now:
                 os.utime(logs[rank], (now, now))
         if idle_s is None and script._all_are_idle(now):

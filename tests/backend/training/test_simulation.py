@@ -31,21 +31,26 @@ def simulator(folder: Path, delays: Delays, **strategy: Any) -> Simulator:
 
 
 def train_single(folder: Path) -> Training:
-    single = new_training(folder, name="alone", processes=1, strategy={"name": "alone"}, **SETTINGS)
+    single_job = new_training(
+        folder, name="alone", processes=1, strategy={"name": "alone"}, **SETTINGS
+    )
     # In this process, because sums depend on the number of threads.
-    train_here(single)
-    return single
+    train_here(single_job)
+    return single_job
 
 
 def test_without_delay_it_is_plain_training_bit_by_bit(tmp_path: Path) -> None:
-    single = train_single(tmp_path)
-    simulated = simulator(tmp_path, Delays(0))
-    epochs = simulated.run()
-    weights = torch.load(single.latest(), weights_only=True)["model"]
-    for name, value in simulated.model.state_dict().items():
+    single_job = train_single(tmp_path)
+    simulation = simulator(tmp_path, Delays(0))
+    epochs = simulation.run()
+    weights = torch.load(single_job.latest(), weights_only=True)["model"]
+    for name, value in simulation.model.state_dict().items():
         assert torch.equal(value, weights[name]), name
-    last = single.curve("validation/loss")
-    assert float(f"{epochs[-1].values['validation/loss']:.9g}") == last[max(last)]
+    validation_losses = single_job.curve("validation/loss")
+    assert (
+        float(f"{epochs[-1].values['validation/loss']:.9g}")
+        == validation_losses[max(validation_losses)]
+    )
 
 
 def test_the_staleness_is_the_delay_after_the_first_pushes(tmp_path: Path) -> None:

@@ -42,10 +42,10 @@ def test_ranks_that_take_turns_at_being_the_slower_one_are_no_alarm(
 @settings(max_examples=20)
 @given(RANKS, RANDOM)
 def test_18_and_27_ms_are_the_noise_of_one_computer(ranks: int, random: Random) -> None:
-    noise = [[random.uniform(18, 27) for _ in range(ranks)] for _ in range(2 * STEPS)]
-    assert ever_slow_ranks(noise) == set()
-    lasting = [[27.0, *[18.0] * (ranks - 1)]] * (2 * STEPS)
-    assert ever_slow_ranks(lasting) == set()
+    noisy_steps = [[random.uniform(18, 27) for _ in range(ranks)] for _ in range(2 * STEPS)]
+    assert ever_slow_ranks(noisy_steps) == set()
+    lasting_steps = [[27.0, *[18.0] * (ranks - 1)]] * (2 * STEPS)
+    assert ever_slow_ranks(lasting_steps) == set()
 
 
 @settings(max_examples=20)
@@ -69,7 +69,7 @@ def test_a_gpu_at_half_its_clock_is_slow_from_100_steps_on(
 
 
 @pytest.mark.parametrize(
-    ("times", "slow"),
+    ("times", "slow_ranks"),
     [
         ((100.0, 140.0), (1,)),
         ((100.0, 115.0), ()),
@@ -82,11 +82,11 @@ def test_a_gpu_at_half_its_clock_is_slow_from_100_steps_on(
     ],
 )
 def test_a_rank_is_slow_by_50_ms_or_by_a_fifth_of_a_step(
-    times: tuple[float, ...], slow: tuple[int, ...]
+    times: tuple[float, ...], slow_ranks: tuple[int, ...]
 ) -> None:
     judge = SlowRanks()
     judge.add_steps([times] * STEPS)
-    assert judge.slow_ranks() == slow
+    assert judge.slow_ranks() == slow_ranks
     assert judge.step_ms() == times
 
 

@@ -69,12 +69,12 @@ def test_a_metric_that_comes_later_has_a_curve_from_then_on_and_gaps_before(tmp_
     ids=["allreduce", "alone", "downpour"],
 )
 def test_names_without_end_are_bounded_and_named(tmp_path: Path, settings: dict[str, Any]) -> None:
-    many = MODEL.replace(
+    many_names_model = MODEL.replace(
         'return {"accuracy"',
         "self.steps = getattr(self, 'steps', 0) + self.training\n"
         "        return {**{f'{self.steps}/{n}': 1.0 for n in range(20)}, 'accuracy'",
     )
-    training = new_training(tmp_path, model=many, epochs=2, **settings)
+    training = new_training(tmp_path, model=many_names_model, epochs=2, **settings)
     training.train_well()
     names = {name for entry in training.history() for name in entry["metrics"] if "/" in name}
     user_names = {name for name in names if not name.startswith("validation/")}

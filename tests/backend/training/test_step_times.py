@@ -31,11 +31,11 @@ SLOW: dict[str, Callable[[int], list[RankStep]]] = {
 }
 
 
-def waiting_step(rank: int, slow: RankStep, size: int = 3) -> list[RankStep]:
+def waiting_step(rank: int, slow_step: RankStep, size: int = 3) -> list[RankStep]:
     """Return a step in which a slow rank is the last, and the others wait in their exchange."""
-    extra_ms = slow.data_ms + slow.compute_ms - HEALTHY.data_ms - HEALTHY.compute_ms
+    extra_ms = slow_step.data_ms + slow_step.compute_ms - HEALTHY.data_ms - HEALTHY.compute_ms
     waiting_rank = HEALTHY._replace(exchange_ms=HEALTHY.exchange_ms + extra_ms)
-    return [slow if number == rank else waiting_rank for number in range(size)]
+    return [slow_step if number == rank else waiting_rank for number in range(size)]
 
 
 def noisy_step(step: Sequence[RankStep], random: Random) -> list[RankStep]:
@@ -82,8 +82,8 @@ def test_ranks_that_take_turns_at_being_the_slower_one_are_no_cause(turn_steps: 
 
 
 def test_a_loader_that_delivers_in_bursts_is_named() -> None:
-    slow, healthy = SLOW["data"](1), [HEALTHY] * 3
-    cause = cause_of([slow if number % 4 == 0 else healthy for number in range(STEPS)])
+    slow_step, healthy_step = SLOW["data"](1), [HEALTHY] * 3
+    cause = cause_of([slow_step if number % 4 == 0 else healthy_step for number in range(STEPS)])
     assert cause == SlowCause(Cause.DATA, 1, 51.5, 156.5, 2.0)
 
 
@@ -170,8 +170,8 @@ def test_the_wait_for_a_core_is_measured_in_every_eighth_step(
 def test_a_core_that_a_thread_of_its_own_has_is_not_one_of_other_programs(
     monkeypatch: pytest.MonkeyPatch, cores: int, threads: int, others_ms: float, expected_ms: float
 ) -> None:
-    waited, other_threads = iter((500.0, 550.0)), iter((10.0, 10.0 + others_ms))
-    monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(waited))
+    waits_ms, other_threads = iter((500.0, 550.0)), iter((10.0, 10.0 + others_ms))
+    monkeypatch.setattr(cpu_wait, "thread_wait_ms", lambda: next(waits_ms))
     monkeypatch.setattr(cpu_wait, "other_threads_ms", lambda: next(other_threads))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)))
     wait = CpuWait(threads)
@@ -235,7 +235,7 @@ SERVER = RankStep()
 
 
 @pytest.mark.parametrize(
-    ("slow", "expected_cause"),
+    ("slow_step", "expected_cause"),
     [
         (WORKER, None),
         (WORKER._replace(data_ms=200.0), Cause.DATA),
@@ -247,10 +247,10 @@ SERVER = RankStep()
 )
 @pytest.mark.parametrize("servers", [1, 2])
 def test_a_cause_is_named_for_a_worker_of_a_parameter_server(
-    slow: RankStep, expected_cause: Cause | None, servers: int
+    slow_step: RankStep, expected_cause: Cause | None, servers: int
 ) -> None:
     breakdown = StepBreakdown(has_servers=True)
-    breakdown.add_steps([[SERVER] * servers + [WORKER, slow, WORKER]] * STEPS)
+    breakdown.add_steps([[SERVER] * servers + [WORKER, slow_step, WORKER]] * STEPS)
     cause = breakdown.cause()
     assert (cause.cause if cause is not None else None) is expected_cause
     if cause is not None:
@@ -295,8 +295,8 @@ def test_the_sentence_names_the_culprit_and_the_evidence() -> None:
         "node2 slows this job: other programs use its CPU; rank 1 computes 210 ms a step, the "
         "others 100 ms, and it waits 105 ms for a free core."
     )
-    double = replace(busy, cause=Cause.COMPUTE)
-    assert double.message("node2", 2) == (
+    double_work = replace(busy, cause=Cause.COMPUTE)
+    assert double_work.message("node2", 2) == (
         "node2 slows this job: rank 1 computes 210 ms a step, the others 100 ms."
     )
     link = SlowCause(Cause.COMMUNICATION, None, 22.0, 31.0)

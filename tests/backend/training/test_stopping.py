@@ -13,7 +13,7 @@ from backend.training.stop_watcher import stop_requested
 from tests.backend.training.training_rig import LOADER, MODEL, Training, new_training, pausing_model
 
 
-def counting(tmp_path: Path, sleep_s: float = 0.005) -> str:
+def counting_model(tmp_path: Path, sleep_s: float = 0.005) -> str:
     """A model that writes down each step of each rank, and takes its time."""
     return MODEL.replace(
         "return nn.functional",
@@ -39,13 +39,13 @@ def newest_step(training: Training) -> int:
 @pytest.mark.parametrize(("ranks", "stops"), [(2, 1), pytest.param(4, 3, marks=pytest.mark.slow)])
 def test_m08_all_ranks_leave_after_the_same_step(tmp_path: Path, ranks: int, stops: int) -> None:
     training = new_training(
-        tmp_path, model=counting(tmp_path), epochs=10_000, processes=ranks, batch_size=4
+        tmp_path, model=counting_model(tmp_path), epochs=10_000, processes=ranks, batch_size=4
     )
-    draw = random.Random(ranks)
+    generator = random.Random(ranks)
     checkpoint = ""
     for _ in range(stops):
         previous_step = newest_step(training) if checkpoint else 0
-        goal = previous_step + draw.randrange(1, 40)
+        goal = previous_step + generator.randrange(1, 40)
         training.train_well(
             resume_from=checkpoint, stop_condition=lambda goal=goal: steps_of(tmp_path, 0) >= goal
         )
@@ -79,7 +79,7 @@ def test_a_stop_in_the_validation_does_not_wait_for_its_end(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    ("content", "meant"),
+    ("content", "is_meant"),
     [
         ('{"run": 3}', True),
         ('{"run": 2}', False),
@@ -90,12 +90,12 @@ def test_a_stop_in_the_validation_does_not_wait_for_its_end(tmp_path: Path) -> N
     ],
 )
 def test_a_lock_of_another_run_is_ignored_and_one_made_by_hand_counts(
-    tmp_path: Path, content: str, meant: bool
+    tmp_path: Path, content: str, is_meant: bool
 ) -> None:
     lock = tmp_path / "job.lock"
     assert not stop_requested(lock, 3)
     lock.write_text(content)
-    assert stop_requested(lock, 3) is meant
+    assert stop_requested(lock, 3) is is_meant
 
 
 def test_a_lock_of_an_earlier_run_does_not_stop_this_one(tmp_path: Path) -> None:

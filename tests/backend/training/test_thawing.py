@@ -86,15 +86,15 @@ def test_frozen_thawed_and_replaced_parameters_train_as_in_plain_pytorch(
     previous_values = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     data = space["UserDataset"]("")
     rules: Any = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad}[optimizer]
-    plain = rules(model.parameters(), **optimizer_settings)
+    plain_optimizer = rules(model.parameters(), **optimizer_settings)
     losses = []
     for step in range(1, STEPS + 1):
-        plain.zero_grad()
+        plain_optimizer.zero_grad()
         loss = model.loss(model(data.x), data.y)
         if step == 4:
-            plain.add_param_group({"params": [model.swapped.weight]})
+            plain_optimizer.add_param_group({"params": [model.swapped.weight]})
         loss.backward()
-        plain.step()
+        plain_optimizer.step()
         losses.append(loss.item())
     assert list(training.curve("loss").values()) == pytest.approx(losses, rel=1e-6)
     trained = torch.load(training.latest(), weights_only=True)["model"]
@@ -108,15 +108,15 @@ def test_frozen_thawed_and_replaced_parameters_train_as_in_plain_pytorch(
 def test_a_run_that_resumes_after_a_thaw_continues_as_if_it_had_never_stopped(
     tmp_path: Path, epochs: int
 ) -> None:
-    common = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
-    straight = new_training(tmp_path, name="straight", **common)
-    straight.train_well()
-    halves = new_training(tmp_path, name="halves", **{**common, "epochs": epochs})
-    halves.train_well()
-    del common["model"]
-    halves.with_config(**common)
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
+    common_settings = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
+    straight_job = new_training(tmp_path, name="straight", **common_settings)
+    straight_job.train_well()
+    resumed_job = new_training(tmp_path, name="halves", **{**common_settings, "epochs": epochs})
+    resumed_job.train_well()
+    del common_settings["model"]
+    resumed_job.with_config(**common_settings)
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
 
 
 def test_a_parameter_with_a_new_name_is_refused_at_that_step(tmp_path: Path) -> None:
@@ -134,17 +134,21 @@ def test_weights_tied_in_forward_train_and_resume(tmp_path: Path) -> None:
         "x = torch.tanh(self.first(x))",
         "self.swapped.weight = self.late.weight\n        x = torch.tanh(self.first(x))",
     ).replace("self.change()", "pass")
-    common = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
-    straight = new_training(tmp_path, name="straight", **{**common, "model": model})
-    straight.train_well()
-    halves = new_training(tmp_path, name="halves", **{**common, "model": model, "epochs": 3})
-    halves.train_well()
-    del common["model"]
-    halves.with_config(**common)
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
-    weights = halves.latest()
-    new_job = new_training(tmp_path, name="fresh", **{**common, "model": model, "epochs": 1})
+    common_settings = settings("allreduce", {"name": "sgd", **OPTIMIZERS["sgd"]})
+    straight_job = new_training(tmp_path, name="straight", **{**common_settings, "model": model})
+    straight_job.train_well()
+    resumed_job = new_training(
+        tmp_path, name="halves", **{**common_settings, "model": model, "epochs": 3}
+    )
+    resumed_job.train_well()
+    del common_settings["model"]
+    resumed_job.with_config(**common_settings)
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
+    weights = resumed_job.latest()
+    new_job = new_training(
+        tmp_path, name="fresh", **{**common_settings, "model": model, "epochs": 1}
+    )
     state = torch.load(weights, weights_only=True)["model"]
     del state["swapped.weight"]
     torch.save(state, tmp_path / "part.pt")
@@ -199,14 +203,14 @@ def one_worker(strategy: dict[str, Any], optimizer: dict[str, Any]) -> dict[str,
 def test_servers_train_thawed_parameters(
     tmp_path: Path, strategy: dict[str, Any], optimizer: dict[str, Any]
 ) -> None:
-    common = one_worker(strategy, optimizer)
-    served = new_training(tmp_path, name="served", **common)
-    served.train_well()
-    common |= {"processes": 1, "strategy": {"name": "alone"}}
-    single = new_training(tmp_path, name="alone", **common)
-    single.train_well()
-    assert_bit_equal(single, served)
-    assert "alarms" not in served.status() or not served.status()["alarms"]
+    common_settings = one_worker(strategy, optimizer)
+    served_job = new_training(tmp_path, name="served", **common_settings)
+    served_job.train_well()
+    common_settings |= {"processes": 1, "strategy": {"name": "alone"}}
+    single_job = new_training(tmp_path, name="alone", **common_settings)
+    single_job.train_well()
+    assert_bit_equal(single_job, served_job)
+    assert "alarms" not in served_job.status() or not served_job.status()["alarms"]
 
 
 @pytest.mark.parametrize("epochs", [1, 2, 4, 6])
@@ -216,16 +220,16 @@ def test_servers_train_thawed_parameters(
 def test_a_served_run_that_resumes_continues_as_if_it_had_never_stopped(
     tmp_path: Path, strategy: dict[str, Any], optimizer: dict[str, Any], epochs: int
 ) -> None:
-    common = one_worker(strategy, optimizer)
-    straight = new_training(tmp_path, name="straight", **common)
-    straight.train_well()
-    halves = new_training(tmp_path, name="halves", **{**common, "epochs": epochs})
-    halves.train_well()
-    del common["model"]
-    halves.with_config(**common)
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
-    assert "late.weight" in straight.log()
+    common_settings = one_worker(strategy, optimizer)
+    straight_job = new_training(tmp_path, name="straight", **common_settings)
+    straight_job.train_well()
+    resumed_job = new_training(tmp_path, name="halves", **{**common_settings, "epochs": epochs})
+    resumed_job.train_well()
+    del common_settings["model"]
+    resumed_job.with_config(**common_settings)
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
+    assert "late.weight" in straight_job.log()
 
 
 COORDINATED = one_worker({"name": "sandblaster"}, {"name": "lbfgs", "lr": 0.5}) | {
@@ -239,19 +243,19 @@ COORDINATED = one_worker({"name": "sandblaster"}, {"name": "lbfgs", "lr": 0.5}) 
 
 
 def test_a_coordinator_trains_thawed_parameters_like_a_job_that_begins_then(tmp_path: Path) -> None:
-    resumed = new_training(tmp_path, name="resumed", **{**COORDINATED, "epochs": 1})
-    resumed.train_well()
-    weights = resumed.latest()
+    resumed_job = new_training(tmp_path, name="resumed", **{**COORDINATED, "epochs": 1})
+    resumed_job.train_well()
+    weights = resumed_job.latest()
     model = COORDINATED["model"].replace("Linear(16, 16).requires_grad_(False)", "Linear(16, 16)")
     model = model.replace("self.last =", "self.wide.weight.requires_grad_()\n        self.last =")
-    later = new_training(tmp_path, name="later", **{**COORDINATED, "model": model, "epochs": 7})
-    later.train_well(start_from=weights)
+    later_job = new_training(tmp_path, name="later", **{**COORDINATED, "model": model, "epochs": 7})
+    later_job.train_well(start_from=weights)
     settings = {name: value for name, value in COORDINATED.items() if name != "model"}
-    resumed.with_config(**settings)
-    resumed.train_well(resume_from=weights)
+    resumed_job.with_config(**settings)
+    resumed_job.train_well(resume_from=weights)
     earlier_losses, later_losses = (
-        list(resumed.curve("loss").values()),
-        list(later.curve("loss").values()),
+        list(resumed_job.curve("loss").values()),
+        list(later_job.curve("loss").values()),
     )
     # Another order of the parameters: sums differ in their last bits.
     assert earlier_losses[1:] == pytest.approx(later_losses, rel=1e-4)
@@ -260,14 +264,18 @@ def test_a_coordinator_trains_thawed_parameters_like_a_job_that_begins_then(tmp_
 
 @pytest.mark.parametrize("epochs", [2, 5])
 def test_a_resumed_coordinated_run_trains_thawed_parameters(tmp_path: Path, epochs: int) -> None:
-    straight = new_training(tmp_path, name="straight", **COORDINATED)
-    straight.train_well()
-    halves = new_training(tmp_path, name="halves", **{**COORDINATED, "epochs": epochs})
-    halves.train_well()
-    halves.with_config(**{name: value for name, value in COORDINATED.items() if name != "model"})
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
-    assert torch.load(straight.latest(), weights_only=True)["ranks"][0]["frozen"] == ["wide.bias"]
+    straight_job = new_training(tmp_path, name="straight", **COORDINATED)
+    straight_job.train_well()
+    resumed_job = new_training(tmp_path, name="halves", **{**COORDINATED, "epochs": epochs})
+    resumed_job.train_well()
+    resumed_job.with_config(
+        **{name: value for name, value in COORDINATED.items() if name != "model"}
+    )
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
+    assert torch.load(straight_job.latest(), weights_only=True)["ranks"][0]["frozen"] == [
+        "wide.bias"
+    ]
 
 
 @pytest.mark.parametrize("settings", SERVED, ids=["downpour", "sandblaster"])

@@ -13,7 +13,7 @@ from backend.records.jobs.diagnosis import LOSS_NOT_A_NUMBER
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.training.loop import Trainer
-from backend.training.strategies.alone import SingleProcess
+from backend.training.strategies.single_process import SingleProcess
 from tests.backend.training.training_rig import LOADER, MODEL, new_training
 
 SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
@@ -89,10 +89,10 @@ def test_s09_the_rate_in_the_history_is_the_rate_in_the_preview(
 ) -> None:
     training = new_training(tmp_path, epochs=4, schedule=schedule, **SINGLE_PROCESS)
     training.train_well()
-    planned = {n + 1: learning_rate(training.config, 12, n) for n in range(48)}
-    logged = training.curve("learning_rate")
-    assert logged.keys() == planned.keys()
-    assert all(logged[n] == float(f"{planned[n]:.9g}") for n in planned)
+    planned_rates = {n + 1: learning_rate(training.config, 12, n) for n in range(48)}
+    logged_rates = training.curve("learning_rate")
+    assert logged_rates.keys() == planned_rates.keys()
+    assert all(logged_rates[n] == float(f"{planned_rates[n]:.9g}") for n in planned_rates)
 
 
 def test_the_validation_is_the_same_on_two_ranks_and_ends_the_training_when_it_stands_still(
@@ -115,10 +115,10 @@ def test_the_validation_is_the_same_on_two_ranks_and_ends_the_training_when_it_s
         "Stopped early at step 24 of 300: “validation/accuracy” has not improved for 3 epochs."
     )
     assert training.status()["early_finish"] == early_finish
-    single = new_training(tmp_path, name="alone", epochs=1, **still, **SINGLE_PROCESS)
-    single.train_well()
+    single_job = new_training(tmp_path, name="alone", epochs=1, **still, **SINGLE_PROCESS)
+    single_job.train_well()
     for curve in ("validation/loss", "validation/accuracy"):
-        (value,) = single.curve(curve).values()
+        (value,) = single_job.curve(curve).values()
         assert set(training.curve(curve).values()) == {value}
 
 
@@ -142,8 +142,8 @@ def test_m17_fifty_epochs_leave_three_files_and_the_last_is_one(tmp_path: Path) 
     assert checkpoint_names[-1] == "epoch-0050-step-000600"
     assert Path(training.latest()).stem == checkpoint_names[-1]
     values = training.curve("validation/loss")
-    best = min((step for step in values if step % 60 == 0), key=values.__getitem__)
-    assert any(name.endswith(f"{best:06d}") for name in checkpoint_names)
+    best_step = min((step for step in values if step % 60 == 0), key=values.__getitem__)
+    assert any(name.endswith(f"{best_step:06d}") for name in checkpoint_names)
     sidecars = sorted(path.stem for path in training.folder.checkpoints.glob("epoch*.json"))
     assert sidecars == checkpoint_names
 
@@ -158,12 +158,12 @@ def test_checkpoints_by_steps_come_at_those_steps(tmp_path: Path) -> None:
 
 
 def test_checkpoints_by_the_clock_are_agreed(tmp_path: Path) -> None:
-    slow = MODEL.replace(
+    slow_model = MODEL.replace(
         "return self.layers(x)", "import time; time.sleep(.02); return self.layers(x)"
     )
     training = new_training(
         tmp_path,
-        model=slow,
+        model=slow_model,
         epochs=6,
         checkpoint={"every_minutes": 0.005, "keep_latest": 99},
     )
@@ -172,7 +172,7 @@ def test_checkpoints_by_the_clock_are_agreed(tmp_path: Path) -> None:
 
 
 def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_path: Path) -> None:
-    bad = MODEL.replace(
+    faulty_model = MODEL.replace(
         "return nn.functional.cross_entropy(output, target)",
         "import os\n"
         "        self.steps = getattr(self, 'steps', 0) + self.training\n"
@@ -180,7 +180,7 @@ def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_
         "        bad = self.steps == 8 and os.environ.get('OMPI_COMM_WORLD_RANK', '1') == '1'\n"
         "        return loss * float('nan') if bad and self.training else loss",
     )
-    training = new_training(tmp_path, model=bad)
+    training = new_training(tmp_path, model=faulty_model)
     assert training.train() != 0
     culprit = training.error(1)
     assert culprit["sentence"] == "The loss of rank 1 became NaN at step 8 (epoch 2)."
@@ -195,7 +195,7 @@ def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_
     assert training.history()[-1]["totalIter"] == 8
 
     going_on = new_training(
-        tmp_path, model=bad, name="going-on", stop_on_nan=False, **SINGLE_PROCESS
+        tmp_path, model=faulty_model, name="going-on", stop_on_nan=False, **SINGLE_PROCESS
     )
     going_on.train_well()
     assert sorted(set(range(1, 37)) - set(going_on.curve("loss"))) == [8]
@@ -231,9 +231,14 @@ def test_a_metric_may_have_any_name_and_takes_the_place_of_none(tmp_path: Path) 
     )
     model = MODEL.replace('return {"accuracy"', f'return {{{entries}, "accuracy"')
     early_stop = {"metric": "validation/user/step", "mode": "min", "patience_epochs": 1}
-    best = {"best_metric": "validation/user/validation/loss"}
+    checkpoint_policy = {"best_metric": "validation/user/validation/loss"}
     training = new_training(
-        tmp_path, model=model, epochs=3, early_stop=early_stop, checkpoint=best, **SINGLE_PROCESS
+        tmp_path,
+        model=model,
+        epochs=3,
+        early_stop=early_stop,
+        checkpoint=checkpoint_policy,
+        **SINGLE_PROCESS,
     )
     training.train_well()
     for number, name in enumerate(

@@ -52,10 +52,13 @@ def test_the_pieces_of_a_whole_epoch_are_the_batches_of_one_process() -> None:
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_a_synchronous_run_takes_the_samples_left_by_asynchronous_workers(ranks: int) -> None:
     done_spans = [(0, 8), (16, 24), (40, 48)]
-    remaining = [
+    remaining_positions = [
         position for position in range(SAMPLES) if not any(a <= position < b for a, b in done_spans)
     ]
-    earlier_positions, remaining = remaining[: 4 * ranks], remaining[4 * ranks :]
+    earlier_positions, remaining_positions = (
+        remaining_positions[: 4 * ranks],
+        remaining_positions[4 * ranks :],
+    )
     positions: list[int] = []
     for rank in range(ranks):
         training_order = order(4, rank, ranks)
@@ -66,11 +69,14 @@ def test_a_synchronous_run_takes_the_samples_left_by_asynchronous_workers(ranks:
             *spans(torch.tensor(earlier_positions)),
         ]
         positions += [sample_order.index(sample) for batch in training_order for sample in batch]
-    assert sorted(positions) == remaining[: len(remaining) // (4 * ranks) * 4 * ranks]
+    assert (
+        sorted(positions)
+        == remaining_positions[: len(remaining_positions) // (4 * ranks) * 4 * ranks]
+    )
 
 
 @pytest.mark.parametrize(
-    ("saved", "done"),
+    ("saved_state", "done_spans"),
     [
         ({"position": 24, "done": [0, 2, 1]}, [(0, 8), (16, 24), (8, 16)]),
         ({"position": 16, "done": [5]}, [(80, 96)]),
@@ -81,9 +87,9 @@ def test_a_synchronous_run_takes_the_samples_left_by_asynchronous_workers(ranks:
     ],
 )
 def test_an_older_checkpoint_s_numbers_of_batches_are_places(
-    saved: dict[str, object], done: list[tuple[int, int]]
+    saved_state: dict[str, object], done_spans: list[tuple[int, int]]
 ) -> None:
-    assert TrainState.from_saved(saved).done_spans == done
+    assert TrainState.from_saved(saved_state).done_spans == done_spans
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 4])
@@ -108,7 +114,7 @@ def test_samples_are_drawn_by_their_weights_alike_for_any_number_of_ranks(ranks:
 
 def test_a_weighted_epoch_continues_where_it_stopped() -> None:
     weights = torch.arange(1, SAMPLES + 1, dtype=torch.float64)
-    straight = TrainingOrder(SAMPLES, 8, 0, 1, 1, weights=weights)
-    resumed = TrainingOrder(SAMPLES, 8, 0, 1, 1, weights=weights)
-    resumed.seek(1, 40)
-    assert list(resumed) == list(straight)[5:]
+    straight_order = TrainingOrder(SAMPLES, 8, 0, 1, 1, weights=weights)
+    resumed_order = TrainingOrder(SAMPLES, 8, 0, 1, 1, weights=weights)
+    resumed_order.seek(1, 40)
+    assert list(resumed_order) == list(straight_order)[5:]

@@ -19,7 +19,7 @@ from backend.training.evaluation import BatchValues, average_values
 WEIGHTS = torch.tensor([0.2, 5.0, 1.0], dtype=torch.float64)
 
 
-class Weighted(nn.Module):
+class WeightedModel(nn.Module):
     """Class weights in the loss; the labels -1 count in neither of both."""
 
     def loss(self, output: torch.Tensor, target: torch.Tensor) -> Any:
@@ -52,7 +52,7 @@ def test_the_validation_is_that_of_all_samples_at_once(
     for rank in range(ranks):
         for number in ValidationOrder(len(labels), batch_size, rank, ranks).batch_numbers():
             share = list(order.batch_indices(number))
-            batch = Weighted(), output[share], target[share]
+            batch = WeightedModel(), output[share], target[share]
             with torch.no_grad():
                 loss, weight = user_code.compute_weighted_loss(*batch)
             values = BatchValues(loss, user_code.compute_metrics(*batch), *batch[1:], weight)
@@ -70,7 +70,7 @@ def test_the_validation_is_that_of_all_samples_at_once(
 
 def test_a_batch_in_which_nothing_counts_has_the_loss_0_and_no_gradient_of_nan() -> None:
     output = torch.randn(4, 3, dtype=torch.float64, requires_grad=True)
-    loss = user_code.compute_loss(Weighted(), output, torch.full((4,), -1))
+    loss = user_code.compute_loss(WeightedModel(), output, torch.full((4,), -1))
     loss.backward()
     assert float(loss.detach()) == 0
     assert output.grad is not None

@@ -15,7 +15,8 @@ from tests.backend.training.training_rig import LOADER, new_training
 def loader_with(weights: str) -> str:
     return LOADER.replace(
         "    def __len__(self):",
-        f"        if self.COUNT == 96:\n            self.weights = {weights}\n    def __len__(self):",
+        f"        if self.COUNT == 96:\n            self.weights = {weights}\n"
+        "    def __len__(self):",
     ).replace(
         "return self.x[index]",
         "assert self.COUNT != 96 or index < 10 or len(self.weights) > 96\n"

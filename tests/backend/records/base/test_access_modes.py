@@ -79,10 +79,10 @@ def test_the_data_root_decides_the_mode_and_group_of_each_file_and_no_umask(
     for path in (root / "job").rglob("*"):
         status = path.stat()
         is_plain = "plain" in path.parts or "tensorboard" in path.parts
-        wanted = root_mode if path.is_dir() else FILE_MODES[root_mode]
+        expected_mode = root_mode if path.is_dir() else FILE_MODES[root_mode]
         if root_mode & stat.S_ISVTX and path.name == "plain":
-            wanted = 0o755
-        assert oct(stat.S_IMODE(status.st_mode)) == oct(wanted), path
+            expected_mode = 0o755
+        assert oct(stat.S_IMODE(status.st_mode)) == oct(expected_mode), path
         if root_mode & stat.S_ISGID or not is_plain:
             assert status.st_gid == GROUP, path
         if user is ROOT and not is_plain:
@@ -146,14 +146,14 @@ def test_a_folder_made_by_root_belongs_to_the_owner_of_the_data_root(tmp_path: P
     root.mkdir()
     os.chown(root, 1234, 1235)
     make_folder(root / "jobs")
-    made = (root / "jobs").stat()
-    assert (made.st_uid, made.st_gid) == (1234, 1235)
+    status = (root / "jobs").stat()
+    assert (status.st_uid, status.st_gid) == (1234, 1235)
 
 
 def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path) -> None:
-    kept = tmp_path / "kept"
-    kept.mkdir(mode=0o700)
-    make_folder(kept, exist_ok=True)
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o700
+    existing_folder = tmp_path / "kept"
+    existing_folder.mkdir(mode=0o700)
+    make_folder(existing_folder, exist_ok=True)
+    assert stat.S_IMODE(existing_folder.stat().st_mode) == 0o700
     with pytest.raises(FileExistsError):
-        make_folder(kept)
+        make_folder(existing_folder)

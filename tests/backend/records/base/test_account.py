@@ -44,12 +44,12 @@ def test_a_user_unknown_to_the_system_has_a_name(
     assert account.password_file_home() is None
 
 
-@pytest.mark.parametrize("words", [["job", "list"], ["node", "list"], ["doctor"], []])
+@pytest.mark.parametrize("command", [["job", "list"], ["node", "list"], ["doctor"], []])
 def test_without_a_home_every_command_says_what_to_set(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("HOME")
-    assert run(words, lambda *_: pytest.fail("no window")) == 1
+    assert run(command, lambda *_: pytest.fail("no window")) == 1
     assert capsys.readouterr().err.endswith("Set HOME to a folder of yours.\n")
     with pytest.raises(BackendError):
         account.prepare_account()
@@ -57,8 +57,8 @@ def test_without_a_home_every_command_says_what_to_set(
 
 @pytest.mark.parametrize("path", ["~nosuchuser/a", "~nosuchuser", "/a", "a/~b", "~", "~/a"])
 def test_a_path_of_an_unknown_user_stays_as_it_is(path: str, tmp_path: Path) -> None:
-    found = account.expand_home(path)
-    assert found == Path(path.replace("~", str(tmp_path), 1) if path in ("~", "~/a") else path)
+    expanded = account.expand_home(path)
+    assert expanded == Path(path.replace("~", str(tmp_path), 1) if path in ("~", "~/a") else path)
 
 
 def test_ssh_is_not_asked_for_a_user_that_it_refuses(monkeypatch: pytest.MonkeyPatch) -> None:

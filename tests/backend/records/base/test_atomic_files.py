@@ -45,11 +45,11 @@ def test_m11_a_reader_beside_a_writer_never_sees_half_a_file(tmp_path: Path) -> 
     assert writer.stdout is not None
     try:
         writer.stdout.readline()
-        seen: set[int] = set()
-        while len(seen) < 50:
+        sizes: set[int] = set()
+        while len(sizes) < 50:
             value = read_json(path)
             assert value["number"] == value["same"]
-            seen.add(value["number"])
+            sizes.add(value["number"])
     finally:
         writer.kill()
         writer.wait()
@@ -61,12 +61,12 @@ def test_m11_a_reader_beside_a_writer_never_sees_half_a_file(tmp_path: Path) -> 
 
 def test_another_user_of_a_node_can_read_a_written_file(tmp_path: Path) -> None:
     tmp_path.chmod(0o755)
-    before = os.umask(0o077)
+    previous_mask = os.umask(0o077)
     try:
         replace_bytes(tmp_path / "a", b"x")
         replace_bytes(tmp_path / "b", b"x", mode=0o600)
     finally:
-        os.umask(before)
+        os.umask(previous_mask)
     assert stat.S_IMODE((tmp_path / "a").stat().st_mode) == 0o644
     assert stat.S_IMODE((tmp_path / "b").stat().st_mode) == 0o600
 

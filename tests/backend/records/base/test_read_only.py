@@ -55,14 +55,14 @@ def content(folder: Path) -> dict[str, str]:
     ],
 )
 def test_user_code_reads_a_version_and_changes_nothing(version: Path, act: str) -> None:
-    before = content(version)
+    original_content = content(version)
     command = f"{HEAD}\nassert (folder / 'images' / 'a.png').read_text() == 'a'\n{act}"
     done = subprocess.run(
         [sys.executable, "-c", command, str(version)], cwd=CODE_ROOT, capture_output=True, text=True
     )
     assert done.returncode != 0
     assert "Assertion" not in done.stderr
-    assert content(version) == before
+    assert content(version) == original_content
     (version / "elsewhere").write_text("This process may still write.")
 
 

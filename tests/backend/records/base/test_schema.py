@@ -42,8 +42,12 @@ from tests.fakes.trained import CONFIG
 for module in pkgutil.walk_packages(backend.records.__path__, "backend.records."):
     importlib.import_module(module.name)
 RECORDS = sorted(
-    (one for one in Record.__subclasses__() if one.__module__.startswith("backend.")),
-    key=lambda one: one.__name__,
+    (
+        record_type
+        for record_type in Record.__subclasses__()
+        if record_type.__module__.startswith("backend.")
+    ),
+    key=lambda record_type: record_type.__name__,
 )
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -84,11 +88,11 @@ def values_of(kind: Any) -> st.SearchStrategy[Any]:
         return st.sampled_from(kind)
     names = vars(sys.modules[kind.__module__])
     fields = {
-        one.name: FIELDS[one.name]
-        if one.name in FIELDS
-        else values_of(evaluate_annotation(str(one.type), names))
-        for one in dataclasses.fields(kind)
-        if one.metadata.get(READ, True)
+        f.name: FIELDS[f.name]
+        if f.name in FIELDS
+        else values_of(evaluate_annotation(str(f.type), names))
+        for f in dataclasses.fields(kind)
+        if f.metadata.get(READ, True)
     }
     return st.builds(kind, **fields)
 
@@ -102,17 +106,17 @@ def through_json(raw: Mapping[str, Any]) -> dict[str, Any]:
 @settings(max_examples=30)
 @given(data=st.data())
 def test_a_record_comes_back_from_json_as_it_was(record: type[Record], data: st.DataObject) -> None:
-    written = data.draw(values_of(record))
-    assert record.from_dict(through_json(written.to_dict())) == written
+    record_value = data.draw(values_of(record))
+    assert record.from_dict(through_json(record_value.to_dict())) == record_value
 
 
 @pytest.mark.parametrize("record", RECORDS)
 @settings(max_examples=30)
 @given(data=st.data())
 def test_f35_no_json_is_worse_than_a_value_error(record: type[Record], data: st.DataObject) -> None:
-    whole = data.draw(values_of(record)).to_dict()
-    changes = data.draw(st.dictionaries(st.sampled_from(sorted(whole)), ANYTHING, min_size=1))
-    for candidate in (changes, {**whole, **changes}):
+    document = data.draw(values_of(record)).to_dict()
+    changes = data.draw(st.dictionaries(st.sampled_from(sorted(document)), ANYTHING, min_size=1))
+    for candidate in (changes, {**document, **changes}):
         with suppress(ValueError):
             record.from_dict(candidate)
 
@@ -120,7 +124,7 @@ def test_f35_no_json_is_worse_than_a_value_error(record: type[Record], data: st.
 class _WithoutOr(type):
     """The type of types in Python 3.9."""
 
-    def __or__(cls, _other: object) -> Any:
+    def __or__(cls, _kind: object) -> Any:
         raise TypeError("unsupported operand type(s) for |")
 
     __ror__ = __or__
@@ -131,7 +135,7 @@ class _Old(metaclass=_WithoutOr):
 
 
 @pytest.mark.parametrize(
-    ("text", "same"),
+    ("text", "equal_text"),
     [
         ("Old", "Old"),
         ("Old | None", "Optional[Old]"),
@@ -144,10 +148,10 @@ class _Old(metaclass=_WithoutOr):
     ],
 )
 def test_an_annotation_is_evaluated_without_the_operator_of_python_3_10(
-    text: str, same: str
+    text: str, equal_text: str
 ) -> None:
     names = {**vars(typing), "Old": _Old}
-    assert evaluate_annotation(text, names) == evaluate_annotation(same, names)
+    assert evaluate_annotation(text, names) == evaluate_annotation(equal_text, names)
 
 
 def test_an_infinite_number_is_written_as_null() -> None:
@@ -156,23 +160,23 @@ def test_an_infinite_number_is_written_as_null() -> None:
 
 
 def test_momentary_properties_of_a_checkpoint_are_neither_written_nor_read() -> None:
-    made = Checkpoint("e1", 1, 1, 8, 0, 9, "a", "b", "", {}, is_best=True, path="/p")
-    raw = made.to_dict()
+    checkpoint = Checkpoint("e1", 1, 1, 8, 0, 9, "a", "b", "", {}, is_best=True, path="/p")
+    raw = checkpoint.to_dict()
     assert not {"is_latest", "is_best", "is_kept", "path"} & set(raw)
     assert Checkpoint.from_dict({**raw, "path": "/etc", "is_kept": True}).path == ""
-    assert made.to_json()["is_best"] is True
+    assert checkpoint.to_json()["is_best"] is True
 
 
 def test_a_key_of_a_newer_program_is_ignored_or_refused() -> None:
-    ended = RunExit(1, JobState.ERROR, "", RankError("It broke."))
-    assert RunExit.from_dict({**ended.to_dict(), "wisdom": 42}) == ended
+    run_exit = RunExit(1, JobState.ERROR, "", RankError("It broke."))
+    assert RunExit.from_dict({**run_exit.to_dict(), "wisdom": 42}) == run_exit
     entry = NodeEntry("gpu1", NodeAddress("gpu1")).to_dict()
     with pytest.raises(ValueError, match=r"^node without a usable wisdom: it is unknown$"):
         NodeEntry.from_dict({**entry, "wisdom": 42})
 
 
 @pytest.mark.parametrize(
-    ("changes", "sentence"),
+    ("changes", "message"),
     [
         ({"run": None}, "run: it must be a whole number, not NoneType"),
         ({"argv": "mpirun"}, "argv: it must be a list, not text"),
@@ -182,12 +186,12 @@ def test_a_key_of_a_newer_program_is_ignored_or_refused() -> None:
         ({"apart": 1}, "apart: it must be true or false, not a whole number"),
     ],
 )
-def test_a_refusal_names_the_record_and_the_field(changes: dict[str, Any], sentence: str) -> None:
+def test_a_refusal_names_the_record_and_the_field(changes: dict[str, Any], message: str) -> None:
     ranks = (RankPlan(0, 0, "a", "a"),)
     launch = Launch("id", 1, CONFIG, ("mpirun",), ranks, "m", "l", "d")
     with pytest.raises(ValueError, match="launch record") as caught:
         Launch.from_dict({**launch.to_dict(), **changes})
-    assert str(caught.value) == f"launch record without a usable {sentence}"
+    assert str(caught.value) == f"launch record without a usable {message}"
 
 
 def test_a_field_keeps_the_key_of_old_files_when_its_name_changes() -> None:
@@ -212,8 +216,8 @@ def test_a_list_may_be_too_long() -> None:
 
 def test_text_of_users_code_can_command_no_terminal() -> None:
     raw = Preview("training", "D", 1, 1, warnings=("\x1b[2Jx",), output="one\ntwo").to_dict()
-    found = Preview.from_dict({**raw, "item_time_ms": "2.5"})
-    assert (found.warnings, found.output, found.item_time_ms) == (("?[2Jx",), "one\ntwo", 2.5)
+    preview = Preview.from_dict({**raw, "item_time_ms": "2.5"})
+    assert (preview.warnings, preview.output, preview.item_time_ms) == (("?[2Jx",), "one\ntwo", 2.5)
     check = ModelCheck(1, 1, 4).to_dict()
     assert ModelCheck.from_dict({**check, "loss": math.nan, "metrics": {"a": math.inf}}) == (
         ModelCheck(1, 1, 4, metrics={"a": None})

@@ -8,7 +8,7 @@ from backend.records.base.terminal_text import last_state, strip_codes
 
 
 @pytest.mark.parametrize(
-    ("line", "shown"),
+    ("line", "visible_text"),
     [
         ("10 %\r50 %\r100 %", "100 %"),
         ("100 %\r", "100 %"),
@@ -18,8 +18,8 @@ from backend.records.base.terminal_text import last_state, strip_codes
         ("", ""),
     ],
 )
-def test_a_line_shows_its_last_state(line: str, shown: str) -> None:
-    assert strip_codes(f"before\n{line}\nnext") == f"before\n{shown}\nnext"
+def test_a_line_shows_its_last_state(line: str, visible_text: str) -> None:
+    assert strip_codes(f"before\n{line}\nnext") == f"before\n{visible_text}\nnext"
 
 
 def test_bytes_are_judged_as_text_is() -> None:

@@ -16,11 +16,11 @@ SINCE_1970 = st.integers(0, 2**37 * 10**6).map(lambda us: timedelta(microseconds
 
 
 @given(ZONES, SINCE_1970)
-def test_a_time_of_any_zone_is_held_in_utc_and_read_again(zone: tzinfo, since: timedelta) -> None:
-    when = (datetime(1970, 1, 1, tzinfo=UTC) + since).astimezone(zone)
-    text = timestamps.stamp(when, "microseconds")
+def test_a_time_of_any_zone_is_held_in_utc_and_read_again(zone: tzinfo, elapsed: timedelta) -> None:
+    time = (datetime(1970, 1, 1, tzinfo=UTC) + elapsed).astimezone(zone)
+    text = timestamps.stamp(time, "microseconds")
     assert text.endswith("Z")
-    assert timestamps.parse_time(text) == when
+    assert timestamps.parse_time(text) == time
 
 
 @pytest.mark.parametrize("text", ["", "soon", "2026-11-23", "2026-11-23T18:42:44", "Z"])
@@ -51,8 +51,8 @@ def test_an_even_clock_ignores_changes_of_the_wall_clock(
             return datetime(2026, 11, 24, 12, tzinfo=UTC) + timedelta(hours=cls.hours)
 
     monkeypatch.setattr(timestamps, "datetime", Clock)
-    passed = iter(range(100))
-    monkeypatch.setattr(timestamps, "_measured_s", lambda: float(next(passed)))
+    ticks = iter(range(100))
+    monkeypatch.setattr(timestamps, "_measured_s", lambda: float(next(ticks)))
     clock = timestamps.EvenClock()
     times = []
     for Clock.hours in set_to_h:

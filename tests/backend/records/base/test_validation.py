@@ -33,7 +33,7 @@ def test_f54_a_name_that_works_everywhere_is_taken(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("", "Enter a name"),
         ("..", "begins with"),
@@ -57,11 +57,11 @@ def test_f54_a_name_that_works_everywhere_is_taken(name: str) -> None:
         ("Lpt1", "reserved by Windows"),
     ],
 )
-def test_f54_a_name_that_does_not_is_refused_in_words(name: str, said: str) -> None:
-    fault = name_error(name)
-    assert said in fault
-    assert fault.endswith(".")
-    assert sanitize(fault, 1000) == fault
+def test_f54_a_name_that_does_not_is_refused_in_words(name: str, message: str) -> None:
+    error = name_error(name)
+    assert message in error
+    assert error.endswith(".")
+    assert sanitize(error, 1000) == error
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -100,6 +100,6 @@ def test_f54_a_variable_that_could_change_the_launch_is_not(name: str) -> None:
 def test_printable_text_has_no_control_characters_and_keeps_its_limit(
     text: str, limit: int
 ) -> None:
-    shown = sanitize(text, limit)
-    assert len(shown) <= limit
-    assert not any(unicodedata.category(c).startswith("C") for c in shown)
+    safe_text = sanitize(text, limit)
+    assert len(safe_text) <= limit
+    assert not any(unicodedata.category(c).startswith("C") for c in safe_text)

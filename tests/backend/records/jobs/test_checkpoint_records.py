@@ -8,7 +8,7 @@ from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
 
 
 @pytest.mark.parametrize(
-    ("steps", "latest", "sound_step", "found"),
+    ("steps", "latest", "sound_step", "expected_step"),
     [
         ((10, 20, 30), 30, None, 30),
         ((10, 20, 30), 10, None, 10),
@@ -22,10 +22,10 @@ from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
     ],
 )
 def test_a_resume_after_a_rising_loss_takes_the_newest_checkpoint_before_it(
-    steps: tuple[int, ...], latest: int, sound_step: int | None, found: int | None
+    steps: tuple[int, ...], latest: int, sound_step: int | None, expected_step: int | None
 ) -> None:
-    known = [
+    checkpoints = [
         Checkpoint("c", 1, 1, step, step, 1, "", "", "", is_latest=step == latest) for step in steps
     ]
-    chosen = checkpoint_to_resume(known, sound_step)
-    assert (chosen.step if chosen is not None else None) == found
+    checkpoint = checkpoint_to_resume(checkpoints, sound_step)
+    assert (checkpoint.step if checkpoint is not None else None) == expected_step

@@ -26,14 +26,16 @@ from tests.job_views import replace_fields
 PINS = {key: Pin("tiny", 1, "ab" * 32) for key in ("model", "dataset", "loader")}
 
 
-def config(**other: object) -> JobConfig:
-    found = parse_job(raw_job(1, **other)).config
-    assert found is not None
-    return found
+def config(**settings: object) -> JobConfig:
+    job_config = parse_job(raw_job(1, **settings)).config
+    assert job_config is not None
+    return job_config
 
 
-def job(name: str, **other: object) -> JobView:
-    return JobView(name, name, config(**other), "", RunStatus(JobState.FINISHED, step=9), pins=PINS)
+def job(name: str, **settings: object) -> JobView:
+    return JobView(
+        name, name, config(**settings), "", RunStatus(JobState.FINISHED, step=9), pins=PINS
+    )
 
 
 def names(*jobs: JobView) -> list[str]:
@@ -41,16 +43,22 @@ def names(*jobs: JobView) -> list[str]:
 
 
 def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
-    found = forecast(config(epochs=10), 64, similar_job_of(job("a"), 0.2), 1_000_000)
-    assert (found.total_steps, found.lasts_s, found.pace_source) == (640, 128.0, "a")
-    assert found.disk_bytes == 3_000_000
+    job_forecast = forecast(config(epochs=10), 64, similar_job_of(job("a"), 0.2), 1_000_000)
+    assert (job_forecast.total_steps, job_forecast.lasts_s, job_forecast.pace_source) == (
+        640,
+        128.0,
+        "a",
+    )
+    assert job_forecast.disk_bytes == 3_000_000
 
 
 def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
     gpus = [{"node": "gpu1", "gpus": ["GPU-a", "GPU-b"]}]
-    known = replace_fields(job("a", placement=gpus), energy_j=9_000.0)
-    found = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(known, 0.2), None)
-    assert (found.gpu_s, found.energy_j) == (2 * 128.0, 640 * 1_000.0)
+    measured_job = replace_fields(job("a", placement=gpus), energy_j=9_000.0)
+    job_forecast = forecast(
+        config(epochs=10, placement=gpus), 64, similar_job_of(measured_job, 0.2), None
+    )
+    assert (job_forecast.gpu_s, job_forecast.energy_j) == (2 * 128.0, 640 * 1_000.0)
     unknown = forecast(config(epochs=10, placement=gpus), 64, similar_job_of(job("a"), 0.2), None)
     assert (unknown.gpu_s, unknown.energy_j) == (256.0, None)
     on_processors = forecast(config(epochs=10), 64, similar_job_of(job("a"), 0.2), None)
@@ -59,16 +67,16 @@ def test_gpu_hours_and_energy_are_foreseen_from_the_twin() -> None:
 
 def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
     times = {"started_at": "2026-11-22T07:00:00Z", "updated_at": "2026-11-22T07:00:20Z"}
-    whole = replace_fields(job("a"), run=1, step=40, **times)
-    assert similar_job_of(whole, 0.2) == SimilarJob("a", 0.2, 12.0)
-    found = forecast(config(epochs=1), 100, similar_job_of(whole, 0.2), None)
-    assert found.lasts_s == 32.0
+    finished_job = replace_fields(job("a"), run=1, step=40, **times)
+    assert similar_job_of(finished_job, 0.2) == SimilarJob("a", 0.2, 12.0)
+    job_forecast = forecast(config(epochs=1), 100, similar_job_of(finished_job, 0.2), None)
+    assert job_forecast.lasts_s == 32.0
     # Of a run that was resumed, the last stretch alone is known.
-    assert similar_job_of(replace_fields(whole, run=2), 0.2) == SimilarJob("a", 0.2)
+    assert similar_job_of(replace_fields(finished_job, run=2), 0.2) == SimilarJob("a", 0.2)
 
 
 @pytest.mark.parametrize(
-    "other",
+    "settings",
     [
         {"batch_size": 16},
         {"placement": [{"node": "this-computer", "processes": 2}]},
@@ -76,15 +84,19 @@ def test_the_time_outside_steps_is_taken_from_the_twin() -> None:
     ],
     ids=["batch", "processes", "kind"],
 )
-def test_a_job_of_another_pace_predicts_no_time(other: dict[str, object]) -> None:
-    assert names(job("a", **other), job("b", epochs=1)) == ["b"]
-    found = forecast(config(), 64, None, None)
-    assert (found.lasts_s, found.disk_bytes, found.pace_source) == (None, None, "")
+def test_a_job_of_another_pace_predicts_no_time(settings: dict[str, object]) -> None:
+    assert names(job("a", **settings), job("b", epochs=1)) == ["b"]
+    job_forecast = forecast(config(), 64, None, None)
+    assert (job_forecast.lasts_s, job_forecast.disk_bytes, job_forecast.pace_source) == (
+        None,
+        None,
+        "",
+    )
 
 
 def test_a_job_that_made_no_step_or_trained_something_else_is_no_twin() -> None:
-    other = replace(job("other"), pins={**PINS, "dataset": Pin("more", 1, "ab" * 32)})
-    assert names(replace_fields(job("draft"), step=0), other) == []
+    other_job = replace(job("other"), pins={**PINS, "dataset": Pin("more", 1, "ab" * 32)})
+    assert names(replace_fields(job("draft"), step=0), other_job) == []
 
 
 @pytest.mark.parametrize("pace", [None, 0.0, -1.0, float("nan"), float("inf")])
@@ -93,13 +105,13 @@ def test_an_invalid_pace_predicts_nothing(pace: float | None) -> None:
 
 
 def test_the_twin_on_the_same_node_with_the_same_files_comes_first() -> None:
-    elsewhere = job("far", placement=[{"node": "gpu1", "processes": 1}])
+    other_node = job("far", placement=[{"node": "gpu1", "processes": 1}])
     older = replace(job("older"), pins={**PINS, "model": Pin("tiny", 2, "cd" * 32)})
-    assert names(elsewhere, older, job("near")) == ["near", "older", "far"]
+    assert names(other_node, older, job("near")) == ["near", "older", "far"]
 
 
 @pytest.mark.parametrize(
-    ("policy", "epochs", "kept"),
+    ("policy", "epochs", "kept_count"),
     [
         ({"every_epochs": 5, "keep_latest": 1, "keep_best": 2}, 50, 3),
         ({"every_epochs": 5, "keep_latest": 10, "keep_best": 5}, 20, 4),
@@ -109,9 +121,9 @@ def test_the_twin_on_the_same_node_with_the_same_files_comes_first() -> None:
     ],
 )
 def test_m17_the_forecast_counts_the_checkpoints_that_stay(
-    policy: dict[str, int], epochs: int, kept: int
+    policy: dict[str, int], epochs: int, kept_count: int
 ) -> None:
-    assert checkpoints_kept(config(epochs=epochs, checkpoint=policy), 64, None) == kept
+    assert checkpoints_kept(config(epochs=epochs, checkpoint=policy), 64, None) == kept_count
 
 
 @pytest.mark.parametrize(
@@ -135,8 +147,8 @@ def test_a_checkpoint_of_the_adaptive_correction_holds_its_mean_squares() -> Non
         replace(config(), strategy=StrategyConfig("dc-asgd", settings={"variant": variant}))
         for variant in ("constant", "adaptive")
     )
-    more = checkpoint_bytes(1000, adaptive) - checkpoint_bytes(1000, constant)
-    assert more == 1000
+    extra_bytes = checkpoint_bytes(1000, adaptive) - checkpoint_bytes(1000, constant)
+    assert extra_bytes == 1000
 
 
 def test_the_pace_of_a_strategy_with_servers_is_that_of_its_pushes() -> None:
@@ -148,25 +160,29 @@ def test_the_pace_of_a_strategy_with_servers_is_that_of_its_pushes() -> None:
 
 
 def test_only_changed_settings_are_differences() -> None:
-    before = raw_job(1)
+    old_job = raw_job(1)
     now = raw_job(1, name="other", seed=1, epochs=9, optimizer={"name": "sgd", "lr": 0.1})
-    found = [(one.label, one.old_text, one.new_text) for one in setting_changes(before, now)]
-    assert found == [
+    changes = [
+        (change.label, change.old_text, change.new_text) for change in setting_changes(old_job, now)
+    ]
+    assert changes == [
         ("Epochs", "4", "9"),
         ("Learning rate", "0.05", "0.1"),
         ("Momentum", "0.9", "0.0"),
     ]
-    assert setting_changes(before, dict(before)) == ()
+    assert setting_changes(old_job, dict(old_job)) == ()
 
 
 def test_a_setting_at_fault_is_a_difference_as_it_was_typed_and_nothing_else_is() -> None:
-    before = raw_job(1)
-    found = setting_changes(before, raw_job(1, epochs="many"))
-    assert [(one.key, one.old_text, one.new_text) for one in found] == [("epochs", "4", "many")]
-    (nodes,) = setting_changes(before, raw_job(1, placement=[]))
+    old_job = raw_job(1)
+    changes = setting_changes(old_job, raw_job(1, epochs="many"))
+    assert [(change.key, change.old_text, change.new_text) for change in changes] == [
+        ("epochs", "4", "many")
+    ]
+    (nodes,) = setting_changes(old_job, raw_job(1, placement=[]))
     assert nodes.key == "placement"
 
 
 def test_a_setting_missing_in_the_template_is_no_difference() -> None:
     template = {"epochs": 4, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
-    assert [one.key for one in setting_changes(template, raw_job(1))] == ["optimizer.lr"]
+    assert [change.key for change in setting_changes(template, raw_job(1))] == ["optimizer.lr"]

@@ -16,15 +16,15 @@ TEXT = st.text(st.characters(codec="utf-8"))
 FLOATS = st.floats(width=32) | st.integers(-(10**6), 10**6).map(float)
 
 
-def same(left: float, right: float) -> bool:
-    if math.isnan(left) or math.isnan(right):
-        return math.isnan(left) and math.isnan(right)
-    if math.isinf(left) or math.isinf(right):
-        return left == right
-    return struct.pack("f", left) == struct.pack("f", right)
+def is_equal(a: float, b: float) -> bool:
+    if math.isnan(a) or math.isnan(b):
+        return math.isnan(a) and math.isnan(b)
+    if math.isinf(a) or math.isinf(b):
+        return a == b
+    return struct.pack("f", a) == struct.pack("f", b)
 
 
-def block(metrics: dict[str, list[float]], **more: Any) -> Block:
+def block(metrics: dict[str, list[float]], **fields: Any) -> Block:
     values: dict[str, Any] = {
         "state": "TRAINING",
         "run": 1,
@@ -32,7 +32,7 @@ def block(metrics: dict[str, list[float]], **more: Any) -> Block:
         "epoch_step": 45,
         "first_step": 98,
         "timestamp": "2026-11-21T07:30:00.123456Z",
-        **more,
+        **fields,
     }
     return Block(metrics=metrics, **values)
 
@@ -41,25 +41,25 @@ def block(metrics: dict[str, list[float]], **more: Any) -> Block:
 def test_any_text_and_any_numbers_are_valid_toml_and_come_back(
     message: str, metrics: dict[str, list[float]]
 ) -> None:
-    written = encode(block(metrics, message=message))
-    (entry,) = tomllib.loads(written.decode())["entry"]
+    content = encode(block(metrics, message=message))
+    (entry,) = tomllib.loads(content.decode())["entry"]
     assert entry["message"] == message
     read = entry.get("metrics", {})
     assert read.keys() == metrics.keys()
     for name, values in metrics.items():
         assert all(isinstance(value, float) for value in read[name])
-        assert all(map(same, read[name], values))
+        assert all(map(is_equal, read[name], values))
 
 
 def test_many_blocks_are_one_valid_file() -> None:
-    written = encode(block({"loss": [0.5, 1.0]})) + encode(block({"loss": [0.25]}, first_step=100))
-    entries = tomllib.loads(written.decode())["entry"]
+    content = encode(block({"loss": [0.5, 1.0]})) + encode(block({"loss": [0.25]}, first_step=100))
+    entries = tomllib.loads(content.decode())["entry"]
     assert [entry["totalIter"] for entry in entries] == [99, 100]
 
 
 def test_a_block_has_one_start_mark_and_one_end_mark() -> None:
-    written = encode(block({'a "quoted"\n[[entry]]\n# end\n': [1.0]}, message="\n# end\n"))
-    assert written.startswith(BLOCK_START)
-    assert written.endswith(b"\n" + BLOCK_END)
-    assert written.count(BLOCK_START) == 1
-    assert written.count(b"\n" + BLOCK_END) == 1
+    content = encode(block({'a "quoted"\n[[entry]]\n# end\n': [1.0]}, message="\n# end\n"))
+    assert content.startswith(BLOCK_START)
+    assert content.endswith(b"\n" + BLOCK_END)
+    assert content.count(BLOCK_START) == 1
+    assert content.count(b"\n" + BLOCK_END) == 1

@@ -39,18 +39,18 @@ REQUIRED = ("name", "model", "dataset", "loader", "epochs", "batch_size", "optim
 
 def changed(path: str, value: Any) -> dict[str, Any]:
     raw = copy.deepcopy(GOOD)
-    place: Any = raw
+    node: Any = raw
     *parents, last = path.split(".")
     for key in parents:
-        place = place.setdefault(key, {}) if isinstance(place, dict) else place[int(key)]
-    place[last] = value
+        node = node.setdefault(key, {}) if isinstance(node, dict) else node[int(key)]
+    node[last] = value
     return raw
 
 
-def faults(raw: Any) -> dict[str, str]:
+def error_messages(raw: Any) -> dict[str, str]:
     parsed = parse_job(raw)
     assert (parsed.config is None) == bool(parsed.errors)
-    return {fault.path: fault.message for fault in parsed.errors}
+    return {error.path: error.message for error in parsed.errors}
 
 
 def config(raw: Any) -> JobConfig:
@@ -67,7 +67,7 @@ def test_the_smallest_job_file_is_enough() -> None:
 @pytest.mark.parametrize("field", REQUIRED)
 def test_f51_a_missing_field_is_named(field: str) -> None:
     raw = {key: value for key, value in GOOD.items() if key != field}
-    assert faults(raw) == {field: f"{field}: is missing."}
+    assert error_messages(raw) == {field: f"{field}: is missing."}
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_f51_a_missing_field_is_named(field: str) -> None:
     ],
 )
 def test_f51_a_wrong_type_is_named_with_its_field(field: str, value: Any) -> None:
-    found = faults(changed(field, value))
-    assert field in found
-    assert found[field].startswith(f"{field}: ")
+    errors = error_messages(changed(field, value))
+    assert field in errors
+    assert errors[field].startswith(f"{field}: ")
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_f51_a_wrong_type_is_named_with_its_field(field: str, value: Any) -> Non
     ],
 )
 def test_f51_a_value_out_of_range_is_named_with_its_field(field: str, value: Any) -> None:
-    assert field.replace(".0.", "[0].") in faults(changed(field, value))
+    assert field.replace(".0.", "[0].") in error_messages(changed(field, value))
 
 
 @pytest.mark.parametrize(
@@ -155,30 +155,30 @@ def test_f51_a_value_out_of_range_is_named_with_its_field(field: str, value: Any
     ],
 )
 def test_f51_an_unknown_key_is_refused_and_the_likely_one_offered(path: str, meant: str) -> None:
-    assert f"Did you mean “{meant}”?" in faults(changed(path, 1))[path]
+    assert f"Did you mean “{meant}”?" in error_messages(changed(path, 1))[path]
 
 
 def test_f51_processors_and_gpus_do_not_mix() -> None:
-    both = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "processes": 2}])
-    assert "cannot be used with gpus" in faults(both)["placement[0].processes"]
+    mixed_placement = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "processes": 2}])
+    assert "cannot be used with gpus" in error_messages(mixed_placement)["placement[0].processes"]
     mixed = changed("placement", [{"node": "a", "gpus": ["GPU-1"]}, {"node": "b", "processes": 2}])
-    assert "mixes GPUs and CPUs" in faults(mixed)["placement"]
+    assert "mixes GPUs and CPUs" in error_messages(mixed)["placement"]
     twice = changed("placement", [{"node": "a", "processes": 1}, {"node": "a", "processes": 2}])
-    assert "names a node twice" in faults(twice)["placement"]
+    assert "names a node twice" in error_messages(twice)["placement"]
     gpu_twice = changed("placement", [{"node": "a", "gpus": ["GPU-1", "GPU-1"]}])
-    assert "names a GPU twice" in faults(gpu_twice)["placement[0].gpus"]
+    assert "names a GPU twice" in error_messages(gpu_twice)["placement[0].gpus"]
     foreign = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-2": "al"}}])
-    assert "“GPU-2”, which is not chosen" in faults(foreign)["placement[0].beside"]
+    assert "“GPU-2”, which is not chosen" in error_messages(foreign)["placement[0].beside"]
     no_one = changed("placement", [{"node": "a", "gpus": ["GPU-1"], "beside": {"GPU-1": 3}}])
-    assert "each with a user's name" in faults(no_one)["placement[0].beside"]
+    assert "each with a user's name" in error_messages(no_one)["placement[0].beside"]
 
 
 def test_nodes_average_first_among_their_gpus_alone() -> None:
     by_node = changed("strategy", {"name": "allreduce", "reduction": "hierarchical"})
-    sentence = "“hierarchical” needs GPUs; the job runs on CPUs."
-    assert faults(by_node) == {"strategy.reduction": f"strategy.reduction: {sentence}"}
+    message = "“hierarchical” needs GPUs; the job runs on CPUs."
+    assert error_messages(by_node) == {"strategy.reduction": f"strategy.reduction: {message}"}
     gpus = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
-    assert faults({**by_node, "placement": gpus}) == {}
+    assert error_messages({**by_node, "placement": gpus}) == {}
 
 
 def served(processes: int, **settings: Any) -> dict[str, Any]:
@@ -187,15 +187,15 @@ def served(processes: int, **settings: Any) -> dict[str, Any]:
 
 
 def test_servers_leave_a_process_to_train_and_a_quorum_leaves_one_out() -> None:
-    assert faults(served(2, servers=2)) == {
+    assert error_messages(served(2, servers=2)) == {
         "strategy.servers": "strategy.servers: must be fewer than the processes, so that one "
         "trains; the job has 2."
     }
-    assert "the job has 1." in faults(served(1))["strategy.servers"]
-    assert faults(served(4, policy="quorum")) == {
+    assert "the job has 1." in error_messages(served(1))["strategy.servers"]
+    assert error_messages(served(4, policy="quorum")) == {
         "strategy.policy": "strategy.policy: A quorum of 75 % needs 4 workers or more; it has 3."
     }
-    assert faults(served(5, policy="quorum")) == {}
+    assert error_messages(served(5, policy="quorum")) == {}
 
 
 def test_an_update_of_a_strategy_with_servers_is_one_push() -> None:
@@ -213,7 +213,7 @@ def test_all_parts_of_a_split_network_train_on_one_batch_at_the_plain_rate() -> 
 
 
 @pytest.mark.parametrize(
-    ("settings", "field", "sentence"),
+    ("settings", "field", "message"),
     [
         ({"beta": 0}, "strategy.beta", "must be 0.001 or more"),
         ({"inner_rounds": 0}, "strategy.inner_rounds", "1"),
@@ -228,23 +228,23 @@ def test_all_parts_of_a_split_network_train_on_one_batch_at_the_plain_rate() -> 
     ],
 )
 def test_a_network_that_cannot_be_split_so_is_refused_at_the_field(
-    settings: dict[str, Any], field: str, sentence: str
+    settings: dict[str, Any], field: str, message: str
 ) -> None:
     raw = changed("strategy", {"name": "consensus", **settings})
     raw["placement"][0]["processes"] = 3 if settings.get("cut") == ["a", "a"] else 2
-    assert sentence in faults(raw)[field]
+    assert message in error_messages(raw)[field]
 
 
 def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
     raw = changed("strategy", {"name": "consensus", "inner_rounds": 2})
     raw |= {"gradient_norm": 1.0, "precision": "float16"}
     raw["placement"] = [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]
-    found = faults(raw)
-    assert found["gradient_norm"] == (
+    errors = error_messages(raw)
+    assert errors["gradient_norm"] == (
         "gradient_norm: cannot be used with more than one inner round."
     )
     assert (
-        found["precision"]
+        errors["precision"]
         == "precision: “float16” needs a strategy in which each process has all weights; this is "
         "“consensus”."
     )
@@ -308,7 +308,7 @@ def test_a_rule_is_broken_alone_and_waits_for_valid_settings(rule: Rule) -> None
     broken = BROKEN[rule.name]
     raw = broken if "script" in broken else {**GOOD, **broken}
     parsed = parse_job(raw)
-    assert [fault.path for fault in parsed.errors] == [rule.paths[0]]
+    assert [error.path for error in parsed.errors] == [rule.paths[0]]
     assert set(rule.paths) <= SETTINGS.keys()
     assert "{job" not in rule.condition("The setting")
     for path in rule.paths:
@@ -325,9 +325,9 @@ def test_a_job_file_of_before_has_its_precision(old: object, precision: str) -> 
     assert parsed.config is not None
     assert parsed.config.precision == precision
     assert "mixed_precision" not in parsed.config.to_dict()
-    both = parse_job({**GOOD, **ON_GPUS, "mixed_precision": True, "precision": "tf32"})
-    assert [error.path for error in both.errors] == ["mixed_precision"]
-    assert "mixed_precision" in faults({**GOOD, "mixed_precision": 1})
+    mixed_file = parse_job({**GOOD, **ON_GPUS, "mixed_precision": True, "precision": "tf32"})
+    assert [error.path for error in mixed_file.errors] == ["mixed_precision"]
+    assert "mixed_precision" in error_messages({**GOOD, "mixed_precision": 1})
 
 
 def test_each_rule_has_a_name_of_its_own() -> None:
@@ -335,13 +335,13 @@ def test_each_rule_has_a_name_of_its_own() -> None:
 
 
 def test_f51_incompatible_settings_are_faults() -> None:
-    assert "strategy.name" in faults(changed("strategy.name", "alone"))
-    assert "precision" in faults(changed("precision", "float16"))
-    assert "checkpoint.every_steps" in faults(
+    assert "strategy.name" in error_messages(changed("strategy.name", "alone"))
+    assert "precision" in error_messages(changed("precision", "float16"))
+    assert "checkpoint.every_steps" in error_messages(
         changed("checkpoint", {"every_epochs": 1, "every_steps": 5})
     )
     nesterov = changed("optimizer", {"name": "sgd", "lr": 0.1, "nesterov": True})
-    assert "needs momentum" in faults(nesterov)["optimizer.nesterov"]
+    assert "needs momentum" in error_messages(nesterov)["optimizer.nesterov"]
 
 
 def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps() -> None:
@@ -350,8 +350,8 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
     assert parsed.config is not None, parsed.errors
     assert parsed.config.optimizer.name == "lbfgs"
     assert (parsed.config.workers, parsed.config.steps_per_epoch(1438)) == (1, 1)
-    one = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
-    assert [fault.path for fault in one.errors] == ["strategy.name"]
+    one_process = parse_job({**raw, "placement": [{"node": "a", "processes": 1}]})
+    assert [error.path for error in one_process.errors] == ["strategy.name"]
     for field, value in (
         ("optimizer", {"name": "adam", "lr": 0.1}),
         ("schedule", {"name": "cosine"}),
@@ -360,10 +360,10 @@ def test_l_bfgs_and_its_coordinator_are_used_together_and_choose_their_own_steps
         ("precision", "bfloat16"),
     ):
         assert any(f.path.startswith(field) for f in parse_job({**raw, field: value}).errors)
-    assert "optimizer.name" in faults(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
+    assert "optimizer.name" in error_messages(changed("optimizer", {"name": "lbfgs", "lr": 1.0}))
 
 
-OTHER = {
+OTHER_VALUES = {
     "placement": [{"node": "b", "processes": 4}],
     "batch_size": 7,
     "accumulate": 3,
@@ -376,21 +376,21 @@ OTHER = {
 
 @pytest.mark.parametrize("path", CHANGEABLE)
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
-    changes = {path: OTHER[path]}
-    on = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
-    job = config(A_SCRIPT if SETTINGS[path].job_kind == "script" else {**GOOD, **on})
+    changes = {path: OTHER_VALUES[path]}
+    gpu_settings = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
+    job = config(A_SCRIPT if SETTINGS[path].job_kind == "script" else {**GOOD, **gpu_settings})
     changed_job = with_changes(job, changes).config
     assert changed_job is not None
-    assert value_at(changed_job.to_dict(), path) == OTHER[path]
-    for wrong in (0, -1, "x", None, ["x"]):
-        assert with_changes(job, {path: wrong}).config is None
+    assert value_at(changed_job.to_dict(), path) == OTHER_VALUES[path]
+    for invalid_value in (0, -1, "x", None, ["x"]):
+        assert with_changes(job, {path: invalid_value}).config is None
 
 
 def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
     by_two = config(changed("strategy.reduction", "adasum"))
     three = [{"node": "a", "processes": 3}]
-    found = with_changes(by_two, {"placement": three}).errors
-    assert [fault.path for fault in found] == ["strategy.reduction"]
+    errors = with_changes(by_two, {"placement": three}).errors
+    assert [error.path for error in errors] == ["strategy.reduction"]
 
 
 def test_f51_all_faults_are_shown_at_once() -> None:
@@ -398,7 +398,7 @@ def test_f51_all_faults_are_shown_at_once() -> None:
     del raw["model"]
     raw["optimizer"]["lr"] = -1
     raw["colour"] = "red"
-    assert faults(raw).keys() == {"epochs", "model", "optimizer.lr", "colour"}
+    assert error_messages(raw).keys() == {"epochs", "model", "optimizer.lr", "colour"}
 
 
 # Anything that tomllib can hand over, by the keys of a job file and by others.
@@ -426,35 +426,43 @@ TOML = st.recursive(
 def test_f51_every_fault_of_a_file_is_a_sentence(raw: dict[str, Any], full: bool) -> None:
     parsed = parse_job({**GOOD, **raw} if full else raw)
     assert (parsed.config is None) == bool(parsed.errors)
-    for fault in parsed.errors:
-        assert fault.message.startswith(f"{fault.path}: ")
-        assert fault.message.endswith((".", "?"))
+    for error in parsed.errors:
+        assert error.message.startswith(f"{error.path}: ")
+        assert error.message.endswith((".", "?"))
 
 
-def settings_of(known: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
+def settings_of(known_options: dict[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
     def values(setting: Any) -> st.SearchStrategy[Any]:
         number = st.floats(
             setting.low or (setting.exclusive_low is not None) * 0.1,
             setting.low + 0.99,
             allow_subnormal=False,
         )
-        whole = st.integers(int(setting.low), 1000)
+        whole_numbers = st.integers(int(setting.low), 1000)
         pair = st.tuples(number, number).map(list)
         flag = st.booleans()
         choice = st.sampled_from(list(setting.choices) or [""])
-        wholes = st.lists(whole, max_size=3)
-        kinds = {"number": number, "whole": whole, "pair": pair, "flag": flag, "choice": choice}
+        wholes = st.lists(whole_numbers, max_size=3)
+        kinds = {
+            "number": number,
+            "whole": whole_numbers,
+            "pair": pair,
+            "flag": flag,
+            "choice": choice,
+        }
         kinds["wholes"] = wholes
         return kinds[setting.kind]
 
-    options = {name: values(setting) for name, setting in known.items() if name != "nesterov"}
+    options = {
+        name: values(setting) for name, setting in known_options.items() if name != "nesterov"
+    }
     return st.fixed_dictionaries({}, optional=options)
 
 
 @st.composite
 def job_files(draw: st.DrawFn) -> dict[str, Any]:
     text = st.text(st.characters(exclude_categories=("Cs", "Cc")), max_size=20)
-    name = text.map(lambda words: f"a {words}")
+    name = text.map(lambda suffix: f"a {suffix}")
     strategy = draw(st.sampled_from(sorted(STRATEGIES.keys() - {"alone"})))
     searches = strategy == "sandblaster"
     optimizers = {"lbfgs"} if searches else OPTIMIZERS.keys() - {"lbfgs"}
@@ -462,7 +470,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     schedule = draw(st.sampled_from(["constant"] if searches else sorted(SCHEDULES)))
     # What needs a certain number of processes is left to tests of its own.
     limited = ("reduction", "servers", "policy", "cut", "inner_rounds")
-    known = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
+    known_options = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))
     on_gpus = draw(st.booleans())
@@ -505,7 +513,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
         "strategy": {
             "name": strategy,
             "lr_scaling": draw(st.sampled_from(["linear", "sqrt", "none"])),
-            **draw(settings_of(known)),
+            **draw(settings_of(known_options)),
         },
         "checkpoint": {**often, "keep_latest": draw(st.integers(1, 9))},
         "placement": [
@@ -541,6 +549,6 @@ def test_a_job_written_as_toml_and_read_back_is_the_same_job(raw: dict[str, Any]
 def test_a_job_file_for_others_names_no_folder_and_no_secret(start_from, shared):
     raw = {**GOOD, "environment": {"TOKEN": "secret-1234"}}
     raw |= {"start_from": start_from} if start_from else {}
-    shown = shareable_config(parse_job(raw).config)
-    assert shown.get("start_from") == shared
-    assert shown["environment"] == {"TOKEN": ""}
+    shared_file = shareable_config(parse_job(raw).config)
+    assert shared_file.get("start_from") == shared
+    assert shared_file["environment"] == {"TOKEN": ""}

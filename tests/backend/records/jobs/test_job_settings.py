@@ -31,7 +31,7 @@ METRICS = {"Learning rate", "Gradient norm"}
 """Are measured, too, and have a curve of the same name."""
 WITHOUT_NAME = ("optimizer.maximize", "placement[0]")
 
-WHOLE = {
+WHOLE_FILE = {
     **GOOD,
     "validation_dataset": "v",
     "validation_loader": "v",
@@ -49,9 +49,9 @@ WHOLE = {
     [*((name, "constant") for name in OPTIMIZERS), *(("sgd", name) for name in SCHEDULES)],
 )
 def test_each_setting_of_a_job_has_a_name(every, optimizer, schedule):
-    settings = {name: one.default for name, one in OPTIMIZERS[optimizer].items()}
+    settings = {name: setting.default for name, setting in OPTIMIZERS[optimizer].items()}
     raw = {
-        **WHOLE,
+        **WHOLE_FILE,
         "optimizer": {"name": optimizer, "lr": 0.1, **settings},
         "schedule": {"name": schedule, **{n: s.default for n, s in SCHEDULES[schedule].items()}},
         "checkpoint": {every: 2},
@@ -64,68 +64,78 @@ def test_each_setting_of_a_job_has_a_name(every, optimizer, schedule):
 
 
 def test_no_two_settings_have_one_name():
-    names = [one.label for one in SETTINGS.values() if one.label]
+    names = [setting.label for setting in SETTINGS.values() if setting.label]
     assert len(set(names)) == len(names)
 
 
 def test_options_of_one_name_have_one_label_and_one_term():
-    for table, known in OPTIONS.items():
-        for options in known.values():
-            for key, one in options.items():
+    for table, options_by_name in OPTIONS.items():
+        for options in options_by_name.values():
+            for key, setting in options.items():
                 first = SETTINGS[f"{table}.{key}"]
-                assert (one.label, one.term, one.kind) == (first.label, first.term, first.kind)
+                assert (setting.label, setting.term, setting.kind) == (
+                    first.label,
+                    first.term,
+                    first.kind,
+                )
 
 
 def test_no_other_place_names_a_setting():
-    named = [key for key in SETTINGS if is_named(key)]
-    names = {name_and_unit(key)[0] for key in named} | {label(key) for key in named}
-    wanted = {name for name in names if " " in name} - METRICS
-    found = []
+    setting_paths = [key for key in SETTINGS if is_named(key)]
+    names = {name_and_unit(key)[0] for key in setting_paths} | {label(key) for key in setting_paths}
+    labels = {name for name in names if " " in name} - METRICS
+    foreign_names = []
     for folder in ("app", "backend", "widgets"):
         for path in sorted((ROOT / folder).rglob("*.py")):
             text = path.read_text(encoding="utf-8")
-            if path in WHERE_NAMES_ARE or not any(name in text for name in wanted):
+            if path in WHERE_NAMES_ARE or not any(name in text for name in labels):
                 continue
-            found += [
+            foreign_names += [
                 f"{path.relative_to(ROOT)}: {node.value}"
                 for node in ast.walk(ast.parse(text))
-                if isinstance(node, ast.Constant) and node.value in wanted
+                if isinstance(node, ast.Constant) and node.value in labels
             ]
-    assert found == []
+    assert foreign_names == []
 
 
 def test_choices_have_words():
-    for table, known in OPTIONS.items():
-        assert tuple(choices(f"{table}.name")) == tuple(known)
+    for table, options_by_name in OPTIONS.items():
+        assert tuple(choices(f"{table}.name")) == tuple(options_by_name)
     assert {"adaptive", "admm"} <= choices("strategy.variant").keys()
     assert value_label("strategy.lr_scaling", "sqrt") == "× √processes"
     assert value_label("epochs", "5") == "5"
 
 
 def test_the_first_choice_of_an_option_is_its_default():
-    tables = [options.values() for known in OPTIONS.values() for options in known.values()]
-    found = [one for options in tables for one in options if one.kind == "choice"]
-    assert found
-    assert all(one.default == next(iter(one.choices)) for one in found)
+    tables = [
+        options.values()
+        for options_by_name in OPTIONS.values()
+        for options in options_by_name.values()
+    ]
+    choice_settings = [
+        setting for options in tables for setting in options if setting.kind == "choice"
+    ]
+    assert choice_settings
+    assert all(setting.default == next(iter(setting.choices)) for setting in choice_settings)
 
 
 def test_a_strategy_shows_its_defaults_and_no_scaling_where_servers_apply_the_rate():
-    def shown(**strategy):
-        view = replace(job(), config=parse_job({**WHOLE, "strategy": strategy}).config)
-        found = effective_settings(view).items()
-        return {key[9:]: value for key, value in found if key.startswith("strategy.")}
+    def setting_texts(**strategy):
+        view = replace(job(), config=parse_job({**WHOLE_FILE, "strategy": strategy}).config)
+        texts = effective_settings(view).items()
+        return {key[9:]: value for key, value in texts if key.startswith("strategy.")}
 
-    assert shown(name="allreduce") == {
+    assert setting_texts(name="allreduce") == {
         "name": "allreduce",
         "lr_scaling": "linear",
         "compression": "none",
         "reduction": "average",
     }
-    served = shown(name="dc-asgd", variant="constant")
+    served = setting_texts(name="dc-asgd", variant="constant")
     assert (served["lambda"], served["servers"]) == ("0.04", "1")
     assert "lr_scaling" not in served
-    raw = {**WHOLE, "strategy": {"name": "allreduce", "compression": "none"}}
-    assert setting_changes(WHOLE, raw) == (), "a default that is written out is no difference"
+    raw = {**WHOLE_FILE, "strategy": {"name": "allreduce", "compression": "none"}}
+    assert setting_changes(WHOLE_FILE, raw) == (), "a default that is written out is no difference"
 
 
 def test_a_name_has_its_unit_behind_a_comma():

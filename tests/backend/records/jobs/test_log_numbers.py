@@ -33,26 +33,24 @@ LINES = (
 
 @pytest.mark.parametrize("line", LINES)
 def test_the_pattern_of_each_number_finds_it_in_its_line(line: str) -> None:
-    places = number_spans(line)
-    assert places
-    for begin, end in places:
-        pattern = pattern_for(line, begin, end, "x")
+    spans = number_spans(line)
+    assert spans
+    for start, end in spans:
+        pattern = pattern_for(line, start, end, "x")
         assert not invalid_pattern([pattern])
-        assert numbers_of([pattern], line) == {"x": float(line[begin:end])}
+        assert numbers_of([pattern], line) == {"x": float(line[start:end])}
 
 
-@pytest.mark.parametrize("line", [one for one in LINES if "oss" in one])
+@pytest.mark.parametrize("line", [candidate for candidate in LINES if "oss" in candidate])
 def test_the_pattern_of_a_loss_finds_the_next_one(line: str) -> None:
-    begin, end = (
-        next(
-            place for place in number_spans(line) if re.search(r"oss\W+$", line[: place[0]] or line)
-        )
+    start, end = (
+        next(span for span in number_spans(line) if re.search(r"oss\W+$", line[: span[0]] or line))
         if not line.startswith("0.5")
         else (0, 3)
     )
-    pattern = pattern_for(line, begin, end, "loss")
-    after = line[:begin] + "17.25e-3" + line[end:]
-    assert numbers_of([pattern], after) == {"loss": 0.01725}
+    pattern = pattern_for(line, start, end, "loss")
+    changed_line = line[:start] + "17.25e-3" + line[end:]
+    assert numbers_of([pattern], changed_line) == {"loss": 0.01725}
 
 
 @pytest.mark.parametrize(
@@ -78,8 +76,8 @@ def test_no_text_of_a_user_is_an_expression(text: str, line: str) -> None:
     pattern = f"a{text}{{x}}"
     if not invalid_pattern([pattern]):
         numbers_of([pattern], line)
-    for begin, end in number_spans(line):
-        pattern_for(line, begin, end, "x")
+    for start, end in number_spans(line):
+        pattern_for(line, start, end, "x")
 
 
 def test_no_pattern_takes_endless_time() -> None:

@@ -18,7 +18,9 @@ from backend.records.jobs.torch_options import SCHEDULES
 STEPS = 100
 
 
-def job(schedule: Schedule, workers: int = 1, scaling: str = "linear", **more: Any) -> JobConfig:
+def job(
+    schedule: Schedule, workers: int = 1, scaling: str = "linear", **settings: Any
+) -> JobConfig:
     return JobConfig(
         name="x",
         model="m",
@@ -30,7 +32,7 @@ def job(schedule: Schedule, workers: int = 1, scaling: str = "linear", **more: A
         placement=(Placement("a", workers),),
         strategy=StrategyConfig(lr_scaling=scaling),
         schedule=schedule,
-        **more,
+        **settings,
     )
 
 
@@ -45,51 +47,51 @@ def test_a_constant_rate_is_the_scaled_rate_at_every_step() -> None:
 
 
 def test_warm_up_rises_from_one_workers_rate_to_the_scaled_one_and_stays() -> None:
-    found = rates(job(Schedule(warmup_epochs=2), workers=4))
-    rising = found[: 2 * STEPS]
+    curve = rates(job(Schedule(warmup_epochs=2), workers=4))
+    rising = curve[: 2 * STEPS]
     assert rising == sorted(rising)
     assert rising[0] == pytest.approx(0.1, abs=0.01)
     assert rising[-1] == pytest.approx(0.4)
-    assert set(found[2 * STEPS :]) == {0.4}
+    assert set(curve[2 * STEPS :]) == {0.4}
 
 
 def test_warm_up_with_nothing_to_scale_rises_from_nought() -> None:
-    found = rates(job(Schedule(warmup_epochs=1)))
-    assert found[0] == pytest.approx(0.1 / STEPS)
-    assert found[STEPS - 1] == pytest.approx(0.1)
+    curve = rates(job(Schedule(warmup_epochs=1)))
+    assert curve[0] == pytest.approx(0.1 / STEPS)
+    assert curve[STEPS - 1] == pytest.approx(0.1)
 
 
 def test_warm_up_of_half_an_epoch_ends_in_its_middle() -> None:
-    found = rates(job(Schedule(warmup_epochs=0.5)))
-    assert found[STEPS // 2 - 1] == pytest.approx(0.1)
-    assert found[STEPS // 2 - 2] < 0.1
+    curve = rates(job(Schedule(warmup_epochs=0.5)))
+    assert curve[STEPS // 2 - 1] == pytest.approx(0.1)
+    assert curve[STEPS // 2 - 2] < 0.1
 
 
 def test_cosine_begins_at_the_peak_and_ends_at_the_lowest_rate() -> None:
-    found = rates(job(Schedule("cosine", settings={"eta_min": 0.01})))
-    assert found[0] == pytest.approx(0.1)
-    assert found[len(found) // 2] == pytest.approx(0.055)
-    assert found[-1] == pytest.approx(0.01, abs=1e-5)
-    assert found == sorted(found, reverse=True)
+    curve = rates(job(Schedule("cosine", settings={"eta_min": 0.01})))
+    assert curve[0] == pytest.approx(0.1)
+    assert curve[len(curve) // 2] == pytest.approx(0.055)
+    assert curve[-1] == pytest.approx(0.01, abs=1e-5)
+    assert curve == sorted(curve, reverse=True)
 
 
 def test_cosine_after_warm_up_takes_only_the_rest_of_the_job() -> None:
-    found = rates(job(Schedule("cosine", warmup_epochs=2), workers=2))
-    assert found[2 * STEPS] == pytest.approx(0.2)
-    assert found[6 * STEPS] == pytest.approx(0.1)
-    assert found[-1] == pytest.approx(0.0, abs=1e-5)
+    curve = rates(job(Schedule("cosine", warmup_epochs=2), workers=2))
+    assert curve[2 * STEPS] == pytest.approx(0.2)
+    assert curve[6 * STEPS] == pytest.approx(0.1)
+    assert curve[-1] == pytest.approx(0.0, abs=1e-5)
 
 
 def test_step_falls_by_its_factor_every_so_many_epochs() -> None:
-    found = rates(job(Schedule("step", settings={"step_size": 3, "gamma": 0.5})))
-    for epoch, wanted in ((0, 0.1), (2, 0.1), (3, 0.05), (5, 0.05), (6, 0.025), (9, 0.0125)):
-        of_epoch = found[epoch * STEPS : (epoch + 1) * STEPS]
-        assert of_epoch == [pytest.approx(wanted)] * STEPS
+    curve = rates(job(Schedule("step", settings={"step_size": 3, "gamma": 0.5})))
+    for epoch, expected_rate in ((0, 0.1), (2, 0.1), (3, 0.05), (5, 0.05), (6, 0.025), (9, 0.0125)):
+        of_epoch = curve[epoch * STEPS : (epoch + 1) * STEPS]
+        assert of_epoch == [pytest.approx(expected_rate)] * STEPS
 
 
 def test_exponential_falls_by_its_factor_each_epoch() -> None:
-    found = rates(job(Schedule("exponential", settings={"gamma": 0.9})))
-    assert [found[epoch * STEPS] for epoch in range(10)] == [
+    curve = rates(job(Schedule("exponential", settings={"gamma": 0.9})))
+    assert [curve[epoch * STEPS] for epoch in range(10)] == [
         pytest.approx(0.1 * 0.9**epoch) for epoch in range(10)
     ]
 

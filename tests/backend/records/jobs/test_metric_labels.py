@@ -8,7 +8,7 @@ from tests.backend.records.jobs.test_job_config import GOOD
 
 
 @pytest.mark.parametrize(
-    ("name", "whole", "short"),
+    ("name", "full_label", "short"),
     [
         ("validation/loss", "validation loss", "val. loss"),
         ("loss", "training loss", "train loss"),
@@ -17,8 +17,8 @@ from tests.backend.records.jobs.test_job_config import GOOD
         ("staleness p95", "staleness p95", "staleness p95"),
     ],
 )
-def test_a_metric_says_whether_it_is_of_training_or_validation(name, whole, short):
-    assert (metric_label(name), short_metric_label(name)) == (whole, short)
+def test_a_metric_says_whether_it_is_of_training_or_validation(name, full_label, short):
+    assert (metric_label(name), short_metric_label(name)) == (full_label, short)
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_the_name_of_a_metric_says_which_way_is_better(name, mode):
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "early_stop", "best", "watched"),
+    ("checkpoint", "early_stop", "best", "stop_mode"),
     [
         ({}, {}, ("validation/loss", "min"), ("validation/loss", "min")),
         (
@@ -88,15 +88,15 @@ def test_the_name_of_a_metric_says_which_way_is_better(name, mode):
     ],
 )
 def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
-    checkpoint, early_stop, best, watched
+    checkpoint, early_stop, best, stop_mode
 ):
     config = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop}).config
     assert (config.checkpoint.best_metric, config.checkpoint.best_mode) == best
-    assert (config.early_stop.metric, config.early_stop.mode) == watched
+    assert (config.early_stop.metric, config.early_stop.mode) == stop_mode
 
 
 @pytest.mark.parametrize(
-    ("checkpoint", "early_stop", "asked"),
+    ("checkpoint", "early_stop", "missing_fields"),
     [
         ({"best_metric": "validation/güte"}, {}, ["checkpoint.best_mode"]),
         ({"best_metric": "validation/güte"}, {"metric": "loss"}, ["checkpoint.best_mode"]),
@@ -107,8 +107,10 @@ def test_the_best_checkpoint_has_the_highest_accuracy_and_the_lowest_loss(
         ({"best_metric": "validation/kappa"}, {"metric": "valAcc"}, []),
     ],
 )
-def test_a_direction_that_the_name_does_not_say_is_asked_for(checkpoint, early_stop, asked):
+def test_a_direction_that_the_name_does_not_say_is_asked_for(
+    checkpoint, early_stop, missing_fields
+):
     parsed = parse_job({**GOOD, "checkpoint": checkpoint, "early_stop": early_stop})
-    fields = [fault.path for fault in parsed.errors]
-    assert fields == [one if "." in one else f"early_stop.{one}" for one in asked]
-    assert all("lowest (min) or highest (max)" in fault.message for fault in parsed.errors)
+    fields = [error.path for error in parsed.errors]
+    assert fields == [field if "." in field else f"early_stop.{field}" for field in missing_fields]
+    assert all("lowest (min) or highest (max)" in error.message for error in parsed.errors)

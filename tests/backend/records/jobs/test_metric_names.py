@@ -8,11 +8,13 @@ from hypothesis import strategies as st
 
 from backend.records.jobs.metric_names import OWN_NAMES, VALIDATION, headings, name_of_user_metric
 
-OWN = (*OWN_NAMES, "step", "epoch", f"{VALIDATION}loss", f"{VALIDATION}accuracy")
-NAMES = st.lists(st.sampled_from((*OWN, "user/", "user/user/", "x", "=1+1", "'=1+1")), max_size=4)
+OWN_METRICS = (*OWN_NAMES, "step", "epoch", f"{VALIDATION}loss", f"{VALIDATION}accuracy")
+NAMES = st.lists(
+    st.sampled_from((*OWN_METRICS, "user/", "user/user/", "x", "=1+1", "'=1+1")), max_size=4
+)
 
 
-@pytest.mark.parametrize("name", OWN)
+@pytest.mark.parametrize("name", OWN_METRICS)
 def test_a_users_metric_never_has_a_name_of_the_program(name: str) -> None:
     assert name_of_user_metric(name) == f"user/{name}"
     assert name_of_user_metric(f"user/{name}") == f"user/user/{name}"
@@ -24,14 +26,14 @@ def test_a_free_name_stays(name: str) -> None:
 
 
 @given(NAMES.map("".join), NAMES.map("".join))
-def test_two_names_never_become_one(one: str, other: str) -> None:
-    assert (name_of_user_metric(one) == name_of_user_metric(other)) == (one == other)
+def test_two_names_never_become_one(name_a: str, name_b: str) -> None:
+    assert (name_of_user_metric(name_a) == name_of_user_metric(name_b)) == (name_a == name_b)
 
 
 @given(st.lists(NAMES.map("".join), unique=True))
 def test_each_column_of_a_table_has_a_heading_of_its_own_and_none_is_a_formula(
     names: list[str],
 ) -> None:
-    found = headings(("step", "epoch"), names)
-    assert len(set(found)) == len(found) == len(names) + 2
-    assert not any(heading.startswith("=") for heading in found)
+    titles = headings(("step", "epoch"), names)
+    assert len(set(titles)) == len(titles) == len(names) + 2
+    assert not any(heading.startswith("=") for heading in titles)

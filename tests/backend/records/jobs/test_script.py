@@ -29,8 +29,8 @@ JOB: dict[str, Any] = {
 VALUES = {name: f"<{name}>" for name in PLACEHOLDERS}
 
 
-def faults(**changed: Any) -> dict[str, str]:
-    return {one.path: one.message for one in parse_job({**JOB, **changed}).errors}
+def error_messages(**changed: Any) -> dict[str, str]:
+    return {error.path: error.message for error in parse_job({**JOB, **changed}).errors}
 
 
 def test_a_job_with_a_script_comes_back_as_it_was_written() -> None:
@@ -67,15 +67,15 @@ def test_a_node_with_one_process_gives_it_all_its_gpus() -> None:
 def test_a_setting_that_a_script_cannot_have_is_a_fault_of_its_field(
     changed: dict[str, Any], field: str, word: str
 ) -> None:
-    found = faults(**changed)
-    assert list(found) == [field]
-    assert word in found[field]
+    errors = error_messages(**changed)
+    assert list(errors) == [field]
+    assert word in errors[field]
 
 
 @pytest.mark.parametrize("key", ["entry", "arguments", "python", "stop_signal", "processes_per"])
 def test_settings_of_scripts_need_a_script(key: str) -> None:
     assert parse_job({"name": "x", key: "node"}).errors
-    assert f"{key}: needs a script." in [one.message for one in parse_job({key: ""}).errors]
+    assert f"{key}: needs a script." in [error.message for error in parse_job({key: ""}).errors]
 
 
 @pytest.mark.parametrize(
@@ -101,12 +101,12 @@ def test_arguments_without_unknown_placeholders_can_be_filled(arguments: list[st
 
 
 @given(st.lists(st.text()))
-def test_words_in_a_line_are_read_as_they_were(words: list[str]) -> None:
-    assert shlex.split(command_line(words)) == words
+def test_words_in_a_line_are_read_as_they_were(tokens: list[str]) -> None:
+    assert shlex.split(command_line(tokens)) == tokens
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "tokens"),
     [
         ("train.py", ["train.py"]),
         ("-m package.module", ["-m", "package.module"]),
@@ -114,9 +114,9 @@ def test_words_in_a_line_are_read_as_they_were(words: list[str]) -> None:
         ("-m  a", ["-m", "a"]),
     ],
 )
-def test_an_entry_is_a_file_or_a_module(entry: str, words: list[str]) -> None:
+def test_an_entry_is_a_file_or_a_module(entry: str, tokens: list[str]) -> None:
     assert is_entry(entry)
-    assert entry_args(entry) == words
+    assert entry_args(entry) == tokens
 
 
 @pytest.mark.parametrize(

@@ -34,12 +34,12 @@ BASE: dict[str, Any] = {
     "arguments": ["fit", "--out", "{output}", "--lr", "0.1", "--amp", "--batch-size=32", "data"],
     "placement": [{"node": "a", "processes": 1}],
 }
-MINE = parse_job(BASE).draft
+OWN_CONFIG = parse_job(BASE).draft
 NAMES = st.sampled_from(["lr", "b", "batch-size", "batch_size", "optim.lr", "model/size", "Amp"])
 VALUES = st.text(max_size=6).filter(lambda one: one != NO) | st.sampled_from(
     ["-1", "64 64", "1 -2", "-x", "--", "a=b", "-inf", "--lr", "{output}", "1e-4", YES, "", "-.5"]
 )
-WORDS = st.lists(
+TOKEN_LISTS = st.lists(
     st.text(max_size=5)
     | VALUES
     | st.sampled_from(
@@ -49,31 +49,37 @@ WORDS = st.lists(
 )
 
 
-@given(words=WORDS, name=NAMES, value=VALUES)
-def test_a_written_argument_reads_back_and_the_others_stay(words, name, value) -> None:
-    assume(words.count("--") == 0)
-    written = with_value(words, name, value)
-    assert value_of(written, name) == value
-    same = {name, name.replace("_", "-"), name.replace("-", "_")}
-    assert {key: one for key, one in named_arguments(written).items() if key not in same} == {
-        key: one for key, one in named_arguments(words).items() if key not in same
+@given(tokens=TOKEN_LISTS, name=NAMES, value=VALUES)
+def test_a_written_argument_reads_back_and_the_others_stay(tokens, name, value) -> None:
+    assume(tokens.count("--") == 0)
+    new_tokens = with_value(tokens, name, value)
+    assert value_of(new_tokens, name) == value
+    spellings = {name, name.replace("_", "-"), name.replace("-", "_")}
+    assert {
+        key: value_of_name
+        for key, value_of_name in named_arguments(new_tokens).items()
+        if key not in spellings
+    } == {
+        key: value_of_name
+        for key, value_of_name in named_arguments(tokens).items()
+        if key not in spellings
     }
-    assert with_value(written, name, value) == written
+    assert with_value(new_tokens, name, value) == new_tokens
 
 
-@given(words=WORDS)
-def test_every_word_is_listed_once(words) -> None:
+@given(tokens=TOKEN_LISTS)
+def test_every_word_is_listed_once(tokens) -> None:
     """A name that is given twice has its last value; its first stays with the other words."""
-    listed = [
-        *unnamed_tokens(words),
-        *(one for pair in named_arguments(words).items() for one in pair),
+    all_tokens = [
+        *unnamed_tokens(tokens),
+        *(token for pair in named_arguments(tokens).items() for token in pair),
     ]
-    for word in words:
-        assert any(word.endswith(one) for one in listed)
+    for word in tokens:
+        assert any(word.endswith(token) for token in all_tokens)
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "value", "after"),
+    ("tokens", "name", "value", "expected"),
     [
         (["--lr", "0.1"], "lr", "0.2", ["--lr", "0.2"]),
         (["--lr=0.1", "x"], "lr", 0.2, ["--lr=0.2", "x"]),
@@ -106,27 +112,27 @@ def test_every_word_is_listed_once(words) -> None:
         (["--x"], "lr", "no", ["--x"]),
     ],
 )
-def test_a_value_takes_the_place_that_it_has_in_the_list(words, name, value, after) -> None:
-    assert with_value(words, name, value) == after
+def test_a_value_takes_the_place_that_it_has_in_the_list(tokens, name, value, expected) -> None:
+    assert with_value(tokens, name, value) == expected
 
 
 def test_a_sweep_over_arguments_makes_one_job_for_each_value() -> None:
     axes = (parse_axis("arguments.lr", "0.1, 1e-3"), parse_axis("arguments.amp", "yes,no"))
-    found = expand(Sweep(BASE, axes))
-    assert not found.errors
-    assert [job.name for job in found.jobs] == [
+    expansion = expand(Sweep(BASE, axes))
+    assert not expansion.errors
+    assert [job.name for job in expansion.jobs] == [
         "mine lr=0.1 amp=yes",
         "mine lr=0.1 amp=no",
         "mine lr=1e-3 amp=yes",
         "mine lr=1e-3 amp=no",
     ]
     last = ["fit", "--out", "{output}", "--lr", "1e-3", "--batch-size=32", "data"]
-    assert found.jobs[-1].raw["arguments"] == last
+    assert expansion.jobs[-1].raw["arguments"] == last
     assert BASE["arguments"][4] == "0.1"
 
 
 @pytest.mark.parametrize(
-    ("typed", "shown"),
+    ("typed_text", "shown_text"),
     [
         ("1e-4..1e-1:4:log", "0.0001, 0.001, 0.01, 0.1"),
         ("8..32:4", "8, 16, 24, 32"),
@@ -136,12 +142,14 @@ def test_a_sweep_over_arguments_makes_one_job_for_each_value() -> None:
         ("1,2", "1, 2"),
     ],
 )
-def test_values_of_an_argument_are_typed_as_those_of_a_setting(typed: str, shown: str) -> None:
-    axis = parse_axis("arguments.x", typed)
-    assert axis_text(axis) == shown
-    assert parse_axis("arguments.x", shown).points() == tuple(map(str, shown.split("; "))) or (
-        axis_text(parse_axis("arguments.x", shown)) == shown
-    )
+def test_values_of_an_argument_are_typed_as_those_of_a_setting(
+    typed_text: str, shown_text: str
+) -> None:
+    axis = parse_axis("arguments.x", typed_text)
+    assert axis_text(axis) == shown_text
+    assert parse_axis("arguments.x", shown_text).points() == tuple(
+        map(str, shown_text.split("; "))
+    ) or (axis_text(parse_axis("arguments.x", shown_text)) == shown_text)
 
 
 @pytest.mark.parametrize(
@@ -168,28 +176,28 @@ def test_a_name_that_is_no_argument_is_refused(text: str) -> None:
 def test_a_sweep_over_arguments_of_a_job_with_a_model_says_that_it_needs_a_script() -> None:
     raw = {**BASE, "model": "net"}
     del raw["script"]
-    found = expand(Sweep(raw, (parse_axis("arguments.lr", "1,2"),)))
-    assert any("needs a script" in one.message for one in found.errors)
+    expansion = expand(Sweep(raw, (parse_axis("arguments.lr", "1,2"),)))
+    assert any("needs a script" in item.message for item in expansion.errors)
 
 
 def test_a_line_that_cannot_be_split_stays_for_the_check_to_name() -> None:
-    found = expand(Sweep({**BASE, "arguments": '--x "a'}, (parse_axis("arguments.lr", "1,2"),)))
-    assert [one.path for one in found.errors] == ["arguments"]
-    assert found.jobs[0].raw["arguments"] == '--x "a'
+    expansion = expand(Sweep({**BASE, "arguments": '--x "a'}, (parse_axis("arguments.lr", "1,2"),)))
+    assert [item.path for item in expansion.errors] == ["arguments"]
+    assert expansion.jobs[0].raw["arguments"] == '--x "a'
 
 
 def test_a_sweep_file_has_arguments_in_its_axes() -> None:
     table = {"axes": {"arguments": {"lr": [0.1, 0.2], "amp": [True, False]}}}
-    sweep, faults = read_sweep({**BASE, "sweep": table})
+    sweep, errors = read_sweep({**BASE, "sweep": table})
     assert sweep is not None
-    assert not faults
+    assert not errors
     rates = [value_at(job.raw, "arguments.lr") for job in expand(sweep).jobs]
     assert rates == ["0.1", "0.1", "0.2", "0.2"]
 
 
 def test_changed_arguments_are_listed_one_by_one() -> None:
     now = {**BASE, "arguments": with_value(BASE["arguments"], "lr", "0.2")}
-    assert [(one.label, one.old_text, one.new_text) for one in setting_changes(BASE, now)] == [
+    assert [(item.label, item.old_text, item.new_text) for item in setting_changes(BASE, now)] == [
         ("lr", "0.1", "0.2")
     ]
     assert section("arguments.lr") == section("arguments") != section("optimizer.lr")
@@ -200,18 +208,18 @@ def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None
     views = [
         JobView(rate, rate, config, "", RunStatus(state=JobState.CREATED))
         for rate in ("0.1", "0.01")
-        if (config := with_changes(MINE, {"arguments.lr": rate}).config)
+        if (config := with_changes(OWN_CONFIG, {"arguments.lr": rate}).config)
     ]
     table = compare([(view, RunFigures()) for view in views])
     assert [(row.label, row.values) for row in table.differing] == [("lr", ("0.1", "0.01"))]
-    same = {row.key: row.values[0] for row in table.equal}
-    assert same["arguments"] == "fit data"
-    assert same["arguments.amp"] == "yes"
-    assert "optimizer.name" not in same
+    spellings = {row.key: row.values[0] for row in table.equal}
+    assert spellings["arguments"] == "fit data"
+    assert spellings["arguments.amp"] == "yes"
+    assert "optimizer.name" not in spellings
     assert parallel_plot(views).axes[0].key == "arguments.lr"
-    usual = default_settings(views[0].config)
+    defaults = default_settings(views[0].config)
     assert {
-        path for path, value in effective_settings(views[0]).items() if value != usual.get(path)
+        path for path, value in effective_settings(views[0]).items() if value != defaults.get(path)
     } == {
         "placement",
         "arguments",
@@ -220,7 +228,7 @@ def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None
 
 
 @pytest.mark.parametrize(
-    ("words", "name", "value", "changed"),
+    ("tokens", "name", "value", "changed"),
     [
         (["--offset", "0.5"], "offset", -1e-5, ["--offset=-1e-05"]),
         (["--offset", "0.5"], "offset", "-0.5", ["--offset", "-0.5"]),
@@ -236,6 +244,6 @@ def test_scripts_are_compared_by_their_arguments_and_have_no_optimizer() -> None
     ],
 )  # fmt: skip
 def test_a_value_arrives_at_its_own_option(
-    words: list[str], name: str, value: object, changed: list[str]
+    tokens: list[str], name: str, value: object, changed: list[str]
 ) -> None:
-    assert with_value(words, name, value) == changed
+    assert with_value(tokens, name, value) == changed

@@ -19,16 +19,22 @@ SHELL = """usage: train.sh [options]
 
 
 def read(name: str) -> dict[str, ScriptArgument]:
-    return {one.head: one for one in read_help((RECORDED / f"{name}.txt").read_text("utf-8"))}
+    return {
+        argument.head: argument
+        for argument in read_help((RECORDED / f"{name}.txt").read_text("utf-8"))
+    }
 
 
-def short(found: dict[str, ScriptArgument]) -> list[tuple[str, str, str]]:
+def short(arguments: dict[str, ScriptArgument]) -> list[tuple[str, str, str]]:
     """Each argument: head, kind or choices, default."""
-    return [(one.head, "|".join(one.choices) or one.kind, one.default) for one in found.values()]
+    return [
+        (argument.head, "|".join(argument.choices) or argument.kind, argument.default)
+        for argument in arguments.values()
+    ]
 
 
 @pytest.mark.parametrize(
-    ("name", "wanted"),
+    ("name", "expected"),
     [
         (
             "argparse",
@@ -114,13 +120,15 @@ def short(found: dict[str, ScriptArgument]) -> list[tuple[str, str, str]]:
         ),
     ],
 )
-def test_the_arguments_of_a_program_are_read_from_its_help(name, wanted) -> None:
-    assert short(read(name)) == wanted
+def test_the_arguments_of_a_program_are_read_from_its_help(name, expected) -> None:
+    assert short(read(name)) == expected
 
 
-@pytest.mark.parametrize(("name", "same"), [("argparse-wide", "argparse"), ("typer-wide", "typer")])
-def test_the_width_of_a_terminal_changes_nothing(name: str, same: str) -> None:
-    assert read(name) == read(same)
+@pytest.mark.parametrize(
+    ("name", "other_name"), [("argparse-wide", "argparse"), ("typer-wide", "typer")]
+)
+def test_the_width_of_a_terminal_changes_nothing(name: str, other_name: str) -> None:
+    assert read(name) == read(other_name)
 
 
 def test_an_older_typer_has_other_words_for_the_same() -> None:
@@ -128,16 +136,16 @@ def test_an_older_typer_has_other_words_for_the_same() -> None:
 
 
 def test_an_argument_has_its_help_and_its_other_names() -> None:
-    found = read("argparse")
-    assert (found["--lr"].name, found["--lr"].aliases) == ("lr", ("--learning-rate",))
-    assert found["--batch-size"].aliases == ("-b",)
-    assert found["--batch-size"].help_text.endswith("help text that is wrapped in any terminal")
+    arguments = read("argparse")
+    assert (arguments["--lr"].name, arguments["--lr"].aliases) == ("lr", ("--learning-rate",))
+    assert arguments["--batch-size"].aliases == ("-b",)
+    assert arguments["--batch-size"].help_text.endswith("help text that is wrapped in any terminal")
     assert read("hydra")["optim.lr="].name == "optim.lr"
 
 
 def test_a_usage_written_by_hand_is_read() -> None:
-    found = read_help(SHELL)
-    assert [(one.head, one.kind, one.default) for one in found] == [
+    arguments = read_help(SHELL)
+    assert [(argument.head, argument.kind, argument.default) for argument in arguments] == [
         ("-d", "text", ""),
         ("--lr", "number", "0.1"),
         ("--amp", "flag", ""),
@@ -145,7 +153,7 @@ def test_a_usage_written_by_hand_is_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "default"),
+    ("help_text", "default"),
     [
         ("(default: 0.1)", "0.1"),
         ("[default: a, b; required]", "a, b"),
@@ -159,9 +167,9 @@ def test_a_usage_written_by_hand_is_read() -> None:
         ("(default 7)", "7"),
     ],
 )
-def test_a_default_is_read_as_programs_write_it(words: str, default: str) -> None:
-    (found,) = read_help(f"options:\n  --x X  {words}\n")
-    assert found.default == default
+def test_a_default_is_read_as_programs_write_it(help_text: str, default: str) -> None:
+    (arguments,) = read_help(f"options:\n  --x X  {help_text}\n")
+    assert arguments.default == default
 
 
 LINES = st.lists(
@@ -187,16 +195,16 @@ LINES = st.lists(
 
 @given(lines=LINES)
 def test_any_text_gives_arguments_that_can_be_written(lines: list[str]) -> None:
-    found = read_help("\n".join(lines))
-    assert len({one.name for one in found}) == len(found)
-    for one in found:
-        assert one.name
-        assert not any(sign.isspace() for sign in one.head)
-        assert one.kind != "choice" or len(one.choices) > 1
-    known = ScriptHelp(found)
-    assert [one.head for one in ScriptHelp.from_dict(known.to_dict()).arguments] == [
-        one.head for one in found
-    ]
+    arguments = read_help("\n".join(lines))
+    assert len({argument.name for argument in arguments}) == len(arguments)
+    for argument in arguments:
+        assert argument.name
+        assert not any(sign.isspace() for sign in argument.head)
+        assert argument.kind != "choice" or len(argument.choices) > 1
+    script_help = ScriptHelp(arguments)
+    assert [
+        argument.head for argument in ScriptHelp.from_dict(script_help.to_dict()).arguments
+    ] == [argument.head for argument in arguments]
 
 
 @pytest.mark.parametrize("sign", [" ", "-", "[", "{a,", "│", "--x ", "(default: ", "a: ", "\n"])

@@ -14,7 +14,7 @@ LIVE = {
     JobState.SAVING,
     JobState.STOPPING,
 }
-OVER = {JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST}
+ENDED_STATES = {JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST}
 
 
 @pytest.mark.parametrize("state", JobState)
@@ -26,7 +26,7 @@ def test_every_state_has_words_and_a_colour(state: JobState) -> None:
 
 def test_a_state_is_live_or_over_or_waits() -> None:
     for state in JobState:
-        assert (state.is_live, state.is_over) == (state in LIVE, state in OVER)
+        assert (state.is_live, state.is_over) == (state in LIVE, state in ENDED_STATES)
 
 
 @pytest.mark.parametrize("state", JobState)

@@ -17,15 +17,15 @@ from backend.records.jobs.status import (
 
 def test_energy_is_that_of_all_runs_or_not_known() -> None:
     status = RunStatus(JobState.TRAINING, run=2, earlier_energy_j=1000.0)
-    ended = RunExit(2, JobState.FINISHED, "", energy_j=500.0)
+    run_exit = RunExit(2, JobState.FINISHED, "", energy_j=500.0)
     assert status.total_energy_j is None, "it is unknown while a run continues"
-    assert status.with_exit(ended).total_energy_j == 1500.0
+    assert status.with_exit(run_exit).total_energy_j == 1500.0
     older = RunStatus(JobState.TRAINING, run=2)
-    assert older.with_exit(ended).total_energy_j is None
+    assert older.with_exit(run_exit).total_energy_j is None
 
 
 @pytest.mark.parametrize(
-    ("started", "ended", "took_s", "begin", "end"),
+    ("started", "end_time", "took_s", "expected_start", "expected_end"),
     [
         ("05:40:00", "05:50:00", 600.0, "05:40:00.000", "05:50:00"),
         ("05:40:00", "04:41:00", 60.0, "04:40:00.000", "04:41:00"),
@@ -36,15 +36,22 @@ def test_energy_is_that_of_all_runs_or_not_known() -> None:
         ("05:40:00", "", None, "05:40:00", "05:45:00"),
     ],
 )
-def test_a_run_took_as_long_as_was_measured(started, ended, took_s, begin, end) -> None:
-    def at(time: str) -> str:
+def test_a_run_took_as_long_as_was_measured(
+    started, end_time, took_s, expected_start, expected_end
+) -> None:
+    def stamp_of(time: str) -> str:
         return time and f"2026-11-24T{time}Z"
 
-    status = RunStatus(JobState.TRAINING, run=1, started_at=at(started), updated_at=at("05:45:00"))
-    record = RunExit(1, JobState.FINISHED, "", ended_at=at(ended), took_s=took_s)
-    over = status.with_exit(RunExit.from_dict(record.to_dict()))
-    assert (over.started_at, over.updated_at) == (at(begin), at(end))
-    assert over.with_exit(record) == over
+    status = RunStatus(
+        JobState.TRAINING, run=1, started_at=stamp_of(started), updated_at=stamp_of("05:45:00")
+    )
+    record = RunExit(1, JobState.FINISHED, "", ended_at=stamp_of(end_time), took_s=took_s)
+    final_status = status.with_exit(RunExit.from_dict(record.to_dict()))
+    assert (final_status.started_at, final_status.updated_at) == (
+        stamp_of(expected_start),
+        stamp_of(expected_end),
+    )
+    assert final_status.with_exit(record) == final_status
 
 
 GOOD = RunStatus(JobState.TRAINING).to_dict()

@@ -25,27 +25,32 @@ VALUES = tuple(Fraction(text) for text in ("1", "3/4", "0.6", "1/2", "1/3", "0.3
 
 
 def is_feasible(
-    plan: tuple[int, ...], side: int, kernel: int, least: Fraction, *, as_printed: bool
+    plan: tuple[int, ...], side: int, kernel: int, least_c: Fraction, *, as_printed: bool
 ) -> bool:
     """Both conditions of the source, written as they are printed."""
     sums = [sum(a * 2**i for i, a in enumerate(plan[:stage])) for stage in range(1, len(plan) + 1)]
-    right = Fraction(kernel) / (least * (kernel - 1))
+    right = Fraction(kernel) / (least_c * (kernel - 1))
     return all(
-        used <= Fraction(2) ** (stage - (not as_printed)) * right
-        for stage, used in enumerate(sums, 1)
+        sum_so_far <= Fraction(2) ** (stage - (not as_printed)) * right
+        for stage, sum_so_far in enumerate(sums, 1)
     ) and sums[-1] <= Fraction(side, kernel - 1)
 
 
 def all_plans(
-    side: int, kernel: int, least: Fraction, *, as_printed: bool, begin: tuple[int, ...] = ()
+    side: int,
+    kernel: int,
+    least_c: Fraction,
+    *,
+    as_printed: bool,
+    first_stages: tuple[int, ...] = (),
 ) -> Iterator[tuple[int, ...]]:
     """Every feasible plan that begins so: each stage has at least one convolution."""
-    for more in count(1):
-        plan = (*begin, more)
-        if not is_feasible(plan, side, kernel, least, as_printed=as_printed):
+    for convolutions in count(1):
+        plan = (*first_stages, convolutions)
+        if not is_feasible(plan, side, kernel, least_c, as_printed=as_printed):
             return
         yield plan
-        yield from all_plans(side, kernel, least, as_printed=as_printed, begin=plan)
+        yield from all_plans(side, kernel, least_c, as_printed=as_printed, first_stages=plan)
 
 
 def stages_of(plan: DepthPlan) -> tuple[int, ...]:
@@ -57,41 +62,46 @@ def stages_of(plan: DepthPlan) -> tuple[int, ...]:
 def test_no_plan_is_deeper(kernel: int, as_printed: bool) -> None:
     sides = [kernel, *range(kernel + 1, MOST_USED * (kernel - 1), max(kernel - 2, 2))]
     for side in sides:
-        for least in VALUES:
-            found = stages_of(plan_depth(side, kernel, least, as_printed=as_printed))
-            plans = list(all_plans(side, kernel, least, as_printed=as_printed))
+        for least_c in VALUES:
+            stages = stages_of(plan_depth(side, kernel, least_c, as_printed=as_printed))
+            plans = list(all_plans(side, kernel, least_c, as_printed=as_printed))
             deepest = max(map(sum, plans))
-            assert sum(found) == deepest, (side, least)
-            assert found == max(one for one in plans if sum(one) == deepest)
+            assert sum(stages) == deepest, (side, least_c)
+            assert stages == max(plan for plan in plans if sum(plan) == deepest)
 
 
 @given(
     kernel=st.integers(2, MOST_KERNEL),
-    more=st.integers(0, MOST_SIDE - MOST_KERNEL),
-    least=st.fractions(Fraction(1, 100), 1, max_denominator=1000),
+    convolutions=st.integers(0, MOST_SIDE - MOST_KERNEL),
+    least_c=st.fractions(Fraction(1, 100), 1, max_denominator=1000),
     as_printed=st.booleans(),
 )
 def test_a_plan_is_feasible_and_no_neighbour_is_deeper(
-    kernel: int, more: int, least: Fraction, as_printed: bool
+    kernel: int, convolutions: int, least_c: Fraction, as_printed: bool
 ) -> None:
-    side = kernel + more
-    plan = plan_depth(side, kernel, least, as_printed=as_printed)
+    side = kernel + convolutions
+    plan = plan_depth(side, kernel, least_c, as_printed=as_printed)
     stages = stages_of(plan)
-    assert (plan.depth, plan.least_c) == (sum(stages), float(least))
+    assert (plan.depth, plan.least_c) == (sum(stages), float(least_c))
     assert min(stages) > 0
-    assert is_feasible(stages, side, kernel, least, as_printed=as_printed)
+    assert is_feasible(stages, side, kernel, least_c, as_printed=as_printed)
     assert plan.stages[-1].receptive_field <= side
-    lowest = float(least) * (0.5 if as_printed else 1) - 1e-9
+    lowest = float(least_c) * (0.5 if as_printed else 1) - 1e-9
     assert all(stage.c_value >= lowest for stage in plan.stages)
     # Neighbours: one convolution more, and two more in exchange for one of another stage.
-    places = range(len(stages) + 1)
-    changes = [{place: 1} for place in places]
-    changes += [{place: 2, other: -1} for place in places for other in places if place != other]
+    positions = range(len(stages) + 1)
+    changes = [{index: 1} for index in positions]
+    changes += [
+        {index: 2, other_index: -1}
+        for index in positions
+        for other_index in positions
+        if index != other_index
+    ]
     for change in changes:
         changed = [a + change.get(i, 0) for i, a in enumerate((*stages, 0))]
         neighbour = tuple(changed if changed[-1] else changed[:-1])
         if min(neighbour) > 0:
-            assert not is_feasible(neighbour, side, kernel, least, as_printed=as_printed)
+            assert not is_feasible(neighbour, side, kernel, least_c, as_printed=as_printed)
 
 
 @pytest.mark.parametrize("as_printed", [False, True])
@@ -105,21 +115,21 @@ def test_the_relaxed_optimum_of_the_source_is_met_where_it_is_whole(
     """
     side = 2 ** (m - 1) * 3 * 4 * (2 if as_printed else 1)
     first = 12 if as_printed else 6
-    found = plan_depth(side, 3, Fraction(1, 4), as_printed=as_printed)
-    assert stages_of(found) == (first, *(first // 2,) * (m - 1))
+    stages = plan_depth(side, 3, Fraction(1, 4), as_printed=as_printed)
+    assert stages_of(stages) == (first, *(first // 2,) * (m - 1))
 
 
 def test_the_figures_of_a_plan_are_those_of_its_last_convolutions() -> None:
     plan = plan_depth(128, 3)
     assert plan.text == "9-4-4-3"
-    assert [one.side for one in plan.stages] == [128, 64, 32, 16]
-    assert [one.receptive_field for one in plan.stages] == [18, 34, 66, 114]
+    assert [stage.side for stage in plan.stages] == [128, 64, 32, 16]
+    assert [stage.receptive_field for stage in plan.stages] == [18, 34, 66, 114]
     assert plan.stages[0].c_value == pytest.approx(3 / 18)
     assert plan.settings == {"side": "128", "kernel": "3", "stages": "9-4-4-3"}
 
 
 @pytest.mark.parametrize(
-    ("side", "kernel", "least", "sentence"),
+    ("side", "kernel", "least_c", "message"),
     [
         (32, 1, "1/6", "A kernel of 1 sees no neighbours and sets no limit: take 2 or more."),
         (32, 0, "1/6", "A kernel of 0"),
@@ -137,11 +147,11 @@ def test_the_figures_of_a_plan_are_those_of_its_last_convolutions() -> None:
     ],
 )
 def test_the_refusal_of_a_plan_is_one_sentence(
-    side: int, kernel: int, least: str, sentence: str
+    side: int, kernel: int, least_c: str, message: str
 ) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
-        plan_depth(side, kernel, c_value(least))
-    assert sentence in str(caught.value)
+        plan_depth(side, kernel, c_value(least_c))
+    assert message in str(caught.value)
 
 
 def test_the_default_c_value_is_that_of_the_source() -> None:

@@ -15,7 +15,7 @@ _NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 
 
 @pytest.mark.parametrize(
-    ("typed", "stored"),
+    ("typed_text", "stored"),
     [
         ("", ""),
         ("never", ""),
@@ -29,13 +29,13 @@ _NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
         ("07:30-12:00 Wed, mon,Wednesday", "07:30–12:00 Wed Mon"),
     ],
 )
-def test_hours_have_one_form(typed: str, stored: str) -> None:
-    assert parse_hours(typed) == stored
+def test_hours_have_one_form(typed_text: str, stored: str) -> None:
+    assert parse_hours(typed_text) == stored
     assert parse_hours(stored) == stored
 
 
 @pytest.mark.parametrize(
-    ("typed", "sentence"),
+    ("typed_text", "message"),
     [
         ("25:00-26:00", f"“25:00” is not a time of day; write it as in {EXAMPLE}."),
         ("08:00-18:60", f"“18:60” is not a time of day; write it as in {EXAMPLE}."),
@@ -51,14 +51,14 @@ def test_hours_have_one_form(typed: str, stored: str) -> None:
         ),
     ],
 )
-def test_invalid_hours_get_one_sentence(typed: str, sentence: str) -> None:
-    with pytest.raises(ValueError, match=f"^{re.escape(sentence)}$"):
-        parse_hours(typed)
+def test_invalid_hours_get_one_sentence(typed_text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        parse_hours(typed_text)
 
 
 # 2026-11-23 is a Monday.
 @pytest.mark.parametrize(
-    ("hours", "begin", "end"),
+    ("hours", "start", "end"),
     [
         (EXAMPLE, "23T08:00", "23T18:00"),
         (EXAMPLE, "27T08:00", "27T18:00"),
@@ -68,11 +68,13 @@ def test_invalid_hours_get_one_sentence(typed: str, sentence: str) -> None:
         ("20:00–24:00 Sat", "28T20:00", "29T00:00"),
     ],
 )
-def test_hours_begin_and_end_on_the_minute(hours: str, begin: str, end: str) -> None:
-    first, after = (datetime.fromisoformat(f"2026-11-{one}") for one in (begin, end))
+def test_hours_begin_and_end_on_the_minute(hours: str, start: str, end: str) -> None:
+    first, following = (
+        datetime.fromisoformat(f"2026-11-{minute_of_day}") for minute_of_day in (start, end)
+    )
     minute = timedelta(minutes=1)
-    around = [first - minute, first, after - minute, after]
-    assert [gives_way_at(hours, now) for now in around] == [False, True, True, False]
+    minutes = [first - minute, first, following - minute, following]
+    assert [gives_way_at(hours, now) for now in minutes] == [False, True, True, False]
 
 
 QUARTERS = st.integers(0, 95).map(lambda quarter: 15 * quarter)
@@ -80,12 +82,14 @@ QUARTERS = st.integers(0, 95).map(lambda quarter: 15 * quarter)
 
 @given(QUARTERS, QUARTERS, st.sets(st.integers(0, 6), min_size=1))
 def test_a_week_of_any_hours_has_as_many_minutes_as_they_say(
-    begin: int, end: int, days: set[int]
+    start: int, end: int, days: set[int]
 ) -> None:
-    if begin == end:
+    if start == end:
         return
-    times = "–".join(f"{one // 60}:{one % 60:02}" for one in (begin, end))
+    times = "–".join(
+        f"{minute_of_day // 60}:{minute_of_day % 60:02}" for minute_of_day in (start, end)
+    )
     hours = parse_hours(f"{times} {' '.join(_NAMES[day] for day in days)}")
     monday = datetime(2026, 11, 23, tzinfo=UTC)
     week = [monday + timedelta(minutes=minute) for minute in range(0, 7 * 1440, 15)]
-    assert sum(gives_way_at(hours, now) for now in week) == len(days) * ((end - begin) % 1440 / 15)
+    assert sum(gives_way_at(hours, now) for now in week) == len(days) * ((end - start) % 1440 / 15)

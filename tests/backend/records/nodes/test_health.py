@@ -37,14 +37,14 @@ class Readings:
         self.now_s = 100.0
         self.beat = 0
 
-    def at(self, silent_s: float = 0.0, **other: Any) -> Health:
+    def update(self, silent_s: float = 0.0, **changes: Any) -> Health:
         self.beat += 1
-        return self.again(replace(READING, heartbeat=self.beat, **other), silent_s)
+        return self.repeat(replace(READING, heartbeat=self.beat, **changes), silent_s)
 
-    def gpu(self, **other: Any) -> Health:
-        return self.at(gpus=(replace(GPU, **other),))
+    def gpu(self, **changes: Any) -> Health:
+        return self.update(gpus=(replace(GPU, **changes),))
 
-    def again(self, reading: NodeReading, silent_s: float) -> Health:
+    def repeat(self, reading: NodeReading, silent_s: float) -> Health:
         self.now_s += 2
         self.health = self.health.after_reading(reading, self.now_s, silent_s)
         return self.health
@@ -60,16 +60,16 @@ def readings() -> Readings:
 
 
 def test_a_healthy_node_has_no_finding(readings: Readings) -> None:
-    assert readings.at().findings == ()
+    assert readings.update().findings == ()
     assert worst_finding(readings.health.findings) is None
 
 
 def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(readings: Readings) -> None:
-    said = []
+    messages = []
     for celsius in (86, 87, 83, 95, 91, 89, 83, 82, 86):
         findings = readings.gpu(temperature_c=celsius).findings
-        said.append((celsius, *(f.severity for f in findings)))
-    assert said == [
+        messages.append((celsius, *(f.severity for f in findings)))
+    assert messages == [
         (86,),
         (87, WARN),
         (83, WARN),
@@ -84,12 +84,12 @@ def test_heat_warns_then_is_bad_and_ends_below_a_lower_threshold(readings: Readi
 
 def test_a_finding_has_fault_place_time_and_remedy(readings: Readings) -> None:
     readings.gpu(temperature_c=88)
-    (found,) = readings.gpu(temperature_c=96).findings
-    assert (found.message, found.severity) == ("GPU 0 runs hot, 96 °C.", BAD)
-    assert (found.gpu, found.gpu_uuid, found.since_s) == (0, "GPU-a", 102.0)
-    assert found.remedy
+    (finding,) = readings.gpu(temperature_c=96).findings
+    assert (finding.message, finding.severity) == ("GPU 0 runs hot, 96 °C.", BAD)
+    assert (finding.gpu, finding.gpu_uuid, finding.since_s) == (0, "GPU-a", 102.0)
+    assert finding.remedy
     state = NodeState("gpu1", Presence.ONLINE, health=readings.health.findings)
-    assert state.worst_gpu_finding(GPU) == found
+    assert state.worst_gpu_finding(GPU) == finding
     assert state.worst_gpu_finding(replace(GPU, index=1)) is None
 
 
@@ -114,11 +114,13 @@ def test_a_temperature_that_wavers_between_the_thresholds_changes_nothing(
 @given(st.lists(st.booleans(), max_size=60))
 def test_an_occasionally_lowered_clock_does_not_flap(lowered: list[bool]) -> None:
     readings = Readings()
-    reasons: list[tuple[str, ...]] = [("thermal",) if one else () for one in lowered]
-    seen = [bool(readings.gpu(clock_event_reasons=now).findings) for now in reasons]
-    ends = [n + 1 for n, (a, b) in enumerate(pairwise(seen)) if a and not b]
-    assert all(not any(lowered[end - CALM_READINGS + 1 : end + 1]) for end in ends)
-    assert all(shown for one, shown in zip(lowered, seen, strict=True) if one)
+    reasons: list[tuple[str, ...]] = [("thermal",) if is_lowered else () for is_lowered in lowered]
+    findings_seen = [bool(readings.gpu(clock_event_reasons=now).findings) for now in reasons]
+    end_counts = [n + 1 for n, (a, b) in enumerate(pairwise(findings_seen)) if a and not b]
+    assert all(not any(lowered[end - CALM_READINGS + 1 : end + 1]) for end in end_counts)
+    assert all(
+        is_shown for is_lowered, is_shown in zip(lowered, findings_seen, strict=True) if is_lowered
+    )
 
 
 finite = st.floats(-1e12, 1e12)
@@ -126,17 +128,17 @@ finite = st.floats(-1e12, 1e12)
 
 @given(finite, finite, st.lists(finite))
 def test_a_threshold_never_turns_within_its_band(a: float, b: float, values: list[float]) -> None:
-    threshold, held = HealthThreshold(max(a, b), min(a, b)), False
+    threshold, is_held = HealthThreshold(max(a, b), min(a, b)), False
     for value in values:
-        now = threshold.holds(value, held)
-        assert now == held or not threshold.leave < value < threshold.enter
-        held = now
+        now = threshold.holds(value, is_held)
+        assert now == is_held or not threshold.leave < value < threshold.enter
+        is_held = now
 
 
 @pytest.mark.parametrize("reason", ["hardware thermal slowdown", "hw_thermal_slowdown"])
 def test_s13_a_clock_lowered_for_heat_is_reported(readings: Readings, reason: str) -> None:
-    (found,) = readings.gpu(clock_event_reasons=("idle", reason)).findings
-    assert (found.severity, found.description) == (BAD, "slowed by heat")
+    (finding,) = readings.gpu(clock_event_reasons=("idle", reason)).findings
+    assert (finding.severity, finding.description) == (BAD, "slowed by heat")
     assert readings.gpu(clock_event_reasons=("power cap", "idle")).findings != ()
     for _ in range(CALM_READINGS - 1):
         readings.gpu()
@@ -144,31 +146,32 @@ def test_s13_a_clock_lowered_for_heat_is_reported(readings: Readings, reason: st
 
 
 def test_room_on_the_disk_counts_downwards(readings: Readings) -> None:
-    said = []
+    messages = []
     for gigabytes in (3.0, 2.0, 2.9, 0.5, 0.9, 1.1, 3.0):
-        found = worst_finding(readings.at(disk_free_bytes=int(gigabytes * 1e9)).findings)
-        said.append(found and found.severity)
-    assert said == [None, WARN, WARN, BAD, BAD, WARN, None]
+        finding = worst_finding(readings.update(disk_free_bytes=int(gigabytes * 1e9)).findings)
+        messages.append(finding and finding.severity)
+    assert messages == [None, WARN, WARN, BAD, BAD, WARN, None]
     assert (
-        readings.at(disk_free_bytes=10**8).findings[0].message == "0.1 GB left for the data root."
+        readings.update(disk_free_bytes=10**8).findings[0].message
+        == "0.1 GB left for the data root."
     )
 
 
 def test_full_memory_of_a_gpu_and_of_the_node_is_reported(readings: Readings) -> None:
     full = replace(GPU, memory_used_bytes=80 * GIB)
-    readings.at(gpus=(full,), memory_used_bytes=98)
+    readings.update(gpus=(full,), memory_used_bytes=98)
     assert readings.keys == ["memory", "gpu GPU-a memory"]
-    readings.at(gpus=(replace(GPU, memory_used_bytes=78 * GIB),), memory_used_bytes=94)
+    readings.update(gpus=(replace(GPU, memory_used_bytes=78 * GIB),), memory_used_bytes=94)
     assert readings.keys == ["memory", "gpu GPU-a memory"]
-    readings.at()
+    readings.update()
     assert readings.keys == []
 
 
 def test_memory_errors_that_could_not_be_corrected_last_as_long_as_the_driver_counts_them(
     readings: Readings,
 ) -> None:
-    (found,) = readings.gpu(ecc_uncorrected=1).findings
-    assert (found.severity, found.message) == (BAD, "GPU 0 has 1 memory error.")
+    (finding,) = readings.gpu(ecc_uncorrected=1).findings
+    assert (finding.severity, finding.message) == (BAD, "GPU 0 has 1 memory error.")
     assert "2 memory errors" in readings.gpu(ecc_uncorrected=2).findings[0].description
     assert readings.gpu(ecc_uncorrected=0).findings == ()
 
@@ -191,9 +194,9 @@ def test_memory_that_waits_for_a_repair_is_reported(
 
 def test_a_lost_gpu_is_bad_and_nothing_else_is_said_of_it(readings: Readings) -> None:
     readings.gpu(temperature_c=90)
-    lost = Gpu(0, "GPU-a", "H100", is_lost=True)
-    (found,) = readings.at(gpus=(lost,)).findings
-    assert (found.severity, found.key) == (BAD, "gpu GPU-a lost")
+    lost_gpu = Gpu(0, "GPU-a", "H100", is_lost=True)
+    (finding,) = readings.update(gpus=(lost_gpu,)).findings
+    assert (finding.severity, finding.key) == (BAD, "gpu GPU-a lost")
     assert readings.gpu().findings != ()
 
 
@@ -203,37 +206,37 @@ def test_a_value_no_longer_reported_changes_nothing(readings: Readings) -> None:
     readings.gpu(temperature_c=None, ecc_uncorrected=None, memory_used_bytes=None)
     assert readings.keys == keys
     message = "GPUs cannot be read: the NVIDIA driver does not respond"
-    readings.at(gpus=(), gpu_message=message, gpus_unreadable=True)
+    readings.update(gpus=(), gpu_message=message, gpus_unreadable=True)
     assert readings.keys == ["driver", *keys]
-    readings.at(gpus=(), gpu_message="CPU only: no NVIDIA driver was found")
+    readings.update(gpus=(), gpu_message="CPU only: no NVIDIA driver was found")
     assert readings.keys == []
 
 
 def test_a_silent_agent_is_reported_and_recovers_after_some_heartbeats(readings: Readings) -> None:
-    readings.at()
+    readings.update()
     last = replace(READING, heartbeat=readings.beat)
-    assert readings.again(last, 6.0).findings == ()
-    (found,) = readings.again(last, 6.5).findings
-    assert (found.severity, found.message) == (BAD, "No heartbeat.")
-    since_s = found.since_s
+    assert readings.repeat(last, 6.0).findings == ()
+    (finding,) = readings.repeat(last, 6.5).findings
+    assert (finding.severity, finding.message) == (BAD, "No heartbeat.")
+    since_s = finding.since_s
     # It stays silent: the finding stays.
-    assert readings.again(last, 60).findings == (found,)
+    assert readings.repeat(last, 60).findings == (finding,)
     for _ in range(CALM_READINGS - 1):
-        (found,) = readings.at().findings
-        assert found.since_s == since_s
-    assert readings.at().findings == ()
+        (finding,) = readings.update().findings
+        assert finding.since_s == since_s
+    assert readings.update().findings == ()
 
 
 def test_a_repeated_reading_counts_once(readings: Readings) -> None:
     readings.gpu(clock_event_reasons=("thermal",))
     readings.gpu()
-    same = replace(READING, heartbeat=readings.beat)
+    repeated_reading = replace(READING, heartbeat=readings.beat)
     for _ in range(10):
-        assert readings.again(same, 1.0).findings != ()
+        assert readings.repeat(repeated_reading, 1.0).findings != ()
 
 
 def test_the_worst_is_the_first_bad_one(readings: Readings) -> None:
-    readings.at(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
-    found = worst_finding(readings.health.findings)
-    assert found is not None
-    assert found.key == "gpu GPU-a memory errors"
+    readings.update(memory_used_bytes=99, gpus=(replace(GPU, temperature_c=90, ecc_uncorrected=1),))
+    finding = worst_finding(readings.health.findings)
+    assert finding is not None
+    assert finding.key == "gpu GPU-a memory errors"

@@ -16,48 +16,48 @@ from backend.records.nodes.preflight import (
 THREE = tuple(Placement(name, 2) for name in ("a", "b", "c"))
 
 
-def fault(*nodes: str, gpus: tuple[str, ...] = (), is_warning: bool = False) -> PreflightFinding:
+def failure(*nodes: str, gpus: tuple[str, ...] = (), is_warning: bool = False) -> PreflightFinding:
     return PreflightFinding("x", False, "No.", "Do.", nodes, Fix.LEAVE_OUT, is_warning, gpus)
 
 
 def names(*findings: PreflightFinding) -> list[str]:
-    return [one.node for one in smaller_placement(THREE, findings)]
+    return [p.node for p in smaller_placement(THREE, findings)]
 
 
 def test_the_node_with_a_fault_is_left_out() -> None:
-    assert names(fault("b")) == ["a", "c"]
-    assert names(fault("a"), fault("c")) == ["b"]
+    assert names(failure("b")) == ["a", "c"]
+    assert names(failure("a"), failure("c")) == ["b"]
 
 
 def test_nothing_is_offered_without_need_or_where_nothing_is_left() -> None:
     assert names() == []
-    assert names(fault("a", is_warning=True)) == []
-    assert names(fault("a"), fault("b"), fault("c")) == []
-    assert names(fault()) == [], "a fault of the desktop is in every smaller job too"
+    assert names(failure("a", is_warning=True)) == []
+    assert names(failure("a"), failure("b"), failure("c")) == []
+    assert names(failure()) == [], "a fault of the desktop is in every smaller job too"
 
 
 def test_the_node_with_more_faults_of_a_failing_pair_is_left_out() -> None:
-    assert names(fault("a", "b")) == ["a", "c"]
-    assert names(fault("a", "b"), fault("a", "c")) == ["b", "c"]
-    assert names(fault("a", "b"), fault("b")) == ["a", "c"]
-    assert names(fault("a", "b"), fault("b", "c"), fault("a", "c")) == ["a"]
+    assert names(failure("a", "b")) == ["a", "c"]
+    assert names(failure("a", "b"), failure("a", "c")) == ["b", "c"]
+    assert names(failure("a", "b"), failure("b")) == ["a", "c"]
+    assert names(failure("a", "b"), failure("b", "c"), failure("a", "c")) == ["a"]
 
 
 def test_only_the_gpus_with_faults_are_left_out() -> None:
     placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
-    found = smaller_placement(placement, (fault("a", gpus=("2",)), fault("b", gpus=("3",))))
-    assert found == (Placement("a", gpus=("1",)),)
+    result = smaller_placement(placement, (failure("a", gpus=("2",)), failure("b", gpus=("3",))))
+    assert result == (Placement("a", gpus=("1",)),)
 
 
 def test_a_warning_prevents_no_start() -> None:
-    found = Preflight(("a",), (fault("a", is_warning=True),), 1.0)
-    assert found.succeeded
-    assert found.warnings
-    assert not Preflight(("a",), (fault("a"),), 1.0).succeeded
+    result = Preflight(("a",), (failure("a", is_warning=True),), 1.0)
+    assert result.succeeded
+    assert result.warnings
+    assert not Preflight(("a",), (failure("a"),), 1.0).succeeded
 
 
 def test_the_document_is_plain() -> None:
-    raw = Preflight(("a", "b"), (fault("a"),), 1.234, (Placement("b", 2),)).to_dict()
+    raw = Preflight(("a", "b"), (failure("a"),), 1.234, (Placement("b", 2),)).to_dict()
     assert raw["passed"] is False
     assert raw["took_s"] == 1.23
     assert raw["findings"][0]["fix"] == "leave it out"
@@ -65,22 +65,22 @@ def test_the_document_is_plain() -> None:
 
 
 def test_fewer_processes_are_a_smaller_job_on_the_same_nodes() -> None:
-    many = replace(fault("a"), fix=Fix.FIT_PROCESSES, process_capacity=1)
-    found = smaller_placement(THREE, (many, fault("c")))
-    assert found == (Placement("a", 1), Placement("b", 2))
+    many = replace(failure("a"), fix=Fix.FIT_PROCESSES, process_capacity=1)
+    result = smaller_placement(THREE, (many, failure("c")))
+    assert result == (Placement("a", 1), Placement("b", 2))
 
 
 def test_a_fix_changes_only_the_faulty_part_of_the_placement() -> None:
     placement = (Placement("a", gpus=("1", "2")), Placement("b", gpus=("3",)))
-    assert fixed_placement(placement, fault("b")) == placement[:1]
-    assert fixed_placement(placement, fault("a", gpus=("1",))) == (
+    assert fixed_placement(placement, failure("b")) == placement[:1]
+    assert fixed_placement(placement, failure("a", gpus=("1",))) == (
         Placement("a", gpus=("2",)),
         placement[1],
     )
-    assert fixed_placement(placement, fault("b", gpus=("3",))) == placement[:1]
-    other = replace(fault("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
-    assert fixed_placement(placement, other) == (placement[0], Placement("b", gpus=("4",)))
-    fewer = replace(fault("b"), fix=Fix.FIT_PROCESSES, process_capacity=1)
+    assert fixed_placement(placement, failure("b", gpus=("3",))) == placement[:1]
+    other_finding = replace(failure("b", gpus=("3",)), fix=Fix.TAKE_FREE_GPUS, free_gpus=("4",))
+    assert fixed_placement(placement, other_finding) == (placement[0], Placement("b", gpus=("4",)))
+    fewer = replace(failure("b"), fix=Fix.FIT_PROCESSES, process_capacity=1)
     assert fixed_placement(THREE, fewer)[1] == Placement("b", 1)
 
 
@@ -96,7 +96,7 @@ def test_a_later_check_of_a_part_changes_only_the_findings_of_that_part() -> Non
     def point(check: str, ok: bool, *nodes: str) -> PreflightFinding:
         return PreflightFinding(check, ok, "x", nodes=nodes)
 
-    before = Preflight(
+    earlier = Preflight(
         ("a", "b", "c"),
         (point("agent", False, "b"), point("agent", False, "c"), point("Python", True)),
         9.0,
@@ -106,12 +106,12 @@ def test_a_later_check_of_a_part_changes_only_the_findings_of_that_part() -> Non
         (point("disk", False, "a"), point("clock", False, "b"), point("agent", True)),
         2.0,
     )
-    after = before.after_part(part, ("b",))
-    assert {(one.check, one.nodes) for one in after.blocking_findings} == {
+    later = earlier.after_part(part, ("b",))
+    assert {(p.check, p.nodes) for p in later.blocking_findings} == {
         ("agent", ("c",)),
         ("clock", ("b",)),
     }
-    assert [one.check for one in after.findings if one.ok] == ["Python"]
-    healed = after.after_part(Preflight((), (point("agent", True),), 1.0), ("c",))
-    assert {one.check for one in healed.findings if one.ok} == {"Python", "agent"}
-    assert [one.check for one in healed.blocking_findings] == ["clock"]
+    assert [p.check for p in later.findings if p.ok] == ["Python"]
+    healed = later.after_part(Preflight((), (point("agent", True),), 1.0), ("c",))
+    assert {p.check for p in healed.findings if p.ok} == {"Python", "agent"}
+    assert [p.check for p in healed.blocking_findings] == ["clock"]

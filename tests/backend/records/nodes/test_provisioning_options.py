@@ -20,9 +20,9 @@ from backend.records.nodes.provisioning_options import (
     usual_options,
 )
 
-OWN, BROUGHT = SetUpOptions(system_mpi=True), SetUpOptions()
+OWN_MPI, BUNDLED_MPI = SetUpOptions(system_mpi=True), SetUpOptions()
 SHARES = SetUpOptions(shared=True)
-FACTS = NodeInfo(
+INFO = NodeInfo(
     *("gpu", "Debian 12", "x86_64", "6.1", "mai", "/home/mai/.ringmaster"),
     data_root="/lab/ring",
     data_root_writable=True,
@@ -32,15 +32,15 @@ FACTS = NodeInfo(
 
 
 def node(name: str, **changes: object) -> NodeEntry:
-    return NodeEntry(name, NodeAddress(name), replace(FACTS, **changes))  # type: ignore[arg-type]
+    return NodeEntry(name, NodeAddress(name), replace(INFO, **changes))  # type: ignore[arg-type]
 
 
-def ready(name: str, options: SetUpOptions = BROUGHT, version: str = "5.0.11") -> NodeEntry:
+def ready(name: str, options: SetUpOptions = BUNDLED_MPI, version: str = "5.0.11") -> NodeEntry:
     shared = str(NodeHome.shared_in(PurePosixPath("/lab/ring")).path)
     home = shared if options.shared else "/home/mai/.ringmaster"
     entry = node(name)
     python = f"{home}/environments/e1/bin/python"
-    there = NodeInstallation(
+    installation = NodeInstallation(
         python,
         "/usr/bin/mpirun" if options.system_mpi else f"{home}/environments/e1/bin/mpirun",
         "4.1.4" if options.system_mpi else version,
@@ -49,13 +49,13 @@ def ready(name: str, options: SetUpOptions = BROUGHT, version: str = "5.0.11") -
         limits_key=options.limits_key,
         without_horovod=options.without_horovod,
     )
-    return replace(entry, installation=there)
+    return replace(entry, installation=installation)
 
 
 @pytest.mark.parametrize(
     "options",
     [
-        *(BROUGHT, OWN, SHARES, SetUpOptions(own_key="/k")),
+        *(BUNDLED_MPI, OWN_MPI, SHARES, SetUpOptions(own_key="/k")),
         *(SetUpOptions(limits_key=True), SetUpOptions(without_horovod=True)),
     ],
 )
@@ -65,9 +65,9 @@ def test_the_set_up_options_are_read_from_the_node(options: SetUpOptions) -> Non
 
 
 def test_a_new_node_is_set_up_as_most_are_and_half_is_not_most() -> None:
-    own = [ready("gpu1", OWN), ready("gpu2", OWN)]
-    assert usual_options([*own, ready("gpu3"), node("gpu4")]).system_mpi
-    assert not usual_options([own[0], ready("gpu3")]).system_mpi
+    own_nodes = [ready("gpu1", OWN_MPI), ready("gpu2", OWN_MPI)]
+    assert usual_options([*own_nodes, ready("gpu3"), node("gpu4")]).system_mpi
+    assert not usual_options([own_nodes[0], ready("gpu3")]).system_mpi
     assert usual_options([]) == SetUpOptions()
     assert usual_options([ready("gpu1", SetUpOptions(without_horovod=True))]).without_horovod
 
@@ -75,71 +75,71 @@ def test_a_new_node_is_set_up_as_most_are_and_half_is_not_most() -> None:
 def test_a_node_of_a_version_that_always_installed_horovod_has_it() -> None:
     raw = ready("gpu1").to_dict()
     del raw["installation"]["without_horovod"]
-    assert options_of(NodeEntry.from_dict(raw)) == BROUGHT
+    assert options_of(NodeEntry.from_dict(raw)) == BUNDLED_MPI
 
 
 def test_a_key_of_the_users_own_is_usual_only_where_all_have_it() -> None:
-    mine = ready("gpu1", SetUpOptions(own_key="/k"))
-    assert usual_options([mine, node("gpu2")]).own_key == "/k"
-    assert usual_options([mine, ready("gpu3")]).own_key == ""
+    own_key_node = ready("gpu1", SetUpOptions(own_key="/k"))
+    assert usual_options([own_key_node, node("gpu2")]).own_key == "/k"
+    assert usual_options([own_key_node, ready("gpu3")]).own_key == ""
 
 
 def test_nothing_is_wrong_with_the_first_node_however_it_is_chosen() -> None:
-    for options in (BROUGHT, OWN, SHARES, SetUpOptions(limits_key=True)):
+    for options in (BUNDLED_MPI, OWN_MPI, SHARES, SetUpOptions(limits_key=True)):
         assert choice_errors(options, [node("gpu1")], [], "5.0.11") == {}
 
 
 def test_a_node_without_open_mpi_cannot_use_its_own() -> None:
-    chosen = [node("gpu1"), node("gpu2", mpirun="", mpi_version="")]
-    fault = choice_errors(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
-    assert fault.startswith("gpu2 has no Open MPI. Install it,")
+    chosen_nodes = [node("gpu1"), node("gpu2", mpirun="", mpi_version="")]
+    error = choice_errors(OWN_MPI, chosen_nodes, [], "5.0.11")[SYSTEM_MPI]
+    assert error.startswith("gpu2 has no Open MPI. Install it,")
 
 
 def test_many_nodes_are_counted_and_not_all_named() -> None:
-    chosen = [node(f"gpu{n}", mpirun="") for n in range(1, 65)]
-    fault = choice_errors(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
-    assert fault.startswith("gpu1, gpu2 and 62 more have no Open MPI.")
+    chosen_nodes = [node(f"gpu{n}", mpirun="") for n in range(1, 65)]
+    error = choice_errors(OWN_MPI, chosen_nodes, [], "5.0.11")[SYSTEM_MPI]
+    assert error.startswith("gpu1, gpu2 and 62 more have no Open MPI.")
 
 
 def test_an_old_open_mpi_is_named_with_its_version() -> None:
-    fault = choice_errors(OWN, [node("gpu1", mpi_version="3.1.6")], [], "5.0.11")[SYSTEM_MPI]
-    assert fault == "gpu1 has Open MPI 3.1.6; only 4.1 and 5.0 can be used."
+    error = choice_errors(OWN_MPI, [node("gpu1", mpi_version="3.1.6")], [], "5.0.11")[SYSTEM_MPI]
+    assert error == "gpu1 has Open MPI 3.1.6; only 4.1 and 5.0 can be used."
 
 
 def test_two_nodes_with_two_versions_of_their_own_do_not_fit() -> None:
-    chosen = [node("gpu1"), node("gpu2", mpi_version="5.0.7")]
-    fault = choice_errors(OWN, chosen, [], "5.0.11")[SYSTEM_MPI]
-    assert fault.startswith("gpu1 has Open MPI 4.1.4 and gpu2 has 5.0.7;")
+    chosen_nodes = [node("gpu1"), node("gpu2", mpi_version="5.0.7")]
+    error = choice_errors(OWN_MPI, chosen_nodes, [], "5.0.11")[SYSTEM_MPI]
+    assert error.startswith("gpu1 has Open MPI 4.1.4 and gpu2 has 5.0.7;")
 
 
 def test_one_node_alone_does_not_leave_the_version_of_the_others() -> None:
-    others = [ready("gpu2"), node("gpu3")]
-    fault = choice_errors(OWN, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
-    assert "Open MPI 4.1.4, and gpu2 has 5.0.11 from Ringmaster" in fault
-    assert choice_errors(OWN, [node("gpu1"), others[0]], others[1:], "5.0.11") == {}
+    other_nodes = [ready("gpu2"), node("gpu3")]
+    error = choice_errors(OWN_MPI, [node("gpu1")], other_nodes, "5.0.11")[SYSTEM_MPI]
+    assert "Open MPI 4.1.4, and gpu2 has 5.0.11 from Ringmaster" in error
+    assert choice_errors(OWN_MPI, [node("gpu1"), other_nodes[0]], other_nodes[1:], "5.0.11") == {}
 
 
 def test_the_brought_version_does_not_fit_beside_nodes_with_their_own() -> None:
-    others = [ready("gpu2", OWN)]
-    fault = choice_errors(BROUGHT, [node("gpu1")], others, "5.0.11")[SYSTEM_MPI]
-    assert "Open MPI 5.0.11, and gpu2 has 4.1.4 of its own" in fault
-    assert choice_errors(BROUGHT, [node("gpu1")], others, "") == {}, "nothing is guessed"
-    assert choice_errors(OWN, [node("gpu1")], others, "5.0.11") == {}
+    other_nodes = [ready("gpu2", OWN_MPI)]
+    error = choice_errors(BUNDLED_MPI, [node("gpu1")], other_nodes, "5.0.11")[SYSTEM_MPI]
+    assert "Open MPI 5.0.11, and gpu2 has 4.1.4 of its own" in error
+    assert choice_errors(BUNDLED_MPI, [node("gpu1")], other_nodes, "") == {}, "nothing is guessed"
+    assert choice_errors(OWN_MPI, [node("gpu1")], other_nodes, "5.0.11") == {}
 
 
 @pytest.mark.parametrize(
-    ("changes", "begins"),
+    ("changes", "prefix"),
     [
         ({"data_root": ""}, "gpu2 does not see the data root"),
         ({"data_root_writable": False}, "gpu2 may not write to the data root"),
     ],
 )
 def test_nothing_is_shared_where_the_data_root_cannot_be_used(
-    changes: dict[str, object], begins: str
+    changes: dict[str, object], prefix: str
 ) -> None:
-    chosen = [node("gpu1"), node("gpu2", **changes)]
-    assert choice_errors(SHARES, chosen, [], "")[SHARED].startswith(begins)
-    assert choice_errors(BROUGHT, chosen, [], "") == {}
+    chosen_nodes = [node("gpu1"), node("gpu2", **changes)]
+    assert choice_errors(SHARES, chosen_nodes, [], "")[SHARED].startswith(prefix)
+    assert choice_errors(BUNDLED_MPI, chosen_nodes, [], "") == {}
 
 
 def test_the_names_of_the_choices_are_those_of_the_options() -> None:

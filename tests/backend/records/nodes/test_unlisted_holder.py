@@ -26,10 +26,10 @@ from widgets.nodes.row.node_row import gpu_cell
 
 MIB = 2**20
 GPU = Gpu(1, "GPU-1", "H100", 300 * MIB, 81_920 * MIB)
-OTHER = replace(GPU, index=2, uuid="GPU-2")
+OTHER_GPU = replace(GPU, index=2, uuid="GPU-2")
 ALICE = GpuProcess(7, "alice", 10_000 * MIB, "python3")
 SCREEN = GpuProcess(8, "root", 2_000 * MIB, "Xorg", only_draws=True)
-HELD: dict[str, tuple[Gpu, str, str]] = {
+HELD_GPUS: dict[str, tuple[Gpu, str, str]] = {
     "held by what is not seen": (
         replace(GPU, memory_used_bytes=81_000 * MIB),
         "hidden processes",
@@ -72,11 +72,11 @@ FREE = {
 
 
 def preflight(gpu: Gpu) -> list[Any]:
-    facts = {"code": 0, "message": "", "gpus": json_value((gpu, OTHER))}
+    reply = {"code": 0, "message": "", "gpus": json_value((gpu, OTHER_GPU))}
     site = PreflightTarget(
         *("gpu03", Placement("gpu03", gpus=(GPU.uuid,)), "python", "", "", "", "", ""), leads=True
     )
-    return answered(site, gpus=facts)
+    return answered(site, gpus=reply)
 
 
 def reading(gpu: Gpu) -> NodeReading:
@@ -89,21 +89,25 @@ class Driver:
         self.driver, self.unreadable, self.read = "550", False, lambda: (gpus, "")
 
 
-@pytest.mark.parametrize(("gpu", "who", "remedy"), HELD.values(), ids=HELD)
+@pytest.mark.parametrize(("gpu", "holder", "remedy"), HELD_GPUS.values(), ids=HELD_GPUS)
 def test_a_held_gpu_is_not_free_and_every_view_says_why(
-    gpu: Gpu, who: str, remedy: str, monkeypatch: pytest.MonkeyPatch
+    gpu: Gpu, holder: str, remedy: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (fault,) = preflight(gpu)
-    assert fault.blocks
-    assert f"GPU 1 of gpu03 is in use by {who}" in fault.message
-    assert remedy in fault.remedy
-    assert fault.free_gpus == ("GPU-2",)
+    (finding,) = preflight(gpu)
+    assert finding.blocks
+    assert f"GPU 1 of gpu03 is in use by {holder}" in finding.message
+    assert remedy in finding.remedy
+    assert finding.free_gpus == ("GPU-2",)
     waits = node_view_of(reading(gpu), ()).hidden_holders["GPU-1"]
-    assert who in waits
+    assert holder in waits
     assert remedy in waits
-    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, gpu))
-    found = doctor._gpus()
-    assert (found.ok, who in found.message, remedy in found.remedy) == (False, True, True)
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER_GPU, gpu))
+    findings = doctor._gpus()
+    assert (findings.ok, holder in findings.message, remedy in findings.remedy) == (
+        False,
+        True,
+        True,
+    )
     assert gpu_cell(gpu, {}).use == "other"
 
 
@@ -118,25 +122,25 @@ def test_a_gpu_without_a_holder_is_free(gpu: Gpu, monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_listed_process_is_named_first_with_its_own_memory() -> None:
-    used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
-    assert used.compute_processes == (ALICE,)
-    (fault,) = preflight(used)
-    assert fault.message == "GPU 1 of gpu03 is in use by alice: python3 (pid 7) and holds 10 GiB."
-    assert node_view_of(reading(used), ()).hidden_holders == {}
+    busy_gpu = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
+    assert busy_gpu.compute_processes == (ALICE,)
+    (finding,) = preflight(busy_gpu)
+    assert finding.message == "GPU 1 of gpu03 is in use by alice: python3 (pid 7) and holds 10 GiB."
+    assert node_view_of(reading(busy_gpu), ()).hidden_holders == {}
 
 
 def test_an_exclusive_gpu_is_not_shared() -> None:
-    used = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
-    assert used.foreign_processes("alice") == ()
-    assert replace(used, compute_mode=EXCLUSIVE).foreign_processes("alice") == (ALICE,)
+    busy_gpu = replace(GPU, memory_used_bytes=10_300 * MIB, processes=(ALICE,))
+    assert busy_gpu.foreign_processes("alice") == ()
+    assert replace(busy_gpu, compute_mode=EXCLUSIVE).foreign_processes("alice") == (ALICE,)
 
 
 def test_a_lost_gpu_is_not_in_order_for_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER, Gpu(1, "", "", is_lost=True)))
+    monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER_GPU, Gpu(1, "", "", is_lost=True)))
     assert doctor._gpus().message == "GPU 1 no longer responds."
 
 
 def test_a_small_part_on_the_users_own_computer_is_its_display() -> None:
-    held = replace(GPU, memory_used_bytes=4_000 * MIB)
-    assert node_view_of(reading(held), (), is_a_desk=True).hidden_holders == {}
-    assert node_view_of(reading(held), ()).hidden_holders
+    held_gpu = replace(GPU, memory_used_bytes=4_000 * MIB)
+    assert node_view_of(reading(held_gpu), (), is_a_desk=True).hidden_holders == {}
+    assert node_view_of(reading(held_gpu), ()).hidden_holders

@@ -15,21 +15,20 @@ from backend.records.queue.entry import (
     Cause,
     QueueEntry,
     RunningJob,
-    sorted_entries,
     node_key,
     position_between,
+    sorted_entries,
 )
 from backend.records.queue.forecast import run_duration_s, seconds_to_start
 from backend.records.queue.scheduling import (
     ClusterState,
     NodeView,
     QuietTimes,
-    ClusterState,
     give_way_message,
-    wait_reasons,
     node_view_of,
     quiet_after,
     wait_reason,
+    wait_reasons,
 )
 
 NOW = datetime(2026, 11, 22, 14, 2, tzinfo=UTC).astimezone()
@@ -38,98 +37,100 @@ GPU03 = NodeView(cores=8, gpus={f"GPU-{n}": f"GPU {n}" for n in range(4)}, disk_
 NODES = {DESK: NodeView(cores=2), "gpu03": GPU03, "gpu04": replace(GPU03)}
 
 
-def entry(name, *gpus, node="gpu03", processes=0, **more):
+def entry(name, *gpus, node="gpu03", processes=0, **fields):
     placement = (Placement(node, processes, tuple(f"GPU-{n}" for n in gpus)),)
-    return QueueEntry(name, name, 1, placement, "m1", **more)
+    return QueueEntry(name, name, 1, placement, "m1", **fields)
 
 
-def on_desk(name, processes=1, **more):
-    return entry(name, node="this-computer", processes=processes, **more)
+def on_desk(name, processes=1, **fields):
+    return entry(name, node="this-computer", processes=processes, **fields)
 
 
-def run(of, left_s=None):
-    return RunningJob(of.job_id, of.name, of.slots, left_s)
+def run(queue_entry, left_s=None):
+    return RunningJob(queue_entry.job_id, queue_entry.name, queue_entry.slots, left_s)
 
 
-def scene(*running, nodes=NODES, **more):
-    return ClusterState(NOW, nodes, tuple(run(one) for one in running), **more)
+def cluster(*running, nodes=NODES, **fields):
+    return ClusterState(
+        NOW, nodes, tuple(run(running_entry) for running_entry in running), **fields
+    )
 
 
 def with_node(**changes):
     return {**NODES, "gpu03": replace(GPU03, **changes)}
 
 
-WANTED = entry("mine", 0, 1)
+MY_ENTRY = entry("mine", 0, 1)
 QUIET = {"": 300.0, **{f"GPU-{n}": 300.0 for n in range(4)}}
 CAUSES = [
     (
         Cause.BUSY,
-        WANTED,
+        MY_ENTRY,
         (),
-        scene(entry("resnet", 1)),
+        cluster(entry("resnet", 1)),
         "“resnet” is on GPU 1 of gpu03.",
     ),
     (
         Cause.BUSY,
         on_desk("mine"),
         (),
-        scene(on_desk("resnet", 2)),
+        cluster(on_desk("resnet", 2)),
         "This computer is busy with “resnet”: 0 of 2 cores are free, and this job asks for 1.",
     ),
     (
         Cause.BUSY,
         entry("mine", processes=8),
         (),
-        scene(entry("resnet", processes=1)),
+        cluster(entry("resnet", processes=1)),
         "gpu03 is busy with “resnet”: 7 of 8 cores are free, and this job asks for 8.",
     ),
     (
         Cause.FOREIGN,
-        WANTED,
+        MY_ENTRY,
         (),
-        scene(nodes=with_node(foreign_holders={"GPU-1": "alice: python (pid 7)"})),
+        cluster(nodes=with_node(foreign_holders={"GPU-1": "alice: python (pid 7)"})),
         "GPU 1 of gpu03 is in use by alice: python (pid 7).",
     ),
     (
         Cause.NODE_DOWN,
-        WANTED,
+        MY_ENTRY,
         (),
-        scene(nodes=with_node(down_reason="gpu03 is offline: no news since 14:02.", gpus={})),
+        cluster(nodes=with_node(down_reason="gpu03 is offline: no news since 14:02.", gpus={})),
         "gpu03 is offline: no news since 14:02.",
     ),
     (
         Cause.DISK,
-        replace(WANTED, needed_bytes=3 * 10**9),
+        replace(MY_ENTRY, needed_bytes=3 * 10**9),
         (),
-        scene(nodes=with_node(disk_free_bytes=1_200_000_000)),
+        cluster(nodes=with_node(disk_free_bytes=1_200_000_000)),
         "The data root has 1.2 GB left, and 3.0 GB are needed. Free some space.",
     ),
     (
         Cause.NOT_BEFORE,
-        replace(WANTED, not_before=(NOW + timedelta(hours=2)).isoformat()),
+        replace(MY_ENTRY, not_before=(NOW + timedelta(hours=2)).isoformat()),
         (),
-        scene(),
+        cluster(),
         f"Not before {NOW + timedelta(hours=2):%H:%M}.",
     ),
     (
         Cause.TURN,
-        WANTED,
+        MY_ENTRY,
         (entry("resnet", 1, 2, 3),),
-        scene(),
+        cluster(),
         "Waiting for “resnet”, which is before it in the queue on gpu03.",
     ),
     (
         Cause.NEVER,
         entry("mine", 0, 7),
         (),
-        scene(),
+        cluster(),
         "GPU-7 is no longer on gpu03. Remove it from the queue, then choose where it runs.",
     ),
     (
         Cause.NEVER,
         entry("mine", 0, node="gpu99"),
         (),
-        scene(),
+        cluster(),
         "gpu99 is no longer a node of this data root. Remove it from the "
         "queue, then choose where it runs.",
     ),
@@ -137,46 +138,46 @@ CAUSES = [
         Cause.NEVER,
         on_desk("mine", 9),
         (),
-        scene(),
+        cluster(),
         "This computer has 2 cores, enough for 8 processes; the job asks for "
         "9. Remove it from the queue, then choose where it runs.",
     ),
     (
         Cause.NEVER,
-        replace(WANTED, refusal="The model has changed since the job was queued."),
+        replace(MY_ENTRY, refusal="The model has changed since the job was queued."),
         (),
-        scene(),
+        cluster(),
         "The model has changed since the job was queued.",
     ),
     (
         Cause.PAUSED,
-        WANTED,
+        MY_ENTRY,
         (),
-        scene(is_paused=True, pause_suffix=" by ben"),
+        cluster(is_paused=True, pause_suffix=" by ben"),
         "The queue is paused by ben.",
     ),
     (
         Cause.KEYBOARD,
-        replace(WANTED, quiet_s=300),
+        replace(MY_ENTRY, quiet_s=300),
         (),
-        scene(nodes=with_node(at_keyboard="alice", quiet_s=QUIET)),
+        cluster(nodes=with_node(at_keyboard="alice", quiet_s=QUIET)),
         "alice is at the keyboard of gpu03.",
     ),
     (
         Cause.QUIET,
-        replace(WANTED, quiet_s=300),
+        replace(MY_ENTRY, quiet_s=300),
         (),
-        scene(nodes=with_node(quiet_s={**QUIET, "GPU-1": 299.0})),
+        cluster(nodes=with_node(quiet_s={**QUIET, "GPU-1": 299.0})),
         "It continues after 5 minutes without other users.",
     ),
 ]
 
 
-@pytest.mark.parametrize(("cause", "waits", "ahead", "at", "sentence"), CAUSES)
-def test_s2_each_cause_has_its_sentence(cause, waits, ahead, at, sentence):
-    waiting = wait_reason(waits, ahead, at)
-    assert waiting is not None
-    assert (waiting.cause, waiting.message) == (cause, sentence)
+@pytest.mark.parametrize(("cause", "waits", "ahead", "cluster_state", "message"), CAUSES)
+def test_s2_each_cause_has_its_sentence(cause, waits, ahead, cluster_state, message):
+    reason = wait_reason(waits, ahead, cluster_state)
+    assert reason is not None
+    assert (reason.cause, reason.message) == (cause, message)
 
 
 def test_s2_the_table_above_knows_all_causes():
@@ -184,29 +185,37 @@ def test_s2_the_table_above_knows_all_causes():
 
 
 def test_a_job_for_which_there_is_room_waits_for_nothing():
-    assert wait_reason(WANTED, (entry("other", 2),), scene(entry("resnet", 3))) is None
+    assert wait_reason(MY_ENTRY, (entry("other", 2),), cluster(entry("resnet", 3))) is None
 
 
 def test_reasons_that_the_user_must_fix_come_first():
-    at = scene(
+    cluster_state = cluster(
         entry("resnet", 0),
-        nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0, down_reason="gpu03 is off."),
+        nodes=with_node(
+            foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0, down_reason="gpu03 is off."
+        ),
     )
-    late = replace(WANTED, not_before=(NOW + timedelta(days=1)).isoformat())
-    seen = []
-    for waits, where in (
-        (replace(late, refusal="gone"), replace(at, is_paused=True)),
-        (replace(late, refusal="gone"), at),
-        (late, at),
-        (WANTED, at),
-        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0))),
-        (WANTED, replace(at, nodes=with_node(foreign_holders={"GPU-0": "alice"}))),
-        (WANTED, scene(entry("resnet", 0))),
+    late_entry = replace(MY_ENTRY, not_before=(NOW + timedelta(days=1)).isoformat())
+    seen_causes = []
+    for waits, state in (
+        (replace(late_entry, refusal="gone"), replace(cluster_state, is_paused=True)),
+        (replace(late_entry, refusal="gone"), cluster_state),
+        (late_entry, cluster_state),
+        (MY_ENTRY, cluster_state),
+        (
+            MY_ENTRY,
+            replace(
+                cluster_state,
+                nodes=with_node(foreign_holders={"GPU-0": "alice"}, disk_free_bytes=0),
+            ),
+        ),
+        (MY_ENTRY, replace(cluster_state, nodes=with_node(foreign_holders={"GPU-0": "alice"}))),
+        (MY_ENTRY, cluster(entry("resnet", 0))),
     ):
-        waiting = wait_reason(waits, (), where)
-        assert waiting is not None
-        seen.append(waiting.cause)
-    assert seen == [
+        reason = wait_reason(waits, (), state)
+        assert reason is not None
+        seen_causes.append(reason.cause)
+    assert seen_causes == [
         Cause.PAUSED,
         Cause.NEVER,
         Cause.NOT_BEFORE,
@@ -219,18 +228,18 @@ def test_reasons_that_the_user_must_fix_come_first():
 
 def test_priority_comes_first_and_then_the_place():
     jobs = [entry("a", position=1), entry("b", position=2), entry("c", position=9, priority=1)]
-    assert [one.job_id for one in sorted_entries(jobs)] == ["c", "a", "b"]
+    assert [queued.job_id for queued in sorted_entries(jobs)] == ["c", "a", "b"]
 
 
-def causes(jobs, at):
-    found = wait_reasons(jobs, at)
-    return {name: waiting and waiting.cause for name, waiting in found.items()}
+def causes(jobs, cluster_state):
+    reasons = wait_reasons(jobs, cluster_state)
+    return {name: reason and reason.cause for name, reason in reasons.items()}
 
 
 def test_a_small_job_does_not_overtake_a_large_one_on_the_same_gpus_but_passes_on_others():
     large = entry("large", 0, 1, 2, position=1)
     jobs = [large, entry("same", 2, position=2), entry("other", 3, position=3)]
-    assert causes(jobs, scene(entry("resnet", 0))) == {
+    assert causes(jobs, cluster(entry("resnet", 0))) == {
         "large": Cause.BUSY,
         "same": Cause.TURN,
         "other": None,
@@ -244,20 +253,24 @@ def test_no_job_waits_behind_a_job_that_waits_without_end():
         entry("gone", 0, node="gpu99", position=2),
         entry("next", 0, position=3),
     ]
-    assert causes(jobs, scene()) == {"late": Cause.NOT_BEFORE, "gone": Cause.NEVER, "next": None}
+    assert causes(jobs, cluster()) == {
+        "late": Cause.NOT_BEFORE,
+        "gone": Cause.NEVER,
+        "next": None,
+    }
 
 
 def test_as_many_jobs_start_together_as_there_are_processors():
     jobs = [on_desk(name, position=n) for n, name in enumerate("abc")]
-    assert causes(jobs, scene()) == {"a": None, "b": None, "c": Cause.BUSY}
+    assert causes(jobs, cluster()) == {"a": None, "b": None, "c": Cause.BUSY}
     # A job may request more processes than cores, but only for itself.
-    assert causes([on_desk("a", 4)], scene()) == {"a": None}
-    assert causes([on_desk("a", 4)], scene(on_desk("b"))) == {"a": Cause.BUSY}
+    assert causes([on_desk("a", 4)], cluster()) == {"a": None}
+    assert causes([on_desk("a", 4)], cluster(on_desk("b"))) == {"a": Cause.BUSY}
 
 
 def test_this_computer_of_another_user_is_another_computer():
-    theirs = replace(on_desk("theirs", 2), machine="m2")
-    assert causes([on_desk("mine", 2)], scene(theirs)) == {"mine": None}
+    other_desk = replace(on_desk("theirs", 2), machine="m2")
+    assert causes([on_desk("mine", 2)], cluster(other_desk)) == {"mine": None}
 
 
 placements = st.tuples(
@@ -266,35 +279,39 @@ placements = st.tuples(
 
 
 @given(st.lists(st.tuples(placements, st.integers(-2, 2)), max_size=8), st.integers(0, 2))
-def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(wanted, running):
+def test_no_gpu_is_given_twice_and_the_first_job_is_never_passed(requests, running):
     jobs = [
         entry(f"j{n}", *gpus, node=node, priority=priority, position=n)
-        for n, ((node, gpus), priority) in enumerate(wanted)
+        for n, ((node, gpus), priority) in enumerate(requests)
     ]
-    live, waiting = jobs[:running], jobs[running:]
-    outcomes = wait_reasons(waiting, scene(*live))
-    begun = [*live, *(one for one in waiting if outcomes[one.job_id] is None)]
-    for one in waiting:
-        if outcomes[one.job_id] is not None:
+    live, reason = jobs[:running], jobs[running:]
+    outcomes = wait_reasons(reason, cluster(*live))
+    started_jobs = [*live, *(queued for queued in reason if outcomes[queued.job_id] is None)]
+    for queued in reason:
+        if outcomes[queued.job_id] is not None:
             continue
-        others = [other for other in begun if other is not one and other not in live]
-        for other in [*others, *live]:
-            assert not any(a.competes_with(b) for a in one.slots for b in other.slots)
-        for earlier in waiting:
-            if earlier.sort_key < one.sort_key and outcomes[earlier.job_id] is not None:
-                assert not any(a.competes_with(b) for a in one.slots for b in earlier.slots)
+        other_jobs = [
+            other_job
+            for other_job in started_jobs
+            if other_job is not queued and other_job not in live
+        ]
+        for other_job in [*other_jobs, *live]:
+            assert not any(a.competes_with(b) for a in queued.slots for b in other_job.slots)
+        for earlier in reason:
+            if earlier.sort_key < queued.sort_key and outcomes[earlier.job_id] is not None:
+                assert not any(a.competes_with(b) for a in queued.slots for b in earlier.slots)
 
 
 @given(st.floats(-1e6, 1e6), st.floats(0, 1e6))
-def test_a_place_between_two_is_between_them_or_there_is_none(left, gap):
-    place = position_between(left, left + gap)
-    assert place is None or left < place < left + gap
-    assert position_between(left, None) > left > position_between(None, left)
+def test_a_place_between_two_is_between_them_or_there_is_none(previous, gap):
+    position = position_between(previous, previous + gap)
+    assert position is None or previous < position < previous + gap
+    assert position_between(previous, None) > previous > position_between(None, previous)
 
 
 def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
-    written = replace(WANTED, priority=3, not_before="2026-11-22T06:00:00Z", lasts_s=3.5)
-    assert QueueEntry.from_dict(written.to_dict()) == written
+    stored_entry = replace(MY_ENTRY, priority=3, not_before="2026-11-22T06:00:00Z", lasts_s=3.5)
+    assert QueueEntry.from_dict(stored_entry.to_dict()) == stored_entry
     for changes in (
         {"schema": 99},
         {"placement": []},
@@ -306,7 +323,7 @@ def test_an_entry_reads_back_unchanged_and_an_invalid_one_is_refused():
         {"place": float("nan")},
     ):
         with pytest.raises(ValueError, match=r"queued|time|nvalid"):
-            QueueEntry.from_dict({**written.to_dict(), **changes})
+            QueueEntry.from_dict({**stored_entry.to_dict(), **changes})
 
 
 def reading(*processes, memory=80 * 2**30):
@@ -317,11 +334,11 @@ def reading(*processes, memory=80 * 2**30):
 
 def test_the_processes_of_a_gpu_show_who_uses_it():
     alice = GpuProcess(7, "alice", 2**30, "/usr/bin/python3 train.py")
-    ours = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
+    own_process = GpuProcess(8, "me", 2**30, "python", run_tag="job-1/1")
     assert node_view_of(reading(alice), ()).foreign_holders == {"GPU-0": "alice: python3 (pid 7)"}
-    assert node_view_of(reading(ours), {"job-1/1"}).foreign_holders == {}
-    left = node_view_of(reading(ours), {"job-1/2"}).foreign_holders["GPU-0"]
-    assert left == "a process that an earlier run left behind (pid 8)"
+    assert node_view_of(reading(own_process), {"job-1/1"}).foreign_holders == {}
+    previous = node_view_of(reading(own_process), {"job-1/2"}).foreign_holders["GPU-0"]
+    assert previous == "a process that an earlier run left behind (pid 8)"
     # The screen of a user's own computer lies on its GPU.
     assert node_view_of(reading(alice), (), is_a_desk=True).foreign_holders == {}
     # On a node it does, too, and there it is known by what it does.
@@ -353,27 +370,34 @@ def test_a_run_gives_way_to_processes_of_known_users_that_compute(changes, share
 
 
 def test_a_run_does_not_give_way_for_other_gpus_lost_ones_and_displays_of_a_desk():
-    at = reading(ALICE)
-    assert give_way_message(at, {"GPU-1"}) == ""
-    assert give_way_message(replace(at, gpus=(replace(at.gpus[0], is_lost=True),)), {"GPU-0"}) == ""
+    cluster_state = reading(ALICE)
+    assert give_way_message(cluster_state, {"GPU-1"}) == ""
+    assert (
+        give_way_message(
+            replace(cluster_state, gpus=(replace(cluster_state.gpus[0], is_lost=True),)), {"GPU-0"}
+        )
+        == ""
+    )
     desk = replace(reading(replace(ALICE, memory_bytes=2**30)), name="this-computer")
     assert give_way_message(desk, {"GPU-0"}) == ""
-    words = "Paused: alice is at the keyboard of this computer."
-    assert give_way_message(replace(desk, at_keyboard="alice"), {"GPU-0"}) == words
+    pause_text = "Paused: alice is at the keyboard of this computer."
+    assert give_way_message(replace(desk, at_keyboard="alice"), {"GPU-0"}) == pause_text
 
 
-def waits_for_quiet(quiet, now, *others, run=1, **changes):
-    paused = replace(WANTED, quiet_s=300, run=run)
-    nodes = quiet.update(with_node(**changes), now, (paused, *others))
-    waiting = wait_reason(paused, (), scene(nodes=nodes))
-    return waiting and waiting.cause
+def waits_for_quiet(quiet, now, *other_jobs, run=1, **changes):
+    paused = replace(MY_ENTRY, quiet_s=300, run=run)
+    nodes = quiet.update(with_node(**changes), now, (paused, *other_jobs))
+    reason = wait_reason(paused, (), cluster(nodes=nodes))
+    return reason and reason.cause
 
 
 def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     quiet = QuietTimes()
     # When the watch begins, nothing is known about the time before.
     assert waits_for_quiet(quiet, 1000) is Cause.QUIET
-    assert waits_for_quiet(quiet, 1100, foreign_holders={"GPU-1": "alice: a (pid 7)"}) is Cause.FOREIGN
+    assert (
+        waits_for_quiet(quiet, 1100, foreign_holders={"GPU-1": "alice: a (pid 7)"}) is Cause.FOREIGN
+    )
     assert waits_for_quiet(quiet, 1399) is Cause.QUIET
     assert waits_for_quiet(quiet, 1400) is None
     assert waits_for_quiet(quiet, 1500, at_keyboard="alice") is Cause.KEYBOARD
@@ -381,7 +405,7 @@ def test_a_job_that_gave_way_continues_after_the_quiet_time_and_not_before():
     assert waits_for_quiet(quiet, 1800) is None
     # Other GPUs of the node do not matter, nor do processes on it for a job that does not give way.
     assert waits_for_quiet(quiet, 1801, foreign_holders={"GPU-3": "alice: a (pid 7)"}) is None
-    assert wait_reason(WANTED, (), scene(nodes=with_node(at_keyboard="alice"))) is None
+    assert wait_reason(MY_ENTRY, (), cluster(nodes=with_node(at_keyboard="alice"))) is None
     # A node that was not checked for long, or was away, may have been in use.
     assert waits_for_quiet(quiet, 1900, down_reason="gpu03 is offline.") is Cause.NODE_DOWN
     assert waits_for_quiet(quiet, 2199) is Cause.QUIET
@@ -395,22 +419,22 @@ def test_a_short_use_between_two_checks_is_followed_by_the_whole_quiet_time(last
     waits_for_quiet(quiet, 1000)
     assert waits_for_quiet(quiet, 1300) is None
     # Run 2 gave way, and the other user is gone at the next check of the queue.
-    again = 1300 + lasted_s
-    assert waits_for_quiet(quiet, again, run=3) is Cause.QUIET
-    assert waits_for_quiet(quiet, again + 299, run=3) is Cause.QUIET
+    next_check_s = 1300 + lasted_s
+    assert waits_for_quiet(quiet, next_check_s, run=3) is Cause.QUIET
+    assert waits_for_quiet(quiet, next_check_s + 299, run=3) is Cause.QUIET
     # A job on other GPUs that pauses now says nothing about these, but about the keyboard.
-    assert waits_for_quiet(quiet, again + 300, entry("o", 3, node="gpu04"), run=3) is None
-    other = entry("other", 3, quiet_s=300)
-    assert waits_for_quiet(quiet, again + 300, other, run=3) is Cause.QUIET
-    assert waits_for_quiet(quiet, again + 600, other, run=3) is None
+    assert waits_for_quiet(quiet, next_check_s + 300, entry("o", 3, node="gpu04"), run=3) is None
+    other_job = entry("other", 3, quiet_s=300)
+    assert waits_for_quiet(quiet, next_check_s + 300, other_job, run=3) is Cause.QUIET
+    assert waits_for_quiet(quiet, next_check_s + 600, other_job, run=3) is None
 
 
 def test_a_user_at_the_keyboard_holds_up_only_jobs_that_give_way():
-    at = scene(nodes=with_node(at_keyboard="alice", quiet_s=QUIET))
+    cluster_state = cluster(nodes=with_node(at_keyboard="alice", quiet_s=QUIET))
     jobs = [entry("paused", 0, position=1, quiet_s=300), entry("next", 0, position=2)]
-    assert causes(jobs, at) == {"paused": Cause.KEYBOARD, "next": None}
-    at = scene(nodes=with_node())
-    assert causes(jobs, at) == {"paused": Cause.QUIET, "next": Cause.TURN}
+    assert causes(jobs, cluster_state) == {"paused": Cause.KEYBOARD, "next": None}
+    cluster_state = cluster(nodes=with_node())
+    assert causes(jobs, cluster_state) == {"paused": Cause.QUIET, "next": Cause.TURN}
 
 
 @given(st.integers(1, 200), st.floats(1, 3600))
@@ -421,8 +445,8 @@ def test_more_pauses_within_an_hour_are_followed_by_longer_waits(pauses, quiet_s
 
 
 def forecast(jobs, *running):
-    at = ClusterState(NOW, NODES, running)
-    return seconds_to_start(jobs, wait_reasons(jobs, at), at)
+    cluster_state = ClusterState(NOW, NODES, running)
+    return seconds_to_start(jobs, wait_reasons(jobs, cluster_state), cluster_state)
 
 
 def test_s6_a_start_is_foretold_from_the_time_left_of_all_before_it():
@@ -452,7 +476,9 @@ def test_s6_an_unknown_start_time_is_not_guessed():
     hour = (NOW + timedelta(hours=1)).isoformat()
     assert forecast([entry("a", 0, not_before=hour)]) == {"a": 3600.0}
     down = with_node(down_reason="gpu03 is off.")
-    at = ClusterState(NOW, down, ())
-    assert seconds_to_start([WANTED], wait_reasons([WANTED], at), at) == {"mine": None}
+    cluster_state = ClusterState(NOW, down, ())
+    assert seconds_to_start([MY_ENTRY], wait_reasons([MY_ENTRY], cluster_state), cluster_state) == {
+        "mine": None
+    }
     assert run_duration_s(100, 0.1) == pytest.approx(10.0)
     assert run_duration_s(100, None) is None

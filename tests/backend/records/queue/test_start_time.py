@@ -13,7 +13,7 @@ NOW = datetime(2026, 11, 22, 14, 2, 30, tzinfo=ZONE)
 
 
 @pytest.mark.parametrize(
-    ("typed", "meant"),
+    ("typed_text", "meant"),
     [
         ("18:30", datetime(2026, 11, 22, 18, 30, tzinfo=ZONE)),
         (" 6:05 ", datetime(2026, 11, 23, 6, 5, tzinfo=ZONE)),
@@ -26,12 +26,12 @@ NOW = datetime(2026, 11, 22, 14, 2, 30, tzinfo=ZONE)
         ("2026-12-24 06:00+02:00", datetime(2026, 12, 24, 6, tzinfo=ZONE)),
     ],
 )
-def test_a_time_is_understood(typed: str, meant: datetime) -> None:
-    assert parse_start_time(typed, NOW, ZONE) == meant
+def test_a_time_is_understood(typed_text: str, meant: datetime) -> None:
+    assert parse_start_time(typed_text, NOW, ZONE) == meant
 
 
 @pytest.mark.parametrize(
-    ("zone", "now", "typed", "meant"),
+    ("zone", "now", "typed_text", "meant"),
     [
         # In UTC: what a clock on the wall of the zone shows.
         ("Europe/Berlin", "2026-10-24T22:00", "04:09", "2026-10-25T03:09"),
@@ -54,7 +54,7 @@ def test_a_time_is_that_of_the_clock_on_its_day(
     monkeypatch: pytest.MonkeyPatch,
     zone: str,
     now: str,
-    typed: str,
+    typed_text: str,
     meant: str,
     is_of_this_computer: bool,
 ) -> None:
@@ -62,13 +62,13 @@ def test_a_time_is_that_of_the_clock_on_its_day(
         if is_of_this_computer:
             patch.setenv("TZ", zone)
             time.tzset()
-        when = parse_start_time(
-            typed,
+        parsed_time = parse_start_time(
+            typed_text,
             datetime.fromisoformat(f"{now}+00:00"),
             None if is_of_this_computer else ZoneInfo(zone),
         )
     time.tzset()
-    assert when.astimezone(UTC) == datetime.fromisoformat(f"{meant}+00:00")
+    assert parsed_time.astimezone(UTC) == datetime.fromisoformat(f"{meant}+00:00")
 
 
 def test_an_hour_that_the_clock_skips_is_refused_with_the_one_after_it() -> None:
@@ -80,7 +80,9 @@ def test_a_date_without_a_zone_is_meant_here() -> None:
     assert parse_start_time("2026-12-24 06:00", NOW) == datetime(2026, 12, 24, 6).astimezone()
 
 
-@pytest.mark.parametrize("typed", ["soon", "25:00", "12:60", "+2", "+h", "2026-13-01", "18.30", ""])
-def test_the_error_of_a_wrong_time_says_how_one_is_written(typed: str) -> None:
+@pytest.mark.parametrize(
+    "typed_text", ["soon", "25:00", "12:60", "+2", "+h", "2026-13-01", "18.30", ""]
+)
+def test_the_error_of_a_wrong_time_says_how_one_is_written(typed_text: str) -> None:
     with pytest.raises(ValueError, match=r"is not a time; use 18:30, 2026-12-24 06:00, \+2h, or"):
-        parse_start_time(typed, NOW)
+        parse_start_time(typed_text, NOW)

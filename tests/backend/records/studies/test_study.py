@@ -56,19 +56,21 @@ def changed(path: str, value: Any) -> dict[str, Any]:
     return raw
 
 
-def jobs(study: Study, form: FormName, *places: Placement) -> list[dict[str, Any]]:
-    return [job.raw for job in expand(sweep_of_study(study, form, places, LIBRARY)[0]).jobs]
+def jobs(study: Study, form: FormName, *placements: Placement) -> list[dict[str, Any]]:
+    return [job.raw for job in expand(sweep_of_study(study, form, placements, LIBRARY)[0]).jobs]
 
 
 def test_a_study_makes_a_job_of_each_row_and_seed_with_all_rows_before_the_next_seed() -> None:
     study = read_study(RAW)
     sweep, cells = sweep_of_study(study, FormName.SMALL, (), LIBRARY)
-    made = expand(sweep)
-    assert made.errors == ()
+    expansion = expand(sweep)
+    assert expansion.errors == ()
     assert cells == (("one", 1), ("three", 1), ("one", 2), ("three", 2))
-    assert [job.name for job in made.jobs] == [f"Rates · {row} seed={seed}" for row, seed in cells]
-    assert [job.raw["seed"] for job in made.jobs] == [1, 1, 2, 2]
-    assert all(parse_job(job.raw).config for job in made.jobs)
+    assert [job.name for job in expansion.jobs] == [
+        f"Rates · {row} seed={seed}" for row, seed in cells
+    ]
+    assert [job.raw["seed"] for job in expansion.jobs] == [1, 1, 2, 2]
+    assert all(parse_job(job.raw).config for job in expansion.jobs)
 
 
 def test_the_settings_of_a_row_come_after_those_of_the_form_and_of_the_study() -> None:
@@ -79,7 +81,7 @@ def test_the_settings_of_a_row_come_after_those_of_the_form_and_of_the_study() -
 
 
 @pytest.mark.parametrize(
-    ("shared", "own", "name", "settings"),
+    ("shared", "row_settings", "name", "settings"),
     [
         ({"gallery": "net"}, {}, "net", {}),
         ({"gallery": "net", "side": 8}, {}, "net", {"side": "8"}),
@@ -92,22 +94,22 @@ def test_the_settings_of_a_row_come_after_those_of_the_form_and_of_the_study() -
     ],
 )
 def test_a_part_of_the_gallery_is_named_by_the_settings_of_its_row(
-    shared: dict[str, Any], own: dict[str, Any], name: str, settings: dict[str, str]
+    shared: dict[str, Any], row_settings: dict[str, Any], name: str, settings: dict[str, str]
 ) -> None:
     raw = changed("job/model", shared)
-    raw["rows"][0]["job"]["model"] = own
+    raw["rows"][0]["job"]["model"] = row_settings
     study = read_study(raw)
     part = library_of(study, FormName.SMALL, study.rows[0])["model"]
     assert isinstance(part, GalleryPart)
     assert (part.name, dict(part.settings)) == (name, settings)
     assert jobs(study, FormName.SMALL)[0]["model"] == name
-    made, _ = sweep_of_study(study, FormName.SMALL, (), LIBRARY, {part: "it@7"})
-    assert expand(made).jobs[0].raw["model"] == "it@7"
+    expansion, _ = sweep_of_study(study, FormName.SMALL, (), LIBRARY, {part: "it@7"})
+    assert expand(expansion).jobs[0].raw["model"] == "it@7"
 
 
 def test_servers_are_added_to_the_workers() -> None:
-    one, three = jobs(read_study(RAW), FormName.SMALL)[:2]
-    assert one["placement"] == [{"node": "this-computer", "processes": 1}]
+    first_job, three = jobs(read_study(RAW), FormName.SMALL)[:2]
+    assert first_job["placement"] == [{"node": "this-computer", "processes": 1}]
     assert three["placement"] == [{"node": "this-computer", "processes": 4}]
 
 
@@ -135,7 +137,7 @@ def test_a_row_for_gpus_runs_only_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "value", "sentence"),
+    ("path", "value", "message"),
     [
         ("measure", "errors", "measure: it is not a known value"),
         ("color", "red", "color: it is unknown"),
@@ -159,10 +161,8 @@ def test_a_row_for_gpus_runs_only_there() -> None:
         ("rows/0/workers", 2, "the row “one”: strategy.name: “alone” trains in one process"),
     ],
 )
-def test_a_bad_file_gets_a_sentence_that_names_the_key(
-    path: str, value: Any, sentence: str
-) -> None:
-    with pytest.raises(ValueError, match=sentence):
+def test_a_bad_file_gets_a_sentence_that_names_the_key(path: str, value: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         read_study(changed(path, value))
 
 
@@ -187,14 +187,14 @@ paths = st.sampled_from(
 
 @given(paths, values)
 def test_any_value_is_read_or_refused_with_a_sentence(path: str, value: Any) -> None:
-    sentence = ""
+    message = ""
     try:
         study = read_study(changed(path, value))
         assert read_study(study.to_dict()) == study
     except ValueError as error:
-        sentence = str(error)
-        assume(sentence)
-    assert "\n" not in sentence
+        message = str(error)
+        assume(message)
+    assert "\n" not in message
 
 
 @pytest.mark.parametrize("name", sorted(path.parent.name for path in GALLERY.glob("*/*.toml")))
@@ -212,6 +212,7 @@ def test_rows_of_a_script_differ_in_its_arguments_and_take_no_model() -> None:
     job = {"script": "mine", "arguments": {"epochs": 3}}
     forms = {"small": {"minutes": 1, "seeds": [1, 2]}, "full": {"minutes": 2}}
     raw = {**RAW, **forms, "job": job, "rows": rates}
-    assert [(one["seed"], one["arguments"]) for one in jobs(read_study(raw), FormName.SMALL)] == [
-        (seed, ["--epochs", "3", "--lr", rate]) for seed in (1, 2) for rate in ("0.1", "0.01")
-    ]
+    assert [
+        (first_job["seed"], first_job["arguments"])
+        for first_job in jobs(read_study(raw), FormName.SMALL)
+    ] == [(seed, ["--epochs", "3", "--lr", rate]) for seed in (1, 2) for rate in ("0.1", "0.01")]

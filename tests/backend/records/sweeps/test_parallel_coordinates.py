@@ -18,20 +18,20 @@ from tests.widgets.compare.sweep_samples import ACCURACY, sweep
 
 
 def test_the_plot_has_an_axis_for_each_difference_and_one_for_the_best_metric() -> None:
-    found = parallel_plot(sweep())
-    assert [axis.label for axis in found.axes] == [
+    plot = parallel_plot(sweep())
+    assert [axis.label for axis in plot.axes] == [
         "Batch size, per process",
         "Learning rate",
         "Best validation accuracy",
     ]
-    batch, rate, _ = found.axes
+    batch, rate, _ = plot.axes
     assert [(mark.position, mark.text) for mark in batch.marks] == [(0.0, "16"), (1.0, "32")]
     assert [mark.text for mark in rate.marks] == ["0.01", "0.03", "0.1"]
-    (best,) = found.best
+    (best,) = plot.best
     assert best.name == "digits batch=16 lr=0.03"
     assert best.positions[-1] == 1.0
-    assert found.ranked()[0] == best
-    values = [line.value for line in found.ranked()]
+    assert plot.ranked()[0] == best
+    values = [line.value for line in plot.ranked()]
     assert values == sorted(values, reverse=True)
 
 
@@ -54,13 +54,13 @@ def test_the_lowest_is_the_best_of_a_loss() -> None:
 
 
 def test_jobs_without_a_result_have_no_place_there_and_are_never_the_best() -> None:
-    first, *rest = sweep()
-    found = parallel_plot([replace(first, best_metric=None), *rest])
-    assert found.lines[0].positions[-1] is None
-    assert found.ranked()[-1].job_id == first.id
+    first, *other_views = sweep()
+    plot = parallel_plot([replace(first, best_metric=None), *other_views])
+    assert plot.lines[0].positions[-1] is None
+    assert plot.ranked()[-1].job_id == first.id
     none = parallel_plot([replace(view, best_metric=None) for view in sweep()])
     assert none.best == ()
-    nan = parallel_plot([replace(first, best_metric=(ACCURACY, float("nan"))), *rest])
+    nan = parallel_plot([replace(first, best_metric=(ACCURACY, float("nan"))), *other_views])
     assert nan.lines[0].value is None
 
 
@@ -76,10 +76,12 @@ def test_nothing_is_drawn_of_no_jobs_and_no_more_than_500() -> None:
 
 @pytest.mark.parametrize("count", [6, 60])
 def test_every_place_lies_on_its_axis(count: int) -> None:
-    found = parallel_plot(sweep(count))
-    places = [place for line in found.lines for place in line.positions if place is not None]
-    assert min(places) == 0.0
-    assert max(places) == 1.0
+    plot = parallel_plot(sweep(count))
+    positions = [
+        position for line in plot.lines for position in line.positions if position is not None
+    ]
+    assert min(positions) == 0.0
+    assert max(positions) == 1.0
 
 
 shares = st.floats(0, 1)
@@ -90,8 +92,8 @@ brushes = st.dictionaries(st.integers(0, 2), st.tuples(shares, shares), max_size
 
 
 @given(lines, brushes)
-def test_several_brushes_select_jobs_that_pass_each_of_them(found, ends) -> None:
-    each = [jobs_in_brushes(found, {axis: one}) for axis, one in ends.items()]
-    everything = {line.job_id for line in found}
-    assert jobs_in_brushes(found, ends) == everything.intersection(*each)
-    assert jobs_in_brushes(found, {}) == everything
+def test_several_brushes_select_jobs_that_pass_each_of_them(plot, brush_limits) -> None:
+    selections = [jobs_in_brushes(plot, {axis: brush}) for axis, brush in brush_limits.items()]
+    all_ids = {line.job_id for line in plot}
+    assert jobs_in_brushes(plot, brush_limits) == all_ids.intersection(*selections)
+    assert jobs_in_brushes(plot, {}) == all_ids

@@ -48,14 +48,14 @@ batches = st.lists(st.integers(1, 9999), min_size=1, max_size=5, unique=True)
 seeds = st.lists(st.integers(0, 2**40), min_size=1, max_size=4, unique=True)
 
 
-def sentences(sweep: Sweep) -> list[str]:
-    return [fault.message for fault in expand(sweep).errors]
+def error_messages(sweep: Sweep) -> list[str]:
+    return [error.message for error in expand(sweep).errors]
 
 
 def test_s10_two_by_three_makes_six_jobs_with_their_values_in_their_names() -> None:
-    found = expand(Sweep(DIGITS, (BATCH, RATE)), "sweep:digits-k3pf")
-    assert found.errors == ()
-    assert [job.name for job in found.jobs] == [
+    expansion = expand(Sweep(DIGITS, (BATCH, RATE)), "sweep:digits-k3pf")
+    assert expansion.errors == ()
+    assert [job.name for job in expansion.jobs] == [
         "digits batch=16 lr=0.01",
         "digits batch=16 lr=0.03",
         "digits batch=16 lr=0.1",
@@ -63,9 +63,13 @@ def test_s10_two_by_three_makes_six_jobs_with_their_values_in_their_names() -> N
         "digits batch=32 lr=0.03",
         "digits batch=32 lr=0.1",
     ]
-    config = parse_job(found.jobs[2].raw).config
+    config = parse_job(expansion.jobs[2].raw).config
     assert config is not None
-    assert (config.name, config.batch_size, config.optimizer.lr) == (found.jobs[2].name, 16, 0.1)
+    assert (config.name, config.batch_size, config.optimizer.lr) == (
+        expansion.jobs[2].name,
+        16,
+        0.1,
+    )
     assert config.optimizer.settings == {"momentum": 0.9}
     assert (sweep_of(config.tags), sweep_name(config.tags[0])) == (
         "sweep:digits-k3pf",
@@ -78,13 +82,13 @@ def test_s10_two_by_three_makes_six_jobs_with_their_values_in_their_names() -> N
 @given(rates, batches, seeds)
 def test_a_grid_has_every_combination_once_in_the_order_of_its_axes(a, b, c) -> None:
     axes = (Axis("optimizer.lr", tuple(a)), Axis("batch_size", tuple(b)), Axis("seed", tuple(c)))
-    found = expand(Sweep(DIGITS, axes))
-    assert found.errors == ()
-    assert [tuple(v for _, v in job.values) for job in found.jobs] == [
+    expansion = expand(Sweep(DIGITS, axes))
+    assert expansion.errors == ()
+    assert [tuple(v for _, v in job.values) for job in expansion.jobs] == [
         (x, y, z) for x in a for y in b for z in c
     ]
-    assert len({job.name for job in found.jobs}) == len(a) * len(b) * len(c)
-    for job in found.jobs:
+    assert len({job.name for job in expansion.jobs}) == len(a) * len(b) * len(c)
+    for job in expansion.jobs:
         config = parse_job(job.raw).config
         assert config is not None
         assert (config.optimizer.lr, config.batch_size, config.seed) == tuple(
@@ -102,16 +106,16 @@ def test_a_draw_is_the_same_for_the_same_seed_and_stays_within_its_range(
         Axis("seed", span=ValueRange(0, 9999)),
     )
     sweep = Sweep(DIGITS, axes, draws=count, seed=seed)
-    found = expand(sweep)
-    assert found == expand(sweep)
-    assert len({job.name for job in found.jobs}) == len(found.jobs) == count
-    for job in found.jobs:
+    expansion = expand(sweep)
+    assert expansion == expand(sweep)
+    assert len({job.name for job in expansion.jobs}) == len(expansion.jobs) == count
+    for job in expansion.jobs:
         values = dict(job.values)
         assert 1e-4 <= values["optimizer.lr"] <= 0.1
         assert isinstance(values["seed"], int)
         assert 0 <= values["seed"] <= 9999
     if count > 20:
-        assert found != expand(Sweep(DIGITS, axes, draws=count, seed=seed + 1))
+        assert expansion != expand(Sweep(DIGITS, axes, draws=count, seed=seed + 1))
 
 
 @settings(max_examples=40)
@@ -149,7 +153,7 @@ def test_the_text_of_values_reads_back_as_the_values(values) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "shown"),
+    ("path", "text", "shown_text"),
     [
         ("optimizer.lr", " 0.01,0.03 , 1e-1", "0.01, 0.03, 0.1"),
         ("optimizer.lr", "1e-4..1e-1:4:log", "0.0001, 0.001, 0.01, 0.1"),
@@ -173,12 +177,12 @@ def test_the_text_of_values_reads_back_as_the_values(values) -> None:
         ("strategy.cut", "a, b; c, d", "a,b; c,d"),
     ],
 )
-def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown: str) -> None:
-    assert axis_text(parse_axis(path, text)) == shown
+def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown_text: str) -> None:
+    assert axis_text(parse_axis(path, text)) == shown_text
 
 
 @pytest.mark.parametrize(
-    ("path", "text", "sentence"),
+    ("path", "text", "message"),
     [
         ("optimizer.lr", "", "optimizer.lr: has no values; use 0.01, 0.03, 0.1 or"),
         ("optimizer.lr", "0.1,,0.2", "optimizer.lr: has an empty value next to a comma"),
@@ -201,15 +205,15 @@ def test_values_are_typed_as_a_list_or_as_a_range(path: str, text: str, shown: s
         ("strategy.lambda", "0,04", "Write 0.04 for one"),
     ],
 )
-def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sentence) -> None:
-    with pytest.raises(ValueError) as refused:  # noqa: PT011
+def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, message) -> None:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
         parse_axis(path, text)
-    assert str(refused.value).startswith(f"{path}: ")
-    assert sentence in str(refused.value)
+    assert str(caught.value).startswith(f"{path}: ")
+    assert message in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("axes", "draws", "wanted"),
+    ("axes", "draws", "expected_messages"),
     [
         ((), None, ["No field has several values; name at least one."]),
         ((Axis("optimizer.lr"),), None, ["optimizer.lr: has no values; use 0.01"]),
@@ -238,13 +242,15 @@ def test_a_text_that_gives_no_values_is_refused_in_one_sentence(path, text, sent
         ((RATE,), 201, ["sweep.random: must be 1 to 200, not 201."]),
     ],
 )
-def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(axes, draws, wanted) -> None:
-    found = sentences(Sweep(DIGITS, axes, draws))
-    unique = list(dict.fromkeys(found))
-    assert len(found) == len(unique), "each is listed once, however many jobs have it"
-    assert len(found) >= len(wanted)
-    for sentence in wanted:
-        assert any(sentence in one for one in found), found
+def test_a_sweep_that_cannot_be_is_refused_and_its_field_is_named(
+    axes, draws, expected_messages
+) -> None:
+    messages = error_messages(Sweep(DIGITS, axes, draws))
+    unique = list(dict.fromkeys(messages))
+    assert len(messages) == len(unique), "each is listed once, however many jobs have it"
+    assert len(messages) >= len(expected_messages)
+    for expected in expected_messages:
+        assert any(expected in text for text in messages), messages
 
 
 def test_200_jobs_are_no_job_too_many() -> None:
@@ -253,10 +259,14 @@ def test_200_jobs_are_no_job_too_many() -> None:
 
 
 def test_a_long_name_gives_way_to_the_values_that_distinguish_the_jobs() -> None:
-    found = expand(Sweep({**DIGITS, "name": "ü" * 127}, (RATE,)))
-    assert found.errors == ()
-    assert {len(job.name.encode()) <= 255 for job in found.jobs} == {True}
-    assert [job.name.rpartition(" ")[2] for job in found.jobs] == ["lr=0.01", "lr=0.03", "lr=0.1"]
+    expansion = expand(Sweep({**DIGITS, "name": "ü" * 127}, (RATE,)))
+    assert expansion.errors == ()
+    assert {len(job.name.encode()) <= 255 for job in expansion.jobs} == {True}
+    assert [job.name.rpartition(" ")[2] for job in expansion.jobs] == [
+        "lr=0.01",
+        "lr=0.03",
+        "lr=0.1",
+    ]
 
 
 def test_fields_of_one_word_are_distinguished_by_their_paths() -> None:
@@ -296,8 +306,8 @@ def test_a_sweep_file_is_a_job_file_with_a_table_more() -> None:
             "batch_size": "16, 32",
         },
     }
-    sweep, faults = read_sweep({**DIGITS, "sweep": table})
-    assert faults == ()
+    sweep, errors = read_sweep({**DIGITS, "sweep": table})
+    assert errors == ()
     assert sweep == Sweep(
         DIGITS,
         (
@@ -311,7 +321,7 @@ def test_a_sweep_file_is_a_job_file_with_a_table_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "sentence"),
+    ("table", "message"),
     [
         (None, "sweep: is missing; it lists the fields and their values."),
         ({}, "sweep.axes: names no field."),
@@ -322,11 +332,11 @@ def test_a_sweep_file_is_a_job_file_with_a_table_more() -> None:
         ({"axes": {"lr": [1]}, "sead": 2}, "sweep.sead: is not a setting of a sweep."),
     ],
 )
-def test_the_error_of_an_invalid_sweep_file_says_where(table, sentence) -> None:
+def test_the_error_of_an_invalid_sweep_file_says_where(table, message) -> None:
     raw = DIGITS if table is None else {**DIGITS, "sweep": table}
-    sweep, faults = read_sweep(raw)
+    sweep, errors = read_sweep(raw)
     assert sweep is None
-    assert any(sentence in fault.message for fault in faults), faults
+    assert any(message in error.message for error in errors), errors
 
 
 @pytest.mark.parametrize(
@@ -349,7 +359,7 @@ def test_reading_a_value_never_raises(kind: str, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "typed", "value"),
+    ("path", "typed_text", "value"),
     [
         ("optimizer.lr", "12", 12),
         ("optimizer.lr", "5e-2", 0.05),
@@ -365,8 +375,8 @@ def test_reading_a_value_never_raises(kind: str, text: str) -> None:
         ("strategy.cut", "features, head", ["features", "head"]),
     ],
 )
-def test_a_single_value_is_read_like_one_of_a_sweep(path, typed, value) -> None:
-    assert read_value(field_kind(path), typed) == value
+def test_a_single_value_is_read_like_one_of_a_sweep(path, typed_text, value) -> None:
+    assert read_value(field_kind(path), typed_text) == value
 
 
 SGD = {**DIGITS, "optimizer": {"name": "sgd", "lr": 0.1, "momentum": 0.9}}
@@ -394,17 +404,19 @@ OPTIMIZERS = Axis("optimizer.name", ("sgd", "adam"))
     ],
 )
 def test_settings_of_some_optimizers_are_set_for_those(base, axes, optimizers) -> None:
-    found = expand(Sweep(base, axes))
-    assert found.errors == ()
-    assert [job.raw["optimizer"] for job in found.jobs] == optimizers
-    assert len(found.jobs) == combination_count(axes)
-    drawn = expand(Sweep(base, axes, draws=len(optimizers)))
-    assert sorted(job.name for job in drawn.jobs) == sorted(job.name for job in found.jobs)
+    expansion = expand(Sweep(base, axes))
+    assert expansion.errors == ()
+    assert [job.raw["optimizer"] for job in expansion.jobs] == optimizers
+    assert len(expansion.jobs) == combination_count(axes)
+    drawn_expansion = expand(Sweep(base, axes, draws=len(optimizers)))
+    assert sorted(job.name for job in drawn_expansion.jobs) == sorted(
+        job.name for job in expansion.jobs
+    )
 
 
 def test_a_setting_that_no_optimizer_of_the_sweep_has_is_named() -> None:
     axes = (OPTIMIZERS, Axis("optimizer.rho", (0.5, 0.9)))
-    assert sentences(Sweep(DIGITS, axes))[0].startswith("optimizer.rho: ")
+    assert error_messages(Sweep(DIGITS, axes))[0].startswith("optimizer.rho: ")
 
 
 @pytest.mark.parametrize(
@@ -420,8 +432,8 @@ def test_a_setting_that_no_optimizer_of_the_sweep_has_is_named() -> None:
 )
 def test_the_direction_of_another_metric_is_not_taken(policy, axes, modes) -> None:
     metrics = Axis("checkpoint.best_metric", ("validation/accuracy", "loss", "kappa"))
-    found = expand(Sweep({**DIGITS, "checkpoint": policy}, (*axes, metrics)))
-    jobs = [parse_job(job.raw).config for job in found.jobs]
+    expansion = expand(Sweep({**DIGITS, "checkpoint": policy}, (*axes, metrics)))
+    jobs = [parse_job(job.raw).config for job in expansion.jobs]
     assert [job.checkpoint.best_mode for job in jobs] == modes
 
 

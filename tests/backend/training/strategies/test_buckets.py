@@ -44,8 +44,8 @@ def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
     The second step is measured: the first shows which gradients are complete when they arrive.
     """
     strategy, wire, early_bytes = AllReduce(StrategyConfig()), Wire(), []
-    register: Any = model[0].weight.register_post_accumulate_grad_hook
-    register(lambda _: early_bytes.append(sum(wire.sent)))
+    register_hook: Any = model[0].weight.register_post_accumulate_grad_hook
+    register_hook(lambda _: early_bytes.append(sum(wire.sent)))
     strategy._hvd = wire
     strategy.adopt(model, sync_size=4)
     for _ in range(2):
@@ -57,9 +57,9 @@ def sent_by_a_step(model: nn.Sequential, width: int) -> tuple[int, list[int]]:
 
 
 def test_all_but_the_first_layers_of_a_20_mb_model_are_sent_early() -> None:
-    early_bytes, sent = sent_by_a_step(layers(12, 640), 640)
-    assert sum(sent) > 19_000_000
-    assert early_bytes > 0.9 * sum(sent)
+    early_bytes, sent_sizes = sent_by_a_step(layers(12, 640), 640)
+    assert sum(sent_sizes) > 19_000_000
+    assert early_bytes > 0.9 * sum(sent_sizes)
 
 
 def test_a_small_model_is_one_message() -> None:
@@ -73,8 +73,10 @@ def test_a_large_gradient_is_sent_from_where_autograd_left_it() -> None:
     strategy._hvd = wire
     strategy.adopt(model, sync_size=4)
     for number in (0, 2):
-        register: Any = model[number].weight.register_hook
-        register(lambda gradient, number=number: addresses.update({number: gradient.data_ptr()}))
+        register_hook: Any = model[number].weight.register_hook
+        register_hook(
+            lambda gradient, number=number: addresses.update({number: gradient.data_ptr()})
+        )
     strategy.zero()
     model[2](model[0](torch.ones(1, 640))).sum().backward()
     strategy.reduce()

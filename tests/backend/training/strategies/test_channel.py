@@ -87,7 +87,7 @@ def test_a_rank_that_ends_is_another_loss_than_a_lost_node(ranks: Ranks) -> None
 
 
 def test_tensors_of_any_size_and_type_arrive_in_their_order(ranks: Ranks) -> None:
-    sent = [
+    sent_tensors = [
         torch.rand(3),
         torch.rand(200, 200),
         torch.empty(0),
@@ -96,15 +96,17 @@ def test_tensors_of_any_size_and_type_arrive_in_their_order(ranks: Ranks) -> Non
         torch.rand(50, 50),
         torch.rand(300, 300).to(torch.bfloat16),
     ]
-    templates = [torch.zeros_like(tensor) for tensor in sent]
+    templates = [torch.zeros_like(tensor) for tensor in sent_tensors]
     server, worker = ranks.pair()
     with ThreadPoolExecutor(1) as pool:
         for _ in range(2):
-            pool.submit(worker.send, {"kind": "push"}, sent)
+            pool.submit(worker.send, {"kind": "push"}, sent_tensors)
             _, received = server.receive(templates)
-            assert [tensor.dtype for tensor in received] == [tensor.dtype for tensor in sent]
-            assert all(torch.equal(*pair) for pair in zip(received, sent, strict=True))
+            assert [tensor.dtype for tensor in received] == [
+                tensor.dtype for tensor in sent_tensors
+            ]
+            assert all(torch.equal(*pair) for pair in zip(received, sent_tensors, strict=True))
         pool.submit(worker.send, "other shapes", [torch.rand(400, 400)])
         _, (lasting_tensor,) = server.receive([torch.zeros(400, 400)], is_lasting=True)
-        assert torch.equal(received[1], sent[1])
+        assert torch.equal(received[1], sent_tensors[1])
         assert lasting_tensor.shape == (400, 400)

@@ -74,13 +74,13 @@ def test_ddp_and_allreduce_are_bit_equal_on_two_ranks(tmp_path: Path, model: str
 def test_a_job_stopped_with_allreduce_resumes_with_ddp_as_if_it_had_never_stopped(
     tmp_path: Path,
 ) -> None:
-    straight = new_training(tmp_path, name="straight", epochs=4)
-    straight.train_well()
-    halves = new_training(tmp_path, name="halves", epochs=2)
-    halves.train_well()
-    halves.with_config(epochs=4, strategy={"name": "ddp"})
-    halves.train_well(resume_from=halves.latest())
-    assert_bit_equal(straight, halves)
+    straight_job = new_training(tmp_path, name="straight", epochs=4)
+    straight_job.train_well()
+    resumed_job = new_training(tmp_path, name="halves", epochs=2)
+    resumed_job.train_well()
+    resumed_job.with_config(epochs=4, strategy={"name": "ddp"})
+    resumed_job.train_well(resume_from=resumed_job.latest())
+    assert_bit_equal(straight_job, resumed_job)
 
 
 def test_an_interface_is_found_by_the_subnet_that_mpirun_was_given(

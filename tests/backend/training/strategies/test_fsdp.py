@@ -1,4 +1,4 @@
-"""A job whose ranks share weights and optimizer state trains as one whose ranks have all of them."""
+"""Training of a job whose ranks share weights and optimizer state, compared to other strategies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.backend.training.training_rig import MODEL, Training, held, new_training
+from tests.backend.training.training_rig import MODEL, Training, new_training, pausing_model
 
 TANH = MODEL.replace("nn.BatchNorm1d(16), nn.ReLU()", "nn.Tanh()").replace("0.2", "0.0")
 ADAM: dict[str, Any] = {"optimizer": {"name": "adam", "lr": 0.01}, "epochs": 2}
@@ -19,7 +19,7 @@ def state_of(training: Training) -> dict[str, Any]:
     return state
 
 
-def trained(tmp_path: Path, strategy: str, processes: int = 2, **settings: Any) -> Training:
+def trained_job(tmp_path: Path, strategy: str, processes: int = 2, **settings: Any) -> Training:
     training = new_training(
         tmp_path,
         model=settings.pop("model", TANH),
@@ -33,22 +33,22 @@ def trained(tmp_path: Path, strategy: str, processes: int = 2, **settings: Any) 
 
 
 def test_the_updates_are_those_of_ddp_and_the_checkpoint_is_whole(tmp_path: Path) -> None:
-    whole, sharded = trained(tmp_path, "ddp"), trained(tmp_path, "fsdp")
+    ddp_job, fsdp_job = trained_job(tmp_path, "ddp"), trained_job(tmp_path, "fsdp")
     for curve in ("loss", "accuracy", "gradient_norm", "validation/loss", "validation/accuracy"):
-        assert sharded.curve(curve) == pytest.approx(whole.curve(curve), rel=1e-4), curve
-    ours, theirs = state_of(sharded), state_of(whole)
-    assert ours["optimized"] == theirs["optimized"]
-    for name, value in theirs["model"].items():
-        assert torch.allclose(ours["model"][name], value, rtol=1e-3, atol=1e-5), name
-    for index, entries in theirs["optimizer"]["state"].items():
+        assert fsdp_job.curve(curve) == pytest.approx(ddp_job.curve(curve), rel=1e-4), curve
+    fsdp_state, ddp_state = state_of(fsdp_job), state_of(ddp_job)
+    assert fsdp_state["optimized"] == ddp_state["optimized"]
+    for name, value in ddp_state["model"].items():
+        assert torch.allclose(fsdp_state["model"][name], value, rtol=1e-3, atol=1e-5), name
+    for index, entries in ddp_state["optimizer"]["state"].items():
         for key, value in entries.items():
-            other = ours["optimizer"]["state"][index][key]
-            assert other.shape == value.shape
-            assert torch.allclose(other, value, rtol=1e-2, atol=1e-5), key
+            fsdp_value = fsdp_state["optimizer"]["state"][index][key]
+            assert fsdp_value.shape == value.shape
+            assert torch.allclose(fsdp_value, value, rtol=1e-2, atol=1e-5), key
 
 
 @pytest.mark.parametrize(
-    ("first", "then"),
+    ("first_setup", "second_setup"),
     [
         (("fsdp", 2), ("alone", 1)),
         pytest.param(("ddp", 2), ("fsdp", 3), marks=pytest.mark.slow),
@@ -57,26 +57,28 @@ def test_the_updates_are_those_of_ddp_and_the_checkpoint_is_whole(tmp_path: Path
     ],
 )
 def test_a_checkpoint_continues_on_other_ranks_and_with_other_strategies(
-    tmp_path: Path, first: tuple[str, int], then: tuple[str, int]
+    tmp_path: Path, first_setup: tuple[str, int], second_setup: tuple[str, int]
 ) -> None:
-    settings: dict[str, Any] = {**ADAM, "strategy": {"name": first[0]}, "processes": first[1]}
-    job = new_training(tmp_path, model=held(TANH), **settings)
-    job.train_well(when=lambda: job.step() >= 2, **job.hold)
-    before = state_of(job)["course"]["position"]
-    job.with_config(**{**ADAM, "strategy": {"name": then[0]}, "processes": then[1]})
+    name, processes = first_setup
+    settings: dict[str, Any] = {**ADAM, "strategy": {"name": name}, "processes": processes}
+    job = new_training(tmp_path, model=pausing_model(TANH), **settings)
+    job.train_well(stop_condition=lambda: job.step() >= 2, **job.pause_environment)
+    position = state_of(job)["course"]["position"]
+    name, processes = second_setup
+    job.with_config(**{**ADAM, "strategy": {"name": name}, "processes": processes})
     job.train_well(resume_from=job.latest())
-    assert 0 < before < 96
+    assert 0 < position < 96
     losses = list(job.curve("loss").values())
     assert losses[-1] < losses[0]
     assert state_of(job)["course"]["epoch"] == 3
 
 
 def test_ranks_with_fewer_batches_of_the_validation_wait_for_none(tmp_path: Path) -> None:
-    """37 samples in batches of 16 are three, of which one of two ranks has one."""
-    whole = trained(tmp_path, "ddp", batch_size=16)
-    sharded = trained(tmp_path, "fsdp", batch_size=16)
-    expected = whole.curve("validation/loss")
-    assert sharded.curve("validation/loss") == pytest.approx(expected, rel=1e-4)
+    """Validate 37 samples in batches of 16: three batches on two ranks."""
+    ddp_job = trained_job(tmp_path, "ddp", batch_size=16)
+    fsdp_job = trained_job(tmp_path, "fsdp", batch_size=16)
+    expected = ddp_job.curve("validation/loss")
+    assert fsdp_job.curve("validation/loss") == pytest.approx(expected, rel=1e-4)
 
 
 def test_layers_that_thaw_are_refused(tmp_path: Path) -> None:
@@ -102,4 +104,4 @@ def test_a_model_whose_output_is_a_dictionary_trains(tmp_path: Path) -> None:
         .replace("def loss(self, output['scores'], target)", "def loss(self, output, target)")
         .replace("def metrics(self, output['scores'], target)", "def metrics(self, output, target)")
     )
-    trained(tmp_path, "fsdp", model=model)
+    trained_job(tmp_path, "fsdp", model=model)

@@ -41,9 +41,9 @@ class Door:
     def enter(self, name: str = "3-1") -> tuple[PeerLink, PeerLink]:
         """Return both ends of a new link."""
         client_link = connect(*self.listener.address, SECRET, name, 20.0)
-        arrived, link = self.links.get(timeout=60)
+        arrived_name, link = self.links.get(timeout=60)
         self.links += [client_link, link]
-        assert arrived == name
+        assert arrived_name == name
         return client_link, link
 
 
@@ -131,16 +131,16 @@ def test_an_outsider_that_sends_a_byte_now_and_then_is_closed(
     door: Door, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(peer_link, "_PROOF_LIMIT_S", 0.2)
-    sent, is_open = 0, True
+    sent_count, is_open = 0, True
     with socket.create_connection(door.listener.address) as outsider, suppress(ConnectionError):
         outsider.settimeout(0.05)
         while is_open:
             outsider.sendall(b"x")
-            sent += 1
+            sent_count += 1
             with suppress(TimeoutError):
                 is_open = outsider.recv(100) != b""
     # A proof has 64 bytes.
-    assert sent < 64
+    assert sent_count < 64
     assert door.links.empty()
 
 
@@ -152,11 +152,11 @@ def test_a_rank_does_not_take_another_program_for_a_rank() -> None:
         connect(*impostor.getsockname(), SECRET, "store", 0.2)
 
 
-class Tapped:
+class TappedSocket:
     """A socket that changes what is sent through it."""
 
-    def __init__(self, inner: socket.socket, change: Callable[[bytes], bytes]) -> None:
-        self._inner, self._change = inner, change
+    def __init__(self, socket_: socket.socket, change: Callable[[bytes], bytes]) -> None:
+        self._inner, self._change = socket_, change
 
     def close(self) -> None:
         self._inner.close()
@@ -180,21 +180,21 @@ def test_a_message_that_the_other_rank_did_not_send_is_refused(door: Door, bad: 
         return content
 
     if bad == "changed":
-        client_link._connection = Tapped(wire, flip)  # type: ignore[assignment]
+        client_link._connection = TappedSocket(wire, flip)  # type: ignore[assignment]
         client_link.send(b"rate=0.1")
     elif bad == "repeated":
-        client_link._connection = Tapped(wire, keep)  # type: ignore[assignment]
+        client_link._connection = TappedSocket(wire, keep)  # type: ignore[assignment]
         client_link.send(b"rate=0.1")
         assert received(link, 8) == b"rate=0.1"
         wire.sendall(frames[0])
     elif bad == "of another link":
         second_link, _ = door.enter("5-1")
-        second_link._connection = Tapped(second_link._connection, keep)  # type: ignore[assignment]
+        second_link._connection = TappedSocket(second_link._connection, keep)  # type: ignore[assignment]
         second_link.send(b"rate=0.1")
         wire.sendall(frames[0])
     else:
         wire = link._connection
-        link._connection = Tapped(link._connection, keep)  # type: ignore[assignment]
+        link._connection = TappedSocket(link._connection, keep)  # type: ignore[assignment]
         link.send(b"rate=0.1")
         link._connection = wire
         client_link._connection.sendall(frames[0])

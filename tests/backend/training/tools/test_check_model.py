@@ -10,7 +10,7 @@ import pytest
 from backend.training.tools.check_model import check_model
 from backend.training.user_code import UserCodeError
 from tests.backend.training.test_resume import assert_bit_equal
-from tests.backend.training.training_rig import LOADER, MODEL, pausing_model, new_training
+from tests.backend.training.training_rig import LOADER, MODEL, new_training, pausing_model
 
 ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
 

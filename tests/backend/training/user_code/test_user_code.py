@@ -299,13 +299,17 @@ def test_f50_items_of_unequal_shapes_are_named(tmp_path: Path) -> None:
         user_code.split_batch(data.collate([data[0], data[1]]))
 
 
-@pytest.mark.parametrize("missing", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
-def test_items_that_are_none_are_named(tmp_path: Path, missing: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("missing_indices", [(0,), (1,), (2,), (0, 1), (0, 1, 2)])
+def test_items_that_are_none_are_named(tmp_path: Path, missing_indices: tuple[int, ...]) -> None:
     statement = "return torch.full"
-    code = LOADER.replace(statement, f"if index in {missing}: return None\n        {statement}")
+    code = LOADER.replace(
+        statement, f"if index in {missing_indices}: return None\n        {statement}"
+    )
     write(tmp_path, bks_dataset=code)
     data = load_loader(tmp_path).training(tmp_path)
-    with pytest.raises(UserCodeError, match=f"returned None for {len(missing)} of the 3 items"):
+    with pytest.raises(
+        UserCodeError, match=f"returned None for {len(missing_indices)} of the 3 items"
+    ):
         user_code.split_batch(data.collate([data[0], data[1], data[2]]))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from backend.training.handout import PortionQueue
+from backend.training.portion_queue import PortionQueue
 
 
 def test_a_late_piece_is_given_to_an_idle_worker_and_the_first_result_counts() -> None:
