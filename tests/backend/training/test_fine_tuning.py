@@ -106,3 +106,54 @@ def test_frozen_layers_stay_so_with_several_processes_and_after_a_resume(
     last_state = saved_checkpoint(job)["model"]
     assert torch.equal(first["layers.0.weight"], last_state["layers.0.weight"])
     assert not torch.equal(first["layers.4.weight"], last_state["layers.4.weight"])
+
+
+OWN_OPTIMIZER = (
+    MODEL
+    + """
+    def optimizer(self, parameters, lr):
+        weights = [p for p in parameters if p.ndim > 1]
+        others = [p for p in parameters if p.ndim <= 1]
+        return torch.optim.AdamW(
+            [{"params": weights, "lr": lr}, {"params": others, "lr": lr / 10}], weight_decay=0.1
+        )
+"""
+)
+
+
+def test_a_model_may_make_its_optimizer_which_is_saved_and_resumed(tmp_path: Path) -> None:
+    settings = {**SINGLE_PROCESS, "epochs": 2, "schedule": {"name": "cosine"}}
+    straight = new_training(tmp_path, model=OWN_OPTIMIZER, name="straight", **settings)
+    train_here(straight)
+    state = saved_checkpoint(straight)["optimizer"]
+    assert [group["rate_factor"] for group in state["param_groups"]] == pytest.approx([1.0, 0.1])
+    last_rate = straight.curve("learning_rate")[24]
+    assert [g["lr"] for g in state["param_groups"]] == pytest.approx([last_rate, last_rate / 10])
+    halves = new_training(tmp_path, model=OWN_OPTIMIZER, name="halves", **settings)
+    halves.with_config(**settings, checkpoint={"every_steps": 7, "keep_latest": 99})
+    train_here(halves)
+    train_here(halves, str(halves.folder.checkpoints / "epoch-0001-step-000007.pt"))
+    for name, value in saved_checkpoint(straight)["model"].items():
+        assert torch.equal(value, saved_checkpoint(halves)["model"][name]), name
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return None", "The model's optimizer returns NoneType, not an optimizer"),
+        ("return torch.optim.SGD(parameters[:1], lr=lr)", "has 1 parameters; it was called with 6"),
+        ("return torch.optim.SGD(parameters, lr)[0]", "The model's optimizer"),
+    ],
+)
+def test_an_optimizer_of_the_model_that_cannot_be_used_is_refused(
+    tmp_path: Path, body: str, message: str
+) -> None:
+    model = MODEL + f"    def optimizer(self, parameters, lr):\n        {body}\n"
+    with pytest.raises(BackendError) as refused:
+        train_here(new_training(tmp_path, model=model, **SINGLE_PROCESS))
+    assert message in str(refused.value)
+
+
+def test_a_rate_of_a_layer_that_the_model_lacks_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match=r"lr_of has “head\."):
+        train_here(new_training(tmp_path, lr_of={"head.": 0.5}, **SINGLE_PROCESS))
