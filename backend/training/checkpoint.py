@@ -247,7 +247,7 @@ class NotSaved(BackendError):
     retry = "always"
 
     def __init__(self, failure: str, newest_name: str = "") -> None:
-        """``newest``: the name of the job's newest checkpoint, "" without any."""
+        """``newest_name``: the name of the job's newest checkpoint, "" without any."""
         is_disk_full = any(
             phrase in failure for phrase in ("No space left", "quota", "no more files")
         )

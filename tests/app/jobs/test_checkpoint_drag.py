@@ -97,7 +97,7 @@ def start_drag(detail, shown_checkpoint=LATEST):
 
 def drop_paths(promise):
     """What another program gets."""
-    promise.is_let_go = True
+    promise.is_drag_over = True
     return [Path(url.toLocalFile()) for url in PromisedFile(promise).urls()]
 
 
