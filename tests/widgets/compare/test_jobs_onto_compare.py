@@ -47,7 +47,7 @@ def controller(page, immediately):
     controller = CompareController(
         service, immediately, page, FileExport(service, immediately, page), service.find
     )
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     return controller
 
 

@@ -49,7 +49,7 @@ def controller(services, immediately, page, qtbot):
     for library_page in pages.values():
         qtbot.addWidget(library_page)
     controller = LibraryController(services.library, services.gallery, immediately, pages, page)
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     controller.refresh()
     return controller
 
