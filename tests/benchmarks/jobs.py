@@ -73,7 +73,7 @@ def rss():
 
 wait(lambda: program.is_built)
 page = program.jobs
-wait(lambda: page.total == int(sys.argv[3]))
+wait(lambda: page.job_count == int(sys.argv[3]))
 figures["all jobs there"] = time.perf_counter() - began
 wait(lambda: program._finder._is_warm)
 page.show_table()

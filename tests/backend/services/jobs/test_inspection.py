@@ -102,7 +102,7 @@ def test_the_variances_of_a_model_are_measured_once_and_judged(
 
 
 @pytest.mark.parametrize(
-    ("forward", "sentence"),
+    ("forward", "message"),
     [
         ("while True: pass", "Reading the layers did not end within"),
         ("torch.ones(10**12)", "This computer has too little memory for it."),

@@ -110,7 +110,7 @@ def on_install(cluster: Cluster, answer: CommandResult | BackendError) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message"),
     [
         (Unreachable("gpu1 is gone."), "not on gpu1: gpu1 is gone."),
         (CommandResult(1, "", "error: No space left on device (os error 28)"), "gpu1 is full"),
