@@ -287,8 +287,6 @@ def _columns(names: str, rows: list[list[str]]) -> _ShapeMatch:
     missing = [
         _CELLS.MISSING_VALUES if f.kind == "texts" else _CELLS.MISSING_NUMBERS for f in formats
     ]
-        _CELLS.MISSING_VALUES if f.kind == "texts" else _CELLS.MISSING_NUMBERS for f in formats
-    ]
     known_cells = [
         [cell for cell in column if cell.casefold() not in no_value]
         for column, no_value in zip(columns, missing, strict=True)
