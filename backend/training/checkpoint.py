@@ -54,8 +54,8 @@ from backend.training.finite import not_finite_names
 FORMAT = 1
 _WAIT_S = 60.0
 _PAUSE_S = 1.0
-_MOST_PREFIXES = 4
-"""Of names that the remedy proposes to leave out: with more, it is another model."""
+_MAX_PREFIXES = 4
+"""Number of prefixes that the remedy proposes to leave out: with more, it is another model."""
 
 
 class Checkpointer:
@@ -247,7 +247,7 @@ class NotSaved(BackendError):
     retry = "always"
 
     def __init__(self, failure: str, newest_name: str = "") -> None:
-        """``newest``: the name of the job's newest checkpoint, "" without any."""
+        """``newest_name``: the name of the job's newest checkpoint, "" without any."""
         is_disk_full = any(
             phrase in failure for phrase in ("No space left", "quota", "no more files")
         )
@@ -706,7 +706,7 @@ def _load_weights_into(model: torch.nn.Module, weights: Mapping[str, Any], sourc
 
 def _start_new_remedy(names: Sequence[str]) -> str:
     prefixes = dict.fromkeys(name.rpartition(".")[0] + "." for name in names if "." in name)
-    if not prefixes or len(prefixes) > _MOST_PREFIXES:
+    if not prefixes or len(prefixes) > _MAX_PREFIXES:
         return "Choose weights that were trained with this model."
     return (
         f"To start these with new weights, set start_from_except = {json.dumps(list(prefixes))}; "

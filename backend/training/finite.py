@@ -39,7 +39,7 @@ class BufferWatch:
     """
 
     def __init__(self, model: torch.nn.Module, device: torch.device, *, may_restore: bool) -> None:
-        """``keeps``: whether steps may be skipped, so that `restore` needs a copy."""
+        """``may_restore``: whether steps may be skipped, so that `restore` needs a copy."""
         self._device = device
         self._may_restore = may_restore
         self._saved_buffers: list[tuple[dict[str, Any], str, torch.Tensor, torch.Tensor]] = []
@@ -70,7 +70,7 @@ class BufferWatch:
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Undo what the step did to the buffers that `keep` copied."""
+        """Restore the buffers that `save` copied."""
         for owner, name, buffer, copy in self._saved_buffers:
             buffer.resize_(copy.shape).copy_(copy)
             owner[name] = buffer

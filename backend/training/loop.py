@@ -378,7 +378,7 @@ class Trainer:
             if self._weight_average is not None:
                 self._weight_average.update(self.train_state.step)
         ended_s = time.perf_counter()
-        # On a GPU these are times of the CPU, which waits for the GPU in `reduce` and `_count`.
+        # On a GPU these are times of the CPU, which waits in `reduce` and `_read_results`.
         self._step_times = RankStep(
             (loaded_s - started_s + later_loading_s) * 1e3,
             (computed_s - loaded_s - later_loading_s + ended_s - reduced_s) * 1e3,

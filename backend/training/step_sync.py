@@ -217,7 +217,7 @@ class StepSync:
         self._pending_vectors.append(_PendingVector(vector, event, self.names, self._metrics))
 
     def read_results(self, waits_for_newest: bool) -> list[StepResult]:
-        """Return the readable results, oldest first; with ``waits``, wait for the newest."""
+        """Return the readable results, oldest first; ``waits_for_newest`` waits for all."""
         unread_count = 1 if self._on_gpu and not waits_for_newest else 0
         results = []
         while len(self._pending_vectors) > unread_count:

@@ -87,7 +87,7 @@ class Desk:
     def order(self):
         model = self.jobs.model
         numbers = model.queue_numbers()
-        return [model.line(i).name for i in model.ids(range(model.rowCount())) if i in numbers]
+        return [model.summary(i).name for i in model.ids(range(model.rowCount())) if i in numbers]
 
     def compared(self):
         self.program._compare_controller.compare((self.ids["slow"], self.ids["fast"]))

@@ -68,7 +68,7 @@ def _(desk, press):
         desk.window.toast.hide()
         press()
         assert find_only(Label, desk.window.toast).text() == "Refreshing…"
-        desk.wait(lambda: desk.jobs.model.line(job_id) is not None)
+        desk.wait(lambda: desk.jobs.model.summary(job_id) is not None)
     finally:
         poller.start()
 

@@ -78,7 +78,7 @@ def _trash(desk, press):
     desk.wait(lambda: QApplication.activeModalWidget() is not None)
     assert job_ids == [(desk.ids["fast"],)]
     desk.press("Esc")
-    assert desk.jobs.model.line(desk.ids["fast"]) is not None
+    assert desk.jobs.model.summary(desk.ids["fast"]) is not None
 
 
 @presses("Move to the trash", "Jobs")
@@ -95,7 +95,7 @@ def _(desk, press):
     detail.job_actions.add_handler(job_actions.STOP, job_ids.append)
     press()
     assert job_ids == [desk.ids["slow"]]
-    desk.wait(lambda: desk.jobs.model.line(desk.ids["slow"]).state is JobState.FINISHED)
+    desk.wait(lambda: desk.jobs.model.summary(desk.ids["slow"]).state is JobState.FINISHED)
 
 
 @presses("Rename the open job", "Jobs")
@@ -135,7 +135,7 @@ def _(desk, press):
     desk.queue(QUEUED_NAMES[1])
     press()
     assert desk.jobs.model.ticked_ids() == (desk.ids[QUEUED_NAMES[1]],)
-    assert desk.jobs.list.bar.isVisible()
+    assert desk.jobs.list.selection_bar.isVisible()
     press()
     assert desk.jobs.model.ticked_ids() == ()
 
@@ -279,7 +279,7 @@ def _(desk, press):
     name = f"runs {desk.jobs.job_count}"
     folder = data_root.job(trained.job(data_root.path, name, FALLING[:10], state=JobState.TRAINING))
     replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
-    desk.wait(lambda: desk.jobs.model.line(folder.path.name) is not None)
+    desk.wait(lambda: desk.jobs.model.summary(folder.path.name) is not None)
     view = desk.table()
     desk.on_row(view, name)
     view.clearSelection()
@@ -295,7 +295,7 @@ def _(desk, press):
 def _(desk, press):
     view = desk.table()
     jobs = {desk.ids[name] for name in QUEUED_NAMES[:2]}
-    view.choose(jobs)
+    view.select_jobs(jobs)
     press()
     drafts = {f"{name} (copy)" for name in QUEUED_NAMES[:2]}
     desk.wait(lambda: drafts <= set(rows(view)))

@@ -55,7 +55,7 @@ class WatchedWindow:
 
     def open(self, job_id):
         jobs = self.program.jobs
-        self.wait(lambda: jobs.model.line(job_id) is not None)
+        self.wait(lambda: jobs.model.summary(job_id) is not None)
         jobs.open_job(job_id)
         self.wait(lambda: jobs.open_view is not None and jobs.detail._checkpoints is not None)
         # What the list says of it is there before the job itself was read for the first time.
@@ -181,7 +181,7 @@ def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, train
         window.wait(lambda: "tatus.json cannot be read" in window.banner_text)
         assert window.word == "Training", name
         assert window.step == previous_step, "the last good value"
-        assert window.program.jobs.model.line(training.job_id).state is JobState.TRAINING
+        assert window.program.jobs.model.summary(training.job_id).state is JobState.TRAINING
         assert window.act.text() == "Stop"
         replace_json(training.status, replace(TRAINING, step=41 + number).to_dict())
         window.wait(lambda number=number: (window.step, window.banner_text) == (41 + number, ""))
@@ -189,26 +189,26 @@ def test_f35_a_broken_status_leaves_the_job_training_in_the_window(window, train
 
 @pytest.mark.usefixtures("uncounted")
 def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll(
-    remote_place, beat, open_window, tmp_path, monkeypatch
+    remote_site, beat, open_window, tmp_path, monkeypatch
 ):
-    desktop = remote_place.desktop()
-    remote_place.stock(desktop)
-    beat(remote_place)
-    view, run = started(remote_place, desktop)
+    desktop = remote_site.desktop()
+    remote_site.stock(desktop)
+    beat(remote_site)
+    view, run = started(remote_site, desktop)
     run.train(5)
     # The user of the window has accepted the host's key.
-    key = remote_place.sshd.fingerprint
+    key = remote_site.sshd.fingerprint
     catalogue = tmp_path / "desktop-0" / "catalogue.sqlite"
     open_services(
-        remote_place.address, catalogue, accept=lambda host_key: host_key.fingerprint == key
+        remote_site.address, catalogue, accept=lambda host_key: host_key.fingerprint == key
     ).close()
-    window = open_window(remote_place.address)
+    window = open_window(remote_site.address)
     window.open(view.id)
     window.wait(lambda: window.presences == [Presence.ONLINE] * 2)
     assert (window.word, window.step, window.banner_text, window.failure) == ("Training", 6, "", "")
     assert window.figure_tone == "text"
 
-    remote_place.wire.cut()
+    remote_site.wire.cut()
     window.wait(lambda: NO_UPDATES.match(window.banner_text))
     window.wait(lambda: window.failure)
     assert "SSH server" in window.failure or "connect" in window.failure
@@ -217,11 +217,11 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
     with monkeypatch.context() as hurried:
         hurried.setattr(health, "_SHORTEST_S", 0.3)
         window.wait(lambda: window.presences == [Presence.ONLINE, Presence.OFFLINE])
-    assert window.program.jobs.model.line(view.id).state is JobState.TRAINING
+    assert window.program.jobs.model.summary(view.id).state is JobState.TRAINING
     window.stand_still()
     run.train(500)
 
-    remote_place.wire.repair()
+    remote_site.wire.repair()
     # Until its host is found; the poll that finds it, of the job or of the list, brings everything.
     while window.banner_text:
         assert window.step in (6, 506)
@@ -314,7 +314,7 @@ def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_eit
         window.program.jobs.detail.job_actions.ask(job_actions.STOP, training.job_id)
     for window in windows:
         window.wait(lambda window=window: window.word == "Stopping")
-        window.wait(lambda window=window: not window.program.jobs.detail._busy)
+        window.wait(lambda window=window: not window.program.jobs.detail._busy_label)
         assert not window.act.isEnabled(), "it is done already"
         assert window.program.jobs.detail._error == ("", "")
     assert json.loads(training.lock.read_text())["run"] == 1
@@ -335,7 +335,7 @@ def test_f22_stop_after_the_end_stops_nothing_and_shows_the_end(training, open_w
         window.program.jobs.detail.job_actions.ask(job_actions.STOP, training.job_id)
     for window in windows:
         window.wait(lambda window=window: window.word == "Finished")
-        window.wait(lambda window=window: not window.program.jobs.detail._busy)
+        window.wait(lambda window=window: not window.program.jobs.detail._busy_label)
         assert (window.step, window.program.jobs.detail._error) == (80, ("", ""))
     assert not training.lock.exists()
 
@@ -351,7 +351,7 @@ def test_f23_start_in_two_windows_is_one_run_that_both_show(services, open_windo
     for window in windows:
         jobs = window.program.jobs
         window.wait(lambda jobs=jobs: jobs.open_view.state.is_live)
-        window.wait(lambda jobs=jobs: not jobs.detail._busy)
+        window.wait(lambda jobs=jobs: not jobs.detail._busy_label)
         assert jobs.open_view.run == 1
         assert window.act.text() in ("Stop", "Stopping…")
         assert jobs.detail._error == ("", "")

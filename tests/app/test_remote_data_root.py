@@ -11,19 +11,19 @@ pytest_plugins = [
 
 
 def test_an_unknown_host_key_is_shown_and_accepted_by_a_press(
-    qtbot, qapp, remote_place, tmp_path, monkeypatch
+    qtbot, qapp, remote_site, tmp_path, monkeypatch
 ):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     addresses = []
     monkeypatch.setattr(SideBar, "set_root", lambda bar, text: addresses.append(text))
-    program = Program(qapp, remote_place.address, tmp_path / "catalogue.sqlite", None)
+    program = Program(qapp, remote_site.address, tmp_path / "catalogue.sqlite", None)
     qtbot.addWidget(program.window)
     try:
         program.show()
-        assert addresses == [f"lab:{remote_place.root}"]
+        assert addresses == [f"lab:{remote_site.root}"]
         qtbot.waitUntil(lambda: program.is_built)
         qtbot.waitUntil(lambda: program.window.page_key == "refusal")
-        assert program.data_root_opener.unknown_key.fingerprint == remote_place.sshd.fingerprint
+        assert program.data_root_opener.unknown_key.fingerprint == remote_site.sshd.fingerprint
         program._pages.refusal.pressed.emit()
         qtbot.waitUntil(lambda: program._services is not None)
         assert program.window.page_key == "jobs"

@@ -73,7 +73,7 @@ def rss():
 
 wait(lambda: program.is_built)
 page = program.jobs
-wait(lambda: page.total == int(sys.argv[3]))
+wait(lambda: page.job_count == int(sys.argv[3]))
 figures["all jobs there"] = time.perf_counter() - began
 wait(lambda: program._finder._is_warm)
 page.show_table()
@@ -108,7 +108,7 @@ def search(text):
     table.search.blockSignals(True)
     table.search.setText(text)
     table.search.blockSignals(False)
-    table._asked()
+    table._emit_query()
 
 end = time.perf_counter() + 3
 wait(lambda: time.perf_counter() > end)
@@ -117,16 +117,16 @@ ask("search, two words", lambda turn: search(f"größe {turn}7"))
 ask("search that finds all", lambda turn: search("" if turn % 2 else "optics"))
 search("")
 for column in (JobColumn.NAME, JobColumn.BEST, JobColumn.TOOK):
-    ask(f"sort by {column.key}", lambda turn, column=column: table.view._head_clicked(column))
+    ask(f"sort by {column.key}", lambda turn, column=column: table.view._sort_by_section(column))
 table.view._order = ""
 ask("filter by group", lambda turn: (table.groups.choose("ended" if turn % 2 else "live"),
-                                     table._asked()))
+                                     table._emit_query()))
 table.groups.choose("all")
-table.funnel.show_choices(JobChoices(tags=("t1", "t2")))
-ask("filter by tag", lambda turn: table.funnel._tag.choose("t1" if turn % 2 == 0 else "t2"))
-table.funnel.clear()
+table.filter_panel.show_choices(JobChoices(tags=("t1", "t2")))
+ask("filter by tag", lambda turn: table.filter_panel._tag.choose("t1" if turn % 2 == 0 else "t2"))
+table.filter_panel.clear()
 ask("a page further, and back", lambda turn: (table.view.verticalScrollBar().setValue(turn * 9999),
-                                     table._asked()))
+                                     table._emit_query()))
 begin = time.perf_counter()
 gc.collect()
 figures["memory"] = rss()

@@ -89,7 +89,7 @@ def _measured(root: Path) -> list[Figure]:
         tab, close = _tab(root, background)
         begin = time.perf_counter()
         tab.show()
-        _until(app, lambda: tab.view.text_of(tab.view.total - 1) == "the end")  # noqa: B023
+        _until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
         opened.append(time.perf_counter() - begin)
         close()
         ratios.append(opened[-1] / theirs[-1])
@@ -98,14 +98,14 @@ def _measured(root: Path) -> list[Figure]:
     for _ in range(PAIRS):
         tab, close = _tab(root, background)
         tab.show()
-        _until(app, lambda: tab.view.total >= 1000)  # noqa: B023
+        _until(app, lambda: tab.view.line_count >= 1000)  # noqa: B023
         path.write_text("begun\n" * 1000)
         no_one = subprocess.Popen(
             [sys.executable, "-c", IDLE, str(FOLLOWED_S)], stdout=subprocess.PIPE, text=True
         )
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(FOLLOWED_S * 10)])
         stalls.append(
-            _until(app, lambda: tab.view.text_of(tab.view.total - 1) == "the end")  # noqa: B023
+            _until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
         )
         idle.append(float(no_one.communicate()[0]))
         writer.wait()

@@ -162,7 +162,7 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
             observe("pinned/1")
         return folder, RunExit(1, JobState.FINISHED, "")
 
-    monkeypatch.setattr(CheckContext, "train", train)
+    monkeypatch.setattr(CheckContext, "train_job", train)
     row = row_of("pin", lambda: gpu_check.check_pin(fake.context))
     assert row.has_passed == passed, row
 
@@ -220,8 +220,8 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
 
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
     monkeypatch.setattr(gpu_check, "hold_gpu_memory", hold)
-    monkeypatch.setattr(CheckContext, "agent", lambda context: nullcontext())
-    monkeypatch.setattr(CheckContext, "train", no_job)
+    monkeypatch.setattr(CheckContext, "running_agent", lambda context: nullcontext())
+    monkeypatch.setattr(CheckContext, "train_job", no_job)
     monkeypatch.setattr(gpu_check, "time_steps", no_job)
     rows = list(gpu_check.check_all(replace(fake.context, gpu="")))
     assert [row.check for row in rows if row.has_passed] == ["foreign process", "readings"]

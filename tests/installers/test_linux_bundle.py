@@ -50,7 +50,7 @@ program = Program(app, Path(sys.argv[1]), None, None)
 program.show()
 
 def poll():
-    labels = program.jobs.first_start.findChildren(QLabel) if program.is_built else ()
+    labels = program.jobs.welcome_page.findChildren(QLabel) if program.is_built else ()
     if any("PyTorch" in label.text() and label.isVisible() for label in labels):
         timer.stop()
         program.window.grab().save(sys.argv[2])

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QApplication, QWidget
 
 from widgets.common.job_mime import dragged_label, put_jobs
 
-_ACTS = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
-_HELD = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+_ACTIONS = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
+_BUTTON_AND_KEYS = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
 
 
 def jobs(*ids: str) -> QMimeData:
@@ -24,28 +24,28 @@ def file(*paths: object) -> QMimeData:
     return content
 
 
-def over(widget: QWidget, content: QMimeData, at: QPoint | None = None) -> bool:
+def drag_over(widget: QWidget, content: QMimeData, point: QPoint | None = None) -> bool:
     """Held over a widget, in its middle by default; whether it would be taken."""
-    where = widget.rect().center() if at is None else at
-    enter = QDragEnterEvent(where, _ACTS, content, *_HELD)
+    position = widget.rect().center() if point is None else point
+    enter = QDragEnterEvent(position, _ACTIONS, content, *_BUTTON_AND_KEYS)
     # The event filters and the way up to the window are Qt's own.
     enter.ignore()
     QApplication.sendEvent(widget, enter)
     if enter.isAccepted():
-        QApplication.sendEvent(widget, QDragMoveEvent(where, _ACTS, content, *_HELD))
+        QApplication.sendEvent(widget, QDragMoveEvent(position, _ACTIONS, content, *_BUTTON_AND_KEYS))
     return enter.isAccepted()
 
 
-def away(widget: QWidget) -> None:
+def drag_away(widget: QWidget) -> None:
     QApplication.sendEvent(widget, QDragLeaveEvent())
 
 
-def drop(widget: QWidget, content: QMimeData, at: QPoint | None = None) -> None:
+def drop(widget: QWidget, content: QMimeData, point: QPoint | None = None) -> None:
     """Drop on a widget. As Qt does, send nothing to one that refuses what is held over it.
 
     Qt 6 gives a drop to the last widget that accepted, by a plain pointer: with the widget of an
     earlier test it crashed.
     """
-    where = widget.rect().center() if at is None else at
-    if over(widget, content, where):
-        QApplication.sendEvent(widget, QDropEvent(QPointF(where), _ACTS, content, *_HELD))
+    position = widget.rect().center() if point is None else point
+    if drag_over(widget, content, position):
+        QApplication.sendEvent(widget, QDropEvent(QPointF(position), _ACTIONS, content, *_BUTTON_AND_KEYS))

@@ -24,52 +24,52 @@ class Stroke:
 
 def strokes(pdf: bytes) -> list[Stroke]:
     """Every line that is stroked, in the order of painting."""
-    found: list[Stroke] = []
-    for packed in _STREAM.findall(pdf):
+    all_strokes: list[Stroke] = []
+    for stream in _STREAM.findall(pdf):
         try:
-            text = zlib.decompress(packed)
+            text = zlib.decompress(stream)
         except zlib.error:
             continue
         if b" SCN" in text:
-            found += _strokes(text.decode("latin-1"))
-    return found
+            all_strokes += parse_strokes(text.decode("latin-1"))
+    return all_strokes
 
 
-def _strokes(text: str) -> list[Stroke]:
+def parse_strokes(text: str) -> list[Stroke]:
     matrix: Matrix = np.eye(3)
     rgb: tuple[float, ...] = (0.0, 0.0, 0.0)
     width = 1.0
-    kept: list[tuple[Matrix, tuple[float, ...], float]] = []
+    saved_states: list[tuple[Matrix, tuple[float, ...], float]] = []
     operands: list[float] = []
     parts: list[list[tuple[float, float]]] = []
-    found: list[Stroke] = []
-    for word in text.split():
+    parsed: list[Stroke] = []
+    for token in text.split():
         try:
-            operands.append(float(word))
+            operands.append(float(token))
             continue
         except ValueError:
             pass
-        if word == "q":
-            kept.append((matrix, rgb, width))
-        elif word == "Q":
-            matrix, rgb, width = kept.pop()
-        elif word == "cm":
+        if token == "q":
+            saved_states.append((matrix, rgb, width))
+        elif token == "Q":
+            matrix, rgb, width = saved_states.pop()
+        elif token == "cm":
             a, b, c, d, e, f = operands[-6:]
             matrix = np.array([[a, b, 0], [c, d, 0], [e, f, 1]]) @ matrix
-        elif word == "SCN":
+        elif token == "SCN":
             rgb = tuple(operands[-3:])
-        elif word == "w":
+        elif token == "w":
             width = operands[-1]
-        elif word == "m":
+        elif token == "m":
             parts.append([(operands[-2], operands[-1])])
-        elif word == "l":
+        elif token == "l":
             parts[-1].append((operands[-2], operands[-1]))
-        elif word in ("S", "s", "B"):
+        elif token in ("S", "s", "B"):
             for part in parts:
-                placed = np.column_stack((np.array(part), np.ones(len(part)))) @ matrix
+                page_points = np.column_stack((np.array(part), np.ones(len(part)))) @ matrix
                 scale = float(np.sqrt(abs(np.linalg.det(matrix[:2, :2]))))
-                found.append(Stroke(rgb, width * scale, placed[:, :2]))
-        if word in ("S", "s", "B", "f", "n"):
+                parsed.append(Stroke(rgb, width * scale, page_points[:, :2]))
+        if token in ("S", "s", "B", "f", "n"):
             parts = []
         operands = []
-    return found
+    return parsed

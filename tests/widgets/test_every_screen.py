@@ -24,7 +24,7 @@ from widgets.plots.export_menu import PictureButton
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def _some_fast(screens: Iterable[str]) -> list[object]:
+def mark_slow(screens: Iterable[str]) -> list[object]:
     """All of them; every twelfth, some of each page, is in the fast tier, too."""
     return [
         name if number % 12 == 0 else pytest.param(name, marks=pytest.mark.slow)
@@ -32,11 +32,11 @@ def _some_fast(screens: Iterable[str]) -> list[object]:
     ]
 
 
-@pytest.mark.parametrize("name", _some_fast(SCREENS))
+@pytest.mark.parametrize("name", mark_slow(SCREENS))
 def test_nothing_is_cut_overlaps_or_is_blank(name: str, theme_manager: ThemeManager) -> None:
     """A window without a dialog is resized from size to size, as a user does it."""
     screen = SCREENS[name]
-    found: list[str] = []
+    found_flaws: list[str] = []
     sizes = list(screen.sizes)
     while sizes:
         with drawn(screen, sizes[0]) as stage:
@@ -45,24 +45,24 @@ def test_nothing_is_cut_overlaps_or_is_blank(name: str, theme_manager: ThemeMana
                 size = sizes.pop(0)
                 stage.window.resize(*size)
                 stage.settle()
-                found += [f"{size}: {flaw}" for flaw in stage.flaws()]
+                found_flaws += [f"{size}: {flaw}" for flaw in stage.flaws()]
                 if stage.over is not None:
                     break
-    assert found == []
+    assert found_flaws == []
 
 
 @pytest.mark.slow
 def test_at_150_percent_nothing_is_cut_either(tmp_path: Path) -> None:
     """In a process of its own: the scale is read once."""
-    some = ("failed", "preflight")
-    only = [word for name in some for word in ("--only", name)]
+    screen_names = ("failed", "preflight")
+    options = [argument for name in screen_names for argument in ("--only", name)]
     command = [sys.executable, "-m", "tests.pictures", str(tmp_path), "--scale", "150"]
-    done = subprocess.run(
-        [*command, "--theme", "dark", *only],
+    completed = subprocess.run(
+        [*command, "--theme", "dark", *options],
         cwd=ROOT, env={**os.environ, "QT_QPA_PLATFORM": "offscreen"},
         capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert (done.returncode, done.stdout) == (0, "")
+    assert (completed.returncode, completed.stdout) == (0, "")
     assert (tmp_path / "150" / "failed-1000x640-dark.png").stat().st_size > 20_000
     assert list((tmp_path / "sheets").glob("150-1440x900-dark-*.png"))
 
@@ -78,10 +78,10 @@ def page(qtbot: QtBot, theme_manager: ThemeManager) -> QWidget:
 def test_a_label_that_is_cut_is_found_and_one_that_ends_in_an_ellipsis_is_not(
     page: QWidget,
 ) -> None:
-    cut, elided = Label("a name that is too long for it"), Label("a name too long", elide="right")
-    for label in (cut, elided):
+    cut_label, elided_label = Label("a name that is too long for it"), Label("a name too long", elide="right")
+    for label in (cut_label, elided_label):
         label.setFixedWidth(60)
-    page.setLayout(col(cut, elided))
+    page.setLayout(col(cut_label, elided_label))
     page.show()
     assert [flaw.split("”")[0] for flaw in flaws(page)] == ["Label “a name that is too long for it"]
 
@@ -95,33 +95,33 @@ def test_a_sentence_without_room_for_its_second_line_is_found(page: QWidget) -> 
 
 
 def test_parts_on_top_of_each_other_and_outside_are_found(page: QWidget) -> None:
-    one, other = QWidget(), QWidget()
-    line = QHBoxLayout(page)
-    for part in (one, other):
-        line.addWidget(part)
+    first_widget, second_widget = QWidget(), QWidget()
+    layout = QHBoxLayout(page)
+    for widget in (first_widget, second_widget):
+        layout.addWidget(widget)
     page.show()
-    other.setGeometry(one.geometry().translated(20, 0))
+    second_widget.setGeometry(first_widget.geometry().translated(20, 0))
     assert "overlap" in next(flaws(page))
-    other.setGeometry(page.rect().translated(150, 0))
+    second_widget.setGeometry(page.rect().translated(150, 0))
     assert "sticks out" in next(flaws(page))
 
 
 def test_a_plot_without_a_button_that_takes_it_along_is_found(page: QWidget) -> None:
     page.resize(600, 600)
-    plot, other = CurvePanel("Loss"), CurvePanel("mAP")
+    plot, plot_without_button = CurvePanel("Loss"), CurvePanel("mAP")
     with_button = QWidget()
     with_button.setLayout(col(PictureButton("Loss", lambda: plot), plot))
-    bare = QWidget()
-    bare.setLayout(col(other))
-    page.setLayout(col(with_button, bare))
+    without_button = QWidget()
+    without_button.setLayout(col(plot_without_button))
+    page.setLayout(col(with_button, without_button))
     page.show()
     assert list(flaws(page)) == ["CurvePanel “mAP” cannot be taken along as a picture"]
 
 
 def test_a_page_that_would_scroll_sideways_is_found(page: QWidget) -> None:
-    area, wide = QScrollArea(page), QWidget()
-    wide.setMinimumWidth(500)
-    area.setWidget(wide)
+    area, wide_widget = QScrollArea(page), QWidget()
+    wide_widget.setMinimumWidth(500)
+    area.setWidget(wide_widget)
     area.resize(150, 80)
     page.show()
     assert any("sideways" in flaw for flaw in flaws(page))

@@ -31,20 +31,20 @@ from widgets.nodes.row.node_row import node_row
 from widgets.shell.overlay import RecordListModel
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
-NUMBERS = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
+SHOWN_INDICES = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
 """What is shown one after the other: fewer, others, none, in another order, all again."""
 
 
 def jobs(in_columns):
     model = JobListModel(has_columns=in_columns)
-    every = rows_of(*(replace(LIVE, id=name, name=name) for name in "abcd"))
-    return model, lambda some: model.show_rows(replace(every, order=every.order[list(some)]))
+    all_rows = rows_of(*(replace(LIVE, id=name, name=name) for name in "abcd"))
+    return model, lambda indices: model.show_rows(replace(all_rows, order=all_rows.order[list(indices)]))
 
 
 def records(kind, record, columns=1):
     title = TableColumn("Name", str, str)
     model = kind(tuple([title] * columns))
-    return model, lambda some: model.put([record(number) for number in some])
+    return model, lambda indices: model.put([record(number) for number in indices])
 
 
 def checkpoint(number):
@@ -60,26 +60,26 @@ def best_lines():
 def library():
     model = EntryModel()
     items = [LibraryItem(Kind.MODEL, f"m{n}", 1, "0" * 64, 9, 1, "") for n in range(4)]
-    return model, lambda some: model.set_entries(
-        group_by_name(tuple(items[number] for number in some))
+    return model, lambda indices: model.set_entries(
+        group_by_name(tuple(items[number] for number in indices))
     )
 
 
 def layers():
     model = LayerModel()
-    every = [Layer(f"layer{n}", "Linear", (1, n), n, n, n, True) for n in range(4)]
-    return model, lambda some: model.show_layers(tuple(every[number] for number in some))
+    all_layers = [Layer(f"layer{n}", "Linear", (1, n), n, n, n, True) for n in range(4)]
+    return model, lambda indices: model.show_layers(tuple(all_layers[number] for number in indices))
 
 
 def nodes():
     model = RackModel()
     rows = [node_row(samples.state(f"gpu{number}")) for number in range(4)]
-    return model, lambda some: model.set_rows([rows[number] for number in some])
+    return model, lambda indices: model.set_rows([rows[number] for number in indices])
 
 
 def titles():
     model = RecordListModel(lambda title: (title, "aside"), str, None)
-    return model, lambda some: model.replace(tuple(f"title {number}" for number in some))
+    return model, lambda indices: model.replace(tuple(f"title {number}" for number in indices))
 
 
 MODELS = {
@@ -105,9 +105,9 @@ MODELS = {
 def test_every_model_keeps_the_promises_of_qt(name, qtmodeltester):
     model, show = MODELS[name][1]()
     qtmodeltester.check(model)
-    for some in NUMBERS:
-        show(some)
-        assert model.rowCount() == len(some)
+    for indices in SHOWN_INDICES:
+        show(indices)
+        assert model.rowCount() == len(indices)
         # The tester keeps watching the signals between these; this checks what is there now.
         qtmodeltester.check(model)
 
@@ -116,15 +116,15 @@ def test_no_model_of_the_window_is_left_out():
     for package in (app, widgets):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
-    known = {kind for kind, _ in MODELS.values()}
-    assert {kind.__qualname__ for kind in ours(QAbstractItemModel) - known} == set()
+    tested_kinds = {kind for kind, _ in MODELS.values()}
+    assert {kind.__qualname__ for kind in project_subclasses(QAbstractItemModel) - tested_kinds} == set()
 
 
-def ours(kind):
+def project_subclasses(kind):
     """All that are made from it, of this project."""
-    found = set()
+    subclasses = set()
     for child in kind.__subclasses__():
         if child.__module__.partition(".")[0] in ("app", "widgets"):
-            found.add(child)
-        found |= ours(child)
-    return found
+            subclasses.add(child)
+        subclasses |= project_subclasses(child)
+    return subclasses

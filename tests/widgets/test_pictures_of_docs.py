@@ -16,22 +16,22 @@ from tests.pictures.program import OF_PROGRAM
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 ROOT = DOCS.parents[1]
-_SHOWN = re.compile(r"!\[[^\]]+\]\([^)]*pictures/([^)]+)\.png\)")
+_PICTURE_LINK = re.compile(r"!\[[^\]]+\]\([^)]*pictures/([^)]+)\.png\)")
 
 
-def _shown() -> set[str]:
+def _linked_pictures() -> set[str]:
     pages = (ROOT / "README.md", *DOCS.parent.glob("*.md"))
-    return {name for page in pages for name in _SHOWN.findall(page.read_text(encoding="utf-8"))}
+    return {name for page in pages for name in _PICTURE_LINK.findall(page.read_text(encoding="utf-8"))}
 
 
 def test_the_command_makes_every_picture_that_a_document_names() -> None:
-    made = {*OF_PROGRAM, *published()}
-    assert _shown() <= made
-    assert {path.stem for path in DOCS.glob("*.png")} == made, "installers/pictures --docs"
+    made_pictures = {*OF_PROGRAM, *published()}
+    assert _linked_pictures() <= made_pictures
+    assert {path.stem for path in DOCS.glob("*.png")} == made_pictures, "installers/pictures --docs"
 
 
 def test_no_picture_is_made_that_no_document_shows() -> None:
-    assert {*OF_PROGRAM, *published()} <= _shown() | {"stopped-1000x640-light"}
+    assert {*OF_PROGRAM, *published()} <= _linked_pictures() | {"stopped-1000x640-light"}
 
 
 # They show the window as it is
@@ -39,12 +39,12 @@ def test_no_picture_is_made_that_no_document_shows() -> None:
 _GRID = QSize(120, 75)
 """A picture in so many pieces: letters blur, and with them fonts and times of day; what is left is
 where things are, and how dark."""
-_SLIGHT = 10
-_MOST_SHARE = 0.03
+_MIN_DIFFERENCE = 10
+_MAX_SHARE = 0.03
 """Of the pieces, so many may be another grey by more than so much."""
 
 
-def _pieces(picture: QImage) -> np.ndarray:
+def _grid_cells(picture: QImage) -> np.ndarray:
     small = picture.scaled(
         _GRID, Qt.AspectRatioMode.IgnoreAspectRatio, Qt.TransformationMode.SmoothTransformation
     ).convertToFormat(QImage.Format.Format_RGB32)
@@ -52,26 +52,26 @@ def _pieces(picture: QImage) -> np.ndarray:
     return flat[:, :, :3].astype(np.int16)
 
 
-def _changed(before: QImage, now: QImage) -> float:
+def _changed_share(previous_picture: QImage, current_picture: QImage) -> float:
     """The share of the pieces that are visibly others."""
-    return float((np.abs(_pieces(before) - _pieces(now)).max(axis=2) > _SLIGHT).mean())
+    return float((np.abs(_grid_cells(previous_picture) - _grid_cells(current_picture)).max(axis=2) > _MIN_DIFFERENCE).mean())
 
 
-_FAST = "provision"
+_FAST_SCREEN = "provision"
 """Drawn before each merge; the others are slow."""
 PUBLISHED = [
     pytest.param(
         screen,
         theme,
         id=f"{screen.name}-{theme}",
-        marks=() if screen.name == _FAST else pytest.mark.slow,
+        marks=() if screen.name == _FAST_SCREEN else pytest.mark.slow,
     )
     for screen in SCREENS.values()
     for theme in screen.published
 ]
 
 
-def _drawn(screen: Screen, theme: str, theme_manager: ThemeManager) -> QImage:
+def _draw_screen(screen: Screen, theme: str, theme_manager: ThemeManager) -> QImage:
     theme_manager.choose(ThemeChoice(theme))
     with drawn(screen, screen.sizes[0]) as stage:
         return stage.picture()
@@ -82,17 +82,17 @@ def test_a_picture_of_the_documents_is_not_old(
     screen: Screen, theme: str, theme_manager: ThemeManager
 ) -> None:
     name = screen.picture(screen.sizes[0], theme)
-    kept = QImage(str(DOCS / f"{name}.png"))
-    share = _changed(kept, _drawn(screen, theme, theme_manager))
-    assert share < _MOST_SHARE, f"{name} has changed in {share:.0%}: installers/pictures --docs"
+    published_picture = QImage(str(DOCS / f"{name}.png"))
+    share = _changed_share(published_picture, _draw_screen(screen, theme, theme_manager))
+    assert share < _MAX_SHARE, f"{name} has changed in {share:.0%}: installers/pictures --docs"
 
 
 def test_a_visible_change_is_found(theme_manager: ThemeManager) -> None:
     """A button more, or a line that moved, is more than fonts and times make."""
-    screen = SCREENS[_FAST]
-    kept = QImage(str(DOCS / "provision-light.png"))
+    screen = SCREENS[_FAST_SCREEN]
+    published_picture = QImage(str(DOCS / "provision-light.png"))
     with drawn(screen, screen.sizes[0]) as stage:
         assert stage.over is not None
         stage.over.resize(stage.over.width(), stage.over.height() - 40)
         stage.settle()
-        assert _changed(kept, stage.picture()) > _MOST_SHARE
+        assert _changed_share(published_picture, stage.picture()) > _MAX_SHARE

@@ -13,7 +13,7 @@ from backend.services.preflight.check import Result
 from backend.services.preflight.context import JobPreflight, NodePreflight, Reply
 
 SLOW_BYTES_PER_S = 10e6
-"""Less than Fast Ethernet; training across such nodes waits for the network."""
+"""Limit of a slow network, below Fast Ethernet: training across such nodes waits for it."""
 _BUSY_PER_CORE = 2.0
 _TIMED_OUT = 124
 _REMEDY = "Open all ports between the nodes of the cluster; mpirun and the ranks use random ones."

@@ -44,7 +44,7 @@ class PreflightTarget:
     library: str = "horovod"
     """The library besides torch; "" for the strategy "alone", which needs no mpirun."""
     jobs_are_narrow: bool = False
-    """On this computer the folder of all jobs is writable for fewer users than its parent."""
+    """The folder of all jobs is writable for fewer users than its parent, on this computer."""
     no_share: bool = False
     """`data_root` is a staged root, see `NodeEntry`."""
     loader_workers: int = 0

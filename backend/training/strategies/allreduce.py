@@ -51,19 +51,19 @@ LAST_BYTES = 2**20
 
 
 SENT_DTYPES = {"none": None, "fp16": torch.float16, "bfloat16": torch.bfloat16}
-"""By the value of the setting ``compression``."""
+"""Type of the sent numbers for each value of the setting ``compression``."""
 
 
 class AveragedGradients(Strategy):
     """Strategy that averages the gradients of all ranks in messages of a fixed order."""
 
     sent_dtype: torch.dtype | None = None
-    """Of the numbers that are sent, if it is not that of the gradients: float16 has 11 bits of
+    """Type of the sent numbers, None for the type of the gradients: float16 has 11 bits of
     precision and no value above 65,504, bfloat16 has 8 bits and the range of float32."""
     is_adasum = False
-    """Add by Adasum in place of the mean (Maleki et al. 2020, arXiv 2006.02924)."""
+    """Whether to add by Adasum in place of the mean (Maleki et al. 2020, arXiv 2006.02924)."""
     takes_bfloat16 = False
-    """Whether `send` takes such numbers. MPI does not, and takes no complex numbers."""
+    """Whether `send` takes bfloat16. MPI does not, and takes no complex numbers."""
 
     def __init__(self) -> None:
         self._messages: list[GradientMessage] = []

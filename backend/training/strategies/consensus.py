@@ -1,4 +1,4 @@
-"""One network over all ranks: rank k trains its part k (see `backend.training.consensus`).
+"""Strategy with one network over all ranks: rank k trains part k (`backend.training.consensus`).
 
 Neighbours exchange activations and copies at their cut. All else goes along the chain of ranks.
 """

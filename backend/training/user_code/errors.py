@@ -28,7 +28,7 @@ class UserCodeError(BackendError):
     """The user's code cannot be used as it is.
 
     ``traceback`` begins in the user's file; "" without one. ``index`` is the item of the dataset at
-    which it happened, if known. ``part``: see `ToolError`. ``during``: the called function, such as
+    which it happened, if known. ``part``: see `ToolError`. ``called_function``: its label, such as
     `FORWARD`, if the user's code raised. ``package``: the name on PyPI of a missing package, or ""
     where only its ``module`` is known.
     """

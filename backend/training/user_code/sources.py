@@ -115,7 +115,7 @@ def _is_installed(top_name: str) -> bool:
 
 
 def _owner(top_name: str) -> UserSource | None:
-    """Return the source whose module ``top`` has this public name."""
+    """Return the source whose module has the public name ``top_name``."""
     module = sys.modules.get(top_name)
     if module is not None:
         return known_sources.get(_private_name(module).partition(".")[0])

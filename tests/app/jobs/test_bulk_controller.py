@@ -62,8 +62,8 @@ def acts(services, page, immediately):
 def test_a_changed_cell_is_written_and_shown(acts, page, services, ids):
     page.table.model.edited.emit(CellEdit(ids[0], "name", "digits", "better"))
     assert services.jobs.queries.show(ids[0]).name == "better"
-    assert page.table.model.line(ids[0]).name == "better"
-    assert page.model.line(ids[0]).name == "better"
+    assert page.table.model.summary(ids[0]).name == "better"
+    assert page.model.summary(ids[0]).name == "better"
 
 
 def test_the_page_keeps_and_reports_a_newer_value_of_another_desktop(acts, page, services, ids):
@@ -73,7 +73,7 @@ def test_the_page_keeps_and_reports_a_newer_value_of_another_desktop(acts, page,
         "The name is now “theirs”, changed by someone else; yours was not saved. "
         "Change it again if you still want to."
     ]
-    assert page.table.model.line(ids[0]).name == "theirs"
+    assert page.table.model.summary(ids[0]).name == "theirs"
 
 
 def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
@@ -91,11 +91,11 @@ def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
         (),
     ]
     assert acts.messages == ["Tagged 2 jobs."]
-    assert page.table.model.line(ids[1]).tags == ("a", "b")
+    assert page.table.model.summary(ids[1]).tags == ("a", "b")
 
 
 def test_stop_ends_only_running_jobs(acts, page, ids):
-    lines = page.table.model._rows.lines
+    lines = page.table.model._rows.summaries
     slot = page.table.model._rows.slot_of(ids[1])
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
     page.job_actions.ask(job_actions.STOP_ALL, ids)
@@ -104,7 +104,7 @@ def test_stop_ends_only_running_jobs(acts, page, ids):
 
 
 def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monkeypatch):
-    lines = page.table.model._rows.lines
+    lines = page.table.model._rows.summaries
     states = (JobState.TRAINING, JobState.QUEUED, JobState.QUEUED)
     for job_id, state in zip(ids, states, strict=True):
         slot = page.table.model._rows.slot_of(job_id)
@@ -188,7 +188,7 @@ def test_the_list_ticks_the_drafts_of_cloned_jobs(acts, real_page, services, rea
     real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids)
     new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
     assert set(real_page.model.ticked_ids()) == new
-    assert real_page.list.bar.isVisible()
+    assert real_page.list.selection_bar.isVisible()
 
 
 def test_the_page_says_why_a_job_cannot_be_cloned(acts, real_page, real_ids, ids):

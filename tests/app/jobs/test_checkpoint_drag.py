@@ -97,7 +97,7 @@ def start_drag(detail, shown_checkpoint=LATEST):
 
 def drop_paths(promise):
     """What another program gets."""
-    promise.is_let_go = True
+    promise.is_drag_over = True
     return [Path(url.toLocalFile()) for url in PromisedFile(promise).urls()]
 
 
@@ -108,7 +108,7 @@ def test_a_dragged_checkpoint_has_the_format_and_name_of_the_last_export(drag_so
     detail.job_actions.add_handler(job_actions.EXPORT_FORMAT, kinds.append)
     detail.export()
     find_only(SegmentedControl, detail.exporter.dialog.dialog).choose("pt")
-    detail.exporter.dialog.dialog._request()
+    detail.exporter.dialog.dialog._request_export()
     (path,) = drop_paths(start_drag(detail, BEST))
     assert path.name == "digits.pt"
     assert kinds == ["pt"]

@@ -85,6 +85,6 @@ def test_the_file_of_a_checkpoint_is_checked(jobs, tab, damage, refusal, mark):
     jobs.damage, jobs.refusal = damage, refusal
     find_button(tab, "Check file").click()
     assert cells(tab, "") == [mark]
-    tip_part = damage or getattr(refusal, "sentence", "its hash matches")
+    tip_part = damage or getattr(refusal, "message", "its hash matches")
     (tip,) = cells(tab, "", Qt.ItemDataRole.ToolTipRole)
     assert tip_part in tip

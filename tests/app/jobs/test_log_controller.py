@@ -76,7 +76,7 @@ def live():
 
 def shows(tab, text):
     view = tab.view
-    bottom = min(view.line_count, view.top + view._rows()) - 1
+    bottom = min(view.line_count, view.first_line + view._row_count()) - 1
     return any(view.line_text(n) == text for n in range(max(0, bottom - 2), bottom + 1))
 
 
@@ -94,7 +94,7 @@ def test_s11_a_long_log_opens_at_its_end_and_is_searched(tab, big, qtbot):
     tab._request_error()
     qtbot.waitUntil(lambda: tab.view.marked_line == tab.view.line_count - 2)
     tab.view.verticalScrollBar().setValue(tab.view.line_count // 2)
-    qtbot.waitUntil(lambda: tab.view.line_text(tab.view.top) is not None)
+    qtbot.waitUntil(lambda: tab.view.line_text(tab.view.first_line) is not None)
 
 
 def test_a_log_that_grows_by_thousands_of_lines_is_followed(tab, folder, qtbot):

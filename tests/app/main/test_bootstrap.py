@@ -182,9 +182,9 @@ program.show()
 
 def end(services):
     print("is open", flush=True)
-    program.end()
+    program.quit()
 
-program.opening.opened.connect(end)
+program.data_root_opener.services_opened.connect(end)
 code = app.exec()
 program.close()
 sys.exit(code)

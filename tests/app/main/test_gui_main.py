@@ -21,7 +21,7 @@ class OnAShareThatHangs(gui_main.Program):
     def show(self):
         super().show()
         self._background.run("share", threading.Event().wait, print, print)
-        QTimer.singleShot(0, self.end)
+        QTimer.singleShot(0, self.quit)
 
 gui_main.Program = OnAShareThatHangs
 sys.exit(gui_main.main(Path(sys.argv[1]), Path(sys.argv[2]), None))

@@ -42,11 +42,11 @@ def wait(until):
 wait(lambda: program.is_built)
 page = program.jobs
 models = program.library[Kind.MODEL].splitter
-wait(lambda: page.total == 7 and page.model.rowCount())
+wait(lambda: page.job_count == 7 and page.model.rowCount())
 """
 CHANGE = """
 page.sweeps.fold("list", "sweep:lr", False)
-page.list.chosen.emit(sys.argv[3])
+page.list.job_chosen.emit(sys.argv[3])
 page.split.moveSplitter(431, 1)
 page.show_table()
 app.processEvents()
@@ -69,7 +69,7 @@ wait(lambda: page.open_id)
 found = {"place": program.window.page_key, "as table": page._is_table()}
 found["models"] = models.sizes()[0]
 found["open"] = page.open_id
-found["state column"] = page.table.view.layout_now()["widths"]["state"]
+found["state column"] = page.table.view.layout_state()["widths"]["state"]
 page.show_list()
 program.window.open_page("jobs")
 app.processEvents()

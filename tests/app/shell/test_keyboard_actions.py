@@ -143,7 +143,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     (name_of_last,) = unused_names(program, "last in line")
     last_id = services.jobs.create({**raw, "name": name_of_last, "tags": []}).id
     program._poller.poll_list()
-    hands.wait(lambda: program.jobs.model.line(last_id) is not None)
+    hands.wait(lambda: program.jobs.model.summary(last_id) is not None)
     open_job(hands, program, name_of_last)
     hands.wait(lambda: program.jobs.open_id == last_id and program.jobs.open_view is not None)
     hands.tab_to("Queue")
@@ -185,7 +185,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     for title, is_paused in (("Resume", False), ("Pause", True)):
         hands.tab_to(title)
         hands.press("Space")
-        hands.wait(lambda is_paused=is_paused: program.jobs.list.strip._is_paused is is_paused)
+        hands.wait(lambda is_paused=is_paused: program.jobs.list.queue_strip._is_paused is is_paused)
         assert services.queue.read().paused.startswith("The queue is paused") is is_paused
     assert last_id in {place.entry.job_id for place in services.queue.read().jobs}
 
@@ -295,7 +295,7 @@ def test_a_sweep_is_queued(hands, program):
 
     def queued_lines():
         """Of those in the queue the ones that the list knows."""
-        lines = (model.line(job_id) for job_id in model.queue_numbers())
+        lines = (model.summary(job_id) for job_id in model.queue_numbers())
         return [line for line in lines if line is not None and name in line.name]
 
     hands.wait(lambda: len(queued_lines()) == 2)

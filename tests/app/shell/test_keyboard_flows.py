@@ -132,7 +132,7 @@ def order(program):
     model = program.jobs.model
     positions = model.queue_numbers()
     shown_ids = model.ids(range(model.rowCount()))
-    return [model.line(job_id).name for job_id in shown_ids if job_id in positions]
+    return [model.summary(job_id).name for job_id in shown_ids if job_id in positions]
 
 
 def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):
@@ -152,7 +152,7 @@ def test_the_queue_is_put_in_another_order_and_left(hands, program, ids):
     hands.press("Shift+F10")
     choose(hands, "Remove from queue")
     hands.wait(lambda: order(program) == list(QUEUED_NAMES[:2]))
-    hands.wait(lambda: program.jobs.model.line(ids[QUEUED_NAMES[2]]).state is JobState.CREATED)
+    hands.wait(lambda: program.jobs.model.summary(ids[QUEUED_NAMES[2]]).state is JobState.CREATED)
 
 
 # The curves
@@ -267,7 +267,7 @@ def test_a_sweep_is_brushed_and_the_best_remaining_job_is_opened(hands, program,
     assert len(plot.selected_jobs) == 2
     hands.press("Down", "Return")
     assert program.window.page_key == "jobs"
-    assert "lr=0.1" in program.jobs.model.line(program.jobs.open_id).name
+    assert "lr=0.1" in program.jobs.model.summary(program.jobs.open_id).name
 
 
 # A new job
@@ -322,7 +322,7 @@ def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):
         hands.wait(lambda: program.jobs.open_view.state is JobState.INTERRUPTED)
         stopped_at = program.jobs.open_view.step
         header = program.jobs.detail.header
-        hands.wait(lambda: header.act.text() == "Resume" and header.act.isEnabled())
+        hands.wait(lambda: header.main_button.text() == "Resume" and header.main_button.isEnabled())
         hands.tab_to("Resume")
         hands.press("Space")
         curve = program.jobs.detail.curves.curve

@@ -180,10 +180,10 @@ def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
     assert target.title.startswith("Remove from queue")
     assert program.window.page_key == "jobs"
     model = program.jobs.model
-    qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.CREATED)
+    qtbot.waitUntil(lambda: model.summary(ids[QUEUED_NAMES[1]]).state is JobState.CREATED)
     qtbot.waitUntil(lambda: "Queue" in reached_again(program, "queue"))
     choose(program, "queue", "the open job")
-    qtbot.waitUntil(lambda: model.line(ids[QUEUED_NAMES[1]]).state is JobState.QUEUED)
+    qtbot.waitUntil(lambda: model.summary(ids[QUEUED_NAMES[1]]).state is JobState.QUEUED)
 
 
 def reached_again(program, query):

@@ -261,7 +261,7 @@ def dialog_of(qtbot, program):
 def test_a_dropped_zip_opens_the_import_with_a_guess_of_kind_and_name(program, tmp_path, dialog_of):
     path = tmp_path / "plankton.zip"
     path.write_bytes(b"PK\5\6" + bytes(18))
-    assert drags.over(program.window, drags.file(path))
+    assert drags.drag_over(program.window, drags.file(path))
     assert program.window.drop_overlay.accessibleName() == "Import “plankton.zip”"
     drags.drop(program.window, drags.file(path))
     assert program.window.drop_overlay.isHidden()
@@ -284,7 +284,7 @@ def test_a_dropped_job_file_becomes_a_new_job(qtbot, program, tmp_path):
 def test_a_dropped_bundle_is_imported(qtbot, program, tmp_path, dialog_of):
     path = tmp_path / f"resnet{SUFFIX}"
     path.write_bytes(b"half of one")
-    assert drags.over(program.window, drags.file(path))
+    assert drags.drag_over(program.window, drags.file(path))
     assert program.window.drop_overlay.accessibleName() == f"Import the job from “resnet{SUFFIX}”"
     drags.drop(program.window, drags.file(path))
     dialog = dialog_of(UnbundleDialog)
@@ -296,7 +296,7 @@ def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
     for path in paths:
         path.write_bytes(b"")
     previous_key = program.window.page_key
-    assert drags.over(program.window, drags.file(*paths)), "it is said while they are held"
+    assert drags.drag_over(program.window, drags.file(*paths)), "it is said while they are held"
     sheet = program.window.drop_overlay
     assert sheet.accessibleName() == "3 files: drop them one by one"
     assert not sheet._is_accepted

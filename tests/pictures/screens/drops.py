@@ -21,20 +21,20 @@ _LONG = "resnet-152, fine-tuned on everything that anybody in the lab ever label
 @screen("drop-on-compare")
 def drop_on_compare(stage: Stage) -> None:
     put_updates(stage, three_updates())
-    drags.over(stage.compare, drags.jobs("unet-cells"))
+    drags.drag_over(stage.compare, drags.jobs("unet-cells"))
 
 
 @screen("drop-is-too-many")
 def drop_is_too_many(stage: Stage) -> None:
     put_updates(stage, eight_updates())
-    drags.over(stage.compare, drags.jobs("unet-cells"))
+    drags.drag_over(stage.compare, drags.jobs("unet-cells"))
 
 
 @screen("drop-on-place")
 def drop_on_place(stage: Stage) -> None:
     open_job(stage)
     stage.window.side_bar.accept_jobs(lambda dragged: DropOffer(f"Compare {dragged.label}"))
-    drags.over(stage.window.side_bar._buttons["compare"], drags.jobs("a", "b", "c"))
+    drags.drag_over(stage.window.side_bar._buttons["compare"], drags.jobs("a", "b", "c"))
 
 
 @screen("drop-on-place-refused")
@@ -42,27 +42,27 @@ def drop_on_place_refused(stage: Stage) -> None:
     open_job(stage)
     refusal = DropOffer("At most 8 jobs can be compared: remove one first", is_accepted=False)
     stage.window.side_bar.accept_jobs(lambda _dragged: refusal)
-    drags.over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG))
+    drags.drag_over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG))
 
 
 @screen("drop-on-model")
 def drop_on_model(stage: Stage) -> None:
     page = _models(stage)
     page.show_item("resnet-18")
-    drags.over(page, drags.file("/home/mai/best.pt"), page.rect().center())
+    drags.drag_over(page, drags.file("/home/mai/best.pt"), page.rect().center())
 
 
 @screen("drop-on-model-with-weights")
 def drop_on_model_with_weights(stage: Stage) -> None:
     page = _models(stage)
     page.show_item("mlp")
-    drags.over(page, drags.file(f"/home/mai/{_LONG}.safetensors"), page.rect().center())
+    drags.drag_over(page, drags.file(f"/home/mai/{_LONG}.safetensors"), page.rect().center())
 
 
 @screen("drop-weights-elsewhere")
 def drop_weights_elsewhere(stage: Stage) -> None:
     open_job(stage)
-    drags.over(stage.window, drags.file(f"/home/mai/{_LONG}.safetensors"))
+    drags.drag_over(stage.window, drags.file(f"/home/mai/{_LONG}.safetensors"))
 
 
 def _models(stage: Stage) -> LibraryPage:

@@ -21,35 +21,35 @@ def settle():
 
 @pytest.mark.parametrize("close", [QDialog.accept, QDialog.reject, QDialog.close])
 def test_however_a_dialog_is_closed_it_is_forgotten_and_deleted(window, close):
-    kept = DialogHolder()
+    holder = DialogHolder()
     dialog = QDialog(window)
-    kept.open(dialog)
-    assert kept.dialog is dialog
+    holder.open(dialog)
+    assert holder.dialog is dialog
     assert dialog.isVisible()
     close(dialog)
     settle()
-    assert kept.dialog is None
+    assert holder.dialog is None
     assert not shiboken6.isValid(dialog)
 
 
 def test_a_second_dialog_closes_the_first_and_stays_held(window):
-    kept = DialogHolder()
+    holder = DialogHolder()
     first, second = QDialog(window), QDialog(window)
-    kept.open(first)
-    kept.open(second)
+    holder.open(first)
+    holder.open(second)
     settle()
     assert not shiboken6.isValid(first)
-    assert kept.dialog is second
+    assert holder.dialog is second
     assert second.isVisible()
 
 
 def test_an_answer_for_a_replaced_dialog_is_not_shown(qtbot):
-    holder, shown = DialogHolder(), []
+    holder, shown_answers = DialogHolder(), []
     first, second = QDialog(), QDialog()
     holder.open(first)
-    answer = holder.guard_callback(first, shown.append)
+    answer = holder.guard_callback(first, shown_answers.append)
     answer("in time")
     holder.open(second)
     answer("too late")
-    assert shown == ["in time"]
+    assert shown_answers == ["in time"]
     second.reject()

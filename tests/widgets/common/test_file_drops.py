@@ -15,22 +15,22 @@ from widgets.common.fields import LineEdit, SearchField, SpinBox, TextBox
 from widgets.common.rich_text import RichText
 
 
-def words() -> QMimeData:
+def text_content() -> QMimeData:
     content = QMimeData()
     content.setText("a note")
     return content
 
 
-def both() -> QMimeData:
+def file_with_text() -> QMimeData:
     """What a file manager sends: the address, and the address as text."""
     content = drags.file("/home/me/shapes")
     content.setText("file:///home/me/shapes")
     return content
 
 
-def is_taken(field: QWidget, content: QMimeData) -> bool:
-    held = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
-    event = QDragEnterEvent(field.rect().center(), Qt.DropAction.CopyAction, content, *held)
+def is_accepted(field: QWidget, content: QMimeData) -> bool:
+    button_and_keys = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    event = QDragEnterEvent(field.rect().center(), Qt.DropAction.CopyAction, content, *button_and_keys)
     event.ignore()
     QApplication.sendEvent(field, event)
     return event.isAccepted()
@@ -59,6 +59,6 @@ def test_a_text_field_takes_words_and_leaves_files(
     elif isinstance(field, QSpinBox):
         part = field.lineEdit()
     # Qt sends nothing to a widget that accepts no drops.
-    assert (part.acceptDrops() and is_taken(part, words())) is takes_words
-    for content in (drags.file("/home/me/shapes"), both()):
-        assert not (part.acceptDrops() and is_taken(part, content))
+    assert (part.acceptDrops() and is_accepted(part, text_content())) is takes_words
+    for content in (drags.file("/home/me/shapes"), file_with_text()):
+        assert not (part.acceptDrops() and is_accepted(part, content))

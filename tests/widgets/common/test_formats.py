@@ -171,16 +171,16 @@ def test_a_duration_has_at_most_two_units(seconds: float | None, text: str) -> N
 @given(st.floats(1, 1e8))
 def test_a_duration_reads_back_to_within_its_last_unit(seconds: float) -> None:
     text = plain(f.duration(seconds)).replace("_", "")
-    found = {unit: float(n) for n, unit in re.findall(r"(\d+(?:\.\d)?) (d|h|min|s)", text)}
+    values = {unit: float(n) for n, unit in re.findall(r"(\d+(?:\.\d)?) (d|h|min|s)", text)}
     minutes = re.search(r" h (\d\d)$", text)
     total = (
-        found.get("d", 0) * 86400
-        + found.get("h", 0) * 3600
-        + found.get("min", 0) * 60
-        + found.get("s", 0)
+        values.get("d", 0) * 86400
+        + values.get("h", 0) * 3600
+        + values.get("min", 0) * 60
+        + values.get("s", 0)
         + (float(minutes[1]) * 60 if minutes else 0)
     )
-    unit = 86400 if seconds >= 99 * 86400 else 3600 if "d" in found else 60 if "h" in found else 1
+    unit = 86400 if seconds >= 99 * 86400 else 3600 if "d" in values else 60 if "h" in values else 1
     assert abs(total - seconds) <= unit * 0.51
 
 
@@ -274,10 +274,10 @@ GPU = (61 * 2**30, 80 * 2**30)
         (f.Units(sizes="furlongs"), ("19.3 GB", "31.0 GiB", "61 of 80 GiB", "GiB")),
     ],
 )
-def test_sizes_are_written_in_the_chosen_units(units, chosen, written) -> None:
-    units(chosen)
-    found = (f.disk(19.3e9), f.memory(31 * 2**30), f.used_memory(*GPU), f.memory_unit()[0])
-    assert tuple(map(plain, found)) == written
+def test_sizes_are_written_in_the_chosen_units(units, choice, expected) -> None:
+    units(choice)
+    sizes = (f.disk(19.3e9), f.memory(31 * 2**30), f.used_memory(*GPU), f.memory_unit()[0])
+    assert tuple(map(plain, sizes)) == expected
 
 
 def test_temperatures_are_written_in_the_chosen_unit(units) -> None:
@@ -291,15 +291,15 @@ def test_temperatures_are_written_in_the_chosen_unit(units) -> None:
     ("hour", "minute", "written"),
     [(0, 5, "12:05 AM"), (9, 38, "9:38 AM"), (12, 0, "12:00 PM"), (14, 2, "2:02 PM")],
 )
-def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, written) -> None:
-    at = NOW.replace(hour=hour, minute=minute, second=7)
-    assert f.clock(at) == f"{hour:02}:{minute:02}"
+def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, expected) -> None:
+    moment_of_day = NOW.replace(hour=hour, minute=minute, second=7)
+    assert f.clock(moment_of_day) == f"{hour:02}:{minute:02}"
     units(f.Units(clock=f.HOURS_12))
-    assert plain(f.clock(at)) == plain(f.time_or_day(at, NOW)) == written
-    assert plain(f.time_with_day(at - timedelta(days=1), NOW)) == f"yesterday {written}"
-    assert plain(f.estimated_time(at, NOW)) == f"≈ {written}"
-    assert plain(f.clock_s(at)) == written.replace(" ", ":07 ")
-    assert plain(f.full_time(at)).endswith(written.replace(" ", ":07 "))
+    assert plain(f.clock(moment_of_day)) == plain(f.time_or_day(moment_of_day, NOW)) == expected
+    assert plain(f.time_with_day(moment_of_day - timedelta(days=1), NOW)) == f"yesterday {expected}"
+    assert plain(f.estimated_time(moment_of_day, NOW)) == f"≈ {expected}"
+    assert plain(f.clock_s(moment_of_day)) == expected.replace(" ", ":07 ")
+    assert plain(f.full_time(moment_of_day)).endswith(expected.replace(" ", ":07 "))
 
 
 @pytest.mark.parametrize(
@@ -329,11 +329,11 @@ def test_a_running_step_ends_in_one_ellipsis(step: str) -> None:
     ],
 )
 def test_the_memory_of_a_gpu_has_the_figures_that_a_size_has(
-    used: float, total: float, written: str
+    used_gib: float, total_gib: float, expected: str
 ) -> None:
     gib = 2**30
-    assert plain(f.used_memory(used * gib, total * gib)) == written
-    assert plain(f.memory(total * gib)).removesuffix(" GiB").removesuffix(".0") in written
+    assert plain(f.used_memory(used_gib * gib, total_gib * gib)) == expected
+    assert plain(f.memory(total_gib * gib)).removesuffix(" GiB").removesuffix(".0") in expected
 
 
 @pytest.mark.parametrize(
@@ -348,5 +348,5 @@ def test_the_memory_of_a_gpu_has_the_figures_that_a_size_has(
         ("", ""),
     ],
 )
-def test_a_version_stands_apart_from_its_name(text: str, shown: str) -> None:
-    assert f.reference(text) == shown
+def test_a_version_stands_apart_from_its_name(text: str, expected: str) -> None:
+    assert f.reference(text) == expected

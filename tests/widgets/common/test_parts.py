@@ -175,10 +175,10 @@ def test_a_focus_ring_moves_no_neighbour(show: Show) -> None:
         button = Button("" if kind == "icon" else "Stop", kind=kind, icon="stop", tip="Stop")
         window = show(button, Button("Other"))
         window.activateWindow()
-        before = button.sizeHint()
+        previous_size = button.sizeHint()
         button.setFocus(Qt.FocusReason.TabFocusReason)
         QApplication.processEvents()
-        assert button.sizeHint() == before, kind
+        assert button.sizeHint() == previous_size, kind
         window.close()
 
 
@@ -205,43 +205,43 @@ def test_a_switch_is_pressed_anywhere_on_it_and_by_space(qtbot: QtBot, show: Sho
 
 
 def test_a_button_is_not_highlighted_after_its_menu(qtbot: QtBot) -> None:
-    more = show_widget(qtbot, MoreButton(lambda menu: menu.addAction("Copy")), 40, 40)
-    middle = QPointF(20, 20)
-    QApplication.sendEvent(more, QEnterEvent(middle, middle, middle))
-    assert more.underMouse()
-    more.menu().popup(QPoint(0, 0))
-    more.menu().close()
-    assert not more.underMouse()
+    more_button = show_widget(qtbot, MoreButton(lambda menu: menu.addAction("Copy")), 40, 40)
+    center = QPointF(20, 20)
+    QApplication.sendEvent(more_button, QEnterEvent(center, center, center))
+    assert more_button.underMouse()
+    more_button.menu().popup(QPoint(0, 0))
+    more_button.menu().close()
+    assert not more_button.underMouse()
 
 
 def test_segments_signal_only_choices_of_the_user(qtbot: QtBot, show: Show) -> None:
     options = [("all", "All"), ("live", "Live 2"), ("ended", "Ended")]
-    which = SegmentedControl(options, "live", name="Which jobs")
-    window = show(which)
-    with qtbot.assertNotEmitted(which.key_chosen):
-        which.choose("all")
-    segments = which.findChildren(QWidget)
-    with qtbot.waitSignal(which.key_chosen) as chosen:
+    control = SegmentedControl(options, "live", name="Which jobs")
+    window = show(control)
+    with qtbot.assertNotEmitted(control.key_chosen):
+        control.choose("all")
+    segments = control.findChildren(QWidget)
+    with qtbot.waitSignal(control.key_chosen) as signal:
         qtbot.mouseClick(segments[2], Qt.MouseButton.LeftButton)
-    assert chosen.args == [which.key()] == ["ended"]
+    assert signal.args == [control.key()] == ["ended"]
     window.activateWindow()
     segments[2].setFocus()
     qtbot.waitUntil(segments[2].hasFocus)
-    with qtbot.waitSignal(which.key_chosen) as chosen:
+    with qtbot.waitSignal(control.key_chosen) as signal:
         qtbot.keyClick(segments[2], Qt.Key.Key_Left)
-    assert chosen.args == ["live"]
-    which.set_text("live", "Live 3")
+    assert signal.args == ["live"]
+    control.set_text("live", "Live 3")
     assert segments[1].accessibleName() == "Live 3"
-    which.choose("nothing of the kind")
-    assert which.key() == "live"
+    control.choose("nothing of the kind")
+    assert control.key() == "live"
 
 
 def test_tabs_step_round_and_stay_when_others_come(qtbot: QtBot, show: Show) -> None:
     tabs = UnderlinedTabs([("curves", "Curves"), ("log", "Log")], name="Views")
     show(tabs)
-    with qtbot.waitSignal(tabs.key_chosen) as chosen:
+    with qtbot.waitSignal(tabs.key_chosen) as signal:
         tabs.step(-1)
-    assert chosen.args == ["log"]
+    assert signal.args == ["log"]
     with qtbot.assertNotEmitted(tabs.key_chosen):
         tabs.set_tabs([("why", "What happened"), ("curves", "Curves"), ("log", "Log")])
     assert tabs.key() == "log"
@@ -256,14 +256,14 @@ def test_tabs_step_round_and_stay_when_others_come(qtbot: QtBot, show: Show) -> 
 def test_a_fault_stands_below_its_field(show: Show) -> None:
     field = Field("Learning rate", LineEdit("-1"), note="for 16 ranks")
     show(field)
-    below = field.findChildren(Label)[-1]
+    error_label = field.findChildren(Label)[-1]
     field.set_error("The rate is above 0.")
-    assert below.text() == field.control.accessibleDescription() == "The rate is above 0."
-    assert below.color_role() == "bad"
+    assert error_label.text() == field.control.accessibleDescription() == "The rate is above 0."
+    assert error_label.color_role() == "bad"
     assert field.control.accessibleName() == "Learning rate"
     field.set_error("")
-    assert below.text() == "for 16 ranks"
-    assert below.color_role() == "text3"
+    assert error_label.text() == "for 16 ranks"
+    assert error_label.color_role() == "text3"
 
 
 def test_a_spin_box_shows_its_figure_and_unit(show: Show) -> None:
@@ -280,14 +280,14 @@ def test_the_wheel_scrolls_the_page_and_not_the_value_under_the_pointer(show: Sh
     box = SpinBox(50)
     choice = ComboBox([("a", "A"), ("b", "B")], "a", name="Model")
     show(choice, box)
-    for each in (box, choice):
-        each.clearFocus()
+    for widget in (box, choice):
+        widget.clearFocus()
         event = QWheelEvent(
             *(QPointF(5, 5), QPointF(5, 5), QPoint(0, 0), QPoint(0, -120)),
             *(Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier),
             *(Qt.ScrollPhase.NoScrollPhase, False),
         )
-        QApplication.sendEvent(each, event)
+        QApplication.sendEvent(widget, event)
     assert (box.value(), choice.key()) == (50, "a")
 
 
@@ -310,15 +310,15 @@ def test_a_choice_survives_new_options_that_still_have_it() -> None:
     ],
 )
 def test_a_sentence_without_room_ends_at_a_comma_where_it_can(
-    show: Show, room: str, seen: str
+    show: Show, width_text: str, expected: str
 ) -> None:
     label = Label("no news since 03:12, no route to host", elide="clause")
-    label.setFixedWidth(Label(room).sizeHint().width())
+    label.setFixedWidth(Label(width_text).sizeHint().width())
     show(label)
-    drawn = QLabel.text(label)
-    assert drawn == seen or (seen.endswith("…") and drawn.startswith(seen[:-1]))
+    drawn_text = QLabel.text(label)
+    assert drawn_text == expected or (expected.endswith("…") and drawn_text.startswith(expected[:-1]))
     assert label.text() == "no news since 03:12, no route to host"
-    assert seen == label.text() or "route to host" in label.toolTip()
+    assert expected == label.text() or "route to host" in label.toolTip()
 
 
 def test_a_combo_box_is_as_wide_as_its_chosen_option(show: Show) -> None:
@@ -349,9 +349,9 @@ def test_a_slider_gives_a_share(qtbot: QtBot, show: Show) -> None:
     slider = Slider(0.6, name="Smoothing")
     show(slider)
     assert slider.share() == 0.6
-    with qtbot.waitSignal(slider.share_changed) as moved:
+    with qtbot.waitSignal(slider.share_changed) as signal:
         qtbot.keyClick(slider, Qt.Key.Key_Right)
-    assert moved.args == [0.61]
+    assert signal.args == [0.61]
 
 
 # What holds other things
@@ -371,13 +371,13 @@ def test_a_page_that_just_fits_or_just_does_not_comes_to_rest(qtbot: QtBot) -> N
     scroll = show_widget(qtbot, VerticalScrollArea(page, gutter=PAGE_MARGIN))
     for width in range(300, 360, 5):
         height = page.heightForWidth(width - PAGE_MARGIN)
-        for more in range(-24, 25, 3):
+        for extra_px in range(-24, 25, 3):
             page.resized = 0
-            scroll.resize(width, height + more)
+            scroll.resize(width, height + extra_px)
             QApplication.processEvents()
             assert page.resized < 5
             assert page.width() == width - PAGE_MARGIN
-            assert (scroll.verticalScrollBar().maximum() > 0) is (more < 0)
+            assert (scroll.verticalScrollBar().maximum() > 0) is (extra_px < 0)
 
 
 def test_a_banner_has_other_words_and_other_buttons(show: Show) -> None:
@@ -415,19 +415,19 @@ def test_a_banner_wraps_a_long_text_and_cuts_nothing(show: Show) -> None:
 
 
 def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:
-    facts = KeyValueRow(
+    key_values = KeyValueRow(
         [KeyValue("Epoch", "32 of 50"), KeyValue("Step", "12 480"), KeyValue("Speed", "551 img/s")]
     )
-    window = show(facts, width=600)
-    assert facts.visible_count() == 3
-    assert facts.toolTip() == ""
+    window = show(key_values, width=600)
+    assert key_values.visible_count() == 3
+    assert key_values.toolTip() == ""
     window.resize(170, window.height())
     QApplication.processEvents()
-    assert 1 <= facts.visible_count() < 3
-    assert "Speed: 551 img/s" in facts.toolTip()
-    facts.set_items([KeyValue("Epoch", "33 of 50")])
-    assert facts.visible_count() == 1
-    assert facts.toolTip() == ""
+    assert 1 <= key_values.visible_count() < 3
+    assert "Speed: 551 img/s" in key_values.toolTip()
+    key_values.set_items([KeyValue("Epoch", "33 of 50")])
+    assert key_values.visible_count() == 1
+    assert key_values.toolTip() == ""
 
 
 @pytest.mark.parametrize(
@@ -436,13 +436,13 @@ def test_facts_drop_whole_from_the_right_and_are_not_lost(show: Show) -> None:
 def test_another_value_of_a_fact_moves_no_fact_after_it(
     show: Show, values: tuple[str, ...]
 ) -> None:
-    facts = KeyValueRow([KeyValue("Left", values[1]), KeyValue("Epoch", "3")])
-    facts.resize(400, 60)
-    show(facts)
-    start = facts._views[1].x()
+    key_values = KeyValueRow([KeyValue("Left", values[1]), KeyValue("Epoch", "3")])
+    key_values.resize(400, 60)
+    show(key_values)
+    start = key_values._views[1].x()
     for value in (*values, *reversed(values)):
-        facts.set_items([KeyValue("Left", value), KeyValue("Epoch", "3")])
-        assert facts._views[1].x() == start
+        key_values.set_items([KeyValue("Left", value), KeyValue("Epoch", "3")])
+        assert key_values._views[1].x() == start
 
 
 def test_a_number_that_appears_moves_no_tab_and_no_segment(show: Show) -> None:
@@ -505,10 +505,10 @@ def test_a_long_toast_is_wrapped_in_a_narrow_window(show: Show, tag: str) -> Non
     toast = Toast(window)
     toast.show_message("Short.", undo_tag=tag)
     one_line_h = toast.height()
-    sentence = f"config.toml of the job is gone, in /lab/{'data-of-the-lab/' * 12}end."
+    message = f"config.toml of the job is gone, in /lab/{'data-of-the-lab/' * 12}end."
     for width in (900, 320):
         window.resize(width, 400)
-        toast.show_message(sentence, undo_tag=tag)
+        toast.show_message(message, undo_tag=tag)
         assert window.rect().contains(toast.geometry())
         label = toast.findChildren(Label)[0]
         assert label.height() >= label.heightForWidth(label.width())
@@ -576,20 +576,20 @@ def test_a_toast_moves_off_a_cancel_button_that_appears_below_it(qtbot: QtBot, s
 @pytest.mark.parametrize("size", [(900, 600), (1440, 900), (560, 480)])
 @pytest.mark.parametrize("text", ["Saved.", "Imported shapes. Loader is new: version 2. " * 5])
 def test_a_toast_covers_no_button_of_the_foot(qtbot, size, text):
-    start, queue, other = Button("Start", kind="big"), Button("Queue", kind="tall"), Button("A")
+    start, queue, top_button = Button("Start", kind="big"), Button("Queue", kind="tall"), Button("A")
     window = show_widget(qtbot, QWidget(), *size)
-    window.setLayout(col(STRETCH, row(STRETCH, other), row(STRETCH, start, queue)))
+    window.setLayout(col(STRETCH, row(STRETCH, top_button), row(STRETCH, start, queue)))
     toast = Toast(window)
     for buttons in ((start, queue), ()):
-        for one in (start, queue):
-            one.setVisible(one in buttons)
+        for button in (start, queue):
+            button.setVisible(button in buttons)
         QApplication.processEvents()
         toast.show_message(text)
-        over = toast.geometry()
-        assert window.rect().contains(over)
-        for one in buttons:
-            assert not over.intersects(QRect(one.mapTo(window, QPoint()), one.size()))
-    assert over.bottom() == window.height() - Toast._MARGIN - 1, "nothing is below it"
+        toast_rect = toast.geometry()
+        assert window.rect().contains(toast_rect)
+        for button in buttons:
+            assert not toast_rect.intersects(QRect(button.mapTo(window, QPoint()), button.size()))
+    assert toast_rect.bottom() == window.height() - Toast._MARGIN - 1, "nothing is below it"
 
 
 TEXTS: dict[str, Callable[[], QWidget]] = {

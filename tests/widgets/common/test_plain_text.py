@@ -31,7 +31,7 @@ EVIL = "<img src=x><b>bold"
 ROWS = 40
 
 
-def evil(view=lab.LIVE, **more):
+def evil_job(view=lab.LIVE, **changes):
     """A job of which everything that people name is called so."""
     config = replace(
         view.config,
@@ -51,14 +51,14 @@ def evil(view=lab.LIVE, **more):
         message=f"{EVIL} said so.",
         best_metric=(f"validation/{EVIL}", 0.5),
         metrics={"loss": 0.1, EVIL: 0.2},
-        **more,
+        **changes,
     )
 
 
 def _jobs(stage: Stage, view=lab.LIVE, tab: str = "") -> JobsPage:
-    shown = evil(view)
-    others = tuple(one for one in lab.JOBS if one.id != view.id)
-    return open_job(stage, shown, (shown, *others), tab=tab)
+    shown_view = evil_job(view)
+    other_views = tuple(v for v in lab.JOBS if v.id != view.id)
+    return open_job(stage, shown_view, (shown_view, *other_views), tab=tab)
 
 
 def _job(tab: str) -> Callable[[Stage], None]:
@@ -74,7 +74,7 @@ def _narrow_job(stage: Stage) -> None:
     page = _jobs(stage)
     page.open_job(lab.LIVE.id)
     name = f"validation/{EVIL}, {lab.LONG}"
-    page.show_view(replace(evil(), best_metric=(name, 0.5)))
+    page.show_view(replace(evil_job(), best_metric=(name, 0.5)))
 
 
 def _failed(stage: Stage) -> None:
@@ -84,9 +84,9 @@ def _failed(stage: Stage) -> None:
 
 def _checkpoints(stage: Stage) -> None:
     page = _jobs(stage, tab="checkpoints")
-    found: tuple[Checkpoint, ...] = lab.checkpoints(lab.LIVE)
+    checkpoints: tuple[Checkpoint, ...] = lab.checkpoints(lab.LIVE)
     metrics = {f"validation/{EVIL}": 0.5}
-    page.detail.show_checkpoints(lab.LIVE.id, tuple(replace(c, metrics=metrics) for c in found))
+    page.detail.show_checkpoints(lab.LIVE.id, tuple(replace(c, metrics=metrics) for c in checkpoints))
 
 
 def _table(stage: Stage) -> None:
@@ -95,27 +95,27 @@ def _table(stage: Stage) -> None:
     page.table.view.selectAll()
 
 
-def _nodes(stage: Stage, opened: str = "") -> None:
-    first, *rest = lab.nodes()
-    reading = first.reading
+def _nodes(stage: Stage, open_name: str = "") -> None:
+    first_node, *other_nodes = lab.nodes()
+    reading = first_node.reading
     assert reading is not None
     gpus = tuple(
         replace(gpu, name=EVIL, processes=tuple(replace(p, user=EVIL) for p in gpu.processes))
         for gpu in reading.gpus
     )
-    entry = first.entry and replace(first.entry, name=EVIL)
+    entry = first_node.entry and replace(first_node.entry, name=EVIL)
     called = replace(
-        first,
+        first_node,
         name=EVIL,
         entry=entry,
         reading=replace(reading, gpus=gpus, gpu_message=EVIL, disk_path=f"/{EVIL}", host=EVIL),
     )
-    stage.show_cluster((evil(),), (called, *rest))
-    stage.nodes.show_nodes((called, *rest))
-    stage.nodes.show_jobs((evil(),))
-    if opened:
-        stage.nodes.open_node(opened)
-        stage.nodes.show_findings(opened, (Finding(EVIL, False, f"{EVIL} is missing.", EVIL),))
+    stage.show_cluster((evil_job(),), (called, *other_nodes))
+    stage.nodes.show_nodes((called, *other_nodes))
+    stage.nodes.show_jobs((evil_job(),))
+    if open_name:
+        stage.nodes.open_node(open_name)
+        stage.nodes.show_findings(open_name, (Finding(EVIL, False, f"{EVIL} is missing.", EVIL),))
 
 
 def _library(kind: Kind) -> Callable[[Stage], None]:
@@ -127,11 +127,11 @@ def _library(kind: Kind) -> Callable[[Stage], None]:
         page.detail.show_files(f"{EVIL}@1", (EVIL, f"{EVIL}/{EVIL}.py"))
         page.detail.show_text(f"{EVIL}@1", EVIL, EVIL)
         if kind is Kind.DATASET:
-            shown = preview()
-            samples = tuple(replace(s, of_class=EVIL, target=EVIL) for s in shown.samples)
+            shown_preview = preview()
+            samples = tuple(replace(s, of_class=EVIL, target=EVIL) for s in shown_preview.samples)
             classes = (ClassCount(EVIL, 3), ClassCount("other", 500))
-            shown = replace(shown, samples=samples, classes=classes, warnings=(f"{EVIL} is rare.",))
-            page.detail.show_preview(Trial(f"{EVIL}@1", EVIL), shown)
+            shown_preview = replace(shown_preview, samples=samples, classes=classes, warnings=(f"{EVIL} is rare.",))
+            page.detail.show_preview(Trial(f"{EVIL}@1", EVIL), shown_preview)
 
     return draw
 
@@ -143,7 +143,7 @@ def _unreadable(stage: Stage) -> None:
 def _compare(stage: Stage) -> None:
     from tests.pictures.screens.compare import put_updates
 
-    updates = [replace(one, view=evil(one.view)) for one in compare_samples.three_updates()]
+    updates = [replace(update, view=evil_job(update.view)) for update in compare_samples.three_updates()]
     put_updates(stage, updates)
 
 
@@ -185,7 +185,7 @@ PAGES: dict[str, Callable[[Stage], None]] = {
 }
 
 
-def listed(widget: QWidget, role: Qt.ItemDataRole) -> Iterator[str]:
+def item_texts(widget: QWidget, role: Qt.ItemDataRole) -> Iterator[str]:
     """What a list says in this role, its first rows."""
     model = widget.model() if isinstance(widget, QAbstractItemView) else None
     if model is None:
@@ -193,24 +193,24 @@ def listed(widget: QWidget, role: Qt.ItemDataRole) -> Iterator[str]:
     columns = range(model.columnCount()) if isinstance(widget, QTableView) else (0,)
     for row in range(min(ROWS, model.rowCount())):
         for column in columns:
-            said = model.index(row, column).data(role)
-            if isinstance(said, str):
-                yield said
+            text = model.index(row, column).data(role)
+            if isinstance(text, str):
+                yield text
 
 
-def rich(widget: QWidget) -> Iterator[str]:
+def rich_texts(widget: QWidget) -> Iterator[str]:
     """Where a name would be read as markup, in a widget or what it lists."""
     if isinstance(widget, QLabel):
-        how = widget.textFormat()
+        text_format = widget.textFormat()
         # A `Label` may show less than it holds.
         text = QLabel.text(widget)
-        may_be = how is Qt.TextFormat.AutoText and Qt.mightBeRichText(text)
-        if EVIL[:5] in text and (may_be or how is Qt.TextFormat.RichText):
+        may_be = text_format is Qt.TextFormat.AutoText and Qt.mightBeRichText(text)
+        if EVIL[:5] in text and (may_be or text_format is Qt.TextFormat.RichText):
             yield f"label {text!r}"
-    shown = widget.toPlainText() if isinstance(widget, QTextEdit) else ""
-    if "bold" in shown and "<b>" not in shown:
-        yield f"text {shown!r}"
-    for tip in (widget.toolTip(), *listed(widget, Qt.ItemDataRole.ToolTipRole)):
+    plain_text = widget.toPlainText() if isinstance(widget, QTextEdit) else ""
+    if "bold" in plain_text and "<b>" not in plain_text:
+        yield f"text {plain_text!r}"
+    for tip in (widget.toolTip(), *item_texts(widget, Qt.ItemDataRole.ToolTipRole)):
         if EVIL in tip and Qt.mightBeRichText(tip):
             yield f"tool tip {tip!r} of {type(widget).__name__}"
 
@@ -224,9 +224,9 @@ def test_f58_no_name_is_read_as_markup(page: str, theme_manager: ThemeManager) -
         widgets = [stage.window, *stage.window.findChildren(QWidget)]
         if stage.over is not None:
             widgets += [stage.over, *stage.over.findChildren(QWidget)]
-        said = [widget.accessibleName() for widget in widgets]
-        said += [text for each in widgets for text in listed(each, Qt.ItemDataRole.DisplayRole)]
-        assert any(EVIL in name for name in said), "the name is nowhere to be seen"
-        assert [found for widget in widgets for found in rich(widget)] == []
+        names = [widget.accessibleName() for widget in widgets]
+        names += [text for each in widgets for text in item_texts(each, Qt.ItemDataRole.DisplayRole)]
+        assert any(EVIL in name for name in names), "the name is nowhere to be seen"
+        assert [rich_text for widget in widgets for rich_text in rich_texts(widget)] == []
     finally:
         stage.close()

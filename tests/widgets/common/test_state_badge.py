@@ -72,9 +72,9 @@ def test_a_tick_is_cut_out_so_that_it_shows_on_every_ground() -> None:
     size = 40
     for state in (JobState.FINISHED, JobState.ERROR):
         ink = glyph(state, size)
-        middle = ink[12:28, 12:28]
-        assert middle.min() == 0
-        assert middle.max() == 1
+        center = ink[12:28, 12:28]
+        assert center.min() == 0
+        assert center.max() == 1
 
 
 def test_progress_is_seen_and_never_quite_nothing() -> None:
@@ -177,9 +177,9 @@ def test_the_sentence_keeps_its_place_while_a_run_changes_its_word(qtbot: QtBot)
     badge = StateBadge()
     badge.resize(500, 24)
     show_widget(qtbot, badge)
-    places = set()
-    for state in filter(lambda one: one.is_live, JobState):
+    positions = set()
+    for state in filter(lambda s: s.is_live, JobState):
         badge.set_state(state, 0.5, "2 processes on this computer")
         QApplication.processEvents()
-        places.add(badge._details.x())
-    assert len(places) == 1
+        positions.add(badge._details.x())
+    assert len(positions) == 1

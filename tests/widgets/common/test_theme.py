@@ -100,8 +100,8 @@ def ciede2000(p: Array, q: Array) -> Array:
 
 def nearest_pair(colours: tuple[str, ...], vision: str) -> float:
     """The smallest distance of any two colours as seen with `vision`."""
-    seen = np.stack([linear(colour) for colour in colours]) @ VISIONS[vision].T
-    points = lab(np.clip(seen, 0, 1))
+    visible_colours = np.stack([linear(colour) for colour in colours]) @ VISIONS[vision].T
+    points = lab(np.clip(visible_colours, 0, 1))
     i, j = np.triu_indices(len(colours), 1)
     return float(ciede2000(points[i], points[j]).min())
 

@@ -102,7 +102,7 @@ class StyleChanges(QObject):
 
     count = 0
 
-    def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
+    def eventFilter(self, _target: QObject, event: QEvent) -> bool:
         self.count += event.type() == QEvent.Type.StyleChange
         return False
 
@@ -112,33 +112,33 @@ def test_a_hidden_page_is_styled_once_and_only_when_it_is_shown(
     qtbot: QtBot, theme_manager: ThemeManager, part: str
 ) -> None:
     def page() -> QWidget:
-        made = QWidget()
-        box = QVBoxLayout(made)
+        widget = QWidget()
+        box = QVBoxLayout(widget)
         box.addWidget(PARTS[part]())
         box.addStretch()
-        return made
+        return widget
 
     stack = PageStack()
     pages = page(), page()
-    for one in pages:
-        stack.addWidget(one)
+    for stacked_page in pages:
+        stack.addWidget(stacked_page)
     qtbot.addWidget(stack)
     stack.resize(300, 200)
     stack.show()
-    for one in reversed(pages):
-        stack.setCurrentWidget(one)
+    for stacked_page in reversed(pages):
+        stack.setCurrentWidget(stacked_page)
         stack.grab()
     changes = StyleChanges(), StyleChanges()
-    for one, counted in zip(pages, changes, strict=True):
-        one.installEventFilter(counted)
+    for stacked_page, counter in zip(pages, changes, strict=True):
+        stacked_page.installEventFilter(counter)
     theme_manager.choose(ThemeChoice.DARK)
-    assert [counted.count for counted in changes] == [1, 0]
+    assert [counter.count for counter in changes] == [1, 0]
     stack.setCurrentWidget(pages[1])
-    assert [counted.count for counted in changes] == [1, 1]
+    assert [counter.count for counter in changes] == [1, 1]
     styled = stack.grab().toImage()
-    late = page()
-    stack.addWidget(late)
-    stack.setCurrentWidget(late)
+    late_page = page()
+    stack.addWidget(late_page)
+    stack.setCurrentWidget(late_page)
     assert styled == stack.grab().toImage()
     stack.setCurrentWidget(pages[0])
     assert styled == stack.grab().toImage()

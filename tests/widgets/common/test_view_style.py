@@ -62,12 +62,12 @@ def test_the_whole_row_under_the_pointer_is_highlighted(view, model, qtbot, them
     def backgrounds() -> list[QColor]:
         """The colours of the empty parts of both cells of the first row."""
         image = viewport.grab().toImage()
-        ends = (view.columnWidth(0) - 4, viewport.width() - 2)
-        return [image.pixelColor(x, view.rowHeight(0) // 2) for x in ends]
+        edges = (view.columnWidth(0) - 4, viewport.width() - 2)
+        return [image.pixelColor(x, view.rowHeight(0) // 2) for x in edges]
 
     (plain,) = set(map(QColor.name, backgrounds()))
     QTest.mouseMove(viewport, QPoint(10, view.rowHeight(0) // 2))
-    (pointed,) = set(map(QColor.name, backgrounds()))
-    assert pointed != plain
+    (hovered_colour,) = set(map(QColor.name, backgrounds()))
+    assert hovered_colour != plain
     QTest.mouseMove(viewport, QPoint(10, view.rowHeight(0) + 5))
     assert set(map(QColor.name, backgrounds())) == {plain}

@@ -47,7 +47,7 @@ def controller(page, immediately):
     controller = CompareController(
         service, immediately, page, FileExport(service, immediately, page), service.find
     )
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     return controller
 
 
@@ -64,10 +64,10 @@ def nav_button(qtbot, page, controller):
 
 def test_the_page_announces_a_drop_and_the_jobs_join_the_others(controller, page):
     controller.compare(("id0", "id1"))
-    assert drags.over(page, drags.jobs("id2"))
+    assert drags.drag_over(page, drags.jobs("id2"))
     assert page.drop_overlay.isVisible()
     assert page.drop_overlay.accessibleName() == "Compare “id2”"
-    drags.away(page)
+    drags.drag_away(page)
     assert not page.drop_overlay.isVisible()
     drags.drop(page, drags.jobs("id2", "id3"))
     assert page.ids == ("id0", "id1", "id2", "id3")
@@ -76,7 +76,7 @@ def test_the_page_announces_a_drop_and_the_jobs_join_the_others(controller, page
 
 
 def test_the_place_in_the_side_bar_takes_them_too_and_says_so(controller, page, nav_button):
-    assert drags.over(nav_button, drags.jobs("id0", "id1"))
+    assert drags.drag_over(nav_button, drags.jobs("id0", "id1"))
     assert nav_button.accessibleDescription() == "Compare 2 jobs"
     drags.drop(nav_button, drags.jobs("id0", "id1"))
     assert page.ids == ("id0", "id1")
@@ -85,9 +85,9 @@ def test_the_place_in_the_side_bar_takes_them_too_and_says_so(controller, page, 
 
 def test_a_drag_that_stays_over_the_place_opens_it(nav_button, qtbot):
     with qtbot.waitSignal(nav_button.drag_dwelt):
-        drags.over(nav_button, drags.jobs("id0"))
-    drags.over(nav_button, drags.jobs("id0"))
-    drags.away(nav_button)
+        drags.drag_over(nav_button, drags.jobs("id0"))
+    drags.drag_over(nav_button, drags.jobs("id0"))
+    drags.drag_away(nav_button)
     assert not nav_button._dwell_timer.isActive()
 
 
@@ -106,7 +106,7 @@ def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_
     controller.add_dropped(compared_ids)
     controller.heard.clear()
     previous_ids = page.ids
-    drags.over(page, drags.jobs(*dropped_ids))
+    drags.drag_over(page, drags.jobs(*dropped_ids))
     assert page.drop_overlay.accessibleName() == message
     drags.drop(page, drags.jobs(*dropped_ids))
     drags.drop(nav_button, drags.jobs(*dropped_ids))
@@ -119,22 +119,22 @@ def test_the_place_has_the_frame_of_a_target_only_for_an_accepted_drag(controlle
         edge = nav_button.grab().toImage().pixelColor(nav_button.width() // 2, 0)
         return edge.name() == theme.current().q("focus").name()
 
-    drags.over(nav_button, drags.jobs("id0"))
+    drags.drag_over(nav_button, drags.jobs("id0"))
     assert has_frame()
-    drags.away(nav_button)
+    drags.drag_away(nav_button)
     controller.add_dropped(EIGHT_IDS)
-    drags.over(nav_button, drags.jobs("id8"))
+    drags.drag_over(nav_button, drags.jobs("id8"))
     assert not has_frame()
     refusal = nav_button.accessibleDescription()
     assert refusal == "At most 8 jobs can be compared: remove one first"
     assert nav_button._fits_text(refusal), "it is seen whole, in two lines"
     assert not nav_button._fits_text(2 * refusal)
-    drags.away(nav_button)
+    drags.drag_away(nav_button)
 
 
 def test_dropping_a_compared_job_changes_nothing_and_says_so(controller, page):
     controller.compare(("id0", "id1"))
-    drags.over(page, drags.jobs("id1"))
+    drags.drag_over(page, drags.jobs("id1"))
     assert page.drop_overlay.accessibleName() == "“id1” is compared already"
     drags.drop(page, drags.jobs("id1"))
     assert page.ids == ("id0", "id1")
@@ -145,24 +145,24 @@ def test_dropping_a_compared_job_changes_nothing_and_says_so(controller, page):
 def test_the_place_is_not_highlighted_after_a_drag(controller, nav_button, content):
     drags.drop(nav_button, content)
     assert not nav_button.underMouse()
-    drags.over(nav_button, content)
-    drags.away(nav_button)
+    drags.drag_over(nav_button, content)
+    drags.drag_away(nav_button)
     assert not nav_button.underMouse()
 
 
 def test_page_and_place_accept_only_jobs(page, nav_button, tmp_path):
     for content in (drags.file(tmp_path), QMimeData()):
-        assert not drags.over(page, content)
-        assert not drags.over(nav_button, content)
+        assert not drags.drag_over(page, content)
+        assert not drags.drag_over(nav_button, content)
     assert not page.drop_overlay.isVisible()
 
 
 def test_a_sentence_that_has_no_room_stands_beside_the_rail(nav_button):
     nav_button.set_narrow(True)
     nav_button.resize(48, 32)
-    drags.over(nav_button, drags.jobs("id0"))
+    drags.drag_over(nav_button, drags.jobs("id0"))
     assert QToolTip.text() == "Compare “id0”"
-    drags.away(nav_button)
+    drags.drag_away(nav_button)
 
 
 def test_the_keys_that_do_the_same_stand_in_its_tool_tip(nav_button):

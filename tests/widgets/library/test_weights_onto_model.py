@@ -49,7 +49,7 @@ def controller(services, immediately, page, qtbot):
     for library_page in pages.values():
         qtbot.addWidget(library_page)
     controller = LibraryController(services.library, services.gallery, immediately, pages, page)
-    controller.heard = immediately.heard
+    controller.heard = immediately.notifications
     controller.refresh()
     return controller
 
@@ -65,7 +65,7 @@ def row_center(page, number):
 
 def test_a_drag_over_a_row_opens_and_names_its_model(page, file, qtbot):
     page.show_items(models("cats", "dogs"))
-    assert drags.over(page, drags.file(file), row_center(page, 1))
+    assert drags.drag_over(page, drags.file(file), row_center(page, 1))
     assert page.shown_name == "dogs"
     assert page.drop_overlay.isVisible()
     assert page.drop_overlay.accessibleName() == "Give dogs @ 1 the weights “best.pt”"
@@ -87,12 +87,12 @@ def test_the_open_version_gets_the_weights(page, file, qtbot):
 def test_a_drag_over_a_model_with_weights_says_so(page, file):
     weights = {"name": "weights.pt", "bytes": 98_000_000}
     page.show_items(models("cats", weights=weights))
-    drags.over(page, drags.file(file))
+    drags.drag_over(page, drags.file(file))
     assert page.drop_overlay.accessibleName() == (
         "cats @ 1 already has weights: import a new version for others"
     )
     assert not page.drop_overlay._is_accepted
-    drags.away(page)
+    drags.drag_away(page)
     assert not page.drop_overlay.isVisible()
     details = [label.text() for label in page.detail._details.findChildren(type(page.detail._name))]
     assert any("98.0 MB" in text.replace("\xa0", " ") for text in details), details
@@ -101,8 +101,8 @@ def test_a_drag_over_a_model_with_weights_says_so(page, file):
 @pytest.mark.parametrize("name", ["folder", "model.zip", "bks_model.py"])
 def test_other_files_are_left_to_the_window(page, tmp_path, name):
     page.show_items(models("cats"))
-    assert not drags.over(page, drags.file(tmp_path / name))
-    assert not drags.over(page, QMimeData())
+    assert not drags.drag_over(page, drags.file(tmp_path / name))
+    assert not drags.drag_over(page, QMimeData())
     assert not page.drop_overlay.isVisible()
 
 
@@ -112,7 +112,7 @@ def test_a_library_without_models_says_where_weights_belong(qtbot, file):
     window.add_page("models", page)
     window.open_page("models")
     window.show()
-    assert drags.over(page, drags.file(file))
+    assert drags.drag_over(page, drags.file(file))
     assert window.drop_overlay.accessibleName() == (
         "Weights belong to a model: drop “best.pt” on a model in Models"
     )

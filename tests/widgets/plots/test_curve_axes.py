@@ -47,15 +47,15 @@ def long(values: np.ndarray) -> CurveData:
 @pytest.mark.parametrize("at", [1, 7, 900, 40_000, 999_999])
 @pytest.mark.parametrize("smoothing", [0.0, 0.6])
 def test_on_a_logarithmic_axis_a_spike_one_point_wide_is_where_it_happened(
-    at: int, smoothing: float
+    step: int, smoothing: float
 ) -> None:
     values = np.full(MILLION, 1.0)
-    values[at - 1] = 50.0
+    values[step - 1] = 50.0
     data = long(values)
     data.set_smoothing(smoothing)
     x, y = data.columns(XAxis.STEP, 0.0, 6.0, 900, log=True)
     assert y.max() == 50.0
-    assert x[np.argmax(y)] == pytest.approx(math.log10(at), abs=6.0 / 900 + 1e-9)
+    assert x[np.argmax(y)] == pytest.approx(math.log10(step), abs=6.0 / 900 + 1e-9)
 
 
 def test_on_a_logarithmic_axis_each_column_has_its_least_and_largest() -> None:
@@ -69,11 +69,11 @@ def test_on_a_logarithmic_axis_each_column_has_its_least_and_largest() -> None:
     of_points = np.floor(np.log10(np.arange(1.0, 300_001)) * scale)
     columns = np.floor(x * scale)
     for column in np.unique(of_points[of_points > 5])[::20]:
-        there, drawn = values[of_points == column], y[columns == column]
+        column_values, drawn_values = values[of_points == column], y[columns == column]
         # A block of points may lie over the edge of two columns.
-        assert drawn.size
-        assert drawn.max() >= there[20:-20].max(initial=-9)
-        assert drawn.min() <= there[20:-20].min(initial=9)
+        assert drawn_values.size
+        assert drawn_values.max() >= column_values[20:-20].max(initial=-9)
+        assert drawn_values.min() <= column_values[20:-20].min(initial=9)
 
 
 def test_the_first_steps_of_a_million_have_as_much_room_as_the_last(panel: CurvePanel) -> None:
@@ -98,12 +98,12 @@ def test_pointer_zoom_and_marks_are_where_their_steps_are(panel: CurvePanel) -> 
     panel.set_log_x(True)
     settle()
     assert [post.x for post in panel.marks.vertical_markers] == [pytest.approx(3)]
-    assert [one.x for one in panel.marks.boundaries] == [pytest.approx(2)]
+    assert [mark.x for mark in panel.marks.boundaries] == [pytest.approx(2)]
     frame = find_only(PlotView, panel).frame()
     QTest.mouseMove(viewport(panel), QPoint(round(frame.px(3.0)), 150))
     assert panel.pointer_x == pytest.approx(3.0, abs=0.02)
-    rows, place = panel._readout(frame, 3.0)
-    assert place.startswith(f"step 1{THIN}000")
+    rows, title = panel._readout(frame, 3.0)
+    assert title.startswith(f"step 1{THIN}000")
     assert rows[0].point is not None
     assert rows[0].point.x() == pytest.approx(frame.px(3.0), abs=0.5)
     wheel(viewport(panel), QPointF(frame.px(3.0), 150), 3)
@@ -154,9 +154,9 @@ def test_times_on_a_logarithmic_axis_are_steps_of_a_clock() -> None:
         *("2 min", "5 min", "10 min", "20 min")
     ]
     for low, high in ((0.0, 0.1), (-4.0, 7.0), (4.0, 4.2), (-9.0, -5.0), (1.0, 1.5)):
-        found = ticks.elapsed_log(low, high, 6)
-        assert 2 <= len(found) <= 7
-        assert all(low <= place <= high for place, _ in found)
+        axis_ticks = ticks.elapsed_log(low, high, 6)
+        assert 2 <= len(axis_ticks) <= 7
+        assert all(low <= tick <= high for tick, _ in axis_ticks)
 
 
 def test_the_button_says_which_axes_are_logarithmic(qtbot: QtBot) -> None:
@@ -197,14 +197,14 @@ NAN, INF = math.nan, math.inf
 )
 @pytest.mark.parametrize("piece", [1, 2, 9])
 def test_the_data_marks_the_steps_at_which_values_become_nan(
-    values: list[float], gaps: GapReason, lost: list[int], piece: int
+    values: list[float], gaps: GapReason, nan_steps: list[int], chunk_size: int
 ) -> None:
     """What is measured at every tenth step has nine gaps for a value, and none is a fault."""
     data = CurveData(gap_reason=gaps)
-    for begin in range(0, len(values), piece):
-        part = values[begin : begin + piece]
-        data.extend(np.arange(begin, begin + len(part), dtype=float), part)
-    assert data.nan_starts(XAxis.STEP).tolist() == lost
+    for start in range(0, len(values), chunk_size):
+        part = values[start : start + chunk_size]
+        data.extend(np.arange(start, start + len(part), dtype=float), part)
+    assert data.nan_starts(XAxis.STEP).tolist() == nan_steps
 
 
 def test_a_resumed_run_removes_the_marks_of_repeated_steps() -> None:
@@ -269,23 +269,23 @@ def test_the_text_of_a_post_stands_where_no_curve_is(panel: CurvePanel) -> None:
     panel.set_curve("train", "train", curve(values), smooth=False)
     settle()
     assert find_only(PlotView, panel).frame() == frame
-    ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
-    crowd = ends.points_counter(frame, tuple(panel.curves.items()))
+    curve_ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
+    count_points = curve_ends.points_counter(frame, tuple(panel.curves.items()))
     on_curve = QRectF(frame.px(600), y - 8, 60, 16)
-    assert crowd(on_curve) > 40
-    assert crowd(on_curve.translated(0, 60)) == 0
+    assert count_points(on_curve) > 40
+    assert count_points(on_curve.translated(0, 60)) == 0
     panel.set_marks(vertical_markers=[VerticalMarker(600, "diverges")])
     settle()
     image = panel.grab().toImage()
-    left = round(frame.px(600)) + 6 + find_only(PlotView, panel).x()
+    left_x = round(frame.px(600)) + 6 + find_only(PlotView, panel).x()
     blue = theme.LIGHT.curves[0].lower()
     row = round(y) + find_only(PlotView, panel).y()
-    words = text_width("diverges", "small_strong")
-    seen = [
-        blue in {image.pixelColor(left + dx, row + dy).name() for dy in (-1, 0, 1)}
-        for dx in range(4, words - 4)
+    label_w = text_width("diverges", "small_strong")
+    is_curve_visible = [
+        blue in {image.pixelColor(left_x + dx, row + dy).name() for dy in (-1, 0, 1)}
+        for dx in range(4, label_w - 4)
     ]
-    assert all(seen), "the curve is whole, no text is over it"
+    assert all(is_curve_visible), "the curve is whole, no text is over it"
 
 
 def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
@@ -296,11 +296,11 @@ def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     calm = small.grab().toImage()
     link.point(100.0)
     settle()
-    shown = small.grab().toImage()
-    beside = QRect(
+    hover_image = small.grab().toImage()
+    readout_rect = QRect(
         round(find_only(PlotView, small).frame().px(100)) + find_only(PlotView, small).x() + 20, 10, 60, 20
     )
-    assert shown.copy(beside) != calm.copy(beside), "a box, not only a line and a dot"
+    assert hover_image.copy(readout_rect) != calm.copy(readout_rect), "a box, not only a line and a dot"
     assert dict(small.readout(100)[0]).keys() == {"train"}
     link.leave()
     settle()

@@ -43,12 +43,12 @@ def smoothed_one_by_one(values: list[float], weight: float) -> list[float]:
 
 @given(VALUES, st.sampled_from([0.1, 0.6, 0.9, 0.99, 0.999]), st.integers(1, 50))
 def test_smoothing_in_pieces_is_smoothing_at_once(
-    values: list[float], weight: float, piece: int
+    values: list[float], weight: float, chunk_size: int
 ) -> None:
     data = CurveData(weight)
-    for begin in range(0, len(values), piece):
-        part = values[begin : begin + piece]
-        data.extend(np.arange(begin, begin + len(part), dtype=float), part)
+    for start in range(0, len(values), chunk_size):
+        part = values[start : start + chunk_size]
+        data.extend(np.arange(start, start + len(part), dtype=float), part)
     expected = smoothed_one_by_one(values, weight)
     np.testing.assert_allclose(data.smoothed, expected, rtol=1e-9, atol=1e-6)
     np.testing.assert_array_equal(np.isnan(data.smoothed), np.isnan(values))
@@ -103,14 +103,14 @@ def test_a_resumed_run_replaces_the_points_from_its_first_step_on() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), VALUE), max_size=200), st.integers(1, 40))
-def test_the_last_value_of_each_step_counts(points: list[tuple[int, float]], piece: int) -> None:
+def test_the_last_value_of_each_step_counts(points: list[tuple[int, float]], chunk_size: int) -> None:
     expected: dict[int, float] = {}
     for step, value in points:
-        expected = {old: seen for old, seen in expected.items() if old < step}
+        expected = {old: previous_value for old, previous_value in expected.items() if old < step}
         expected[step] = value
     data = CurveData(0.6)
-    for begin in range(0, len(points), piece):
-        part = points[begin : begin + piece]
+    for start in range(0, len(points), chunk_size):
+        part = points[start : start + chunk_size]
         data.extend([float(step) for step, _ in part], [value for _, value in part])
     assert data.steps.tolist() == sorted(expected)
     np.testing.assert_array_equal(data.raw, [expected[step] for step in sorted(expected)])
@@ -148,23 +148,23 @@ def test_the_average_continues_from_the_step_of_a_resume(
 @pytest.mark.parametrize("back", [9_999, 8_000, 4_096, 4_095, 1])
 def test_a_long_curve_that_goes_back_is_smoothed_as_if_it_had_not(back: int) -> None:
     random = np.random.default_rng(0)
-    first, then = random.normal(size=10_000), random.normal(5.0, size=3_000)
-    first[::7] = NAN
-    data = curve(first, 0.99)
-    data.extend(np.arange(back, back + len(then), dtype=float), then)
-    values = [*first[:back], *then]
+    first_values, later_values = random.normal(size=10_000), random.normal(5.0, size=3_000)
+    first_values[::7] = NAN
+    data = curve(first_values, 0.99)
+    data.extend(np.arange(back, back + len(later_values), dtype=float), later_values)
+    values = [*first_values[:back], *later_values]
     np.testing.assert_allclose(data.smoothed, smoothed_one_by_one(values, 0.99), rtol=1e-9)
-    fresh = curve(values, 0.99)
+    new_curve = curve(values, 0.99)
     for smoothed in (False, True):
-        shown = data.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
-        wanted = fresh.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
-        np.testing.assert_allclose(shown, wanted, rtol=1e-9)
+        columns = data.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
+        expected = new_curve.columns(XAxis.STEP, 0, back + 3_000, 100, smoothed=smoothed)
+        np.testing.assert_allclose(columns, expected, rtol=1e-9)
 
 
 def test_a_few_points_survive_the_coming_of_many() -> None:
     data = CurveData()
-    for begin, end in ((0, 200), (200, 5000), (5000, 5001), (5001, 90_000)):
-        data.extend(np.arange(begin, end, dtype=float), np.arange(begin, end, dtype=float))
+    for start, end in ((0, 200), (200, 5000), (5000, 5001), (5001, 90_000)):
+        data.extend(np.arange(start, end, dtype=float), np.arange(start, end, dtype=float))
     assert (data.raw == np.arange(90_000)).all()
 
 
@@ -209,12 +209,12 @@ def test_an_invalid_point_is_refused() -> None:
     st.randoms(use_true_random=False),
 )
 def test_no_value_in_view_is_missed_however_narrow_the_plot(
-    count: int, begin: float, end: float, width: int, random: object
+    count: int, start: float, end: float, width: int, random: object
 ) -> None:
     values = np.random.default_rng(count).normal(size=count)
     values[::7] = NAN
     data = curve(values)
-    low, high = sorted((begin * count, end * count))
+    low, high = sorted((start * count, end * count))
     x, y = data.columns(XAxis.STEP, low, high + 1, width)
     assert len(x) == len(y) <= 2 * width + 7
     assert (np.diff(x) >= 0).all()
@@ -312,9 +312,9 @@ def test_the_last_value_is_the_last_finite_one() -> None:
 
 
 def y_range(*series: list[float] | Floats, log: bool = False) -> tuple[float, float]:
-    found = robust_range([(np.asarray(each, float), True) for each in series], log=log)
-    assert found is not None
-    return found
+    value_range = robust_range([(np.asarray(values, float), True) for values in series], log=log)
+    assert value_range is not None
+    return value_range
 
 
 @pytest.mark.parametrize("bad", [1e30, -1e30, 1e300, math.inf, -math.inf, NAN])
@@ -355,11 +355,11 @@ def smooth_curve(point_count: int, start: float, end: float) -> Floats:
     where=st.floats(0.02, 1.0),
 )
 def test_one_spike_does_not_flatten_a_curve(
-    point_count: int, start: float, factor: float, sign: int, where: float
+    point_count: int, start: float, factor: float, sign: int, position: float
 ) -> None:
     values = smooth_curve(point_count, start, 0.1)
     spiky = values.copy()
-    spiky[max(round(where * (point_count - 1)), 1)] = sign * factor * start
+    spiky[max(round(position * (point_count - 1)), 1)] = sign * factor * start
     low, high = y_range(spiky)
     assert np.ptp(values) >= 0.3 * (high - low)
 
@@ -420,9 +420,9 @@ def test_a_logarithmic_view_leaves_out_values_without_a_logarithm() -> None:
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=50), st.booleans())
 def test_every_range_is_one_that_can_be_drawn(values: list[float], log: bool) -> None:
-    found = robust_range([(np.asarray(values, float), True)], log=log)
-    if found is not None:
-        low, high = found
+    value_range = robust_range([(np.asarray(values, float), True)], log=log)
+    if value_range is not None:
+        low, high = value_range
         assert math.isfinite(low)
         assert math.isfinite(high)
         assert low < high

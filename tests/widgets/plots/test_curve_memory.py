@@ -13,21 +13,21 @@ from widgets.plots.growable_array import GrowableArray
 MILLION = 1_000_000
 
 
-def bytes_of(thing: object, seen: set[int]) -> int:
+def bytes_of(value: object, counted_ids: set[int]) -> int:
     """What its arrays have allocated, those of its parts included; a view costs nothing."""
-    if id(thing) in seen:
+    if id(value) in counted_ids:
         return 0
-    seen.add(id(thing))
-    if isinstance(thing, np.ndarray):
-        return thing.nbytes if thing.base is None else bytes_of(thing.base, seen)
-    if isinstance(thing, memoryview):
-        return bytes_of(thing.obj, seen)
-    if isinstance(thing, mmap.mmap):
-        return len(thing)
-    parts = list(thing) if isinstance(thing, list | tuple) else []
-    parts += list(getattr(thing, "__dict__", {}).values())
-    parts += [getattr(thing, name, None) for name in getattr(type(thing), "__slots__", ())]
-    return sum(bytes_of(part, seen) for part in parts)
+    counted_ids.add(id(value))
+    if isinstance(value, np.ndarray):
+        return value.nbytes if value.base is None else bytes_of(value.base, counted_ids)
+    if isinstance(value, memoryview):
+        return bytes_of(value.obj, counted_ids)
+    if isinstance(value, mmap.mmap):
+        return len(value)
+    parts = list(value) if isinstance(value, list | tuple) else []
+    parts += list(getattr(value, "__dict__", {}).values())
+    parts += [getattr(value, name, None) for name in getattr(type(value), "__slots__", ())]
+    return sum(bytes_of(part, counted_ids) for part in parts)
 
 
 @pytest.mark.parametrize(("has_places", "bytes_each"), [(False, 13), (True, 30)])
@@ -38,13 +38,13 @@ def test_p10_a_point_costs_its_value_and_places_that_must_be_kept(
     curve, random = CurveData(0.9), np.random.default_rng(0)
     for first in range(0, MILLION, 10_000):
         steps = first + np.arange(10_000.0)
-        places = steps + random.uniform(size=10_000)
-        axes = (places / 1000, places) if has_places else ()
+        positions = steps + random.uniform(size=10_000)
+        axes = (positions / 1000, positions) if has_places else ()
         curve.extend(steps, random.normal(size=10_000), *axes)
     for smoothed in (False, True):
         curve.columns(XAxis.STEP, 0, MILLION, 1000, smoothed=smoothed)
-    taken = bytes_of(curve, set())
-    assert 8 * MILLION < taken < bytes_each * MILLION
+    used_bytes = bytes_of(curve, set())
+    assert 8 * MILLION < used_bytes < bytes_each * MILLION
 
 
 def test_many_numbers_are_in_no_heap_where_they_would_leave_a_hole() -> None:

@@ -59,7 +59,7 @@ def test_every_change_is_painted(panel: CurvePanel, change: Callable[[CurvePanel
     panel.set_curve("use", "use", curve(winding()))
     for _ in range(3):
         settle()
-    before = panel.grab().toImage()
+    previous_image = panel.grab().toImage()
     change(panel)
     settle()
-    assert panel.grab().toImage() != before
+    assert panel.grab().toImage() != previous_image

@@ -79,9 +79,9 @@ def viewport(panel: CurvePanel) -> QWidget:
     return view
 
 
-def wheel(widget: QWidget, at: QPointF, turns: int) -> None:
+def wheel(widget: QWidget, position: QPointF, turns: int) -> None:
     event = QWheelEvent(
-        *(at, widget.mapToGlobal(at), QPoint(0, 0), QPoint(0, 120 * turns)),
+        *(position, widget.mapToGlobal(position), QPoint(0, 0), QPoint(0, 120 * turns)),
         *(Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier),
         *(Qt.ScrollPhase.NoScrollPhase, False),
     )
@@ -168,9 +168,9 @@ def test_a_smooth_curve_of_many_points_is_as_thick_as_one_of_few(panel: CurvePan
         points = curve(np.linspace(1, 0, count))
         panel.set_curve("rate", "rate", points, smooth=False, fill=True)
         settle()
-        middle = panel.grab(QRect(300, 20, 1, 240)).toImage()
-        background = middle.pixelColor(0, 0).lightness()
-        shades = [middle.pixelColor(0, y).lightness() for y in range(middle.height())]
+        column_image = panel.grab(QRect(300, 20, 1, 240)).toImage()
+        background = column_image.pixelColor(0, 0).lightness()
+        shades = [column_image.pixelColor(0, y).lightness() for y in range(column_image.height())]
         inks.append(sum(abs(shade - background) > 40 for shade in shades))
     assert inks[1] >= inks[0] >= 2
 
@@ -182,17 +182,17 @@ def test_the_highest_figure_of_the_axis_is_written(panel: CurvePanel) -> None:
     settle()
     assert 0.4 < panel.y_range()[1] < 0.42
     corner = panel.grab(QRect(8, 3, 18, 12)).toImage()
-    seen = {corner.pixel(x, y) for x in range(corner.width()) for y in range(corner.height())}
-    assert len(seen) > 4
+    colours = {corner.pixel(x, y) for x in range(corner.width()) for y in range(corner.height())}
+    assert len(colours) > 4
 
 
 def test_a_gap_is_drawn_as_a_gap(panel: CurvePanel) -> None:
     values = np.full(1000, 1.0)
     panel.set_curve("train", "train", curve(values), with_label=False)
-    whole = pixels(panel, BLUE)
+    pixel_count = pixels(panel, BLUE)
     values[250:750] = math.nan
     panel.set_curve("train", "train", curve(values), with_label=False)
-    assert pixels(panel, BLUE) == pytest.approx(whole / 2, rel=0.1)
+    assert pixels(panel, BLUE) == pytest.approx(pixel_count / 2, rel=0.1)
 
 
 def test_a_resumed_run_replaces_its_repeated_steps(panel: CurvePanel) -> None:
@@ -209,10 +209,10 @@ def test_a_resumed_run_replaces_its_repeated_steps(panel: CurvePanel) -> None:
 @pytest.mark.parametrize("axis", XAxis)
 def test_every_axis_shows_the_same_curve(panel: CurvePanel, axis: XAxis) -> None:
     panel.set_curve("train", "train", curve(loss()))
-    before = pixels(panel, BLUE)
+    previous_count = pixels(panel, BLUE)
     panel.set_axis(axis)
     assert panel.axis is axis
-    assert pixels(panel, BLUE) == pytest.approx(before, rel=0.2)
+    assert pixels(panel, BLUE) == pytest.approx(previous_count, rel=0.2)
 
 
 def test_a_curve_that_goes_takes_its_line_along(panel: CurvePanel) -> None:
@@ -273,26 +273,26 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     panel.set_curve("validation", "validation", curve(np.full(980, 1.0)), 1, smooth=False)
     panel.set_marks(vertical_markers=[VerticalMarker(999, "failed here")])
     settle()
-    frame, [only] = find_only(PlotView, panel).frame(), panel.curves.values()
-    assert only.last_point is not None
-    at = frame.point(only.last_point.step, 1.0)
-    past = frame.px(panel.marks.label_x(only.last_point.step, 100))
-    assert past == frame.px(999)
-    words = "validation 1.00"
-    left, right = name_span(frame, CurveEnd(at, words, theme.LIGHT.q("bad"), min_x=past))
-    assert left > frame.px(999)
-    assert right <= frame.rect.right() + 1, "there is room for it, so it need not go left"
-    assert panel.marks.label_x(only.last_point.step, 10) == only.last_point.step, (
+    frame, [drawn_curve] = find_only(PlotView, panel).frame(), panel.curves.values()
+    assert drawn_curve.last_point is not None
+    end_point = frame.point(drawn_curve.last_point.step, 1.0)
+    label_x = frame.px(panel.marks.label_x(drawn_curve.last_point.step, 100))
+    assert label_x == frame.px(999)
+    text = "validation 1.00"
+    left_x, right_x = name_span(frame, CurveEnd(end_point, text, theme.LIGHT.q("bad"), min_x=label_x))
+    assert left_x > frame.px(999)
+    assert right_x <= frame.rect.right() + 1, "there is room for it, so it need not go left"
+    assert panel.marks.label_x(drawn_curve.last_point.step, 10) == drawn_curve.last_point.step, (
         "the next one is distant"
     )
 
 
-def named_rect(panel: CurvePanel) -> QRectF:
+def name_rect(panel: CurvePanel) -> QRectF:
     """Where the name of the only curve is written."""
     frame = find_only(PlotView, panel).frame()
-    ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
-    [ending] = ends.curve_ends(frame, panel.curves.items())
-    [rect] = name_rects(frame, [ending])
+    curve_ends = CurveEnds(panel._mapping, True, "", panel._end_text, panel.marks)
+    [curve_end] = curve_ends.curve_ends(frame, panel.curves.items())
+    [rect] = name_rects(frame, [curve_end])
     return rect
 
 
@@ -301,7 +301,7 @@ def test_a_fixed_stretch_leaves_room_for_the_names(panel: CurvePanel) -> None:
     panel.set_fixed_x(0, 1001)
     settle()
     assert panel.x_range()[0] == 0
-    assert named_rect(panel).left() > find_only(PlotView, panel).frame().px(1000)
+    assert name_rect(panel).left() > find_only(PlotView, panel).frame().px(1000)
 
 
 @pytest.mark.parametrize("zoomed", [False, True])
@@ -314,9 +314,9 @@ def test_a_name_stands_clear_of_the_line_of_a_threshold(
     if zoomed:
         panel.set_x_range(0, 1000)
     settle()
-    across = find_only(PlotView, panel).frame().py(limit)
-    rect = named_rect(panel)
-    assert not rect.top() + 1 < across < rect.bottom() - 1
+    threshold_y = find_only(PlotView, panel).frame().py(limit)
+    rect = name_rect(panel)
+    assert not rect.top() + 1 < threshold_y < rect.bottom() - 1
 
 
 def test_a_name_that_has_to_stand_left_of_its_point_does_not_hide_its_own_curve(
@@ -350,26 +350,26 @@ def test_the_wheel_zooms_x_around_the_pointer_and_double_click_fits(
     qtbot: QtBot, panel: CurvePanel
 ) -> None:
     panel.set_curve("train", "train", curve(loss()))
-    whole = panel.x_range()
+    full_range = panel.x_range()
     view = viewport(panel)
     with qtbot.waitSignal(panel.x_range_changed) as zoomed:
         wheel(view, QPointF(350, 150), 3)
     low, high = panel.x_range()
     assert (low, high) == tuple(zoomed.args)
-    assert whole[0] < low < high < whole[1]
+    assert full_range[0] < low < high < full_range[1]
     assert not panel.is_fitted()
     with qtbot.waitSignal(panel.fit_requested):
         QTest.mouseDClick(view, Qt.MouseButton.LeftButton, pos=QPoint(350, 150))
-    assert panel.x_range() == whole
+    assert panel.x_range() == full_range
 
 
 def test_zooming_out_ends_at_the_whole_curve(panel: CurvePanel) -> None:
     panel.set_curve("train", "train", curve(loss()))
-    whole = panel.x_range()
+    full_range = panel.x_range()
     view = viewport(panel)
     wheel(view, QPointF(350, 150), 3)
     wheel(view, QPointF(350, 150), -30)
-    assert panel.x_range() == whole
+    assert panel.x_range() == full_range
     assert panel.is_fitted()
 
 
@@ -390,21 +390,21 @@ def test_new_points_do_not_move_a_zoomed_plot(panel: CurvePanel) -> None:
 def test_the_pointer_is_on_all_plots_of_the_page(
     qtbot: QtBot, panel: CurvePanel, link: HoverLink
 ) -> None:
-    other = show_widget(qtbot, CurvePanel("mAP", link=link), 300, 200)
-    for each in (panel, other):
-        each.set_curve("a", "a", curve(loss()))
+    other_panel = show_widget(qtbot, CurvePanel("mAP", link=link), 300, 200)
+    for p in (panel, other_panel):
+        p.set_curve("a", "a", curve(loss()))
     settle()
-    calm = other.grab().toImage()
+    calm = other_panel.grab().toImage()
     view = viewport(panel)
-    with qtbot.waitSignal(link.pointer_moved) as moved:
+    with qtbot.waitSignal(link.pointer_moved) as signal:
         QTest.mouseMove(view, QPoint(300, 150))
-    assert 0 < moved.args[0] < 2000
+    assert 0 < signal.args[0] < 2000
     settle()
-    assert other.grab().toImage() != calm
+    assert other_panel.grab().toImage() != calm
     with qtbot.waitSignal(link.pointer_left):
         QApplication.sendEvent(view, QEvent(QEvent.Type.Leave))
     settle()
-    assert other.grab().toImage() == calm
+    assert other_panel.grab().toImage() == calm
     assert link.x is None
 
 
@@ -412,14 +412,14 @@ def test_the_read_out_shows_every_curve_at_the_pointer(panel: CurvePanel, link: 
     panel.set_curve("train", "train", curve([3.0, 2.0, 1.0]), 0)
     panel.set_curve("val", "validation", curve([2.5], first_step=1), 1, smooth=False)
     panel.set_smoothing(0.5)
-    rows, place = panel.readout(1.2)
+    rows, title = panel.readout(1.2)
     assert [row[:2] for row in rows] == [
         ("train, smoothed", "2.33"),
         ("train, raw", "2.00"),
     ]
-    rows, place = panel.readout(1.0)
+    rows, title = panel.readout(1.0)
     assert rows[-1] == ("validation", "2.50")
-    assert place.startswith("step 1 · epoch 0.01 · ")
+    assert title.startswith("step 1 · epoch 0.01 · ")
 
 
 def test_from_the_fifth_on_curves_are_dashed_for_grey_prints() -> None:
@@ -449,7 +449,7 @@ def test_a_sparkline_is_drawn_with_its_gaps(qtbot: QtBot) -> None:
 # Speed
 
 
-_GONE = """
+_DELETION_SCRIPT = """
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication
 from widgets.plots.curve_panel import CurvePanel
@@ -468,7 +468,7 @@ QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 def test_a_plot_with_the_focus_can_be_removed() -> None:
     """In a process of its own: it would end this one."""
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
-    done = subprocess.run([sys.executable, "-c", _GONE], cwd=ROOT, env=environment, check=False)
+    done = subprocess.run([sys.executable, "-c", _DELETION_SCRIPT], cwd=ROOT, env=environment, check=False)
     assert done.returncode == 0
 
 

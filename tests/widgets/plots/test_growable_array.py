@@ -31,32 +31,32 @@ def rising(untold: int, runs: list[tuple[float, int]], start: float) -> Floats:
     st.lists(st.integers(0, 300), max_size=4),
 )
 def test_places_on_an_axis_are_those_of_one_array(
-    untold: int, runs: list[tuple[float, int]], start: float, piece: int, backs: list[int]
+    nan_count: int, runs: list[tuple[float, int]], start: float, chunk_size: int, backs: list[int]
 ) -> None:
-    places = rising(untold, runs, start)
-    axis, wanted = MonotonicAxis(), np.empty(0)
-    for begin in range(0, len(places), piece):
-        axis.extend(places[begin : begin + piece])
-        wanted = np.concatenate((wanted, places[begin : begin + piece]))
+    positions = rising(nan_count, runs, start)
+    axis, expected = MonotonicAxis(), np.empty(0)
+    for chunk_start in range(0, len(positions), chunk_size):
+        axis.extend(positions[chunk_start : chunk_start + chunk_size])
+        expected = np.concatenate((expected, positions[chunk_start : chunk_start + chunk_size]))
         if backs:
             size = min(backs.pop(), axis.size)
             axis.shorten(size)
             # What went comes again, as in a run that is resumed.
-            axis.extend(wanted[size:])
-    np.testing.assert_array_equal(axis.values, wanted)
-    assert axis.nan_count == untold
-    assert axis.last_value == wanted[-1]
-    assert axis.first_value == wanted[untold]
-    every = np.arange(0, len(wanted), 3)
-    np.testing.assert_array_equal(axis.take(every), wanted[every])
-    np.testing.assert_array_equal([axis.value_at(index) for index in every.tolist()], wanted[every])
-    middle = len(wanted) // 2
-    np.testing.assert_array_equal(axis.cut(middle, len(wanted)), wanted[middle:])
-    np.testing.assert_array_equal(axis.cut(1, middle), wanted[1:middle])
-    for place in (*wanted[untold:].tolist(), start - 1, wanted[-1] + 1, wanted[-1] - 0.05):
+            axis.extend(expected[size:])
+    np.testing.assert_array_equal(axis.values, expected)
+    assert axis.nan_count == nan_count
+    assert axis.last_value == expected[-1]
+    assert axis.first_value == expected[nan_count]
+    every = np.arange(0, len(expected), 3)
+    np.testing.assert_array_equal(axis.take(every), expected[every])
+    np.testing.assert_array_equal([axis.value_at(index) for index in every.tolist()], expected[every])
+    half_count = len(expected) // 2
+    np.testing.assert_array_equal(axis.cut(half_count, len(expected)), expected[half_count:])
+    np.testing.assert_array_equal(axis.cut(1, half_count), expected[1:half_count])
+    for position in (*expected[nan_count:].tolist(), start - 1, expected[-1] + 1, expected[-1] - 0.05):
         for side in ("left", "right"):
-            found = untold + int(np.searchsorted(wanted[untold:], place, side))
-            assert axis.find(place, side) == found
+            found = nan_count + int(np.searchsorted(expected[nan_count:], position, side))
+            assert axis.find(position, side) == found
 
 
 def test_even_and_missing_places_are_not_stored() -> None:
@@ -69,29 +69,29 @@ def test_even_and_missing_places_are_not_stored() -> None:
 
 def test_the_largest_and_smallest_numbers_are_places() -> None:
     axis = MonotonicAxis()
-    for place in (-1.5e308, 1.5e308):
-        axis.extend(np.array([place]))
+    for position in (-1.5e308, 1.5e308):
+        axis.extend(np.array([position]))
     assert axis.values.tolist() == [-1.5e308, 1.5e308]
     assert (axis.first_value, axis.find(0.0, "left")) == (-1.5e308, 1)
 
 
 @pytest.mark.parametrize("piece", [1000, 65_536, 200_000])
-def test_a_column_of_many_blocks_is_one_array(piece: int) -> None:
-    wanted = np.sort(np.random.default_rng(0).normal(size=200_000))
+def test_a_column_of_many_blocks_is_one_array(chunk_size: int) -> None:
+    expected = np.sort(np.random.default_rng(0).normal(size=200_000))
     column = GrowableArray()
-    for begin in range(0, len(wanted), piece):
-        column.extend(wanted[begin : begin + piece])
+    for start in range(0, len(expected), chunk_size):
+        column.extend(expected[start : start + chunk_size])
     column.shorten(140_000)
-    column.extend(wanted[140_000:])
-    np.testing.assert_array_equal(column.values, wanted)
-    np.testing.assert_array_equal(column.cut(65_000, 131_073), wanted[65_000:131_073])
+    column.extend(expected[140_000:])
+    np.testing.assert_array_equal(column.values, expected)
+    np.testing.assert_array_equal(column.cut(65_000, 131_073), expected[65_000:131_073])
     np.testing.assert_array_equal(column.cut(65_536, 65_536), [])
     every = np.arange(0, 200_000, 77)
-    np.testing.assert_array_equal(column.take(every), wanted[every])
+    np.testing.assert_array_equal(column.take(every), expected[every])
     for index in (0, 65_535, 65_536, 199_999):
-        assert column.value_at(index) == wanted[index]
-        assert column.find(wanted[index], "left") == index
-        assert column.find(wanted[index], "right") == index + 1
+        assert column.value_at(index) == expected[index]
+        assert column.find(expected[index], "left") == index
+        assert column.find(expected[index], "right") == index + 1
     assert (column.find(-10.0, "left"), column.find(10.0, "right")) == (0, 200_000)
     column.shorten(65_536)
-    assert (column.last_value, column.find(10.0, "left")) == (wanted[65_535], 65_536)
+    assert (column.last_value, column.find(10.0, "left")) == (expected[65_535], 65_536)

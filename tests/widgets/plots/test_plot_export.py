@@ -61,13 +61,13 @@ def svg_image(panel: CurvePanel, ratio: float = 1.0) -> QImage:
     return image
 
 
-def pdf_image(panel: CurvePanel, found: list[Stroke]) -> QImage:
+def pdf_image(panel: CurvePanel, pdf_strokes: list[Stroke]) -> QImage:
     """The lines of a page, painted at the size of the plot."""
     image = blank(panel)
     painter = QPainter(image)
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     scale = panel.logicalDpiX() / 72
-    for stroke in found:
+    for stroke in pdf_strokes:
         painter.setPen(QPen(QColor.fromRgbF(*stroke.rgb), stroke.width * scale))
         rows = stroke.points * scale
         painter.drawPolyline(QPolygonF([QPointF(x, image.height() - y) for x, y in rows]))
@@ -83,16 +83,16 @@ def blank(panel: CurvePanel, ratio: float = 1.0) -> QImage:
     return image
 
 
-def near(image: QImage, colour: str) -> np.ndarray:
+def colour_mask(image: QImage, colour: str) -> np.ndarray:
     """Which pixels are of about this colour."""
     image = image.convertToFormat(QImage.Format.Format_RGB32)
     rows = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1, 4)
-    wanted = np.array([int(colour[i : i + 2], 16) for i in (5, 3, 1)])
-    found: np.ndarray = (np.abs(rows[:, :, :3].astype(int) - wanted) < 40).all(axis=2)
-    return found
+    target = np.array([int(colour[i : i + 2], 16) for i in (5, 3, 1)])
+    mask: np.ndarray = (np.abs(rows[:, :, :3].astype(int) - target) < 40).all(axis=2)
+    return mask
 
 
-def alike(a: np.ndarray, b: np.ndarray) -> float:
+def similarity(a: np.ndarray, b: np.ndarray) -> float:
     """How much of what either picture shows both show; a pixel more or less is none."""
 
     def grown(mask: np.ndarray) -> np.ndarray:
@@ -107,39 +107,39 @@ def alike(a: np.ndarray, b: np.ndarray) -> float:
 
 def ink_of_line(image: QImage) -> float:
     """How many pixels high a blue line is in the middle of a picture."""
-    across = [image.pixelColor(image.width() // 2, y) for y in range(image.height())]
-    blue = [c for c in across if c.blue() > c.red() + 3]
+    column = [image.pixelColor(image.width() // 2, y) for y in range(image.height())]
+    blue = [c for c in column if c.blue() > c.red() + 3]
     return sum((255 - c.red()) / (255 - QColor(BLUE).red()) for c in blue)
 
 
 @pytest.mark.parametrize("colour", theme.LIGHT.curves[:2])
 def test_s4_drawing_and_page_show_the_curves_of_the_picture(panel: CurvePanel, colour: str) -> None:
-    picture = near(QImage.fromData(panel.as_picture().png(ratio=1.0)), colour)
+    picture = colour_mask(QImage.fromData(panel.as_picture().png(ratio=1.0)), colour)
     assert picture.sum() > 500
-    assert alike(picture, near(svg_image(panel), colour)) > 0.97
-    assert alike(picture, near(pdf_image(panel, strokes(panel.as_picture().pdf())), colour)) > 0.9
+    assert similarity(picture, colour_mask(svg_image(panel), colour)) > 0.97
+    assert similarity(picture, colour_mask(pdf_image(panel, strokes(panel.as_picture().pdf())), colour)) > 0.9
 
 
 def test_the_picture_equals_the_window(panel: CurvePanel) -> None:
-    shown = QImage(panel.size(), QImage.Format.Format_RGB32)
-    shown.fill(Qt.GlobalColor.white)
+    window_image = QImage(panel.size(), QImage.Format.Format_RGB32)
+    window_image.fill(Qt.GlobalColor.white)
     panel.clearFocus()  # Its ring is not taken along.
-    panel.render(shown, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
-    seen = near(shown, BLUE)
-    taken = near(QImage.fromData(panel.as_picture().png(ratio=1.0)), BLUE)[TITLE_H:]
-    assert alike(seen, taken) > 0.97
+    panel.render(window_image, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
+    window_mask = colour_mask(window_image, BLUE)
+    picture_mask = colour_mask(QImage.fromData(panel.as_picture().png(ratio=1.0)), BLUE)[TITLE_H:]
+    assert similarity(window_mask, picture_mask) > 0.97
 
 
 def test_a_diverging_curve_stays_in_the_plot(panel: CurvePanel) -> None:
     title = slice(0, TITLE_H + 4)
     for image in (QImage.fromData(panel.as_picture().png(1.0)), svg_image(panel)):
         for colour in theme.LIGHT.curves[:2]:
-            assert not near(image, colour)[title].any()
+            assert not colour_mask(image, colour)[title].any()
     scale = panel.logicalDpiX() / 72
     top = (panel.height() + TITLE_H) - (TITLE_H + 4)
-    curves = [each for each in strokes(panel.as_picture().pdf()) if each.width * scale > 2]
+    curves = [stroke for stroke in strokes(panel.as_picture().pdf()) if stroke.width * scale > 2]
     assert curves
-    assert max(float(each.points[:, 1].max()) for each in curves) * scale <= top
+    assert max(float(stroke.points[:, 1].max()) for stroke in curves) * scale <= top
 
 
 @pytest.mark.parametrize("ratio", [1.0, 3.0])
@@ -156,53 +156,53 @@ def test_a_dark_plot_is_taken_along_dark(panel: CurvePanel, theme_manager: Theme
     theme_manager.choose(ThemeChoice.DARK)
     image = QImage.fromData(panel.as_picture().png())
     assert image.pixelColor(3, 3).name().upper() == theme.DARK.surface
-    assert near(image, theme.DARK.curves[0]).sum() > 500
-    assert near(svg_image(panel), theme.DARK.curves[0]).sum() > 500
+    assert colour_mask(image, theme.DARK.curves[0]).sum() > 500
+    assert colour_mask(svg_image(panel), theme.DARK.curves[0]).sum() > 500
 
 
 def test_every_plot_offers_three_formats_under_its_name(panel: CurvePanel, qtbot: QtBot) -> None:
     panel.title = "validation/loss"
     button = add_widget(qtbot, PictureButton("Loss", lambda: panel))
-    taken: list[tuple[str, bytes]] = []
-    button.saved.connect(lambda name, content: taken.append((name, content)))
+    saved_files: list[tuple[str, bytes]] = []
+    button.saved.connect(lambda name, content: saved_files.append((name, content)))
     for action in button.menu().actions():
         action.trigger()
-    assert [name for name, _ in taken] == [
-        f"validation loss.{ending}" for ending in ("png", "svg", "pdf")
+    assert [name for name, _ in saved_files] == [
+        f"validation loss.{suffix}" for suffix in ("png", "svg", "pdf")
     ]
-    assert [content[:4] for _, content in taken] == [b"\x89PNG", b"<?xm", b"%PDF"]
+    assert [content[:4] for _, content in saved_files] == [b"\x89PNG", b"<?xm", b"%PDF"]
 
 
 FRAME = PlotGeometry(QRectF(10, 20, 300, 100), 0.0, 30.0, 0.0, 10.0)
 
 
-def pieces(x: Floats, y: Floats) -> list[Floats]:
+def line_parts(x: Floats, y: Floats) -> list[Floats]:
     """The parts of a clipped line: arrays of shape (points, 2)."""
     points = np.column_stack(clip_line(FRAME, x, y))
     parts = np.split(points, np.flatnonzero(np.isnan(points[:, 0])))
     return [part[~np.isnan(part[:, 0])] for part in parts if len(part)]
 
 
-PLACE = st.floats(-60, 60) | st.just(math.nan)
+COORDINATES = st.floats(-60, 60) | st.just(math.nan)
 
 
-@given(st.lists(st.tuples(PLACE, PLACE), min_size=2, max_size=60))
+@given(st.lists(st.tuples(COORDINATES, COORDINATES), min_size=2, max_size=60))
 def test_no_point_of_a_cut_line_is_outside_and_none_inside_is_lost(
     points: list[tuple[float, float]],
 ) -> None:
     x, y = (np.array(column, float) for column in zip(*points, strict=True))
-    parts = pieces(x, y)
+    parts = line_parts(x, y)
     rect = FRAME.rect.adjusted(-1e-6, -1e-6, 1e-6, 1e-6)
     for part in parts:
         assert len(part) >= 2
         assert all(rect.contains(QPointF(*point)) for point in part)
-    drawn = np.concatenate(parts) if parts else np.empty((0, 2))
+    drawn_points = np.concatenate(parts) if parts else np.empty((0, 2))
     for i in range(len(x)):
-        beside = [j for j in (i - 1, i + 1) if 0 <= j < len(x) and _is_finite(x[j], y[j])]
-        if _is_finite(x[i], y[i]) and 0 <= x[i] <= 30 and 0 <= y[i] <= 10 and beside:
+        neighbours = [j for j in (i - 1, i + 1) if 0 <= j < len(x) and _is_finite(x[j], y[j])]
+        if _is_finite(x[i], y[i]) and 0 <= x[i] <= 30 and 0 <= y[i] <= 10 and neighbours:
             point = FRAME.point(float(x[i]), float(y[i]))
-            away = np.abs(drawn - np.array([point.x(), point.y()])).max(axis=1)
-            assert away.min() < 1e-6
+            distances = np.abs(drawn_points - np.array([point.x(), point.y()])).max(axis=1)
+            assert distances.min() < 1e-6
 
 
 def _is_finite(x: float, y: float) -> bool:
@@ -212,7 +212,7 @@ def _is_finite(x: float, y: float) -> bool:
 def test_a_line_that_leaves_and_returns_is_two_pieces() -> None:
     x: Floats = np.array([0.0, 5.0, 10.0, 15.0, 20.0])
     y: Floats = np.array([5.0, 5.0, 50.0, 5.0, 5.0])
-    first, second = pieces(x, y)
+    first, second = line_parts(x, y)
     assert first[-1, 1] == second[0, 1] == FRAME.rect.top()
     assert len(first) == len(second) == 3
 
@@ -223,7 +223,7 @@ def test_a_line_that_leaves_and_returns_is_two_pieces() -> None:
 def pixels(panel: CurvePanel, colour: str) -> int:
     for _ in range(3):
         QApplication.processEvents()
-    return int(near(panel.grab().toImage(), colour)[-40:].sum())
+    return int(colour_mask(panel.grab().toImage(), colour)[-40:].sum())
 
 
 def test_marks_stand_on_the_axis_and_the_read_out_names_them(panel: CurvePanel) -> None:
@@ -251,9 +251,9 @@ def test_ten_thousand_marks_are_no_bar_and_only_visible_ones_cost_time(
     assert not painted or painted[-1].x() <= panel.width()
     painted.clear()
     panel.as_picture().png(1.0)
-    places = [foot.x() for foot in painted]
-    assert 10 < len(places) < 100
-    assert min(b - a for a, b in itertools.pairwise(places)) > 6
+    positions = [foot.x() for foot in painted]
+    assert 10 < len(positions) < 100
+    assert min(b - a for a, b in itertools.pairwise(positions)) > 6
 
 
 @pytest.mark.parametrize("ratio", [1, 2, 3])

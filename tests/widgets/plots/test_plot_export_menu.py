@@ -15,9 +15,9 @@ from widgets.nodes.page import node_actions
 KINDS = {"PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF-"}
 
 
-def taken(stage: Stage) -> list[tuple[str, bytes]]:
+def saved_files(stage: Stage) -> list[tuple[str, bytes]]:
     """What comes of every entry "This plot as …" that is seen."""
-    found: list[tuple[str, bytes]] = []
+    files: list[tuple[str, bytes]] = []
     buttons = [
         one for one in stage.window.findChildren(QPushButton) if one.isVisibleTo(stage.window)
     ]
@@ -26,15 +26,15 @@ def taken(stage: Stage) -> list[tuple[str, bytes]]:
         stage.compare.save_requested,
         stage.form.picture_requested,
     ):
-        signal.connect(lambda name, content: found.append((name, content)))
-    stage.jobs.detail.job_actions.add_handler(SAVE_FILE, lambda *args: found.append(args))
-    stage.nodes.node_actions.add_handler(node_actions.SAVE, lambda *args: found.append(args))
+        signal.connect(lambda name, content: files.append((name, content)))
+    stage.jobs.detail.job_actions.add_handler(SAVE_FILE, lambda *args: files.append(args))
+    stage.nodes.node_actions.add_handler(node_actions.SAVE, lambda *args: files.append(args))
     for button in buttons:
         if button.menu() is not None:
             for action in button.menu().actions():
                 if action.text().startswith("This plot as"):
                     action.trigger()
-    return found
+    return files
 
 
 @pytest.mark.parametrize(
@@ -58,9 +58,9 @@ def test_a_plot_is_saved_as_picture_drawing_and_page(
     screen: str, names: list[str], theme_manager: ThemeManager
 ) -> None:
     with drawn(SCREENS[screen], LARGE) as stage:
-        found = taken(stage)
+        files = saved_files(stage)
     for name in names:
-        mine = [(said, content) for said, content in found if said.startswith(name)]
-        assert {said.rpartition(".")[2].upper() for said, _ in mine} == set(KINDS), found
-        for said, content in mine:
-            assert content.startswith(KINDS[said.rpartition(".")[2].upper()])
+        plot_files = [(file_name, content) for file_name, content in files if file_name.startswith(name)]
+        assert {file_name.rpartition(".")[2].upper() for file_name, _ in plot_files} == set(KINDS), files
+        for file_name, content in plot_files:
+            assert content.startswith(KINDS[file_name.rpartition(".")[2].upper()])

@@ -12,24 +12,24 @@ from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves, metric_title
 
 NAN = math.nan
-BEGAN = 1_700_000_000.0
+START_S = 1_700_000_000.0
 
 
-def history(first: int, losses: list[float], *, run: int = 1, **more: object) -> HistoryUpdate:
+def history(first: int, losses: list[float], *, run: int = 1, **fields: object) -> HistoryUpdate:
     steps = list(range(first, first + len(losses)))
     evaluated = [step / 100 if step % 10 == 0 else NAN for step in steps]
-    given: dict[str, object] = {
+    all_fields: dict[str, object] = {
         "metrics": {"loss": losses, "validation/loss": evaluated},
         "run_starts": (RunStart(run, first),),
         "epochs_done": [step / 10 for step in steps],
-        **more,
+        **fields,
     }
     return HistoryUpdate(
         steps,
         [(step - 1) // 10 + 1 for step in steps],
         [2.0 * step for step in steps],
-        started_s=BEGAN,
-        **given,  # type: ignore[arg-type]  # as the caller says
+        started_s=START_S,
+        **all_fields,  # type: ignore[arg-type]  # as the caller says
     )
 
 
@@ -68,7 +68,7 @@ def test_the_place_is_the_epoch_number_if_its_length_is_unknown() -> None:
 def test_times_are_those_of_the_clock_and_count_from_the_run(curves: RunCurves) -> None:
     validation = curves.get("validation/loss")
     assert validation is not None
-    assert validation.x(XAxis.CLOCK)[0] == BEGAN + 20
+    assert validation.x(XAxis.CLOCK)[0] == START_S + 20
     assert validation.x(XAxis.TIME).tolist() == [20.0, 40.0, 60.0]
 
 
@@ -107,13 +107,13 @@ def test_only_a_schedule_in_steps_lowers_the_rate_at_once(
         (XAxis.STEP, [10, 25]),
         (XAxis.EPOCH, [1.0, 2.5]),
         (XAxis.TIME, [20, 50]),
-        (XAxis.CLOCK, [BEGAN + 20, BEGAN + 50]),
+        (XAxis.CLOCK, [START_S + 20, START_S + 50]),
     ],
 )
 def test_a_step_has_its_place_on_every_axis(
-    curves: RunCurves, axis: XAxis, places: list[float]
+    curves: RunCurves, axis: XAxis, positions: list[float]
 ) -> None:
-    assert curves.x_at_steps(np.array([10.0, 25.0]), axis).tolist() == places
+    assert curves.x_at_steps(np.array([10.0, 25.0]), axis).tolist() == positions
 
 
 def test_a_step_before_the_first_or_of_a_job_without_curves_has_no_place(

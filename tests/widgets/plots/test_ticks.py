@@ -17,15 +17,15 @@ from widgets.plots.plot_range import x_ticks
 @given(st.floats(-1e12, 1e12), st.floats(1e-6, 1e12), st.integers(2, 8))
 @example(501.0, 1299.0, 2)
 @example(51.0, 141176470589.0, 2)
-def test_ticks_are_few_round_and_inside(low: float, span: float, most: int) -> None:
+def test_ticks_are_few_round_and_inside(low: float, span: float, max_count: int) -> None:
     high = low + span
     if span < abs(low) * 1e-9:
         return
-    places = [place for place, _ in ticks.linear(low, high, most)]
+    positions = [position for position, _ in ticks.linear(low, high, max_count)]
     # Where 500 is too wide for three, 200 gives eight.
-    assert 3 <= len(places) <= max(most + 2, 8)
-    assert all(low - span * 1e-6 <= place <= high + span * 1e-6 for place in places)
-    assert places == sorted(set(places))
+    assert 3 <= len(positions) <= max(max_count + 2, 8)
+    assert all(low - span * 1e-6 <= position <= high + span * 1e-6 for position in positions)
+    assert positions == sorted(set(positions))
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,8 @@ def test_steps_are_whole_on_their_axis(low: float, span: float, width: int, log:
     low, high = low, low + span
     if log:
         low, high = math.log10(max(low, 1.0)), math.log10(max(low, 1.0) + span)
-    for place, _ in x_ticks((low, high), width, XAxis.STEP, log=log):
-        step = 10**place if log else place
+    for position, _ in x_ticks((low, high), width, XAxis.STEP, log=log):
+        step = 10**position if log else position
         assert step == pytest.approx(round(step), abs=1e-5)
 
 

@@ -22,7 +22,7 @@ def summary(qtbot):
     return show_widget(qtbot, ClusterSummary(), 220, 600)
 
 
-def sentences(summary):
+def note_texts(summary):
     notes = [summary.notes.itemAt(n).widget() for n in range(summary.notes.count())]
     return [note.accessibleName() for note in notes if isinstance(note, Note)]
 
@@ -30,7 +30,7 @@ def sentences(summary):
 def test_the_summary_shows_counts_and_a_sentence_for_each_node_that_needs_attention(summary):
     summary.show_nodes(samples.cluster(12))
     assert summary.counts.accessibleName() == "1 needs attention, 1 offline"
-    assert sentences(summary) == [
+    assert note_texts(summary) == [
         "gpu07 GPU 3 slowed by heat",
         "gpu11 no news since 03:12, no route to host",
     ]
@@ -40,7 +40,7 @@ def test_the_summary_shows_counts_and_a_sentence_for_each_node_that_needs_attent
 def test_a_healthy_cluster_is_one_calm_line(summary):
     summary.show_nodes((samples.state("a"), samples.state("b")))
     assert summary.counts.accessibleName() == "Nodes: all healthy"
-    assert sentences(summary) == []
+    assert note_texts(summary) == []
     assert not summary._notes.isVisible()
 
 
@@ -52,12 +52,12 @@ def test_a_healthy_cluster_is_one_calm_line(summary):
         ((Presence.OUT_OF_SERVICE, Presence.OUT_OF_SERVICE), "Nodes: none in service"),
     ],
 )
-def test_unusable_nodes_are_not_called_healthy(summary, presences, said):
+def test_unusable_nodes_are_not_called_healthy(summary, presences, accessible_name):
     states = (samples.state(name) for name in "ab")
     summary.show_nodes(
-        tuple(replace(one, presence=is_so) for one, is_so in zip(states, presences, strict=True))
+        tuple(replace(state, presence=is_so) for state, is_so in zip(states, presences, strict=True))
     )
-    assert summary.counts.accessibleName() == said
+    assert summary.counts.accessibleName() == accessible_name
 
 
 @pytest.mark.parametrize("is_wide", [False, True])
@@ -71,8 +71,8 @@ def test_no_count_of_the_summary_is_cut(qtbot, monkeypatch, unhealthy, offline, 
     monkeypatch.setattr(
         cluster_summary,
         "paint_text",
-        lambda _painter, room, text, role, *_more: (
-            room_of_texts.append((room.right() - room.left(), text_width(text, role)))
+        lambda _painter, rect, text, role, *_options: (
+            room_of_texts.append((rect.right() - rect.left(), text_width(text, role)))
             or float(text_width(text, role))
         ),
     )
@@ -83,18 +83,18 @@ def test_no_count_of_the_summary_is_cut(qtbot, monkeypatch, unhealthy, offline, 
     counts.resize(SIDEBAR_WIDE_W - 40 if is_wide else SIDEBAR_W - 40, 40)
     counts.grab()
     assert room_of_texts
-    assert all(width <= room + 1 for room, width in room_of_texts)
+    assert all(width <= rect + 1 for rect, width in room_of_texts)
 
 
 def test_the_summary_shows_at_most_three_sentences(summary):
     summary.show_nodes(tuple(samples.offline_node(state) for state in samples.cluster(6)))
-    assert len(sentences(summary)) == 3
+    assert len(note_texts(summary)) == 3
     assert summary.counts.accessibleName() == "6 offline"
 
 
 def test_one_computer_is_one_sentence(summary):
     summary.show_nodes((samples.state("this-computer"),))
-    assert sentences(summary) == ["This computer healthy"]
+    assert note_texts(summary) == ["This computer healthy"]
     assert not summary.counts.isVisible()
     assert summary.map.isVisible()
 
@@ -102,15 +102,15 @@ def test_one_computer_is_one_sentence(summary):
 def test_a_low_window_hides_the_map_first_then_the_sentences(summary):
     summary.show_nodes(samples.cluster(12))
 
-    def shown():
+    def visible_parts():
         return summary.map.isVisible(), summary._notes.isVisible(), summary.counts.isVisible()
 
     summary.set_room(900)
-    assert shown() == (True, True, True)
+    assert visible_parts() == (True, True, True)
     summary.set_room(800)
-    assert shown() == (False, True, True)
+    assert visible_parts() == (False, True, True)
     summary.set_room(620)
-    assert shown() == (False, False, True)
+    assert visible_parts() == (False, False, True)
 
 
 def test_the_rail_keeps_the_counts(summary):
@@ -134,9 +134,9 @@ def test_each_node_of_the_map_is_found_where_it_is_drawn(summary, qtbot, count):
         for y in range(picture.height())
     }
     assert names - {""} == {state.name for state in states}
-    with qtbot.waitSignal(summary.node_opened) as opened:
+    with qtbot.waitSignal(summary.node_opened) as signal:
         qtbot.mouseClick(picture, Qt.MouseButton.LeftButton, pos=QPoint(5, 2))
-    assert opened.args == [states[0].name]
+    assert signal.args == [states[0].name]
     assert not picture.grab().isNull()
 
 
@@ -154,20 +154,20 @@ def test_rows_of_the_map_shrink_where_room_is_short(qtbot):
 def test_a_screen_reader_gets_the_whole_of_a_long_name(summary):
     name = "node-rack3-row7-machine-007.cluster.example.org"
     summary.show_nodes((samples.offline_node(samples.state(name)), samples.state("b")))
-    assert sentences(summary)[0].startswith(name)
+    assert note_texts(summary)[0].startswith(name)
     assert name in summary.notes.itemAt(0).widget().toolTip()
 
 
 def test_figures_that_the_map_does_not_show_repaint_nothing(summary, monkeypatch):
     states = samples.cluster(12)
     summary.show_nodes(states)
-    asked = []
-    monkeypatch.setattr(type(summary.map), "update", lambda _self: asked.append(1))
+    update_calls = []
+    monkeypatch.setattr(type(summary.map), "update", lambda _self: update_calls.append(1))
     warmer = replace(states[0], reading=replace(states[0].reading, memory_used_bytes=1))
     summary.show_nodes((warmer, *states[1:]))
-    assert asked == []
+    assert update_calls == []
     summary.show_nodes((samples.offline_node(states[0]), *states[1:]))
-    assert asked == [1]
+    assert update_calls == [1]
 
 
 def test_a_node_of_the_map_opens_its_place_and_itself(qtbot):

@@ -21,9 +21,9 @@ PAGES = (
 
 @pytest.fixture
 def page(qtbot: QtBot) -> HelpPage:
-    made = show_widget(qtbot, HelpPage(), 1000, 640)
-    made.show_topics(PAGES)
-    return made
+    page = show_widget(qtbot, HelpPage(), 1000, 640)
+    page.show_topics(PAGES)
+    return page
 
 
 def heading_at_top(page: HelpPage) -> str:
@@ -45,9 +45,9 @@ def heading_at_top(page: HelpPage) -> str:
         ("a.md#a", "a.md", "A"),
     ],
 )
-def test_a_link_leads_to_its_heading(page: HelpPage, link: str, shown: str, heading: str) -> None:
+def test_a_link_leads_to_its_heading(page: HelpPage, link: str, topic_key: str, heading: str) -> None:
     find_only(RichText, page).anchorClicked.emit(QUrl(link))
-    assert page._topic_key == shown
+    assert page._topic_key == topic_key
     assert heading_at_top(page).startswith(heading)
 
 
@@ -62,8 +62,8 @@ def test_each_link_between_the_pages_of_the_help_has_its_heading() -> None:
     }
     links = 0
     for name, _ in TOPICS:
-        for piece in (DOCS / name).read_text("utf-8").split("](")[1:]:
-            target, _, fragment = piece.partition(")")[0].partition("#")
+        for text_part in (DOCS / name).read_text("utf-8").split("](")[1:]:
+            target, _, fragment = text_part.partition(")")[0].partition("#")
             if fragment and not target.startswith("http") and (target or name) in headings:
                 links += 1
                 assert fragment in headings[target or name]

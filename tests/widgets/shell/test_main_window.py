@@ -31,7 +31,7 @@ READING = NodeReading(
 @pytest.fixture
 def window(qtbot):
     window = MainWindow()
-    for key in (*(place.key for place in PAGES), "new-job", "settings", "help"):
+    for key in (*(page_entry.key for page_entry in PAGES), "new-job", "settings", "help"):
         window.add_page(key, QWidget())
     qtbot.addWidget(window)
     window.resize(1440, 900)
@@ -48,7 +48,7 @@ def test_a_click_on_a_place_opens_it(window, qtbot):
 @pytest.mark.parametrize("page", ["settings", "help", "new-job"])
 def test_no_place_is_lit_while_a_page_without_a_place_is_shown(window, qtbot, page):
     def lit():
-        return [key for key, one in page_buttons(window.side_bar).items() if one.isChecked()]
+        return [key for key, button in page_buttons(window.side_bar).items() if button.isChecked()]
 
     window.go("nodes")
     assert lit() == ["nodes"]
@@ -67,10 +67,10 @@ def test_no_place_is_lit_while_a_page_without_a_place_is_shown(window, qtbot, pa
 @pytest.mark.parametrize("width", [1000, 1440])
 def test_keys_and_help_have_a_button(window, qtbot, button, attribute, width):
     window.resize(width, 640)
-    found = next(b for b in window.findChildren(IconButton) if b.accessibleName() == button)
-    assert found.isVisible()
+    icon_button = next(b for b in window.findChildren(IconButton) if b.accessibleName() == button)
+    assert icon_button.isVisible()
     with qtbot.waitSignal(getattr(window.side_bar, attribute).clicked):
-        qtbot.mouseClick(found, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(icon_button, Qt.MouseButton.LeftButton)
 
 
 def test_back_and_forward_work_as_in_a_browser(window):
@@ -109,9 +109,9 @@ def test_running_jobs_are_seen_from_every_place_and_a_click_opens_one(window, qt
     jobs = window.side_bar.findChildren(RunningJob)
     assert [job.isVisible() for job in jobs] == [True] * 3
     assert "and 2 more" in visible_texts(window.side_bar)
-    with qtbot.waitSignal(window.side_bar.job_opened) as opened:
+    with qtbot.waitSignal(window.side_bar.job_opened) as signal:
         qtbot.mouseClick(jobs[1], Qt.MouseButton.LeftButton)
-    assert opened.args == ["b"]
+    assert signal.args == ["b"]
 
 
 @pytest.mark.parametrize("error", ["", "/lab/ring does not answer. What is shown may be old."])
@@ -132,11 +132,11 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
         for _ in range(3):
             # What is hidden is taken from one layout after the other.
             qapp.processEvents()
-        shown = sum(job.isVisible() for job in bar._jobs)
+        visible_count = sum(job.isVisible() for job in bar._jobs)
         by_width = layout.hasHeightForWidth() and layout.minimumHeightForWidth(bar.width())
-        needed = by_width or layout.minimumSize().height()
-        assert needed <= height, (shown, bar.cluster.map.isVisible())
-        assert shown >= min(jobs, 1 if height < 900 or error else 3)
+        needed_h = by_width or layout.minimumSize().height()
+        assert needed_h <= height, (visible_count, bar.cluster.map.isVisible())
+        assert visible_count >= min(jobs, 1 if height < 900 or error else 3)
 
 
 def test_the_side_bar_says_that_nothing_is_running_once_it_knows(window):
@@ -218,32 +218,32 @@ def test_a_drop_anywhere_signals_its_path(window, qtbot, tmp_path):
 def test_a_dropped_web_address_is_refused(window, qtbot):
     data = QMimeData()
     data.setUrls([QUrl("https://lab.example/plankton.zip")])
-    assert not drags.over(window, data)
+    assert not drags.drag_over(window, data)
     assert not window.drop_sheet.isVisible()
     with qtbot.assertNotEmitted(window.dropped):
         drags.drop(window, data)
 
 
 def test_the_window_refuses_a_drag_that_began_in_it(window, tmp_path):
-    class Own(QDragEnterEvent):
+    class OwnDragEvent(QDragEnterEvent):
         def source(self):
             return window
 
     data = drags.file(tmp_path / "digits.zip")
-    held = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
-    event = Own(QPoint(500, 300), Qt.DropAction.CopyAction, data, *held)
+    button_and_keys = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
+    event = OwnDragEvent(QPoint(500, 300), Qt.DropAction.CopyAction, data, *button_and_keys)
     window.dragEnterEvent(event)
     assert not event.isAccepted()
     assert not window.drop_sheet.isVisible()
 
 
 def test_every_place_has_its_key_in_its_tool_tip(window):
-    for place in PAGES:
-        assert f"Ctrl+{place.number}" in page_buttons(window.side_bar)[place.key].toolTip()
+    for page_entry in PAGES:
+        assert f"Ctrl+{page_entry.number}" in page_buttons(window.side_bar)[page_entry.key].toolTip()
 
 
 def test_a_window_without_pages_says_that_it_opens(qtbot):
     window = MainWindow()
     qtbot.addWidget(window)
     window.show()
-    assert "Opening…" in [one.text() for one in window.findChildren(Label) if one.isVisible()]
+    assert "Opening…" in [label.text() for label in window.findChildren(Label) if label.isVisible()]

@@ -51,7 +51,7 @@ def window(qtbot: QtBot, theme_manager: ThemeManager) -> MainWindow:
     return window
 
 
-def shown(window: MainWindow, items: list[NoticeItem]) -> NoticeList:
+def show_list(window: MainWindow, items: list[NoticeItem]) -> NoticeList:
     notices = NoticeList(window)
     window.side_bar.set_unread(sum(item.is_new for item in items))
     notices.show_items(items)
@@ -62,26 +62,26 @@ def shown(window: MainWindow, items: list[NoticeItem]) -> NoticeList:
 def test_a_click_on_a_notification_closes_the_list_and_opens_its_place(
     window: MainWindow, qtbot: QtBot, qtmodeltester
 ) -> None:
-    notices = shown(window, ITEMS)
+    notices = show_list(window, ITEMS)
     qtmodeltester.check(notices._model)
-    place = find_only(QListView, notices).visualRect(notices._model.index(1, 0)).center()
-    with qtbot.waitSignal(notices.notice_opened) as opened:
-        qtbot.mouseClick(find_only(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=place)
-    assert opened.args == [1]
+    row_center = find_only(QListView, notices).visualRect(notices._model.index(1, 0)).center()
+    with qtbot.waitSignal(notices.notice_opened) as signal:
+        qtbot.mouseClick(find_only(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=row_center)
+    assert signal.args == [1]
     assert not notices.isVisible()
 
 
 def test_the_list_goes_by_keys_and_escape_leaves_all_as_it_was(
     window: MainWindow, qtbot: QtBot
 ) -> None:
-    notices = shown(window, ITEMS)
+    notices = show_list(window, ITEMS)
     qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Return)
     assert notices.isVisible(), "nothing is chosen yet"
     qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Down)
     qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Down)
-    with qtbot.waitSignal(notices.notice_opened) as opened:
+    with qtbot.waitSignal(notices.notice_opened) as signal:
         qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Return)
-    assert opened.args == [1]
+    assert signal.args == [1]
     notices.open(window.side_bar.bell)
     qtbot.keyClick(find_only(QListView, notices), Qt.Key.Key_Escape)
     assert not notices.isVisible()
@@ -91,7 +91,7 @@ def test_the_list_goes_by_keys_and_escape_leaves_all_as_it_was(
 
 
 def test_a_screen_reader_reads_all_of_a_notification(window: MainWindow) -> None:
-    notices = shown(window, [LONG])
+    notices = show_list(window, [LONG])
     index = notices._model.index(0, 0)
     heard = index.data(Qt.ItemDataRole.AccessibleTextRole)
     assert heard == f"{LONG.title}, {LONG.text}, 12:01, new"
@@ -99,7 +99,7 @@ def test_a_screen_reader_reads_all_of_a_notification(window: MainWindow) -> None
 
 
 def test_an_empty_list_says_what_belongs_here(window: MainWindow) -> None:
-    notices = shown(window, [])
+    notices = show_list(window, [])
     assert notices._empty_title.isVisible()
     assert shows_text(notices, "Ended and stalled jobs")
     assert not find_only(QListView, notices).isVisible()
@@ -121,7 +121,7 @@ def test_the_list_stays_inside_the_window(
     window: MainWindow, size: tuple[int, int], rows: int
 ) -> None:
     window.resize(*size)
-    notices = shown(window, [ITEMS[n % 5] for n in range(rows)])
+    notices = show_list(window, [ITEMS[n % 5] for n in range(rows)])
     assert window.rect().contains(find_only(StyledFrame, notices).geometry())
     window.resize(1200, 700)
     assert window.rect().contains(find_only(StyledFrame, notices).geometry())
@@ -130,8 +130,8 @@ def test_the_list_stays_inside_the_window(
 @pytest.mark.parametrize("count", [1, 2, 9, 10, 99, 1000])
 def test_the_bell_moves_no_button_beside_it(window: MainWindow, qtbot: QtBot, count: int) -> None:
     bar = window.side_bar
-    others = (bar.theme, bar.keys, bar.help, bar.gear)
-    before = [other.x() for other in others]
+    other_buttons = (bar.theme, bar.keys, bar.help, bar.gear)
+    previous_xs = [b.x() for b in other_buttons]
     bar.set_unread(count)
     QApplication.processEvents()
-    assert [other.x() for other in others] == before
+    assert [b.x() for b in other_buttons] == previous_xs

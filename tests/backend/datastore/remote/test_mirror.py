@@ -38,11 +38,11 @@ pytest_plugins = [
 pytestmark = pytest.mark.usefixtures("uncounted")
 
 
-def test_regular_polls_transfer_little(remote_place: DataSite, beat: Beat) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
-    beat(remote_place)
-    view, run = started(remote_place, services)
+def test_regular_polls_transfer_little(remote_site: DataSite, beat: Beat) -> None:
+    services = remote_site.desktop()
+    remote_site.stock(services)
+    beat(remote_site)
+    view, run = started(remote_site, services)
     run.train(20_000)
     for step in (1, 2, 3):
         add_checkpoint(run, step, bytes(1_000_000))
@@ -53,25 +53,25 @@ def test_regular_polls_transfer_little(remote_place: DataSite, beat: Beat) -> No
         os.utime(path, (an_hour_ago, an_hour_ago))
     update = services.jobs.queries.poll(view.id)
     size = run.folder.history.stat().st_size
-    assert remote_place.wire.came_bytes > size
-    before = remote_place.wire.came_bytes
+    assert remote_site.wire.came_bytes > size
+    before = remote_site.wire.came_bytes
     polls = 10
     for _ in range(polls):
         run.train(10)
         update = services.jobs.queries.poll(view.id, update.cursor)
         assert update.view.step == run.step
         assert len(update.history.steps) == 10
-    each = (remote_place.wire.came_bytes - before) / polls
+    each = (remote_site.wire.came_bytes - before) / polls
     assert each < 8_000 < size / 10
 
 
-def test_the_age_of_a_claim_is_measured_with_one_clock(remote_place: DataSite, beat: Beat) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
-    beat(remote_place)
+def test_the_age_of_a_claim_is_measured_with_one_clock(remote_site: DataSite, beat: Beat) -> None:
+    services = remote_site.desktop()
+    remote_site.stock(services)
+    beat(remote_site)
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)
-    attempt = remote_place.data.job(view.id).attempt(1)
+    attempt = remote_site.data.job(view.id).attempt(1)
     an_hour_ago = time.time() - 3600
     os.utime(attempt.path, (an_hour_ago, an_hour_ago))
     for _ in range(2):
@@ -79,11 +79,11 @@ def test_the_age_of_a_claim_is_measured_with_one_clock(remote_place: DataSite, b
     assert not attempt.exit.exists()
 
 
-def test_a_cut_or_replaced_history_is_read_again(remote_place: DataSite, beat: Beat) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
-    beat(remote_place)
-    view, run = started(remote_place, services)
+def test_a_cut_or_replaced_history_is_read_again(remote_site: DataSite, beat: Beat) -> None:
+    services = remote_site.desktop()
+    remote_site.stock(services)
+    beat(remote_site)
+    view, run = started(remote_site, services)
     run.train(50)
     cursor = services.jobs.queries.poll(view.id).cursor
     whole = run.folder.history.read_bytes()
@@ -97,15 +97,15 @@ def test_a_cut_or_replaced_history_is_read_again(remote_place: DataSite, beat: B
 
 
 def test_a_cut_connection_delays_updates_and_loses_none(
-    remote_place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
-    beat(remote_place)
-    view, run = started(remote_place, services)
+    services = remote_site.desktop()
+    remote_site.stock(services)
+    beat(remote_site)
+    view, run = started(remote_site, services)
     run.train(5)
     update = services.jobs.queries.poll(view.id)
-    remote_place.wire.cut()
+    remote_site.wire.cut()
     run.train(5)
     silent = services.jobs.queries.poll(view.id, update.cursor)
     assert silent.view.state is JobState.TRAINING
@@ -118,7 +118,7 @@ def test_a_cut_connection_delays_updates_and_loses_none(
         services.jobs.annotate(view.id, name="other")
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     wait_for(lambda: services.nodes.remote()[0].presence is Presence.OFFLINE, "silence of the node")
-    remote_place.wire.repair()
+    remote_site.wire.repair()
 
     def back() -> RunUpdate | None:
         seen = services.jobs.queries.poll(view.id, silent.cursor)
@@ -129,32 +129,32 @@ def test_a_cut_connection_delays_updates_and_loses_none(
 
 
 def test_a_silent_host_is_waited_for_once(
-    remote_place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
-    beat(remote_place)
-    view, _ = started(remote_place, services)
+    services = remote_site.desktop()
+    remote_site.stock(services)
+    beat(remote_site)
+    view, _ = started(remote_site, services)
     cursor = services.jobs.queries.poll(view.id).cursor
-    remote_place.sshd.freeze()
-    remote_place.wire.cut()
-    remote_place.wire.repair()
+    remote_site.sshd.freeze()
+    remote_site.wire.cut()
+    remote_site.wire.repair()
     monkeypatch.setattr("backend.ssh.persistent_connection.SILENCE_S", 0.5)
     monkeypatch.setattr("backend.ssh.persistent_connection._PAUSE_S", LIMIT_S)
-    before = remote_place.wire.connections
+    before = remote_site.wire.connections
     with ThreadPoolExecutor(4) as pool:
         seen = list(pool.map(lambda _: services.jobs.queries.poll(view.id, cursor), range(4)))
     assert {one.view.contact_warning[:13] for one in seen} == {"no news since"}
     # The wire counts a connection when it gets to it, which may be later.
-    wait_for(lambda: remote_place.wire.connections > before, "the connection")
-    assert remote_place.wire.connections == before + 1
+    wait_for(lambda: remote_site.wire.connections > before, "the connection")
+    assert remote_site.wire.connections == before + 1
 
 
 def test_a_broken_transfer_continues_at_its_last_byte(
-    remote_place: DataSite, monkeypatch: pytest.MonkeyPatch
+    remote_site: DataSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = remote_place.desktop()
-    source = remote_place.root.parent / "source"
+    services = remote_site.desktop()
+    source = remote_site.root.parent / "source"
     source.mkdir()
     for number in range(10):
         (source / f"{number}.bin").write_bytes(bytes([number]) * 100_000)
@@ -165,20 +165,20 @@ def test_a_broken_transfer_continues_at_its_last_byte(
         def report(self, done: float, total: float, what: str) -> None:
             if what == "Sending files" and done > 450_000 and not self.cuts:
                 self.cuts += 1
-                remote_place.wire.cut()
-                remote_place.wire.repair()
+                remote_site.wire.cut()
+                remote_site.wire.repair()
 
     progress = Cutting()
     item = services.library.import_item(Kind.DATASET, source, "digits", progress)
     assert (progress.cuts, item.version) == (1, 1)
     services.library.verify(Kind.DATASET, services.library.pin(Kind.DATASET, "digits"))
-    version = remote_place.root / "datasets" / "digits" / "v1" / "files"
+    version = remote_site.root / "datasets" / "digits" / "v1" / "files"
     assert sorted(path.name for path in version.iterdir()) == [f"{n}.bin" for n in range(10)]
 
 
-def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: DataSite) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
+def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_site: DataSite) -> None:
+    services = remote_site.desktop()
+    remote_site.stock(services)
     check = services.jobs.check(raw_job())
     (fault,) = check.errors
     assert fault.path == "placement[0].node"
@@ -187,11 +187,11 @@ def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_place: Data
     assert services.nodes.reading().name == "this-computer"
 
 
-def test_only_a_yes_opens_a_data_root_over_ssh(remote_place: DataSite, tmp_path: Path) -> None:
+def test_only_a_yes_opens_a_data_root_over_ssh(remote_site: DataSite, tmp_path: Path) -> None:
     catalogue = tmp_path / "c" / "catalogue.sqlite"
     with pytest.raises(HostKeyUnknown) as caught:
-        open_services(remote_place.address, catalogue)
-    assert caught.value.key.fingerprint == remote_place.sshd.fingerprint
+        open_services(remote_site.address, catalogue)
+    assert caught.value.key.fingerprint == remote_site.sshd.fingerprint
     assert not catalogue.exists()
 
 
@@ -212,12 +212,12 @@ def test_an_account_without_a_shell_is_enough(
 
 
 def test_the_remote_stop_request_decides_whether_it_is_cleared(
-    remote_place: DataSite, beat: Beat
+    remote_site: DataSite, beat: Beat
 ) -> None:
-    services = remote_place.desktop()
-    remote_place.stock(services)
-    beat(remote_place)
-    view, run = started(remote_place, services)
+    services = remote_site.desktop()
+    remote_site.stock(services)
+    beat(remote_site)
+    view, run = started(remote_site, services)
     replace_json(run.folder.lock, {"run": 1})
     folder = services.data_root.job(view.id)
     clear_old_stop_request(folder, 1, services.data_root.files)
@@ -227,16 +227,16 @@ def test_the_remote_stop_request_decides_whether_it_is_cleared(
 
 
 def test_nodes_stay_known_while_the_host_has_lost_the_data_root(
-    remote_place: DataSite, beat: Beat
+    remote_site: DataSite, beat: Beat
 ) -> None:
-    services = remote_place.desktop()
-    heart = beat(remote_place)
+    services = remote_site.desktop()
+    heart = beat(remote_site)
     names = [one.name for one in services.nodes.list()]
     heart.stop()
     assert len(names) == 2
     for _ in range(2):
-        aside = remote_place.data.path / "aside"
-        remote_place.data.nodes.rename(aside)
+        aside = remote_site.data.path / "aside"
+        remote_site.data.nodes.rename(aside)
         assert [one.name for one in services.nodes.list()] == names
-        aside.rename(remote_place.data.nodes)
+        aside.rename(remote_site.data.nodes)
         assert [one.name for one in services.nodes.list()] == names

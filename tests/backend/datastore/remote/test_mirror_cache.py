@@ -28,12 +28,12 @@ DAY_S = 86_400.0
 
 
 @pytest.fixture
-def fetched(remote_place: DataSite, beat: Beat) -> tuple[Services, JobFolder, Path]:
+def fetched(remote_site: DataSite, beat: Beat) -> tuple[Services, JobFolder, Path]:
     """A desktop that fetched two checkpoints and the files of a model; its mirror is read."""
-    one, services = remote_place.desktop(), remote_place.desktop()
-    remote_place.stock(one)
-    beat(remote_place)
-    view, run = started(remote_place, one)
+    one, services = remote_site.desktop(), remote_site.desktop()
+    remote_site.stock(one)
+    beat(remote_site)
+    view, run = started(remote_site, one)
     for step in (2, 5):
         add_checkpoint(run, step)
     services.jobs.queries.show(view.id)
@@ -99,14 +99,14 @@ def test_a_full_cache_drops_the_longest_unused_files_and_none_of_the_last_hour(
 
 @pytest.mark.slow
 def test_clearing_keeps_files_that_the_data_root_lost_or_changed(
-    fetched: tuple[Services, JobFolder, Path], remote_place: DataSite
+    fetched: tuple[Services, JobFolder, Path], remote_site: DataSite
 ) -> None:
     services, folder, source = fetched
     first, _ = weights(folder)
-    there = remote_place.data.job(folder.job_id).checkpoints
+    there = remote_site.data.job(folder.job_id).checkpoints
     (there / first).unlink()
-    shutil.rmtree(remote_place.root / "models" / "tiny" / "v1" / "src")
-    (remote_place.root / "models" / "tiny" / "v1" / "src").mkdir()
+    shutil.rmtree(remote_site.root / "models" / "tiny" / "v1" / "src")
+    (remote_site.root / "models" / "tiny" / "v1" / "src").mkdir()
     freed = services.data_root.files.clear()
     assert freed == len(PAYLOAD)
     assert weights(folder) == [first]
@@ -147,7 +147,7 @@ def test_a_mirror_that_cannot_free_space_still_fetches(
 
 def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     fetched: tuple[Services, JobFolder, Path],
-    remote_place: DataSite,
+    remote_site: DataSite,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -160,9 +160,9 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
     assert found.ok
     assert str(services.data_root.path) in found.message
-    assert f"--data-root {remote_place.address} mirror clear" in found.message
+    assert f"--data-root {remote_site.address} mirror clear" in found.message
 
-    where = ["--data-root", str(remote_place.address), "--catalogue", str(services.catalogue.path)]
+    where = ["--data-root", str(remote_site.address), "--catalogue", str(services.catalogue.path)]
     assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
     assert json.loads(capsys.readouterr().out) == {"bytes": room.fetched_bytes}
     assert weights(folder) == []

@@ -238,7 +238,7 @@ class CancelsAt(Progress):
             self.cancel()
 
 
-@pytest.mark.parametrize("moment", ["Verifying the bundle", "Copying files"])
+@pytest.mark.parametrize("step_label", ["Verifying the bundle", "Copying files"])
 def test_a_cancelled_import_leaves_no_job(
     bundle_path: Path, desk: Callable[[], Services], step_label: str
 ) -> None:
@@ -359,7 +359,7 @@ def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (without_model, "“model/bks_model.py” is missing from it"),
         (with_more, "“model/more.py” was added to it"),

@@ -98,11 +98,11 @@ def test_the_variances_of_a_model_are_measured_once_and_judged(
     assert message.startswith("Variances change about")
     monkeypatch.setattr(inspection, "run_tool", None)
     cached_variance = services.inspection.variance("digits", "digits", "digits")
-    assert all(l.activation and l.gradient for l in cached_variance.layers)
+    assert all(layer.activation and layer.gradient for layer in cached_variance.layers)
 
 
 @pytest.mark.parametrize(
-    ("forward", "sentence"),
+    ("forward", "message"),
     [
         ("while True: pass", "Reading the layers did not end within"),
         ("torch.ones(10**12)", "This computer has too little memory for it."),

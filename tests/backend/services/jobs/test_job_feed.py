@@ -152,7 +152,7 @@ def test_an_edit_does_not_replace_a_newer_value_of_another_desktop(desktops):
 
 
 @pytest.mark.parametrize(
-    ("what", "was", "value", "sentence"),
+    ("field", "old_value", "value", "message"),
     [
         ("name", "digits", " ", "Enter a name for the job."),
         ("name", "digits", "a\nb", "line breaks"),

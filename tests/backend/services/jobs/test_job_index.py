@@ -169,7 +169,7 @@ def test_the_index_finds_the_jobs_that_a_walk_over_all_finds(updates, removed_id
         )
 
 
-@pytest.mark.parametrize(("descending", "wanted"), [(False, "3 0 2 1 4"), (True, "0 3 1 2 4")])
+@pytest.mark.parametrize(("descending", "expected"), [(False, "3 0 2 1 4"), (True, "0 3 1 2 4")])
 def test_a_loss_is_never_sorted_among_accuracies(descending, expected):
     index = JobIndex()
     bests = (

@@ -168,7 +168,7 @@ def walked(matches, every, query, kept_tags):
 
 
 @pytest.mark.parametrize(
-    ("states", "wanted"),
+    ("states", "expected"),
     [
         ([S.FINISHED, S.ERROR, S.TRAINING], S.TRAINING),
         ([S.FINISHED, S.ERROR, S.QUEUED], S.QUEUED),
@@ -182,7 +182,7 @@ def test_a_sweep_has_finished_when_all_of_it_has(states, expected):
     assert head.state is expected
 
 
-@pytest.mark.parametrize(("mode", "wanted"), [("min", 0.1), ("max", 0.3)])
+@pytest.mark.parametrize(("mode", "expected"), [("min", 0.1), ("max", 0.3)])
 def test_the_best_metric_is_the_best_by_the_jobs_own_rule(mode, expected):
     values = (0.2, 0.1, 0.3, float("nan"))
     head = sweep_summary("sweep:x", [line(n, best=v, mode=mode) for n, v in enumerate(values)])

@@ -98,7 +98,7 @@ def test_a_job_file_that_notepad_saved_is_read(tmp_path: Path, end: bytes) -> No
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "message"),
     [
         (b"epochs = \n", "line 1: invalid value"),
         (b"name = '\xff'\n", "line 1: a byte is not UTF-8."),

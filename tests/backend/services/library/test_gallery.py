@@ -38,7 +38,7 @@ def test_an_entry_is_added_as_code_with_its_settings_as_constants(services: Serv
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "message"),
     [
         ({"classes": "0"}, "classes must be a whole number from 2 to 100000, not “0”"),
         ({"classes": "ten"}, "classes must be a whole number from 2 to 100000, not “ten”"),

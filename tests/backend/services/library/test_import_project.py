@@ -58,7 +58,7 @@ def bring(
     return library.import_project(folder, project, "plankton", progress)
 
 
-def there(library: LibraryService) -> list[str]:
+def item_names(library: LibraryService) -> list[str]:
     return [f"{item.kind.value} {item.reference}" for kind in ORDER for item in library.list(kind)]
 
 
@@ -73,7 +73,7 @@ def test_all_three_parts_get_one_name_and_one_progress(
     items = bring(library, project, noted)
     assert [(item.kind, item.reference) for item in items] == [(k, "plankton@1") for k in ORDER]
     assert [Path(item.source).name for item in items] == ["data", "loader", "model"]
-    assert there(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
+    assert item_names(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
     assert noted.shares == sorted(noted.shares)
     assert noted.shares[-1] == 1.0
     prefixes = list(dict.fromkeys(label.partition(":")[0] for label in noted.labels))
@@ -99,7 +99,7 @@ def test_a_fault_of_one_is_named_before_any_is_imported(
         "The loader cannot be imported: “words.txt” is a broken link. Remove "
         "the link; nothing was imported."
     )
-    assert there(library) == []
+    assert item_names(library) == []
 
 
 def test_a_failure_keeps_earlier_imports_and_the_rest_can_follow(
@@ -120,10 +120,10 @@ def test_a_failure_keeps_earlier_imports_and_the_rest_can_follow(
         "The model cannot be imported: The disk became full. Make room there. "
         "The dataset plankton@1 and the loader plankton@1 were imported before it and stay."
     )
-    assert there(library) == ["dataset plankton@1", "loader plankton@1"]
+    assert item_names(library) == ["dataset plankton@1", "loader plankton@1"]
     assert hidden(tmp_path) == []
     bring(library, project)
-    assert there(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
+    assert item_names(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
 
 
 def test_a_cancelled_import_names_the_parts_that_stay(
@@ -131,11 +131,11 @@ def test_a_cancelled_import_names_the_parts_that_stay(
 ) -> None:
     with pytest.raises(Cancelled):
         bring(library, project, Noted(cancel_at="Dataset: Copying"))
-    assert there(library) == []
+    assert item_names(library) == []
     with pytest.raises(BackendError) as caught:
         bring(library, project, Noted(cancel_at="Loader: Copying"))
     assert str(caught.value) == ("Cancelled; the dataset plankton@1 was imported before and stays.")
-    assert there(library) == ["dataset plankton@1"]
+    assert item_names(library) == ["dataset plankton@1"]
     assert hidden(tmp_path) == []
 
 
@@ -147,4 +147,4 @@ def test_a_folder_that_changed_since_its_inspection_is_refused(
     (project / "model/bks_model.py").unlink()
     with pytest.raises(BackendError, match=r"model has no bks_model\.py"):
         library.import_project(project, inspected, "plankton")
-    assert there(library) == []
+    assert item_names(library) == []

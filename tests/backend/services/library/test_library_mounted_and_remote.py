@@ -230,11 +230,11 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
 
 
 def test_f59_a_node_that_always_rewrites_its_history_delays_no_read(
-    remote_place: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
+    remote_site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    beat(remote_place)
-    services = remote_place.desktop()
-    folder = DataRoot(remote_place.root).node(NODE)
+    beat(remote_site)
+    services = remote_site.desktop()
+    folder = DataRoot(remote_site.root).node(NODE)
     read = SftpFiles.read
     write_count = 0
 

@@ -317,7 +317,7 @@ def test_a_version_that_a_live_job_uses_cannot_be_removed(
 
 
 @pytest.mark.parametrize(
-    ("reference", "said", "remedy"),
+    ("reference", "message", "remedy"),
     [
         ("digit", "no dataset “digit”", "Did you mean “digits”?"),
         ("digits@7", "no dataset digits@7", ""),

@@ -127,7 +127,7 @@ def test_a_model_keeps_its_weights(site: DataSite, services: Services, file: Pat
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "sentence"),
+    ("name", "content", "message"),
     [
         ("a.pt", b"hello", "“a.pt” contains no weights"),
         ("a.pt", b"", "“a.pt” contains no weights"),

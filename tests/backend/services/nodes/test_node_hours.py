@@ -37,7 +37,7 @@ def test_only_a_node_with_hours_needs_a_program_that_knows_them(
 
 
 @pytest.mark.parametrize(
-    ("first", "second", "kept"),
+    ("first", "second", "kept_hours"),
     [
         ("always", "never", ""),
         ("always", "8:00-18:00 Mon-Fri", ""),

@@ -130,7 +130,7 @@ def test_the_failure_of_one_node_does_not_stop_the_others(cluster: Cluster) -> N
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence", "remedy"),
+    ("change", "message", "remedy"),
     [
         (
             {"machine": "aarch64"},
@@ -207,7 +207,7 @@ def test_with_a_key_of_the_user_s_own_none_is_made(cluster: Cluster) -> None:
     assert not (cluster.folder / "desktop/keys").exists()
 
 
-@pytest.mark.parametrize("together", [True, pytest.param(False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("at_once", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, at_once: bool) -> None:
     for name, version in (("gpu1", "4.1.4"), ("gpu2", "4.1.6")):
         mpirun = cluster.folder / f"mpirun-{name}"
@@ -319,7 +319,7 @@ SILENT_CASES = {
 
 
 @pytest.mark.parametrize(
-    ("age_s", "is_alive", "answers", "found"), SILENT_CASES.values(), ids=SILENT_CASES
+    ("age_s", "is_alive", "answers", "expected"), SILENT_CASES.values(), ids=SILENT_CASES
 )
 def test_a_contact_starts_the_agent_of_a_silent_node_and_of_no_other(
     cluster: Cluster, age_s: float | None, is_alive: bool, answers: bool, expected: object

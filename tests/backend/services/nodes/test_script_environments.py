@@ -110,7 +110,7 @@ def on_install(cluster: Cluster, answer: CommandResult | BackendError) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "words"),
+    ("answer", "message"),
     [
         (Unreachable("gpu1 is gone."), "not on gpu1: gpu1 is gone."),
         (CommandResult(1, "", "error: No space left on device (os error 28)"), "gpu1 is full"),
@@ -154,26 +154,26 @@ def test_an_unused_environment_is_removed_by_name_or_by_age(
     folder = Path(python).parents[1]
     services = SimpleNamespace(provisioning=cluster.service())
 
-    def asked(*arguments: str) -> str:
+    def output_of(*arguments: str) -> str:
         assert run_command(services, "node", "environments", node, *arguments) == OK
         return "".join(capsys.readouterr())
 
-    assert folder.name in asked()
+    assert folder.name in output_of()
     ten_days_ago = time.time() - 10 * 86400
     os.utime(folder, (ten_days_ago, ten_days_ago))
-    assert folder.name in asked("--unused", "9")
-    assert folder.name not in asked("--unused", "11")
+    assert folder.name in output_of("--unused", "9")
+    assert folder.name not in output_of("--unused", "11")
     # The next job uses it.
     assert make(cluster, node=node) == python
-    assert folder.name not in asked("--unused", "9")
+    assert folder.name not in output_of("--unused", "9")
     with pytest.raises(BackendError, match="which environments"):
-        asked("--remove")
+        output_of("--remove")
     with pytest.raises(BackendError, match="has no environment"):
-        asked("../ssh", "--remove")
+        output_of("../ssh", "--remove")
     tag = {RUN_VARIABLE: "20261124-abcdef/1"}
     with subprocess.Popen([python, "-c", "input()"], stdin=subprocess.PIPE, env=tag) as run:
         with pytest.raises(BackendError, match="still has processes of 20261124-abcdef/1"):
-            asked(folder.name, "--remove")
+            output_of(folder.name, "--remove")
         run.communicate(b"\n")
     job = cluster.root.job("20261124-abcdef")
     job.path.mkdir(parents=True)
@@ -183,9 +183,9 @@ def test_an_unused_environment_is_removed_by_name_or_by_age(
     launch = Launch(job.job_id, 1, config, (), (), "", "", "", script_python=python)
     queue_files.put(cluster.root, entry, launch)
     with pytest.raises(BackendError, match="20261124-abcdef is queued"):
-        asked("--unused", "0", "--remove")
+        output_of("--unused", "0", "--remove")
     queue_files.leave(cluster.root, job)
-    assert asked("--unused", "0", "--remove").startswith("Removed 1 environment: ")
+    assert output_of("--unused", "0", "--remove").startswith("Removed 1 environment: ")
     assert not folder.exists()
     assert make(cluster, node=node) == python
 

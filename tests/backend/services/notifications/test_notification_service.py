@@ -200,10 +200,10 @@ def test_a_test_names_the_fault_before_anything_is_stored(
 
 
 def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
-    remote_place: DataSite, home: Path, ring: Memory, sshd: Sshd, post: MailServer
+    remote_site: DataSite, home: Path, ring: Memory, sshd: Sshd, post: MailServer
 ) -> None:
-    remote_place.add_node()
-    notices = remote_place.desktop().notifications
+    remote_site.add_node()
+    notices = remote_site.desktop().notifications
     mail = replace(mail_to(post), security="starttls", user="ring")
     requested = Channels("https://hooks.example/T0", mail, from_nodes=True)
     stored_channels = notices.store(requested, PASSWORD)
@@ -217,9 +217,9 @@ def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
     notices.store(replace(stored_channels, from_nodes=False))
     assert notices.copy_to_nodes() == ()
     assert list(folder.iterdir()) == []
-    entry = node_files.entry(remote_place.data, NODE)
+    entry = node_files.entry(remote_site.data, NODE)
     assert entry is not None
     nowhere = replace(entry, address=replace(entry.address, port=9))
-    node_files.write_entry(remote_place.data, nowhere)
+    node_files.write_entry(remote_site.data, nowhere)
     (failure,) = notices.copy_to_nodes()
     assert failure.startswith("gpu1 does not have the settings: ")

@@ -61,7 +61,7 @@ def test_a_start_starts_the_agents_that_are_down(
     assert config is not None
     labels: list[str] = []
     progress = Progress()
-    monkeypatch.setattr(progress, "report", lambda done, total, what: labels.append(what))
+    monkeypatch.setattr(progress, "report", lambda done, total, label: labels.append(label))
 
     if refusal:
         with pytest.raises(PreflightFailed) as caught:

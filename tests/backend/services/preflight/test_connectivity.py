@@ -122,7 +122,7 @@ def test_a_shell_that_cannot_read_the_command_of_mpirun_is_named_at_its_node() -
 
 
 @pytest.mark.parametrize(
-    ("why", "code", "busy", "said"),
+    ("why", "code", "busy", "message"),
     [
         ("it did not end within 21 s", 124, "b is busy (load 34 on 2 cores)", "b is busy (load 34"),
         ("Connection timed out during banner exchange", 255, "b is busy (load 9 on 4 cores)", "9"),
@@ -168,7 +168,7 @@ def test_the_limits_follow_the_load_of_a_node_and_its_last_login(
 
 
 @pytest.mark.parametrize(
-    ("load", "cores", "said"),
+    ("load", "cores", "message"),
     [(34.0, 2, "load 34 on 2 cores"), (3.9, 2, ""), (4.0, 2, "load 4 on 2 cores"), (34.0, 64, "")],
 )
 def test_the_load_is_named_where_it_is_a_reason(load: float, cores: int, message: str) -> None:

@@ -136,13 +136,13 @@ def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
 def test_listeners_end_with_the_check_and_not_before(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, error: str
 ) -> None:
-    endings: queue.Queue[tuple[str, str, int, int, bool]] = queue.Queue()
+    end_calls: queue.Queue[tuple[str, str, int, int, bool]] = queue.Queue()
     is_over = False
 
     def open_shell(name: str) -> Any:
         def end(argv: list[str], **_: object) -> None:
             listener = json.loads(argv[-1])
-            endings.put((name, argv[-2], listener["port"], listener["visitors"], is_over))
+            end_calls.put((name, argv[-2], listener["port"], listener["visitors"], is_over))
 
         return SimpleNamespace(name=name, close=lambda: None, read=lambda *_: b"", run=end)
 
@@ -156,7 +156,7 @@ def test_listeners_end_with_the_check_and_not_before(
     if error:
         setattr(nodes, error, BROKEN)
     nodes.check()
-    results = sorted(endings.get(timeout=LIMIT_S) for _ in NODES)
+    results = sorted(end_calls.get(timeout=LIMIT_S) for _ in NODES)
     assert results == [(name, "dismiss", 1, 1, True) for name in NODES]
 
 

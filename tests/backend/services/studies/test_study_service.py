@@ -91,18 +91,18 @@ def end(services: Services, job_id: str, state: JobState = JobState.FINISHED) ->
 def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
     services: Services, study: Path
 ) -> None:
-    made = services.studies.start(str(study))
-    assert [view.name for view in made.jobs] == [
+    new_study = services.studies.start(str(study))
+    assert [view.name for view in new_study.jobs] == [
         f"Rates · {row} seed={seed}" for seed in (1, 2) for row in ("slow", "fast")
     ]
-    assert {sweep_of(view.tags) for view in made.jobs} == {made.tag}
-    assert {view.state for view in made.jobs} == {JobState.QUEUED}
-    assert made.jobs[0].pins["model"].reference == "rates@1"
+    assert {sweep_of(view.tags) for view in new_study.jobs} == {new_study.tag}
+    assert {view.state for view in new_study.jobs} == {JobState.QUEUED}
+    assert new_study.jobs[0].pins["model"].reference == "rates@1"
     old_text = study.read_text()
     study.write_text("something else")
     (started,) = services.studies.started_studies()
     assert (started.text, started.form) == (old_text, FormName.SMALL)
-    assert services.studies.find(made.tag) == started == services.studies.find_started("rates-")
+    assert services.studies.find(new_study.tag) == started == services.studies.find_started("rates-")
     assert [row.jobs for row in services.studies.table(started).rows] == [2, 2]
 
 
@@ -123,11 +123,11 @@ def test_a_study_without_parts_of_its_own_trains_the_digits(
 def test_the_table_has_the_results_of_finished_jobs(
     services: Services, study: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = services.studies.start(str(study))
+    new_study = services.studies.start(str(study))
     for number in (0, 1, 2):
-        services.queue.dequeue(made.jobs[number].id)
-    end(services, made.jobs[0].id)
-    end(services, made.jobs[2].id)
+        services.queue.dequeue(new_study.jobs[number].id)
+    end(services, new_study.jobs[0].id)
+    end(services, new_study.jobs[2].id)
     monkeypatch.setattr(
         measures, "measures_of", lambda config, _: {studies.Measure.ERROR: config.seed * 10.0}
     )

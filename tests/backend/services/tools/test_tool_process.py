@@ -392,7 +392,7 @@ def test_a_keras_model_is_checked_with_the_parameters_of_its_first_batch(tmp_pat
         model(tmp_path, KERAS), GALLERY / "loader", GALLERY / "dataset"
     )
     assert check.parameters == 650
-    assert [(l.kind, l.parameters) for l in check.layers] == [("Flatten", 0), ("Dense", 650)]
+    assert [(layer.kind, layer.parameters) for layer in check.layers] == [("Flatten", 0), ("Dense", 650)]
     assert check.loss is not None
 
 
@@ -436,13 +436,13 @@ WRITES = (
 
 
 @pytest.mark.parametrize(("place", "write"), zip(["at_init", "at_item"] * 3, WRITES, strict=True))
-def test_a_loader_cannot_write_into_a_version(tmp_path: Path, place: str, write: str) -> None:
+def test_a_loader_cannot_write_into_a_version(tmp_path: Path, target: str, write: str) -> None:
     loader, dataset, model = (tmp_path / name for name in ("loader", "dataset", "model"))
     for folder in (loader, dataset, model):
         folder.mkdir()
     (dataset / "a.csv").write_text("1")
     (model / "bks_model.py").write_text(GOOD)
-    text = CACHES.format(**{"at_init": "pass", "at_item": "pass", place: write})
+    text = CACHES.format(**{"at_init": "pass", "at_item": "pass", target: write})
     (loader / "bks_dataset.py").write_text(text)
     results: list[tuple[str, str]] = []
     try:

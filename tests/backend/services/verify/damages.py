@@ -190,10 +190,10 @@ def _flipped_bit_in_earlier_run(rig: Rig) -> None:
 
 def _scripts_file_altered(rig: Rig) -> None:
     checkpoint(rig.first_job, "epoch-0004-step-000040", b"of the script")
-    own = rig.first_job.checkpoints / "epoch-0004-step-000040.pt"
-    own.rename(rig.first_job.output / "model.pt")
-    record = {**read_json(own.with_suffix(".json")), "file": "output/model.pt"}
-    replace_json(own.with_suffix(".json"), record)
+    own_checkpoint = rig.first_job.checkpoints / "epoch-0004-step-000040.pt"
+    own_checkpoint.rename(rig.first_job.output / "model.pt")
+    record = {**read_json(own_checkpoint.with_suffix(".json")), "file": "output/model.pt"}
+    replace_json(own_checkpoint.with_suffix(".json"), record)
     (rig.first_job.output / "model.pt").write_bytes(b"of a Script..")
 
 

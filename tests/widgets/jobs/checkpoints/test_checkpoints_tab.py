@@ -52,7 +52,7 @@ def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
     assert cells(tab, "Validation accuracy") == ["0.900", "0.700"]
     assert (
         "Kept: the 2 newest, the best by validation accuracy and the last, at most"
-        in tab._policy.text()
+        in tab._policy_label.text()
     )
 
 
@@ -60,7 +60,7 @@ def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
     none = tuple(replace(one, is_best=False) for one in MADE)
     tab.show_checkpoints(judged(CheckpointPolicy(best_metric="validation/dice")), none)
     said = "the best by validation dice (not measured by this job yet)"
-    assert said in tab._policy.text()
+    assert said in tab._policy_label.text()
 
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
@@ -69,7 +69,7 @@ def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
         find_button(tab, "Check file").click()
     assert requested.args == [LIVE.id, MADE[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
-        tab.show_verified(MADE[1].name, "checked", "just read; its hash matches")
+        tab.show_file_check(MADE[1].name, "checked", "just read; its hash matches")
     assert cells(tab, "") == ["latest, best, checked", ""]
     tab.begin_reading()
     tab.show_checkpoints(judged(BY_ACCURACY), MADE)
@@ -82,8 +82,8 @@ def test_a_checkpoint_can_be_tried(tab, qtbot):
         find_button(tab, "Try it").click()
     view, made, chosen = asked.args
     assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)
-    tab.model.put(())
-    tab._fit_buttons()
+    tab.model.set_records(())
+    tab._update_buttons()
     assert not find_button(tab, "Try it").isEnabled()
 
 

@@ -75,14 +75,14 @@ def words(widget):
 
 
 def test_the_dialog_requests_two_checkpoints_and_a_sample(dialog, qtbot):
-    dialog._against.choose("epoch-2")
+    dialog._other_checkpoint.choose("epoch-2")
     find_only(SpinBox, dialog).setValue(7)
     with qtbot.waitSignal(dialog.requested) as asked:
         find_button(dialog, "Show").click()
     assert asked.args == [InspectionRequest("epoch-3", "epoch-2", 7)]
     assert not find_button(dialog, "Show").isEnabled()
     assert find_only(TaskStatus, dialog).progress.isVisible()
-    dialog.show_found(FOUND)
+    dialog.show_inspection(FOUND)
     assert find_button(dialog, "Show").isEnabled()
     assert not find_only(TaskStatus, dialog).progress.isVisible()
 
@@ -94,9 +94,9 @@ def test_a_result_and_progress_move_no_button(dialog):
         return [part.mapTo(dialog, QPoint(0, 0)) for part in parts], dialog.height()
 
     before = places()
-    dialog.ask()
+    dialog.request_inspection()
     assert places() == before
-    dialog.show_found(FOUND)
+    dialog.show_inspection(FOUND)
     assert places() == before
     dialog.show_error("There is no sample 5000. Samples are numbered from 0 to 359.")
     assert places() == before
@@ -108,7 +108,7 @@ def test_a_name_is_cut_only_when_no_other_column_is_left(dialog, depth, width):
     name = ".".join(["backbone", "layer1", "0", "downsample", "0", "weight"][:depth])
     rows = tuple(replace(FOUND.weights[0], name=name) for _ in range(3))
     dialog.resize(width, 620)
-    dialog.show_found(replace(FOUND, weights=rows))
+    dialog.show_inspection(replace(FOUND, weights=rows))
     QApplication.processEvents()
     table = dialog._weights.table
     fits = table.columnWidth(0) >= table.sizeHintForColumn(0)
@@ -116,7 +116,7 @@ def test_a_name_is_cut_only_when_no_other_column_is_left(dialog, depth, width):
 
 
 def test_weights_are_listed_with_their_change_and_gradient(dialog):
-    dialog.show_found(FOUND)
+    dialog.show_inspection(FOUND)
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
     assert cells(dialog._weights, 3) == ["0.0100", "–"]
     assert dialog._weights.table.isColumnHidden(5), "there is no NaN"
@@ -129,12 +129,12 @@ def test_weights_are_listed_with_their_change_and_gradient(dialog):
 
 
 def test_activations_and_saliency_are_shown_as_pictures(dialog):
-    dialog.show_found(FOUND)
+    dialog.show_inspection(FOUND)
     find_only(SegmentedControl, dialog).choose("activations")
-    dialog._choose("activations")
+    dialog._show_tab("activations")
     assert cells(dialog._activations, 5) == [formats.percent(0.5)]
     assert any(f"{formats.percent(0.5)} zeros" in one for one in words(dialog._activations))
-    dialog._choose("saliency")
+    dialog._show_tab("saliency")
     assert words(find_only(PageStack, dialog).currentWidget()) == [
         "Sample 7, target 3",
         "Input gradient for output 2",
@@ -143,10 +143,10 @@ def test_activations_and_saliency_are_shown_as_pictures(dialog):
 
 
 def test_a_refusal_is_one_sentence_and_leaves_the_earlier_result(dialog):
-    dialog.ask()
+    dialog.request_inspection()
     dialog.show_error("The weights in a.pt do not belong to this model.")
     assert "The weights in a.pt do not belong to this model." in words(dialog)
-    dialog.show_found(FOUND)
+    dialog.show_inspection(FOUND)
     dialog.show_error("There is no sample 5000.")
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
 

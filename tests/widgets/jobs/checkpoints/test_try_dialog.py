@@ -60,7 +60,7 @@ def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
     drop(dialog, "/home/three.png")
     (request,) = dialog.asked
     assert (request.job_id, request.checkpoints) == (LIVE.id, (MADE[1].name,))
-    assert request.given.files == ("/home/three.png",)
+    assert request.prediction_input.files == ("/home/three.png",)
     dialog.show_answers(request, (tries.photo(),))
     (view,) = shown(dialog)
     assert (
@@ -85,13 +85,13 @@ def test_some_samples_of_a_set_are_asked_for(dialog):
     find_only(LineEdit, dialog).setText("3, 10-20")
     find_button(dialog, "Try it").click()
     (request,) = dialog.asked
-    assert (request.given.split, request.given.samples) == ("training", "3, 10-20")
-    assert (request.given.dataset, request.given.files) == ("", ())
+    assert (request.prediction_input.split, request.prediction_input.samples) == ("training", "3, 10-20")
+    assert (request.prediction_input.dataset, request.prediction_input.files) == ("", ())
 
 
 def test_samples_that_are_no_numbers_are_refused_in_the_dialog(dialog):
     find_only(SegmentedControl, dialog).choose("validation")
-    dialog._fit()
+    dialog._update_controls()
     find_only(LineEdit, dialog).setText("ten")
     find_button(dialog, "Try it").click()
     assert dialog.asked == []
@@ -100,22 +100,22 @@ def test_samples_that_are_no_numbers_are_refused_in_the_dialog(dialog):
 
 def test_another_dataset_is_tried_through_a_loader(dialog):
     find_only(SegmentedControl, dialog).choose("other")
-    dialog._fit()
+    dialog._update_controls()
     assert not find_button(dialog, "Try it").isEnabled(), "none is known yet"
     dialog.show_library(["plankton@2"], ["nets@1"])
     dialog._loader.choose("nets@1")
     find_button(dialog, "Try it").click()
-    assert dialog.asked[0].given.dataset == "plankton@2"
-    assert dialog.asked[0].given.loader == "nets@1"
+    assert dialog.asked[0].prediction_input.dataset == "plankton@2"
+    assert dialog.asked[0].prediction_input.loader == "nets@1"
 
 
 def test_two_checkpoints_answer_next_to_each_other(dialog):
     drop(dialog, "/home/three.png")
     dialog.show_answers(dialog.asked[0], (tries.photo(),))
-    dialog._other.choose(MADE[0].name)
+    dialog._other_checkpoint.choose(MADE[0].name)
     request = dialog.asked[1]
     assert request.checkpoints == (MADE[1].name, MADE[0].name)
-    assert request.given == dialog.asked[0].given
+    assert request.prediction_input == dialog.asked[0].prediction_input
     dialog.show_answers(request, (tries.whole(), tries.whole()))
     titles = [view.layout().itemAt(0).widget().text() for view in shown(dialog)[-2:]]
     assert len(set(titles)) == 2

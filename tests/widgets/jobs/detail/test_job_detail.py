@@ -105,9 +105,9 @@ def detail(qtbot):
 )
 def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
     detail.open_job(replace_fields(LIVE, state=state))
-    assert detail.header.act.text() == act
+    assert detail.header.main_button.text() == act
     with expect_request(detail.job_actions, action) as requested:
-        qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
     assert requested.args[0] == "a"
 
 
@@ -115,29 +115,29 @@ def test_the_one_act_that_fits_the_state(detail, qtbot, state, act, action):
 def test_a_run_without_a_checkpoint_can_only_start_over(detail, qtbot, state):
     detail.open_job(replace_fields(LIVE, state=state))
     detail.show_checkpoints("a", ())
-    act = detail.header.act
+    act = detail.header.main_button
     assert act.text() == "Start over"
     assert "There is no checkpoint to resume from" in act.toolTip()
     with expect_request(detail.job_actions, job_actions.START_OVER) as requested:
         qtbot.mouseClick(act, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
-    assert "Queue resume" not in open_menu_entries(detail.header.more)
+    assert "Queue resume" not in open_menu_entries(detail.header.menu_button)
     detail.show_checkpoints("a", (checkpoint(10),))
     assert (act.text(), act.toolTip()) == ("Resume", "")
-    assert "Queue resume" in open_menu_entries(detail.header.more)
+    assert "Queue resume" in open_menu_entries(detail.header.menu_button)
 
 
 def test_a_queued_job_that_ran_without_a_checkpoint_starts_over_now(detail, qtbot):
     detail.open_job(replace_fields(LIVE, state=JobState.QUEUED))
     detail.show_checkpoints("a", ())
     with expect_request(detail.job_actions, job_actions.START_OVER):
-        qtbot.mouseClick(detail.header.act, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(detail.header.main_button, Qt.MouseButton.LeftButton)
 
 
 def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export(detail):
     detail.open_job(replace_fields(LIVE, state=JobState.FINISHED))
     detail.show_checkpoints("a", ())
-    act = detail.header.act
+    act = detail.header.main_button
     assert not act.isEnabled()
     assert "no checkpoint to export" in act.toolTip()
 
@@ -159,7 +159,7 @@ def test_a_new_run_resets_the_missing_checkpoints(detail):
     detail.show_checkpoints("a", ())
     detail.show_view(replace_fields(LIVE, run=2))
     detail.show_view(replace_fields(FAILED, run=2))
-    assert detail.header.act.text() == "Resume"
+    assert detail.header.main_button.text() == "Resume"
     assert find_button(detail.failure, "Resume").text() == "Resume"
 
 
@@ -194,8 +194,8 @@ def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
 
 def test_a_stopping_job_has_no_active_button(detail):
     detail.open_job(replace_fields(LIVE, state=JobState.STOPPING))
-    assert detail.header.act.text() == "Stopping…"
-    assert not detail.header.act.isEnabled()
+    assert detail.header.main_button.text() == "Stopping…"
+    assert not detail.header.main_button.isEnabled()
 
 
 def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
@@ -205,9 +205,9 @@ def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
     made = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
     detail.show_checkpoints("a", (made,))
     detail.show_view(stopping)
-    act = detail.header.act
+    act = detail.header.main_button
     assert (act.text(), act.isEnabled()) == ("Stopping…", False)
-    detail._stopping_since_s -= STOP_GRACE_S + 1
+    detail._stopping_s -= STOP_GRACE_S + 1
     detail.show_view(replace_fields(stopping, step=31))
     assert (act.text(), act.isEnabled()) == ("Kill now", True)
     caption = find_only(JobProgress, detail)._caption
@@ -227,9 +227,9 @@ def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
 def test_an_export_requested_too_early_opens_its_dialog_when_it_can(detail):
     detail.open_job(LIVE)
     detail.export()
-    assert detail.exports.dialog.now is None, "the checkpoints are not known yet"
+    assert detail.exporter.dialog.dialog is None, "the checkpoints are not known yet"
     detail.show_checkpoints("a", (checkpoint(20),))
-    assert detail.exports.dialog.now is not None
+    assert detail.exporter.dialog.dialog is not None
 
 
 def test_points_of_several_updates_make_one_curve(detail):
@@ -324,9 +324,9 @@ def test_a_refused_act_is_said_atop_the_page_and_gone_with_the_next(detail):
 
 def test_doubt_is_no_state(detail):
     detail.open_job(LIVE)
-    detail.show_stale("a", "no news since 14:02")
+    detail.show_read_error("a", "no news since 14:02")
     assert "No news since 14:02" in visible_texts(find_only(Banner, detail))
-    assert detail.header.act.text() == "Stop"
+    assert detail.header.main_button.text() == "Stop"
     detail.show_update(update(LIVE, 1, [1.0]))
     assert not find_only(Banner, detail).isVisible()
 
@@ -397,14 +397,14 @@ def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbo
     detail.open_job(LIVE)
     detail.show_checkpoints("a", (checkpoint(20),))
     detail.export()
-    dialog = detail.exports.dialog.now
+    dialog = detail.exporter.dialog.dialog
     show = find_only(TaskStatus, dialog).show_in_folder
     assert not show.isVisible()
-    detail.exports.show_done("a", "/home/mai/digits.zip")
+    detail.exporter.show_exported("a", "/home/mai/digits.zip")
     with expect_request(detail.job_actions, job_actions.SHOW_FILE) as asked:
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
     assert asked.args == ["/home/mai/digits.zip"]
-    dialog._format_chosen("onnx")
+    dialog._apply_format("onnx")
     assert not show.isVisible()
     assert not find_only(TaskStatus, dialog).message.isVisible()
     dialog.reject()
@@ -432,8 +432,8 @@ def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, 
     older = checkpoint(10)
     before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
     detail.show_checkpoints("a", before)
-    detail.exports.ask(LIVE, before, had)
-    dialog = detail.exports.dialog.now
+    detail.exporter.open_dialog(LIVE, before, had)
+    dialog = detail.exporter.dialog.dialog
     assert find_only(ComboBox, dialog).key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
     assert find_only(ComboBox, dialog).key() == has
@@ -450,8 +450,8 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     )
     detail.open_job(replace_fields(FAILED, error=error))
     failure = detail.failure
-    assert failure.first_act is find_button(failure, "Resume with batch size 4")
-    assert failure._usual.indexOf(find_button(failure, "Clone and change")) == 0
+    assert failure.first_button is find_button(failure, "Resume with batch size 4")
+    assert failure._usual_buttons.indexOf(find_button(failure, "Clone and change")) == 0
     assert find_button(failure, "Resume").isHidden()
     assert "Try a smaller one." in visible_texts(failure)
     assert shows_text(failure, "214  torch.OutOfMemoryError")
@@ -462,7 +462,7 @@ def test_a_cause_that_would_come_again_puts_a_change_before_resuming(detail, qtb
     assert find_only(JobTabs, detail).key() == "log"
     disk = replace(error, cause="disk_full", remedy="Make room, then resume.")
     detail.show_view(replace_fields(FAILED, error=disk))
-    assert failure.first_act is find_button(failure, "Resume")
+    assert failure.first_button is find_button(failure, "Resume")
 
 
 def test_an_unknown_cause_shows_the_last_lines_of_the_log(detail):
@@ -470,9 +470,9 @@ def test_an_unknown_cause_shows_the_last_lines_of_the_log(detail):
     error = RankError("It left with code 7, and its log does not say why.", 1, cause="unknown")
     detail.open_job(replace_fields(FAILED, error=replace(error, evidence=lines)))
     assert "Last lines of the log of rank 1" in visible_texts(detail.failure)
-    assert detail.failure._proof.toPlainText().count("\n") == 19
+    assert detail.failure._evidence_box.toPlainText().count("\n") == 19
     assert shows_text(detail.failure, "<b>line 20</b>")
-    assert not detail.failure._remedy.isVisible()
+    assert not detail.failure._remedy_label.isVisible()
 
 
 def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():

@@ -73,7 +73,7 @@ def test_a_run_is_described_in_one_line():
 
 
 def test_the_number_in_the_head_asks_which_runs_there_were(qtbot, page):
-    runs = page.detail.header.runs
+    runs = page.detail.header.runs_button
     assert runs.text() == "Run 3"
     with expect_request(page.detail.job_actions, job_actions.READ_RUNS) as requested:
         qtbot.mouseClick(runs, Qt.MouseButton.LeftButton)
@@ -87,10 +87,10 @@ def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, pag
     with expect_request(detail.job_actions, job_actions.SHOW_EARLIER_RUN) as requested:
         choose(page, 2)
     assert requested.args == ["a", 2]
-    detail.show_earlier("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
+    detail.show_earlier_run("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
     assert losses(detail) == [5.0, 4.0]
     assert shows_text(find_only(Banner, detail), "Runs 1 and 2 of 3, of 12 Nov ")
-    assert detail.log._job == "a/runs/2"
+    assert detail.log._job_id == "a/runs/2"
     # Updates of the newest run appear in its header and change no curve of the earlier one.
     page.show_update(update(replace_fields(THIRD, epoch=7), 4, [0.6], run=3))
     detail.show_checkpoints("a", (checkpoint(20),))
@@ -101,7 +101,7 @@ def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, pag
 def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     detail = page.detail
     choose(page, 1)
-    detail.show_earlier("a", 1, update(THEN, 1, [5.0], run=2))
+    detail.show_earlier_run("a", 1, update(THEN, 1, [5.0], run=2))
     (back,) = (b for b in find_only(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
     with qtbot.waitSignal(page.job_opened) as opened:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
@@ -109,14 +109,14 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     assert losses(detail) == []
     page.show_update(update(THIRD, 1, [0.9, 0.8], run=3))
     assert losses(detail) == [0.9, 0.8]
-    assert detail.log._job == "a"
+    assert detail.log._job_id == "a"
     assert not find_only(Banner, detail).isVisible()
 
 
 def test_an_open_earlier_run_stays_when_the_job_fails(page):
     detail = page.detail
     choose(page, 2)
-    detail.show_earlier("a", 2, update(THEN, 1, [5.0], run=2))
+    detail.show_earlier_run("a", 2, update(THEN, 1, [5.0], run=2))
     detail.show_view(replace_fields(FAILED, run=3))
     assert losses(detail) == [5.0]
     assert find_only(JobTabs, detail).key() == "curves"
@@ -124,5 +124,5 @@ def test_an_open_earlier_run_stays_when_the_job_fails(page):
 
 def test_a_run_requested_too_late_shows_nothing(page):
     page.detail.show_runs("another", RUNS)
-    page.detail.show_earlier("another", 2, update(THEN, 1, [5.0], run=2))
+    page.detail.show_earlier_run("another", 2, update(THEN, 1, [5.0], run=2))
     assert losses(page.detail) == [0.9, 0.8, 0.7]

@@ -53,10 +53,10 @@ def detail(qtbot):
 
 def offered(detail):
     """The buttons of the result and of the header, as they are read."""
-    rows = (detail.failure._special, detail.failure._usual)
+    rows = (detail.failure._special_buttons, detail.failure._usual_buttons)
     below = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
     seen = [b.text() for b in below if isinstance(b, Button) and b.isVisible()]
-    head = [detail.header.act.text()] if detail.header.act.isVisible() else []
+    head = [detail.header.main_button.text()] if detail.header.main_button.isVisible() else []
     return seen[:-1], head
 
 
@@ -99,9 +99,9 @@ def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, ca
     detail.open_job(failed(cause))
     if kept is not None:
         detail.show_checkpoints("a", kept)
-    detail.show_pasts({}, {}, 0.0)
+    detail.show_node_histories({}, {}, 0.0)
     assert offered(detail) == (wanted, [])
-    assert detail.failure.first_act.property("kind") == "primary"
+    assert detail.failure.first_button.property("kind") == "primary"
 
 
 def test_each_remedy_is_one_click(detail, qtbot):
@@ -124,7 +124,7 @@ def test_each_remedy_is_one_click(detail, qtbot):
         )
     assert requested.args == ["a", {"gradient_norm": 1.0}]
     detail.show_view(failed("gpu_ecc"))
-    detail.show_pasts({}, {}, 0.0)
+    detail.show_node_histories({}, {}, 0.0)
     with expect_request(detail.job_actions, job_actions.RESUME_ON_NODES) as requested:
         qtbot.mouseClick(
             find_button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
@@ -139,7 +139,7 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     detail.show_nodes((NODES["gpu06"], samples.offline_node(NODES["gpu07"])))
     detail.open_job(replace_fields(failed(""), state=JobState.LOST, error=None))
     detail.show_checkpoints("a", (checkpoint(30),))
-    detail.show_pasts({}, {}, 0.0)
+    detail.show_node_histories({}, {}, 0.0)
     assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
     qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
     chosen = [one["node"] for one in find_only(PlacementPicker, visible_window(MoveDialog)).value()]
@@ -150,11 +150,11 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
 def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(detail):
     detail.open_job(failed(""))
     open_tab(detail, "curves")
-    assert detail.header.act.isVisible()
+    assert detail.header.main_button.isVisible()
     open_tab(detail, "failure")
-    assert not detail.header.act.isVisible()
+    assert not detail.header.main_button.isVisible()
     detail.show_starting("a", "Starting…")
-    assert (detail.header.act.isVisible(), detail.header.act.text()) == (True, "Cancel")
+    assert (detail.header.main_button.isVisible(), detail.header.main_button.text()) == (True, "Cancel")
 
 
 def test_a_batch_of_one_and_the_only_gpu_are_not_made_smaller():
@@ -254,15 +254,15 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
     detail.resize(width, 700)
     detail.open_job(failed(cause))
     detail.show_checkpoints("a", (checkpoint(30),))
-    detail.show_pasts({}, {}, 0.0)
+    detail.show_node_histories({}, {}, 0.0)
     QApplication.processEvents()
     tab = detail.failure
     buttons = (
-        tab._changed,
-        tab._without,
+        tab._change_button,
+        tab._exclude_button,
         find_button(tab, "Choose GPUs…"),
         find_button(tab, "Resume"),
-        tab._clone,
+        tab._clone_button,
         find_button(tab, "Log of rank 3"),
     )
     for shown in filter(QWidget.isVisible, buttons):
@@ -289,7 +289,7 @@ def test_the_saved_checkpoint_is_named_below_the_buttons(detail, cause, kept, wo
     detail.open_job(failed(cause))
     if kept is not None:
         detail.show_checkpoints("a", kept)
-    assert detail.failure._from.text().startswith(words)
+    assert detail.failure._resume_note.text().startswith(words)
 
 
 def lacking(cause, traceback="", evidence=()):
@@ -331,19 +331,19 @@ def test_a_missing_package_is_installed_first_and_then_the_job_resumes(
     view = lacking("module_missing", f"ModuleNotFoundError: No module named '{module}'")
     detail.open_job(view)
     detail.show_checkpoints(view.id, (checkpoint(30),))
-    first = detail.failure.first_act
+    first = detail.failure.first_button
     assert first.text() == f"Install {package}…"
     with qtbot.waitSignal(detail.failure.install_requested) as asked:
         qtbot.mouseClick(first, Qt.MouseButton.LeftButton)
     assert asked.args == [module]
     detail.failure.show_installed(view.id, module)
-    assert detail.failure.first_act.text() == "Resume"
+    assert detail.failure.first_button.text() == "Resume"
 
 
 def test_resume_continues_from_before_the_loss_rose(detail):
     view = failed("diverged")
     detail.open_job(replace_fields(view, error=replace(view.error, sound_step=12)))
     detail.show_checkpoints("a", (checkpoint(5), checkpoint(30)))
-    words = detail.failure._from.text()
+    words = detail.failure._resume_note.text()
     assert words.startswith("Resume continues from the last good checkpoint: ")
     assert words.endswith("step 5.")

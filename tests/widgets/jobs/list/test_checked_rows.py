@@ -40,7 +40,7 @@ def page(qtbot):
 
 @pytest.fixture
 def ids(page):
-    return [page.model.line_at(row).id for row in range(page.model.rowCount())]
+    return [page.model.summary_at(row).id for row in range(page.model.rowCount())]
 
 
 def click(qtbot, page, row, modifier=NONE):
@@ -52,29 +52,29 @@ def click(qtbot, page, row, modifier=NONE):
 def test_ctrl_click_ticks_rows_and_opens_none_of_them(qtbot, page, ids):
     click(qtbot, page, 1)
     assert page.open_id == ids[1]
-    assert not page.list.bar.isVisible()
+    assert not page.list.selection_bar.isVisible()
     click(qtbot, page, 3, CTRL)
-    assert page.model.ticked() == (ids[1], ids[3]), "what was open is one of them"
+    assert page.model.ticked_ids() == (ids[1], ids[3]), "what was open is one of them"
     assert page.open_id == ids[1]
-    assert page.list.bar.isVisible()
-    assert find_only(Label, page.list.bar).text() == "2 jobs selected"
+    assert page.list.selection_bar.isVisible()
+    assert find_only(Label, page.list.selection_bar).text() == "2 jobs selected"
     click(qtbot, page, 3, CTRL)
-    assert page.model.ticked() == (ids[1],)
+    assert page.model.ticked_ids() == (ids[1],)
     # A plain click opens, and chooses that one alone.
     click(qtbot, page, 4)
-    assert page.model.ticked() == ()
+    assert page.model.ticked_ids() == ()
     assert page.open_id == ids[4]
-    assert not page.list.bar.isVisible()
+    assert not page.list.selection_bar.isVisible()
     click(qtbot, page, 4, CTRL)
-    assert page.model.ticked() == (ids[4],), "the release of the button opens nothing, either"
+    assert page.model.ticked_ids() == (ids[4],), "the release of the button opens nothing, either"
 
 
 def test_shift_click_ticks_all_from_the_open_one_on(qtbot, page, ids):
     click(qtbot, page, 1)
     click(qtbot, page, 4, SHIFT)
-    assert page.model.ticked() == tuple(ids[1:5])
+    assert page.model.ticked_ids() == tuple(ids[1:5])
     click(qtbot, page, 0, SHIFT)
-    assert page.model.ticked() == tuple(ids[0:2]), "the same end stays"
+    assert page.model.ticked_ids() == tuple(ids[0:2]), "the same end stays"
     assert page.open_id == ids[1]
 
 
@@ -86,11 +86,11 @@ def test_space_ticks_and_keys_lead_on_without_losing_a_tick(qtbot, page, ids):
     for _ in range(2):
         qtbot.keyClick(view, Qt.Key.Key_Down)
     qtbot.keyClick(view, Qt.Key.Key_Space)
-    assert page.model.ticked() == (ids[0], ids[2])
+    assert page.model.ticked_ids() == (ids[0], ids[2])
     qtbot.keyClick(view, Qt.Key.Key_Down, SHIFT)
-    assert page.model.ticked() == (ids[0], ids[2], ids[3])
+    assert page.model.ticked_ids() == (ids[0], ids[2], ids[3])
     qtbot.keyClick(view, Qt.Key.Key_Escape)
-    assert page.model.ticked() == ()
+    assert page.model.ticked_ids() == ()
 
 
 def test_ticks_stay_at_their_jobs_when_rows_move_and_go_with_them(page, ids):
@@ -103,7 +103,7 @@ def test_ticks_stay_at_their_jobs_when_rows_move_and_go_with_them(page, ids):
 
 def test_the_bar_acts_on_all_ticked_rows(qtbot, page, ids):
     page.list.ticks.add(ids[1:4])
-    bar = page.list.bar
+    bar = page.list.selection_bar
     for action in (
         job_actions.COMPARE_ALL,
         job_actions.TAG_ALL,
@@ -112,12 +112,12 @@ def test_the_bar_acts_on_all_ticked_rows(qtbot, page, ids):
         job_actions.TRASH_ALL,
     ):
         with expect_request(page.job_actions, action) as requested:
-            bar._acts[action].click()
+            bar._buttons[action].click()
         assert requested.args == [tuple(ids[1:4])]
-    assert not bar._acts[job_actions.STOP_ALL].isEnabled(), "none of them is running"
+    assert not bar._buttons[job_actions.STOP_ALL].isEnabled(), "none of them is running"
     page.list.ticks.add(ids[:1])
-    assert bar._acts[job_actions.STOP_ALL].isEnabled()
-    assert not bar._acts[job_actions.TRASH_ALL].isEnabled(), "one of them is running"
+    assert bar._buttons[job_actions.STOP_ALL].isEnabled()
+    assert not bar._buttons[job_actions.TRASH_ALL].isEnabled(), "one of them is running"
 
 
 def test_del_asks_about_all_ticked_rows(qtbot, page, ids):
@@ -130,7 +130,7 @@ def test_del_asks_about_all_ticked_rows(qtbot, page, ids):
 def test_nine_jobs_can_be_saved_as_csv_and_not_compared(qtbot, page):
     show_jobs(page, views(9))
     page.list.ticks.add(f"job-{n}" for n in range(9))
-    acts = page.list.bar._acts
+    acts = page.list.selection_bar._buttons
     assert acts[job_actions.CSV_ALL].isEnabled()
     assert not acts[job_actions.COMPARE_ALL].isEnabled()
 
@@ -167,7 +167,7 @@ def test_the_menu_of_a_row_offers_the_actions_of_the_header_of_its_job(qtbot, pa
 def test_start_in_the_menu_of_a_row_opens_its_job_first(qtbot, page, ids):
     draft = replace(CREATED, id="draft", name="draft")
     # Rows stand still under a pointer, and other tests may have left that anywhere.
-    page.model.hold(False)
+    page.model.hold_rows(False)
     show_jobs(page, [*views(), draft])
     qtbot.waitUntil(lambda: page.model.row_of("draft") >= 0)
     row = page.model.row_of("draft")
@@ -209,7 +209,7 @@ def test_keys_act_on_the_row_of_the_table_or_on_all_chosen_rows(qtbot, page, ids
     with expect_request(page.job_actions, action) as requested:
         qtbot.keyClick(view, number, CTRL)
     assert requested.args == [(ids[1],)]
-    view.choose(ids[2:4])
+    view.select_jobs(ids[2:4])
     with expect_request(page.job_actions, action) as requested:
         qtbot.keyClick(view, number, CTRL)
     assert requested.args == [tuple(ids[2:4])]

@@ -75,11 +75,11 @@ def test_live_jobs_come_first_then_waiting_then_ended_ones(page):
 
 def test_nothing_moves_while_the_pointer_is_over_the_list(page):
     show_jobs(page, (job("a", LIVE), job("b", CREATED)))
-    page.model.hold(True)
+    page.model.hold_rows(True)
     show_jobs(page, (job("a", ENDED), job("b", CREATED), job("c", LIVE)))
     assert shown(page.model) == ["a", "b"]
     assert page.model.index(0, 0).data(JOB_ROLE).state is JobState.FINISHED, "but it is signalled"
-    page.model.hold(False)
+    page.model.hold_rows(False)
     assert shown(page.model) == ["c", "b", "a"]
 
 
@@ -92,7 +92,7 @@ def test_the_job_just_started_is_listed_and_selected_while_the_pointer_rests(pag
     views = (job("a", LIVE), job("b", CREATED))
     show_jobs(page, views)
     page.open_job("b")
-    page.model.hold(True)
+    page.model.hold_rows(True)
     steps = [lambda: page.open_job("c"), lambda: show_jobs(page, (*views, job("c", LIVE)))]
     for step in steps if opens_first else steps[::-1]:
         step()
@@ -114,7 +114,7 @@ def test_no_row_is_selected_while_the_open_job_is_filtered_out(page):
 
 def test_a_search_moves_rows_under_the_pointer_too(page):
     show_jobs(page, (job("a", LIVE), job("kiwi", CREATED)))
-    page.model.hold(True)
+    page.model.hold_rows(True)
     page.list.search.setText("kiwi")
     finish_timers(page.list.search)
     assert shown(page.model) == ["kiwi"]
@@ -160,7 +160,7 @@ def test_a_selection_and_the_current_row_survive_a_listing(page):
         page.table.model.index(row, 1), flags.ClearAndSelect | flags.Rows
     )
     show_jobs(page, [job(f"job-{number}", ENDED) for number in (*range(4, 40), 50, 51)])
-    assert table.chosen() == ("job-7",)
+    assert table.selected_ids() == ("job-7",)
     assert table.currentIndex().data(JOB_ROLE).id == "job-7"
 
 
@@ -264,7 +264,7 @@ def test_a_list_sized_by_hand_keeps_its_width(qtbot):
 def test_a_search_begins_at_its_first_hit(page, opened):
     views = [replace(LIVE, id=f"j{n:03}", name=f"kiwi {n}") for n in range(200)]
     show_jobs(page, views)
-    page.open_job(page.model.line_at(opened).id)
+    page.open_job(page.model.summary_at(opened).id)
     page.list.view.scrollToBottom()
     page.list.search.setText("kiwi")
     finish_timers(page.list.search)

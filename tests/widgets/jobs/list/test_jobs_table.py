@@ -125,7 +125,7 @@ def names(page):
 
 
 def click_head(page, column):
-    page.table.view._head_clicked(column)
+    page.table.view._sort_by_section(column)
 
 
 def search(page, text):
@@ -176,8 +176,8 @@ def test_names_are_sorted_without_regard_to_capitals(page):
 
 
 def test_the_funnel_offers_existing_values_and_filters_by_them(page):
-    page.table._funnel_button.click()
-    funnel = page.table.funnel
+    page.table._filter_button.click()
+    funnel = page.table.filter_panel
     assert [funnel._user.itemText(n) for n in range(funnel._user.count())] == [
         "Any user", "ben", "chen", "lan", "mai", "somebody-with-a-long-name",
     ]  # fmt: skip
@@ -186,7 +186,7 @@ def test_the_funnel_offers_existing_values_and_filters_by_them(page):
     funnel._low.editingFinished.emit()
     assert names(page) == ["vit-s16 · plankton", "vit-s16 · plankton adamw"][::-1]
     assert f"2 of {len(VIEWS)} jobs" in visible_texts(page.table)
-    assert page.table._funnel_button._icon_name == "funnel-fill"
+    assert page.table._filter_button._icon_name == "funnel-fill"
     funnel._high.setText("much")
     funnel._high.editingFinished.emit()
     assert funnel._high_field.error() == "Enter a number, such as 0.9 or 1e-3."
@@ -207,7 +207,7 @@ def test_columns_widths_and_order_are_remembered_and_invalid_ones_are_not(qtbot,
     click_head(page, JobColumn.STARTED)
     other = add_widget(qtbot, JobsPage())
     other.table.view.restore(layouts[-1])
-    assert other.table.view.layout_state() == layouts[-1] == view.layout_now()
+    assert other.table.view.layout_state() == layouts[-1] == view.layout_state()
     assert "notes" in layouts[-1]["columns"]
     assert "user" not in layouts[-1]["columns"]
     assert layouts[-1]["widths"]["state"] == 180
@@ -357,7 +357,7 @@ def test_a_column_is_ticked_if_it_is_seen(page, width, title):
 
 def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
     view, model = page.table.view, page.table.model
-    assert page.table.bar.isHidden()
+    assert page.table.selection_bar.isHidden()
     first, failed = names(page)[0], names(page).index("vit-s16 · plankton adamw")
     view.clearSelection()
     for row in (0, failed):
@@ -365,17 +365,17 @@ def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
             model.index(row, 1), view.selectionModel().SelectionFlag.NoUpdate
         )
         qtbot.keyClick(view, Qt.Key.Key_Space)
-    bar = page.table.bar
+    bar = page.table.selection_bar
     assert bar.isVisible()
     assert find_only(Label, bar).text() == "2 jobs selected"
     with expect_request(page.job_actions, job_actions.COMPARE_ALL) as compared:
-        bar._acts[job_actions.COMPARE_ALL].click()
+        bar._buttons[job_actions.COMPARE_ALL].click()
     ids = (model.index(0, 0).data(JOB_ROLE).id, "vit-s16 · plankton adamw")
     assert compared.args == [ids]
     assert first == names(page)[0]
-    assert bar._acts[job_actions.STOP_ALL].isEnabled(), "one of them runs"
-    assert not bar._acts[job_actions.TRASH_ALL].isEnabled(), "one of them runs"
-    assert bar._acts[job_actions.CLONE_ALL].isEnabled(), "a draft each"
+    assert bar._buttons[job_actions.STOP_ALL].isEnabled(), "one of them runs"
+    assert not bar._buttons[job_actions.TRASH_ALL].isEnabled(), "one of them runs"
+    assert bar._buttons[job_actions.CLONE_ALL].isEnabled(), "a draft each"
     qtbot.keyClick(view, Qt.Key.Key_Escape)
     assert bar.isHidden()
 
@@ -443,16 +443,16 @@ def test_a_narrow_window_shows_fewer_columns_and_never_less_than_name_and_state(
 
 def test_a_wide_window_keeps_the_other_columns_near_the_name(page):
     view = page.table.view
-    before = view.layout_now()["widths"]
+    before = view.layout_state()["widths"]
     for width in (2500, 2200, 2500):
         page.resize(width, 900)
         QApplication.processEvents()
         shown = [c for c in JobColumn if not view.isColumnHidden(c)]
         assert view.columnWidth(JobColumn.NAME) < 620
         assert sum(view.columnWidth(c) for c in shown) == view.viewport().width()
-    assert view.layout_now()["widths"] == before, "what the window gives, the user did not choose"
+    assert view.layout_state()["widths"] == before, "what the window gives, the user did not choose"
     view.setColumnWidth(JobColumn.STATE, view.columnWidth(JobColumn.STATE) + 30)
-    assert view.layout_now()["widths"]["state"] == before["state"] + 30
+    assert view.layout_state()["widths"]["state"] == before["state"] + 30
 
 
 @pytest.mark.parametrize("column", [JobColumn.NAME, JobColumn.GPUS, JobColumn.TOOK])
@@ -482,10 +482,10 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
     view.setColumnHidden(column, False)
     header.resizeSection(column, header.minimumSectionSize())
     header.show_order(column, descending=True)
-    title = header.fitted_title(column)
+    title = header.elided_title(column)
     rect = QRect(0, 0, header.sectionSize(column), header.height())
     title_w = QFontMetrics(header.font()).horizontalAdvance(title)
-    left = header.mark_left(rect, column)
+    left = header.mark_x(rect, column)
     text_left = rect.width() - RIGHT_W - title_w if column.is_figure else LEFT_W
     mark, text = QRect(left, 0, 12, 9), QRect(text_left, 0, title_w, 9)
     assert not mark.intersects(text)
@@ -537,7 +537,7 @@ def test_a_column_without_a_figure_of_any_job_is_not_shown_before_it_is_chosen(
     of_hardware = (JobColumn.ENERGY, JobColumn.GPU_HOURS)
     assert {c for c in of_hardware if view.isColumnHidden(c)} == empty
     for column in empty:
-        view._toggle(column, True)
+        view._toggle_column(column, True)
         assert not view.isColumnHidden(column)
 
 

@@ -83,7 +83,7 @@ def rows(page):
 
 def test_the_queue_stands_in_its_order_between_running_jobs_and_drafts(page):
     assert rows(page) == ["live", *NAMES, "draft"]
-    page.show_queue(queue(*reversed(NAMES)), at_once=True)
+    page.show_queue(queue(*reversed(NAMES)), is_immediate=True)
     assert rows(page) == ["live", *reversed(NAMES), "draft"]
 
 
@@ -118,7 +118,7 @@ def test_only_rows_with_another_place_are_signalled_and_at_once(page):
     page.model.dataChanged.connect(lambda first, last: changes.append((first.row(), last.row())))
     page.show_queue(queue(*NAMES))
     assert changes == []
-    page.model.hold(True)
+    page.model.hold_rows(True)
     page.show_queue(queue(NAMES[1], NAMES[0], *NAMES[2:]))
     assert changes == [(1, 2)]
 
@@ -179,7 +179,7 @@ def test_no_row_is_dropped_on_a_running_job_a_draft_or_itself(page, row):
 
 
 def test_a_file_held_over_the_list_is_left_to_the_window(page, tmp_path):
-    assert not drags.over(page.list.view.viewport(), drags.file(tmp_path))
+    assert not drags.drag_over(page.list.view.viewport(), drags.file(tmp_path))
 
 
 def test_a_row_moves_by_key_too(qtbot, page):
@@ -190,8 +190,8 @@ def test_a_row_moves_by_key_too(qtbot, page):
 
 
 def test_a_row_moved_by_hand_moves_under_the_pointer(page):
-    page.model.hold(True)
-    page.show_queue(queue(*reversed(NAMES)), at_once=True)
+    page.model.hold_rows(True)
+    page.show_queue(queue(*reversed(NAMES)), is_immediate=True)
     assert rows(page)[1] == "nightly"
 
 
@@ -242,7 +242,7 @@ def test_the_detail_shows_state_and_place_in_either_order(page):
 
 
 def test_the_strip_holds_and_frees_the_queue(qtbot, page):
-    strip = page.list.strip
+    strip = page.list.queue_strip
     assert find_only(Label, strip).text() == "4 jobs are queued and will start automatically."
     with expect_request(page.job_actions, job_actions.PAUSE_QUEUE) as requested:
         find_button(strip, "Pause").click()

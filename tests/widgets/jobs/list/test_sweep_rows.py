@@ -128,7 +128,7 @@ def test_right_and_left_unfold_fold_and_walk_as_in_a_tree(page, qtbot):
 
 
 def test_folded_sweeps_are_signalled_once_and_can_be_restored(page, qtbot):
-    with qtbot.waitSignal(page.sweeps.folded) as folded:
+    with qtbot.waitSignal(page.sweeps.folds_changed) as folded:
         page.sweeps.fold(LIST, LR, False)
     other = JobsPage()
     qtbot.addWidget(other)
@@ -151,7 +151,7 @@ def test_a_search_shows_the_hits_of_a_folded_sweep_and_folding_them_holds_for_th
 
 
 def test_folding_moves_rows_under_the_pointer_and_updates_do_not(page):
-    page.model.hold(True)
+    page.model.hold_rows(True)
     page.sweeps.fold(LIST, LR, False)
     assert len(below(page.model)) == 6
     page.sweeps.fold(LIST, LR, True)
@@ -175,7 +175,7 @@ def test_a_chosen_sweep_is_shown_on_the_right_with_its_best_job_first(page, qtbo
     assert ids(pane.model)[:3] == [IDS[1], IDS[2], IDS[3]]
     assert "6 jobs: 2 live, 3 finished, 1 failed" in visible_texts(find_only(StateBadge, pane))
     with qtbot.waitSignal(page.job_opened) as opened:
-        pane.view.opened.emit(IDS[2])
+        pane.view.job_opened.emit(IDS[2])
     assert opened.args == [IDS[2]]
     assert page.detail.isVisible()
 
@@ -228,7 +228,7 @@ def test_a_sweep_without_jobs_is_closed(page):
 def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, action):
     page.open_sweep(LR)
     with expect_request(page.job_actions, action) as requested:
-        page.sweep.act(action)
+        page.sweep.run_action(action)
     assert sorted(requested.args[0]) == sorted(IDS)
 
 
@@ -260,7 +260,7 @@ def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, w
     assert stopper.isEnabled() is bool(stop)
     assert stopper.text() == (stop or "Stop")
     rests = not stop
-    resume = page.sweep.study._resume
+    resume = page.sweep.study._resume_button
     assert stopper.isHidden() or resume.isHidden(), "never Stop beside Resume study"
     assert find_button(page.sweep.study, "Resume study").isEnabled() is (
         rests and set(states) != {ENDED}
@@ -271,12 +271,12 @@ def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
     requests = []
     page.job_actions.on(job_actions.TRASH_ALL, requests.append)
-    page.sweep.act(job_actions.TRASH_ALL)
+    page.sweep.run_action(job_actions.TRASH_ALL)
     assert requests == []
     ended = tuple(replace_fields(job, state=JobState.FINISHED) for job in LR_JOBS)
     show_jobs(page, (*OTHERS, *ended))
     with expect_request(page.job_actions, job_actions.TRASH_ALL) as requested:
-        page.sweep.act(job_actions.TRASH_ALL)
+        page.sweep.run_action(job_actions.TRASH_ALL)
     assert requested.args[0] == IDS
 
 
@@ -284,7 +284,7 @@ def test_the_menu_of_its_row_acts_on_all_its_jobs(page, qtbot):
     menu = QMenu()
     qtbot.addWidget(menu)
     line = head(page.model).data(JOB_ROLE)
-    page.sweeps.fill(menu, LIST, line, page.job_actions, is_open=False)
+    page.sweeps.add_actions(menu, LIST, line, page.job_actions, is_open=False)
     acts = {action.text(): action for action in menu.actions()}
     assert next(iter(acts)) == "Unfold"
     assert not acts["Move to trash…"].isEnabled()
@@ -317,20 +317,20 @@ def table(page):
 
 def test_in_the_table_a_chosen_sweep_is_all_its_jobs_each_once(table, qtbot):
     table.view.selectRow(table.model.row_of(LR))
-    assert sorted(table.view.chosen()) == sorted(IDS)
-    assert find_only(Label, table.bar).text() == "6 jobs selected"
+    assert sorted(table.view.selected_ids()) == sorted(IDS)
+    assert find_only(Label, table.selection_bar).text() == "6 jobs selected"
     table.view.selectAll()
-    assert len(table.view.chosen()) == len(OTHERS) + len(IDS)
+    assert len(table.view.selected_ids()) == len(OTHERS) + len(IDS)
 
 
 def test_in_the_table_the_caret_folds_and_chooses_nothing(table, qtbot):
     name = head(table.model, JobColumn.NAME)
     click(qtbot, table.view, name, dx=18)
     assert len(below(table.model)) == 6
-    assert table.view.chosen() == ()
+    assert table.view.selected_ids() == ()
     click(qtbot, table.view, head(table.model, JobColumn.NAME), dx=90)
     assert len(below(table.model)) == 6, "beside the caret it is chosen"
-    assert len(table.view.chosen()) == 6
+    assert len(table.view.selected_ids()) == 6
 
 
 def test_in_the_table_enter_right_and_left_fold_and_no_cell_of_a_sweep_is_edited(table, qtbot):
@@ -386,12 +386,12 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     menu = QMenu()
     qtbot.addWidget(menu)
     line = head(page.model).data(JOB_ROLE)
-    page.sweeps.fill(menu, LIST, line, page.job_actions, is_open=False)
+    page.sweeps.add_actions(menu, LIST, line, page.job_actions, is_open=False)
     (act,) = (one for one in menu.actions() if one.text().startswith(text or "Stop"))
     button = page.sweep._buttons[job_actions.STOP_ALL]
     page.show_table()
     page.table.view.selectAll()
-    bar = page.table.bar._acts[job_actions.STOP_ALL]
+    bar = page.table.selection_bar._buttons[job_actions.STOP_ALL]
     assert {act.text(), button.text(), bar.text()} == {text or "Stop"}
     assert {act.isEnabled(), button.isEnabled(), bar.isEnabled()} == {bool(text)}
 
@@ -408,7 +408,7 @@ def test_a_narrow_window_shows_the_list_or_the_open_job_and_has_a_way_back(page,
         page.open_sweep(LR)
     is_narrow = width < ONE_PANE_BELOW_W - RAIL_W
     shown = page.sweep if what == "sweep" else page.detail
-    back = page.sweep.back if what == "sweep" else page.detail.header._back
+    back = page.sweep.back_button if what == "sweep" else page.detail.header._back_button
     assert shown.isVisible()
     assert page.list.isVisible() is not is_narrow
     assert back.isVisible() is is_narrow

@@ -96,7 +96,7 @@ def refresh(tab):
 
 def last_in_sight(tab):
     view = tab.view
-    return view.text_of(min(view.total - 1, view.top + view._rows() - 1))
+    return view.line_text(min(view.line_count - 1, view.first_line + view._row_count() - 1))
 
 
 def test_only_the_visible_lines_of_a_huge_log_are_requested(tab):
@@ -108,7 +108,7 @@ def test_only_the_visible_lines_of_a_huge_log_are_requested(tab):
     assert sum(count for _, _, count in logs.asked) <= 3 * CHUNK
     logs.asked.clear()
     tab.view.verticalScrollBar().setValue(1_000_000)
-    assert tab.view.text_of(1_000_000) == "line 1000000"
+    assert tab.view.line_text(1_000_000) == "line 1000000"
     assert len(logs.asked) <= 2
 
 
@@ -120,9 +120,9 @@ def test_the_log_follows_its_end_until_the_user_scrolls_up_and_counts_new_lines(
     assert last_in_sight(tab) == "new"
     assert not find_button(tab, "Follow").isVisible()
     qtbot.keyClick(tab.view, Qt.Key.Key_PageUp)
-    top = tab.view.top
+    top = tab.view.first_line
     grow(logs, "0", *["more"] * 412)
-    assert tab.view.top == top
+    assert tab.view.first_line == top
     assert find_button(tab, "412 new lines").text() == "412 new lines"
     assert find_button(tab, "412 new lines").isVisible()
     qtbot.mouseClick(find_button(tab, "412 new lines"), Qt.MouseButton.LeftButton)
@@ -136,7 +136,7 @@ def test_half_a_line_becomes_whole_where_it_stands(tab):
     tab.show()
     logs.logs["0"] = ["one", "two", "three"]
     refresh(tab)
-    assert [tab.view.text_of(n) for n in range(3)] == ["one", "two", "three"]
+    assert [tab.view.line_text(n) for n in range(3)] == ["one", "two", "three"]
 
 
 def test_the_failing_ranks_log_is_there_first_and_marked(tab):
@@ -145,7 +145,7 @@ def test_the_failing_ranks_log_is_there_first_and_marked(tab):
     tab.show()
     assert tab.source == "1"
     assert not find_only(ComboBox, tab).itemIcon(find_only(ComboBox, tab).currentIndex()).isNull()
-    assert tab.view.text_of(0) == "bad"
+    assert tab.view.line_text(0) == "bad"
     assert logs.asked[0][0] == "1"
 
 
@@ -157,7 +157,7 @@ def test_a_search_counts_steps_through_hits_and_finds_later_ones(tab, qtbot):
     qtbot.keyClick(find_only(SearchField, tab), Qt.Key.Key_Return)
     assert shows_text(tab, "of 11")
     find_button(tab, "Next match").click()
-    assert tab.view.marked in (99, *range(990, 1000))
+    assert tab.view.marked_line in (99, *range(990, 1000))
     grow(logs, "0", "line 99 again")
     assert shows_text(tab, "of 12")
     assert logs.searches[-1] == ("line 99", 1000), "what was searched is not searched again"
@@ -172,12 +172,12 @@ def test_the_first_error_is_jumped_to_and_the_proven_one_without_a_search(tab):
     tab.open_job(LIVE)
     tab.show()
     find_button(tab, "First error").click()
-    assert tab.view.marked == 300
-    assert not tab.view.follows
+    assert tab.view.marked_line == 300
+    assert not tab.view.is_following
     error = RankError("It failed.", 1, evidence=(EvidenceLine("rank-1.log", 42, "line 41"),))
     tab.open_job(replace_fields(FAILED, error=error))
     find_button(tab, "First error").click()
-    assert (tab.source, tab.view.marked) == ("1", 41)
+    assert (tab.source, tab.view.marked_line) == ("1", 41)
 
 
 def test_another_log_can_be_shown_at_a_line(tab):
@@ -185,8 +185,8 @@ def test_another_log_can_be_shown_at_a_line(tab):
     tab.open_job(LIVE)
     tab.show()
     tab.show_source("mpirun", 2001)
-    assert (tab.source, tab.view.marked) == ("mpirun", 2000)
-    assert tab.view.top <= 2000 <= tab.view.top + tab.view._rows()
+    assert (tab.source, tab.view.marked_line) == ("mpirun", 2000)
+    assert tab.view.first_line <= 2000 <= tab.view.first_line + tab.view._row_count()
 
 
 def test_the_combined_log_names_the_source_of_each_line(tab):
@@ -229,7 +229,7 @@ def test_a_log_that_starts_again_drops_the_old_lines(tab):
     tab.show()
     logs.logs["0"], logs.generation = ["fresh"], 1
     refresh(tab)
-    assert (tab.view.total, tab.view.text_of(0)) == (1, "fresh")
+    assert (tab.view.line_count, tab.view.line_text(0)) == (1, "fresh")
 
 
 def test_updates_of_another_log_change_nothing(tab):
@@ -238,7 +238,7 @@ def test_updates_of_another_log_change_nothing(tab):
     tab.show()
     tab.show_size("a", "1", LogSize(7))
     tab.show_lines("b", "0", LogLines(0, ("theirs",)))
-    assert (tab.view.total, tab.view.text_of(0)) == (1, "mine")
+    assert (tab.view.line_count, tab.view.line_text(0)) == (1, "mine")
 
 
 @pytest.mark.parametrize(
@@ -312,7 +312,7 @@ def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
         "Draw loss: 0.25…",
     ]
     acts[2].trigger()
-    dialog = tab.naming.now
+    dialog = tab.number_dialog.dialog
     assert (find_line(dialog, "Name of the number").text(), find_line(dialog, "Pattern").text()) == (
         "loss",
         "loss: {loss}",
@@ -326,7 +326,7 @@ def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
     find_line(dialog, "Pattern").setText("loss: {train/loss}")
     qtbot.mouseClick(find_button(dialog, "Draw"), Qt.MouseButton.LeftButton)
     assert marked == [(A_SCRIPT.id, "loss: {train/loss}")]
-    assert tab.naming.now is None
+    assert tab.number_dialog.dialog is None
 
 
 @pytest.mark.parametrize(

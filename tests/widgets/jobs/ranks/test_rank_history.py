@@ -147,7 +147,7 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
     detail.curves._set_axis("time")
     node = replace(samples.state("gpu1"), reading=cool)
     detail.show_nodes((node,))
-    detail.show_pasts({"gpu1": history}, {}, NOON + 3000)
+    detail.show_node_histories({"gpu1": history}, {}, NOON + 3000)
 
     (in_curves,) = find_only(LargePlot, detail.curves).marks.spans
     assert (in_curves.color_role, in_curves.text) == ("warn", "gpu1 slowed by heat")
@@ -159,7 +159,7 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
     open_tab(detail, "ranks")
     plot = detail.ranks.history.plot
     (in_history,) = plot.marks.spans
-    assert (in_history.tone, in_history.text) == ("warn", "Slowed by heat")
+    assert (in_history.color_role, in_history.text) == ("warn", "Slowed by heat")
     assert (in_history.x0 - NOON, in_history.x1 - NOON) == pytest.approx((1000, last_s))
     assert is_amber(detail, plot, NOON + 1300, NOON + 2400)
 
@@ -179,7 +179,7 @@ def shown(detail, view, pasts, kind="ours", count=2):
     detail.show_update(curve(view))
     detail.show_nodes(tuple(samples.state(name, kind, count) for name in pasts))
     histories = {name: history_of(one) for name, one in pasts.items()}
-    detail.show_pasts(histories, dict.fromkeys(pasts, "now"), NOON + 3000)
+    detail.show_node_histories(histories, dict.fromkeys(pasts, "now"), NOON + 3000)
     open_tab(detail, "ranks")
     return detail.ranks.history
 
@@ -191,7 +191,7 @@ BOTH = ("GPU-0", "GPU-1")
 def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
     history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
-    assert {span.tone for span in history.plot.marks.spans} == {"warn"}
+    assert {span.color_role for span in history.plot.marks.spans} == {"warn"}
     assert [span.color_role for span in find_only(LargePlot, detail.curves).marks.spans] == [
         "warn",
         "warn",
