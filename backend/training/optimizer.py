@@ -55,11 +55,13 @@ def _make_user_optimizer(
             f"The model's optimizer returns {type(optimizer).__name__}, not an optimizer.",
             "Return an optimizer of torch.optim, made with the parameters that it gets.",
         )
-    given_ids, grouped = {id(p) for p in parameters}, grouped_parameters(optimizer)
-    if {id(p) for p in grouped} != given_ids:
+    trained_ids = {id(parameter) for parameter in parameters}
+    optimizer_ids = {id(parameter) for parameter in grouped_parameters(optimizer)}
+    if optimizer_ids != trained_ids:
+        common_count = len(trained_ids & optimizer_ids)
         raise UserCodeError(
-            f"The model's optimizer has {len(grouped)} parameters; it was called with "
-            f"{len(given_ids)}.",
+            f"The model's optimizer has {common_count} of the {len(trained_ids)} parameters that "
+            f"it was called with, and {len(optimizer_ids - trained_ids)} others.",
             "Give each parameter that it gets to one group; freeze the others by the job's setting "
             "freeze.",
         )

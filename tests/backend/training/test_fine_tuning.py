@@ -141,7 +141,10 @@ def test_a_model_may_make_its_optimizer_which_is_saved_and_resumed(tmp_path: Pat
     ("body", "message"),
     [
         ("return None", "The model's optimizer returns NoneType, not an optimizer"),
-        ("return torch.optim.SGD(parameters[:1], lr=lr)", "has 1 parameters; it was called with 6"),
+        (
+            "return torch.optim.SGD(parameters[:1], lr=lr)",
+            "has 1 of the 6 parameters that it was called with, and 0 others",
+        ),
         ("return torch.optim.SGD(parameters, lr)[0]", "The model's optimizer"),
     ],
 )
