@@ -38,7 +38,8 @@ def root_error(error: BaseException) -> BaseException:
     exception of a collective, or of user code.
     """
     inner_error = error.__cause__ or error.__context__
-    if inner_error is None:
+    # The cause of PeerLost is the socket's error, never that of a handler.
+    if inner_error is None or type(error).__name__ == "PeerLost":
         return error
     is_by_handler = _WORKER.search(str(inner_error)) is not None
     if _is_collective_error(error) and not _is_collective_error(inner_error):

@@ -11,8 +11,10 @@ import pytest
 import torch
 
 from backend.base.rendezvous_point import RendezvousPoint
+from backend.training.error_report import make_record
 from backend.training.strategies.channel import Channel, PeerLost
 from backend.training.strategies.rendezvous import Rendezvous
+from backend.training.train_state import Batch
 
 
 class Ranks:
@@ -110,3 +112,22 @@ def test_tensors_of_any_size_and_type_arrive_in_their_order(ranks: Ranks) -> Non
         _, (lasting_tensor,) = server.receive([torch.zeros(400, 400)], is_lasting=True)
         assert torch.equal(received[1], sent_tensors[1])
         assert lasting_tensor.shape == (400, 400)
+
+
+@pytest.mark.parametrize("is_receiving", [True, False])
+def test_a_rank_whose_peer_has_ended_is_not_named_as_the_first_that_failed(
+    ranks: Ranks, is_receiving: bool
+) -> None:
+    server_end, worker_end = ranks.pair()
+    server_end.close()
+    with pytest.raises(PeerLost) as lost:
+        while True:
+            if is_receiving:
+                worker_end.receive()
+            else:
+                worker_end.send({"kind": "ready"})
+    record = make_record(
+        lost.value, rank=1, node="a", batch=Batch(stage="validation"), batch_size=8
+    )
+    assert record["secondary"]
+    assert record["sentence"].startswith("Another rank ended")
