@@ -173,7 +173,7 @@ def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence", "remedy"),
+    ("name", "message", "remedy"),
     [
         ("staleness-", "There is no study “staleness-”", "Did you mean “staleness”"),
         ("/nowhere/study.toml", "There is no study", "study list"),
@@ -286,7 +286,7 @@ def test_a_row_trains_an_entry_of_the_gallery_with_its_settings(
 
 
 @pytest.mark.parametrize(
-    ("job", "sentence", "remedy"),
+    ("job", "message", "remedy"),
     [
         ({"dataset": "cifar-10"}, "There is no dataset “cifar-10”", "as a dataset named cifar-10"),
         ({"loader": "mine"}, "There is no loader “mine”", "Import it as a loader"),
