@@ -225,7 +225,7 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     hands.tab_to("fast")
 
     def lifted():
-        return [panel.curves.lifted for panel in page.plots.panels().values()]
+        return [panel.curves.highlighted_key for panel in page.plots.panels().values()]
 
     # One whose points come now is lifted when they are there.
     hands.wait(lambda: lifted() == [ids["fast"]] * 2)

@@ -302,7 +302,7 @@ def test_a_choice_survives_new_options_that_still_have_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "seen"),
+    ("width_text", "expected"),
     [
         ("no news since 03:12, no route to host", "no news since 03:12, no route to host"),
         ("no news since 03:12, no route…", "no news since 03:12"),

@@ -352,7 +352,7 @@ def smooth_curve(point_count: int, start: float, end: float) -> Floats:
     start=st.floats(1.0, 20.0),
     factor=st.floats(30, 1e12),
     sign=st.sampled_from([-1, 1]),
-    where=st.floats(0.02, 1.0),
+    position=st.floats(0.02, 1.0),
 )
 def test_one_spike_does_not_flatten_a_curve(
     point_count: int, start: float, factor: float, sign: int, position: float

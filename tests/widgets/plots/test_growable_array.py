@@ -75,7 +75,7 @@ def test_the_largest_and_smallest_numbers_are_places() -> None:
     assert (axis.first_value, axis.find(0.0, "left")) == (-1.5e308, 1)
 
 
-@pytest.mark.parametrize("piece", [1000, 65_536, 200_000])
+@pytest.mark.parametrize("chunk_size", [1000, 65_536, 200_000])
 def test_a_column_of_many_blocks_is_one_array(chunk_size: int) -> None:
     expected = np.sort(np.random.default_rng(0).normal(size=200_000))
     column = GrowableArray()

@@ -45,7 +45,7 @@ def test_a_healthy_cluster_is_one_calm_line(summary):
 
 
 @pytest.mark.parametrize(
-    ("presences", "said"),
+    ("presences", "accessible_name"),
     [
         ((Presence.ONLINE, Presence.NEW), "Nodes: 1 not set up"),
         ((Presence.ONLINE, Presence.OUT_OF_SERVICE), "Nodes: all healthy"),

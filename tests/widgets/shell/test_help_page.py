@@ -35,7 +35,7 @@ def heading_at_top(page: HelpPage) -> str:
 
 
 @pytest.mark.parametrize(
-    ("link", "shown", "heading"),
+    ("link", "topic_key", "heading"),
     [
         ("#second-part", "a.md", "Second part"),
         ("a.md#second-part", "a.md", "Second part"),

@@ -37,7 +37,7 @@ def page(qtbot):
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("changes", "text"),
     [
         ({}, "No SSH agent is running; there is no key file in ~/.ssh."),
         ({"agent_keys": 0}, "The SSH agent holds 0 keys; there is no key file in ~/.ssh."),
