@@ -69,12 +69,12 @@ class Nodes:
         return self.preflight_of(config)
 
     def preflight_of(self, config: JobConfig) -> Preflight:
-        placement_nodes = {one.node for one in config.placement}
-        gpus = {gpu for one in config.placement for gpu in one.gpus}
+        placement_nodes = {p.node for p in config.placement}
+        gpus = {gpu for p in config.placement for gpu in p.gpus}
         findings = [
-            one
-            for one in self.findings
-            if placement_nodes.issuperset(one.nodes) and gpus.issuperset(one.gpus)
+            p
+            for p in self.findings
+            if placement_nodes.issuperset(p.nodes) and gpus.issuperset(p.gpus)
         ]
         return samples.found(*findings, placement=config.placement)
 

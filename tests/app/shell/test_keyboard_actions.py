@@ -187,7 +187,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.press("Space")
         hands.wait(lambda is_paused=is_paused: program.jobs.list.queue_strip._is_paused is is_paused)
         assert services.queue.read().paused.startswith("The queue is paused") is is_paused
-    assert last_id in {place.entry.job_id for place in services.queue.read().jobs}
+    assert last_id in {p.entry.job_id for p in services.queue.read().jobs}
 
 
 # To keep

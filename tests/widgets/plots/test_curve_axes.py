@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.plots.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
-from tests.windows import show_widget, add_widget, find_only
+from tests.windows import add_widget, find_only, show_widget
 from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
@@ -298,9 +298,14 @@ def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     settle()
     hover_image = small.grab().toImage()
     readout_rect = QRect(
-        round(find_only(PlotView, small).frame().px(100)) + find_only(PlotView, small).x() + 20, 10, 60, 20
+        round(find_only(PlotView, small).frame().px(100)) + find_only(PlotView, small).x() + 20,
+        10,
+        60,
+        20,
     )
-    assert hover_image.copy(readout_rect) != calm.copy(readout_rect), "a box, not only a line and a dot"
+    assert hover_image.copy(readout_rect) != calm.copy(readout_rect), (
+        "a box, not only a line and a dot"
+    )
     assert dict(small.readout(100)[0]).keys() == {"train"}
     link.leave()
     settle()

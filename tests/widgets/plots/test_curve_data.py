@@ -103,7 +103,9 @@ def test_a_resumed_run_replaces_the_points_from_its_first_step_on() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), VALUE), max_size=200), st.integers(1, 40))
-def test_the_last_value_of_each_step_counts(points: list[tuple[int, float]], chunk_size: int) -> None:
+def test_the_last_value_of_each_step_counts(
+    points: list[tuple[int, float]], chunk_size: int
+) -> None:
     expected: dict[int, float] = {}
     for step, value in points:
         expected = {old: previous_value for old, previous_value in expected.items() if old < step}

@@ -49,14 +49,21 @@ def test_places_on_an_axis_are_those_of_one_array(
     assert axis.first_value == expected[nan_count]
     every = np.arange(0, len(expected), 3)
     np.testing.assert_array_equal(axis.take(every), expected[every])
-    np.testing.assert_array_equal([axis.value_at(index) for index in every.tolist()], expected[every])
+    np.testing.assert_array_equal(
+        [axis.value_at(index) for index in every.tolist()], expected[every]
+    )
     half_count = len(expected) // 2
     np.testing.assert_array_equal(axis.cut(half_count, len(expected)), expected[half_count:])
     np.testing.assert_array_equal(axis.cut(1, half_count), expected[1:half_count])
-    for position in (*expected[nan_count:].tolist(), start - 1, expected[-1] + 1, expected[-1] - 0.05):
+    for position in (
+        *expected[nan_count:].tolist(),
+        start - 1,
+        expected[-1] + 1,
+        expected[-1] - 0.05,
+    ):
         for side in ("left", "right"):
-            found = nan_count + int(np.searchsorted(expected[nan_count:], position, side))
-            assert axis.find(position, side) == found
+            expected_index = nan_count + int(np.searchsorted(expected[nan_count:], position, side))
+            assert axis.find(position, side) == expected_index
 
 
 def test_even_and_missing_places_are_not_stored() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from backend.records.nodes.entry import SshOverview
 from backend.ssh.known_hosts import host_key
-from tests.windows import find_button, shows_text, visible_texts, find_only
+from tests.windows import find_button, find_only, shows_text, visible_texts
 from widgets.common.buttons import IconButton
 from widgets.common.fields import ComboBox
 from widgets.common.labels import Label

@@ -187,7 +187,9 @@ def test_f32_f34_the_agent_waits_for_a_missing_data_root(
     last = wait_for_heartbeats(folder)
     moved_root = root.path.with_name("away")
     root.path.rename(moved_root)
-    wait_for(lambda: not any(name.endswith(".tmp") for name in os.listdir(moved_root / "nodes/gpu1")))
+    wait_for(
+        lambda: not any(name.endswith(".tmp") for name in os.listdir(moved_root / "nodes/gpu1"))
+    )
     root.path.mkdir()  # where nothing is mounted, nothing may be written
     assert agent.poll() is None
     root.path.rmdir()
@@ -350,7 +352,9 @@ def test_each_round_reads_only_some_of_the_ended_jobs(
     )
     for expected_count in (200, 250, 450):
         watch.poll()
-        assert len([path for path in read_paths if str(path).endswith("/attempts")]) == expected_count
+        assert (
+            len([path for path in read_paths if str(path).endswith("/attempts")]) == expected_count
+        )
     assert len(set(read_paths)) == 250
 
 

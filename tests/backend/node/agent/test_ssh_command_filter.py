@@ -56,7 +56,9 @@ def test_the_daemon_of_mpirun_starts_with_its_variables_and_no_shell() -> None:
 
 
 def test_the_sweep_and_the_proof_of_the_way_start() -> None:
-    assert allowed_command(SWEEP, OWN_FOLDERS, OTHER_BUNDLE)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
+    assert allowed_command(SWEEP, OWN_FOLDERS, OTHER_BUNDLE)[0] == {
+        "PYTHONPATH": f"{HOME}/bundles/ab12"
+    }
     assert allowed_command("true", OWN_FOLDERS, OTHER_BUNDLE) == ({}, ["true"])
     assert allowed_command("echo $SHELL", OWN_FOLDERS, OTHER_BUNDLE) == ({}, ["echo", "/bin/bash"])
     folder = f"{OTHER_BUNDLE}/ab12/jobs/20261121-abc"

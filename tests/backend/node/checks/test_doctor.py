@@ -44,7 +44,9 @@ CHECKS = (
 def test_a_computer_that_can_train_says_so_and_two_ranks_prove_it(tmp_path: Path) -> None:
     had_torch = "torch" in sys.modules
     findings_by_name = findings(DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite")), smoke=True)
-    assert [(finding.check, finding.ok) for finding in findings_by_name] == [(name, True) for name in CHECKS]
+    assert [(finding.check, finding.ok) for finding in findings_by_name] == [
+        (name, True) for name in CHECKS
+    ]
     assert ("torch" in sys.modules) == had_torch
 
 
@@ -57,9 +59,13 @@ def test_every_check_is_made_and_two_ranks_must_find_each_other(
     python = script(tmp_path / "python", "echo 3.11.2")
     said = f"case $1 in --version) echo 'mpirun (Open MPI) 5.0.8';; *) echo {ranks};; esac"
     script(tmp_path / "mpirun", said)
-    findings_by_name = findings(DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True)
+    findings_by_name = findings(
+        DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True
+    )
     expected_results = [(name, is_well or name != "two ranks") for name in CHECKS]
-    assert [(finding.check, finding.ok) for finding in findings_by_name] == expected_results, findings_by_name
+    assert [(finding.check, finding.ok) for finding in findings_by_name] == expected_results, (
+        findings_by_name
+    )
 
 
 def test_m05_all_faults_are_shown_at_once_each_with_its_remedy(tmp_path: Path) -> None:
@@ -92,12 +98,16 @@ def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(doctor, "_IMPORT_LIMIT_S", 0.5)
     slow = script(tmp_path / "python", "case $2 in *torch*) exec sleep 600;; esac; echo 3.11.2")
     findings_by_name = by_name(findings(DoctorPaths(tmp_path, python=slow)))
-    assert findings_by_name["pytorch"].message == "PyTorch cannot be imported: no answer within 0.5 s."
+    assert (
+        findings_by_name["pytorch"].message == "PyTorch cannot be imported: no answer within 0.5 s."
+    )
     assert findings_by_name["python"].ok
 
 
 def test_a_full_or_forbidden_data_root_is_reported(tmp_path: Path) -> None:
-    findings_by_name = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))["data root"]
+    findings_by_name = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))[
+        "data root"
+    ]
     assert not findings_by_name.ok
     assert findings_by_name.message.startswith("The data root /proc is not writable: ")
 
@@ -106,9 +116,9 @@ def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "network_mount", lambda path: ("nfs4", "/home"))
-    findings_by_name = by_name(findings(DoctorPaths(tmp_path, Path("/home/me/c.sqlite"), "/bin/false")))[
-        "catalogue"
-    ]
+    findings_by_name = by_name(
+        findings(DoctorPaths(tmp_path, Path("/home/me/c.sqlite"), "/bin/false"))
+    )["catalogue"]
     assert not findings_by_name.ok
     assert "nfs4 at /home" in findings_by_name.message
 

@@ -130,14 +130,18 @@ def test_the_probe_ends_although_a_check_hangs(root: Path) -> None:
 
 def test_a_hanging_check_delays_no_other_answer(root: Path, hanging: Path) -> None:
     probe_request = request(root)
-    probe = subprocess.Popen(command("check", probe_request), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    probe = subprocess.Popen(
+        command("check", probe_request), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     with probe:
         assert probe.stdin is not None
         assert probe.stdout is not None
         probe.stdin.write(PROGRAM.encode())
         probe.stdin.close()
         expected_checks = probe_request["asked"].keys() - {"data_root"}
-        assert {json.loads(probe.stdout.readline())["name"] for _ in expected_checks} == expected_checks
+        assert {
+            json.loads(probe.stdout.readline())["name"] for _ in expected_checks
+        } == expected_checks
         hanging.write_text("nonce")
         last, end = (json.loads(line) for line in probe.stdout)
         assert last["facts"]["seen"]
@@ -145,7 +149,9 @@ def test_a_hanging_check_delays_no_other_answer(root: Path, hanging: Path) -> No
 
 
 def test_a_broken_environment_is_a_fact(root: Path) -> None:
-    replies = probe_facts(root, bundle=str(root / "bundle"), python="/nowhere/python", mpirun="/nowhere/m")
+    replies = probe_facts(
+        root, bundle=str(root / "bundle"), python="/nowhere/python", mpirun="/nowhere/m"
+    )
     assert replies["imports"]["failed"] == "python"
     assert replies["program"] == {"digest": ""}
     assert replies["mpirun"]["code"] == 127
@@ -218,7 +224,12 @@ def test_the_remote_shell_is_tried_with_a_command_of_mpirun(
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
     monkeypatch.setenv("SHELL", "/bin/bash")
-    probe_request = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", is_limited]}, "bytes": 1}
+    probe_request = {
+        "token": TOKEN,
+        "peers": {},
+        "ssh": {"node2": ["10.0.0.2", is_limited]},
+        "bytes": 1,
+    }
     (met,) = run_probe("meet", {**probe_request, "ssh_config": "config", "limit_s": LIMIT_S})
     assert met == {"kind": "ssh", "node": "node2", "facts": probe_facts}
 

@@ -134,7 +134,10 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
 
     def line_with_gpus() -> PastReading | None:
         """The first one; the driver may not answer at once."""
-        return next((reading for reading in read_past(folder, time.time(), 0.0, DAY_S) if reading.gpus), None)
+        return next(
+            (reading for reading in read_past(folder, time.time(), 0.0, DAY_S) if reading.gpus),
+            None,
+        )
 
     try:
         line = wait_for(line_with_gpus, "a line")
@@ -201,7 +204,9 @@ def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
     ages = [clock.now - reading.at_s for reading in readings]
     assert ages == sorted(set(ages), reverse=True)
     assert (ages[0], ages[-1]) == (7 * DAY_S, 0.0)
-    assert {reading.every_s for reading in readings if clock.now - reading.at_s > DAY_S} == {WEEK_EVERY_S}
+    assert {reading.every_s for reading in readings if clock.now - reading.at_s > DAY_S} == {
+        WEEK_EVERY_S
+    }
     assert {reading.every_s for reading in readings if clock.now - reading.at_s < DAY_S} == {20.0}
     # And the curve of it has no gap.
     assert not np.isnan(to_history_data(readings).values["GPU-a", "temperature"]).any()
@@ -231,7 +236,9 @@ def test_a_file_that_filled_up_between_two_reads_is_found_again(
     for n in range(40):
         keep(past, *beats(1, n))
         readings = read(root, clock)
-        assert [reading.at_s for reading in readings] == sorted({reading.at_s for reading in readings})
+        assert [reading.at_s for reading in readings] == sorted(
+            {reading.at_s for reading in readings}
+        )
         seen = max(seen, len(readings))
     assert seen > 5
 

@@ -23,7 +23,11 @@ from backend.node.metrics.other_programs import OtherPrograms
     ],
 )
 def test_the_share_of_other_programs_excludes_the_run(
-    monkeypatch: pytest.MonkeyPatch, elapsed_s: float, busy: float, own_s: float, share: float | None
+    monkeypatch: pytest.MonkeyPatch,
+    elapsed_s: float,
+    busy: float,
+    own_s: float,
+    share: float | None,
 ) -> None:
     readings = iter([(1000.0, 300.0, 7.0), (1000.0 + elapsed_s, 300.0 + busy, 7.0 + own_s)])
     monkeypatch.setattr(other_programs, "_read", lambda: next(readings))

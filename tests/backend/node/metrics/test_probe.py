@@ -260,7 +260,9 @@ def test_a_gpu_that_falls_off_the_bus_stays_listed_as_lost(watch: Callable[..., 
     assert [gpu.index for gpu in gpus if gpu.is_lost] == [5]
     assert (gpus[5].uuid, gpus[5].name) == (previous_gpus[5].uuid, previous_gpus[5].name)
     assert (gpus[5].temperature_c, gpus[5].processes) == (None, ())
-    assert [gpu for gpu in gpus if not gpu.is_lost] == [gpu for gpu in previous_gpus if gpu.index != 5]
+    assert [gpu for gpu in gpus if not gpu.is_lost] == [
+        gpu for gpu in previous_gpus if gpu.index != 5
+    ]
 
 
 def test_a_gpu_lost_before_the_first_reading_is_listed_without_its_name(

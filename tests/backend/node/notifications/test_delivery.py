@@ -286,7 +286,8 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
 
 def held_by(attempt: AttemptFolder, sender: dict[str, Any], number: int = 1) -> None:
     replace_json(
-        attempt.delivery_file("aa11", number), {"by": sender, "state": "trying", "tries": 0, "why": ""}
+        attempt.delivery_file("aa11", number),
+        {"by": sender, "state": "trying", "tries": 0, "why": ""},
     )
 
 

@@ -94,7 +94,11 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
     previous_launch = launch(folder.path, make_config(place_on(*NODES)), 3)
 
     entry = queue_next(
-        folder, previous_launch, "gpu02 was lost.", placement=place_on("gpu01", "gpu03"), quiet_s=300
+        folder,
+        previous_launch,
+        "gpu02 was lost.",
+        placement=place_on("gpu01", "gpu03"),
+        quiet_s=300,
     )
 
     (found,) = entries.entries(root)
@@ -106,7 +110,10 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
     replace_json(folder.queued, replace(entry, position=0.0).to_dict())
     other_job = root.job("b-job")
     other_job.checkpoints.mkdir(parents=True)
-    assert queue_next(other_job, launch(other_job.path, make_config(place_on(*NODES)), 1), "").position < 0
+    assert (
+        queue_next(other_job, launch(other_job.path, make_config(place_on(*NODES)), 1), "").position
+        < 0
+    )
 
 
 def test_invalid_settings_queue_nothing(tmp_path: Path) -> None:

@@ -49,7 +49,11 @@ def make_launch(tmp_path: Path, **overrides: Any) -> Launch:
 
 
 def nodes_of(retry_plan: RetryPlan | None) -> str:
-    return "" if retry_plan is None else " ".join(element.node for element in retry_plan.continuation.placement)
+    return (
+        ""
+        if retry_plan is None
+        else " ".join(element.node for element in retry_plan.continuation.placement)
+    )
 
 
 ALL = "gpu01 gpu02 gpu03"
@@ -131,13 +135,17 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     tmp_path: Path, settings: dict[str, Any], lost_names: str, back: str, nodes: str, message: str
 ) -> None:
     full_launch = make_launch(tmp_path, shrink=True, grow=True, **settings)
-    fewer = next_retry(full_launch, replace(LOSS_ERROR, node=lost_names.split()[0]), 40, lost_names.split())
+    fewer = next_retry(
+        full_launch, replace(LOSS_ERROR, node=lost_names.split()[0]), 40, lost_names.split()
+    )
     assert fewer is not None
     config = with_changes(full_launch.config, {**fewer.changes, "placement": raw_of(fewer)}).config
     assert config is not None
     now = replace(next_launch(full_launch, config, ""), continuation=fewer.continuation)
 
-    retry_plan = next_growth(full_launch, now, {name: f"10.0.0.{name[-1]}" for name in back.split()})
+    retry_plan = next_growth(
+        full_launch, now, {name: f"10.0.0.{name[-1]}" for name in back.split()}
+    )
 
     assert nodes_of(retry_plan) == nodes
     if retry_plan is None:
@@ -145,12 +153,16 @@ def test_a_returned_node_is_taken_back_with_its_earlier_settings(
     assert retry_plan.continuation.nodes == message
     assert f"{sorted(back.split())[-1]} can be used again." in retry_plan.continuation.reason
     assert retry_plan.continuation.retries == fewer.continuation.retries
-    new_config = with_changes(full_launch.config, {**retry_plan.changes, "placement": raw_of(retry_plan)}).config
+    new_config = with_changes(
+        full_launch.config, {**retry_plan.changes, "placement": raw_of(retry_plan)}
+    ).config
     assert new_config is not None
     if nodes == ALL:
         assert new_config == full_launch.config
     # It may lose a node again.
-    repeated_launch = replace(next_launch(now, new_config, "", retry_plan.hosts), continuation=retry_plan.continuation)
+    repeated_launch = replace(
+        next_launch(now, new_config, "", retry_plan.hosts), continuation=retry_plan.continuation
+    )
     once_more = next_retry(repeated_launch, replace(LOSS_ERROR, node="gpu03"), 40, ["gpu03"])
     assert once_more is not None
     assert "gpu03" in once_more.continuation.avoids
@@ -185,10 +197,15 @@ def test_retries_are_counted_from_the_run_that_a_user_started(tmp_path: Path) ->
         assert retry_plan is not None
         assert retry_plan.continuation.retries == used_retries
         assert f"{used_retries} of 2" in retry_plan.continuation.reason
-        previous_launch = replace(previous_launch, run=previous_launch.run + 1, continuation=retry_plan.continuation)
+        previous_launch = replace(
+            previous_launch, run=previous_launch.run + 1, continuation=retry_plan.continuation
+        )
     assert next_retry(previous_launch, LOSS_ERROR, 90, ["gpu02"]) is None
     # A user who resumes it has a launch of his own.
-    assert next_retry(replace(previous_launch, continuation=None), LOSS_ERROR, 90, ["gpu02"]) is not None
+    assert (
+        next_retry(replace(previous_launch, continuation=None), LOSS_ERROR, 90, ["gpu02"])
+        is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -223,7 +240,12 @@ def test_a_possible_fault_of_the_code_is_retried_once_without_a_new_checkpoint(
     ],
 )
 def test_batch_and_rate_with_fewer_nodes(
-    tmp_path: Path, overrides: dict[str, Any], remaining_count: int, batch: int, factor: float, message: str
+    tmp_path: Path,
+    overrides: dict[str, Any],
+    remaining_count: int,
+    batch: int,
+    factor: float,
+    message: str,
 ) -> None:
     lost_nodes = ["gpu02", "gpu03"][: 3 - remaining_count]
     settings = {"batch_size": 8, "optimizer": {"name": "sgd", "lr": 0.1}, **overrides}
@@ -237,7 +259,9 @@ def test_batch_and_rate_with_fewer_nodes(
 
 
 def run_after(launch: Launch, retry_plan: RetryPlan) -> Launch:
-    config = with_changes(launch.config, {**retry_plan.changes, "placement": raw_of(retry_plan)}).config
+    config = with_changes(
+        launch.config, {**retry_plan.changes, "placement": raw_of(retry_plan)}
+    ).config
     assert config is not None
     return replace(next_launch(launch, config, ""), continuation=retry_plan.continuation)
 
@@ -290,7 +314,9 @@ def test_however_many_nodes_are_lost_one_after_the_other_the_batch_and_rate_stay
         for step in (0, 1, 10, 19, 30):
             start = 0.1 if factor > 1 else 0.0
             expected_rate = start + (0.1 * factor - start) * min(1.0, (step + 1) / 20)
-            assert learning_rate(launch.config, 10, step, launch.lr_factor) == pytest.approx(expected_rate)
+            assert learning_rate(launch.config, 10, step, launch.lr_factor) == pytest.approx(
+                expected_rate
+            )
             if size == whole_size:
                 full_rate = learning_rate(full_launch.config, 10, step, full_launch.lr_factor)
                 assert learning_rate(launch.config, 10, step, launch.lr_factor) == full_rate
@@ -310,13 +336,21 @@ def test_gpus_are_replaced_by_free_ones_of_the_same_kind(tmp_path: Path) -> None
     )
 
     retry_plan = next_retry(
-        continuation, LOSS_ERROR, 0, ["gpu02"], {**own_capacities, "gpu03": replace(other_capacity, used_gpus={"e"})}
+        continuation,
+        LOSS_ERROR,
+        0,
+        ["gpu02"],
+        {**own_capacities, "gpu03": replace(other_capacity, used_gpus={"e"})},
     )
     assert retry_plan is not None
     assert retry_plan.continuation.placement[1] == Placement("gpu03", gpus=("d", "f"))
     assert retry_plan.hosts == {"gpu03": "10.0.0.3"}
     retry_plan = next_retry(
-        continuation, LOSS_ERROR, 0, ["gpu02"], {**own_capacities, "gpu03": replace(other_capacity, used_gpus={"e", "f"})}
+        continuation,
+        LOSS_ERROR,
+        0,
+        ["gpu02"],
+        {**own_capacities, "gpu03": replace(other_capacity, used_gpus={"e", "f"})},
     )
     assert nodes_of(retry_plan) == "gpu01"
 
@@ -420,13 +454,17 @@ def test_only_a_suitable_free_node_replaces_a_lost_one(
         other_job = root.job("b-job")
         other_job.attempt(1).path.mkdir(parents=True)
         config = replace(make_launch(other_job.path).config, placement=place_on("gpu04"))
-        ranks = tuple(replace(element, node="gpu04") for element in make_launch(other_job.path).ranks[:2])
+        ranks = tuple(
+            replace(element, node="gpu04") for element in make_launch(other_job.path).ranks[:2]
+        )
         running = replace(make_launch(other_job.path), config=config, ranks=ranks)
         replace_json(other_job.launch, running.to_dict())
     previous_launch = make_launch(folder.path, retries=1, nodes="others")
     replace_json(folder.launch, previous_launch.to_dict())
 
-    retry_plan = retry.plan(folder, previous_launch, RunExit(1, JobState.ERROR, "", LOSS_ERROR), ["gpu02"])
+    retry_plan = retry.plan(
+        folder, previous_launch, RunExit(1, JobState.ERROR, "", LOSS_ERROR), ["gpu02"]
+    )
 
     assert nodes_of(retry_plan) == ("gpu01 gpu04 gpu03" if is_free else REMAINING)
     assert retry_plan is not None
@@ -478,7 +516,10 @@ def test_a_queued_run_does_not_wait_for_a_node_that_was_lost_since(
     previous_launch = make_launch(folder.path, **settings)
     reason = "" if by_user else "gpu02 can be used again."
     queue_next(
-        folder, previous_launch, reason, continuation=Continuation(reason, placement=place_on(*ALL.split()))
+        folder,
+        previous_launch,
+        reason,
+        continuation=Continuation(reason, placement=place_on(*ALL.split())),
     )
     now = [0.0]
     woken: list[list[str]] = []

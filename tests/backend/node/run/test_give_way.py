@@ -215,8 +215,16 @@ class Terminals:
 
     @property
     def of_others(self) -> set[str]:
-        used_terminals = (terminal for terminal in self.used_terminals if terminal.startswith(("/dev/pts/", "/dev/tty")))
-        return {terminal for terminal in used_terminals if terminal not in self.created_terminals and terminal != "/dev/pts/ptmx"}
+        used_terminals = (
+            terminal
+            for terminal in self.used_terminals
+            if terminal.startswith(("/dev/pts/", "/dev/tty"))
+        )
+        return {
+            terminal
+            for terminal in used_terminals
+            if terminal not in self.created_terminals and terminal != "/dev/pts/ptmx"
+        }
 
 
 def user() -> bytes:

@@ -101,7 +101,10 @@ def test_own_programs_from_before_the_start_do_not_pause_the_run(tmp_path: Path)
     own_program = replace(ALICE, user=user_name())
     later = replace(own_program, pid=8)
     assert [cluster.pause_after(own_program) for _ in range(3)] == [""] * 3
-    assert cluster.pause_after(own_program, later) == f"Paused: {own_program.user} uses GPU 2 on gpu02."
+    assert (
+        cluster.pause_after(own_program, later)
+        == f"Paused: {own_program.user} uses GPU 2 on gpu02."
+    )
 
 
 def test_a_process_of_another_user_from_before_the_start_pauses_the_run(tmp_path: Path) -> None:

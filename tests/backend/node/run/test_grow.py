@@ -70,7 +70,9 @@ class Cluster:
         reading = replace(READING, name="gpu02", heartbeat=self.beat)
         replace_json(self.root.node("gpu02").status, reading.to_dict())
         status_values = {"epoch": self.epoch, "epochs": 9, "is_planned": True, **status}
-        replace_json(self.job.status, RunStatus(JobState.TRAINING, **{"run": 2, **status_values}).to_dict())
+        replace_json(
+            self.job.status, RunStatus(JobState.TRAINING, **{"run": 2, **status_values}).to_dict()
+        )
         self.grow.watch()
         return pause_requested(self.job.lock, 2)
 
@@ -176,7 +178,9 @@ def test_a_run_that_ended_otherwise_is_not_continued_by_it(tmp_path: Path, pause
 
 
 @pytest.mark.parametrize(
-    "status", [{"epoch": 9}, {"is_planned": False}, {"run": 1}], ids=lambda changes: next(iter(changes))
+    "status",
+    [{"epoch": 9}, {"is_planned": False}, {"run": 1}],
+    ids=lambda changes: next(iter(changes)),
 )
 def test_no_epoch_is_left_or_known(tmp_path: Path, status: dict[str, Any]) -> None:
     cluster = Cluster(tmp_path)

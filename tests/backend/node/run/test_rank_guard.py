@@ -56,7 +56,9 @@ class LoneGuard:
     def sleepers(self) -> list[int]:
         """The children of the rank."""
         descendants = process_cleanup.descendants(self.parent.pid)
-        return [process.pid for process in descendants if command_line(process.pid) == "sleep 987654 "]
+        return [
+            process.pid for process in descendants if command_line(process.pid) == "sleep 987654 "
+        ]
 
 
 @pytest.fixture

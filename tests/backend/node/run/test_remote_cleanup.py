@@ -56,7 +56,9 @@ def test_the_cleanup_says_whether_the_node_sees_the_folder_of_the_job(
         monkeypatch.setenv("PATH", str(stub.parent), prepend=":")
         prefix = "it._SEE_S = 0.5"
     arguments = () if state == "not asked" else ("--see", str(folder.path))
-    assert run_cleanup(folder, TAG, *arguments, prefix=prefix or "pass") == CleanupResult("", True, sees_folder)
+    assert run_cleanup(folder, TAG, *arguments, prefix=prefix or "pass") == CleanupResult(
+        "", True, sees_folder
+    )
 
 
 @pytest.mark.parametrize(

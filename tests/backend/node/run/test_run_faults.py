@@ -332,7 +332,9 @@ def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_t
 
     def sleepers() -> list[int] | None:
         descendants = process_cleanup.descendants(run.supervisor.pid)
-        pids = [process.pid for process in descendants if command_line(process.pid) == "sleep 987654 "]
+        pids = [
+            process.pid for process in descendants if command_line(process.pid) == "sleep 987654 "
+        ]
         return pids if len(pids) == 2 else None
 
     pids = wait_for(sleepers, description="both children")
@@ -493,7 +495,9 @@ def test_a_shutdown_is_the_cause_although_mpirun_ended_first(
     run.wait_until_training()
     launcher = run.find(" --map-by ")
     process_identity.send_signal(launcher, signal.SIGKILL)
-    wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), description="its end to be noticed")
+    wait_for(
+        lambda: not Path(f"/proc/{launcher.pid}").exists(), description="its end to be noticed"
+    )
     process_identity.send_signal(run.supervisor, signal.SIGTERM)
     assert "its supervisor got SIGTERM" in run.end().message
 

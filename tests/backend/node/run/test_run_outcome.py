@@ -65,7 +65,9 @@ def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_recor
         (2, "killed", "Rank 1 on gpu2: killed"),
     ],
 )
-def test_a_run_that_finished_early_says_why(status_run: int, loss_message: str, message: str) -> None:
+def test_a_run_that_finished_early_says_why(
+    status_run: int, loss_message: str, message: str
+) -> None:
     early_finish = "Converged at step 9 of 40."
     status = RunStatus(JobState.SAVING, run=status_run, early_finish=early_finish)
     worker = ended(1, "signal", loss_message) if loss_message else ended(1, "finished")
@@ -173,7 +175,11 @@ def test_f08_a_node_lost_during_the_start_is_named(changes: dict[str, object]) -
 def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_named(
     exits: list[RankExit], changes: dict[str, object], named_node: bool
 ) -> None:
-    common_values = {"nodes_without_root": ("gpu2",), "data_root": "/lab/ring", "newest_checkpoint": "x"}
+    common_values = {
+        "nodes_without_root": ("gpu2",),
+        "data_root": "/lab/ring",
+        "newest_checkpoint": "x",
+    }
     record = judge(*exits, **{**common_values, **changes})
     message = (
         "gpu2 answers, but no longer sees the data root /lab/ring, so the end of its rank 1 could "
@@ -374,9 +380,7 @@ def test_an_echo_is_shown_when_there_is_no_better_cause() -> None:
 SERVED = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
 
 
-def of_rank(
-    rank: int, message: str, secondary: bool = False, about: int | None = None
-) -> RankExit:
+def of_rank(rank: int, message: str, secondary: bool = False, about: int | None = None) -> RankExit:
     outcome = "error" if secondary or about is not None else "signal"
     error = RankError(message, rank if about is None else about, SERVED[rank].node)
     return RankExit(rank, 1, "host", error.node, outcome, error=error, secondary=secondary)

@@ -38,7 +38,9 @@ class Cluster:
         self.is_moving = False
         self.asked: list[str] = []
         monkeypatch.setattr(remote_cleanup, "unreachable_nodes", self._unreached)
-        self.watch = SilenceWatch(self.job, make_launch(self.job.path, **settings), lambda: self.now)
+        self.watch = SilenceWatch(
+            self.job, make_launch(self.job.path, **settings), lambda: self.now
+        )
 
     def _unreached(self, launch: object, nodes: list[str]) -> tuple[str, ...]:
         self.asked += nodes
@@ -151,5 +153,7 @@ def test_an_answer_over_ssh_is_a_sign_of_life(
         lambda command, **options: popen([str(folder / command[0]), *command[1:]], **options),
     )
     monkeypatch.setattr(remote_cleanup.time, "monotonic", lambda: 0.0)
-    reached = remote_cleanup.unreachable_nodes(make_launch(tmp_path, shrink=True), ("gpu02", "gpu03"))
+    reached = remote_cleanup.unreachable_nodes(
+        make_launch(tmp_path, shrink=True), ("gpu02", "gpu03")
+    )
     assert reached == (() if is_reached else ("gpu02", "gpu03"))
