@@ -155,7 +155,9 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     finding = unknown_key("gpu12", error)
     controller, requested = make_controller(finding)
     controller.start(requested.request)
-    assert not shows_text(dialog_of(controller), "Fix all"), "no button accepts it along with others"
+    assert not shows_text(dialog_of(controller), "Fix all"), (
+        "no button accepts it along with others"
+    )
     row_of(dialog_of(controller), finding).button.click()
     key_dialog = session_of(controller)._key_dialog.dialog
     assert key_dialog is not None

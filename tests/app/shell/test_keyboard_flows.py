@@ -289,7 +289,9 @@ def test_gpus_are_chosen_by_space_and_arrows(hands, program):
         assert selected_gpus["gpu02"] == [f"GPU-{number}" for number in range(6)]
     finally:
         program._node_controller.start()
-        hands.wait(lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"])
+        hands.wait(
+            lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"]
+        )
 
 
 def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):

@@ -251,7 +251,9 @@ def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
 
 
 def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
-    evidence = RunObservation(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True)
+    evidence = RunObservation(
+        run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True
+    )
     assert derive_state(evidence).state is JobState.STOPPING
     over = replace(TRAINING, state=JobState.FINISHED)
     assert derive_state(replace(evidence, status=over)).state is JobState.FINISHED

@@ -20,8 +20,8 @@ from backend.services.tools import tool_process
 from tests.backend.services.access_cases import (
     PAYLOAD,
     Beat,
-    FakeHead,
     DataSite,
+    FakeHead,
     RemoteRun,
     add_checkpoint,
     on_node,

@@ -186,7 +186,9 @@ PROBES = {check.probe.name: check.probe for check in checks.CHECKS if check.prob
 
 
 @pytest.mark.parametrize("probe", PROBES)
-@pytest.mark.parametrize("late_answer", [None, {"code": 124}, {}], ids=["no answer", "late", "empty"])
+@pytest.mark.parametrize(
+    "late_answer", [None, {"code": 124}, {}], ids=["no answer", "late", "empty"]
+)
 def test_no_check_is_green_without_the_answer_to_its_probe(
     nodes: Nodes, probe: str, late_answer: Any, log_watch: LogWatch
 ) -> None:

@@ -102,7 +102,9 @@ def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
     study.write_text("something else")
     (started,) = services.studies.started_studies()
     assert (started.text, started.form) == (old_text, FormName.SMALL)
-    assert services.studies.find(new_study.tag) == started == services.studies.find_started("rates-")
+    assert (
+        services.studies.find(new_study.tag) == started == services.studies.find_started("rates-")
+    )
     assert [row.jobs for row in services.studies.table(started).rows] == [2, 2]
 
 

@@ -392,7 +392,10 @@ def test_a_keras_model_is_checked_with_the_parameters_of_its_first_batch(tmp_pat
         model(tmp_path, KERAS), GALLERY / "loader", GALLERY / "dataset"
     )
     assert check.parameters == 650
-    assert [(layer.kind, layer.parameters) for layer in check.layers] == [("Flatten", 0), ("Dense", 650)]
+    assert [(layer.kind, layer.parameters) for layer in check.layers] == [
+        ("Flatten", 0),
+        ("Dense", 650),
+    ]
     assert check.loss is not None
 
 
