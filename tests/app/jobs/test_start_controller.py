@@ -76,7 +76,7 @@ class Nodes:
             for p in self.findings
             if placement_nodes.issuperset(p.nodes) and gpus.issuperset(p.gpus)
         ]
-        return samples.found(*findings, placement=config.placement)
+        return samples.preflight(*findings, placement=config.placement)
 
     def fix_all(
         self, findings: Sequence[PreflightFinding], on_change: Callable[[SetUp], None]

@@ -51,7 +51,7 @@ def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
 def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_record: bool) -> None:
     echo = ended(1, "error", "Another rank ended, which interrupted their step.", secondary=True)
     exits = [ended(0, "finished"), *[echo] * has_record]
-    record = judge(*exits, expendable=frozenset({1}))
+    record = judge(*exits, expendable_ranks=frozenset({1}))
     assert (record.state, record.error) == (JobState.FINISHED, None)
     assert record.message == "Rank 1 on gpu2 was lost: its connection to the others broke."
 
@@ -72,7 +72,7 @@ def test_a_run_that_finished_early_says_why(
     status = RunStatus(JobState.SAVING, run=status_run, early_finish=early_finish)
     worker = ended(1, "signal", loss_message) if loss_message else ended(1, "finished")
     exits = [ended(0, "finished"), worker]
-    record = judge(*exits, expendable=frozenset({1}), last_status=status)
+    record = judge(*exits, expendable_ranks=frozenset({1}), last_status=status)
     assert (record.state, record.message) == (JobState.FINISHED, message)
     stopped = judge(*(ended(n, "interrupted") for n in (0, 1)), last_status=status)
     assert "Converged" not in stopped.message
@@ -144,7 +144,7 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
 )
 def test_f08_a_node_lost_during_the_start_is_named(changes: dict[str, object]) -> None:
     log = LogPart.from_text("mpirun.log", str(changes.get("launcher_log", "")))
-    record = judge(unreached=("gpu2",), mpirun_log=(log,), **changes)
+    record = judge(unreached_nodes=("gpu2",), mpirun_log=(log,), **changes)
     assert record.message == "gpu2 does not answer over SSH, so the run could not begin."
     assert record.error is not None
     assert record.error.node == "gpu2"
@@ -195,7 +195,7 @@ def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_name
 def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> None:
     saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
     hung = {"stop_was_requested": True, "stopped_by": "ben", "give_up_reason": "It hung."}
-    record = judge(ended(0, "interrupted"), **saved, **hung, blind=("gpu2",), data_root="/lab")
+    record = judge(ended(0, "interrupted"), **saved, **hung, nodes_without_root=("gpu2",), data_root="/lab")
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith("Stopped by ben. Saved at epoch 2, step 20. gpu2 answers, but")
     # Without the record of rank 0, the checkpoint may be an older one of this run.
@@ -269,7 +269,7 @@ def test_an_infinite_loss_is_not_retried(cause: str) -> None:
 
 
 def test_several_nodes_lost_at_once_are_all_named() -> None:
-    record = judge(unreached=("gpu2", "gpu3", "gpu4"))
+    record = judge(unreached_nodes=("gpu2", "gpu3", "gpu4"))
     assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")
 
 
@@ -279,7 +279,7 @@ def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
         "22: No "
     )
     log = LogPart.from_text("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
-    record = judge(mpirun_log=(log,), gave_up="mpirun did not end the other ranks.")
+    record = judge(mpirun_log=(log,), give_up_reason="mpirun did not end the other ranks.")
     assert record.error is not None
     assert record.error.cause == UNKNOWN
 
@@ -343,7 +343,7 @@ def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
         "Stopped by ben before the first step of this run; "
         "the newest checkpoint is still epoch 2, step 20."
     )
-    by_force = judge(**common_values, stop_was_requested=True, gave_up="It hung.").message
+    by_force = judge(**common_values, stop_was_requested=True, give_up_reason="It hung.").message
     assert by_force == (
         "Stopped by ben, by force, so no checkpoint could be made; "
         "the newest one is epoch 2, step 20. It hung."
@@ -516,7 +516,7 @@ def test_a_terminated_rank_is_named_and_not_the_aborted_one(
 def test_ranks_that_the_supervisor_ended_were_not_ended_from_outside() -> None:
     why = "mpirun did not start rank 1 on gpu2 within 300 s."
     log = PEER_GONE + ABORTS[0]
-    assert judge(left_with(14, 1), terminated(0), launcher_log=log, gave_up=why).message == why
+    assert judge(left_with(14, 1), terminated(0), launcher_log=log, give_up_reason=why).message == why
 
 
 @pytest.mark.parametrize("cause", [LOSS_NOT_A_NUMBER, LOSS_DIVERGED, ""])
@@ -539,9 +539,9 @@ def test_neither_of_two_terminated_ranks_on_a_node_is_blamed() -> None:
 
 
 def test_f10_a_signal_to_the_supervisor_is_the_cause_of_ranks_that_left_then() -> None:
-    record = judge(left_with(14, 1), terminated(0), end_requested="SIGTERM")
+    record = judge(left_with(14, 1), terminated(0), end_signal="SIGTERM")
     assert record.message == "The run was ended from outside: its supervisor got SIGTERM."
-    own = judge(ended(1, "error", "KeyError: 'colour'"), end_requested="SIGTERM")
+    own = judge(ended(1, "error", "KeyError: 'colour'"), end_signal="SIGTERM")
     assert own.message == "Rank 1 on gpu2: KeyError: 'colour'"
 
 
@@ -863,7 +863,7 @@ def test_a_rank_that_the_job_can_lose_is_not_the_cause_of_another_ones_end() -> 
     logs = {0: "BrokenPipeError: [Errno 32] Broken pipe\n", 1: "CUDA out of memory.\n"}
     parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
     left = ended(0, "exit", "Rank 0 exited with code 1.")
-    error = judge(left, logs=parts, expendable=frozenset({1}), launcher_code=1).error
+    error = judge(left, logs=parts, expendable_ranks=frozenset({1}), launcher_code=1).error
     assert error is not None
     assert (error.rank, error.cause) == (0, UNKNOWN)
 
@@ -909,7 +909,7 @@ def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
 ) -> None:
     echoes = (ended(0, "signal", "Ended together.", secondary=True), left_with(14, 1))
     marked = [replace(one, secondary=True) for one in echoes]
-    record = judge(*marked, stood_still=nodes, unreached=nodes, launcher_code=137)
+    record = judge(*marked, silent_nodes=nodes, unreached_nodes=nodes, launcher_code=137)
     names = " and ".join(nodes)
     assert record.message == f"{names} gave no sign of life: no heartbeat, and no answer over SSH."
     assert record.error is not None
@@ -918,5 +918,5 @@ def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
 
 
 def test_a_rank_that_failed_before_its_node_stood_still_stays_the_cause() -> None:
-    record = judge(left_with(7, 1), stood_still=("gpu2",))
+    record = judge(left_with(7, 1), silent_nodes=("gpu2",))
     assert "exited with code 7" in record.message

@@ -438,7 +438,7 @@ WRITES = (
 )
 
 
-@pytest.mark.parametrize(("folder", "write"), zip(["at_init", "at_item"] * 3, WRITES, strict=True))
+@pytest.mark.parametrize(("target", "write"), zip(["at_init", "at_item"] * 3, WRITES, strict=True))
 def test_a_loader_cannot_write_into_a_version(tmp_path: Path, target: str, write: str) -> None:
     loader, dataset, model = (tmp_path / name for name in ("loader", "dataset", "model"))
     for folder in (loader, dataset, model):
