@@ -194,5 +194,5 @@ class ListController(QObject):
 
 
 def _raise(error: BackendError) -> None:
-    """Ignore the error: the index is in memory, so a query cannot fail."""
+    """Raise the error: the index is in memory, so a query cannot fail."""
     raise error

@@ -188,15 +188,15 @@ class PreflightSession(QObject):
         if not nodes or not self._is_open:
             return
         previous_preflight, config, job_id = self._preflight, self._config, self._request.job_id
-        preflight = self._services.preflight
+        service = self._services.preflight
         progress = self._start_progress(
             f"Checking {', '.join(nodes) if len(nodes) < 4 else 'the nodes'}"
         )
 
         def run_checks() -> Preflight:
             if previous_preflight is None or set(previous_preflight.nodes).issubset(nodes):
-                return preflight.run(config, job_id, cancelled=lambda: progress.is_cancelled)
-            return preflight.check_again(
+                return service.run(config, job_id, cancelled=lambda: progress.is_cancelled)
+            return service.check_again(
                 config, previous_preflight, nodes, job_id, lambda: progress.is_cancelled
             )
 

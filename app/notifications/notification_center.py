@@ -187,7 +187,7 @@ def _job_ends(runs: Iterable[Run]) -> JobEnds:
 
 
 def _raise(error: BackendError) -> None:
-    """Ignore the error: everything is in memory, so it cannot fail."""
+    """Raise the error: everything is in memory, so it cannot fail."""
     raise error
 
 

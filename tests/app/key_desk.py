@@ -115,7 +115,9 @@ class Desk:
         lots = [i for name, i in self.ids.items() if name.startswith("digits batch")]
         page = self.program._pages.compare
         self.program._compare_controller.compare(tuple(lots[:6]))
-        self.wait(lambda: page.parallel.isVisible() and len(page.parallel.plot._coordinates.lines) == 6)
+        self.wait(
+            lambda: page.parallel.isVisible() and len(page.parallel.plot._coordinates.lines) == 6
+        )
         plot = page.parallel.plot
         plot.setFocus()
         self.press("Esc")

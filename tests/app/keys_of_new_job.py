@@ -42,7 +42,9 @@ def _gpus(check):
             check(desk, press)
         finally:
             program._node_controller.start()
-            desk.wait(lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"])
+            desk.wait(
+                lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"]
+            )
 
     return run
 

@@ -58,7 +58,7 @@ def _reads_out(first, start):
 
 
 def _pointed_step(plot):
-    return plot.pointed
+    return plot.pointer_x
 
 
 def _width(plot):

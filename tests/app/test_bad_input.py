@@ -14,15 +14,15 @@ from backend.services.jobs.dataset_size import DataSizeCounter
 from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job
 from tests.windows import (
-    start_buttons,
     all_fields,
     find_button,
+    find_only,
     finish_timers,
     job_fields,
     press_start,
     setting_field,
     side_of,
-    find_only,
+    start_buttons,
 )
 from widgets.common.fields import ErrorLine, LineEdit
 from widgets.jobs.form.form_side import FormFoot
@@ -180,7 +180,11 @@ def test_faults_of_every_part_are_shown_at_once(form, services):
     finish_timers(form)
     invalid_paths = {path for path, field in all_fields(form).items() if field.error()}
     assert invalid_paths == {"epochs", "dataset", "start_from"}
-    assert find_only(ErrorLine, find_only(PlacementPicker, form)).text().startswith("There is no node “gone”")
+    assert (
+        find_only(ErrorLine, find_only(PlacementPicker, form))
+        .text()
+        .startswith("There is no node “gone”")
+    )
     form.show_draft(JobDraft(raw_job(1, epochs=0, batch_size=600)))
     finish_timers(form)
     invalid_paths = {path for path, field in all_fields(form).items() if field.error()}

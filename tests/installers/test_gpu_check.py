@@ -18,7 +18,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.nodes.reading import Gpu
 from installers import gpu_check
-from installers.gpu_check import QUERY, CheckContext, CheckFailed, Load, CheckRow, StepTiming
+from installers.gpu_check import QUERY, CheckContext, CheckFailed, CheckRow, Load, StepTiming
 from tests.fakes.nvml.driver import FakeDriver, build, put_smi
 from tests.installers.small_project import put_wheel
 
@@ -238,7 +238,10 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
 def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
     passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    rows = [CheckRow("pin", True, "1 GPU", "Pinned."), CheckRow("readings", passed, "0", "Compared.")]
+    rows = [
+        CheckRow("pin", True, "1 GPU", "Pinned."),
+        CheckRow("readings", passed, "0", "Compared."),
+    ]
     monkeypatch.setattr(gpu_check, "check_all", lambda context: iter(rows))
     assert gpu_check.main([]) == (0 if passed else 1)
     word = "pass" if passed else "FAIL"

@@ -208,7 +208,9 @@ def test_without_horovod_nothing_is_built_and_the_other_environment_stays(
     set_up: SetUp, ready: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.rmtree(cache / "wheels")
-    monkeypatch.setattr(system_packages, "BUILD", (system_packages.SystemPackage("g++", "", lambda _: 0),))
+    monkeypatch.setattr(
+        system_packages, "BUILD", (system_packages.SystemPackage("g++", "", lambda _: 0),)
+    )
     python = set_up(build=_refuse, has_horovod=False)
     facts = json.loads((python.parent.parent / "ringmaster.json").read_text())
     assert "horovod_wheel" not in facts

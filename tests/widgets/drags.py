@@ -32,7 +32,9 @@ def drag_over(widget: QWidget, content: QMimeData, point: QPoint | None = None) 
     enter.ignore()
     QApplication.sendEvent(widget, enter)
     if enter.isAccepted():
-        QApplication.sendEvent(widget, QDragMoveEvent(position, _ACTIONS, content, *_BUTTON_AND_KEYS))
+        QApplication.sendEvent(
+            widget, QDragMoveEvent(position, _ACTIONS, content, *_BUTTON_AND_KEYS)
+        )
     return enter.isAccepted()
 
 
@@ -48,4 +50,6 @@ def drop(widget: QWidget, content: QMimeData, point: QPoint | None = None) -> No
     """
     position = widget.rect().center() if point is None else point
     if drag_over(widget, content, position):
-        QApplication.sendEvent(widget, QDropEvent(QPointF(position), _ACTIONS, content, *_BUTTON_AND_KEYS))
+        QApplication.sendEvent(
+            widget, QDropEvent(QPointF(position), _ACTIONS, content, *_BUTTON_AND_KEYS)
+        )

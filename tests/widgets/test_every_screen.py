@@ -78,7 +78,10 @@ def page(qtbot: QtBot, theme_manager: ThemeManager) -> QWidget:
 def test_a_label_that_is_cut_is_found_and_one_that_ends_in_an_ellipsis_is_not(
     page: QWidget,
 ) -> None:
-    cut_label, elided_label = Label("a name that is too long for it"), Label("a name too long", elide="right")
+    cut_label, elided_label = (
+        Label("a name that is too long for it"),
+        Label("a name too long", elide="right"),
+    )
     for label in (cut_label, elided_label):
         label.setFixedWidth(60)
     page.setLayout(col(cut_label, elided_label))

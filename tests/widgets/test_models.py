@@ -38,7 +38,9 @@ SHOWN_INDICES = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
 def jobs(in_columns):
     model = JobListModel(has_columns=in_columns)
     all_rows = rows_of(*(replace(LIVE, id=name, name=name) for name in "abcd"))
-    return model, lambda indices: model.show_rows(replace(all_rows, order=all_rows.order[list(indices)]))
+    return model, lambda indices: model.show_rows(
+        replace(all_rows, order=all_rows.order[list(indices)])
+    )
 
 
 def records(kind, record, columns=1):
@@ -117,7 +119,9 @@ def test_no_model_of_the_window_is_left_out():
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             importlib.import_module(module.name)
     tested_kinds = {kind for kind, _ in MODELS.values()}
-    assert {kind.__qualname__ for kind in project_subclasses(QAbstractItemModel) - tested_kinds} == set()
+    assert {
+        kind.__qualname__ for kind in project_subclasses(QAbstractItemModel) - tested_kinds
+    } == set()
 
 
 def project_subclasses(kind):

@@ -21,7 +21,9 @@ _PICTURE_LINK = re.compile(r"!\[[^\]]+\]\([^)]*pictures/([^)]+)\.png\)")
 
 def _linked_pictures() -> set[str]:
     pages = (ROOT / "README.md", *DOCS.parent.glob("*.md"))
-    return {name for page in pages for name in _PICTURE_LINK.findall(page.read_text(encoding="utf-8"))}
+    return {
+        name for page in pages for name in _PICTURE_LINK.findall(page.read_text(encoding="utf-8"))
+    }
 
 
 def test_the_command_makes_every_picture_that_a_document_names() -> None:
@@ -54,7 +56,12 @@ def _grid_cells(picture: QImage) -> np.ndarray:
 
 def _changed_share(previous_picture: QImage, current_picture: QImage) -> float:
     """The share of the pieces that are visibly others."""
-    return float((np.abs(_grid_cells(previous_picture) - _grid_cells(current_picture)).max(axis=2) > _MIN_DIFFERENCE).mean())
+    return float(
+        (
+            np.abs(_grid_cells(previous_picture) - _grid_cells(current_picture)).max(axis=2)
+            > _MIN_DIFFERENCE
+        ).mean()
+    )
 
 
 _FAST_SCREEN = "provision"

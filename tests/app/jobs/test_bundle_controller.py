@@ -17,7 +17,7 @@ from tests.asks import expect_request, open_menu_entries
 from tests.backend.services.bundles.test_bundle_service import finished_job
 from tests.programs import close_programs
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import find_button, finish_timers, setting_field, find_only
+from tests.windows import find_button, find_only, finish_timers, setting_field
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.fields import ComboBox, LineEdit
@@ -189,7 +189,9 @@ def test_a_bundle_dropped_on_the_window_becomes_a_job(qtbot, qapp, origin, tmp_p
         dialog = controller.dialog
         # The dataset did not come along: that is said, and how to get it.
         qtbot.waitUntil(
-            lambda: "is neither in this data root nor" in find_only(TaskStatus, dialog).message.text()
+            lambda: (
+                "is neither in this data root nor" in find_only(TaskStatus, dialog).message.text()
+            )
         )
         view = program.jobs.open_view
         assert (view.status.state, view.name) == (JobState.FINISHED, "Täglich/1")

@@ -74,8 +74,8 @@ def drag_source(jobs, background, detail, monkeypatch):
     # A busy machine may take longer than a drop waits.
     monkeypatch.setattr(lazy_file_drag, "WAIT_MS", LIMIT_MS)
     drag_source = CheckpointDragSource(jobs, background, detail.job_actions)
-    drag_source.heard = []
-    background.notified.connect(drag_source.heard.append)
+    drag_source.notifications = []
+    background.notified.connect(drag_source.notifications.append)
     yield drag_source
     jobs.may_export.set()
     drag_source.close()
@@ -155,7 +155,7 @@ def test_an_early_drop_waits_for_its_file_without_blocking_the_window(
     (path,) = drop_paths(promise)
     assert path.read_bytes() == b"exported"
     assert len(ticks) >= 10
-    assert drag_source.heard == ["Making “digits.zip”…"]
+    assert drag_source.notifications == ["Making “digits.zip”…"]
 
 
 def test_a_message_says_when_a_slow_export_can_be_dragged_again(
@@ -164,12 +164,12 @@ def test_a_message_says_when_a_slow_export_can_be_dragged_again(
     jobs.may_export.clear()
     monkeypatch.setattr(lazy_file_drag, "WAIT_MS", 30)
     assert drop_paths(start_drag(detail)) == []
-    assert drag_source.heard[1:] == [
+    assert drag_source.notifications[1:] == [
         "“digits.zip” was not ready yet; a message will say when to drag it again"
     ]
     jobs.may_export.set()
-    qtbot.waitUntil(lambda: len(drag_source.heard) == 3)
-    assert drag_source.heard[2] == "“digits.zip” is ready: drag it again"
+    qtbot.waitUntil(lambda: len(drag_source.notifications) == 3)
+    assert drag_source.notifications[2] == "“digits.zip” is ready: drag it again"
     jobs.may_export.clear()
     (path,) = drop_paths(start_drag(detail))
     assert path.read_bytes() == b"exported"
@@ -180,7 +180,7 @@ def test_a_message_says_that_an_export_still_held_is_ready(drag_source, detail, 
     promise = start_drag(detail)
     with qtbot.waitSignal(promise.settled):
         pass
-    assert drag_source.heard == [
+    assert drag_source.notifications == [
         "Making “digits.zip”…",
         "“digits.zip” is ready: drop it in a folder",
     ]
@@ -189,7 +189,7 @@ def test_a_message_says_that_an_export_still_held_is_ready(drag_source, detail, 
 def test_a_failed_export_shows_one_sentence_and_drops_nothing(drag_source, detail, jobs):
     jobs.error = BackendError("The checkpoint is gone.", "Choose another.")
     assert drop_paths(start_drag(detail)) == []
-    assert drag_source.heard[1:] == ["The checkpoint is gone. Choose another."]
+    assert drag_source.notifications[1:] == ["The checkpoint is gone. Choose another."]
 
 
 def test_an_unaccepted_drop_cancels_the_export(drag_source, detail, jobs, qtbot):
@@ -199,7 +199,7 @@ def test_an_unaccepted_drop_cancels_the_export(drag_source, detail, jobs, qtbot)
     with qtbot.waitSignal(promise.settled):
         promise.abandoned.emit()
     assert not promise.is_fulfilled
-    assert drag_source.heard == ["Making “digits.zip”…"]
+    assert drag_source.notifications == ["Making “digits.zip”…"]
 
 
 def test_the_last_three_exports_are_kept_until_the_window_closes(drag_source, detail):

@@ -71,7 +71,7 @@ def page(qtbot):
 def controller(service, page, immediately):
     file_export = FileExport(service, immediately, page)
     controller = CompareController(service, immediately, page, file_export, service.find)
-    controller.heard = immediately.notifications
+    controller.notifications = immediately.notifications
     return controller
 
 
@@ -98,7 +98,7 @@ def test_a_message_names_the_limit_of_eight_jobs(controller, page):
     assert page.ids == ids
     page.add_requested.emit("id9")
     assert page.ids == ids
-    assert controller.heard == [
+    assert controller.notifications == [
         "At most 8 jobs can be compared: the first 8 are shown",
         "At most 8 jobs can be compared: remove one first",
     ]
@@ -159,7 +159,7 @@ def test_a_job_of_a_sweep_shows_the_whole_sweep_and_its_changes(controller, page
 def test_a_missing_job_is_reported_and_not_compared(controller, page):
     controller.compare(("id0", "gone"))
     assert page.ids == ("id0",)
-    assert controller.heard == ["There is no job “gone”. Try again."]
+    assert controller.notifications == ["There is no job “gone”. Try again."]
 
 
 def test_a_late_update_is_not_shown(service, page, monkeypatch):
@@ -195,7 +195,7 @@ def test_s4_the_button_writes_one_table_of_all_compared_jobs(
     assert dialogs == [("curves.csv", "Table (*.csv)")]
     # The dialog has asked whether the file is to be replaced.
     assert service.tables == [(("id0", "id1"), tmp_path / "all.csv", True)]
-    assert controller.heard[-1] == "Saved all.csv"
+    assert controller.notifications[-1] == "Saved all.csv"
 
 
 def test_a_plot_is_saved_where_the_user_chooses(controller, page, monkeypatch, tmp_path):
@@ -210,6 +210,6 @@ def test_a_plot_is_saved_where_the_user_chooses(controller, page, monkeypatch, t
     for action in reversed(menu.actions()):
         action.trigger()
     assert (tmp_path / "plot.pdf").read_bytes()[:5] == b"%PDF-"
-    assert "Saved plot.pdf" in controller.heard
-    assert "cannot be written" in controller.heard[-1]
+    assert "Saved plot.pdf" in controller.notifications
+    assert "cannot be written" in controller.notifications[-1]
     assert len(list(tmp_path.iterdir())) == 1

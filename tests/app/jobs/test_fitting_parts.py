@@ -48,7 +48,12 @@ WINE = job("mlp", "wine", "wine", 9)
     ("chosen_names", "combinations", "jobs", "expected"),
     [
         ({"dataset": "wine", "loader": "wine"}, (), (), ("", "wine", "wine")),
-        ({"dataset": "boxes"}, (Combination("wine", "wine", "mlp"),), (WINE,), ("", "boxes", "boxes")),
+        (
+            {"dataset": "boxes"},
+            (Combination("wine", "wine", "mlp"),),
+            (WINE,),
+            ("", "boxes", "boxes"),
+        ),
         ({"dataset": "wine"}, (Combination("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
         ({"model": "mlp"}, (Combination("wine", "wine", "mlp"),), (), ("mlp", "wine", "wine")),
         ({"model": "mlp"}, (), (WINE,), ("mlp", "", "")),

@@ -20,7 +20,15 @@ from tests.app.conftest import MODEL_CHECK
 from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.conftest import SynchronousRunner
 from tests.integration.tiny import MODEL, raw_job
-from tests.windows import start_buttons, find_button, finish_timers, shows_text, setting_field, side_of, find_only
+from tests.windows import (
+    find_button,
+    find_only,
+    finish_timers,
+    setting_field,
+    shows_text,
+    side_of,
+    start_buttons,
+)
 from widgets.common.labels import Label
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormFoot
@@ -46,7 +54,7 @@ class DelayedRunner(SynchronousRunner):
         else:
             super().run(queue_name, *task)
 
-    def let_go(self):
+    def run_tasks(self):
         while self.tasks:
             super().run("count", *self.tasks.pop(0))
 
@@ -85,7 +93,7 @@ def test_only_parts_that_were_tried_together_are_ready_to_start(form, runner, qt
     finish_timers(form)
     assert result_of(form) == "Trying one batch…"
     assert start_buttons(form).start.isEnabled(), "the user may know better"
-    runner.let_go()
+    runner.run_tasks()
     assert result_of(form) == "Ready to start"
     assert line(form) == "One batch was tried: loss 0.700"
     qtbot.keyClick(form, Qt.Key.Key_F5)
@@ -96,7 +104,7 @@ def test_only_parts_that_were_tried_together_are_ready_to_start(form, runner, qt
 def test_a_misfit_is_shown_at_its_field_and_is_not_called_ready(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     assert result_of(form) == "One batch fails"
     assert setting_field(form, "model").error() == MISFIT.with_remedy
     assert find_only(FormFoot, form).figures.text() == MISFIT.with_remedy
@@ -113,7 +121,7 @@ def test_a_misfit_is_shown_at_its_field_and_is_not_called_ready(form, runner, mo
 def test_the_error_of_a_loader_is_shown_at_the_loader(form, runner, monkeypatch):
     monkeypatch.setattr(tool_process, "check_model", _raise(ToolError("No files.", part="loader")))
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     assert setting_field(form, "loader").error() == "No files."
     assert setting_field(form, "model").error() == ""
 
@@ -121,12 +129,12 @@ def test_the_error_of_a_loader_is_shown_at_the_loader(form, runner, monkeypatch)
 def test_a_button_repeats_a_failed_trial(form, runner, monkeypatch, qtbot):
     monkeypatch.setattr(tool_process, "check_model", _raise(MISFIT))
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     button = find_only(FormSections, form).trial.button
     assert button.text() == "Try again"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    runner.let_go()
+    runner.run_tasks()
     assert result_of(form) == "Ready to start"
     assert setting_field(form, "model").error() == ""
 
@@ -148,12 +156,12 @@ def test_another_choice_ends_the_trial_and_is_tried_itself(
         "check_model",
         lambda model, *_, **__: tried_models.append(model.parts[-3]) or MODEL_CHECK,
     )
-    runner.let_go()
+    runner.run_tasks()
     assert tried_models == ["other"]
     assert result_of(form) == "Ready to start"
     form.show_draft(JobDraft(raw_job(1)))
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     assert tried_models == ["other", "tiny"], "the one that was cancelled is not taken for tried"
 
 
@@ -162,19 +170,19 @@ def test_a_cancelled_trial_waits_for_its_button(form, runner, qtbot):
     button = find_only(FormSections, form).trial.button
     assert button.text() == "Cancel"
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    runner.let_go()
+    runner.run_tasks()
     assert (line(form), button.text()) == ("One batch shows whether they fit", "Try one batch")
     finish_timers(form)
     assert runner.tasks == []
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    runner.let_go()
+    runner.run_tasks()
     assert result_of(form) == "Ready to start"
 
 
 def test_a_job_without_local_pytorch_is_tried_only_on_request(form, runner, monkeypatch):
     monkeypatch.setattr(job_service, "training_error", lambda: ToolError("No PyTorch here."))
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     assert line(form).startswith("Not tried: its files or PyTorch are not on this")
     assert find_only(FormSections, form).trial.button.text() == "Try one batch"
 
@@ -191,7 +199,7 @@ def test_a_warning_of_the_trial_is_shown_as_a_hint(form, runner, monkeypatch):
     model_check = ModelCheck(10, 9, 40, loss=0.7, batch="[4]", warnings=("1 parameter is idle.",))
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: model_check)
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     rows = [
         side_of(form).findings.itemAt(n).layout() for n in range(side_of(form).findings.count())
     ]
@@ -229,7 +237,7 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
         lambda name, nodes, _progress: installed.append((name, nodes)),
     )
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     trial = find_only(FormSections, form).trial
     assert setting_field(form, "loader").error() == str(MISSING_PACKAGE), (
         "the button is the way out"
@@ -238,7 +246,7 @@ def test_one_button_installs_a_missing_package_and_repeats_the_trial(
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     assert "Installing Pillow" in line(form)
-    runner.let_go()
+    runner.run_tasks()
     assert installed == [("Pillow", ("this-computer",))]
     assert result_of(form) == "Ready to start"
     assert setting_field(form, "loader").error() == ""
@@ -253,10 +261,10 @@ def test_the_command_of_a_package_that_cannot_be_installed_can_be_copied(
     monkeypatch.setattr(tool_process, "check_model", _raise(MISSING_PACKAGE))
     monkeypatch.setattr(form.controller._services.packages, "install", _raise(error))
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     trial = find_only(FormSections, form).trial
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
-    runner.let_go()
+    runner.run_tasks()
     was_cancelled = isinstance(error, Cancelled)
     assert trial.button.text() == "Install Pillow", "it can be tried again"
     assert trial.copy.isVisible() is not was_cancelled
@@ -283,7 +291,7 @@ def test_the_form_says_that_samples_are_counted_only_while_they_are(
     monkeypatch.setattr(form.controller._jobs, "count_items", count)
     finish_timers(form)
     assert shows_text(side_of(form), "Counting samples")
-    runner.let_go()
+    runner.run_tasks()
     assert not shows_text(side_of(form), "Counting samples")
 
 
@@ -294,14 +302,14 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     monkeypatch.setattr(tool_process, "check_model", _raise(unknown))
     monkeypatch.setattr(form.controller._services.packages, "install", lambda *_: None)
     finish_timers(form)
-    runner.let_go()
+    runner.run_tasks()
     trial = find_only(FormSections, form).trial
     assert trial.button.text() == "Install a package…"
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
     dialog = form.controller.packages.dialog.dialog
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(find_button(dialog, "Install"), Qt.MouseButton.LeftButton)
-    runner.let_go()
+    runner.run_tasks()
     assert result_of(form) == "Ready to start"
 
 
@@ -317,6 +325,6 @@ def test_only_the_result_line_changes_after_a_trial(form, runner, monkeypatch):
     finish_timers(form)
     assert result_of(form) == "Trying one batch…"
     previous_findings = findings()
-    runner.let_go()
+    runner.run_tasks()
     assert result_of(form) == "Ready to start"
     assert findings() == previous_findings, "the settings are as valid as before"

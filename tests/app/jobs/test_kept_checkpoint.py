@@ -12,7 +12,7 @@ from backend.records.jobs.audit_entry import AuditEntry
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
 from tests.widgets.jobs.checkpoints.test_checkpoints_tab import cells
 from tests.widgets.jobs.detail.test_job_detail import checkpoint
-from tests.windows import find_button, shows_text, find_only
+from tests.windows import find_button, find_only, shows_text
 from widgets.common.banner import Banner
 
 __all__ = ["controller", "page", "poller"]

@@ -39,7 +39,7 @@ class ManualRunner:
 def test_rows_that_the_user_moved_are_not_held_for_a_later_question(
     qtbot: QtBot, monkeypatch: pytest.MonkeyPatch, by_user: tuple[bool, ...], started_count: int
 ) -> None:
-    """``began``: how many questions were at work before the first of these was asked."""
+    """``started_count`` is the number of earlier questions that are still running."""
     page, runner = JobsPage(), ManualRunner()
     qtbot.addWidget(page)
     lists = ListController(runner, page)  # type: ignore[arg-type] # without progress

@@ -17,7 +17,7 @@ from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView
 from backend.services.jobs.logs import LogService
 from tests.fakes.mounted_root import mounted
-from tests.windows import shows_text, find_only
+from tests.windows import find_only, shows_text
 from widgets.common.fields import SearchField
 from widgets.jobs.log.log_tab import LogTab
 

@@ -136,7 +136,9 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
 def test_a_refusal_is_shown_in_the_open_job_or_in_a_toast(controller, service, page, immediately):
     service.refusal = BackendError("It can never fit.", "Choose another place.")
     page.job_actions.ask(job_actions.QUEUE, NAMES[0])
-    assert find_only(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
+    assert (
+        find_only(Banner, page.detail).accessibleName() == "It can never fit. Choose another place."
+    )
     page.job_actions.ask(job_actions.MOVE_TO_TOP, NAMES[1])
     assert immediately.notifications == ["It can never fit. Choose another place."]
 

@@ -8,7 +8,7 @@ from backend.records.library.item import Kind
 from backend.records.sweeps.values import parse_axis
 from tests.app.jobs.test_own_model import Mouse, dialog_of
 from tests.app.library.test_gallery_in_window import program  # noqa: F401 - a fixture
-from tests.windows import setting_field, visible_texts, find_only
+from tests.windows import find_only, setting_field, visible_texts
 from widgets.common.fields import LineEdit
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.swept_fields import MultiValueButton

@@ -69,14 +69,14 @@ class Nodes:
         return self.preflight_of(config)
 
     def preflight_of(self, config: JobConfig) -> Preflight:
-        placement_nodes = {one.node for one in config.placement}
-        gpus = {gpu for one in config.placement for gpu in one.gpus}
+        placement_nodes = {p.node for p in config.placement}
+        gpus = {gpu for p in config.placement for gpu in p.gpus}
         findings = [
-            one
-            for one in self.findings
-            if placement_nodes.issuperset(one.nodes) and gpus.issuperset(one.gpus)
+            p
+            for p in self.findings
+            if placement_nodes.issuperset(p.nodes) and gpus.issuperset(p.gpus)
         ]
-        return samples.found(*findings, placement=config.placement)
+        return samples.preflight(*findings, placement=config.placement)
 
     def fix_all(
         self, findings: Sequence[PreflightFinding], on_change: Callable[[SetUp], None]
@@ -155,7 +155,9 @@ def test_an_unknown_host_key_is_accepted_only_after_its_fingerprint_was_shown(
     finding = unknown_key("gpu12", error)
     controller, requested = make_controller(finding)
     controller.start(requested.request)
-    assert not shows_text(dialog_of(controller), "Fix all"), "no button accepts it along with others"
+    assert not shows_text(dialog_of(controller), "Fix all"), (
+        "no button accepts it along with others"
+    )
     row_of(dialog_of(controller), finding).button.click()
     key_dialog = session_of(controller)._key_dialog.dialog
     assert key_dialog is not None

@@ -370,7 +370,9 @@ def test_f04_a_run_that_recorded_no_end_is_reaped_before_its_end_is_shown(poller
     updated_states, listed_states = [], []
     poller.updated.connect(lambda update: updated_states.append(update.view.state))
     poller.jobs_listed.connect(lambda views: listed_states.extend(view.state for view in views))
-    jobs.view = replace_fields(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = replace_fields(
+        LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE
+    )
     poll_all(poller)
     assert jobs.reaped == ["a"]
     assert updated_states == [JobState.FINISHED]
@@ -385,7 +387,9 @@ def test_a_run_that_cannot_be_reaped_is_shown_as_it_was_read(poller, jobs):
     poller.updated.connect(lambda update: states.append(update.view.state))
     poller.job_failed.connect(lambda _job, message: messages.append(message))
     jobs.is_read_only = True
-    jobs.view = replace_fields(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = replace_fields(
+        LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE
+    )
     poll_all(poller)
     poller.poll_list()
     assert jobs.reaped == ["a"]
@@ -397,7 +401,9 @@ def test_a_run_that_could_not_be_reaped_is_tried_again_later(poller, jobs, monke
     now = time.monotonic()
     poller.poll_list()
     jobs.is_read_only = True
-    jobs.view = replace_fields(LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE)
+    jobs.view = replace_fields(
+        LIVE, state=JobState.ERROR, unrecorded_end=UnrecordedEnd.SUPERVISOR_GONE
+    )
     poll_all(poller)
     assert jobs.reaped == ["a"]
     jobs.is_read_only = False

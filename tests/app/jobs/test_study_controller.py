@@ -18,7 +18,7 @@ from tests.job_views import replace_fields
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
-from tests.windows import find_button, show_widget, visible_texts, find_only
+from tests.windows import find_button, find_only, show_widget, visible_texts
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_plot import StudyPlot
@@ -89,7 +89,7 @@ def controller(page, studies, resumed_tags, immediately):
     controller = StudyController(services, immediately, page, page, page)
     controller.edited_views = []
     page.job_edited.connect(controller.edited_views.append)
-    controller.heard = immediately.notifications
+    controller.notifications = immediately.notifications
     return controller
 
 
@@ -112,7 +112,7 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
         press(dialog, "Start")
     assert studies.starts == [("split", FormName.FULL, ())]
     assert signal.args[0].tag == LR
-    assert controller.heard == ["Queued 2 jobs of a study"]
+    assert controller.notifications == ["Queued 2 jobs of a study"]
     assert controller.dialog.dialog is None
     assert controller.edited_views == list(LR_JOBS[:2])
     assert page.open_sweep_tag == LR
@@ -165,7 +165,8 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
     assert studies.read == [LR]
     studies.table_of[LR] = split()
     finished_views = tuple(
-        view if view.state.is_over else replace_fields(view, state=JobState.FINISHED) for view in LR_JOBS
+        view if view.state.is_over else replace_fields(view, state=JobState.FINISHED)
+        for view in LR_JOBS
     )
     show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *finished_views))
     assert studies.read == [LR, LR]
@@ -185,7 +186,7 @@ def test_resume_and_export_act_on_the_open_study(
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: ("/tmp/t.csv", ""))
     press(result, "Save table")
     assert studies.exports == [(LR, "t.csv", True)]
-    assert controller.heard[-1] == "Saved t.csv"
+    assert controller.notifications[-1] == "Saved t.csv"
 
 
 def test_a_new_study_is_opened_when_its_row_is_known(controller, page):

@@ -20,7 +20,7 @@ from tests.backend.services.sweeps.test_sweep_service import (
 )
 from tests.integration.tiny import raw_job
 from tests.job_views import replace_fields
-from tests.windows import start_buttons, show_widget, setting_field, side_of
+from tests.windows import setting_field, show_widget, side_of, start_buttons
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -36,7 +36,7 @@ def form(qtbot):
 @pytest.fixture
 def controller(services, form, immediately):
     controller = SweepController(services.sweeps, immediately, form)
-    controller.heard = immediately.notifications
+    controller.notifications = immediately.notifications
     return controller
 
 
@@ -49,7 +49,7 @@ def test_s10_a_grid_in_the_form_is_checked_queued_and_its_best_row_is_marked(
     form.show_check(controller.check(DRAFT))
     with qtbot.waitSignal(controller.sweep_queued) as signal:
         controller.queue(DRAFT)
-    assert controller.heard == ["Queued 6 jobs"]
+    assert controller.notifications == ["Queued 6 jobs"]
     assert waiting_names(services) == SIX
     assert start_buttons(form).start.text() != "Checking…"
 
@@ -94,12 +94,12 @@ def test_a_sweep_cancelled_halfway_is_reported_and_undone_by_a_click(
 
     monkeypatch.setattr(services.jobs, "create", create_three)
     controller.queue(DRAFT)
-    (message,) = controller.heard
+    (message,) = controller.notifications
     assert message == "Cancelled: 3 of 6 jobs were made, 0 of them are queued."
     assert side_of(form).refusal.text() == message
     assert len(services.jobs.queries.list()) == 3
     with qtbot.waitSignal(controller.sweep_removed):
         start_buttons(form).take_back.click()
     assert services.jobs.queries.list() == ()
-    assert controller.heard[-1] == "Moved 3 jobs to the trash"
+    assert controller.notifications[-1] == "Moved 3 jobs to the trash"
     assert not start_buttons(form).take_back.isVisible()

@@ -18,7 +18,16 @@ from backend.records.library.item import Combination, Kind
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job, write_sources
-from tests.windows import start_buttons, all_fields, find_button, finish_timers, setting_field, side_of, visible_texts, find_only
+from tests.windows import (
+    all_fields,
+    find_button,
+    find_only,
+    finish_timers,
+    setting_field,
+    side_of,
+    start_buttons,
+    visible_texts,
+)
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import Field, LineEdit, SearchField
@@ -49,7 +58,7 @@ def form(qtbot, services, immediately, started):
         qtbot.addWidget(widget)
     starts = SimpleNamespace(start=started.append, cancel=lambda _id: None)
     form.controller = FormController(services, immediately, starts, page, form, form)
-    form.heard = immediately.notifications
+    form.notifications = immediately.notifications
     form.resize(1200, 800)
     form.show()
     form.show_nodes(services.nodes.list())
@@ -148,7 +157,7 @@ def test_a_job_is_named_after_its_model_until_the_user_names_it(form, services, 
 def test_the_settings_of_the_form_become_a_template_and_come_back(form, services):
     form.show_draft(JobDraft(raw_job(1, epochs=9), (RATE,), 2, 5))
     save_template(form, "search")
-    assert form.heard == ["Saved the template “search”"]
+    assert form.notifications == ["Saved the template “search”"]
     assert services.templates.load("search")["sweep"] == {
         "random": 2,
         "seed": 5,
@@ -277,7 +286,7 @@ def test_a_sweep_file_is_opened_in_the_form_and_saved_from_it(
     path = tmp_path / "search.toml"
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
     form._save_menu.actions()[1].trigger()
-    assert form.heard == [f"Wrote {path}"]
+    assert form.notifications == [f"Wrote {path}"]
     assert services.sweeps.read(path).draws == 4
     form.controller.new_job()
     form.controller.open_job_file(path)

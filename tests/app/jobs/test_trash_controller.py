@@ -10,7 +10,14 @@ from backend.services.context.container import open_services
 from tests.asks import open_menu_entries
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import find_button, show_widget, shows_text, find_only, visible_window, visible_windows
+from tests.windows import (
+    find_button,
+    find_only,
+    show_widget,
+    shows_text,
+    visible_window,
+    visible_windows,
+)
 from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.common.toast import Toast

@@ -42,7 +42,7 @@ def pages(qtbot):
 
 
 class Inspection:
-    """Lays graphs out at once; ``fault`` is why it cannot."""
+    """Lays graphs out at once; ``error`` is why it cannot."""
 
     error = ""
 
@@ -57,7 +57,7 @@ def library(services, immediately, pages):
     library = LibraryController(
         services.library, services.gallery, immediately, pages, pages[Kind.DATASET]
     )
-    library.jobs, library.heard = [], immediately.notifications
+    library.jobs, library.notifications = [], immediately.notifications
     library.offers = watch_offers(pages)
     library.new_job_requested.connect(library.jobs.append)
     library.page_requested.connect(lambda kind: pages[kind].show())
@@ -290,7 +290,7 @@ def test_a_suggested_loader_that_cannot_be_added_says_why(library, pages, flower
     import_folder(library, flowers)
     monkeypatch.setattr(GalleryService, "add", refuse)
     QTest.mouseClick(button(page.detail, "Add a loader for it"), LEFT_BUTTON)
-    assert library.heard[-1] == "The disk is full. Free some space."
+    assert library.notifications[-1] == "The disk is full. Free some space."
     assert button(page.detail, "Add a loader for it").isEnabled()
 
 

@@ -91,7 +91,8 @@ def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail
     detail.layers_requested.emit(TRIAL)
     assert (
         "returns nothing"
-        in find_only(PreviewBanner, detail)._headline.text() + find_only(PreviewBanner, detail)._text.text()
+        in find_only(PreviewBanner, detail)._headline.text()
+        + find_only(PreviewBanner, detail)._text.text()
     )
 
 
@@ -99,7 +100,10 @@ def test_a_model_that_cannot_be_read_is_a_sentence_above_the_tab(service, detail
 def layers_view(service, detail):
     """The tab with layers, and a dataset and a loader chosen."""
     detail.show_companions(("digits",), ("digits",))
-    for box in (find_by_name(ComboBox, detail, "Dataset"), find_by_name(ComboBox, detail, "Loader")):
+    for box in (
+        find_by_name(ComboBox, detail, "Dataset"),
+        find_by_name(ComboBox, detail, "Loader"),
+    ):
         box.choose("digits")
     detail.layers_requested.emit(TRIAL)
     service.requests.clear()

@@ -18,7 +18,17 @@ from backend.services.context.example import create_example
 from backend.services.library.gallery import GalleryService
 from backend.services.tools.tool_process import ToolError
 from tests.conftest import SynchronousRunner
-from tests.windows import find_button, finish_timers, find_line, open_tab, shows_text, visible_texts, find_only, visible_window, visible_windows
+from tests.windows import (
+    find_button,
+    find_line,
+    find_only,
+    finish_timers,
+    open_tab,
+    shows_text,
+    visible_texts,
+    visible_window,
+    visible_windows,
+)
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.cards import EmptyState
 from widgets.common.fields import TextBox
@@ -152,8 +162,13 @@ def test_the_page_reads_files_and_text_of_the_chosen_item(controller, pages, tmp
     find_button(visible_window(ImportDialog), "Import").click()
     page = pages[Kind.MODEL]
     page.show()
-    assert find_only(QListView, find_only(SourceView, page.detail)).model().stringList() == ["bks_model.py"]
-    assert find_only(TextBox, find_only(SourceView, page.detail)).toPlainText() == "class UserModel: ...\n"
+    assert find_only(QListView, find_only(SourceView, page.detail)).model().stringList() == [
+        "bks_model.py"
+    ]
+    assert (
+        find_only(TextBox, find_only(SourceView, page.detail)).toPlainText()
+        == "class UserModel: ...\n"
+    )
 
 
 def test_each_version_shows_its_own_text_where_its_files_have_the_same_names(
@@ -321,7 +336,9 @@ def test_a_folder_with_all_three_parts_is_imported_by_one_press_and_leads_to_a_j
     ]
     assert [pages[kind].detail._offer_banner.isHidden() for kind in PARTS] == [False] * 3
     offers[-1].action()
-    assert [pages[kind].detail._offer_banner.isHidden() for kind in PARTS] == [True] * 3, "it was used"
+    assert [pages[kind].detail._offer_banner.isHidden() for kind in PARTS] == [True] * 3, (
+        "it was used"
+    )
     assert requested == [{"dataset": "plankton", "loader": "plankton", "model": "plankton"}]
     assert {pages[kind].shown_name for kind in PARTS} == {"plankton"}
     assert previewed == [], "the page is not open"
@@ -392,7 +409,9 @@ def test_a_home_that_does_not_exist_is_a_sentence_in_the_dialog(controller, page
     finish_timers(dialog)
     qtbot.mouseClick(find_button(dialog, "Import"), Qt.MouseButton.LeftButton)
     assert (
-        find_only(TaskStatus, dialog).message.text().startswith("~no-such-user/plankton does not exist.")
+        find_only(TaskStatus, dialog)
+        .message.text()
+        .startswith("~no-such-user/plankton does not exist.")
     )
     dialog.reject()
 
@@ -450,8 +469,8 @@ def test_the_gui_thread_reads_items_that_a_worker_wrote(library, controller, pic
     assert names(controller)[Kind.DATASET] == ["pictures@1"]
 
 
-class InOrder(SynchronousRunner):
-    """Keeps what a controller runs until it is let go."""
+class DelayedRunner(SynchronousRunner):
+    """Stores the tasks of a controller until the test runs them."""
 
     def __init__(self, library, pages):
         super().__init__()
@@ -463,8 +482,8 @@ class InOrder(SynchronousRunner):
     def run(self, *task):
         self.tasks.append(task)
 
-    def let_go(self, held_queue=""):
-        """One after the other; the lane ``but`` is held up."""
+    def run_tasks(self, held_queue=""):
+        """Run the tasks in order, without those of ``held_queue``."""
         held_tasks = [task for task in self.tasks if task[0] == held_queue]
         while free_tasks := [task for task in self.tasks if task not in held_tasks]:
             self.tasks.remove(free_tasks[0])
@@ -472,8 +491,8 @@ class InOrder(SynchronousRunner):
 
 
 @pytest.fixture
-def later(library, pages):
-    return InOrder(library, pages)
+def delayed_runner(library, pages):
+    return DelayedRunner(library, pages)
 
 
 @pytest.fixture
@@ -485,23 +504,23 @@ def model(library, tmp_path):
 
 
 def test_a_requested_check_does_not_disturb_the_copying_of_weights(
-    later, library, pages, model, tmp_path, monkeypatch
+    delayed_runner, library, pages, model, tmp_path, monkeypatch
 ):
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
     monkeypatch.setattr(library, "check_model", _refuse)
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
-    later.let_go()
-    assert later.notifications == ["New jobs of net start from these weights"]
+    delayed_runner.run_tasks()
+    assert delayed_runner.notifications == ["New jobs of net start from these weights"]
 
 
-def test_weights_do_not_wait_for_a_trial_that_still_runs(later, pages, model, tmp_path):
+def test_weights_do_not_wait_for_a_trial_that_still_runs(delayed_runner, pages, model, tmp_path):
     """A drop opens the model, which tries it in a process that may be slow to end."""
     torch.save({"layer.weight": torch.ones(2)}, tmp_path / "best.pt")
     pages[Kind.MODEL].detail.check_requested.emit(Trial(model=model.reference))
     pages[Kind.MODEL].weights_dropped.emit(model.reference, str(tmp_path / "best.pt"))
-    later.let_go(held_queue="try model")
-    assert later.notifications == ["New jobs of net start from these weights"]
+    delayed_runner.run_tasks(held_queue="try model")
+    assert delayed_runner.notifications == ["New jobs of net start from these weights"]
 
 
 def _refuse(*_, **__):
@@ -509,7 +528,7 @@ def _refuse(*_, **__):
 
 
 def test_a_check_replaced_by_a_newer_one_is_not_reported_as_cancelled(
-    later, library, pages, monkeypatch
+    delayed_runner, library, pages, monkeypatch
 ):
     detail = pages[Kind.MODEL].detail
     failed = []
@@ -522,18 +541,18 @@ def test_a_check_replaced_by_a_newer_one_is_not_reported_as_cancelled(
     monkeypatch.setattr(library, "check_model", check)
     detail.check_requested.emit(Trial(model="net@1"))
     detail.check_requested.emit(Trial(model="net@2"))
-    later.let_go()
+    delayed_runner.run_tasks()
     assert failed == [("net@2 has no forward().", "")]
 
 
-def test_a_check_that_the_user_cancels_says_so(later, library, pages, monkeypatch):
+def test_a_check_that_the_user_cancels_says_so(delayed_runner, library, pages, monkeypatch):
     detail = pages[Kind.MODEL].detail
     failed = []
     monkeypatch.setattr(detail, "show_trial_error", lambda *args: failed.append(args))
     monkeypatch.setattr(library, "check_model", lambda *_, progress: progress.step(0, 1, "Reading"))
     detail.check_requested.emit(Trial(model="net@1"))
     detail.cancel_requested.emit()
-    later.let_go()
+    delayed_runner.run_tasks()
     assert failed == [("Cancelled; nothing was changed.", "")]
 
 

@@ -17,7 +17,16 @@ from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState, Presence
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, PassphraseNeeded, Unreachable
 from tests.widgets.nodes.samples import entry, reading, state
-from tests.windows import find_button, find_field, add_widget, shows_text, visible_texts, find_only, visible_window, visible_windows
+from tests.windows import (
+    add_widget,
+    find_button,
+    find_field,
+    find_only,
+    shows_text,
+    visible_texts,
+    visible_window,
+    visible_windows,
+)
 from widgets.common.fields import Field, LineEdit
 from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.node_actions import FORGET, GIVE_WAY
@@ -225,7 +234,9 @@ def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluste
     cluster.answers = [BackendError("gpu7 was changed meanwhile, and gives way: always.")]
     controller._page.node_actions.ask(GIVE_WAY, "gpu7")
     find_button(visible_window(GiveWayDialog), "Save").click()
-    assert controller._runner.notifications == ["gpu7 was changed meanwhile, and gives way: always."]
+    assert controller._runner.notifications == [
+        "gpu7 was changed meanwhile, and gives way: always."
+    ]
 
 
 def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cluster):

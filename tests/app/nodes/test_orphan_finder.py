@@ -39,7 +39,7 @@ def page(qtbot):
 
 @pytest.fixture
 def nodes():
-    """The service; each answer is the next of ``found``, an exception is raised."""
+    """The service; each answer is the next of ``answers``, an exception is raised."""
     answers, ended_orphans = [(samples.orphan(4711),)], []
 
     def answer(*args):
@@ -76,7 +76,10 @@ def test_s14_an_orphan_is_a_finding_whose_button_ends_it(finder, page, nodes, qt
     page.open_node("gpu7")
     assert list(buttons(page)) == ["End python, pid 4711"]
     message = (
-        find_only(FindingsCard, page.detail)._rows[0]._message.text().replace("\N{NO-BREAK SPACE}", " ")
+        find_only(FindingsCard, page.detail)
+        ._rows[0]
+        ._message.text()
+        .replace("\N{NO-BREAK SPACE}", " ")
     )
     assert message == "python, pid 4711 was left behind by job j9, 3 h old, 2.0 GiB."
     nodes.answers.append(())

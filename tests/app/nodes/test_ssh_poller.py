@@ -15,7 +15,9 @@ from widgets.nodes.row.node_row import Condition, condition_of, node_row
 
 REFUSAL = Unreachable("gpu7 refuses connections on port 22.")
 SILENT = replace(state("gpu7"), presence=Presence.OFFLINE, message="no news since 14:02")
-NEW = replace(state("gpu7"), presence=Presence.NEW, reading=None, entry=entry("gpu7", is_ready=False))
+NEW = replace(
+    state("gpu7"), presence=Presence.NEW, reading=None, entry=entry("gpu7", is_ready=False)
+)
 
 
 class Remote:

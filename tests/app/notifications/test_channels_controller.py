@@ -80,7 +80,11 @@ def controller(service, page, immediately):
 
 
 def messages(page):
-    return [find_only(Label, r).text() for r in (page._webhook_result, page._mail_result) if r.isVisible()]
+    return [
+        find_only(Label, r).text()
+        for r in (page._webhook_result, page._mail_result)
+        if r.isVisible()
+    ]
 
 
 def test_s16_each_end_is_handed_to_the_service_once(controller, service):

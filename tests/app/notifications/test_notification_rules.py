@@ -157,7 +157,9 @@ def test_a_job_that_the_program_continued_is_reported_once(notices, received):
 
 def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
     notices.see_view(
-        replace_fields(LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28"))
+        replace_fields(
+            LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28")
+        )
     )
     assert received == []
 
@@ -246,7 +248,9 @@ def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices,
     notices.see_view(replace_fields(LIVE, alarms=(alarm, still)))
     notices.send_held_events()
     assert titles(received)[1:] == ["Stalled: digits"]
-    notices.see_view(replace_fields(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510))))
+    notices.see_view(
+        replace_fields(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510)))
+    )
     notices.send_held_events()
     assert titles(received)[2:] == ["Failed: digits"]
 
@@ -259,7 +263,9 @@ def test_the_rules_drop_an_ended_run(qapp):
         return sum(map(len, (rules._live, rules._doubtful_runs, rules._reported_alarms)))
 
     for number in range(100):
-        run = replace_fields(LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news")
+        run = replace_fields(
+            LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news"
+        )
         rules.see_view(run)
         assert remembered() == 3
         rules.see_view(replace_fields(run, state=JobState.FINISHED))

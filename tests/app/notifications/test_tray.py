@@ -39,7 +39,9 @@ def texts(tray):
 
 
 def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
-    tray.show_live((HALF_DONE_VIEW, replace_fields(HALF_DONE_VIEW, eta_s=None, id="b", name="R&D, <b>")))
+    tray.show_live(
+        (HALF_DONE_VIEW, replace_fields(HALF_DONE_VIEW, eta_s=None, id="b", name="R&D, <b>"))
+    )
     assert texts(tray) == [
         "digits, 50 %, 41 min left",
         "R&&D, <b>, 50 %",

@@ -174,7 +174,9 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.write("2099-01-01 10:00")
         hands.press("Return")
         hands.wait(
-            lambda job_id=job_id: program.jobs.model.queued_job(job_id).entry.not_before.startswith("20")
+            lambda job_id=job_id: program.jobs.model.queued_job(job_id).entry.not_before.startswith(
+                "20"
+            )
         )
     hands.wait(
         lambda: queue_places()[last_id] < min(queue_places()[ids[name]] for name in QUEUED_NAMES)
@@ -185,9 +187,11 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     for title, is_paused in (("Resume", False), ("Pause", True)):
         hands.tab_to(title)
         hands.press("Space")
-        hands.wait(lambda is_paused=is_paused: program.jobs.list.queue_strip._is_paused is is_paused)
+        hands.wait(
+            lambda is_paused=is_paused: program.jobs.list.queue_strip._is_paused is is_paused
+        )
         assert services.queue.read().paused.startswith("The queue is paused") is is_paused
-    assert last_id in {place.entry.job_id for place in services.queue.read().jobs}
+    assert last_id in {p.entry.job_id for p in services.queue.read().jobs}
 
 
 # To keep

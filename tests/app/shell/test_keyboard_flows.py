@@ -170,7 +170,7 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     hands.press("End")
     assert plot.accessibleDescription().startswith("step 30 ")
     hands.press("Left", times=3)
-    pointed_step = plot.pointed
+    pointed_step = plot.pointer_x
     assert full_range[0] < pointed_step < 30
     hands.press("+", times=2)
     zoomed_range = plot.x_range()
@@ -194,7 +194,7 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
     hands.press("Home")
     assert plot.accessibleDescription().startswith("step 1 ")
     hands.press("Right", times=3)
-    assert plot.pointed > 0
+    assert plot.pointer_x > 0
     hands.press("Shift+L")
     assert not plot.log_x
     smoothing = plot.smoothing
@@ -224,11 +224,11 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     hands.wait(lambda: len(page.table._heads) == 2)
     hands.tab_to("fast")
 
-    def lifted():
-        return [panel.curves.lifted for panel in page.plots.panels().values()]
+    def highlighted_keys():
+        return [panel.curves.highlighted_key for panel in page.plots.panels().values()]
 
     # One whose points come now is lifted when they are there.
-    hands.wait(lambda: lifted() == [ids["fast"]] * 2)
+    hands.wait(lambda: highlighted_keys() == [ids["fast"]] * 2)
     # The heads are made again when rows come; a new one has the focus once it is shown.
     hands.wait(lambda: hands.name().startswith("fast"))
     hands.press("Del")
@@ -289,7 +289,9 @@ def test_gpus_are_chosen_by_space_and_arrows(hands, program):
         assert selected_gpus["gpu02"] == [f"GPU-{number}" for number in range(6)]
     finally:
         program._node_controller.start()
-        hands.wait(lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"])
+        hands.wait(
+            lambda: list(find_only(PlacementPicker, program.form)._rows) == ["this-computer"]
+        )
 
 
 def test_a_whole_job_is_made_started_stopped_and_resumed(hands, program):

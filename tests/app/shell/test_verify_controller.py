@@ -49,7 +49,7 @@ def section(qtbot, service, immediately):
     section.resize(700, 600)
     window.show()
     section.controller = VerifyController(service, immediately, section, window, window)
-    section.heard = immediately.notifications
+    section.notifications = immediately.notifications
     return section
 
 
@@ -90,7 +90,7 @@ def test_findings_are_rows_and_a_confirmed_repair_removes_its_own(section, servi
     assert service.calls[1][1]["hashes"] is True
     assert "It is cut." not in texts(section)
     assert "It is torn." in texts(section)
-    assert section.heard == ["Repaired 1 finding. What was moved is in /r/trash/repaired."]
+    assert section.notifications == ["Repaired 1 finding. What was moved is in /r/trash/repaired."]
 
 
 def test_all_are_repaired_together_and_one_that_fails_stays(section, service):

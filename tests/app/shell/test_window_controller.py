@@ -22,7 +22,15 @@ from backend.ssh.known_hosts import host_key
 from tests.integration.tiny import raw_job
 from tests.programs import open_program, services_of
 from tests.widgets import drags
-from tests.windows import find_button, find_label, find_line, pick, shows_text, visible_texts, find_only
+from tests.windows import (
+    find_button,
+    find_label,
+    find_line,
+    find_only,
+    pick,
+    shows_text,
+    visible_texts,
+)
 from widgets.common import formats, theme
 from widgets.common.fields import ComboBox, LineEdit, SearchField
 from widgets.common.key_value_row import KeyValueRow
@@ -197,7 +205,9 @@ def test_f1_opens_the_help_and_its_links_lead_to_its_own_pages(qtbot, program):
     page = find_only(HelpPage, program.window)
     assert program.window.page_key == "help"
     qtbot.waitUntil(lambda: find_only(QListView, page).model().rowCount() == len(TOPICS))
-    assert find_only(RichText, page).document().firstBlock().text().startswith("Train your own model")
+    assert (
+        find_only(RichText, page).document().firstBlock().text().startswith("Train your own model")
+    )
     find_only(RichText, page).anchorClicked.emit(QUrl("first-node.md"))
     assert find_only(RichText, page).document().firstBlock().text() == "Add your first node"
 
@@ -206,7 +216,9 @@ def test_ctrl_k_opens_the_page_that_explains_the_words(qtbot, program):
     palette = type_into_palette(qtbot, program, "what the words")
     qtbot.keyClick(find_only(LineEdit, palette), Qt.Key.Key_Return)
     page = find_only(HelpPage, program.window)
-    qtbot.waitUntil(lambda: find_only(QListView, page).currentIndex().data() == "What the words mean")
+    qtbot.waitUntil(
+        lambda: find_only(QListView, page).currentIndex().data() == "What the words mean"
+    )
 
 
 def test_a_word_is_found_in_the_help_or_said_to_be_missing(qtbot, program):
@@ -308,7 +320,11 @@ def test_several_files_at_once_are_refused_with_a_sentence(program, tmp_path):
 
 def test_weights_dropped_next_to_a_model_say_where_they_belong(program, tmp_path):
     drags.drop(program.window, drags.file(tmp_path / "best.pt"))
-    assert find_only(Label, program.window.toast).text().endswith("drop “best.pt” on a model in Models")
+    assert (
+        find_only(Label, program.window.toast)
+        .text()
+        .endswith("drop “best.pt” on a model in Models")
+    )
 
 
 # Units, contrast, SSH

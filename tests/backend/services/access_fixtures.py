@@ -11,7 +11,7 @@ from backend.records.nodes import health
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from backend.ssh import persistent_connection
-from tests.backend.services.access_cases import Heart, DataSite
+from tests.backend.services.access_cases import DataSite, Heart
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 

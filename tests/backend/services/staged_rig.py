@@ -12,7 +12,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, FakeHead, DataSite, RemoteRun, on_node
+from tests.backend.services.access_cases import NODE, DataSite, FakeHead, RemoteRun, on_node
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mounted_root import mounted
 from tests.waiting import wait_for

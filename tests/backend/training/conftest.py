@@ -1,4 +1,4 @@
-"""One thread for what trains in the test's own process, as in the ranks of `new_training`.
+"""Fixture of a single thread for training in the test's own process, as in real ranks.
 
 With two, sums are added in another order, and threads that wait by spinning take the cores of
 other tests.

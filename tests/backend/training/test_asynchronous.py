@@ -155,7 +155,7 @@ def test_the_speed_of_a_job_counts_all_batches_of_a_push(tmp_path: Path) -> None
 
 
 def slow_model(rank: str, note_folder: Path | None = None) -> str:
-    """A model that is slow on one rank; each rank notes its batches in a file."""
+    """Return a model that is slow on one rank; each rank notes its batches in a file."""
     note = f"open({str(note_folder)!r} + '/' + rank, 'a').write('x')" if note_folder else "pass"
     return MODEL.replace(
         "return self.layers(x)",

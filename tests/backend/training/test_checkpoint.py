@@ -103,7 +103,7 @@ def bomb(path: Path) -> None:
 
 
 def bomb_with_record(path: Path) -> None:
-    """The attacker knows of the hash."""
+    """Write a hostile file with a matching record, as an attacker who knows of the hash."""
     torch.save({"format": FORMAT, "model": Bomb()}, path)
     record = read_json(sidecar_of(path))
     record.update(bytes=path.stat().st_size, sha256=checkpoint.sha256_of(path))
@@ -436,5 +436,5 @@ def save_steps(writer: Checkpointer, *steps: int, weight: float | None = None) -
 
 
 def saved_steps(folder: JobFolder) -> list[int]:
-    """The steps of the checkpoints that have both file and record."""
+    """Return the steps of the checkpoints with both file and record."""
     return [checkpoint.step for checkpoint in read_checkpoints(folder.checkpoints)]

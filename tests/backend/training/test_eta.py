@@ -1,4 +1,4 @@
-"""The time left is right from a fifth on, whatever stands between the steps (S6)."""
+"""Estimate of the remaining time, which is right from a fifth of the run on (S6)."""
 
 from __future__ import annotations
 

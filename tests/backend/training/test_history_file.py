@@ -1,4 +1,4 @@
-"""A history holds whole blocks and every one of them, whatever its disk does."""
+"""A history holds only complete blocks, and all of them, on any disk."""
 
 from __future__ import annotations
 

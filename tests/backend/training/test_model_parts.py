@@ -1,4 +1,4 @@
-"""A model is cut into parts that together compute what it computes, or refused with a sentence."""
+"""Parts of a model, which together compute the model's output, or a refusal with a message."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def settings_of_default(strategy: str) -> dict[str, Any]:
     ["alone", *(pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS[1:])],
 )
 def test_the_passes_of_a_step_are_one_larger_batch(tmp_path: Path, strategy: str) -> None:
-    """Of one process and of several: without what depends on the size of a batch."""
+    """Train with one process and with several, without parts that depend on the batch size."""
     model = MODEL.replace("nn.BatchNorm1d(16)", "nn.Tanh()").replace("0.2", "0.0")
     large_batch = {**settings_of_default(strategy), "batch_size": 12}
     parts = {**large_batch, "batch_size": 4, "accumulate": 3, "strategy": {"name": strategy}}

@@ -140,7 +140,7 @@ def test_a_worker_s_own_pushes_are_not_late(n_fetch: int, variant: str, momentum
 def test_a_push_is_compensated_from_the_copy_on_which_its_worker_made_it(
     pushes: list[tuple[int, bool]], variant: str
 ) -> None:
-    """As equations 10 and 15 of the paper, in NumPy; a worker may fetch only now and then."""
+    """Compare with equations 10 and 15 of the paper, in NumPy; a worker may fetch rarely."""
     strength, rate, generator = 0.5, 0.1, np.random.default_rng(5)
     model, server = served(dc_asgd(variant=variant, **{"lambda": strength}))
     flat = lambda: np.concatenate([p.detach().numpy().ravel() for p in model.parameters()])  # noqa: E731

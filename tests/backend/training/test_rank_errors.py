@@ -1,4 +1,4 @@
-"""A rank that fails says why, in one sentence, and which failure came first."""
+"""Record of a failed rank: one message with the reason, and which failure came first."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def git(folder: Path, *arguments: str) -> str:
 
 @pytest.fixture
 def program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with a program, which is no checkout."""
+    """Return a folder with a program, which is no checkout."""
     module = tmp_path / "backend" / "__init__.py"
     module.parent.mkdir()
     module.write_text("")

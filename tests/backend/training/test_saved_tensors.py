@@ -1,4 +1,4 @@
-"""The memory of a step is what its graph holds, counted by another way: from the graph itself."""
+"""Memory of a step, compared with the tensors in its graph."""
 
 from __future__ import annotations
 

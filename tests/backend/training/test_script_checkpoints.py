@@ -1,4 +1,4 @@
-"""What a script writes is a checkpoint when it is complete, and stays the script's own."""
+"""Files of a script are checkpoints when they are complete, and stay the script's own."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from backend.training.script_rank import ScriptReports
 
 
 class Rig:
-    """A job folder, and what rank 0 has for it."""
+    """Job folder with the recorder of rank 0."""
 
     def __init__(self, path: Path, **settings: object) -> None:
         self.folder = JobFolder(path / "job")
@@ -45,7 +45,7 @@ class Rig:
         self.checkpoints = ScriptCheckpoints(self.folder, self.launch, self.work, lambda _: None)
 
     def poll(self, **options: bool) -> list[str]:
-        """The files of the checkpoints after a poll, oldest first, each as it was verified."""
+        """Return the files of the checkpoints after a poll, oldest first, all verified."""
         self.checkpoints.update(
             lambda _path, _ns: ScriptPosition(0, self.step, self.metrics), **options
         )

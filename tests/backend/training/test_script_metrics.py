@@ -358,7 +358,7 @@ def test_two_files_that_say_the_same_are_one_curve(job_folder: Path) -> None:
 
 
 def test_a_copy_of_a_file_in_which_rows_share_a_step_is_no_other_curve(job_folder: Path) -> None:
-    """As MMEngine writes it: rows of validation are counted in epochs, and have times, too."""
+    """Read rows as of MMEngine: validation is counted in epochs, and has times, too."""
     rows = ('{"step": 20, "time/data": 1}', '{"step": 1, "error": 3, "time/data": 2}')
     metrics = metrics_of(job_folder)
     for name in ("scalars.json", "20260101.json"):
@@ -403,7 +403,7 @@ def test_an_epoch_beside_steps_counts_at_its_last_step(job_folder: Path) -> None
 def test_a_table_that_is_written_again_with_more_columns_keeps_all_its_values(
     job_folder: Path, columns: list[set[str]], polls: set[int], by_rename: bool
 ) -> None:
-    """As Lightning's CSVLogger does it, whenever it is read."""
+    """Read a table as of Lightning's CSVLogger, at any time."""
     path = job_folder / "output/metrics.csv"
     path.unlink(missing_ok=True)
     metrics = metrics_of(job_folder)

@@ -1,4 +1,4 @@
-"""How a program of one's own is started: its words, its variables, and what its disk can take."""
+"""Start of a user's program: its command, its variables, and the limit of its disk."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ new.restype = ctypes.py_object
 new.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
 held = new(1, None, ctypes.cast(libc.abort, ctypes.c_void_p))
 """
-"""A program with an object that aborts the process when it goes, as a thread of gloo may."""
+"""Program with an object that aborts the process at its exit, as a thread of gloo may."""
 
 
 def script_of(tmp_path: Path, plan: RankPlan, *ranks: RankPlan, **changes: Any) -> Script:

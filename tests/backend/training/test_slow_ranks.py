@@ -1,4 +1,4 @@
-"""A rank is called slow when it holds the others up, and never for a moment's noise."""
+"""Slow ranks: a rank is slow when it delays the others, and never by short noise."""
 
 from __future__ import annotations
 

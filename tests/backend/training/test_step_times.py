@@ -1,4 +1,4 @@
-"""One cause of a slow job is named with its evidence, and none where a step is healthy."""
+"""Causes of a slow job: one cause is named with its evidence, and none for healthy steps."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.backend.training.training_rig import LOADER, MODEL, Training, new_tra
 
 
 def counting_model(tmp_path: Path, sleep_s: float = 0.005) -> str:
-    """A model that writes down each step of each rank, and takes its time."""
+    """Return a slow model that writes each step of each rank to a file."""
     return MODEL.replace(
         "return nn.functional",
         "import os, time\n"

@@ -1,4 +1,4 @@
-"""What a job asks for is what the ranks do."""
+"""Training of a job by its ranks, as its settings ask."""
 
 from __future__ import annotations
 
@@ -186,7 +186,7 @@ def test_f21_s12_a_loss_that_is_no_number_in_one_rank_ends_all_at_that_step(tmp_
     assert culprit["sentence"] == "The loss of rank 1 became NaN at step 8 (epoch 2)."
     assert (culprit["cause"], "gradient clipping" in culprit["remedy"]) == (LOSS_NOT_A_NUMBER, True)
     assert "became NaN at step 8" in training.log()
-    assert "Traceback" not in training.log(), "the frames of the program are no news"
+    assert "Traceback" not in training.log(), "the frames of the program add nothing"
     assert training.error(1)["secondary"] is False
     first = training.error(0)
     assert first["secondary"] is True

@@ -95,7 +95,7 @@ class UserValDataset(UserDataset):
 
 
 def job(**settings: Any) -> dict[str, Any]:
-    """A job file with small settings; what is given replaces."""
+    """Return the content of a job file with small settings, updated by ``settings``."""
     processes = settings.pop("processes", 2)
     raw: dict[str, Any] = {
         "name": "test",
@@ -137,14 +137,14 @@ def _server() -> str:
 
 @dataclass
 class Training:
-    """One job of a test."""
+    """Job of a test, with its files and runs."""
 
     root: DataRoot
     folder: JobFolder
     config: JobConfig
     sources: Path
     nodes: tuple[str, ...] = ("here",)
-    """Of the ranks, in turn, as the job sees them; all are processes of this computer."""
+    """Nodes of the ranks, in turn, for the job; all ranks are processes of this computer."""
     run: int = 0
     is_forked: bool = True
     """Whether its ranks are forked from a process that has torch, and not started by itself."""
@@ -232,7 +232,7 @@ class Training:
         return read_json(self.folder.status)
 
     def step(self) -> int:
-        """Steps done so far, by the status; 0 when there is none yet."""
+        """Return the number of steps so far, by the status; 0 without a status."""
         try:
             return int(self.status()["step"]) if self.status()["run"] == self.run else 0
         except (OSError, ValueError):

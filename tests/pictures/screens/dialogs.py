@@ -38,13 +38,13 @@ def _preflight(stage: Stage, found: Preflight | None) -> PreflightDialog:
 
 screen("preflight", (LARGE, SMALL, SMALLEST))(
     lambda stage: _preflight(
-        stage, checks.found(checks.MPI, checks.BUSY, checks.ROOT, checks.CLOCK)
+        stage, checks.preflight(checks.MPI, checks.BUSY, checks.ROOT, checks.CLOCK)
     )
 )
 screen("preflight-checking")(lambda stage: _preflight(stage, None))
 screen("preflight-fixing")(
     lambda stage: _preflight(
-        stage, checks.found(checks.MPI, checks.AGENT, checks.BUSY)
+        stage, checks.preflight(checks.MPI, checks.AGENT, checks.BUSY)
     ).show_fixing((checks.MPI,), "Horovod…")
 )
 screen("preflight-64")(lambda stage: _preflight(stage, checks.many(64)))
@@ -52,12 +52,12 @@ screen("preflight-64")(lambda stage: _preflight(stage, checks.many(64)))
 
 @screen("preflight-tried")
 def preflight_tried(stage: Stage) -> None:
-    dialog = _preflight(stage, checks.found(checks.MPI, checks.AGENT, checks.CLOCK))
-    dialog.show_preflight(checks.found(checks.CLOCK), checks.PLACEMENT)
+    dialog = _preflight(stage, checks.preflight(checks.MPI, checks.AGENT, checks.CLOCK))
+    dialog.show_preflight(checks.preflight(checks.CLOCK), checks.PLACEMENT)
     dialog.show_trial(checks.BROKEN)
 
 
-screen("preflight-sound")(lambda stage: _preflight(stage, checks.found()).show_trial(checks.SOUND))
+screen("preflight-sound")(lambda stage: _preflight(stage, checks.preflight()).show_trial(checks.SOUND))
 
 
 TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
@@ -104,13 +104,13 @@ def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
     if tab:
         count = range(12)
         shown = replace(
-            inspected.FOUND,
+            inspected.INSPECTION,
             weights=tuple(
-                replace(inspected.FOUND.weights[n % 2], name=f"backbone.layer{n // 2}.{n % 2}.conv")
+                replace(inspected.INSPECTION.weights[n % 2], name=f"backbone.layer{n // 2}.{n % 2}.conv")
                 for n in count
             ),
             activations=tuple(
-                replace(inspected.FOUND.activations[0], name=f"backbone.layer{n}.conv")
+                replace(inspected.INSPECTION.activations[0], name=f"backbone.layer{n}.conv")
                 for n in count
             ),
         )

@@ -30,7 +30,9 @@ def file_with_text() -> QMimeData:
 
 def is_accepted(field: QWidget, content: QMimeData) -> bool:
     button_and_keys = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)
-    event = QDragEnterEvent(field.rect().center(), Qt.DropAction.CopyAction, content, *button_and_keys)
+    event = QDragEnterEvent(
+        field.rect().center(), Qt.DropAction.CopyAction, content, *button_and_keys
+    )
     event.ignore()
     QApplication.sendEvent(field, event)
     return event.isAccepted()

@@ -266,7 +266,7 @@ GPU = (61 * 2**30, 80 * 2**30)
 
 
 @pytest.mark.parametrize(
-    ("chosen", "written"),
+    ("choice", "expected"),
     [
         (f.Units(), ("19.3 GB", "31.0 GiB", "61 of 80 GiB", "GiB")),
         (f.Units(sizes=f.DECIMAL), ("19.3 GB", "33.3 GB", "65.5 of 85.9 GB", "GB")),
@@ -288,7 +288,7 @@ def test_temperatures_are_written_in_the_chosen_unit(units) -> None:
 
 
 @pytest.mark.parametrize(
-    ("hour", "minute", "written"),
+    ("hour", "minute", "expected"),
     [(0, 5, "12:05 AM"), (9, 38, "9:38 AM"), (12, 0, "12:00 PM"), (14, 2, "2:02 PM")],
 )
 def test_the_time_of_day_is_written_by_the_chosen_clock(units, hour, minute, expected) -> None:
@@ -318,7 +318,7 @@ def test_a_running_step_ends_in_one_ellipsis(step: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("used", "total", "written"),
+    ("used_gib", "total_gib", "expected"),
     [
         (5.2, 24, "5.2 of 24 GiB"),
         (5.2, 23.5, "5.2 of 23.5 GiB"),
@@ -337,7 +337,7 @@ def test_the_memory_of_a_gpu_has_the_figures_that_a_size_has(
 
 
 @pytest.mark.parametrize(
-    ("text", "shown"),
+    ("text", "expected"),
     [
         ("coco@2", "coco @ 2"),
         ("Leaf pictures@1", "Leaf pictures @ 1"),

@@ -302,7 +302,7 @@ def test_a_choice_survives_new_options_that_still_have_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("room", "seen"),
+    ("width_text", "expected"),
     [
         ("no news since 03:12, no route to host", "no news since 03:12, no route to host"),
         ("no news since 03:12, no route…", "no news since 03:12"),
@@ -316,7 +316,9 @@ def test_a_sentence_without_room_ends_at_a_comma_where_it_can(
     label.setFixedWidth(Label(width_text).sizeHint().width())
     show(label)
     drawn_text = QLabel.text(label)
-    assert drawn_text == expected or (expected.endswith("…") and drawn_text.startswith(expected[:-1]))
+    assert drawn_text == expected or (
+        expected.endswith("…") and drawn_text.startswith(expected[:-1])
+    )
     assert label.text() == "no news since 03:12, no route to host"
     assert expected == label.text() or "route to host" in label.toolTip()
 
@@ -576,7 +578,11 @@ def test_a_toast_moves_off_a_cancel_button_that_appears_below_it(qtbot: QtBot, s
 @pytest.mark.parametrize("size", [(900, 600), (1440, 900), (560, 480)])
 @pytest.mark.parametrize("text", ["Saved.", "Imported shapes. Loader is new: version 2. " * 5])
 def test_a_toast_covers_no_button_of_the_foot(qtbot, size, text):
-    start, queue, top_button = Button("Start", kind="big"), Button("Queue", kind="tall"), Button("A")
+    start, queue, top_button = (
+        Button("Start", kind="big"),
+        Button("Queue", kind="tall"),
+        Button("A"),
+    )
     window = show_widget(qtbot, QWidget(), *size)
     window.setLayout(col(STRETCH, row(STRETCH, top_button), row(STRETCH, start, queue)))
     toast = Toast(window)

@@ -86,7 +86,9 @@ def _checkpoints(stage: Stage) -> None:
     page = _jobs(stage, tab="checkpoints")
     checkpoints: tuple[Checkpoint, ...] = lab.checkpoints(lab.LIVE)
     metrics = {f"validation/{EVIL}": 0.5}
-    page.detail.show_checkpoints(lab.LIVE.id, tuple(replace(c, metrics=metrics) for c in checkpoints))
+    page.detail.show_checkpoints(
+        lab.LIVE.id, tuple(replace(c, metrics=metrics) for c in checkpoints)
+    )
 
 
 def _table(stage: Stage) -> None:
@@ -130,7 +132,9 @@ def _library(kind: Kind) -> Callable[[Stage], None]:
             shown_preview = preview()
             samples = tuple(replace(s, of_class=EVIL, target=EVIL) for s in shown_preview.samples)
             classes = (ClassCount(EVIL, 3), ClassCount("other", 500))
-            shown_preview = replace(shown_preview, samples=samples, classes=classes, warnings=(f"{EVIL} is rare.",))
+            shown_preview = replace(
+                shown_preview, samples=samples, classes=classes, warnings=(f"{EVIL} is rare.",)
+            )
             page.detail.show_preview(Trial(f"{EVIL}@1", EVIL), shown_preview)
 
     return draw
@@ -143,7 +147,9 @@ def _unreadable(stage: Stage) -> None:
 def _compare(stage: Stage) -> None:
     from tests.pictures.screens.compare import put_updates
 
-    updates = [replace(update, view=evil_job(update.view)) for update in compare_samples.three_updates()]
+    updates = [
+        replace(update, view=evil_job(update.view)) for update in compare_samples.three_updates()
+    ]
     put_updates(stage, updates)
 
 
@@ -225,7 +231,7 @@ def test_f58_no_name_is_read_as_markup(page: str, theme_manager: ThemeManager) -
         if stage.over is not None:
             widgets += [stage.over, *stage.over.findChildren(QWidget)]
         names = [widget.accessibleName() for widget in widgets]
-        names += [text for each in widgets for text in item_texts(each, Qt.ItemDataRole.DisplayRole)]
+        names += [text for w in widgets for text in item_texts(w, Qt.ItemDataRole.DisplayRole)]
         assert any(EVIL in name for name in names), "the name is nowhere to be seen"
         assert [rich_text for widget in widgets for rich_text in rich_texts(widget)] == []
     finally:

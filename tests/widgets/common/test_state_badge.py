@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from backend.records.jobs.state import JobState
-from tests.windows import show_widget, add_widget
+from tests.windows import add_widget, show_widget
 from widgets.common import theme
 from widgets.common.state_badge import (
     Logo,

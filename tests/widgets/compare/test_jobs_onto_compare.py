@@ -47,7 +47,7 @@ def controller(page, immediately):
     controller = CompareController(
         service, immediately, page, FileExport(service, immediately, page), service.find
     )
-    controller.heard = immediately.notifications
+    controller.notifications = immediately.notifications
     return controller
 
 
@@ -72,7 +72,7 @@ def test_the_page_announces_a_drop_and_the_jobs_join_the_others(controller, page
     drags.drop(page, drags.jobs("id2", "id3"))
     assert page.ids == ("id0", "id1", "id2", "id3")
     assert not page.drop_overlay.isVisible()
-    assert controller.heard == ["4 jobs are compared"]
+    assert controller.notifications == ["4 jobs are compared"]
 
 
 def test_the_place_in_the_side_bar_takes_them_too_and_says_so(controller, page, nav_button):
@@ -104,13 +104,13 @@ def test_a_ninth_job_is_refused_in_one_sentence_while_it_is_held_and_when_it_is_
     controller, page, nav_button, compared_ids, dropped_ids, message
 ):
     controller.add_dropped(compared_ids)
-    controller.heard.clear()
+    controller.notifications.clear()
     previous_ids = page.ids
     drags.drag_over(page, drags.jobs(*dropped_ids))
     assert page.drop_overlay.accessibleName() == message
     drags.drop(page, drags.jobs(*dropped_ids))
     drags.drop(nav_button, drags.jobs(*dropped_ids))
-    assert controller.heard == [message, message]
+    assert controller.notifications == [message, message]
     assert page.ids == previous_ids, "all of them, or none"
 
 
@@ -138,7 +138,7 @@ def test_dropping_a_compared_job_changes_nothing_and_says_so(controller, page):
     assert page.drop_overlay.accessibleName() == "“id1” is compared already"
     drags.drop(page, drags.jobs("id1"))
     assert page.ids == ("id0", "id1")
-    assert controller.heard == ["2 jobs are compared already"]
+    assert controller.notifications == ["2 jobs are compared already"]
 
 
 @pytest.mark.parametrize("content", [drags.jobs("id0"), drags.file("/data")])

@@ -58,7 +58,7 @@ CLOCK = PreflightFinding(
     ("gpu12",),
     is_warning=True,
 )
-PASSED = tuple(
+PASSED_CHECKS = tuple(
     PreflightFinding(check, True, f"{check}: OK")
     for check in ("SSH", "host key", "Python", "Horovod", "common network", "disk", "home folder")
 )
@@ -76,25 +76,25 @@ BROKEN = TrialResult(
 )
 
 
-def found(*wrong: PreflightFinding, placement: tuple[Placement, ...] = PLACEMENT) -> Preflight:
-    faults = [one for one in wrong if one.blocks]
-    smaller = smaller_placement(placement, faults) if faults else ()
-    findings = (*faults, *(one for one in wrong if not one.blocks), *PASSED)
-    return Preflight(tuple(one.node for one in placement), findings, 6.2, smaller)
+def preflight(*wrong: PreflightFinding, placement: tuple[Placement, ...] = PLACEMENT) -> Preflight:
+    blocking_findings = [finding for finding in wrong if finding.blocks]
+    smaller = smaller_placement(placement, blocking_findings) if blocking_findings else ()
+    findings = (*blocking_findings, *(finding for finding in wrong if not finding.blocks), *PASSED_CHECKS)
+    return Preflight(tuple(finding.node for finding in placement), findings, 6.2, smaller)
 
 
 def many(count: int, name: str = "node-rack3-row7-machine-{:03d}.cluster.example.org") -> Preflight:
     """As many nodes, each with an old program."""
     placement = tuple(Placement(name.format(n), 4) for n in range(count))
-    wrong = [
+    findings = [
         PreflightFinding(
             "program",
             False,
-            f"{one.node} has another version of Ringmaster than this computer.",
-            f"Set {one.node} up again; that takes a few seconds.",
-            (one.node,),
+            f"{placement_entry.node} has another version of Ringmaster than this computer.",
+            f"Set {placement_entry.node} up again; that takes a few seconds.",
+            (placement_entry.node,),
             Fix.SET_UP_AGAIN,
         )
-        for one in placement
+        for placement_entry in placement
     ]
-    return found(*wrong, placement=placement)
+    return preflight(*findings, placement=placement)

@@ -49,7 +49,7 @@ def controller(services, immediately, page, qtbot):
     for library_page in pages.values():
         qtbot.addWidget(library_page)
     controller = LibraryController(services.library, services.gallery, immediately, pages, page)
-    controller.heard = immediately.notifications
+    controller.notifications = immediately.notifications
     controller.refresh()
     return controller
 
@@ -124,7 +124,7 @@ def test_dropped_weights_are_copied_next_to_the_model_with_a_message(
     monkeypatch.setattr(tool_process, "read_weights", lambda *_: ())
     page.weights_dropped.emit("cats@1", str(file))
     assert (services.data_root.path / "models/cats/v1/weights.pt").read_bytes() == CONTENT
-    assert controller.heard == ["New jobs of cats start from these weights"]
+    assert controller.notifications == ["New jobs of cats start from these weights"]
     assert page.detail.has_weights
     assert not page.detail._progress.isVisible()
 
@@ -138,4 +138,4 @@ def test_the_page_of_the_model_says_why_weights_are_refused(controller, page, se
         "torch.save(model.state_dict(), …)."
     )
     assert not page.detail.has_weights
-    assert controller.heard == []
+    assert controller.notifications == []

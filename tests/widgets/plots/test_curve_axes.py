@@ -12,7 +12,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.plots.test_curve_panel import curve, loss, pixels, settle, viewport, wheel
-from tests.windows import show_widget, add_widget, find_only
+from tests.windows import add_widget, find_only, show_widget
 from widgets.common import theme
 from widgets.common.formats import THIN
 from widgets.plots import ticks
@@ -44,7 +44,7 @@ def long(values: np.ndarray) -> CurveData:
 # Logarithmic x
 
 
-@pytest.mark.parametrize("at", [1, 7, 900, 40_000, 999_999])
+@pytest.mark.parametrize("step", [1, 7, 900, 40_000, 999_999])
 @pytest.mark.parametrize("smoothing", [0.0, 0.6])
 def test_on_a_logarithmic_axis_a_spike_one_point_wide_is_where_it_happened(
     step: int, smoothing: float
@@ -183,7 +183,7 @@ NAN, INF = math.nan, math.inf
 
 
 @pytest.mark.parametrize(
-    ("values", "gaps", "lost"),
+    ("values", "gaps", "nan_steps"),
     [
         ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], GapReason.NON_FINITE, [2, 6]),
         ([1, 2, NAN, NAN, 3, 4, INF, NAN, 5], GapReason.NOT_MEASURED, [2, 6]),
@@ -195,7 +195,7 @@ NAN, INF = math.nan, math.inf
         ([1, 2, NAN, INF], GapReason.NO_READING, []),
     ],
 )
-@pytest.mark.parametrize("piece", [1, 2, 9])
+@pytest.mark.parametrize("chunk_size", [1, 2, 9])
 def test_the_data_marks_the_steps_at_which_values_become_nan(
     values: list[float], gaps: GapReason, nan_steps: list[int], chunk_size: int
 ) -> None:
@@ -298,9 +298,14 @@ def test_small_plots_say_their_values_at_the_pointer(qtbot: QtBot) -> None:
     settle()
     hover_image = small.grab().toImage()
     readout_rect = QRect(
-        round(find_only(PlotView, small).frame().px(100)) + find_only(PlotView, small).x() + 20, 10, 60, 20
+        round(find_only(PlotView, small).frame().px(100)) + find_only(PlotView, small).x() + 20,
+        10,
+        60,
+        20,
     )
-    assert hover_image.copy(readout_rect) != calm.copy(readout_rect), "a box, not only a line and a dot"
+    assert hover_image.copy(readout_rect) != calm.copy(readout_rect), (
+        "a box, not only a line and a dot"
+    )
     assert dict(small.readout(100)[0]).keys() == {"train"}
     link.leave()
     settle()

@@ -103,7 +103,9 @@ def test_a_resumed_run_replaces_the_points_from_its_first_step_on() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), VALUE), max_size=200), st.integers(1, 40))
-def test_the_last_value_of_each_step_counts(points: list[tuple[int, float]], chunk_size: int) -> None:
+def test_the_last_value_of_each_step_counts(
+    points: list[tuple[int, float]], chunk_size: int
+) -> None:
     expected: dict[int, float] = {}
     for step, value in points:
         expected = {old: previous_value for old, previous_value in expected.items() if old < step}
@@ -352,7 +354,7 @@ def smooth_curve(point_count: int, start: float, end: float) -> Floats:
     start=st.floats(1.0, 20.0),
     factor=st.floats(30, 1e12),
     sign=st.sampled_from([-1, 1]),
-    where=st.floats(0.02, 1.0),
+    position=st.floats(0.02, 1.0),
 )
 def test_one_spike_does_not_flatten_a_curve(
     point_count: int, start: float, factor: float, sign: int, position: float

@@ -16,7 +16,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.windows import show_widget, add_widget, find_only
+from tests.windows import add_widget, find_only, show_widget
 from widgets.common import formats, theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import CurveEnds
@@ -279,7 +279,9 @@ def test_the_name_of_a_curve_stands_clear_of_a_post_beside_its_end(panel: CurveP
     label_x = frame.px(panel.marks.label_x(drawn_curve.last_point.step, 100))
     assert label_x == frame.px(999)
     text = "validation 1.00"
-    left_x, right_x = name_span(frame, CurveEnd(end_point, text, theme.LIGHT.q("bad"), min_x=label_x))
+    left_x, right_x = name_span(
+        frame, CurveEnd(end_point, text, theme.LIGHT.q("bad"), min_x=label_x)
+    )
     assert left_x > frame.px(999)
     assert right_x <= frame.rect.right() + 1, "there is room for it, so it need not go left"
     assert panel.marks.label_x(drawn_curve.last_point.step, 10) == drawn_curve.last_point.step, (
@@ -468,7 +470,9 @@ QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)
 def test_a_plot_with_the_focus_can_be_removed() -> None:
     """In a process of its own: it would end this one."""
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen"}
-    done = subprocess.run([sys.executable, "-c", _DELETION_SCRIPT], cwd=ROOT, env=environment, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", _DELETION_SCRIPT], cwd=ROOT, env=environment, check=False
+    )
     assert done.returncode == 0
 
 

@@ -49,14 +49,21 @@ def test_places_on_an_axis_are_those_of_one_array(
     assert axis.first_value == expected[nan_count]
     every = np.arange(0, len(expected), 3)
     np.testing.assert_array_equal(axis.take(every), expected[every])
-    np.testing.assert_array_equal([axis.value_at(index) for index in every.tolist()], expected[every])
+    np.testing.assert_array_equal(
+        [axis.value_at(index) for index in every.tolist()], expected[every]
+    )
     half_count = len(expected) // 2
     np.testing.assert_array_equal(axis.cut(half_count, len(expected)), expected[half_count:])
     np.testing.assert_array_equal(axis.cut(1, half_count), expected[1:half_count])
-    for position in (*expected[nan_count:].tolist(), start - 1, expected[-1] + 1, expected[-1] - 0.05):
+    for position in (
+        *expected[nan_count:].tolist(),
+        start - 1,
+        expected[-1] + 1,
+        expected[-1] - 0.05,
+    ):
         for side in ("left", "right"):
-            found = nan_count + int(np.searchsorted(expected[nan_count:], position, side))
-            assert axis.find(position, side) == found
+            expected_index = nan_count + int(np.searchsorted(expected[nan_count:], position, side))
+            assert axis.find(position, side) == expected_index
 
 
 def test_even_and_missing_places_are_not_stored() -> None:
@@ -75,7 +82,7 @@ def test_the_largest_and_smallest_numbers_are_places() -> None:
     assert (axis.first_value, axis.find(0.0, "left")) == (-1.5e308, 1)
 
 
-@pytest.mark.parametrize("piece", [1000, 65_536, 200_000])
+@pytest.mark.parametrize("chunk_size", [1000, 65_536, 200_000])
 def test_a_column_of_many_blocks_is_one_array(chunk_size: int) -> None:
     expected = np.sort(np.random.default_rng(0).normal(size=200_000))
     column = GrowableArray()

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.pdf_lines import Stroke, strokes
-from tests.windows import show_widget, add_widget
+from tests.windows import add_widget, show_widget
 from widgets.common import theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots import axis_marks
@@ -117,7 +117,12 @@ def test_s4_drawing_and_page_show_the_curves_of_the_picture(panel: CurvePanel, c
     picture = colour_mask(QImage.fromData(panel.as_picture().png(ratio=1.0)), colour)
     assert picture.sum() > 500
     assert similarity(picture, colour_mask(svg_image(panel), colour)) > 0.97
-    assert similarity(picture, colour_mask(pdf_image(panel, strokes(panel.as_picture().pdf())), colour)) > 0.9
+    assert (
+        similarity(
+            picture, colour_mask(pdf_image(panel, strokes(panel.as_picture().pdf())), colour)
+        )
+        > 0.9
+    )
 
 
 def test_the_picture_equals_the_window(panel: CurvePanel) -> None:

@@ -18,9 +18,7 @@ KINDS = {"PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF-"}
 def saved_files(stage: Stage) -> list[tuple[str, bytes]]:
     """What comes of every entry "This plot as …" that is seen."""
     files: list[tuple[str, bytes]] = []
-    buttons = [
-        one for one in stage.window.findChildren(QPushButton) if one.isVisibleTo(stage.window)
-    ]
+    buttons = [b for b in stage.window.findChildren(QPushButton) if b.isVisibleTo(stage.window)]
     # A page that is not made yet comes to the front when it is.
     for signal in (
         stage.compare.save_requested,
@@ -60,7 +58,11 @@ def test_a_plot_is_saved_as_picture_drawing_and_page(
     with drawn(SCREENS[screen], LARGE) as stage:
         files = saved_files(stage)
     for name in names:
-        plot_files = [(file_name, content) for file_name, content in files if file_name.startswith(name)]
-        assert {file_name.rpartition(".")[2].upper() for file_name, _ in plot_files} == set(KINDS), files
+        plot_files = [
+            (file_name, content) for file_name, content in files if file_name.startswith(name)
+        ]
+        assert {file_name.rpartition(".")[2].upper() for file_name, _ in plot_files} == set(
+            KINDS
+        ), files
         for file_name, content in plot_files:
             assert content.startswith(KINDS[file_name.rpartition(".")[2].upper()])

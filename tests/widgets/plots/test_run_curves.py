@@ -102,7 +102,7 @@ def test_only_a_schedule_in_steps_lowers_the_rate_at_once(
 
 
 @pytest.mark.parametrize(
-    ("axis", "places"),
+    ("axis", "positions"),
     [
         (XAxis.STEP, [10, 25]),
         (XAxis.EPOCH, [1.0, 2.5]),

@@ -45,7 +45,7 @@ def test_a_healthy_cluster_is_one_calm_line(summary):
 
 
 @pytest.mark.parametrize(
-    ("presences", "said"),
+    ("presences", "accessible_name"),
     [
         ((Presence.ONLINE, Presence.NEW), "Nodes: 1 not set up"),
         ((Presence.ONLINE, Presence.OUT_OF_SERVICE), "Nodes: all healthy"),
@@ -55,7 +55,9 @@ def test_a_healthy_cluster_is_one_calm_line(summary):
 def test_unusable_nodes_are_not_called_healthy(summary, presences, accessible_name):
     states = (samples.state(name) for name in "ab")
     summary.show_nodes(
-        tuple(replace(state, presence=is_so) for state, is_so in zip(states, presences, strict=True))
+        tuple(
+            replace(state, presence=is_so) for state, is_so in zip(states, presences, strict=True)
+        )
     )
     assert summary.counts.accessibleName() == accessible_name
 

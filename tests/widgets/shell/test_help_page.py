@@ -8,7 +8,7 @@ from PySide6.QtGui import QTextCursor
 from pytestqt.qtbot import QtBot
 
 from app.shell.help import DOCS, TOPICS, read_topics
-from tests.windows import show_widget, find_only
+from tests.windows import find_only, show_widget
 from widgets.common.rich_text import RichText, _heading_fragment
 from widgets.shell.help_page import HelpPage, Topic
 
@@ -27,7 +27,9 @@ def page(qtbot: QtBot) -> HelpPage:
 
 
 def heading_at_top(page: HelpPage) -> str:
-    cursor = find_only(RichText, page).cursorForPosition(find_only(RichText, page).viewport().rect().topLeft())
+    cursor = find_only(RichText, page).cursorForPosition(
+        find_only(RichText, page).viewport().rect().topLeft()
+    )
     cursor.movePosition(QTextCursor.MoveOperation.StartOfBlock)
     if not cursor.block().blockFormat().headingLevel():
         cursor.movePosition(QTextCursor.MoveOperation.NextBlock)
@@ -35,7 +37,7 @@ def heading_at_top(page: HelpPage) -> str:
 
 
 @pytest.mark.parametrize(
-    ("link", "shown", "heading"),
+    ("link", "topic_key", "heading"),
     [
         ("#second-part", "a.md", "Second part"),
         ("a.md#second-part", "a.md", "Second part"),
@@ -45,7 +47,9 @@ def heading_at_top(page: HelpPage) -> str:
         ("a.md#a", "a.md", "A"),
     ],
 )
-def test_a_link_leads_to_its_heading(page: HelpPage, link: str, topic_key: str, heading: str) -> None:
+def test_a_link_leads_to_its_heading(
+    page: HelpPage, link: str, topic_key: str, heading: str
+) -> None:
     find_only(RichText, page).anchorClicked.emit(QUrl(link))
     assert page._topic_key == topic_key
     assert heading_at_top(page).startswith(heading)

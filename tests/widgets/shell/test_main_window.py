@@ -13,7 +13,7 @@ from tests.job_views import replace_fields
 from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import page_buttons, shows_text, visible_texts, find_only
+from tests.windows import find_only, page_buttons, shows_text, visible_texts
 from widgets.common.buttons import IconButton
 from widgets.common.labels import IconLabel, Label
 from widgets.common.scrim import Scrim
@@ -239,7 +239,9 @@ def test_the_window_refuses_a_drag_that_began_in_it(window, tmp_path):
 
 def test_every_place_has_its_key_in_its_tool_tip(window):
     for page_entry in PAGES:
-        assert f"Ctrl+{page_entry.number}" in page_buttons(window.side_bar)[page_entry.key].toolTip()
+        assert (
+            f"Ctrl+{page_entry.number}" in page_buttons(window.side_bar)[page_entry.key].toolTip()
+        )
 
 
 def test_a_window_without_pages_says_that_it_opens(qtbot):

@@ -7,7 +7,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QListView, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.windows import shows_text, find_only
+from tests.windows import find_only, shows_text
 from widgets.common.cards import StyledFrame
 from widgets.common.theme_manager import ThemeManager
 from widgets.shell.main_window import MainWindow
@@ -66,7 +66,9 @@ def test_a_click_on_a_notification_closes_the_list_and_opens_its_place(
     qtmodeltester.check(notices._model)
     row_center = find_only(QListView, notices).visualRect(notices._model.index(1, 0)).center()
     with qtbot.waitSignal(notices.notice_opened) as signal:
-        qtbot.mouseClick(find_only(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=row_center)
+        qtbot.mouseClick(
+            find_only(QListView, notices).viewport(), Qt.MouseButton.LeftButton, pos=row_center
+        )
     assert signal.args == [1]
     assert not notices.isVisible()
 

@@ -8,7 +8,15 @@ from PySide6.QtWidgets import QLineEdit
 from pytestqt.qtbot import QtBot
 
 from backend.records.notifications.notification import PLAIN, TLS, Channels, Mail
-from tests.windows import find_button, find_field, find_line, find_by_name, shows_text, visible_texts, find_only
+from tests.windows import (
+    find_button,
+    find_by_name,
+    find_field,
+    find_line,
+    find_only,
+    shows_text,
+    visible_texts,
+)
 from widgets.common.buttons import Button, Switch
 from widgets.common.fields import ComboBox
 from widgets.shell.notification_settings import ChannelTest, NoticeSettings
@@ -27,7 +35,9 @@ def settings(qtbot: QtBot) -> NoticeSettings:
 @pytest.fixture
 def chosen_channels(settings: NoticeSettings) -> list[tuple[Channels, object]]:
     choices: list[tuple[Channels, object]] = []
-    settings.channels_chosen.connect(lambda channels, password: choices.append((channels, password)))
+    settings.channels_chosen.connect(
+        lambda channels, password: choices.append((channels, password))
+    )
     return choices
 
 
@@ -57,11 +67,14 @@ def test_a_webhook_applies_when_its_field_is_left(settings, chosen_channels) -> 
     assert echo_mode is QLineEdit.EchoMode.PasswordEchoOnEdit
 
 
-def test_an_incomplete_mail_is_not_used_and_its_missing_fields_are_named(settings, chosen_channels) -> None:
+def test_an_incomplete_mail_is_not_used_and_its_missing_fields_are_named(
+    settings, chosen_channels
+) -> None:
     leave(find_line(settings, "Mail to"), "a@lab, b@lab")
     assert chosen_channels == []
-    assert "Not used yet: Enter the mail server's host name, such as smtp.lab.example." in visible_texts(
-        settings
+    assert (
+        "Not used yet: Enter the mail server's host name, such as smtp.lab.example."
+        in visible_texts(settings)
     )
     leave(find_line(settings, "Mail server"), "smtp.lab")
     leave(find_line(settings, "User"), "ring")

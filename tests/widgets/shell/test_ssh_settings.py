@@ -8,7 +8,7 @@ import pytest
 
 from backend.records.nodes.entry import SshOverview
 from backend.ssh.known_hosts import host_key
-from tests.windows import find_button, shows_text, visible_texts, find_only
+from tests.windows import find_button, find_only, shows_text, visible_texts
 from widgets.common.buttons import IconButton
 from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
@@ -37,7 +37,7 @@ def page(qtbot):
 
 
 @pytest.mark.parametrize(
-    ("found", "words"),
+    ("changes", "text"),
     [
         ({}, "No SSH agent is running; there is no key file in ~/.ssh."),
         ({"agent_keys": 0}, "The SSH agent holds 0 keys; there is no key file in ~/.ssh."),

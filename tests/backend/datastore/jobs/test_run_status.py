@@ -34,7 +34,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import stop_requested
 from backend.records.queue.entry import QueueEntry
-from tests.backend.node.queue.test_retry import made
+from tests.backend.node.queue.test_retry import make_launch
 from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
 from tests.waiting import wait_for
@@ -124,7 +124,7 @@ def test_a_live_run_names_its_silent_nodes_and_gives_no_forecast(
 
 
 def test_a_run_that_makes_steps_names_no_node(folder: OpenJob, clock: Clock) -> None:
-    launch = made(folder.path)
+    launch = make_launch(folder.path)
     replace_json(folder.launch, launch.to_dict())
     asked: list[list[str]] = []
 
@@ -251,7 +251,9 @@ def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
 
 
 def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
-    evidence = RunObservation(run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True)
+    evidence = RunObservation(
+        run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True
+    )
     assert derive_state(evidence).state is JobState.STOPPING
     over = replace(TRAINING, state=JobState.FINISHED)
     assert derive_state(replace(evidence, status=over)).state is JobState.FINISHED

@@ -22,8 +22,8 @@ from backend.services.context.container import open_services
 from backend.ssh.interface import HostKeyUnknown, Unreachable
 from tests.backend.services.access_cases import (
     Beat,
-    FakeHead,
     DataSite,
+    FakeHead,
     add_checkpoint,
     on_node,
     started,

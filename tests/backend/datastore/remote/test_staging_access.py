@@ -39,12 +39,12 @@ from tests.backend.services.access_cases import (
 )
 from tests.backend.services.preflight.judging import answered
 from tests.backend.services.staged_rig import (
-    StagedSite,
     StagedRun,
-    start_staged_job,
+    StagedSite,
     comes_home,
     comes_online,
     files_below,
+    start_staged_job,
     state_of,
     stocked,
 )

@@ -51,30 +51,30 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(root: DataRoot, folder: NodeFolder) -> Iterator[Start]:
-    begun: list[subprocess.Popen[str]] = []
+    processes: list[subprocess.Popen[str]] = []
 
-    def begin(*more: str, code: str = "") -> subprocess.Popen[str]:
+    def start_agent(*arguments: str, code: str = "") -> subprocess.Popen[str]:
         command = [sys.executable, "-W", "error"]
         command += ["-c", code] if code else ["-m", "backend.node.agent.agent"]
         command += ["--name", "gpu1"]
         command += ["--folder", str(folder.path), "--data-root", str(root.path)]
-        begun.append(
+        processes.append(
             subprocess.Popen(
-                [*command, "--interval", "0.1", *more],
+                [*command, "--interval", "0.1", *arguments],
                 env={**os.environ, "PYTHONPATH": str(ROOT)},
                 stderr=subprocess.PIPE,
                 text=True,
             )
         )
-        return begun[-1]
+        return processes[-1]
 
-    yield begin
+    yield start_agent
     holder = ServiceLock(folder.path).holder()
     if holder is not None:
         process_identity.send_signal(holder, signal.SIGKILL)
-    for one in begun:
-        one.kill()
-        one.communicate()
+    for process in processes:
+        process.kill()
+        process.communicate()
     ServiceLock(folder.path).path.unlink(missing_ok=True)
 
 
@@ -90,8 +90,8 @@ def beats(folder: NodeFolder) -> int:
 
 
 def wait_for_heartbeats(folder: NodeFolder, count: int = 2) -> int:
-    seen = beats(folder)
-    wait_for(lambda: beats(folder) >= seen + count, "a heartbeat")
+    beat_count = beats(folder)
+    wait_for(lambda: beats(folder) >= beat_count + count, "a heartbeat")
     return beats(folder)
 
 
@@ -185,13 +185,15 @@ def test_f32_f34_the_agent_waits_for_a_missing_data_root(
 ) -> None:
     agent = start()
     last = wait_for_heartbeats(folder)
-    away = root.path.with_name("away")
-    root.path.rename(away)
-    wait_for(lambda: not any(name.endswith(".tmp") for name in os.listdir(away / "nodes/gpu1")))
+    moved_root = root.path.with_name("away")
+    root.path.rename(moved_root)
+    wait_for(
+        lambda: not any(name.endswith(".tmp") for name in os.listdir(moved_root / "nodes/gpu1"))
+    )
     root.path.mkdir()  # where nothing is mounted, nothing may be written
     assert agent.poll() is None
     root.path.rmdir()
-    away.rename(root.path)
+    moved_root.rename(root.path)
     wait_for(lambda: beats(folder) > last + 1)
 
 
@@ -235,14 +237,14 @@ def test_a_full_disk_is_waited_for(
     monkeypatch.setattr(agent_module, "_WRITE_LIMIT_S", LIMIT_S)
     agent = Agent("gpu1", folder, root, 2.0)
     assert agent.beat()
-    before = folder.status.read_bytes()
+    previous_content = folder.status.read_bytes()
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
     try:
         assert not agent.beat()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert folder.status.read_bytes() == before
+    assert folder.status.read_bytes() == previous_content
     assert not list(folder.path.glob(".*.tmp"))
     assert agent.beat()
     assert reading(folder).heartbeat == 3
@@ -265,8 +267,8 @@ def test_f10_a_run_from_before_a_reboot_is_closed_though_its_pid_lives_again(
 ) -> None:
     folder = job(root, replace(process_identity.own_process(), boot_id="the boot before"))
     assert RunWatch(root, "gpu1").poll() == (folder.job_id,)
-    ended = RunExit.from_dict(read_json(folder.attempt(1).exit))
-    assert (ended.state, ended.message) == (
+    run_exit = RunExit.from_dict(read_json(folder.attempt(1).exit))
+    assert (run_exit.state, run_exit.message) == (
         JobState.ERROR,
         "The computer was restarted during the run.",
     )
@@ -283,8 +285,8 @@ def test_m07_a_run_with_a_killed_supervisor_is_closed_and_leaves_nothing(
         wait_for_heartbeats(folder)
         process_identity.send_signal(run.supervisor, signal.SIGKILL)
         wait_for(run.attempt.exit.exists, "the agent's record of the end")
-        ended = RunExit.from_dict(read_json(run.attempt.exit))
-        assert ended.message.startswith("The supervisor of the run ended without a record")
+        run_exit = RunExit.from_dict(read_json(run.attempt.exit))
+        assert run_exit.message.startswith("The supervisor of the run ended without a record")
         assert run.leftovers() == ()
     finally:
         run.clean()
@@ -348,9 +350,11 @@ def test_each_round_reads_only_some_of_the_ended_jobs(
     monkeypatch.setattr(
         os, "stat", lambda path, **more: read_paths.append(path) or stat(path, **more)
     )
-    for wanted in (200, 250, 450):
+    for expected_count in (200, 250, 450):
         watch.poll()
-        assert len([path for path in read_paths if str(path).endswith("/attempts")]) == wanted
+        assert (
+            len([path for path in read_paths if str(path).endswith("/attempts")]) == expected_count
+        )
     assert len(set(read_paths)) == 250
 
 
@@ -392,11 +396,11 @@ class Rounds:
     """A lock that an agent waits for four times."""
 
     def __init__(self) -> None:
-        self.left = 4
+        self.remaining_rounds = 4
 
     def wait(self, seconds: float) -> bool:
-        self.left -= 1
-        return self.left == 0
+        self.remaining_rounds -= 1
+        return self.remaining_rounds == 0
 
 
 @pytest.mark.parametrize(

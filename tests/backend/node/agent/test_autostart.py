@@ -55,9 +55,9 @@ class Machine:
         patch.setattr(agent_autostart, "_LIMIT_S", LIMIT_S)
         patch.setenv("PATH", f"{self._commands}:/bin:/usr/bin")
         for absent in ("systemctl", "loginctl", "crontab"):
-            self.has(absent, "#!/bin/sh\necho 'not here' >&2\nexit 127\n")
+            self.install_script(absent, "#!/bin/sh\necho 'not here' >&2\nexit 127\n")
 
-    def has(self, name: str, script: str) -> None:
+    def install_script(self, name: str, script: str) -> None:
         path = self._commands / name
         path.write_text(script)
         path.chmod(0o755)
@@ -117,8 +117,8 @@ def test_f54_a_line_of_a_crontab_starts_the_agent_with_every_name_byte_by_byte(
 ) -> None:
     service = AgentService(NASTY, f"/n/{NASTY}", "/d", showing(tmp_path), f"/c/{NASTY}")
     line = agent_autostart.crontab_line(service)
-    when, command = line.replace("\\%", "%").split(" ", 1)
-    assert when == "@reboot"
+    schedule, command = line.replace("\\%", "%").split(" ", 1)
+    assert schedule == "@reboot"
     assert "\n" not in line
     assert arguments_of(command) == [f"/c/{NASTY}", *service.command(detach=True)[1:]]
     assert not (tmp_path / "pwned").exists()
@@ -157,8 +157,8 @@ def test_names_that_no_unit_can_hold_are_refused() -> None:
 def test_systemd_keeps_the_agent_running_where_its_user_may_linger(
     machine: Machine, service: AgentService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    machine.has("systemctl", SYSTEMCTL)
-    machine.has("loginctl", LOGINCTL)
+    machine.install_script("systemctl", SYSTEMCTL)
+    machine.install_script("loginctl", LOGINCTL)
     monkeypatch.setenv("LINGER", "yes")
     assert agent_autostart.install(service).method == "systemd"
     (unit,) = machine.units
@@ -183,9 +183,9 @@ def test_cron_keeps_the_agent_running_where_systemd_would_not(
     linger: str,
     failing: str,
 ) -> None:
-    machine.has("systemctl", SYSTEMCTL)
-    machine.has("loginctl", LOGINCTL)
-    machine.has("crontab", CRONTAB)
+    machine.install_script("systemctl", SYSTEMCTL)
+    machine.install_script("loginctl", LOGINCTL)
+    machine.install_script("crontab", CRONTAB)
     monkeypatch.setenv("LINGER", linger)
     monkeypatch.setenv("FAILING", failing)
     machine.table.write_text("0 1 * * * backup\n")
@@ -207,8 +207,8 @@ def test_cron_keeps_the_agent_running_where_systemd_would_not(
 def test_without_both_the_agent_runs_until_the_next_reboot_and_says_so(
     machine: Machine, service: AgentService
 ) -> None:
-    kept = agent_autostart.install(service)
-    assert kept == Autostart("", "After a reboot the agent is started at the next contact.")
+    autostart = agent_autostart.install(service)
+    assert autostart == Autostart("", "After a reboot the agent is started at the next contact.")
     folder = NodeFolder(Path(service.folder))
     wait_for(folder.status.exists, "the first reading")
     assert process_identity.is_alive(ProcessIdentity.from_dict(read_json(folder.info)))
@@ -216,7 +216,7 @@ def test_without_both_the_agent_runs_until_the_next_reboot_and_says_so(
 
 
 @pytest.mark.parametrize(
-    ("names", "said"),
+    ("names", "message"),
     [
         (["cron"], "cron starts the agent again after a reboot."),
         (["sshd", "crond"], "cron starts the agent again after a reboot."),
@@ -231,19 +231,19 @@ def test_a_crontab_without_a_cron_is_no_promise(
     service: AgentService,
     monkeypatch: pytest.MonkeyPatch,
     names: list[str],
-    said: str,
+    message: str,
 ) -> None:
-    machine.has("crontab", CRONTAB)
+    machine.install_script("crontab", CRONTAB)
     with monkeypatch.context() as patch:
         patch.setattr(agent_autostart, "_name", dict(enumerate(names)).__getitem__)
         patch.setattr(process_cleanup, "pids", lambda: range(len(names)))
-        assert agent_autostart._cron_runs() is ("no cron" not in said)
+        assert agent_autostart._cron_runs() is ("no cron" not in message)
         runs = agent_autostart._cron_runs()
     monkeypatch.setattr(agent_autostart, "_cron_runs", lambda: runs)
-    kept = agent_autostart.install(service)
+    autostart = agent_autostart.install(service)
     agent_autostart.remove(service)
-    assert kept.method == "crontab"
-    assert said in kept.message
+    assert autostart.method == "crontab"
+    assert message in autostart.message
 
 
 def test_the_command_line_says_which_way_was_taken(
@@ -252,7 +252,7 @@ def test_the_command_line_says_which_way_was_taken(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    machine.has("crontab", CRONTAB)
+    machine.install_script("crontab", CRONTAB)
     monkeypatch.setattr(agent_autostart, "_cron_runs", lambda: True)
     options = ["--name", service.name, "--folder", service.folder, "--data-root", service.data_root]
     assert agent_autostart.main(["install", *options]) == 0

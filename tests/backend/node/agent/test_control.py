@@ -34,8 +34,8 @@ def start(folder: str, bundle: str) -> ProcessIdentity:
     return ProcessIdentity.from_dict(read_json(Path(folder) / "info.json"))
 
 
-def check(folder: str, bundle: str, *more: str) -> int:
-    return agent_control.main(["check", "--folder", folder, "--bundle", bundle, *more])
+def check(folder: str, bundle: str, *arguments: str) -> int:
+    return agent_control.main(["check", "--folder", folder, "--bundle", bundle, *arguments])
 
 
 def test_an_agent_is_known_by_its_bundle_until_it_is_ended(folder: str) -> None:
@@ -48,9 +48,9 @@ def test_an_agent_is_known_by_its_bundle_until_it_is_ended(folder: str) -> None:
 
 
 def test_a_process_with_the_pid_of_a_dead_agent_is_left_alone(folder: str) -> None:
-    mine = process_identity.own_process().to_dict()
-    for other in ({"start_ticks": 1}, {"boot_id": "of an earlier boot"}):
-        replace_json(Path(folder) / "info.json", {**mine, **other, "bundle": "/b/1"})
+    own_identity = process_identity.own_process().to_dict()
+    for changes in ({"start_ticks": 1}, {"boot_id": "of an earlier boot"}):
+        replace_json(Path(folder) / "info.json", {**own_identity, **changes, "bundle": "/b/1"})
         assert check(folder, "/b/1") == 1
         assert agent_control.main(["stop", "--folder", folder]) == 0
 

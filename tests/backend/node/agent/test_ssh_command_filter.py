@@ -13,8 +13,8 @@ from backend.node.agent import ssh_command_filter
 from backend.node.agent.ssh_command_filter import CommandRefused, allowed_command
 
 HOME = Path("/home/lab/.ringmaster")
-OURS = (HOME / "environments", HOME / "bundles")
-CARRIED = HOME / "carried"
+OWN_FOLDERS = (HOME / "environments", HOME / "bundles")
+OTHER_BUNDLE = HOME / "carried"
 ENV = f"{HOME}/environments/python3.11-9c11"
 # As Open MPI 5.0.11 and 4.1.4 sent them, one node to the next.
 PRTED = (
@@ -44,32 +44,34 @@ SWEEP = (
 
 
 def test_the_daemon_of_mpirun_starts_with_its_variables_and_no_shell() -> None:
-    variables, argv = allowed_command(PRTED, OURS, CARRIED)
+    variables, argv = allowed_command(PRTED, OWN_FOLDERS, OTHER_BUNDLE)
     assert argv[0] == f"{ENV}/bin/prted"
     assert argv[argv.index("prte_hnp_uri") + 1] == "prterun-node1-3394@0.0;tcp://10.77.0.2:4:24"
     assert variables["PRTE_PREFIX"] == ENV
     assert variables["LD_LIBRARY_PATH"].startswith(f"{ENV}/lib:{ENV}/lib")
-    variables, argv = allowed_command(ORTED, OURS, CARRIED)
+    variables, argv = allowed_command(ORTED, OWN_FOLDERS, OTHER_BUNDLE)
     assert argv[:2] == ["/usr/bin/orted", "-mca"]
     assert argv[argv.index("orte_node_regex") + 1] == "node[1:1],[2:10].77.0.3@0(2)"
     assert variables["PATH"].startswith("/usr/bin:")
 
 
 def test_the_sweep_and_the_proof_of_the_way_start() -> None:
-    assert allowed_command(SWEEP, OURS, CARRIED)[0] == {"PYTHONPATH": f"{HOME}/bundles/ab12"}
-    assert allowed_command("true", OURS, CARRIED) == ({}, ["true"])
-    assert allowed_command("echo $SHELL", OURS, CARRIED) == ({}, ["echo", "/bin/bash"])
-    folder = f"{CARRIED}/ab12/jobs/20261121-abc"
-    assert allowed_command(f"{SWEEP} {folder}", OURS, CARRIED)[1][-1] == folder
+    assert allowed_command(SWEEP, OWN_FOLDERS, OTHER_BUNDLE)[0] == {
+        "PYTHONPATH": f"{HOME}/bundles/ab12"
+    }
+    assert allowed_command("true", OWN_FOLDERS, OTHER_BUNDLE) == ({}, ["true"])
+    assert allowed_command("echo $SHELL", OWN_FOLDERS, OTHER_BUNDLE) == ({}, ["echo", "/bin/bash"])
+    folder = f"{OTHER_BUNDLE}/ab12/jobs/20261121-abc"
+    assert allowed_command(f"{SWEEP} {folder}", OWN_FOLDERS, OTHER_BUNDLE)[1][-1] == folder
     asks_sight = f"{SWEEP} --see /srv/data/jobs/20261121-abc"
-    assert allowed_command(asks_sight, OURS, CARRIED)[1][-2:] == [
+    assert allowed_command(asks_sight, OWN_FOLDERS, OTHER_BUNDLE)[1][-2:] == [
         "--see",
         "/srv/data/jobs/20261121-abc",
     ]
 
 
 @pytest.mark.parametrize(
-    "asked",
+    "command",
     [
         "",
         "bash",
@@ -96,20 +98,20 @@ def test_the_sweep_and_the_proof_of_the_way_start() -> None:
         SWEEP.replace(f"{HOME}/bundles/ab12", "/srv/data/evil"),
         SWEEP + " more",
         SWEEP + " /srv/data/jobs/20261121-abc",
-        SWEEP + f" {CARRIED}/../ssh",
+        SWEEP + f" {OTHER_BUNDLE}/../ssh",
         SWEEP + " --see",
         SWEEP + " --see jobs/20261121-abc",
-        SWEEP + f" --see /srv/data/jobs {CARRIED}/ab12/jobs/x",
-        SWEEP + f" {CARRIED}/ab12/jobs/x --see /srv/data/jobs",
-        SWEEP + f" {CARRIED}/ab12/jobs/x {CARRIED}/ab12/jobs/y",
-        SWEEP.replace(f"{HOME}/bundles/ab12", f"{CARRIED}/ab12/models"),
+        SWEEP + f" --see /srv/data/jobs {OTHER_BUNDLE}/ab12/jobs/x",
+        SWEEP + f" {OTHER_BUNDLE}/ab12/jobs/x --see /srv/data/jobs",
+        SWEEP + f" {OTHER_BUNDLE}/ab12/jobs/x {OTHER_BUNDLE}/ab12/jobs/y",
+        SWEEP.replace(f"{HOME}/bundles/ab12", f"{OTHER_BUNDLE}/ab12/models"),
         SWEEP.replace("20261121-abc/2", "-c"),
         "X=1;export X;true",
     ],
 )
-def test_f62_every_other_command_is_refused(asked: str) -> None:
+def test_f62_every_other_command_is_refused(command: str) -> None:
     with pytest.raises(CommandRefused):
-        allowed_command(asked, OURS, CARRIED)
+        allowed_command(command, OWN_FOLDERS, OTHER_BUNDLE)
 
 
 def test_f62_the_key_gate_runs_alone_and_says_its_purpose(tmp_path: Path) -> None:
@@ -127,17 +129,17 @@ def test_f62_the_key_gate_runs_alone_and_says_its_purpose(tmp_path: Path) -> Non
         )
 
     assert ask("true").returncode == 0
-    refused = ask("id")
-    assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr == f"{ssh_command_filter.REFUSAL}\n"
+    refusal = ask("id")
+    assert (refusal.returncode, refusal.stdout) == (1, "")
+    assert refusal.stderr == f"{ssh_command_filter.REFUSAL}\n"
 
 
 def test_an_environment_that_nodes_share_need_not_lie_in_the_home(tmp_path: Path) -> None:
     shared = tmp_path / "data" / "shared" / "environments"
     venv.create(shared / "python3.11-9c11", with_pip=False)
-    elsewhere = tmp_path / "data" / "environments" / "python3.11-9c11" / "bin"
-    elsewhere.mkdir(parents=True)
-    for folder in (shared / "python3.11-9c11" / "bin", elsewhere):
+    shared_folder = tmp_path / "data" / "environments" / "python3.11-9c11" / "bin"
+    shared_folder.mkdir(parents=True)
+    for folder in (shared / "python3.11-9c11" / "bin", shared_folder):
         (folder / "prted").write_text("#!/bin/sh\necho started\n")
         (folder / "prted").chmod(0o755)
 
@@ -152,4 +154,4 @@ def test_an_environment_that_nodes_share_need_not_lie_in_the_home(tmp_path: Path
         return done.stdout
 
     assert ask(shared / "python3.11-9c11" / "bin" / "prted") == "started\n"
-    assert ask(elsewhere / "prted") == ""
+    assert ask(shared_folder / "prted") == ""

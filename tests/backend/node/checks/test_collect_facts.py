@@ -32,24 +32,24 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_facts, "usable_cores", usable_cores, raising=False)
 
 
-def collect(*words: str, whole: bool = False, **environment: str) -> dict[str, Any]:
+def collect(*arguments: str, is_complete: bool = False, **environment: str) -> dict[str, Any]:
     """Collect facts as a node does; only a ``whole`` run asks each Python of this computer."""
     source = node_facts_source().decode()
     for name in LIMITS:
         source = source.replace(f"{name} = 10", f"{name} = {LIMIT_S}")
-    if not whole:
+    if not is_complete:
         source = source.replace('"pythons": _pythons()', '"pythons": []')
     done = subprocess.run(
-        [sys.executable, "-I", "-", *words],
+        [sys.executable, "-I", "-", *arguments],
         input=source.encode(),
         capture_output=True,
         env={"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], **environment},
         check=True,
     )
     assert done.stderr == b""
-    found = json.loads(done.stdout)
-    assert isinstance(found, dict)
-    return found
+    facts_json = json.loads(done.stdout)
+    assert isinstance(facts_json, dict)
+    return facts_json
 
 
 def test_the_program_parses_in_old_pythons_and_imports_nothing_of_ours() -> None:
@@ -69,22 +69,22 @@ def test_the_program_parses_in_old_pythons_and_imports_nothing_of_ours() -> None
 
 
 def test_the_facts_describe_this_machine(tmp_path: Path) -> None:
-    found = collect(whole=True, HOME=str(tmp_path))
-    assert found.pop("home_fault") == ""
-    assert found.pop("reached_at") == ""
-    facts = NodeInfo.from_dict(found)
-    assert facts.hostname == os.uname().nodename
-    assert (facts.kernel, facts.machine) == (os.uname().release, os.uname().machine)
-    assert facts.home == str(tmp_path / ".ringmaster")
-    assert facts.login_shell == pwd.getpwuid(os.getuid()).pw_shell
-    assert facts.cores == usable_cores()
-    assert facts.memory_bytes > 100_000_000
-    assert 0 < (facts.home_free_bytes or 0) < shutil.disk_usage(tmp_path).total
-    assert (facts.data_root, facts.data_root_writable) == ("", False)
-    assert ("lo", "127.0.0.1/8") in [(one.name, one.address) for one in facts.interfaces]
-    mine = "{}.{}.{}".format(*sys.version_info[:3])
-    assert mine in [one.version for one in facts.pythons]
-    assert set(found) <= {field.name for field in fields(NodeInfo)}
+    facts_json = collect(is_complete=True, HOME=str(tmp_path))
+    assert facts_json.pop("home_fault") == ""
+    assert facts_json.pop("reached_at") == ""
+    node_info = NodeInfo.from_dict(facts_json)
+    assert node_info.hostname == os.uname().nodename
+    assert (node_info.kernel, node_info.machine) == (os.uname().release, os.uname().machine)
+    assert node_info.home == str(tmp_path / ".ringmaster")
+    assert node_info.login_shell == pwd.getpwuid(os.getuid()).pw_shell
+    assert node_info.cores == usable_cores()
+    assert node_info.memory_bytes > 100_000_000
+    assert 0 < (node_info.home_free_bytes or 0) < shutil.disk_usage(tmp_path).total
+    assert (node_info.data_root, node_info.data_root_writable) == ("", False)
+    assert ("lo", "127.0.0.1/8") in [(entry.name, entry.address) for entry in node_info.interfaces]
+    python_version = "{}.{}.{}".format(*sys.version_info[:3])
+    assert python_version in [entry.version for entry in node_info.pythons]
+    assert set(facts_json) <= {field.name for field in fields(NodeInfo)}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -94,9 +94,9 @@ def test_the_facts_name_the_address_by_which_the_node_was_reached() -> None:
 
 def test_the_data_root_is_recognised_by_a_fresh_file(tmp_path: Path) -> None:
     (tmp_path / "proof").write_text("4711")
-    found = collect(str(tmp_path), "proof", "4711")
-    assert (found["data_root"], found["data_root_writable"]) == (str(tmp_path), True)
-    assert [one.name for one in tmp_path.iterdir()] == ["proof"]
+    facts_json = collect(str(tmp_path), "proof", "4711")
+    assert (facts_json["data_root"], facts_json["data_root_writable"]) == (str(tmp_path), True)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["proof"]
     # Another folder of the same name, an empty mount point, no folder.
     assert "data_root" not in collect(str(tmp_path), "proof", "4712")
     assert "data_root" not in collect(str(tmp_path), "other", "4711")
@@ -114,9 +114,9 @@ def test_a_data_root_that_cannot_be_written_is_found_and_marked(
     # Root may write everywhere, so that only this shows it.
     monkeypatch.setattr(node_facts, "_write_and_remove", refuse)
     monkeypatch.setattr(node_facts, "_pythons", list)
-    found = node_facts.collect(str(tmp_path), "proof", "4711")
-    assert (found["data_root"], found["data_root_writable"]) == (str(tmp_path), False)
-    assert found["home_fault"] == "Permission denied"
+    facts_json = node_facts.collect(str(tmp_path), "proof", "4711")
+    assert (facts_json["data_root"], facts_json["data_root_writable"]) == (str(tmp_path), False)
+    assert facts_json["home_fault"] == "Permission denied"
 
 
 def test_a_home_that_cannot_be_written_says_why() -> None:

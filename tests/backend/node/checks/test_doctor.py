@@ -15,8 +15,8 @@ from backend.node.system import mpi
 from backend.records.nodes.reading import Finding
 
 
-def by_name(found: tuple[Finding, ...]) -> dict[str, Finding]:
-    return {finding.check: finding for finding in found}
+def by_name(findings_by_name: tuple[Finding, ...]) -> dict[str, Finding]:
+    return {finding.check: finding for finding in findings_by_name}
 
 
 def script(path: Path, text: str) -> str:
@@ -42,10 +42,12 @@ CHECKS = (
 
 @pytest.mark.slow
 def test_a_computer_that_can_train_says_so_and_two_ranks_prove_it(tmp_path: Path) -> None:
-    before = "torch" in sys.modules
-    found = findings(DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite")), smoke=True)
-    assert [(finding.check, finding.ok) for finding in found] == [(name, True) for name in CHECKS]
-    assert ("torch" in sys.modules) == before
+    had_torch = "torch" in sys.modules
+    findings_by_name = findings(DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite")), smoke=True)
+    assert [(finding.check, finding.ok) for finding in findings_by_name] == [
+        (name, True) for name in CHECKS
+    ]
+    assert ("torch" in sys.modules) == had_torch
 
 
 @pytest.mark.parametrize(
@@ -57,74 +59,82 @@ def test_every_check_is_made_and_two_ranks_must_find_each_other(
     python = script(tmp_path / "python", "echo 3.11.2")
     said = f"case $1 in --version) echo 'mpirun (Open MPI) 5.0.8';; *) echo {ranks};; esac"
     script(tmp_path / "mpirun", said)
-    found = findings(DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True)
-    wanted = [(name, is_well or name != "two ranks") for name in CHECKS]
-    assert [(finding.check, finding.ok) for finding in found] == wanted, found
+    findings_by_name = findings(
+        DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True
+    )
+    expected_results = [(name, is_well or name != "two ranks") for name in CHECKS]
+    assert [(finding.check, finding.ok) for finding in findings_by_name] == expected_results, (
+        findings_by_name
+    )
 
 
 def test_m05_all_faults_are_shown_at_once_each_with_its_remedy(tmp_path: Path) -> None:
     broken = script(tmp_path / "python", "echo 'ModuleNotFoundError: no such thing' >&2; exit 1")
     script(tmp_path / "mpirun", "echo 'HYDRA build details: Version: 4.0'")
-    found = by_name(findings(DoctorPaths(tmp_path / "nowhere", python=broken)))
-    faults = {name for name, finding in found.items() if not finding.ok}
-    assert faults == {"python", "pytorch", "horovod", "mpi4py", "mpirun", "data root"}
-    assert found["pytorch"].message == (
+    findings_by_name = by_name(findings(DoctorPaths(tmp_path / "nowhere", python=broken)))
+    failed_names = {name for name, finding in findings_by_name.items() if not finding.ok}
+    assert failed_names == {"python", "pytorch", "horovod", "mpi4py", "mpirun", "data root"}
+    assert findings_by_name["pytorch"].message == (
         "PyTorch cannot be imported: ModuleNotFoundError: no such thing"
     )
-    assert all(found[name].remedy for name in faults)
+    assert all(findings_by_name[name].remedy for name in failed_names)
 
 
 def test_without_horovod_the_doctor_names_the_strategy_of_jobs(tmp_path: Path) -> None:
     lacking = "case $2 in *horovod*) echo \"ModuleNotFoundError: No module named 'horovod'\" >&2"
     python = script(tmp_path / "python", f"{lacking}; exit 1;; esac; echo 3.11.2")
-    found = by_name(findings(DoctorPaths(tmp_path, python=python)))["horovod"]
-    assert (found.ok, found.remedy) == (True, "")
-    assert found.message == "Horovod is not installed; jobs use the strategy DDP."
+    findings_by_name = by_name(findings(DoctorPaths(tmp_path, python=python)))["horovod"]
+    assert (findings_by_name.ok, findings_by_name.remedy) == (True, "")
+    assert findings_by_name.message == "Horovod is not installed; jobs use the strategy DDP."
 
 
 def test_an_old_python_is_named_with_its_version(tmp_path: Path) -> None:
     old = script(tmp_path / "python", "echo 3.8.10")
-    found = by_name(findings(DoctorPaths(tmp_path, python=old)))["python"]
-    assert (found.ok, "3.8.10" in found.message) == (False, True)
+    finding = by_name(findings(DoctorPaths(tmp_path, python=old)))["python"]
+    assert (finding.ok, "3.8.10" in finding.message) == (False, True)
 
 
 def test_an_import_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_IMPORT_LIMIT_S", 0.5)
     slow = script(tmp_path / "python", "case $2 in *torch*) exec sleep 600;; esac; echo 3.11.2")
-    found = by_name(findings(DoctorPaths(tmp_path, python=slow)))
-    assert found["pytorch"].message == "PyTorch cannot be imported: no answer within 0.5 s."
-    assert found["python"].ok
+    findings_by_name = by_name(findings(DoctorPaths(tmp_path, python=slow)))
+    assert (
+        findings_by_name["pytorch"].message == "PyTorch cannot be imported: no answer within 0.5 s."
+    )
+    assert findings_by_name["python"].ok
 
 
 def test_a_full_or_forbidden_data_root_is_reported(tmp_path: Path) -> None:
-    found = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))["data root"]
-    assert not found.ok
-    assert found.message.startswith("The data root /proc is not writable: ")
+    findings_by_name = by_name(findings(DoctorPaths(Path("/proc"), python="/bin/false")))[
+        "data root"
+    ]
+    assert not findings_by_name.ok
+    assert findings_by_name.message.startswith("The data root /proc is not writable: ")
 
 
 def test_f41_a_catalogue_on_a_network_mount_is_a_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(doctor, "network_mount", lambda path: ("nfs4", "/home"))
-    found = by_name(findings(DoctorPaths(tmp_path, Path("/home/me/c.sqlite"), "/bin/false")))[
-        "catalogue"
-    ]
-    assert not found.ok
-    assert "nfs4 at /home" in found.message
+    findings_by_name = by_name(
+        findings(DoctorPaths(tmp_path, Path("/home/me/c.sqlite"), "/bin/false"))
+    )["catalogue"]
+    assert not findings_by_name.ok
+    assert "nfs4 at /home" in findings_by_name.message
 
 
 def test_m04_the_mpirun_next_to_python_comes_first_with_its_version() -> None:
-    found = mpi.find_mpirun()
-    assert found is not None
-    assert Path(found.path).parent == Path(sys.executable).parent
-    assert found.major == 5
+    mpirun = mpi.find_mpirun()
+    assert mpirun is not None
+    assert Path(mpirun.path).parent == Path(sys.executable).parent
+    assert mpirun.major == 5
 
 
 def test_m04_debians_mpirun_is_understood(tmp_path: Path) -> None:
     script(tmp_path / "mpirun", "echo 'mpirun (Open MPI) 4.1.4'; echo; echo Report bugs")
-    found = mpi.find_mpirun(str(tmp_path / "python"))
-    assert found is not None
-    assert (found.version, found.major) == ("4.1.4", 4)
+    mpirun = mpi.find_mpirun(str(tmp_path / "python"))
+    assert mpirun is not None
+    assert (mpirun.version, mpirun.major) == ("4.1.4", 4)
 
 
 def test_the_checks_need_nothing_but_the_standard_library() -> None:

@@ -41,46 +41,46 @@ def job(root: DataRoot) -> str:
 
 @pytest.fixture
 def plant() -> Iterator[Plant]:
-    begun: list[subprocess.Popen[bytes]] = []
+    processes: list[subprocess.Popen[bytes]] = []
 
-    def begin(tag: str) -> subprocess.Popen[bytes]:
-        one = subprocess.Popen(
+    def start_process(tag: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
             [sys.executable, "-c", "import signal; print(flush=True); signal.pause()", "planted"],
             env={**os.environ, **({RUN_VARIABLE: tag} if tag else {})},
             stdout=subprocess.PIPE,
         )
-        begun.append(one)
-        assert one.stdout is not None
-        one.stdout.readline()  # A process that has only just begun has hardly any memory.
-        return one
+        processes.append(process)
+        assert process.stdout is not None
+        process.stdout.readline()  # A process that has only just begun has hardly any memory.
+        return process
 
-    yield begin
-    for one in begun:
-        one.kill()
-        one.communicate()
+    yield start_process
+    for process in processes:
+        process.kill()
+        process.communicate()
 
 
 def pids(root: DataRoot, *among: subprocess.Popen[bytes]) -> list[int]:
-    return [one.process.pid for one in found(root, *among)]
+    return [orphan.process.pid for orphan in find_orphans(root, *among)]
 
 
-def found(root: DataRoot, *among: subprocess.Popen[bytes]) -> list[Orphan]:
+def find_orphans(root: DataRoot, *among: subprocess.Popen[bytes]) -> list[Orphan]:
     """Return the orphans among these processes; this computer may run other tests, too."""
-    known = {one.pid for one in among}
-    return [one for one in orphans.find(root) if one.process.pid in known]
+    known_pids = {orphan.pid for orphan in among}
+    return [orphan for orphan in orphans.find(root) if orphan.process.pid in known_pids]
 
 
 def test_s14_a_planted_orphan_is_found_and_a_foreign_process_is_not(
     root: DataRoot, job: str, plant: Plant
 ) -> None:
-    over, alive, foreign = plant(f"{job}/1"), plant(f"{job}/2"), plant("")
-    assert pids(root, over, alive, foreign) == [over.pid]
-    (one,) = found(root, over)
-    assert (one.user, one.run_tag) == (getpass.getuser(), f"{job}/1")
-    assert one.command.endswith("planted")
-    assert one.message == "Run 1 of its job is over."
-    assert 0 <= one.age_s < 10 * LIMIT_S
-    assert one.memory_bytes > 1_000_000
+    ended_process, alive, foreign = plant(f"{job}/1"), plant(f"{job}/2"), plant("")
+    assert pids(root, ended_process, alive, foreign) == [ended_process.pid]
+    (process,) = find_orphans(root, ended_process)
+    assert (process.user, process.run_tag) == (getpass.getuser(), f"{job}/1")
+    assert process.command.endswith("planted")
+    assert process.message == "Run 1 of its job is over."
+    assert 0 <= process.age_s < 10 * LIMIT_S
+    assert process.memory_bytes > 1_000_000
 
 
 def test_a_run_of_a_removed_or_restarted_job_is_over(
@@ -90,8 +90,8 @@ def test_a_run_of_a_removed_or_restarted_job_is_over(
     (root.trash / "jobs" / removed).mkdir(parents=True)
     tags = (f"{removed}/1", f"{job}/7", "../../etc/1", "nonsense")
     planted = [plant(tag) for tag in tags]
-    why = {one.run_tag: one.message for one in found(root, *planted)}
-    assert [why[tag] for tag in tags] == [
+    messages = {orphan.run_tag: orphan.message for orphan in find_orphans(root, *planted)}
+    assert [messages[tag] for tag in tags] == [
         "Its job was removed.",
         "Run 7 of its job was started over.",
         "No job started it.",
@@ -112,9 +112,9 @@ def test_s14_a_run_of_another_data_root_is_left_alone(
 def test_the_processes_of_another_user_are_not_listed(
     root: DataRoot, job: str, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    over = plant(f"{job}/1")
+    ended_process = plant(f"{job}/1")
     monkeypatch.setattr(os, "geteuid", lambda: 12345)
-    assert pids(root, over) == []
+    assert pids(root, ended_process) == []
 
 
 def test_f32_orphans_cannot_be_found_without_the_data_root(
@@ -130,29 +130,29 @@ def test_only_requested_processes_that_are_still_orphans_are_ended(
     root: DataRoot, job: str, plant: Plant, capsys: pytest.CaptureFixture[str]
 ) -> None:
     first, second, alive = plant(f"{job}/1"), plant(f"{job}/1"), plant(f"{job}/2")
-    wanted = [_named(first, 0), _named(second, 1), _named(alive, 0)]
-    code = orphans.main(["--data-root", str(root.path), "--end", *wanted])
+    requested_keys = [_process_key(first, 0), _process_key(second, 1), _process_key(alive, 0)]
+    code = orphans.main(["--data-root", str(root.path), "--end", *requested_keys])
     assert code == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["left"] == []
     assert first.wait(LIMIT_S) != 0
     assert (second.poll(), alive.poll()) == (None, None)
-    listed = [Orphan.from_dict(raw).process.pid for raw in answer["orphans"]]
-    assert second.pid in listed
-    assert not {first.pid, alive.pid} & set(listed)
+    listed_pids = [Orphan.from_dict(raw).process.pid for raw in answer["orphans"]]
+    assert second.pid in listed_pids
+    assert not {first.pid, alive.pid} & set(listed_pids)
 
 
-def _named(process: subprocess.Popen[bytes], off: int) -> str:
-    found = process_identity.process(process.pid)
-    assert found is not None
-    return f"{found.pid}:{found.start_ticks + off}"
+def _process_key(process: subprocess.Popen[bytes], off: int) -> str:
+    process_id = process_identity.process(process.pid)
+    assert process_id is not None
+    return f"{process_id.pid}:{process_id.start_ticks + off}"
 
 
 def test_an_unreadable_data_root_is_one_sentence(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert orphans.main(["--data-root", str(tmp_path / "gone")]) == 1
-    sentence = (
+    message = (
         f"The jobs in {tmp_path / 'gone' / 'jobs'} cannot be read: No such file or directory.\n"
     )
-    assert capsys.readouterr().err == sentence
+    assert capsys.readouterr().err == message

@@ -78,7 +78,7 @@ def request(
     }
 
 
-def facts(root: Path, **changes: Any) -> dict[str, Any]:
+def probe_facts(root: Path, **changes: Any) -> dict[str, Any]:
     return {line["name"]: line["facts"] for line in run_probe("check", request(root, **changes))}
 
 
@@ -91,20 +91,20 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_the_same_folder_is_seen_and_answered(root: Path) -> None:
-    found = facts(root)
-    assert found["data_root"]["seen"]
-    assert found["data_root"]["free"] > 0
+    replies = probe_facts(root)
+    assert replies["data_root"]["seen"]
+    assert replies["data_root"]["free"] > 0
     assert (root / ".preflight-x" / "node1").read_text() == "nonce"
-    assert found["leftovers"]["code"] == 0
-    assert "end" in found
+    assert replies["leftovers"]["code"] == 0
+    assert "end" in replies
 
 
 def test_another_folder_is_not_taken_for_the_data_root(root: Path) -> None:
     (root / ".preflight-x" / "desktop").write_text("another")
-    found = facts(root, root_limit_s=0.2)["data_root"]
-    assert found["there"]
-    assert not found["seen"]
-    assert not facts(root / "nowhere", root_limit_s=0.2)["data_root"]["there"]
+    replies = probe_facts(root, root_limit_s=0.2)["data_root"]
+    assert replies["there"]
+    assert not replies["seen"]
+    assert not probe_facts(root / "nowhere", root_limit_s=0.2)["data_root"]["there"]
 
 
 @pytest.fixture
@@ -123,21 +123,25 @@ def hanging(root: Path) -> Iterator[Path]:
 
 @pytest.mark.usefixtures("hanging")
 def test_the_probe_ends_although_a_check_hangs(root: Path) -> None:
-    found = facts(root, limit_s=0.5)
-    assert found["data_root"] is None
-    assert "end" in found
+    replies = probe_facts(root, limit_s=0.5)
+    assert replies["data_root"] is None
+    assert "end" in replies
 
 
 def test_a_hanging_check_delays_no_other_answer(root: Path, hanging: Path) -> None:
-    asked = request(root)
-    probe = subprocess.Popen(command("check", asked), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    probe_request = request(root)
+    probe = subprocess.Popen(
+        command("check", probe_request), stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
     with probe:
         assert probe.stdin is not None
         assert probe.stdout is not None
         probe.stdin.write(PROGRAM.encode())
         probe.stdin.close()
-        wanted = asked["asked"].keys() - {"data_root"}
-        assert {json.loads(probe.stdout.readline())["name"] for _ in wanted} == wanted
+        expected_checks = probe_request["asked"].keys() - {"data_root"}
+        assert {
+            json.loads(probe.stdout.readline())["name"] for _ in expected_checks
+        } == expected_checks
         hanging.write_text("nonce")
         last, end = (json.loads(line) for line in probe.stdout)
         assert last["facts"]["seen"]
@@ -145,15 +149,17 @@ def test_a_hanging_check_delays_no_other_answer(root: Path, hanging: Path) -> No
 
 
 def test_a_broken_environment_is_a_fact(root: Path) -> None:
-    found = facts(root, bundle=str(root / "bundle"), python="/nowhere/python", mpirun="/nowhere/m")
-    assert found["imports"]["failed"] == "python"
-    assert found["program"] == {"digest": ""}
-    assert found["mpirun"]["code"] == 127
+    replies = probe_facts(
+        root, bundle=str(root / "bundle"), python="/nowhere/python", mpirun="/nowhere/m"
+    )
+    assert replies["imports"]["failed"] == "python"
+    assert replies["program"] == {"digest": ""}
+    assert replies["mpirun"]["code"] == 127
 
 
 def test_two_nodes_meet_and_a_sample_arrives() -> None:
-    (there,) = run_probe("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS})
-    peers = {"node2": ["127.0.0.1", there["port"]], "node3": ["127.0.0.1", 1]}
+    (endpoint,) = run_probe("listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS})
+    peers = {"node2": ["127.0.0.1", endpoint["port"]], "node3": ["127.0.0.1", 1]}
     size = 16 * preflight_probe.BLOCK_BYTES
     met = run_probe(
         "meet",
@@ -166,14 +172,14 @@ def test_two_nodes_meet_and_a_sample_arrives() -> None:
             "bytes": size,
         },
     )
-    found = {one["node"]: one["facts"] for one in met}
-    assert found["node2"]["bytes"] == size
-    assert not found["node3"]["connected"]
-    assert found["node3"]["why"] == "Connection refused"
+    replies = {reply["node"]: reply["facts"] for reply in met}
+    assert replies["node2"]["bytes"] == size
+    assert not replies["node3"]["connected"]
+    assert replies["node3"]["why"] == "Connection refused"
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_limited", "facts"),
+    ("answer", "is_limited", "probe_facts"),
     [
         ('sh -c "$asked"', False, {"code": 0, "why": "", "shell": False}),
         # As fish has it: a fault, and the code 0.
@@ -211,16 +217,21 @@ def test_the_remote_shell_is_tried_with_a_command_of_mpirun(
     monkeypatch: pytest.MonkeyPatch,
     answer: str,
     is_limited: bool,
-    facts: dict[str, object],
+    probe_facts: dict[str, object],
 ) -> None:
     ssh = root / "ssh"
     ssh.write_text(f"#!/bin/sh\nfor asked; do :; done\n{answer}\n")
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
     monkeypatch.setenv("SHELL", "/bin/bash")
-    asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", is_limited]}, "bytes": 1}
-    (met,) = run_probe("meet", {**asked, "ssh_config": "config", "limit_s": LIMIT_S})
-    assert met == {"kind": "ssh", "node": "node2", "facts": facts}
+    probe_request = {
+        "token": TOKEN,
+        "peers": {},
+        "ssh": {"node2": ["10.0.0.2", is_limited]},
+        "bytes": 1,
+    }
+    (met,) = run_probe("meet", {**probe_request, "ssh_config": "config", "limit_s": LIMIT_S})
+    assert met == {"kind": "ssh", "node": "node2", "facts": probe_facts}
 
 
 @pytest.mark.parametrize(
@@ -244,9 +255,9 @@ def test_only_a_late_login_is_tried_once_more(
     )
     ssh.chmod(0o755)
     monkeypatch.setenv("PATH", f"{root}:/usr/bin:/bin")
-    asked = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", True]}, "bytes": 1}
+    probe_request = {"token": TOKEN, "peers": {}, "ssh": {"node2": ["10.0.0.2", True]}, "bytes": 1}
     limit_s = 0.1 if code == 124 else LIMIT_S
-    (met,) = run_probe("meet", {**asked, "ssh_config": "config", "limit_s": limit_s})
+    (met,) = run_probe("meet", {**probe_request, "ssh_config": "config", "limit_s": limit_s})
     assert met["facts"]["code"] == code
     # One that had no processor before its limit has counted nothing.
     assert code == 124 or len(count.read_text().split()) == tries
@@ -257,27 +268,27 @@ def test_only_a_late_login_is_tried_once_more(
 def test_a_dismissed_listener_ends_without_the_visitors_that_did_not_come(
     came: int, foreigners: int
 ) -> None:
-    (there,) = run_probe(
+    (endpoint,) = run_probe(
         "listen", {"address": "127.0.0.1", "token": TOKEN, **LISTENS, "visitors": 3}
     )
-    place = ("127.0.0.1", there["port"])
+    address = ("127.0.0.1", endpoint["port"])
     for token in [TOKEN] * came + ["another"] * foreigners:
-        with socket.create_connection(place) as visitor:
+        with socket.create_connection(address) as visitor:
             visitor.sendall(token.encode())
-    listener = {"address": place[0], "port": place[1], "token": TOKEN, "visitors": 3}
+    listener = {"address": address[0], "port": address[1], "token": TOKEN, "visitors": 3}
     assert run_probe("dismiss", listener) == []
 
     def is_refused() -> bool:
         with socket.socket() as visitor:
-            return visitor.connect_ex(place) == errno.ECONNREFUSED
+            return visitor.connect_ex(address) == errno.ECONNREFUSED
 
     wait_for(is_refused, "the end of the listener")
 
 
 def test_a_foreign_address_cannot_be_listened_at() -> None:
-    (there,) = run_probe("listen", {"address": "192.0.2.1", "token": TOKEN, **LISTENS})
-    assert there["port"] == 0
-    assert there["why"] == "Cannot assign requested address"
+    (endpoint,) = run_probe("listen", {"address": "192.0.2.1", "token": TOKEN, **LISTENS})
+    assert endpoint["port"] == 0
+    assert endpoint["why"] == "Cannot assign requested address"
 
 
 @pytest.fixture
@@ -308,9 +319,9 @@ def environment(root: Path) -> Path:
 
 
 def imports(root: Path, python: Path, library: str = "horovod") -> dict[str, Any]:
-    there = {"python": str(python), "bundle": str(root)}
-    found: dict[str, Any] = facts(root, library=library, **there)["imports"]
-    return found
+    endpoint = {"python": str(python), "bundle": str(root)}
+    replies: dict[str, Any] = probe_facts(root, library=library, **endpoint)["imports"]
+    return replies
 
 
 def test_only_modules_that_the_strategy_needs_are_imported(root: Path, environment: Path) -> None:
@@ -325,8 +336,8 @@ def test_only_modules_that_the_strategy_needs_are_imported(root: Path, environme
     assert imports(root, environment, "mpi4py") == {**torch, "mpi4py": "4.1.2"}
     assert imports(root, environment, "") == torch
     (packages / "mpi4py/MPI.py").write_text("raise RuntimeError('no MPI library')\n")
-    found = imports(root, environment, "mpi4py")
-    assert (found["failed"], found["why"]) == ("mpi4py", "RuntimeError: no MPI library")
+    replies = imports(root, environment, "mpi4py")
+    assert (replies["failed"], replies["why"]) == ("mpi4py", "RuntimeError: no MPI library")
 
 
 def test_an_import_is_repeated_only_after_the_environment_changed(
@@ -336,9 +347,9 @@ def test_an_import_is_repeated_only_after_the_environment_changed(
     assert first == {"code": 0, "torch": "2.0", "cuda": "", "horovod": "0.28.1"}
     # The first import left bytecode behind, beside which everything is as it was.
     imports(root, environment)
-    begun = len((root / "imported").read_text())
+    import_count = len((root / "imported").read_text())
     assert imports(root, environment) == first
-    assert len((root / "imported").read_text()) == begun
+    assert len((root / "imported").read_text()) == import_count
     version = environment.parents[1] / "lib/python3/site-packages/torch/version.py"
     version.write_text("number = '2.10'\ncuda = None\n")
     assert imports(root, environment)["torch"] == "2.10"

@@ -14,7 +14,7 @@ TORCH = (
     '  File "/opt/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 125, in forward\n'
     "    return F.linear(input, self.weight, self.bias)\n"
 )
-OTHER = (
+OTHER_TRACEBACK = (
     '  File "/opt/lib/python3.11/site-packages/timm/models/_hub.py", line 9, in load\n'
     "    return cfg.limits[name]\n"
 )
@@ -26,7 +26,7 @@ def explained(*texts: str) -> Explanation:
 
 
 @pytest.mark.parametrize(
-    ("lines", "raised", "cause", "sentence"),
+    ("lines", "exception", "cause", "message"),
     [
         (
             USER.format("return self.table[name]"),
@@ -49,7 +49,7 @@ def explained(*texts: str) -> Explanation:
             "list, at model.py, line 12.",
         ),
         (
-            USER.format("timm.load(name)") + OTHER,
+            USER.format("timm.load(name)") + OTHER_TRACEBACK,
             "KeyError: 'vit'",
             UNKNOWN_EXCEPTION,
             "The program ended with KeyError: 'vit', at model.py, line 12.",
@@ -62,7 +62,7 @@ def explained(*texts: str) -> Explanation:
             "got an unexpected keyword argument 'mask', at model.py, line 12.",
         ),
         (
-            USER.format("import timm") + OTHER,
+            USER.format("import timm") + OTHER_TRACEBACK,
             "AttributeError: module 'einops' has no attribute 'unusual'",
             "library_version",
             "Two libraries on the node are incompatible: AttributeError: module 'einops' has "
@@ -90,7 +90,7 @@ def explained(*texts: str) -> Explanation:
             "The program's code raised IndexError: list index out of range, at model.py, line 12.",
         ),
         (
-            USER.format("timm.load(x)") + OTHER + TORCH,
+            USER.format("timm.load(x)") + OTHER_TRACEBACK + TORCH,
             "RuntimeError: expected scalar type Half but found Float",
             UNKNOWN_EXCEPTION,
             "The program ended with RuntimeError: expected scalar type Half but found Float, at "
@@ -105,13 +105,13 @@ def explained(*texts: str) -> Explanation:
     ],
 )
 def test_code_is_blamed_only_where_the_place_and_the_kind_of_an_exception_settle_it(
-    lines: str, raised: str, cause: str, sentence: str
+    lines: str, exception: str, cause: str, message: str
 ) -> None:
-    found = explained(HEAD, lines, raised)
-    assert found.cause == cause
-    assert found.message == sentence
-    assert found.evidence[-1].text == raised
-    assert bool(found.remedy) is (cause != UNKNOWN)
+    explanation = explained(HEAD, lines, exception)
+    assert explanation.cause == cause
+    assert explanation.message == message
+    assert explanation.evidence[-1].text == exception
+    assert bool(explanation.remedy) is (cause != UNKNOWN)
 
 
 def test_the_first_of_several_tracebacks_is_the_cause_and_a_launcher_line_is_none() -> None:
@@ -123,10 +123,10 @@ def test_the_first_of_several_tracebacks_is_the_cause_and_a_launcher_line_is_non
         + '  File "/opt/lib/python3.11/site-packages/torch/distributed/run.py", line 7, in run\n'
         + "subprocess.CalledProcessError: Command 'python train.py' returned exit status 1."
     )
-    found = explained(text)
-    assert (found.cause, found.evidence[-1].text) == (USER_CODE, "KeyError: 'tp_map'")
-    alone = explained(text[text.rindex(HEAD) :])
-    assert alone.cause == UNKNOWN
+    explanation = explained(text)
+    assert (explanation.cause, explanation.evidence[-1].text) == (USER_CODE, "KeyError: 'tp_map'")
+    last_explanation = explained(text[text.rindex(HEAD) :])
+    assert last_explanation.cause == UNKNOWN
 
 
 def test_families_that_contradict_each_other_make_no_cause_and_both_lines_are_shown() -> None:
@@ -135,17 +135,17 @@ def test_families_that_contradict_each_other_make_no_cause_and_both_lines_are_sh
         "what(): Disk quota exceeded",
         "bind() failed: Address already in use",
     )
-    found = explained("\n".join(lines))
-    assert (found.cause, found.message) == (UNKNOWN, "")
-    assert [line.line for line in found.evidence] == [2, 3]
+    explanation = explained("\n".join(lines))
+    assert (explanation.cause, explanation.message) == (UNKNOWN, "")
+    assert [line.line for line in explanation.evidence] == [2, 3]
 
 
 def test_a_cause_explains_its_effects_in_another_family() -> None:
-    found = explained(
+    explanation = explained(
         "Failed to initialize NVML: Driver/library version mismatch\n"
         "NCCL WARN Connect to 10.0.0.2<45763> failed : Connection refused\n"
     )
-    assert found.cause == "driver_mismatch"
+    assert explanation.cause == "driver_mismatch"
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_crowd_of_lines_that_belong_to_the_failure_itself_does_not_hide_its_ca
 
 def test_an_exception_of_a_loader_worker_is_shown_in_its_own_words_not_its_wrappers() -> None:
     loader = '  File "/opt/lib/python3.11/site-packages/torch/_utils.py", line 705, in reraise\n'
-    found = explained(
+    explanation = explained(
         HEAD,
         USER.format("for batch in loader:"),
         loader,
@@ -195,16 +195,16 @@ def test_an_exception_of_a_loader_worker_is_shown_in_its_own_words_not_its_wrapp
         USER.format("return open(path)").replace("12", "40"),
         "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.png'\n",
     )
-    assert found.message == ("/data/a.png does not exist, at model.py, line 40.")
+    assert explanation.message == ("/data/a.png does not exist, at model.py, line 40.")
 
 
 def test_a_line_that_names_what_is_missing_wins_over_an_exception_of_the_same_cause() -> None:
     # Both are of one cause, and only the first says which address it was.
     line = "[c10d] client socket has timed out after 60s while trying to connect to (gpu7, 29500)\n"
-    found = explained(
+    explanation = explained(
         line, HEAD, USER.format("init_process_group()"), "RuntimeError: Socket Timeout\n"
     )
-    assert found.message == "The ranks could not connect: gpu7 did not answer."
+    assert explanation.message == "The ranks could not connect: gpu7 did not answer."
 
 
 CAUGHT = (
@@ -221,16 +221,16 @@ CAUGHT = (
 def test_an_exception_after_which_the_program_wrote_its_lines_is_not_what_ended_it(
     caught: str, count: int
 ) -> None:
-    written = "".join(f"step {step}, loss 0.4\n" for step in range(count))
-    found = explained(HEAD, USER, f"{caught}\n{written}", HEAD, USER, "KeyError: 'x'\n")
-    assert found.message == "The program's code raised KeyError: 'x', at model.py, line 12."
+    log_lines = "".join(f"step {step}, loss 0.4\n" for step in range(count))
+    explanation = explained(HEAD, USER, f"{caught}\n{log_lines}", HEAD, USER, "KeyError: 'x'\n")
+    assert explanation.message == "The program's code raised KeyError: 'x', at model.py, line 12."
 
 
 def test_a_surer_line_directly_above_an_exception_wins_over_its_place() -> None:
     line = "Could not load library libcudnn_cnn_infer.so.8\n"
-    ended = (HEAD, USER.format("assert out.any()"), "AssertionError\n")
-    assert explained(line, *ended).cause == "gpu_library_versions"
-    assert explained(line, "step 1\n", *ended).cause == USER_CODE
+    traceback_lines = (HEAD, USER.format("assert out.any()"), "AssertionError\n")
+    assert explained(line, *traceback_lines).cause == "gpu_library_versions"
+    assert explained(line, "step 1\n", *traceback_lines).cause == USER_CODE
 
 
 SUBPROCESS = (
@@ -239,7 +239,7 @@ SUBPROCESS = (
 
 
 @pytest.mark.parametrize(
-    ("above", "wrapper", "says"),
+    ("line_above", "wrapper", "says"),
     [
         (
             "ERROR core.py:396] head size 80 is not supported\n",
@@ -280,13 +280,13 @@ SUBPROCESS = (
     ],
 )
 def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_line_above_it(
-    above: str, wrapper: str, says: str
+    line_above: str, wrapper: str, says: str
 ) -> None:
-    assert says in explained("epoch 1\n", above, HEAD, SUBPROCESS, wrapper).message
+    assert says in explained("epoch 1\n", line_above, HEAD, SUBPROCESS, wrapper).message
 
 
 @pytest.mark.parametrize(
-    ("places", "raised", "cause"),
+    ("frames", "exception", "cause"),
     [
         ("torch/optim/adam.py step", "RuntimeError: The size of tensor a (3) must", "saved_state"),
         ("torch/optim/optimizer.py load_state_dict", "KeyError: 'state'", "saved_state"),
@@ -302,11 +302,11 @@ def test_an_exception_that_only_says_that_something_failed_is_explained_by_the_l
     ],
 )
 def test_the_library_that_raised_an_unknown_exception_says_what_it_is_about(
-    places: str, raised: str, cause: str
+    frames: str, exception: str, cause: str
 ) -> None:
-    file, function = places.split()
+    file, function = frames.split()
     frame = f'  File "/opt/lib/python3.11/site-packages/{file}", line 9, in {function}\n    f()\n'
-    assert explained(HEAD, USER.format("run()"), frame, f"{raised}\n").cause == cause
+    assert explained(HEAD, USER.format("run()"), frame, f"{exception}\n").cause == cause
 
 
 @pytest.mark.parametrize(
@@ -321,9 +321,9 @@ def test_the_library_that_raised_an_unknown_exception_says_what_it_is_about(
 def test_a_crash_within_an_installed_library_is_not_put_on_the_users_extension(
     frame: str, is_of_node: bool
 ) -> None:
-    found = explained(
+    explanation = explained(
         "[gpu1:9] Signal: Segmentation fault (11)\n[gpu1:9] [ 0] /lib/libc.so.6(+0x3c05)\n"
         f"[gpu1:9] [ 1] {frame}\n"
     )
-    assert found.cause == "crash"
-    assert found.remedy.startswith("Set the node up again, so that") is is_of_node
+    assert explanation.cause == "crash"
+    assert explanation.remedy.startswith("Set the node up again, so that") is is_of_node

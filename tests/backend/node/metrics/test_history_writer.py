@@ -134,7 +134,10 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
 
     def line_with_gpus() -> PastReading | None:
         """The first one; the driver may not answer at once."""
-        return next((one for one in read_past(folder, time.time(), 0.0, DAY_S) if one.gpus), None)
+        return next(
+            (reading for reading in read_past(folder, time.time(), 0.0, DAY_S) if reading.gpus),
+            None,
+        )
 
     try:
         line = wait_for(line_with_gpus, "a line")
@@ -155,9 +158,9 @@ def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
         keep(past, replace(READING, heartbeat=n, cpu=replace(READING.cpu, use_percent=n / 10)))
         assert folder.history.stat().st_size <= 2_000
     assert folder.earlier_history.stat().st_size <= 2_000
-    found = [one.processor_percent for one in read(root, clock)]
-    assert found[-1] == 29.9
-    assert len(found) > 20
+    readings = [reading.processor_percent for reading in read(root, clock)]
+    assert readings[-1] == 29.9
+    assert len(readings) > 20
 
 
 def test_a_day_of_eight_gpus_is_a_megabyte() -> None:
@@ -197,14 +200,16 @@ def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
     write_days(folder, clock, fine_days=1.2, wide_days=8)
-    found = read_past(root.node("gpu1"), clock.now, 0.0, 7 * DAY_S)
-    ages = [clock.now - one.at_s for one in found]
+    readings = read_past(root.node("gpu1"), clock.now, 0.0, 7 * DAY_S)
+    ages = [clock.now - reading.at_s for reading in readings]
     assert ages == sorted(set(ages), reverse=True)
     assert (ages[0], ages[-1]) == (7 * DAY_S, 0.0)
-    assert {one.every_s for one in found if clock.now - one.at_s > DAY_S} == {WEEK_EVERY_S}
-    assert {one.every_s for one in found if clock.now - one.at_s < DAY_S} == {20.0}
+    assert {reading.every_s for reading in readings if clock.now - reading.at_s > DAY_S} == {
+        WEEK_EVERY_S
+    }
+    assert {reading.every_s for reading in readings if clock.now - reading.at_s < DAY_S} == {20.0}
     # And the curve of it has no gap.
-    assert not np.isnan(to_history_data(found).values["GPU-a", "temperature"]).any()
+    assert not np.isnan(to_history_data(readings).values["GPU-a", "temperature"]).any()
 
 
 def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
@@ -230,9 +235,11 @@ def test_a_file_that_filled_up_between_two_reads_is_found_again(
     seen = 0
     for n in range(40):
         keep(past, *beats(1, n))
-        found = read(root, clock)
-        assert [one.at_s for one in found] == sorted({one.at_s for one in found})
-        seen = max(seen, len(found))
+        readings = read(root, clock)
+        assert [reading.at_s for reading in readings] == sorted(
+            {reading.at_s for reading in readings}
+        )
+        seen = max(seen, len(readings))
     assert seen > 5
 
 
@@ -244,7 +251,7 @@ def test_a_line_that_an_agent_did_not_finish_takes_no_other_along(
         file.write(b'{"t":17000')
     later = replace(READING, heartbeat=2, cpu=replace(READING.cpu, use_percent=99.0))
     keep(HistoryWriter(folder, every_s=0, clock=clock), later)
-    assert [one.processor_percent for one in read(root, clock)] == [46.0, 99.0]
+    assert [reading.processor_percent for reading in read(root, clock)] == [46.0, 99.0]
 
 
 @pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
@@ -254,8 +261,8 @@ def test_the_times_are_the_readers_however_wrong_the_clock_of_the_node_is(
     now = 1_700_000_000.0
     lines = [past_line(READING, now + ahead_s - age, {}) for age in (60, 40, 20)]
     folder.history.write_bytes(names_line(("GPU-a", "GPU-b")) + b"".join(lines))
-    found = read_past(root.node("gpu1"), now, ahead_s, DAY_S)
-    assert [round(now - one.at_s) for one in found] == [60, 40, 20]
+    readings = read_past(root.node("gpu1"), now, ahead_s, DAY_S)
+    assert [round(now - reading.at_s) for reading in readings] == [60, 40, 20]
 
 
 def test_a_clock_set_back_hides_no_newer_line(
@@ -266,8 +273,8 @@ def test_a_clock_set_back_hides_no_newer_line(
     folder.history.write_bytes(
         names_line(()) + b"".join(past_line(replace(READING, gpus=()), t, {}) for t in times)
     )
-    found = read_past(root.node("gpu1"), now, 0.0, DAY_S)
-    assert [now - one.at_s for one in found] == [80, 40, 20]
+    readings = read_past(root.node("gpu1"), now, 0.0, DAY_S)
+    assert [now - reading.at_s for reading in readings] == [80, 40, 20]
 
 
 @pytest.mark.parametrize(
@@ -288,16 +295,16 @@ def test_a_clock_set_back_hides_no_newer_line(
 def test_malformed_lines_are_skipped(line: bytes) -> None:
     good = past_line(READING, 1_700_000_000.0, {})
     lines = HistoryParser()
-    found = lines.feed(names_line(("GPU-a", "GPU-b")) + line + b"\n" + good)
-    assert [one.at_s for one in found] == [1_700_000_000.0]
+    readings = lines.feed(names_line(("GPU-a", "GPU-b")) + line + b"\n" + good)
+    assert [reading.at_s for reading in readings] == [1_700_000_000.0]
 
 
 def test_foreign_lines_cannot_control_a_terminal() -> None:
     lines = HistoryParser()
-    (found,) = lines.feed(
+    (readings,) = lines.feed(
         b'{"gpus":["\\u001b[31mGPU"]}\n{"t":1,"g":[[1,true,"x",null]],"w":{"0":"\\u202eevil"}}\n'
     )
-    (gpu,) = found.gpus
+    (gpu,) = readings.gpus
     assert (gpu.uuid, gpu.unhealthy) == ("?[31mGPU", "?evil")
     assert (gpu.temperature_c, gpu.sm_clock_mhz, gpu.use_percent) == (1, None, None)
 
@@ -312,12 +319,12 @@ def test_lines_that_each_name_other_gpus_get_bounded_columns(
             for n in range(lines)
         )
     )
-    found = read_past(root.node("gpu1"), lines, 0.0, DAY_S)
-    assert len(found) == 10_000
-    assert [gpu.uuid for one in found for gpu in one.gpus] == [
+    readings = read_past(root.node("gpu1"), lines, 0.0, DAY_S)
+    assert len(readings) == 10_000
+    assert [gpu.uuid for reading in readings for gpu in reading.gpus] == [
         str(n) for n in range(lines - 64, lines)
     ]
-    assert len(to_history_data(found).values) < 700
+    assert len(to_history_data(readings).values) < 700
 
 
 def test_a_pipe_in_its_place_blocks_no_reader(

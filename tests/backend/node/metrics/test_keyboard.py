@@ -14,31 +14,31 @@ ACTIVE = {"Name": "alice", "IdleHint": "no", "IdleSinceHint": "17", "LockedHint"
 
 class KeyboardRig:
     def __init__(self, folder: Path, file: str = LOCAL_SESSION) -> None:
-        self.now, self.asked, self.answer = 1000.0, 0, ACTIVE
+        self.now, self.query_count, self.answer = 1000.0, 0, ACTIVE
         (folder / "c2").write_text(file)
         self.keyboard = Keyboard(folder, self._ask, lambda: self.now)
 
     def _ask(self, session: str) -> dict[str, str]:
         assert session == "c2"
-        self.asked += 1
+        self.query_count += 1
         return self.answer
 
-    def after(self, seconds: int) -> str:
+    def user_after(self, seconds: int) -> str:
         for _ in range(seconds):
             self.now += 1
-            found = self.keyboard.user()
-        return found
+            user = self.keyboard.user()
+        return user
 
 
 def test_a_user_counts_after_a_minute_and_until_the_session_is_idle(tmp_path: Path) -> None:
     rig = KeyboardRig(tmp_path)
-    assert rig.after(int(ACTIVE_S) - 5) == ""
-    assert rig.after(20) == "alice"
+    assert rig.user_after(int(ACTIVE_S) - 5) == ""
+    assert rig.user_after(20) == "alice"
     rig.answer = {**ACTIVE, "IdleHint": "yes"}
-    assert rig.after(15) == ""
+    assert rig.user_after(15) == ""
     rig.answer = ACTIVE
-    assert rig.after(30) == ""
-    assert rig.asked < 20
+    assert rig.user_after(30) == ""
+    assert rig.query_count < 20
 
 
 @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ def test_a_user_counts_after_a_minute_and_until_the_session_is_idle(tmp_path: Pa
 )
 def test_other_sessions_are_not_asked_about(tmp_path: Path, line: str) -> None:
     rig = KeyboardRig(tmp_path, LOCAL_SESSION + line + "\n")
-    assert (rig.after(200), rig.asked) == ("", 0)
+    assert (rig.user_after(200), rig.query_count) == ("", 0)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from backend.node.metrics.other_programs import OtherPrograms
 
 
 @pytest.mark.parametrize(
-    ("passed", "busy", "own", "share"),
+    ("elapsed_s", "busy", "own_s", "share"),
     [
         (100.0, 50.0, 50.0, 0.0),
         (100.0, 90.0, 10.0, 0.8),
@@ -23,15 +23,19 @@ from backend.node.metrics.other_programs import OtherPrograms
     ],
 )
 def test_the_share_of_other_programs_excludes_the_run(
-    monkeypatch: pytest.MonkeyPatch, passed: float, busy: float, own: float, share: float | None
+    monkeypatch: pytest.MonkeyPatch,
+    elapsed_s: float,
+    busy: float,
+    own_s: float,
+    share: float | None,
 ) -> None:
-    readings = iter([(1000.0, 300.0, 7.0), (1000.0 + passed, 300.0 + busy, 7.0 + own)])
+    readings = iter([(1000.0, 300.0, 7.0), (1000.0 + elapsed_s, 300.0 + busy, 7.0 + own_s)])
     monkeypatch.setattr(other_programs, "_read", lambda: next(readings))
     assert OtherPrograms().share() == share
 
 
 def test_an_ended_child_s_time_is_the_run_s_own() -> None:
-    before = other_programs._read()
+    previous_times = other_programs._read()
     busy = "import os\nwhile sum(os.times()[:2]) < 0.5: pass"
     subprocess.run([sys.executable, "-S", "-c", busy], check=True)
-    assert other_programs._read()[2] - before[2] >= 0.5
+    assert other_programs._read()[2] - previous_times[2] >= 0.5

@@ -75,15 +75,15 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def watch(library: Path, tmp_path: Path) -> Iterator[Callable[..., Watch]]:
-    begun: list[Watch] = []
+    watches: list[Watch] = []
 
-    def begin(folder: Path = library, **limits: float) -> Watch:
-        begun.append(Watch(FakeDriver(folder, tmp_path / "state"), **limits))
-        return begun[-1]
+    def start_watch(folder: Path = library, **limits: float) -> Watch:
+        watches.append(Watch(FakeDriver(folder, tmp_path / "state"), **limits))
+        return watches[-1]
 
-    yield begin
-    for one in begun:
-        one.end()
+    yield start_watch
+    for started_watch in watches:
+        started_watch.end()
 
 
 @pytest.fixture
@@ -168,13 +168,13 @@ def test_a_display_does_not_hold_a_gpu_unless_it_also_computes(
     ).gpus
     assert (len(first.display_processes), first.compute_processes) == (2, ())
     assert sum(one.memory_bytes or 0 for one in first.display_processes) == 312 * 2**20
-    (both,) = second.processes
-    assert (second.compute_processes, second.display_processes) == ((both,), ())
-    assert both.memory_bytes == 900 * 2**20
+    (shared_process,) = second.processes
+    assert (second.compute_processes, second.display_processes) == ((shared_process,), ())
+    assert shared_process.memory_bytes == 900 * 2**20
 
 
 @pytest.mark.parametrize(
-    ("lines", "who"),
+    ("lines", "owner"),
     [
         ((), None),
         (("memory 1 81000",), "hidden processes"),
@@ -186,10 +186,10 @@ def test_a_display_does_not_hold_a_gpu_unless_it_also_computes(
     ],
 )
 def test_the_user_of_an_unlisted_gpu_process_is_known(
-    read_gpus: Reader, lines: tuple[str, ...], who: str | None
+    read_gpus: Reader, lines: tuple[str, ...], owner: str | None
 ) -> None:
     _, gpu = read_gpus(*lines).gpus
-    assert (gpu.unlisted_holder.user if gpu.unlisted_holder else None) == who
+    assert (gpu.unlisted_holder.user if gpu.unlisted_holder else None) == owner
 
 
 def test_an_invisible_process_has_no_owner(
@@ -216,11 +216,11 @@ def test_an_updated_driver_is_reported_in_its_own_words(
 def test_a_driver_that_is_updated_while_it_is_read_says_so_and_comes_back(
     watch: Callable[..., Watch],
 ) -> None:
-    here = watch()
-    assert len(here.read().gpus) == 2
-    assert "ismatch" in here.read("error 18").gpu_message
-    assert here.read("error 18").gpus == ()
-    assert len(here.read().gpus) == 2
+    probe_watch = watch()
+    assert len(probe_watch.read().gpus) == 2
+    assert "ismatch" in probe_watch.read("error 18").gpu_message
+    assert probe_watch.read("error 18").gpus == ()
+    assert len(probe_watch.read().gpus) == 2
 
 
 def test_everything_of_the_metric_set_is_read_from_a_gpu_that_reports_it(read_gpus: Reader) -> None:
@@ -253,14 +253,16 @@ def test_the_instances_of_a_divided_gpu_are_listed(read_gpus: Reader) -> None:
 
 
 def test_a_gpu_that_falls_off_the_bus_stays_listed_as_lost(watch: Callable[..., Watch]) -> None:
-    here = watch()
-    before = here.read("gpus 8").gpus
-    after = here.read("gpus 8", "lost 5").gpus
-    assert [gpu.index for gpu in after] == list(range(8))
-    assert [gpu.index for gpu in after if gpu.is_lost] == [5]
-    assert (after[5].uuid, after[5].name) == (before[5].uuid, before[5].name)
-    assert (after[5].temperature_c, after[5].processes) == (None, ())
-    assert [gpu for gpu in after if not gpu.is_lost] == [gpu for gpu in before if gpu.index != 5]
+    probe_watch = watch()
+    previous_gpus = probe_watch.read("gpus 8").gpus
+    gpus = probe_watch.read("gpus 8", "lost 5").gpus
+    assert [gpu.index for gpu in gpus] == list(range(8))
+    assert [gpu.index for gpu in gpus if gpu.is_lost] == [5]
+    assert (gpus[5].uuid, gpus[5].name) == (previous_gpus[5].uuid, previous_gpus[5].name)
+    assert (gpus[5].temperature_c, gpus[5].processes) == (None, ())
+    assert [gpu for gpu in gpus if not gpu.is_lost] == [
+        gpu for gpu in previous_gpus if gpu.index != 5
+    ]
 
 
 def test_a_gpu_lost_before_the_first_reading_is_listed_without_its_name(
@@ -272,32 +274,32 @@ def test_a_gpu_lost_before_the_first_reading_is_listed_without_its_name(
 
 
 def test_a_gpu_that_a_driver_counts_no_more_is_lost_too(watch: Callable[..., Watch]) -> None:
-    here = watch()
-    here.read("gpus 4")
-    after = here.read("gpus 3").gpus
-    assert [(gpu.index, gpu.is_lost) for gpu in after] == [
+    probe_watch = watch()
+    probe_watch.read("gpus 4")
+    gpus = probe_watch.read("gpus 3").gpus
+    assert [(gpu.index, gpu.is_lost) for gpu in gpus] == [
         (0, False),
         (1, False),
         (2, False),
         (3, True),
     ]
-    assert after[3].uuid == "GPU-00000003-aaaa-bbbb-cccc-dddddddddddd"
+    assert gpus[3].uuid == "GPU-00000003-aaaa-bbbb-cccc-dddddddddddd"
 
 
 def test_a_gpu_that_comes_back_is_read_again_in_the_next_slow_round(
     watch: Callable[..., Watch],
 ) -> None:
-    here = watch(_SLOW_EVERY=2)
-    here.read()
-    assert here.read("lost 1").gpus[1].is_lost
-    assert here.read().gpus[1].temperature_c == 91
+    probe_watch = watch(_SLOW_EVERY=2)
+    probe_watch.read()
+    assert probe_watch.read("lost 1").gpus[1].is_lost
+    assert probe_watch.read().gpus[1].temperature_c == 91
 
 
 def test_slowly_changing_values_are_read_less_often(watch: Callable[..., Watch]) -> None:
-    here = watch(_SLOW_EVERY=2)
-    here.read()
+    probe_watch = watch(_SLOW_EVERY=2)
+    probe_watch.read()
     changed = ("ecc 1 13 2 1000 8", "temperature 1 40")
-    second, third = here.read(*changed).gpus[1], here.read(*changed).gpus[1]
+    second, third = probe_watch.read(*changed).gpus[1], probe_watch.read(*changed).gpus[1]
     assert (second.ecc_uncorrected, second.temperature_c) == (2, 40)
     assert (second.ecc_uncorrected_ever, third.ecc_uncorrected_ever) == (7, 8)
 
@@ -305,22 +307,22 @@ def test_slowly_changing_values_are_read_less_often(watch: Callable[..., Watch])
 def test_a_driver_that_hangs_is_given_up_and_hides_nothing_else(
     watch: Callable[..., Watch],
 ) -> None:
-    here = watch(_LIMIT_S=0.2)
-    reading = here.read("hang 1")
+    probe_watch = watch(_LIMIT_S=0.2)
+    reading = probe_watch.read("hang 1")
     assert reading.gpus == ()
     assert reading.gpu_message == "GPUs cannot be read: the NVIDIA driver does not respond"
     assert reading.memory_total_bytes > 0
-    assert here.read("hang 1").heartbeat == 2
+    assert probe_watch.read("hang 1").heartbeat == 2
 
 
 def test_a_pid_that_another_process_has_now_has_the_other_owner(
     watch: Callable[..., Watch], worker: subprocess.Popen[bytes]
 ) -> None:
-    here = watch()
-    assert here.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user
+    probe_watch = watch()
+    assert probe_watch.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user
     worker.kill()
     worker.wait()
-    assert here.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user == ""
+    assert probe_watch.read(f"process 0 {worker.pid} 1").gpus[0].processes[0].user == ""
 
 
 def test_a_reading_holds_processors_memory_disk_and_rates_and_survives_json(

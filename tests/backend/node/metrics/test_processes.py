@@ -38,20 +38,20 @@ def test_a_busy_process_is_shown_with_its_owner_cpu_and_memory(tmp_path: Path) -
         busy.stdin.write("\n")
         busy.stdin.flush()
         busy.stdout.readline()
-        listed = processes.read(frozenset({busy.pid}))
+        process_list = processes.read(frozenset({busy.pid}))
         busy.stdin.close()
-    found = next(process for process in listed if process.pid == busy.pid)
-    assert found.user == getpass.getuser()
-    assert found.command.endswith(" train.py")
-    assert found.cpu_percent > 0
-    assert found.memory_bytes >= 64 << 20
-    assert not any("secret" in process.command for process in listed)
+    busy_process = next(process for process in process_list if process.pid == busy.pid)
+    assert busy_process.user == getpass.getuser()
+    assert busy_process.command.endswith(" train.py")
+    assert busy_process.cpu_percent > 0
+    assert busy_process.memory_bytes >= 64 << 20
+    assert not any("secret" in process.command for process in process_list)
     later = [processes.read(frozenset({busy.pid})) for _ in range(5)]
     assert all(process.pid != busy.pid for process in later[-1])
 
 
 @pytest.mark.parametrize(
-    ("command", "shown"),
+    ("command", "label"),
     [
         ("/usr/bin/python3.11 /home/mai/train.py --key abc", "python3.11 train.py"),
         ("/e/bin/python -m backend.training.rank --x /a/b", "python -m backend.training.rank"),
@@ -65,5 +65,5 @@ def test_a_busy_process_is_shown_with_its_owner_cpu_and_memory(tmp_path: Path) -
         ("   ", ""),
     ],
 )
-def test_a_command_is_shown_as_its_program_and_script(command: str, shown: str) -> None:
-    assert short_command(command) == shown
+def test_a_command_is_shown_as_its_program_and_script(command: str, label: str) -> None:
+    assert short_command(command) == label

@@ -180,14 +180,14 @@ def test_s16_the_refusal_of_a_mail_server_is_reported() -> None:
 
 
 def test_s16_exactly_one_of_many_threads_sends(hook: WebhookServer, attempt: AttemptFolder) -> None:
-    both = (TARGET, NotificationTarget("webhook", "bb22"))
+    targets = (TARGET, NotificationTarget("webhook", "bb22"))
     start = threading.Barrier(8)
 
     def send(_target: NotificationTarget, message: RunEndMessage) -> None:
         post_webhook(hook.url, message)
 
     def work() -> None:
-        delivery = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
+        delivery = NotificationDelivery(attempt, MESSAGE, targets, send, LocalFiles())
         start.wait()
         delivery.poll()
 
@@ -197,8 +197,8 @@ def test_s16_exactly_one_of_many_threads_sends(hook: WebhookServer, attempt: Att
     for thread in threads:
         thread.join()
     assert len(hook.posts) == 2, "one to each place"
-    late = NotificationDelivery(attempt, MESSAGE, both, send, LocalFiles())
-    assert late.poll() is None
+    late_delivery = NotificationDelivery(attempt, MESSAGE, targets, send, LocalFiles())
+    assert late_delivery.poll() is None
     assert len(hook.posts) == 2
 
 
@@ -284,9 +284,10 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
         assert (record["state"], record["why"]) == (GIVEN_UP, str(error))
 
 
-def held_by(attempt: AttemptFolder, by: dict[str, Any], number: int = 1) -> None:
+def held_by(attempt: AttemptFolder, sender: dict[str, Any], number: int = 1) -> None:
     replace_json(
-        attempt.delivery_file("aa11", number), {"by": by, "state": "trying", "tries": 0, "why": ""}
+        attempt.delivery_file("aa11", number),
+        {"by": sender, "state": "trying", "tries": 0, "why": ""},
     )
 
 
@@ -345,8 +346,8 @@ def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank
 ) -> None:
     run = Run(tmp_path, environment={"HF_TOKEN": "hf_planted"})
     error = RankError("Rank 1 said hf_planted.", 1, "this-computer", remedy="Fix it.")
-    ended = RunExit(1, JobState.ERROR, "Rank 1 failed.", error)
-    replace_json(run.attempt.exit, ended.to_dict())
+    run_exit = RunExit(1, JobState.ERROR, "Rank 1 failed.", error)
+    replace_json(run.attempt.exit, run_exit.to_dict())
     log = "── run 0, rank 1 ──\nold\n── run 1, rank 1 ──\n"
     log += "".join(f"\x1b[31mline {n} hf_planted\x1b[0m\x07\n" for n in range(30)) + "\n\n"
     run.folder.rank_log(1).write_text(log)
@@ -365,15 +366,15 @@ def test_s16_the_message_has_the_cause_and_the_last_20_lines_of_the_failing_rank
 def test_s16_a_stop_sends_no_message_and_success_only_on_request(tmp_path: Path) -> None:
     run = Run(tmp_path)
 
-    def ended(state: JobState, tells_finished: bool) -> bool:
+    def end_run(state: JobState, tells_finished: bool) -> bool:
         replace_json(run.attempt.exit, RunExit(1, state, "So it ended.").to_dict())
         channels = Channels("http://a", notifies_finished=tells_finished)
         return message_of(run.folder, 1, channels) is not None
 
-    assert not ended(JobState.INTERRUPTED, True)
-    assert ended(JobState.FINISHED, True)
-    assert not ended(JobState.FINISHED, False)
-    assert ended(JobState.LOST, False)
+    assert not end_run(JobState.INTERRUPTED, True)
+    assert end_run(JobState.FINISHED, True)
+    assert not end_run(JobState.FINISHED, False)
+    assert end_run(JobState.LOST, False)
 
 
 def test_the_message_says_how_a_job_continues(tmp_path: Path) -> None:
@@ -441,10 +442,10 @@ def test_s16_a_failed_run_sends_a_message_although_no_desktop_is_open(
     monkeypatch.setenv("HOME", str(home))
     server = MailServer()
     mail = Mail("127.0.0.1", ("lab@uni.example",), "ring@uni.example", server.port, PLAIN)
-    place = send_notice.settings_path(tmp_path)
-    assert place.is_relative_to(home)
-    place.parent.mkdir(parents=True)
-    replace_json(place, Channels(hook.url, mail).to_dict(), mode=0o600)
+    settings_path = send_notice.settings_path(tmp_path)
+    assert settings_path.is_relative_to(home)
+    settings_path.parent.mkdir(parents=True)
+    replace_json(settings_path, Channels(hook.url, mail).to_dict(), mode=0o600)
     run = Run(tmp_path, {1: "exit7"}, ranks=2).start()
     try:
         wait_for(lambda: hook.posts and server.mails, "webhook and mail")
@@ -452,12 +453,12 @@ def test_s16_a_failed_run_sends_a_message_although_no_desktop_is_open(
         (post,) = hook.posts
         assert (post["state"], post["rank"]) == ("ERROR", 1)
         assert run.folder.job_id in server.mails[0].get_content()
-        written = b"".join(
+        output = b"".join(
             path.read_bytes()
             for path in tmp_path.rglob("*")
             if path.is_file() and home not in path.parents
         )
-        assert b"T0-secret-B0" not in written, "not in the data root, not in a log"
+        assert b"T0-secret-B0" not in output, "not in the data root, not in a log"
         assert send_notice.start_delivery(run.folder, 1), "a second sender"
         wait_for(lambda: not run.leftovers(), "the end of the second one")
         assert (len(hook.posts), len(server.mails)) == (1, 1)
@@ -470,9 +471,9 @@ def test_s16_the_agent_that_closes_a_run_without_supervisor_sends_its_message(
     tmp_path: Path, hook: WebhookServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    place = send_notice.settings_path(tmp_path)
-    place.parent.mkdir(parents=True)
-    replace_json(place, Channels(hook.url).to_dict(), mode=0o600)
+    settings_path = send_notice.settings_path(tmp_path)
+    settings_path.parent.mkdir(parents=True)
+    replace_json(settings_path, Channels(hook.url).to_dict(), mode=0o600)
     run = Run(tmp_path, steps=10_000, strategy="alone", ranks=1).start()
     try:
         run.wait_until_training()
@@ -491,9 +492,9 @@ def test_without_a_usable_channel_nothing_is_started(
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     run = Run(tmp_path)
     assert not send_notice.start_delivery(run.folder, 1)
-    place = send_notice.settings_path(tmp_path)
-    place.parent.mkdir(parents=True)
+    settings_path = send_notice.settings_path(tmp_path)
+    settings_path.parent.mkdir(parents=True)
     secret = Mail("127.0.0.1", ("a@b",), "r@b", user="ring")
-    replace_json(place, Channels(mail=secret).to_dict())
+    replace_json(settings_path, Channels(mail=secret).to_dict())
     assert not send_notice.start_delivery(run.folder, 1), "what needs a password is a desktop's"
     assert os.listdir(run.attempt.path) == []

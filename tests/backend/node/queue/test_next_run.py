@@ -23,12 +23,12 @@ NODES = ("gpu01", "gpu02", "gpu03")
 HOSTS = {node: f"10.0.0.{number}" for number, node in enumerate(NODES, 1)}
 
 
-def on(*nodes: str, processes: int = 2) -> tuple[Placement, ...]:
+def place_on(*nodes: str, processes: int = 2) -> tuple[Placement, ...]:
     return tuple(Placement(node, processes) for node in nodes)
 
 
-def made(placement: tuple[Placement, ...]) -> JobConfig:
-    raw = raw_job(placement=[one.to_dict() for one in placement])
+def make_config(placement: tuple[Placement, ...]) -> JobConfig:
+    raw = raw_job(placement=[place.to_dict() for place in placement])
     config = parse_job(raw).config
     assert config is not None
     return config
@@ -36,8 +36,8 @@ def made(placement: tuple[Placement, ...]) -> JobConfig:
 
 def launch(folder: Path, config: JobConfig, run: int) -> Launch:
     """Return a launch as the desktop makes it."""
-    rooms = [NodeResources(node, HOSTS[node], 8) for node in NODES]
-    ranks = rank_plans(config, rooms)
+    resources = [NodeResources(node, HOSTS[node], 8) for node in NODES]
+    ranks = rank_plans(config, resources)
     network = mpirun.Network("10.0.0.0/24", "/data/ssh_config")
     argv = mpirun.command(
         config,
@@ -63,26 +63,26 @@ def launch(folder: Path, config: JobConfig, run: int) -> Launch:
 
 
 @pytest.mark.parametrize(
-    "left", [NODES, NODES[:2], NODES[1:], ("gpu03", "gpu01"), ("gpu02",)], ids=" ".join
+    "remaining_nodes", [NODES, NODES[:2], NODES[1:], ("gpu03", "gpu01"), ("gpu02",)], ids=" ".join
 )
 def test_next_launch_is_the_one_that_a_desktop_would_make(
-    tmp_path: Path, left: tuple[str, ...]
+    tmp_path: Path, remaining_nodes: tuple[str, ...]
 ) -> None:
-    config = made(on(*NODES))
-    fewer = replace(config, placement=on(*left))
-    before = launch(tmp_path, config, 1)
+    config = make_config(place_on(*NODES))
+    fewer = replace(config, placement=place_on(*remaining_nodes))
+    previous_launch = launch(tmp_path, config, 1)
 
-    after = next_launch(before, fewer, "/data/checkpoint.pt")
+    new_launch = next_launch(previous_launch, fewer, "/data/checkpoint.pt")
 
-    wanted = launch(tmp_path, fewer, 2)
-    assert after.ranks == wanted.ranks
-    assert after.environment == wanted.environment
-    assert after.resume_from == "/data/checkpoint.pt"
-    if len(left) > 1:
-        assert after.argv == wanted.argv
+    expected_launch = launch(tmp_path, fewer, 2)
+    assert new_launch.ranks == expected_launch.ranks
+    assert new_launch.environment == expected_launch.environment
+    assert new_launch.resume_from == "/data/checkpoint.pt"
+    if len(remaining_nodes) > 1:
+        assert new_launch.argv == expected_launch.argv
     else:
         # The options for several nodes stay; they change nothing on one.
-        assert after.argv[-9:] == wanted.argv[-9:]
+        assert new_launch.argv[-9:] == expected_launch.argv[-9:]
 
 
 def test_next_run_waits_before_the_queued_jobs_and_says_why(
@@ -91,10 +91,14 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
     root = DataRoot(tmp_path)
     folder = root.job("a-job")
     folder.checkpoints.mkdir(parents=True)
-    before = launch(folder.path, made(on(*NODES)), 3)
+    previous_launch = launch(folder.path, make_config(place_on(*NODES)), 3)
 
     entry = queue_next(
-        folder, before, "gpu02 was lost.", placement=on("gpu01", "gpu03"), quiet_s=300
+        folder,
+        previous_launch,
+        "gpu02 was lost.",
+        placement=place_on("gpu01", "gpu03"),
+        quiet_s=300,
     )
 
     (found,) = entries.entries(root)
@@ -104,17 +108,20 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
     assert {plan.node for plan in queued.ranks} == {"gpu01", "gpu03"}
     assert queued.environment[RUN_VARIABLE].endswith("4")
     replace_json(folder.queued, replace(entry, position=0.0).to_dict())
-    other = root.job("b-job")
-    other.checkpoints.mkdir(parents=True)
-    assert queue_next(other, launch(other.path, made(on(*NODES)), 1), "").position < 0
+    other_job = root.job("b-job")
+    other_job.checkpoints.mkdir(parents=True)
+    assert (
+        queue_next(other_job, launch(other_job.path, make_config(place_on(*NODES)), 1), "").position
+        < 0
+    )
 
 
 def test_invalid_settings_queue_nothing(tmp_path: Path) -> None:
     folder = DataRoot(tmp_path).job("a-job")
     folder.checkpoints.mkdir(parents=True)
-    before = launch(folder.path, made(on(*NODES)), 1)
+    previous_launch = launch(folder.path, make_config(place_on(*NODES)), 1)
 
     with pytest.raises(BackendError, match="batch_size"):
-        next_run.queue_next(folder, before, "", changes={"batch_size": 0})
+        next_run.queue_next(folder, previous_launch, "", changes={"batch_size": 0})
 
     assert not folder.queued.exists()

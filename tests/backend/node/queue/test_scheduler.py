@@ -60,14 +60,14 @@ def root(tmp_path: Path) -> DataRoot:
 @pytest.fixture
 def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Job and run of each supervisor that was started."""
-    found: list[tuple[str, int]] = []
+    started_runs: list[tuple[str, int]] = []
 
     def start(folder: JobFolder, run: int, python: str, code_root: str) -> None:
-        found.append((folder.job_id, run))
+        started_runs.append((folder.job_id, run))
         replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", start)
-    return found
+    return started_runs
 
 
 @pytest.fixture
@@ -87,22 +87,22 @@ def queued(
     node: str = "gpu1",
     processes: int = 4,
     launch: Callable[[Launch], Launch] = lambda launch: launch,
-    **more: object,
+    **kwargs: object,
 ) -> JobFolder:
-    made = Run(root.path, job_id=job_id, run=run, ranks=processes)
-    folder = made.folder
-    made.attempt.path.rmdir()
+    queued_run = Run(root.path, job_id=job_id, run=run, ranks=processes)
+    folder = queued_run.folder
+    queued_run.attempt.path.rmdir()
     folder.status.unlink()
     folder.launch.unlink()
-    ranks = tuple(replace(plan, node=node) for plan in made.launch.ranks)
-    replace_json(folder.queued_launch, launch(replace(made.launch, ranks=ranks)).to_dict())
+    ranks = tuple(replace(plan, node=node) for plan in queued_run.launch.ranks)
+    replace_json(folder.queued_launch, launch(replace(queued_run.launch, ranks=ranks)).to_dict())
     entry = QueueEntry(job_id, job_id, run, (Placement(node, processes),), machine(), queued="2026")
-    replace_json(folder.queued, replace(entry, **more).to_dict())
+    replace_json(folder.queued, replace(entry, **kwargs).to_dict())
     (root.queue / job_id).touch()
     return folder
 
 
-def ended(folder: JobFolder, run: int) -> None:
+def end_run(folder: JobFolder, run: int) -> None:
     folder.attempt(run).path.mkdir(exist_ok=True)
     replace_json(folder.attempt(run).exit, RunExit(run, JobState.INTERRUPTED, "").to_dict())
 
@@ -125,7 +125,7 @@ def test_the_next_job_is_claimed_and_started(
     assert [path.name for path in root.queue.iterdir()] == ["b"]
     # All its processors are taken until the first one is over.
     assert poll(watch, clock) == ()
-    ended(folder, 1)
+    end_run(folder, 1)
     assert poll(watch, clock) == ("b",)
     assert second.attempt(1).path.is_dir()
 
@@ -144,14 +144,14 @@ def test_only_one_of_two_starters_starts_a_job(
 def test_jobs_of_other_heads_and_a_paused_queue_are_left_alone(
     root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
-    theirs = queued(root, "theirs", node="gpu2")
+    other_job = queued(root, "theirs", node="gpu2")
     queued(root, "desk", node="this-computer")
     queued(root, "mine")
     replace_json(root.pause_file, {"user": "ben"})
     assert poll(watch, clock) == ()
     root.pause_file.unlink()
     assert poll(watch, clock) == ("mine",)
-    assert theirs.queued.exists()
+    assert other_job.queued.exists()
 
 
 def test_on_a_shared_computer_each_ones_jobs_run_as_their_own(
@@ -177,18 +177,18 @@ def test_a_node_without_a_reading_of_itself_starts_nothing_yet(
 def test_a_job_on_two_nodes_waits_for_a_heartbeat_of_the_other_agent(
     root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
-    both = (Placement("gpu1", 1), Placement("gpu2", 1))
-    queued(root, "a", placement=both)
-    other = root.node("gpu2")
-    other.path.mkdir()
-    replace_json(other.entry, NodeEntry("gpu2", NodeAddress("gpu2")).to_dict())
+    placement = (Placement("gpu1", 1), Placement("gpu2", 1))
+    queued(root, "a", placement=placement)
+    other_folder = root.node("gpu2")
+    other_folder.path.mkdir()
+    replace_json(other_folder.entry, NodeEntry("gpu2", NodeAddress("gpu2")).to_dict())
     for heartbeat in (7, 7):
-        replace_json(other.status, replace(READING, heartbeat=heartbeat).to_dict())
+        replace_json(other_folder.status, replace(READING, heartbeat=heartbeat).to_dict())
         assert poll(watch, clock) == ()
     for spoiled in ({"interval_s": "soon", "heartbeat": 8}, {"gpus": [{"processes": 3}]}):
-        replace_json(other.status, {**READING.to_dict(), **spoiled})
+        replace_json(other_folder.status, {**READING.to_dict(), **spoiled})
         assert poll(watch, clock) == ()
-    replace_json(other.status, replace(READING, heartbeat=9).to_dict())
+    replace_json(other_folder.status, replace(READING, heartbeat=9).to_dict())
     assert poll(watch, clock) == ("a",)
 
 
@@ -214,7 +214,7 @@ def test_the_next_run_waits_until_the_end_of_the_one_before_is_recorded(
     replace_json(folder.attempt(1).supervisor, process_identity.own_process().to_dict())
     replace_json(folder.launch, replace(Run(root.path, job_id="b").launch, job_id="a").to_dict())
     assert poll(watch, clock) == ()
-    ended(folder, 1)
+    end_run(folder, 1)
     assert poll(watch, clock) == ("a",)
     assert started == [("a", 2)]
 
@@ -295,12 +295,12 @@ def test_s1_a_job_is_not_started_of_other_files_than_it_was_queued_with(
 
 
 def test_a_start_names_parts_removed_after_queueing(root: DataRoot, watch: Scheduler) -> None:
-    gone = str(root.path / "gone")
+    missing_path = str(root.path / "gone")
     for job_id, change in (
-        ("python", {"python": gone}),
-        ("packages", {"script_python": gone}),
-        ("weights", {"start_from": gone}),
-        ("checkpoint", {"resume_from": gone}),
+        ("python", {"python": missing_path}),
+        ("packages", {"script_python": missing_path}),
+        ("weights", {"start_from": missing_path}),
+        ("checkpoint", {"resume_from": missing_path}),
     ):
         folder = queued(root, job_id, launch=lambda launch, c=change: replace(launch, **c))
         with pytest.raises(BackendError, match="was removed after the job was queued"):
@@ -370,12 +370,12 @@ def test_only_the_owner_starts_programs_on_a_root_that_all_may_write(
     folder = queued(root, "a")
     foreign, stat = 4711, os.stat
 
-    def seen(path: object, **more: object) -> os.stat_result:
-        found = stat(path, **more)
+    def fake_stat(path: object, **kwargs: object) -> os.stat_result:
+        status = stat(path, **kwargs)
         is_theirs = str(path) == str(folder.queued_launch)
-        return os.stat_result((*found[:4], foreign, *found[5:])) if is_theirs else found
+        return os.stat_result((*status[:4], foreign, *status[5:])) if is_theirs else status
 
-    monkeypatch.setattr(os, "stat", seen)
+    monkeypatch.setattr(os, "stat", fake_stat)
     root.jobs.chmod(0o777)
     with pytest.raises(BackendError, match="All users may write to"):
         queue_starter.start(root, folder, 1)
@@ -387,7 +387,7 @@ def test_starting_over_twice_keeps_the_files_of_the_earlier_run(
     root: DataRoot, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a", run=2)
-    ended(folder, 1)
+    end_run(folder, 1)
     (folder.checkpoints).mkdir()
     (folder.checkpoints / "old.pt").write_text("weights")
     replace_json(folder.status, RunStatus(JobState.INTERRUPTED, run=1, heartbeat=6).to_dict())
@@ -412,7 +412,7 @@ def test_a_resumed_run_shows_its_earlier_progress(
     folder = queued(
         root, "a", run=2, launch=lambda launch: replace(launch, resume_from=str(checkpoint))
     )
-    ended(folder, 1)
+    end_run(folder, 1)
     replace_json(folder.lock, {"run": 1})
     replace_json(
         folder.status, RunStatus(JobState.INTERRUPTED, run=1, step=40, total_steps=90).to_dict()
@@ -432,8 +432,8 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     folder = queued(
         root, "a", run=3, launch=lambda launch: replace(launch, resume_from=str(checkpoint))
     )
-    ended(folder, 2)
-    before = RunStatus(
+    end_run(folder, 2)
+    previous_status = RunStatus(
         JobState.INTERRUPTED,
         run=2,
         started_at="2026-11-21T08:01:00Z",
@@ -444,7 +444,7 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
         earlier_energy_j=1_000.0,
         energy_j=500.0,
     )
-    replace_json(folder.status, before.to_dict())
+    replace_json(folder.status, previous_status.to_dict())
     launch = folder.queued_launch.read_bytes()
     assert queue_starter.start(root, folder, 3)
     goes_on = RunStatus.from_dict(read_json(folder.status))
@@ -454,9 +454,9 @@ def test_a_run_that_goes_on_knows_how_long_those_before_it_took(
     # As after an end right before the supervisor.
     folder.queued_launch.write_bytes(launch)
     queue_starter.continue_start(root, folder, 3)
-    again = RunStatus.from_dict(read_json(folder.status))
+    new_status = RunStatus.from_dict(read_json(folder.status))
     assert replace(
-        again, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0
+        new_status, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0
     ) == replace(goes_on, **dict.fromkeys(("started_at", "updated_at"), ""), heartbeat=0)
 
 
@@ -479,7 +479,7 @@ def test_a_job_started_by_hand_or_trashed_leaves_the_queue(
     root: DataRoot, watch: Scheduler, clock: Clock, started: list[tuple[str, int]]
 ) -> None:
     folder = queued(root, "a")
-    ended(folder, 1)
+    end_run(folder, 1)
     (root.queue / "trashed").touch()
     assert queue_entries.entry_of(folder) is None
     assert poll(watch, clock) == ()
@@ -501,8 +501,8 @@ def test_a_run_holds_the_slots_of_its_ranks_from_claim_to_end(root: DataRoot, cl
     live = LiveRuns(root, clock)
     assert live.read().running == ()
     folder.attempt(1).path.mkdir()
-    (found,) = live.read().running
-    assert found.slots == (Slot("gpu1", processes=2),)
+    (live_run,) = live.read().running
+    assert live_run.slots == (Slot("gpu1", processes=2),)
     folder.queued_launch.unlink()
     # It is unknown what it has; nothing is started next to it.
     assert not live.read().is_complete
@@ -525,22 +525,22 @@ def test_an_ended_run_is_checked_once(
     root: DataRoot, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = queued(root, "a")
-    ended(folder, 1)
+    end_run(folder, 1)
     live = LiveRuns(root, clock)
     live.read()
-    listed: list[object] = []
+    listed_paths: list[object] = []
     newest = JobFolder.newest_run
     monkeypatch.setattr(
-        JobFolder, "newest_run", lambda self: listed.append(self.job_id) or newest(self)
+        JobFolder, "newest_run", lambda self: listed_paths.append(self.job_id) or newest(self)
     )
     live.read()
-    assert listed == []
+    assert listed_paths == []
     folder.attempt(2).path.mkdir()
     live.read()
-    assert listed == ["a"]
+    assert listed_paths == ["a"]
 
 
 def test_a_missing_data_root_raises_an_error(root: DataRoot, watch: Scheduler) -> None:
-    away = DataRoot(root.path / "away")
+    moved_root = DataRoot(root.path / "away")
     with pytest.raises(OSError, match="No such file"):
-        Scheduler(away, "gpu1", lambda: READING).poll()
+        Scheduler(moved_root, "gpu1", lambda: READING).poll()

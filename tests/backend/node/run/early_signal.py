@@ -40,9 +40,9 @@ def main(mark: str, rank: str, module: str) -> None:
 
     def idle(signals: Collection[int], limit_s: float) -> Any:
         nonlocal passed_s
-        taken = take(signals, limit_s)
-        passed_s += _ROUND_S if taken is None and os.path.exists(mark) else 0.0
-        return taken
+        signal_info = take(signals, limit_s)
+        passed_s += _ROUND_S if signal_info is None and os.path.exists(mark) else 0.0
+        return signal_info
 
     if os.environ.get("OMPI_COMM_WORLD_RANK", "0") == rank:
         signal.sigtimedwait = idle  # type: ignore[assignment]

@@ -13,18 +13,18 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus, UnrecordedEnd
-from tests.backend.node.queue.test_retry import made
+from tests.backend.node.queue.test_retry import make_launch
 
-REBOOTED, GONE = UnrecordedEnd.REBOOTED.message, UnrecordedEnd.SUPERVISOR_GONE.message
+REBOOTED, SUPERVISOR_ENDED = UnrecordedEnd.REBOOTED.message, UnrecordedEnd.SUPERVISOR_GONE.message
 LOST_HEAD = "gpu01 no longer answers, and led the run."
 LAST_STATUS_S = 1_000_000_000
 
 
-def closed(folder: JobFolder, record: RankExit, written_s: float, why: str) -> RunExit:
+def closed(folder: JobFolder, record: RankExit, written_s: float, reason: str) -> RunExit:
     """Close a run of three nodes, of which one rank left a record at this time."""
     attempt = folder.attempt(1)
     attempt.path.mkdir(parents=True)
-    replace_json(folder.launch, made(folder.path).to_dict())
+    replace_json(folder.launch, make_launch(folder.path).to_dict())
     status = RunStatus(JobState.TRAINING, run=1, step=9, heartbeat=3)
     replace_json(folder.status, status.to_dict())
     replace_json(attempt.rank_exit(record.rank), record.to_dict())
@@ -33,11 +33,11 @@ def closed(folder: JobFolder, record: RankExit, written_s: float, why: str) -> R
         (attempt.rank_exit(record.rank), written_s),
     ):
         os.utime(path, (time_s, time_s))
-    close_run(folder, 1, why, status, is_of_machine=True)
+    close_run(folder, 1, reason, status, is_of_machine=True)
     return RunExit.from_dict(read_json(attempt.exit))
 
 
-@pytest.mark.parametrize("why", [REBOOTED, GONE, LOST_HEAD])
+@pytest.mark.parametrize("reason", [REBOOTED, SUPERVISOR_ENDED, LOST_HEAD])
 @pytest.mark.parametrize(
     ("node", "rank", "outcome", "late_s", "is_cause"),
     [
@@ -55,18 +55,22 @@ def closed(folder: JobFolder, record: RankExit, written_s: float, why: str) -> R
     ],
 )
 def test_a_rank_that_ended_after_the_loss_of_the_head_is_not_its_cause(
-    tmp_path: Path, why: str, node: str, rank: int, outcome: str, late_s: float, is_cause: bool
+    tmp_path: Path, reason: str, node: str, rank: int, outcome: str, late_s: float, is_cause: bool
 ) -> None:
-    sentence = f"Rank {rank} on {node} exited with code 14 in the model's step."
-    record = RankExit(rank, 1, node, node, outcome, 14, error=RankError(sentence, rank, node))
+    message = f"Rank {rank} on {node} exited with code 14 in the model's step."
+    record = RankExit(rank, 1, node, node, outcome, 14, error=RankError(message, rank, node))
 
-    found = closed(JobFolder(tmp_path), record, LAST_STATUS_S + late_s, why)
+    run_exit = closed(JobFolder(tmp_path), record, LAST_STATUS_S + late_s, reason)
 
-    assert found.error is not None
-    assert (found.message, found.error.node) == ((sentence, node) if is_cause else (why, "gpu01"))
+    assert run_exit.error is not None
+    assert (run_exit.message, run_exit.error.node) == (
+        (message, node) if is_cause else (reason, "gpu01")
+    )
 
 
 def test_an_echo_that_its_rank_knew_stays_one(tmp_path: Path) -> None:
     record = RankExit(2, 1, "gpu02", "gpu02", "exit", 14, error=RankError("x", 2, "gpu02"))
-    found = closed(JobFolder(tmp_path), replace(record, secondary=True), LAST_STATUS_S - 9, GONE)
-    assert found.message == GONE
+    run_exit = closed(
+        JobFolder(tmp_path), replace(record, secondary=True), LAST_STATUS_S - 9, SUPERVISOR_ENDED
+    )
+    assert run_exit.message == SUPERVISOR_ENDED

@@ -96,8 +96,8 @@ class Desk:
         Path(run.launch.config.environment["NO_LONGER_SLOW"]).touch()
 
     def is_used(self, gpu: int | None) -> None:
-        there = () if gpu is None else (f"process {gpu} {self._process.pid} 18432",)
-        self._driver.describe("gpus 2", *there)
+        processes = () if gpu is None else (f"process {gpu} {self._process.pid} 18432",)
+        self._driver.describe("gpus 2", *processes)
 
     def clean(self) -> None:
         keeper = lock_of(self.root).holder()
@@ -118,8 +118,8 @@ class again:  # noqa: N801
         self._attempt = run.folder.attempt(number)
 
     def end(self, limit_s: float = LIMIT_S) -> RunExit:
-        what = f"the end of run {self.number}"
-        wait_for(self._attempt.exit.exists, what, limit_s, self._hint)
+        label = f"the end of run {self.number}"
+        wait_for(self._attempt.exit.exists, label, limit_s, self._hint)
         return RunExit.from_dict(read_json(self._attempt.exit))
 
     def trains(self) -> int:
@@ -140,8 +140,8 @@ class again:  # noqa: N801
         if self._attempt.supervisor.exists():
             from backend.records.jobs.status import ProcessIdentity
 
-            found = ProcessIdentity.from_dict(read_json(self._attempt.supervisor))
-            process_identity.send_signal(found, 9)
+            identity = ProcessIdentity.from_dict(read_json(self._attempt.supervisor))
+            process_identity.send_signal(identity, 9)
 
 
 @pytest.fixture
@@ -160,8 +160,8 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
     newest = run.folder.checkpoints / f"{read_json(run.folder.latest)['name']}.pt"
-    found = torch.load(newest, weights_only=True)
-    return dict(found["model"])
+    weights_state = torch.load(newest, weights_only=True)
+    return dict(weights_state["model"])
 
 
 def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
@@ -169,9 +169,9 @@ def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
     step = again(run, number).trains()
     desk.is_used(gpu)
     record = again(run, number).end()
-    who = getpass.getuser()
+    user = getpass.getuser()
     assert record.state is JobState.INTERRUPTED
-    assert record.pause == f"Paused: {who} uses GPU {gpu} on this computer."
+    assert record.pause == f"Paused: {user} uses GPU {gpu} on this computer."
     assert record.message.startswith(record.pause)
     assert "Saved at epoch" in record.message
     entry = entry_of(run.folder)
@@ -180,7 +180,7 @@ def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
     assert (entry.run, entry.reason) == (number + 1, record.pause + longer)
     audited = sorted(run.folder.acts.iterdir())[number - 1]
     assert AuditEntry.from_dict(read_json(audited)).action == (
-        f"Gave way ({who} uses GPU {gpu} on this computer)"
+        f"Gave way ({user} uses GPU {gpu} on this computer)"
     )
     assert run.status.step >= step
     desk.is_used(None)
@@ -194,52 +194,60 @@ class Terminals:
 
     def __init__(self, run: Run) -> None:
         self._tag = f"{RUN_VARIABLE}={run.folder.job_id}/".encode()
-        self.used: set[str] = set()
-        self.made: set[str] = set()
+        self.used_terminals: set[str] = set()
+        self.created_terminals: set[str] = set()
 
     def scan(self) -> int:
         """Return how many processes there are now."""
-        found = 0
+        process_count = 0
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 if self._tag not in (process / "environ").read_bytes():
                     continue
-                found += 1
+                process_count += 1
                 terminal = int((process / "stat").read_text().rpartition(")")[2].split()[4])
-                self.used |= {f"/dev/pts/{os.minor(terminal)}"} if terminal else set()
-                for one in (process / "fd").iterdir():
-                    self.used |= {os.readlink(one)}
-                    index = (process / "fdinfo" / one.name).read_text().partition("tty-index:")[2]
-                    self.made |= {f"/dev/pts/{index.split()[0]}"} if index else set()
-        return found
+                self.used_terminals |= {f"/dev/pts/{os.minor(terminal)}"} if terminal else set()
+                for file in (process / "fd").iterdir():
+                    self.used_terminals |= {os.readlink(file)}
+                    index = (process / "fdinfo" / file.name).read_text().partition("tty-index:")[2]
+                    self.created_terminals |= {f"/dev/pts/{index.split()[0]}"} if index else set()
+        return process_count
 
     @property
     def of_others(self) -> set[str]:
-        used = (one for one in self.used if one.startswith(("/dev/pts/", "/dev/tty")))
-        return {one for one in used if one not in self.made and one != "/dev/pts/ptmx"}
+        used_terminals = (
+            terminal
+            for terminal in self.used_terminals
+            if terminal.startswith(("/dev/pts/", "/dev/tty"))
+        )
+        return {
+            terminal
+            for terminal in used_terminals
+            if terminal not in self.created_terminals and terminal != "/dev/pts/ptmx"
+        }
 
 
-def who() -> bytes:
+def user() -> bytes:
     return subprocess.run(["who"], check=True, stdout=subprocess.PIPE).stdout
 
 
 def test_a_pause_is_invisible_in_who_and_on_other_terminals(desk: Desk) -> None:
-    logged_in, (outer, terminal) = who(), os.openpty()
+    logged_in, (outer, terminal) = user(), os.openpty()
     run = desk.start(epochs=10_000)
     again(run, 1).trains()
-    seen = Terminals(run)
+    terminals = Terminals(run)
     desk.is_used(1)
     while not run.attempt.exit.exists():
-        assert seen.scan() > len(GPUS) or run.status.state is not JobState.TRAINING
-        assert who() == logged_in
-    assert seen.of_others == set()
+        assert terminals.scan() > len(GPUS) or run.status.state is not JobState.TRAINING
+        assert user() == logged_in
+    assert terminals.of_others == set()
     # They would be noticed.
     tag = {**os.environ, RUN_VARIABLE: f"{run.folder.job_id}/1"}
     noisy = subprocess.Popen(["sleep", "1000"], stdout=terminal, env=tag)
-    seen.scan()
+    terminals.scan()
     noisy.kill()
     noisy.wait()
-    assert seen.of_others == {os.ttyname(terminal)}
+    assert terminals.of_others == {os.ttyname(terminal)}
     os.close(outer)
     os.close(terminal)
 

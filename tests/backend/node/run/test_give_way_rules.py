@@ -24,7 +24,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested_by
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, NodeReading
-from tests.backend.node.queue.test_next_run import launch, made
+from tests.backend.node.queue.test_next_run import launch, make_config
 from tests.widgets.nodes.samples import entry
 
 ALICE = GpuProcess(7, "alice", 40 * 2**30, "python3")
@@ -41,24 +41,24 @@ class Cluster:
         gives_way: bool = True,
         gpus: bool = True,
         clock: Callable[[], datetime] = datetime.now,
-        **more: Any,
+        **settings: Any,
     ) -> None:
         self.root = DataRoot(folder)
         self.job = self.root.job("a-job")
         self.job.checkpoints.mkdir(parents=True)
         self.job.attempt(1).path.mkdir(parents=True)
         self.root.node("gpu02").path.mkdir(parents=True)
-        cpus = launch(self.job.path, made((Placement("gpu01", 1), Placement("gpu02", 1))), 1)
+        cpus = launch(self.job.path, make_config((Placement("gpu01", 1), Placement("gpu02", 1))), 1)
         on_gpus = [{"node": node, "gpus": [f"GPU-{node}"]} for node in ("gpu01", "gpu02")]
         changes = {"gives_way": gives_way, **({"placement": on_gpus} if gpus else {})}
         config = with_changes(cpus.config, changes).config
         assert config is not None
         ranks = tuple(replace(plan, gpu=f"GPU-{plan.node}") for plan in cpus.ranks)
-        self.launch = replace(cpus, config=config, ranks=ranks, **more)
+        self.launch = replace(cpus, config=config, ranks=ranks, **settings)
         self.now, self._beats = 1000.0, 0
-        self.way = GiveWayWatch(self.job, self.launch, lambda: self.now, clock)
+        self.give_way_watch = GiveWayWatch(self.job, self.launch, lambda: self.now, clock)
 
-    def sees(self, *processes: GpuProcess, beats: bool = True, at_keyboard: str = "") -> str:
+    def pause_after(self, *processes: GpuProcess, beats: bool = True, at_keyboard: str = "") -> str:
         """Return the pause that is requested after a reading of gpu02's agent."""
         self._beats += beats
         self.now += give_way.EVERY_S
@@ -70,59 +70,62 @@ class Cluster:
             at_keyboard=at_keyboard,
         )
         replace_json(self.root.node("gpu02").status, reading.to_dict())
-        self.way.watch()
+        self.give_way_watch.watch()
         return pause_requested(self.job.lock, 1)
 
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
-    found = Cluster(tmp_path)
-    assert [found.sees(), found.sees()] == ["", ""]
-    return found
+    new_cluster = Cluster(tmp_path)
+    assert [new_cluster.pause_after(), new_cluster.pause_after()] == ["", ""]
+    return new_cluster
 
 
 def test_a_process_of_another_user_on_another_node_pauses_the_run_once(cluster: Cluster) -> None:
-    assert cluster.sees(ALICE) == PAUSE
+    assert cluster.pause_after(ALICE) == PAUSE
     cluster.job.lock.unlink()
-    assert cluster.sees(ALICE) == ""
+    assert cluster.pause_after(ALICE) == ""
 
 
 def test_a_user_at_the_keyboard_pauses_the_run(cluster: Cluster) -> None:
-    assert cluster.sees(at_keyboard="bob") == "Paused: bob is at the keyboard of gpu02."
+    assert cluster.pause_after(at_keyboard="bob") == "Paused: bob is at the keyboard of gpu02."
 
 
 def test_a_missing_agent_says_nothing_about_now(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
-    assert [cluster.sees(ALICE, beats=False) for _ in range(20)] == [""] * 20
+    assert [cluster.pause_after(ALICE, beats=False) for _ in range(20)] == [""] * 20
 
 
 def test_own_programs_from_before_the_start_do_not_pause_the_run(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
-    mine = replace(ALICE, user=user_name())
-    later = replace(mine, pid=8)
-    assert [cluster.sees(mine) for _ in range(3)] == [""] * 3
-    assert cluster.sees(mine, later) == f"Paused: {mine.user} uses GPU 2 on gpu02."
+    own_program = replace(ALICE, user=user_name())
+    later = replace(own_program, pid=8)
+    assert [cluster.pause_after(own_program) for _ in range(3)] == [""] * 3
+    assert (
+        cluster.pause_after(own_program, later)
+        == f"Paused: {own_program.user} uses GPU 2 on gpu02."
+    )
 
 
 def test_a_process_of_another_user_from_before_the_start_pauses_the_run(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
-    assert [cluster.sees(ALICE), cluster.sees(ALICE)] == ["", PAUSE]
+    assert [cluster.pause_after(ALICE), cluster.pause_after(ALICE)] == ["", PAUSE]
 
 
 def test_the_stop_of_a_user_stays_and_that_of_an_earlier_run_does_not(cluster: Cluster) -> None:
     replace_json(cluster.job.lock, json_value(StopRequest(1, "ben")))
-    assert cluster.sees(ALICE) == ""
+    assert cluster.pause_after(ALICE) == ""
     assert stop_requested_by(cluster.job.lock) == "ben"
 
 
 def test_a_request_of_an_earlier_run_is_replaced(cluster: Cluster) -> None:
     replace_json(cluster.job.lock, json_value(StopRequest(7, "ben")))
-    assert cluster.sees(ALICE) == PAUSE
+    assert cluster.pause_after(ALICE) == PAUSE
 
 
 def test_a_trial_run_does_not_give_way(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path, steps_limit=1)
-    assert [cluster.sees(ALICE) for _ in range(3)] == [""] * 3
+    assert [cluster.pause_after(ALICE) for _ in range(3)] == [""] * 3
 
 
 TUESDAY = datetime(2026, 11, 24, 10, 30, tzinfo=UTC)
@@ -148,7 +151,7 @@ def test_a_run_gives_way_where_its_job_or_its_node_does(
 ) -> None:
     cluster = Cluster(tmp_path, gives_way=gives_way, gpus=gpus, clock=lambda: TUESDAY)
     replace_json(cluster.root.node("gpu02").entry, {**entry("gpu02").to_dict(), "gives_way": hours})
-    assert [cluster.sees(), cluster.sees(ALICE)] == ["", PAUSE if pauses else ""]
+    assert [cluster.pause_after(), cluster.pause_after(ALICE)] == ["", PAUSE if pauses else ""]
 
 
 def test_hours_that_begin_or_change_during_a_run_hold_for_it(tmp_path: Path) -> None:
@@ -156,15 +159,15 @@ def test_hours_that_begin_or_change_during_a_run_hold_for_it(tmp_path: Path) -> 
     cluster = Cluster(tmp_path, gives_way=False, clock=lambda: now[0])
     hours = {**entry("gpu02").to_dict(), "gives_way": "08:00–18:00"}
     replace_json(cluster.root.node("gpu02").entry, {**hours, "gives_way": ""})
-    assert cluster.sees(at_keyboard="bob") == ""
+    assert cluster.pause_after(at_keyboard="bob") == ""
     replace_json(cluster.root.node("gpu02").entry, hours)
-    assert cluster.sees(at_keyboard="bob") == ""
+    assert cluster.pause_after(at_keyboard="bob") == ""
     now[0] = TUESDAY
     pause = "Paused: bob is at the keyboard of gpu02."
-    assert [cluster.sees(at_keyboard="bob") for _ in range(2)] == ["", pause]
+    assert [cluster.pause_after(at_keyboard="bob") for _ in range(2)] == ["", pause]
 
 
-def ended(run: int, minute: int, pause: str = PAUSE) -> RunExit:
+def end_run(run: int, minute: int, pause: str = PAUSE) -> RunExit:
     time = (
         f"{datetime(2026, 11, 28, 10, tzinfo=UTC) + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}"
     )
@@ -193,32 +196,32 @@ def test_the_wait_grows_with_the_pauses_within_an_hour(
     run = len(minutes) + 1
     for number, minute in enumerate(minutes, 1):
         cluster.job.attempt(number).path.mkdir(exist_ok=True)
-        replace_json(cluster.job.attempt(number).exit, ended(number, minute).to_dict())
+        replace_json(cluster.job.attempt(number).exit, end_run(number, minute).to_dict())
     cluster.job.attempt(run).path.mkdir(exist_ok=True)
-    way = GiveWayWatch(cluster.job, replace(cluster.launch, run=run))
+    give_way_watch = GiveWayWatch(cluster.job, replace(cluster.launch, run=run))
 
-    way.continue_run(ended(run, 62))
+    give_way_watch.continue_run(end_run(run, 62))
 
     queued = entry_of(cluster.job)
     assert queued is not None
     assert (queued.run, queued.quiet_s) == (run + 1, 300 * factor)
     longer = f" It paused {run} times within an hour, so it waits longer."
-    counted = re.sub(r" \d+ times", f" {run} times", queued.reason)
-    assert counted == PAUSE + (longer if factor > 1 else "")
+    message = re.sub(r" \d+ times", f" {run} times", queued.reason)
+    assert message == PAUSE + (longer if factor > 1 else "")
 
 
 def test_a_run_that_ended_otherwise_is_not_continued(cluster: Cluster) -> None:
-    cluster.way.continue_run(ended(1, 0, pause=""))
+    cluster.give_way_watch.continue_run(end_run(1, 0, pause=""))
     assert not cluster.job.queued.exists()
     assert not cluster.job.acts.exists()
 
 
 def test_a_run_that_another_program_continued_is_not_queued(cluster: Cluster) -> None:
     cluster.job.attempt(2).path.mkdir()
-    cluster.way.continue_run(ended(1, 0))
+    cluster.give_way_watch.continue_run(end_run(1, 0))
     assert not cluster.job.queued.exists()
 
 
 def test_the_request_is_readable_by_older_nodes(cluster: Cluster) -> None:
-    assert cluster.sees(ALICE) == PAUSE
+    assert cluster.pause_after(ALICE) == PAUSE
     assert {"run", "user", "host", "time", "at_once"} < read_json(cluster.job.lock).keys()

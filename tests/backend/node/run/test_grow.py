@@ -21,7 +21,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import pause_requested
-from tests.backend.node.queue.test_retry import LOST, facts_of, made
+from tests.backend.node.queue.test_retry import LOSS_ERROR, facts_of, make_launch
 from tests.backend.node.queue.test_scheduler import READING
 
 PAUSE = "gpu02 can be used again."
@@ -30,29 +30,29 @@ PAUSE = "gpu02 can be used again."
 @pytest.fixture(autouse=True)
 def woken(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, list[str]]]:
     """The runs and nodes for which agents were to be started; nothing is connected to."""
-    asked: list[tuple[str, list[str]]] = []
+    wake_calls: list[tuple[str, list[str]]] = []
 
     def wake(launch: Launch, nodes: list[str]) -> None:
-        asked.append((f"{launch.job_id}/{launch.run}", nodes))
+        wake_calls.append((f"{launch.job_id}/{launch.run}", nodes))
 
     monkeypatch.setattr(grow.remote_cleanup, "wake_agents", wake)
-    return asked
+    return wake_calls
 
 
 class Cluster:
     """Run 2 of a job, which lost gpu02; its epochs have any number of rounds of 5 s."""
 
-    def __init__(self, folder: Path, grow: bool = True, **more: Any) -> None:
+    def __init__(self, folder: Path, grow: bool = True, **settings: Any) -> None:
         self.root = DataRoot(folder)
         self.job = self.root.job("a-job")
         self.job.checkpoints.mkdir(parents=True)
         for run in (1, 2):
             self.job.attempt(run).path.mkdir(parents=True)
-        whole = made(self.job.path, shrink=True, grow=grow, **more)
-        record = RunExit(1, JobState.ERROR, LOST.message, LOST)
-        found = retry.plan(self.job, whole, record, ["gpu02"])
+        full_launch = make_launch(self.job.path, shrink=True, grow=grow, **settings)
+        record = RunExit(1, JobState.ERROR, LOSS_ERROR.message, LOSS_ERROR)
+        retry_plan = retry.plan(self.job, full_launch, record, ["gpu02"])
         self.job.attempt(2).path.rmdir()
-        retry.carry_out(self.job, whole, found)
+        retry.carry_out(self.job, full_launch, retry_plan)
         self.job.attempt(2).path.mkdir()
         self.launch = Launch.from_dict(read_json(self.job.queued_launch))
         replace_json(self.job.launch, self.launch.to_dict())
@@ -69,8 +69,10 @@ class Cluster:
         replace_json(self.root.node("gpu02").entry, self.entry.to_dict())
         reading = replace(READING, name="gpu02", heartbeat=self.beat)
         replace_json(self.root.node("gpu02").status, reading.to_dict())
-        known = {"epoch": self.epoch, "epochs": 9, "is_planned": True, **status}
-        replace_json(self.job.status, RunStatus(JobState.TRAINING, **{"run": 2, **known}).to_dict())
+        status_values = {"epoch": self.epoch, "epochs": 9, "is_planned": True, **status}
+        replace_json(
+            self.job.status, RunStatus(JobState.TRAINING, **{"run": 2, **status_values}).to_dict()
+        )
         self.grow.watch()
         return pause_requested(self.job.lock, 2)
 
@@ -131,16 +133,16 @@ def test_a_node_that_cannot_take_the_job_is_left(tmp_path: Path, change: dict[st
 
 def test_a_node_that_another_job_has_is_taken_back_after_it(tmp_path: Path) -> None:
     cluster = Cluster(tmp_path)
-    other = cluster.root.job("b-job")
-    other.attempt(1).path.mkdir(parents=True)
+    other_job = cluster.root.job("b-job")
+    other_job.attempt(1).path.mkdir(parents=True)
     raw = [{"node": "gpu02", "processes": 4}]
     config = with_changes(cluster.launch.config, {"placement": raw, "on_failure": {}}).config
     assert config is not None
-    before = replace(cluster.launch, job_id="b-job", run=0)
-    running = next_launch(before, config, "", {"gpu02": "10.0.0.2"})
-    replace_json(other.launch, running.to_dict())
+    previous_launch = replace(cluster.launch, job_id="b-job", run=0)
+    running = next_launch(previous_launch, config, "", {"gpu02": "10.0.0.2"})
+    replace_json(other_job.launch, running.to_dict())
     assert [cluster.rounds(), cluster.next_epoch()] == ["", ""]
-    replace_json(other.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
+    replace_json(other_job.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
     assert [cluster.rounds(), cluster.next_epoch()] == ["", PAUSE]
 
 
@@ -176,7 +178,9 @@ def test_a_run_that_ended_otherwise_is_not_continued_by_it(tmp_path: Path, pause
 
 
 @pytest.mark.parametrize(
-    "status", [{"epoch": 9}, {"is_planned": False}, {"run": 1}], ids=lambda one: next(iter(one))
+    "status",
+    [{"epoch": 9}, {"is_planned": False}, {"run": 1}],
+    ids=lambda changes: next(iter(changes)),
 )
 def test_no_epoch_is_left_or_known(tmp_path: Path, status: dict[str, Any]) -> None:
     cluster = Cluster(tmp_path)

@@ -16,7 +16,7 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from tests.backend.node.queue.test_retry import made
+from tests.backend.node.queue.test_retry import make_launch
 from tests.backend.node.queue.test_scheduler import READING
 
 NODES = ("gpu01", "gpu02", "gpu03")
@@ -25,13 +25,13 @@ NODES = ("gpu01", "gpu02", "gpu03")
 class Cluster:
     """Three nodes that share a data root; the agent of one of them polls every 2 s."""
 
-    def __init__(self, path: Path, node: str, **more: Any) -> None:
+    def __init__(self, path: Path, node: str, **settings: Any) -> None:
         self.root = DataRoot(path)
         self.folder = JobFolder(self.root.job("a-job").path)
         for made_folder in (self.folder.checkpoints, self.folder.attempt(1).path):
             made_folder.mkdir(parents=True)
-        before = made(self.folder.path, **more)
-        replace_json(self.folder.launch, before.to_dict())
+        previous_launch = make_launch(self.folder.path, **settings)
+        replace_json(self.folder.launch, previous_launch.to_dict())
         head = replace(process_identity.own_process(), host="gpu01-host", boot_id="another")
         replace_json(self.folder.attempt(1).supervisor, head.to_dict())
         self.now, self.beat = 0.0, 0
@@ -55,7 +55,7 @@ class Cluster:
 
 
 @pytest.mark.parametrize(
-    ("node", "alive", "trains", "more", "closes"),
+    ("node", "alive", "trains", "settings", "closes"),
     [
         ("gpu02", {"gpu02", "gpu03"}, False, {"shrink": True}, True),
         ("gpu02", {"gpu02", "gpu03"}, False, {"retries": 1}, True),
@@ -71,22 +71,22 @@ class Cluster:
     ],
 )
 def test_the_first_live_node_continues_a_job_with_a_lost_head(
-    tmp_path: Path, node: str, alive: set[str], trains: bool, more: dict[str, Any], closes: bool
+    tmp_path: Path, node: str, alive: set[str], trains: bool, settings: dict[str, Any], closes: bool
 ) -> None:
-    cluster = Cluster(tmp_path, node, **more)
+    cluster = Cluster(tmp_path, node, **settings)
     assert cluster.rounds(5) == ()
-    assert cluster.watch.watches_heads is (bool(more) and node != "gpu09")
+    assert cluster.watch.watches_heads is (bool(settings) and node != "gpu09")
     cluster.alive, cluster.trains = alive, trains
 
     assert cluster.rounds(15) == (("a-job",) if closes else ())
 
-    found = entries.entries(cluster.root)
-    assert len(found) == closes
+    queue_entries = entries.entries(cluster.root)
+    assert len(queue_entries) == closes
     assert cluster.folder.attempt(1).exit.exists() is closes
     if closes:
         record = read_json(cluster.folder.attempt(1).exit)
         assert record["error"]["node"] == "gpu01"
-        assert "gpu01 no longer answers, and led the run." in found[0].reason
+        assert "gpu01 no longer answers, and led the run." in queue_entries[0].reason
 
 
 def test_a_slow_head_keeps_its_run(tmp_path: Path) -> None:

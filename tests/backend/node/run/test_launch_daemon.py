@@ -32,15 +32,15 @@ connection.recv(100, socket.MSG_WAITALL)
 def test_a_daemon_goes_into_the_background_and_an_outsider_does_not_hold_it_up(
     tmp_path: Path, code: int
 ) -> None:
-    facts = tmp_path / "daemon"
+    daemon_file = tmp_path / "daemon"
     command = [sys.executable, "-m", "backend.node.run.launch_daemon", sys.executable, "-c", DAEMON]
     done = subprocess.run(
-        [*command, str(facts), str(code)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [*command, str(daemon_file), str(code)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
     )  # fmt: skip
     assert done.returncode == code
-    wait_for(facts.exists, "the daemon")
-    pid, port, python_path = facts.read_text().split()
+    wait_for(daemon_file.exists, "the daemon")
+    pid, port, python_path = daemon_file.read_text().split()
     assert python_path == "None"
     with socket.create_connection(("127.0.0.1", int(port))) as outsider:
         outsider.sendall(bytes(32))

@@ -55,8 +55,10 @@ class LoneGuard:
 
     def sleepers(self) -> list[int]:
         """The children of the rank."""
-        below = process_cleanup.descendants(self.parent.pid)
-        return [one.pid for one in below if command_line(one.pid) == "sleep 987654 "]
+        descendants = process_cleanup.descendants(self.parent.pid)
+        return [
+            process.pid for process in descendants if command_line(process.pid) == "sleep 987654 "
+        ]
 
 
 @pytest.fixture
@@ -67,7 +69,7 @@ def run(tmp_path: Path) -> Iterator[Run]:
 
 
 @contextmanager
-def begun(run: Run, **variables: str) -> Iterator[LoneGuard]:
+def running_guard(run: Run, **variables: str) -> Iterator[LoneGuard]:
     """A guard whose rank has begun; nothing of it is left afterwards."""
     guard = LoneGuard(run, **variables)
     try:
@@ -81,7 +83,7 @@ def begun(run: Run, **variables: str) -> Iterator[LoneGuard]:
 
 @pytest.fixture
 def guard(run: Run) -> Iterator[LoneGuard]:
-    with begun(run) as guard:
+    with running_guard(run) as guard:
         yield guard
 
 
@@ -93,11 +95,11 @@ def environment_of_the_rank(run: Run) -> dict[str, str]:
 def test_f18_a_guard_ends_orphans_of_its_rank_and_frees_their_memory(
     run: Run, guard: LoneGuard
 ) -> None:
-    left = guard.sleepers()
+    sleeper_pids = guard.sleepers()
     (run.shared_memory / "sm_segment.host.0.1.0").touch()
     process_identity.send_signal(run.find("rank_bootstrap.py"), signal.SIGKILL)
     assert guard.parent.wait(LIMIT_S) == 1
-    assert [pid for pid in left if process_identity.process(pid)] == []
+    assert [pid for pid in sleeper_pids if process_identity.process(pid)] == []
     assert not run.shared_memory.exists()
     assert run.rank_exit(0).signal == "SIGKILL"
 
@@ -114,7 +116,7 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None
     module = run.launch.argv.index("-m")
     argv = (*run.launch.argv[:module], "-c", PATIENT, *run.launch.argv[module + 2 :])
     run.launch = replace(run.launch, argv=argv)
-    with begun(run) as guard:
+    with running_guard(run) as guard:
         rank, watcher = run.find("rank_bootstrap.py"), guard.itself()
         process_identity.send_signal(rank, signal.SIGTERM)
         wait_for(lambda: not Path(f"/proc/{rank.pid}").exists(), "the end of the rank")
@@ -124,22 +126,22 @@ def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None
 
 
 def test_f08_a_guard_without_mpirun_ends_everything_below_it(run: Run, guard: LoneGuard) -> None:
-    below = [one.pid for one in process_cleanup.descendants(guard.parent.pid)]
+    descendants = [process.pid for process in process_cleanup.descendants(guard.parent.pid)]
     guard.parent.kill()
-    wait_for(lambda: [pid for pid in below if process_identity.process(pid)] == [])
+    wait_for(lambda: [pid for pid in descendants if process_identity.process(pid)] == [])
     assert run.rank_exit(0).secondary
 
 
 def test_ranks_that_thaw_after_their_run_was_given_up_end_themselves(
     run: Run, guard: LoneGuard
 ) -> None:
-    below = process_cleanup.descendants(guard.parent.pid)
-    for process in below:
+    descendants = process_cleanup.descendants(guard.parent.pid)
+    for process in descendants:
         process_identity.send_signal(process, signal.SIGSTOP)
     replace_json(run.attempt.exit, {})
-    for process in below:
+    for process in descendants:
         process_identity.send_signal(process, signal.SIGCONT)
-    wait_for(lambda: not any(process_identity.is_alive(process) for process in below))
+    wait_for(lambda: not any(process_identity.is_alive(process) for process in descendants))
     assert run.rank_exit(0).secondary
 
 
@@ -163,7 +165,7 @@ def test_the_jobs_pythonpath_does_not_reach_the_start_of_the_rank(tmp_path: Path
     variables = {"FAKE": doing, "FAKE_STEPS": "1000000", "PYTHONPATH": str(shadowed)}
     run = Run(tmp_path, ranks=1, strategy="alone", environment=variables)
     try:
-        with begun(run):
+        with running_guard(run):
             assert environment_of_the_rank(run)["PYTHONPATH"] == f"{CODE_ROOT}:{FAKES}"
     finally:
         run.clean()
@@ -176,7 +178,7 @@ def test_the_jobs_pythonpath_does_not_reach_the_start_of_the_rank(tmp_path: Path
 def test_a_folder_too_long_for_sockets_does_not_reach_the_loader_workers(
     run: Run, folder: str, is_kept: bool
 ) -> None:
-    with begun(run, RINGMASTER_TMPDIR=folder):
+    with running_guard(run, RINGMASTER_TMPDIR=folder):
         assert environment_of_the_rank(run).get("TMPDIR") == (folder if is_kept else None)
         note = f"TMPDIR {folder} is too long"
         assert (note in run.folder.rank_log(0).read_text()) is not is_kept
@@ -189,7 +191,7 @@ def test_the_ranks_of_a_node_share_its_cores(run: Run) -> None:
 
 
 def threads_of_a_rank(run: Run, ranks_here: int) -> tuple[str, str]:
-    with begun(run, OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks_here)):
+    with running_guard(run, OMPI_COMM_WORLD_LOCAL_SIZE=str(ranks_here)):
         variables = environment_of_the_rank(run)
         return variables["OMP_NUM_THREADS"], variables["OMP_WAIT_POLICY"]
 
@@ -200,7 +202,7 @@ def test_a_rank_cannot_write_to_its_model_its_loader_and_its_data(run: Run, tmp_
         folder.mkdir()
     run.launch = replace(run.launch, **dict(zip(SOURCES, map(str, folders), strict=True)))
     replace_json(run.folder.launch, run.launch.to_dict())
-    with begun(run):
+    with running_guard(run):
         for folder in folders:
             inside = Path(f"/proc/{run.find('rank_bootstrap.py').pid}/root{folder}")
             with pytest.raises(OSError, match="Read-only file system"):
@@ -246,11 +248,11 @@ def test_a_lost_node_keeps_mpirun_s_daemon_until_the_run_is_over(
         killed.append(pid)
 
     monkeypatch.setattr(rank_guard.process_signals, "send", send)
-    left = list(answers)
+    remaining_answers = list(answers)
 
     def wait(_signals: object, _limit_s: float) -> signal.Signals | None:
         assert not killed
-        answer = left.pop(0)
+        answer = remaining_answers.pop(0)
         if answer == "over":
             attempt.exit.write_text("{}")
         return answer if isinstance(answer, signal.Signals) else None

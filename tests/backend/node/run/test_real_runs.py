@@ -16,7 +16,7 @@ from tests.backend.node.run.early_signal import hurry_guard
 from tests.fakes.runs import Run, saved_message
 from tests.waiting import wait_for
 
-ALONE = {"ranks": 1, "strategy": "alone"}
+ALONE_SETTINGS = {"ranks": 1, "strategy": "alone"}
 
 MODEL = """
 import os, sys, ctypes, subprocess, time
@@ -57,17 +57,17 @@ class UserDataset(Dataset):
 
 @pytest.fixture
 def train(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    made: list[Run] = []
+    runs: list[Run] = []
 
     def start(
         in_forward: str = "pass",
         in_loader: str = "pass",
         in_setup: str = "pass",
-        before: Callable[[Run], object] = lambda run: None,
+        prepare: Callable[[Run], object] = lambda run: None,
         **settings: Any,
     ) -> Run:
         settings = {"epochs": 1, "batch_size": 8, **settings}
-        made.append(
+        runs.append(
             Run(
                 tmp_path,
                 module="",
@@ -77,18 +77,18 @@ def train(tmp_path: Path) -> Iterator[Callable[..., Run]]:
                 **settings,
             )
         )
-        before(made[-1])
-        return made[-1].start()
+        prepare(runs[-1])
+        return runs[-1].start()
 
     yield start
-    for run in made:
+    for run in runs:
         run.clean()
 
 
 Train = Callable[..., Run]
 
 
-def held(gate: Path) -> dict[str, str]:
+def gate_variables(gate: Path) -> dict[str, str]:
     """A loader that holds its rank from its sixth reading of the data on, until the gate exists."""
     waits = f"while self.taken > 5 * 96 and not os.path.exists({str(gate)!r}): time.sleep(0.01)"
     return {"in_setup": "self.taken = 0", "in_loader": f"self.taken += 1\n        {waits}"}
@@ -141,7 +141,7 @@ def test_a_downpour_job_continues_without_a_killed_worker_and_says_so(
     train: Train, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"
-    run = train(**held(gate), epochs=60, strategy="downpour", ranks=3)
+    run = train(**gate_variables(gate), epochs=60, strategy="downpour", ranks=3)
     run.wait_until_training()
     run.kill("rank_bootstrap.py", 2)
     wait_for(lambda: "1 of 2 workers" in run.status.message, "the message", hint=lambda: run.log(0))
@@ -225,7 +225,7 @@ def test_f13_sys_exit_in_the_model_is_an_error_of_that_rank(train: Train) -> Non
 
 
 def test_f15_a_segfault_in_a_training_names_the_users_line(train: Train) -> None:
-    record = train("ctypes.string_at(0)", **ALONE).end()
+    record = train("ctypes.string_at(0)", **ALONE_SETTINGS).end()
     assert "crashed with signal 11 (SIGSEGV" in record.message
     assert "at bks_model.py, line " in record.message
     assert record.message.endswith("in happen.")
@@ -236,7 +236,7 @@ def test_f16_an_infinite_loop_in_the_model_names_the_users_line(train: Train) ->
     run = train(
         "print('here')\n        while True: time.sleep(0.01)",
         before=lambda run: marks.append(hurry_guard(run, 0)),
-        **ALONE,
+        **ALONE_SETTINGS,
     )
     wait_for(lambda: says_here(run), "the loop")
     marks[0].touch()

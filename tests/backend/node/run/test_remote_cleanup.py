@@ -14,19 +14,19 @@ from backend.node.agent.ssh_command_filter import allowed_command
 from backend.node.run import remote_cleanup
 from backend.node.run.remote_cleanup import CleanupResult
 from backend.records.base.layout import JobFolder
-from tests.backend.node.queue.test_retry import made
+from tests.backend.node.queue.test_retry import make_launch
 
 TAG = "20261121-abc/1"
 
 
-def asked(folder: JobFolder, *arguments: str, before: str = "") -> CleanupResult:
-    code = f"from backend.node.run import remote_cleanup as it; {before}; it.main({arguments!r})"
+def run_cleanup(folder: JobFolder, *arguments: str, prefix: str = "") -> CleanupResult:
+    code = f"from backend.node.run import remote_cleanup as it; {prefix}; it.main({arguments!r})"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
     return remote_cleanup._cleanup_result(process, time.monotonic() + 60, folder, 1, (1,))
 
 
 @pytest.mark.parametrize(
-    ("state", "sees"),
+    ("state", "sees_folder"),
     [
         ("there", True),
         ("job gone", False),
@@ -37,7 +37,7 @@ def asked(folder: JobFolder, *arguments: str, before: str = "") -> CleanupResult
     ],
 )
 def test_the_cleanup_says_whether_the_node_sees_the_folder_of_the_job(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, sees: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, sees_folder: bool
 ) -> None:
     folder = JobFolder(tmp_path / "root" / "jobs" / "j1")
     if state == "a file":
@@ -47,16 +47,18 @@ def test_the_cleanup_says_whether_the_node_sees_the_folder_of_the_job(
         folder.path.mkdir(parents=True)
     else:
         (tmp_path / ("root" if state == "job gone" else "other")).mkdir()
-    before = ""
+    prefix = ""
     if state == "hangs":
         stub = tmp_path / "bin" / "test"
         stub.parent.mkdir()
         stub.write_text("#!/bin/sh\nexec tail -f /dev/null\n")
         stub.chmod(0o755)
         monkeypatch.setenv("PATH", str(stub.parent), prepend=":")
-        before = "it._SEE_S = 0.5"
-    more = () if state == "not asked" else ("--see", str(folder.path))
-    assert asked(folder, TAG, *more, before=before or "pass") == CleanupResult("", True, sees)
+        prefix = "it._SEE_S = 0.5"
+    arguments = () if state == "not asked" else ("--see", str(folder.path))
+    assert run_cleanup(folder, TAG, *arguments, prefix=prefix or "pass") == CleanupResult(
+        "", True, sees_folder
+    )
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_agents_are_started_by_a_command_that_the_key_may_start(
 ) -> None:
     commands: list[list[str]] = []
     monkeypatch.setattr(subprocess, "Popen", lambda command, **_: commands.append(command))
-    launch = made(tmp_path / "a-job", shrink=True)
+    launch = make_launch(tmp_path / "a-job", shrink=True)
     home = Path("/home/lab/.ringmaster")
     python = str(home / "environments/e/bin/python")
     environment = {"PYTHONPATH": str(home / "bundles/b")}
@@ -84,8 +86,8 @@ def test_agents_are_started_by_a_command_that_the_key_may_start(
     host_at = commands[0].index("env") - 1 if commands else 0
     assert {command[host_at] for command in commands} == hosts
     for command in commands:
-        asked = " ".join(command[host_at + 1 :])
-        ours = (home / "environments", home / "bundles")
-        assert allowed_command(asked, ours, home / "carried")[1][-1] == "a-job/1"
+        allowed_line = " ".join(command[host_at + 1 :])
+        own_folders = (home / "environments", home / "bundles")
+        assert allowed_command(allowed_line, own_folders, home / "carried")[1][-1] == "a-job/1"
     remote_cleanup.wake_agents(replace(launch, ssh_config=""), ["gpu02"])
     assert len(commands) == len(hosts)

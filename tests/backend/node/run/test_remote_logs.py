@@ -37,19 +37,19 @@ def _job(root: Path) -> JobFolder:
 
 
 def test_records_and_logs_arrive_as_they_were_written(head: JobFolder, other: JobFolder) -> None:
-    odd = b"\xff\x00 caf\xc3\xa9\r\n"
+    odd_bytes = b"\xff\x00 caf\xc3\xa9\r\n"
     with other.rank_log(1).open("ab") as log:
-        log.write(odd)
+        log.write(odd_bytes)
     other.attempt(RUN).rank_exit(1).write_text('{"rank": 1}')
     other.attempt(RUN).rank_error(1).write_text('{"sentence": "no"}')
     printed = remote_logs.pack_output(other, RUN) + "ended 1 left processes"
-    rest = remote_logs.unpack_output(printed.encode(), head, RUN, [1])
-    assert rest == "ended 1 left processes"
-    assert head.rank_log(1).read_bytes() == EARLIER + odd
+    printed_text = remote_logs.unpack_output(printed.encode(), head, RUN, [1])
+    assert printed_text == "ended 1 left processes"
+    assert head.rank_log(1).read_bytes() == EARLIER + odd_bytes
     assert head.attempt(RUN).rank_exit(1).read_text() == '{"rank": 1}'
     assert head.attempt(RUN).rank_error(1).read_text() == '{"sentence": "no"}'
     remote_logs.unpack_output(printed.encode(), head, RUN, [1])
-    assert head.rank_log(1).read_bytes() == EARLIER + odd, "said twice, it is kept once"
+    assert head.rank_log(1).read_bytes() == EARLIER + odd_bytes, "said twice, it is kept once"
 
 
 def test_reports_of_a_node_about_foreign_ranks_are_dropped(

@@ -53,14 +53,14 @@ def log(run: Run, rank: int) -> str:
 
 @pytest.fixture
 def make_run(tmp_path: Path) -> Iterator[MakeRun]:
-    made: list[Run] = []
+    runs: list[Run] = []
 
     def make(doing: dict[int, str] | None = None, **options: Any) -> Run:
-        made.append(Run(tmp_path, doing, **options))
-        return made[-1]
+        runs.append(Run(tmp_path, doing, **options))
+        return runs[-1]
 
     yield make
-    for run in made:
+    for run in runs:
         run.clean()
 
 
@@ -127,10 +127,10 @@ def test_a_folder_with_blanks_quotes_and_shell_text_is_only_a_folder(tmp_path: P
 
 
 def test_the_heartbeat_of_the_last_status_is_newer_than_any_before(endless: Run) -> None:
-    before = endless.status.heartbeat
+    previous_beat = endless.status.heartbeat
     endless.stop()
     endless.end()
-    assert endless.status.heartbeat > before
+    assert endless.status.heartbeat > previous_beat
 
 
 @pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.slow), 1])
@@ -205,9 +205,9 @@ def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
 
 
 def test_starting_leaves_no_zombie_behind(make_run: MakeRun) -> None:
-    before = children()
+    previous_children = children()
     make_run().start().end()
-    assert children() <= before
+    assert children() <= previous_children
 
 
 def children() -> set[int]:
@@ -331,9 +331,11 @@ def test_f18_a_child_in_its_own_session_is_gone_at_the_end_with_or_without_the_t
     run = make_run({1: "setsid"}, steps=1_000_000).start()
 
     def sleepers() -> list[int] | None:
-        below = process_cleanup.descendants(run.supervisor.pid)
-        found = [one.pid for one in below if command_line(one.pid) == "sleep 987654 "]
-        return found if len(found) == 2 else None
+        descendants = process_cleanup.descendants(run.supervisor.pid)
+        pids = [
+            process.pid for process in descendants if command_line(process.pid) == "sleep 987654 "
+        ]
+        return pids if len(pids) == 2 else None
 
     pids = wait_for(sleepers, description="both children")
     run.wait_until_training()
@@ -445,10 +447,10 @@ def test_m07_the_refusal_of_mpirun_is_shown_in_its_own_words(
 
 
 def test_m07_an_mpirun_that_starts_nothing_is_given_up(make_run: MakeRun, tmp_path: Path) -> None:
-    waiting = tmp_path / "mpirun"
-    waiting.write_text("#!/bin/sh\nexec sleep 600\n")
-    waiting.chmod(0o755)
-    run = make_run(mpirun_path=str(waiting))
+    waiting_mpirun = tmp_path / "mpirun"
+    waiting_mpirun.write_text("#!/bin/sh\nexec sleep 600\n")
+    waiting_mpirun.chmod(0o755)
+    run = make_run(mpirun_path=str(waiting_mpirun))
     run.supervise_here(_START_LIMIT_S=1)
     assert run.end().message == (
         "mpirun did not start rank 0 on this computer within 1 s; logs/mpirun.log may say why."
@@ -493,7 +495,9 @@ def test_a_shutdown_is_the_cause_although_mpirun_ended_first(
     run.wait_until_training()
     launcher = run.find(" --map-by ")
     process_identity.send_signal(launcher, signal.SIGKILL)
-    wait_for(lambda: not Path(f"/proc/{launcher.pid}").exists(), description="its end to be noticed")
+    wait_for(
+        lambda: not Path(f"/proc/{launcher.pid}").exists(), description="its end to be noticed"
+    )
     process_identity.send_signal(run.supervisor, signal.SIGTERM)
     assert "its supervisor got SIGTERM" in run.end().message
 

@@ -30,15 +30,15 @@ from backend.training.error_report import make_record
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
 
 
-def ended(rank: int, outcome: str, sentence: str = "", secondary: bool = False) -> RankExit:
+def ended(rank: int, outcome: str, message: str = "", secondary: bool = False) -> RankExit:
     node = RANKS[rank].node
-    error = RankError(sentence, rank, node) if sentence else None
+    error = RankError(message, rank, node) if message else None
     return RankExit(rank, 1, "host", node, outcome, error=error, secondary=secondary)
 
 
-def judge(*exits: RankExit, **more: object) -> RunExit:
-    found = EndedRun(run=1, ranks=RANKS, exits=exits, launcher_code=0)
-    return run_exit(replace(found, **more), (), "now")  # type: ignore[arg-type] # any field
+def judge(*exits: RankExit, **changes: object) -> RunExit:
+    ended_run = EndedRun(run=1, ranks=RANKS, exits=exits, launcher_code=0)
+    return run_exit(replace(ended_run, **changes), (), "now")  # type: ignore[arg-type] # any field
 
 
 def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
@@ -51,13 +51,13 @@ def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
 def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_record: bool) -> None:
     echo = ended(1, "error", "Another rank ended, which interrupted their step.", secondary=True)
     exits = [ended(0, "finished"), *[echo] * has_record]
-    record = judge(*exits, expendable=frozenset({1}))
+    record = judge(*exits, expendable_ranks=frozenset({1}))
     assert (record.state, record.error) == (JobState.FINISHED, None)
     assert record.message == "Rank 1 on gpu2 was lost: its connection to the others broke."
 
 
 @pytest.mark.parametrize(
-    ("status_run", "lost", "message"),
+    ("status_run", "loss_message", "message"),
     [
         (1, "", "Converged at step 9 of 40."),
         (1, "killed", "Converged at step 9 of 40. Rank 1 on gpu2: killed"),
@@ -65,12 +65,14 @@ def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_recor
         (2, "killed", "Rank 1 on gpu2: killed"),
     ],
 )
-def test_a_run_that_finished_early_says_why(status_run: int, lost: str, message: str) -> None:
+def test_a_run_that_finished_early_says_why(
+    status_run: int, loss_message: str, message: str
+) -> None:
     early_finish = "Converged at step 9 of 40."
     status = RunStatus(JobState.SAVING, run=status_run, early_finish=early_finish)
-    worker = ended(1, "signal", lost) if lost else ended(1, "finished")
+    worker = ended(1, "signal", loss_message) if loss_message else ended(1, "finished")
     exits = [ended(0, "finished"), worker]
-    record = judge(*exits, expendable=frozenset({1}), last_status=status)
+    record = judge(*exits, expendable_ranks=frozenset({1}), last_status=status)
     assert (record.state, record.message) == (JobState.FINISHED, message)
     stopped = judge(*(ended(n, "interrupted") for n in (0, 1)), last_status=status)
     assert "Converged" not in stopped.message
@@ -127,29 +129,29 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
         *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),
         *(RankPlan(n, n - 2, "gpu2", "10.0.0.2") for n in (2, 3)),
     )
-    together = tuple(ended(n, "signal", "Ended together.", secondary=True) for n in (0, 1))
-    record = judge(*together, ranks=ranks)
+    exits_together = tuple(ended(n, "signal", "Ended together.", secondary=True) for n in (0, 1))
+    record = judge(*exits_together, ranks=ranks)
     assert record.message.startswith("gpu2 was lost with its ranks 2 and 3")
     assert (record.state, record.error.node if record.error else "") == (JobState.ERROR, "gpu2")
 
 
 @pytest.mark.parametrize(
-    "more",
+    "changes",
     [
         {"give_up_reason": "mpirun did not start rank 0 on gpu1 within 100 s."},
         {"launcher_log": "Connection to 10.0.0.2 closed by remote host.", "launcher_code": 1},
     ],
 )
-def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> None:
-    log = LogPart.from_text("mpirun.log", str(more.get("launcher_log", "")))
-    record = judge(unreached=("gpu2",), mpirun_log=(log,), **more)
+def test_f08_a_node_lost_during_the_start_is_named(changes: dict[str, object]) -> None:
+    log = LogPart.from_text("mpirun.log", str(changes.get("launcher_log", "")))
+    record = judge(unreached_nodes=("gpu2",), mpirun_log=(log,), **changes)
     assert record.message == "gpu2 does not answer over SSH, so the run could not begin."
     assert record.error is not None
     assert record.error.node == "gpu2"
 
 
 @pytest.mark.parametrize(
-    ("exits", "more", "named"),
+    ("exits", "changes", "named_node"),
     [
         (
             [ended(0, "interrupted")],
@@ -171,17 +173,21 @@ def test_f08_a_node_lost_during_the_start_is_named(more: dict[str, object]) -> N
     ],
 )
 def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_named(
-    exits: list[RankExit], more: dict[str, object], named: bool
+    exits: list[RankExit], changes: dict[str, object], named_node: bool
 ) -> None:
-    known = {"nodes_without_root": ("gpu2",), "data_root": "/lab/ring", "newest_checkpoint": "x"}
-    record = judge(*exits, **{**known, **more})
-    sentence = (
+    common_values = {
+        "nodes_without_root": ("gpu2",),
+        "data_root": "/lab/ring",
+        "newest_checkpoint": "x",
+    }
+    record = judge(*exits, **{**common_values, **changes})
+    message = (
         "gpu2 answers, but no longer sees the data root /lab/ring, so the end of its rank 1 could "
         "not be recorded."
     )
-    assert (sentence in record.message) is named
-    assert "no longer answers" not in record.message or not named
-    if named:
+    assert (message in record.message) is named_node
+    assert "no longer answers" not in record.message or not named_node
+    if named_node:
         assert record.error is not None
         assert record.error.remedy.startswith("Mount the share on gpu2 again")
 
@@ -189,7 +195,7 @@ def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_name
 def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> None:
     saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
     hung = {"stop_was_requested": True, "stopped_by": "ben", "give_up_reason": "It hung."}
-    record = judge(ended(0, "interrupted"), **saved, **hung, blind=("gpu2",), data_root="/lab")
+    record = judge(ended(0, "interrupted"), **saved, **hung, nodes_without_root=("gpu2",), data_root="/lab")
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith("Stopped by ben. Saved at epoch 2, step 20. gpu2 answers, but")
     # Without the record of rank 0, the checkpoint may be an older one of this run.
@@ -200,7 +206,7 @@ def logged(text: str) -> dict[str, object]:
     return {"logs": {1: (LogPart.from_text("rank-1.log", f"{text}\n"),)}}
 
 
-def by(name: str) -> RankExit:
+def exit_by_signal(name: str) -> RankExit:
     return replace(ended(1, "signal", f"It was killed ({name})."), signal=name)
 
 
@@ -209,7 +215,7 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
 
 
 @pytest.mark.parametrize(
-    ("exits", "more", "retry"),
+    ("exits", "changes", "retry"),
     [
         # The machine.
         ([ECHO], {}, "always"),
@@ -222,7 +228,7 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
             {"nodes_without_root": ("gpu2",), "data_root": "/lab"},
             "always",
         ),
-        ([by("SIGTERM")], {}, "always"),
+        ([exit_by_signal("SIGTERM")], {}, "always"),
         (
             [EXITED],
             logged("RuntimeError: CUDA error: uncorrectable ECC error encountered"),
@@ -231,10 +237,10 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
         ([EXITED], logged("OSError: [Errno 28] No space left on device"), "always"),
         ([ECHO, ended(1, "signal", "It was ended with the others.", secondary=True)], {}, "always"),
         # It may be the machine.
-        ([by("SIGKILL")], {}, "once"),
+        ([exit_by_signal("SIGKILL")], {}, "once"),
         ([EXITED], logged("RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"), "once"),
         # The user's code, or the user.
-        ([by("SIGSEGV")], {}, ""),
+        ([exit_by_signal("SIGSEGV")], {}, ""),
         ([EXITED], logged("ValueError: x"), ""),
         ([EXITED], logged("ModuleNotFoundError: No module named 'timm'"), ""),
         ([ended(1, "error", "ValueError: x")], {}, ""),
@@ -245,9 +251,9 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     ],
 )
 def test_only_a_failure_of_the_machine_is_to_be_retried(
-    exits: list[RankExit], more: dict[str, object], retry: str
+    exits: list[RankExit], changes: dict[str, object], retry: str
 ) -> None:
-    record = judge(*exits, **more)
+    record = judge(*exits, **changes)
     assert record.state is JobState.ERROR
     assert record.error is not None
     assert record.error.retry == retry, record.message
@@ -263,7 +269,7 @@ def test_an_infinite_loss_is_not_retried(cause: str) -> None:
 
 
 def test_several_nodes_lost_at_once_are_all_named() -> None:
-    record = judge(unreached=("gpu2", "gpu3", "gpu4"))
+    record = judge(unreached_nodes=("gpu2", "gpu3", "gpu4"))
     assert record.message.startswith("gpu2, gpu3 and gpu4 do not answer over SSH")
 
 
@@ -273,7 +279,7 @@ def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
         "22: No "
     )
     log = LogPart.from_text("mpirun.log", f"\x00{noted}route to host ──\n{noted}route to host ──")
-    record = judge(mpirun_log=(log,), gave_up="mpirun did not end the other ranks.")
+    record = judge(mpirun_log=(log,), give_up_reason="mpirun did not end the other ranks.")
     assert record.error is not None
     assert record.error.cause == UNKNOWN
 
@@ -296,11 +302,11 @@ def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
     ],
 )
 def test_f08_the_node_that_mpirun_lost_is_named_by_the_name_that_people_gave_it(log: str) -> None:
-    both = tuple(
+    exits = tuple(
         replace(ended(n, "signal", "Ended together.", secondary=True), host=host)
         for n, host in enumerate(("node2", "node3"))
     )
-    record = judge(*both, launcher_log=log)
+    record = judge(*exits, launcher_log=log)
     assert record.message == "gpu2 no longer answers: the connection to it and its rank 1 was lost."
     assert record.error is not None
     assert record.error.node == "gpu2"
@@ -327,17 +333,17 @@ def test_a_run_with_some_interrupted_ranks_is_stopped() -> None:
 def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
     stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
     name = "epoch-0002-step-000020"
-    known = {"stopped_by": "ben", "newest_checkpoint": name}
-    assert judge(*stopped, **known, checkpoint_of_run=True).message == (
+    common_values = {"stopped_by": "ben", "newest_checkpoint": name}
+    assert judge(*stopped, **common_values, checkpoint_of_run=True).message == (
         "Stopped by ben. Saved at epoch 2, step 20."
     )
-    assert judge(*stopped, **known).message == "Stopped by ben before the first step."
-    early = judge(**known, stop_was_requested=True, ended_early=True).message
-    assert early == (
+    assert judge(*stopped, **common_values).message == "Stopped by ben before the first step."
+    early_outcome = judge(**common_values, stop_was_requested=True, ended_early=True).message
+    assert early_outcome == (
         "Stopped by ben before the first step of this run; "
         "the newest checkpoint is still epoch 2, step 20."
     )
-    by_force = judge(**known, stop_was_requested=True, gave_up="It hung.").message
+    by_force = judge(**common_values, stop_was_requested=True, give_up_reason="It hung.").message
     assert by_force == (
         "Stopped by ben, by force, so no checkpoint could be made; "
         "the newest one is epoch 2, step 20. It hung."
@@ -347,13 +353,13 @@ def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
 def test_a_paused_run_names_the_other_user_and_says_that_it_is_saved() -> None:
     stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
     pause = "Paused: alice uses GPU 2 on gpu03."
-    known = {"pause": pause, "newest_checkpoint": "epoch-0002-step-000020"}
-    found = judge(*stopped, **known, checkpoint_of_run=True)
-    assert (found.message, found.pause) == (f"{pause} Saved at epoch 2, step 20.", pause)
+    common_values = {"pause": pause, "newest_checkpoint": "epoch-0002-step-000020"}
+    outcome = judge(*stopped, **common_values, checkpoint_of_run=True)
+    assert (outcome.message, outcome.pause) == (f"{pause} Saved at epoch 2, step 20.", pause)
     # A run that was faster, or failed meanwhile, does not wait.
     finished = tuple(ended(rank, "finished") for rank in (0, 1))
-    assert judge(*finished, **known).pause == ""
-    assert judge(ended(0, "error", "It failed."), **known).pause == ""
+    assert judge(*finished, **common_values).pause == ""
+    assert judge(ended(0, "error", "It failed."), **common_values).pause == ""
 
 
 def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
@@ -374,11 +380,9 @@ def test_an_echo_is_shown_when_there_is_no_better_cause() -> None:
 SERVED = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
 
 
-def of_rank(
-    rank: int, sentence: str, secondary: bool = False, about: int | None = None
-) -> RankExit:
+def of_rank(rank: int, message: str, secondary: bool = False, about: int | None = None) -> RankExit:
     outcome = "error" if secondary or about is not None else "signal"
-    error = RankError(sentence, rank if about is None else about, SERVED[rank].node)
+    error = RankError(message, rank if about is None else about, SERVED[rank].node)
     return RankExit(rank, 1, "host", error.node, outcome, error=error, secondary=secondary)
 
 
@@ -387,7 +391,7 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
 
 
 @pytest.mark.parametrize(
-    ("exits", "more", "message"),
+    ("exits", "changes", "message"),
     [
         ([of_rank(0, "Rank 0 died."), ECHOES[2]], {}, "Rank 0 died."),
         ([of_rank(2, "Rank 2 died."), ECHOES[0]], {}, "Rank 2 died."),
@@ -401,9 +405,9 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
     ],
 )
 def test_a_worker_that_the_job_outlived_did_not_end_it(
-    exits: list[RankExit], more: dict[str, object], message: str
+    exits: list[RankExit], changes: dict[str, object], message: str
 ) -> None:
-    given = {"ranks": SERVED, "expendable_ranks": frozenset({1, 2}), **more}
+    given = {"ranks": SERVED, "expendable_ranks": frozenset({1, 2}), **changes}
     assert judge(KILLED, *exits, **given).message.startswith(message)
 
 
@@ -471,13 +475,13 @@ ABORTS = [
 
 
 def left_with(code: int, rank: int) -> RankExit:
-    sentence = f"Rank {rank} exited with code {code} in the model's step."
-    return replace(ended(rank, "exit", sentence), host=f"host{rank + 1}", code=code)
+    message = f"Rank {rank} exited with code {code} in the model's step."
+    return replace(ended(rank, "exit", message), host=f"host{rank + 1}", code=code)
 
 
 def terminated(rank: int) -> RankExit:
-    sentence = f"Rank {rank} was ended together with the others."
-    record = ended(rank, "signal", sentence, secondary=True)
+    message = f"Rank {rank} was ended together with the others."
+    record = ended(rank, "signal", message, secondary=True)
     return replace(record, host=f"host{rank + 1}", signal="SIGTERM")
 
 
@@ -512,32 +516,32 @@ def test_a_terminated_rank_is_named_and_not_the_aborted_one(
 def test_ranks_that_the_supervisor_ended_were_not_ended_from_outside() -> None:
     why = "mpirun did not start rank 1 on gpu2 within 300 s."
     log = PEER_GONE + ABORTS[0]
-    assert judge(left_with(14, 1), terminated(0), launcher_log=log, gave_up=why).message == why
+    assert judge(left_with(14, 1), terminated(0), launcher_log=log, give_up_reason=why).message == why
 
 
 @pytest.mark.parametrize("cause", [LOSS_NOT_A_NUMBER, LOSS_DIVERGED, ""])
 def test_a_sentence_on_the_loss_of_all_ranks_names_none(cause: str) -> None:
-    sentence = "The loss became NaN at step 9 (epoch 2)."
-    found = ended(1, "error")
-    found = replace(found, error=RankError(sentence, 1, "gpu2", cause=cause))
-    record = judge(found, ended(0, "error", "Another rank ended.", secondary=True))
-    assert record.message == ("" if cause else "Rank 1 on gpu2: ") + sentence
+    message = "The loss became NaN at step 9 (epoch 2)."
+    outcome = ended(1, "error")
+    outcome = replace(outcome, error=RankError(message, 1, "gpu2", cause=cause))
+    record = judge(outcome, ended(0, "error", "Another rank ended.", secondary=True))
+    assert record.message == ("" if cause else "Rank 1 on gpu2: ") + message
     assert record.error is not None
     assert (record.error.cause, record.error.rank) == (cause, 1)
 
 
 def test_neither_of_two_terminated_ranks_on_a_node_is_blamed() -> None:
     ranks = (*RANKS, RankPlan(2, 1, "gpu2", "10.0.0.2"))
-    both = (replace(terminated(1), host="host1"), replace(terminated(1), rank=2, host="host1"))
+    exits = (replace(terminated(1), host="host1"), replace(terminated(1), rank=2, host="host1"))
     log = PEER_GONE + ABORTS[0].replace(",1]", ",0]")
-    record = judge(left_with(14, 0), *both, ranks=ranks, launcher_log=log)
+    record = judge(left_with(14, 0), *exits, ranks=ranks, launcher_log=log)
     assert record.message.startswith("One of ranks 1 and 2 on gpu2 was ended from outside")
 
 
 def test_f10_a_signal_to_the_supervisor_is_the_cause_of_ranks_that_left_then() -> None:
-    record = judge(left_with(14, 1), terminated(0), end_requested="SIGTERM")
+    record = judge(left_with(14, 1), terminated(0), end_signal="SIGTERM")
     assert record.message == "The run was ended from outside: its supervisor got SIGTERM."
-    own = judge(ended(1, "error", "KeyError: 'colour'"), end_requested="SIGTERM")
+    own = judge(ended(1, "error", "KeyError: 'colour'"), end_signal="SIGTERM")
     assert own.message == "Rank 1 on gpu2: KeyError: 'colour'"
 
 
@@ -652,7 +656,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "own"),
+    ("changes", "own"),
     [
         # mpirun says so itself, in words that elsewhere mean that the reason is unknown.
         ({"give_up_reason": "mpirun was ended: rank 1 disappeared before any rank."}, True),
@@ -660,16 +664,16 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     ],
 )
 def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
-    more: dict[str, object], own: bool
+    changes: dict[str, object], own: bool
 ) -> None:
     mpirun = (
         LogPart.from_text("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),
     )
-    error = judge(mpirun_log=mpirun, **more).error
+    error = judge(mpirun_log=mpirun, **changes).error
     assert error is not None
     assert error.cause == "ssh_unreachable"
     assert error.message == (
-        str(more["give_up_reason"]) if own else "gpu2 did not answer SSH (No route to host)."
+        str(changes["give_up_reason"]) if own else "gpu2 did not answer SSH (No route to host)."
     )
 
 
@@ -718,9 +722,9 @@ def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
         record = make_record(error, rank=0, node="gpu1", batch=None, batch_size=8)
     error = RankError.from_dict(record)
     assert error.traceback
-    found = judged(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)
-    assert (found.message, found.remedy) == ("The batch cannot be made. Ask for less.", "")
-    assert found.evidence
+    outcome = judged(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)
+    assert (outcome.message, outcome.remedy) == ("The batch cannot be made. Ask for less.", "")
+    assert outcome.evidence
 
 
 def test_a_quoted_exception_is_explained() -> None:
@@ -808,9 +812,9 @@ def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
         shared_memory_bytes=8 * 2**20,
     )
     if outcome == "error":
-        sentence = f"{log.strip().splitlines()[-1]}, while the loader made a batch."
+        message = f"{log.strip().splitlines()[-1]}, while the loader made a batch."
         trace = log if "\n" in log else f'Traceback:\n  File "/m/a.py", line 3, in f\n{log}'
-        left = replace(left, error=RankError(sentence, 1, "gpu2", trace))
+        left = replace(left, error=RankError(message, 1, "gpu2", trace))
     error = judged(left, log)
     assert error.cause == cause
     assert says in error.message
@@ -859,7 +863,7 @@ def test_a_rank_that_the_job_can_lose_is_not_the_cause_of_another_ones_end() -> 
     logs = {0: "BrokenPipeError: [Errno 32] Broken pipe\n", 1: "CUDA out of memory.\n"}
     parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
     left = ended(0, "exit", "Rank 0 exited with code 1.")
-    error = judge(left, logs=parts, expendable=frozenset({1}), launcher_code=1).error
+    error = judge(left, logs=parts, expendable_ranks=frozenset({1}), launcher_code=1).error
     assert error is not None
     assert (error.rank, error.cause) == (0, UNKNOWN)
 
@@ -874,7 +878,7 @@ def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None
 
 
 @pytest.mark.parametrize(
-    ("exits", "more", "state"),
+    ("exits", "changes", "state"),
     [
         (["interrupted", "together"], {}, JobState.INTERRUPTED),
         (["together", "interrupted"], {}, JobState.INTERRUPTED),
@@ -887,16 +891,16 @@ def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None
     ],
 )
 def test_processes_that_mpirun_ended_during_the_stop_of_a_script_were_stopped(
-    exits: list[str], more: dict[str, object], state: JobState
+    exits: list[str], changes: dict[str, object], state: JobState
 ) -> None:
     def record(rank: int, how: str) -> RankExit:
         if how in ("together", "killed"):
             return ended(rank, "signal", "Ended.", secondary=how == "together")
         return ended(rank, how)
 
-    found = [record(rank, how) for rank, how in enumerate(exits)]
-    more = {"runs_script": True, "stop_was_requested": True, **more}
-    assert judge(*found, **more).state is state
+    outcome = [record(rank, how) for rank, how in enumerate(exits)]
+    changes = {"runs_script": True, "stop_was_requested": True, **changes}
+    assert judge(*outcome, **changes).state is state
 
 
 @pytest.mark.parametrize("nodes", [("gpu2",), ("gpu2", "gpu3")])
@@ -905,7 +909,7 @@ def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
 ) -> None:
     echoes = (ended(0, "signal", "Ended together.", secondary=True), left_with(14, 1))
     marked = [replace(one, secondary=True) for one in echoes]
-    record = judge(*marked, stood_still=nodes, unreached=nodes, launcher_code=137)
+    record = judge(*marked, silent_nodes=nodes, unreached_nodes=nodes, launcher_code=137)
     names = " and ".join(nodes)
     assert record.message == f"{names} gave no sign of life: no heartbeat, and no answer over SSH."
     assert record.error is not None
@@ -914,5 +918,5 @@ def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
 
 
 def test_a_rank_that_failed_before_its_node_stood_still_stays_the_cause() -> None:
-    record = judge(left_with(7, 1), stood_still=("gpu2",))
+    record = judge(left_with(7, 1), silent_nodes=("gpu2",))
     assert "exited with code 7" in record.message

@@ -15,7 +15,7 @@ from backend.node.run.silence_watch import SilenceWatch
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
-from tests.backend.node.queue.test_retry import made
+from tests.backend.node.queue.test_retry import make_launch
 from tests.backend.node.queue.test_scheduler import READING
 
 NODES = ("gpu01", "gpu02", "gpu03")
@@ -38,7 +38,9 @@ class Cluster:
         self.is_moving = False
         self.asked: list[str] = []
         monkeypatch.setattr(remote_cleanup, "unreachable_nodes", self._unreached)
-        self.watch = SilenceWatch(self.job, made(self.job.path, **settings), lambda: self.now)
+        self.watch = SilenceWatch(
+            self.job, make_launch(self.job.path, **settings), lambda: self.now
+        )
 
     def _unreached(self, launch: object, nodes: list[str]) -> tuple[str, ...]:
         self.asked += nodes
@@ -151,5 +153,7 @@ def test_an_answer_over_ssh_is_a_sign_of_life(
         lambda command, **options: popen([str(folder / command[0]), *command[1:]], **options),
     )
     monkeypatch.setattr(remote_cleanup.time, "monotonic", lambda: 0.0)
-    reached = remote_cleanup.unreachable_nodes(made(tmp_path, shrink=True), ("gpu02", "gpu03"))
+    reached = remote_cleanup.unreachable_nodes(
+        make_launch(tmp_path, shrink=True), ("gpu02", "gpu03")
+    )
     assert reached == (() if is_reached else ("gpu02", "gpu03"))

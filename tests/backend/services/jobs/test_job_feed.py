@@ -73,10 +73,10 @@ def test_only_the_line_of_an_ended_job_is_kept(desktops):
     queries = desktops[0].jobs.queries
     for number in range(20):
         view = job(number, state=JobState.TRAINING)
-        queries._announced_once(view)
-        assert queries._announced == {view.id: (view.run, JobState.TRAINING)}
-        queries._announced_once(replace_fields(view, state=JobState.FINISHED))
-    assert queries._announced == {}
+        queries._update_catalogue(view)
+        assert queries._catalogued_states == {view.id: (view.run, JobState.TRAINING)}
+        queries._update_catalogue(replace_fields(view, state=JobState.FINISHED))
+    assert queries._catalogued_states == {}
 
 
 def test_the_first_poll_lists_everything_and_the_next_one_nothing(desktops):
@@ -112,8 +112,8 @@ def test_old_jobs_of_the_catalogue_are_listed_as_lines_equal_to_their_views(desk
 
 
 def test_old_jobs_beyond_the_limit_are_read_in_turn(desktops, monkeypatch):
-    monkeypatch.setattr(job_feed, "_NEWEST", 2)
-    monkeypatch.setattr(job_feed, "_CHECKED_AT_ONCE", 1)
+    monkeypatch.setattr(job_feed, "_NEWEST_JOBS", 2)
+    monkeypatch.setattr(job_feed, "_CHECK_BATCH", 1)
     local, remote = desktops
     ids = sorted((create(remote) for _ in range(8)), reverse=True)
     jobs = JobFeed(local.jobs.queries, scan_s=0.0)

@@ -20,8 +20,8 @@ from backend.services.tools import tool_process
 from tests.backend.services.access_cases import (
     PAYLOAD,
     Beat,
-    FakeHead,
     DataSite,
+    FakeHead,
     RemoteRun,
     add_checkpoint,
     on_node,
@@ -61,10 +61,10 @@ def test_a_job_is_made_found_annotated_and_removed(site: DataSite, beat: Beat) -
 def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(
     site: DataSite, beat: Beat
 ) -> None:
-    one, second = site.desktop(), site.desktop()
-    site.stock(one)
+    first, second = site.desktop(), site.desktop()
+    site.stock(first)
     beat(site)
-    view, run = started(site, one)
+    view, run = started(site, first)
     add_checkpoint(run, 4)
     run.end(JobState.INTERRUPTED)
     folder = site.data.job(view.id).path
@@ -75,17 +75,17 @@ def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(
 
     old_content = content()
     assert second.jobs.queries.show(view.id).state is JobState.INTERRUPTED
-    one.jobs.remove(view.id)
+    first.jobs.remove(view.id)
     assert not folder.exists()
     assert second.jobs.queries.list() == ()
-    assert one.jobs.restore(view.id).state is JobState.INTERRUPTED
+    assert first.jobs.restore(view.id).state is JobState.INTERRUPTED
     assert content() == old_content
     assert [job.id for job in second.jobs.queries.list()] == [view.id]
-    assert [one.name for one in second.jobs.queries.checkpoints(view.id)]
+    assert [c.name for c in second.jobs.queries.checkpoints(view.id)]
     with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
-        one.jobs.restore(view.id)
+        first.jobs.restore(view.id)
     with pytest.raises(BackendError, match=r"There is no job .* in the trash"):
-        one.jobs.restore("../jobs")
+        first.jobs.restore("../jobs")
 
 
 def test_only_one_of_two_desktops_starts_a_job(site: DataSite, beat: Beat) -> None:

@@ -16,7 +16,7 @@ from backend.services.jobs.validation import memory_hint
 from tests.widgets.nodes import samples
 
 GIB = 1 << 30
-LOCAL_PLACEMENT = {"node": "this-computer", "processes": 1}
+LOCAL = {"node": "this-computer", "processes": 1}
 GPUS = {"node": "gpu01", "gpus": ["GPU-0", "GPU-1"]}
 
 
@@ -48,9 +48,9 @@ def check(activation_bytes: int | None, parameter_bytes: int = 0) -> ModelCheck:
 @pytest.mark.parametrize(
     ("placement", "trial", "message", "remedy"),
     [
-        (LOCAL_PLACEMENT, check(GIB), "A batch of 32 needs about 32.0 GiB of memory; a process has 24.0 GiB.",
+        (LOCAL, check(GIB), "A batch of 32 needs about 32.0 GiB of memory; a process has 24.0 GiB.",
          "Choose 24 or less, or 16 in 2 passes of a step."),
-        ({**LOCAL_PLACEMENT, "processes": 2}, check(GIB // 2),
+        ({**LOCAL, "processes": 2}, check(GIB // 2),
          "A batch of 32 needs about 16.0 GiB of memory; a process has 12.0 GiB.",
          "Choose 24 or less, or 16 in 2 passes of a step."),
         (GPUS, check(GIB, GIB), "A batch of 32 needs about 34.0 GiB of memory; a process has "
@@ -58,10 +58,10 @@ def check(activation_bytes: int | None, parameter_bytes: int = 0) -> ModelCheck:
         (GPUS, check(GIB, 8 * GIB), "A batch of 32 needs about 48.0 GiB of memory; a process has "
          "16.0 GiB.",
          "Use a smaller model, or the strategy FSDP, whose processes share the weights."),
-        (LOCAL_PLACEMENT, check(GIB, 12 * GIB), "A batch of 32 needs about 56.0 GiB of memory; a "
+        (LOCAL, check(GIB, 12 * GIB), "A batch of 32 needs about 56.0 GiB of memory; a "
          "process has 24.0 GiB.", "Use a smaller model."),
-        (LOCAL_PLACEMENT, check(GIB // 2), "", ""),
-        (LOCAL_PLACEMENT, check(None, 9 * GIB), "", ""),
+        (LOCAL, check(GIB // 2), "", ""),
+        (LOCAL, check(None, 9 * GIB), "", ""),
         ({"node": "gone", "processes": 1}, check(99 * GIB), "", ""),
     ],
 )  # fmt: skip
@@ -78,7 +78,7 @@ def test_what_is_said_to_fit_has_no_hint(
     batch_size: int, activation_bytes: int, parameter_bytes: int
 ) -> None:
     trial = check(activation_bytes, parameter_bytes)
-    for hint in memory_hint(config(LOCAL_PLACEMENT, batch_size), trial, NODES):
+    for hint in memory_hint(config(LOCAL, batch_size), trial, NODES):
         numbers = hint.remedy.replace("\u202f", "").split()
         if numbers[0] == "Choose":
             smaller = int(numbers[1])
@@ -87,4 +87,4 @@ def test_what_is_said_to_fit_has_no_hint(
                 assert size <= smaller
                 assert size * passes == batch_size
             assert smaller < batch_size
-            assert memory_hint(config(LOCAL_PLACEMENT, smaller), trial, NODES) == ()
+            assert memory_hint(config(LOCAL, smaller), trial, NODES) == ()

@@ -37,7 +37,7 @@ def line(number, tag="", state=S.FINISHED, best=None, **fields):
 
 def rows(index, query=JobQuery(), folds=FoldState()):  # noqa: B008 - both are frozen
     folded = index.fold(index.find(query), query, folds)
-    return [folded.lines[slot].id for slot in folded.order.tolist()]
+    return [folded.summaries[slot].id for slot in folded.order.tolist()]
 
 
 def index_of(*lines):

@@ -14,7 +14,7 @@ from backend.base.progress import Progress
 from backend.records.base.atomic_files import read_json
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import Beat, FakeHead, DataSite, on_node
+from tests.backend.services.access_cases import Beat, DataSite, FakeHead, on_node
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",

@@ -452,7 +452,7 @@ def test_a_keyring_that_guards_nothing_is_refused(
     with pytest.raises(BackendError):
         ring.store("/key", PASSPHRASE)
     assert (ring.read("/key"), ring.delete("/key")) == ("", False)
-    assert getattr(backend, "held", {}) == {}
+    assert getattr(backend, "passwords", {}) == {}
 
 
 def test_the_guarded_one_of_several_keyrings_is_used(use_keyring: Use) -> None:

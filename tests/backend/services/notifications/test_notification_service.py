@@ -20,7 +20,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, FakeHead, Heart, DataSite, RemoteRun, on_node
+from tests.backend.services.access_cases import NODE, DataSite, FakeHead, Heart, RemoteRun, on_node
 from tests.backend.services.nodes.test_node_registry import Memory
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mail_server import MailServer

@@ -131,7 +131,7 @@ def test_nodes_in_good_order_pass_every_check(nodes: Nodes) -> None:
 
 
 @pytest.mark.parametrize(
-    "fault", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none probed"]
+    "error", ["", "meet_fault", "probe_fault"], ids=["all met", "none met", "none probed"]
 )
 def test_listeners_end_with_the_check_and_not_before(
     nodes: Nodes, monkeypatch: pytest.MonkeyPatch, error: str
@@ -186,7 +186,9 @@ PROBES = {check.probe.name: check.probe for check in checks.CHECKS if check.prob
 
 
 @pytest.mark.parametrize("probe", PROBES)
-@pytest.mark.parametrize("late", [None, {"code": 124}, {}], ids=["no answer", "late", "empty"])
+@pytest.mark.parametrize(
+    "late_answer", [None, {"code": 124}, {}], ids=["no answer", "late", "empty"]
+)
 def test_no_check_is_green_without_the_answer_to_its_probe(
     nodes: Nodes, probe: str, late_answer: Any, log_watch: LogWatch
 ) -> None:

@@ -20,7 +20,7 @@ from backend.records.queue.entry import Cause
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import NODE, Heart, DataSite, on_node
+from tests.backend.services.access_cases import NODE, DataSite, Heart, on_node
 from tests.waiting import wait_for
 
 pytest_plugins = [

@@ -102,7 +102,9 @@ def test_a_started_study_is_a_sweep_with_a_copy_of_its_file(
     study.write_text("something else")
     (started,) = services.studies.started_studies()
     assert (started.text, started.form) == (old_text, FormName.SMALL)
-    assert services.studies.find(new_study.tag) == started == services.studies.find_started("rates-")
+    assert (
+        services.studies.find(new_study.tag) == started == services.studies.find_started("rates-")
+    )
     assert [row.jobs for row in services.studies.table(started).rows] == [2, 2]
 
 
@@ -173,7 +175,7 @@ def test_a_study_without_jobs_is_not_listed(services: Services, study: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("name", "sentence", "remedy"),
+    ("name", "message", "remedy"),
     [
         ("staleness-", "There is no study “staleness-”", "Did you mean “staleness”"),
         ("/nowhere/study.toml", "There is no study", "study list"),
@@ -286,7 +288,7 @@ def test_a_row_trains_an_entry_of_the_gallery_with_its_settings(
 
 
 @pytest.mark.parametrize(
-    ("job", "sentence", "remedy"),
+    ("job", "message", "remedy"),
     [
         ({"dataset": "cifar-10"}, "There is no dataset “cifar-10”", "as a dataset named cifar-10"),
         ({"loader": "mine"}, "There is no loader “mine”", "Import it as a loader"),

@@ -213,7 +213,7 @@ def test_a_sweep_file_draws_at_random_and_the_command_line_may_change_it(
 
 
 @pytest.mark.parametrize(
-    ("words", "sentence"),
+    ("arguments", "message"),
     [
         ([], "A sweep needs a job file or a job."),
         (["tiny", "--set", "lr"], "--set lr: has no “=”."),

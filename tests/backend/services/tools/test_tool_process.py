@@ -155,7 +155,7 @@ def test_f59_an_exception_of_a_model_cannot_control_a_terminal(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         pytest.param(
             "import sys; sys.exit(0)",
@@ -392,7 +392,10 @@ def test_a_keras_model_is_checked_with_the_parameters_of_its_first_batch(tmp_pat
         model(tmp_path, KERAS), GALLERY / "loader", GALLERY / "dataset"
     )
     assert check.parameters == 650
-    assert [(layer.kind, layer.parameters) for layer in check.layers] == [("Flatten", 0), ("Dense", 650)]
+    assert [(layer.kind, layer.parameters) for layer in check.layers] == [
+        ("Flatten", 0),
+        ("Dense", 650),
+    ]
     assert check.loss is not None
 
 
@@ -435,7 +438,7 @@ WRITES = (
 )
 
 
-@pytest.mark.parametrize(("place", "write"), zip(["at_init", "at_item"] * 3, WRITES, strict=True))
+@pytest.mark.parametrize(("target", "write"), zip(["at_init", "at_item"] * 3, WRITES, strict=True))
 def test_a_loader_cannot_write_into_a_version(tmp_path: Path, target: str, write: str) -> None:
     loader, dataset, model = (tmp_path / name for name in ("loader", "dataset", "model"))
     for folder in (loader, dataset, model):
@@ -496,7 +499,7 @@ def test_tools_are_forked_from_one_process_in_which_no_user_code_runs(
 
 
 @pytest.mark.parametrize(
-    ("code", "sentence"),
+    ("code", "message"),
     [
         ("raise ValueError('no')", "raised ValueError: no"),
         ("import os; os._exit(7)", "exited with code 7"),

@@ -143,7 +143,7 @@ def test_every_check_with_files_is_in_the_table() -> None:
 @settings(
     max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-@given(which=st.sets(st.sampled_from(range(len(DAMAGES))), min_size=2, max_size=6))
+@given(numbers=st.sets(st.sampled_from(range(len(DAMAGES))), min_size=2, max_size=6))
 def test_a_repair_of_any_damages_loses_no_byte(
     numbers: set[int],
     stocked: tuple[Path, list[str]],

@@ -1,4 +1,4 @@
-"""What ranks send to each other: every value comes back, and no byte is ever executed."""
+"""Messages between ranks: every value comes back, and no byte is ever executed."""
 
 from __future__ import annotations
 

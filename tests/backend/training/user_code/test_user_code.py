@@ -173,7 +173,7 @@ from words import double
 
 
 def write_pool(folder: Path, pool: str) -> Path:
-    """A loader with a pool of processes, whose function imports a file named like Python's own."""
+    """Load with a pool of processes, whose function imports a file named like Python's own."""
     return write(
         folder,
         bks_dataset=POOL.replace("POOL", pool),

@@ -17,7 +17,7 @@ from widgets.jobs.checkpoints.export_dialog import checkpoint_title
 from widgets.jobs.checkpoints.exporter import Exporter
 
 BY_ACCURACY = CheckpointPolicy(best_metric="validation/accuracy", best_mode="max")
-MADE = (
+CHECKPOINTS = (
     replace(checkpoint(1), metrics={"validation/accuracy": 0.7}, sha256="ab" * 32, bytes=100),
     replace(
         checkpoint(2), metrics={"validation/accuracy": 0.9}, sha256="cd" * 32, bytes=100,
@@ -26,7 +26,7 @@ MADE = (
 )  # fmt: skip
 
 
-def judged(policy):
+def view_with_policy(policy):
     return replace(LIVE, config=replace(LIVE.config, checkpoint=policy))
 
 
@@ -37,7 +37,7 @@ def tab(qtbot, theme_manager):
     qtbot.addWidget(tab)
     tab.resize(1000, 600)
     tab.show()
-    tab.show_checkpoints(judged(BY_ACCURACY), MADE)
+    tab.show_checkpoints(view_with_policy(BY_ACCURACY), CHECKPOINTS)
     return tab
 
 
@@ -57,38 +57,38 @@ def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
 
 
 def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
-    none = tuple(replace(one, is_best=False) for one in MADE)
-    tab.show_checkpoints(judged(CheckpointPolicy(best_metric="validation/dice")), none)
-    said = "the best by validation dice (not measured by this job yet)"
-    assert said in tab._policy_label.text()
+    none = tuple(replace(checkpoint, is_best=False) for checkpoint in CHECKPOINTS)
+    tab.show_checkpoints(view_with_policy(CheckpointPolicy(best_metric="validation/dice")), none)
+    best_group = "the best by validation dice (not measured by this job yet)"
+    assert best_group in tab._policy_label.text()
 
 
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
     with expect_request(tab._actions, job_actions.VERIFY_CHECKPOINT) as requested:
         find_button(tab, "Check file").click()
-    assert requested.args == [LIVE.id, MADE[1].name]
+    assert requested.args == [LIVE.id, CHECKPOINTS[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
-        tab.show_file_check(MADE[1].name, "checked", "just read; its hash matches")
+        tab.show_file_check(CHECKPOINTS[1].name, "checked", "just read; its hash matches")
     assert cells(tab, "") == ["latest, best, checked", ""]
     tab.begin_reading()
-    tab.show_checkpoints(judged(BY_ACCURACY), MADE)
+    tab.show_checkpoints(view_with_policy(BY_ACCURACY), CHECKPOINTS)
     assert cells(tab, "") == ["latest, best", ""], "another job"
 
 
 def test_a_checkpoint_can_be_tried(tab, qtbot):
     find_only(CheckpointTable, tab).selectRow(1)
-    with expect_request(tab._actions, job_actions.TRY_CHECKPOINT) as asked:
+    with expect_request(tab._actions, job_actions.TRY_CHECKPOINT) as request:
         find_button(tab, "Try it").click()
-    view, made, chosen = asked.args
-    assert (view.id, made, chosen) == (LIVE.id, tab.model.rows, MADE[0].name)
+    view, checkpoints, name = request.args
+    assert (view.id, checkpoints, name) == (LIVE.id, tab.model.rows, CHECKPOINTS[0].name)
     tab.model.set_records(())
     tab._update_buttons()
     assert not find_button(tab, "Try it").isEnabled()
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
+    ("name", "label"),
     [
         ("epoch-0020-step-000440", "Epoch 20, step 440"),
         ("epoch-0000-step-000005", "Step 5"),
@@ -98,11 +98,11 @@ def test_a_checkpoint_can_be_tried(tab, qtbot):
         ("", ""),
     ],
 )
-def test_a_checkpoint_has_one_name_everywhere(tab, name, words):
-    made = (replace(MADE[0], name=name),)
-    tab.show_checkpoints(judged(BY_ACCURACY), made)
-    shown = [formats.checkpoint(name), *cells(tab, "Checkpoint"), checkpoint_title(made[0])]
-    assert [one.replace(formats.THIN, " ") for one in shown] == [words] * 3
+def test_a_checkpoint_has_one_name_everywhere(tab, name, label):
+    checkpoints = (replace(CHECKPOINTS[0], name=name),)
+    tab.show_checkpoints(view_with_policy(BY_ACCURACY), checkpoints)
+    labels = [formats.checkpoint(name), *cells(tab, "Checkpoint"), checkpoint_title(checkpoints[0])]
+    assert [text.replace(formats.THIN, " ") for text in labels] == [label] * 3
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_a_checkpoint_has_one_name_everywhere(tab, name, words):
     ],
 )
 def test_a_job_resumes_from_any_checkpoint_but_its_end(tab, epoch, epoch_step, live, able):
-    view = judged(BY_ACCURACY)
+    view = view_with_policy(BY_ACCURACY)
     view = replace(view, config=replace(view.config, epochs=20))
-    tab.show_checkpoints(view, (replace(MADE[0], epoch=epoch, epoch_step=epoch_step),))
+    tab.show_checkpoints(view, (replace(CHECKPOINTS[0], epoch=epoch, epoch_step=epoch_step),))
     tab.set_live(live)
     assert find_button(tab, "Resume from this").isEnabled() is able
     assert bool(find_button(tab, "Resume from this").toolTip()) is not able

@@ -24,12 +24,12 @@ from widgets.jobs.checkpoints.prediction_view import GuessBars, PredictionView, 
 from widgets.jobs.checkpoints.try_dialog import TryDialog
 from widgets.library.sample_grid import SampleGrid
 
-MADE = (checkpoint(1), checkpoint(2))
+CHECKPOINTS = (checkpoint(1), checkpoint(2))
 
 
 @pytest.fixture
 def dialog(qtbot, theme_manager):
-    dialog = TryDialog(LIVE, MADE, MADE[1].name, "/home")
+    dialog = TryDialog(LIVE, CHECKPOINTS, CHECKPOINTS[1].name, "/home")
     qtbot.addWidget(dialog)
     dialog.show()
     dialog.asked = []
@@ -40,18 +40,18 @@ def dialog(qtbot, theme_manager):
 def drop(dialog, *paths):
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(path) for path in paths])
-    copy, left, none = (
+    copy, left_button, none = (
         Qt.DropAction.CopyAction,
         Qt.MouseButton.LeftButton,
         Qt.KeyboardModifier.NoModifier,
     )
-    entering = QDragEnterEvent(dialog.rect().center(), copy, data, left, none)
+    entering = QDragEnterEvent(dialog.rect().center(), copy, data, left_button, none)
     dialog.dragEnterEvent(entering)
     assert entering.isAccepted()
-    dialog.dropEvent(QDropEvent(QPointF(dialog.rect().center()), copy, data, left, none))
+    dialog.dropEvent(QDropEvent(QPointF(dialog.rect().center()), copy, data, left_button, none))
 
 
-def shown(dialog):
+def prediction_views(dialog):
     return dialog.findChildren(PredictionView)
 
 
@@ -59,10 +59,10 @@ def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
     assert not find_button(dialog, "Try it").isEnabled()
     drop(dialog, "/home/three.png")
     (request,) = dialog.asked
-    assert (request.job_id, request.checkpoints) == (LIVE.id, (MADE[1].name,))
+    assert (request.job_id, request.checkpoints) == (LIVE.id, (CHECKPOINTS[1].name,))
     assert request.prediction_input.files == ("/home/three.png",)
     dialog.show_answers(request, (tries.photo(),))
-    (view,) = shown(dialog)
+    (view,) = prediction_views(dialog)
     assert (
         find_only(GuessBars, find_only(SampleAnswer, view))
         .accessibleDescription()
@@ -112,26 +112,26 @@ def test_another_dataset_is_tried_through_a_loader(dialog):
 def test_two_checkpoints_answer_next_to_each_other(dialog):
     drop(dialog, "/home/three.png")
     dialog.show_answers(dialog.asked[0], (tries.photo(),))
-    dialog._other_checkpoint.choose(MADE[0].name)
+    dialog._other_checkpoint.choose(CHECKPOINTS[0].name)
     request = dialog.asked[1]
-    assert request.checkpoints == (MADE[1].name, MADE[0].name)
+    assert request.checkpoints == (CHECKPOINTS[1].name, CHECKPOINTS[0].name)
     assert request.prediction_input == dialog.asked[0].prediction_input
     dialog.show_answers(request, (tries.whole(), tries.whole()))
-    titles = [view.layout().itemAt(0).widget().text() for view in shown(dialog)[-2:]]
+    titles = [view.layout().itemAt(0).widget().text() for view in prediction_views(dialog)[-2:]]
     assert len(set(titles)) == 2
 
 
 def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     view = PredictionView("", tries.whole(), False)
-    found = tries.whole()
-    one = found.mistakes[0]
-    find_only(ConfusionMatrix, view).cell_chosen.emit(int(one.sample.target), int(one.prediction))
+    prediction = tries.whole()
+    mistake = prediction.mistakes[0]
+    find_only(ConfusionMatrix, view).cell_chosen.emit(int(mistake.sample.target), int(mistake.prediction))
     grid = find_only(SampleGrid, view).samples
     assert grid
-    assert {sample.target for sample in grid} == {f"{one.sample.target}\n→ {one.prediction}"}
-    assert shows_text(view, f"samples of {one.sample.target} predicted as {one.prediction}")
+    assert {sample.target for sample in grid} == {f"{mistake.sample.target}\n→ {mistake.prediction}"}
+    assert shows_text(view, f"samples of {mistake.sample.target} predicted as {mistake.prediction}")
     find_only(SegmentedControl, view).key_chosen.emit("best")
-    assert len(find_only(SampleGrid, view).samples) == len(found.best)
+    assert len(find_only(SampleGrid, view).samples) == len(prediction.best)
 
 
 @pytest.mark.parametrize(
@@ -183,8 +183,8 @@ def test_an_output_that_is_no_class_is_shown_as_its_parts(qtbot, theme_manager):
     part = SamplePart("output", (), "float32", "values", values=(0.25,))
     curve = SamplePart("output.curve", (64,), "float32", "wave", values=(0.0, 1.0, 0.5))
     sample = SamplePreview(4, (), "0.3")
-    one = PredictedSample(sample, "0.25", output=(part, curve))
-    view = PredictionView("", Prediction(VALUES, 1, examples=(one,)), False)
+    predicted = PredictedSample(sample, "0.25", output=(part, curve))
+    view = PredictionView("", Prediction(VALUES, 1, examples=(predicted,)), False)
     qtbot.addWidget(view)
     view.show()
     labels = [find_only(SampleAnswer, view)._outputs.itemAt(n).widget() for n in range(4)]
@@ -220,15 +220,15 @@ def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbo
     assert [table.index(1, column).data() for column in range(4)] == [
         "egg", "9", "58\N{NO-BREAK SPACE}%", "34\N{NO-BREAK SPACE}%",
     ]  # fmt: skip
-    shown = {keys.accessibleName() for keys in view.findChildren(ColourLegend) if keys.isVisible()}
-    assert shown == {"Overlap 0.50, Overlap 0.75, copepod, egg", "Target, Prediction"}
+    legends = {keys.accessibleName() for keys in view.findChildren(ColourLegend) if keys.isVisible()}
+    assert legends == {"Overlap 0.50, Overlap 0.75, copepod, egg", "Target, Prediction"}
     assert not view.findChildren(ConfusionMatrix)
 
 
 def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, theme_manager):
-    found = tries.detections()
-    shown = tuple(replace(one, truth=()) for one in found.examples)
-    view = PredictionView("", replace(found, detections=(), examples=shown), False)
+    prediction = tries.detections()
+    examples = tuple(replace(example, truth=()) for example in prediction.examples)
+    view = PredictionView("", replace(prediction, detections=(), examples=examples), False)
     qtbot.addWidget(view)
     view.show()
     assert not view.findChildren(PrecisionRecall)
@@ -236,16 +236,16 @@ def test_boxes_without_targets_have_no_key_and_no_measures(qtbot, theme_manager)
 
 
 def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, theme_manager):
-    def pixels(one):
+    def pixels(predicted):
         card = SampleAnswer()
         qtbot.addWidget(card)
-        card.show_sample(one)
+        card.show_sample(predicted)
         image = card._picture.pixmap().toImage()
         return {image.pixelColor(x, y).name() for x in range(232) for y in range(232)}
 
     (first, *_) = tries.detections().examples
-    whole = pixels(replace(first, boxes=tuple(replace(one, confidence=1.0) for one in first.boxes)))
+    colours = pixels(replace(first, boxes=tuple(replace(box, confidence=1.0) for box in first.boxes)))
     truth, predicted = (theme.current().curve(number).name() for number in (2, 1))
-    assert {truth, predicted} <= whole
+    assert {truth, predicted} <= colours
     assert predicted not in pixels(replace(first, boxes=()))
     assert truth not in pixels(replace(first, truth=()))

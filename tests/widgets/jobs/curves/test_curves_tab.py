@@ -37,9 +37,9 @@ NAN = float("nan")
 
 def small_plots(tab):
     """The small plots by their titles, in their order on the page."""
-    plots = [one for one in tab.findChildren(SmallPlot) if one.isVisibleTo(tab)]
-    plots.sort(key=lambda one: (one.y(), one.x()))
-    return {one.panel.title: one for one in plots}
+    plots = [plot for plot in tab.findChildren(SmallPlot) if plot.isVisibleTo(tab)]
+    plots.sort(key=lambda plot: (plot.y(), plot.x()))
+    return {plot.panel.title: plot for plot in plots}
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ def tab(qtbot, theme_manager):
     return tab
 
 
-def said(tab, step):
+def readout_events(tab, step):
     """What the read-out says happened at a step, behind where that is."""
     return (
         find_only(LargePlot, tab)
@@ -80,42 +80,42 @@ def said(tab, step):
 
 
 def test_evaluations_and_a_lowered_rate_stand_on_the_axis(tab):
-    assert said(tab, 20) == ["evaluated"]
-    assert said(tab, 31) == ["learning rate lowered"]
-    assert said(tab, 50) == []
+    assert readout_events(tab, 20) == ["evaluated"]
+    assert readout_events(tab, 31) == ["learning rate lowered"]
+    assert readout_events(tab, 50) == []
 
 
 def test_a_checkpoint_that_retention_removed_keeps_its_place(tab):
     tab.show_checkpoints((checkpoint(10), checkpoint(50)))
     tab.show_checkpoints((checkpoint(50),))
-    assert said(tab, 10) == ["checkpoint of epoch 1, step 10 (deleted)"]
-    assert said(tab, 50) == ["checkpoint of epoch 5, step 50"]
+    assert readout_events(tab, 10) == ["checkpoint of epoch 1, step 10 (deleted)"]
+    assert readout_events(tab, 50) == ["checkpoint of epoch 5, step 50"]
     tab.clear("another")
     assert find_only(LargePlot, tab).readout(10) == ([], "")
 
 
 def test_a_resumed_run_removes_the_marks_of_repeated_checkpoints(tab):
     tab.show_checkpoints((checkpoint(10), checkpoint(50)))
-    again = HistoryUpdate([41], [5], [41.0], {"loss": [0.5]}, (RunStart(3, 41),), 41)
-    tab.append(again)
+    repeated_steps = HistoryUpdate([41], [5], [41.0], {"loss": [0.5]}, (RunStart(3, 41),), 41)
+    tab.append(repeated_steps)
     tab.show_checkpoints((checkpoint(10),))
-    assert said(tab, 41) == []
-    assert said(tab, 10) == ["checkpoint of epoch 1, step 10"]
+    assert readout_events(tab, 41) == []
+    assert readout_events(tab, 10) == ["checkpoint of epoch 1, step 10"]
 
 
 def test_a_stop_is_marked_where_the_job_rests_and_stays_when_it_goes_on(tab):
     rests = replace_fields(LIVE, step=60, state=JobState.INTERRUPTED)
     tab.show_view(rests)
-    assert "stopped after step 60" in said(tab, 60)
+    assert "stopped after step 60" in readout_events(tab, 60)
     tab.show_view(replace_fields(rests, state=JobState.TRAINING))
-    assert "stopped after step 60" in said(tab, 60)
+    assert "stopped after step 60" in readout_events(tab, 60)
     start = RunStart(3, 61, JobState.INTERRUPTED)
     tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (start,), None, (), 1.7e9, [6.1]))
-    assert "run 2 stopped" in said(tab, 60)
-    assert "stopped after step 60" not in said(tab, 60)
+    assert "run 2 stopped" in readout_events(tab, 60)
+    assert "stopped after step 60" not in readout_events(tab, 60)
     tab.clear("another")
     tab.append(HistoryUpdate([61], [7], [61.0], {"loss": [0.1]}, (), None, (), 1.7e9, [6.1]))
-    assert said(tab, 61) == []
+    assert readout_events(tab, 61) == []
 
 
 def test_a_post_at_each_resume_says_how_the_earlier_run_ended(tab):
@@ -126,17 +126,17 @@ def test_a_post_at_each_resume_says_how_the_earlier_run_ended(tab):
             steps, [7, 7], [61.0, 62.0], {"loss": [0.1, 0.1]}, starts, None, (), 1.7e9, [6.1, 6.2]
         )
     )
-    assert "run 2 failed" in said(tab, 60)
-    assert said(tab, 61) == []
+    assert "run 2 failed" in readout_events(tab, 60)
+    assert readout_events(tab, 61) == []
 
 
 def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
-    nothing = HistoryUpdate([], [], [], {}, (), None, (), 0.0, [])
+    empty_history = HistoryUpdate([], [], [], {}, (), None, (), 0.0, [])
     first, reading = "Curves appear after the first step.", "Reading curves…"
     none = "No curves: the history of this job has no steps."
-    for state, step, words, then in (
+    for state, step, text, final_text in (
         (JobState.STARTING, 0, first, first),
         (JobState.TRAINING, 0, first, first),
         (JobState.TRAINING, 60, reading, first),
@@ -148,10 +148,10 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
         view = replace_fields(LIVE, state=state, step=step)
         tab.clear("a job")
         tab.show_view(view)
-        assert find_only(LargePlot, tab)._empty_text == words
-        tab.append(nothing)
+        assert find_only(LargePlot, tab)._empty_text == text
+        tab.append(empty_history)
         tab.show_view(view)
-        assert find_only(LargePlot, tab)._empty_text == (then or words)
+        assert find_only(LargePlot, tab)._empty_text == (final_text or text)
 
 
 @pytest.mark.parametrize("state", [JobState.TRAINING, JobState.FINISHED])
@@ -169,24 +169,24 @@ def history(step, **metrics):
     return HistoryUpdate([step], [1], [float(step)], values, (), None, (), 1.7e9, [1.0])
 
 
-@pytest.mark.parametrize(("other", "title"), [("reward", "Accuracy"), ("train_loss", "Train_loss")])
-def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, other, title):
+@pytest.mark.parametrize(("other_metric", "title"), [("reward", "Accuracy"), ("train_loss", "Train_loss")])
+def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, other_metric, title):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
     tab.show()
     large = find_only(LargePlot, tab)
 
-    def shown():
+    def plot_state():
         QApplication.processEvents()
         return large.title, len(large.curves), set(small_plots(tab))
 
-    both = {"Accuracy", metric_title(other)}
-    tab.append(history(1, **{other: 9.5, "accuracy": 0.1, "learning_rate": 0.5}))
-    assert shown() == (title, 1, {*both, "Learning rate"} - {title})
-    tab.append(history(2, **{other: 9.6, "accuracy": 0.2, "learning_rate": 0.5, "loss": 1.0}))
-    assert shown() == ("Loss", 1, {*both, "Learning rate"})
+    metric_titles = {"Accuracy", metric_title(other_metric)}
+    tab.append(history(1, **{other_metric: 9.5, "accuracy": 0.1, "learning_rate": 0.5}))
+    assert plot_state() == (title, 1, {*metric_titles, "Learning rate"} - {title})
+    tab.append(history(2, **{other_metric: 9.6, "accuracy": 0.2, "learning_rate": 0.5, "loss": 1.0}))
+    assert plot_state() == ("Loss", 1, {*metric_titles, "Learning rate"})
     tab.clear("another")
-    assert shown() == ("Loss", 0, set())
+    assert plot_state() == ("Loss", 0, set())
 
 
 @pytest.mark.parametrize("axis", ["step", "epoch", "time", "clock"])
@@ -196,22 +196,22 @@ def test_marks_go_with_the_axis(tab, axis):
     tab.show_view(replace_fields(LIVE, step=60, state=JobState.ERROR, alarms=(alarm,)))
     tab.show_problems([AxisSpan(1.7e9 + 10, 1.7e9 + 20, text="GPU 1 was slow")])
     pick(find_only(SegmentedControl, tab), axis)
-    place = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
-    assert find_only(LargePlot, tab).readout(place)[1].endswith("checkpoint of epoch 5, step 50")
-    begin, a_step = (0.0, place / 50) if axis != "clock" else (1.7e9, 1.0)
+    x = {"step": 50.0, "epoch": 5.0, "time": 50.0, "clock": 1.7e9 + 50}[axis]
+    assert find_only(LargePlot, tab).readout(x)[1].endswith("checkpoint of epoch 5, step 50")
+    start, a_step = (0.0, x / 50) if axis != "clock" else (1.7e9, 1.0)
     marks = find_only(LargePlot, tab).marks
-    assert [one.x for one in marks.boundaries] == pytest.approx([begin + 41 * a_step])
-    assert [one.x for one in marks.vertical_markers] == pytest.approx(
-        [begin + 30 * a_step, begin + 60 * a_step]
+    assert [mark.x for mark in marks.boundaries] == pytest.approx([start + 41 * a_step])
+    assert [mark.x for mark in marks.vertical_markers] == pytest.approx(
+        [start + 30 * a_step, start + 60 * a_step]
     )
     [span] = marks.spans
-    assert (span.x0, span.x1) == pytest.approx((begin + 10 * a_step, begin + 20 * a_step))
+    assert (span.x0, span.x1) == pytest.approx((start + 10 * a_step, start + 20 * a_step))
 
 
 def test_at_a_time_of_day_the_read_out_says_the_step_too(tab):
     pick(find_only(SegmentedControl, tab), "clock")
-    when = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
-    assert find_only(LargePlot, tab).readout(1.7e9 + 12)[1] == f"{when} · step 12 · epoch 1.2"
+    time_text = f"{formats.day(1.7e9 + 12)} 2023 {formats.clock_s(1.7e9 + 12)}"
+    assert find_only(LargePlot, tab).readout(1.7e9 + 12)[1] == f"{time_text} · step 12 · epoch 1.2"
 
 
 def test_staleness_is_one_plot_with_three_named_lines(tab):
@@ -261,8 +261,8 @@ def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
     find_only(LargePlot, tab).move_pointer(20.0)
     QApplication.processEvents()
     frame = find_only(PlotView, plot.panel).frame()
-    beside = QRect(round(frame.px(20)) + find_only(PlotView, plot.panel).x() + 16, 10, 40, 20)
-    assert plot.panel.grab().toImage().copy(beside) != calm.copy(beside)
+    label_area = QRect(round(frame.px(20)) + find_only(PlotView, plot.panel).x() + 16, 10, 40, 20)
+    assert plot.panel.grab().toImage().copy(label_area) != calm.copy(label_area)
     assert dict(plot.panel.read(20.0)[0]) == {"train": "0.100"}
     assert dict(plot.panel.read(50.0)[0]) == {"train": "0.0100"}
     assert "0.0100" in visible_texts(plot), "the newest value stays in the head"
@@ -281,7 +281,7 @@ def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
         open_menu_entries(detail.header.menu_button)["Compare"].trigger()
     assert requested.args == ["a"]
     with expect_request(detail.job_actions, job_actions.SAVE_CSV) as requested:
-        (csv,) = (one for one in detail.curves.findChildren(QAction) if "CSV" in one.text())
+        (csv,) = (action for action in detail.curves.findChildren(QAction) if "CSV" in action.text())
         csv.trigger()
     assert requested.args == ["a"]
 
@@ -304,22 +304,22 @@ def test_the_next_job_gets_the_plots_of_the_one_before_and_nothing_of_its_points
 
 
 def test_many_changes_are_drawn_once(tab, qtbot):
-    drawn = []
-    find_only(LargePlot, tab).redraw_finished.connect(lambda: drawn.append(1))
+    redraws = []
+    find_only(LargePlot, tab).redraw_finished.connect(lambda: redraws.append(1))
     with find_only(LargePlot, tab).batch_redraws():
         find_only(LargePlot, tab).set_marks(thresholds=())
         find_only(LargePlot, tab).fit()
         find_only(LargePlot, tab).refresh()
-        assert drawn == []
-    assert drawn == [1]
+        assert redraws == []
+    assert redraws == [1]
 
 
 def test_another_smoothing_reaches_every_plot(tab):
     tab.append(accuracy(0.5))
-    others = [plot.panel for plot in small_plots(tab).values()]
+    small_panels = [plot.panel for plot in small_plots(tab).values()]
     find_only(Slider, tab).set_share(0.8)
     assert find_only(LargePlot, tab).smoothing == pytest.approx(0.8)
-    assert all(panel.smoothing == pytest.approx(0.8) for panel in others)
+    assert all(panel.smoothing == pytest.approx(0.8) for panel in small_panels)
 
 
 def long_history(first, last, drop_from):
@@ -349,10 +349,10 @@ def test_the_rest_of_a_cleared_history_is_not_added(tab):
 
 
 def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
-    before, left = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
-    continued = Continuation("c was lost.", chosen_nodes=before, placement=left)
-    tab.show_view(replace_fields(LIVE, run=2, continuation=continued))
-    assert [(one.x, one.text) for one in find_only(LargePlot, tab).marks.vertical_markers] == [
+    chosen_nodes, placement = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
+    continuation = Continuation("c was lost.", chosen_nodes=chosen_nodes, placement=placement)
+    tab.show_view(replace_fields(LIVE, run=2, continuation=continuation))
+    assert [(marker.x, marker.text) for marker in find_only(LargePlot, tab).marks.vertical_markers] == [
         (41, "2 of 3 nodes")
     ]
     tab.show_view(replace_fields(LIVE, run=3))

@@ -18,14 +18,14 @@ from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_layout import WIDE_FROM_W
 from widgets.jobs.curves.curves_tab import CurvesTab
 
-ONE, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
+ONE_COLUMN_W, TWO = WIDE_FROM_W - 10, WIDE_FROM_W
 
 
 @pytest.fixture
 def tab(qtbot: QtBot, theme_manager: ThemeManager) -> CurvesTab:
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
-    tab.resize(ONE, 460)
+    tab.resize(ONE_COLUMN_W, 460)
     tab.show()
     steps = np.arange(1, 50)
     names = ("loss", "accuracy", "learning_rate", "gradient_norm", "recall", "samples_per_second")
@@ -38,7 +38,7 @@ def widen(tab: CurvesTab, width: int) -> None:
     QApplication.processEvents()
 
 
-def place(tab: CurvesTab, part: QWidget) -> QPoint:
+def position(tab: CurvesTab, part: QWidget) -> QPoint:
     """Of a part in what is seen of the tab."""
     return part.mapTo(find_only(VerticalScrollArea, tab).viewport(), QPoint(0, 0))
 
@@ -46,15 +46,15 @@ def place(tab: CurvesTab, part: QWidget) -> QPoint:
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
     small = small_plots(tab)["Accuracy"]
     assert (
-        place(tab, small).y() > place(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
+        position(tab, small).y() > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
     widen(tab, TWO)
-    assert place(tab, small).x() > place(tab, find_only(LargePlot, tab)).x() + find_only(LargePlot, tab).width()
-    assert place(tab, small).y() < place(tab, find_only(LargePlot, tab)).y()
-    assert place(tab, small_plots(tab)["Learning rate"]).x() > place(tab, small).x()
-    widen(tab, ONE)
+    assert position(tab, small).x() > position(tab, find_only(LargePlot, tab)).x() + find_only(LargePlot, tab).width()
+    assert position(tab, small).y() < position(tab, find_only(LargePlot, tab)).y()
+    assert position(tab, small_plots(tab)["Learning rate"]).x() > position(tab, small).x()
+    widen(tab, ONE_COLUMN_W)
     assert (
-        place(tab, small).y() > place(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
+        position(tab, small).y() > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
 
 
@@ -62,11 +62,11 @@ def test_the_visible_plot_keeps_its_place_when_the_width_crosses_the_limit(tab: 
     bar = find_only(VerticalScrollArea, tab).verticalScrollBar()
     assert bar.maximum() > 80
     bar.setValue(60)
-    loss = place(tab, find_only(LargePlot, tab)).y()
+    loss = position(tab, find_only(LargePlot, tab)).y()
     widen(tab, TWO)
-    assert place(tab, find_only(LargePlot, tab)).y() == loss
-    widen(tab, ONE)
-    assert place(tab, find_only(LargePlot, tab)).y() == loss
+    assert position(tab, find_only(LargePlot, tab)).y() == loss
+    widen(tab, ONE_COLUMN_W)
+    assert position(tab, find_only(LargePlot, tab)).y() == loss
 
 
 def test_a_plot_at_the_bottom_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
@@ -75,13 +75,13 @@ def test_a_plot_at_the_bottom_is_still_seen_in_two_columns(tab: CurvesTab) -> No
     last = list(small_plots(tab).values())[-1]
     assert (
         0
-        <= place(tab, last).y() + last.height()
+        <= position(tab, last).y() + last.height()
         <= find_only(VerticalScrollArea, tab).viewport().height()
     )
     widen(tab, TWO)
-    at = place(tab, last)
-    assert at.y() + last.height() > 0
-    assert at.y() < find_only(VerticalScrollArea, tab).viewport().height()
+    plot_position = position(tab, last)
+    assert plot_position.y() + last.height() > 0
+    assert plot_position.y() < find_only(VerticalScrollArea, tab).viewport().height()
 
 
 def test_another_job_with_fewer_metrics_is_laid_out_again(tab: CurvesTab) -> None:

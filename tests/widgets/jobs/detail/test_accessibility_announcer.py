@@ -31,38 +31,38 @@ def heard(monkeypatch):
 def detail(qtbot, heard):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
-    detail.open_job(at(0.2))
+    detail.open_job(view_at(0.2))
     assert heard == [], "who opens it reads how it is"
     return detail
 
 
-def at(progress, state=JobState.TRAINING, **more):
+def view_at(progress, state=JobState.TRAINING, **changes):
     step = round(progress * lab.TOTAL)
-    return replace_fields(lab.LIVE, state=state, step=step, total_steps=lab.TOTAL, name="digits", **more)
+    return replace_fields(lab.LIVE, state=state, step=step, total_steps=lab.TOTAL, name="digits", **changes)
 
 
-def words(heard):
-    return [said for said, _ in heard]
+def messages(heard):
+    return [message for message, _ in heard]
 
 
 def test_each_ten_percent_is_said_once(detail, heard):
     for percent in (21, 25, 29, 30, 30, 34, 39, 40, 52, 61):
-        detail.show_view(at(percent / 100))
-    assert words(heard) == ["digits: 30 %", "digits: 40 %", "digits: 50 %", "digits: 60 %"]
+        detail.show_view(view_at(percent / 100))
+    assert messages(heard) == ["digits: 30 %", "digits: 40 %", "digits: 50 %", "digits: 60 %"]
     assert heard[0][1] is detail
 
 
 def test_each_state_is_said_once_and_a_failure_with_its_cause(detail, heard):
     error = RankError("Rank 1 on gpu07 ran out of memory.", 1, "gpu07")
-    for state, more in (
+    for state, changes in (
         (JobState.EVALUATING, {}),
         (JobState.EVALUATING, {}),
         (JobState.TRAINING, {}),
         (JobState.ERROR, {"error": error}),
         (JobState.ERROR, {"error": error}),
     ):
-        detail.show_view(at(0.21, state, **more))
-    assert words(heard) == [
+        detail.show_view(view_at(0.21, state, **changes))
+    assert messages(heard) == [
         f"digits: {JobState.EVALUATING.label}.",
         f"digits: {JobState.TRAINING.label}.",
         f"digits: {JobState.ERROR.label}. Rank 1 on gpu07 ran out of memory.",
@@ -70,6 +70,6 @@ def test_each_state_is_said_once_and_a_failure_with_its_cause(detail, heard):
 
 
 def test_a_closed_job_is_not_announced(detail, heard):
-    detail.show_view(replace(at(0.9), id="another"))
-    detail.open_job(replace(at(0.9), id="another"))
+    detail.show_view(replace(view_at(0.9), id="another"))
+    detail.open_job(replace(view_at(0.9), id="another"))
     assert heard == []

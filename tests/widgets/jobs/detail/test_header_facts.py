@@ -37,8 +37,8 @@ RESUMED = replace_fields(
 )
 
 
-def said(view):
-    return {fact.caption: fact.value for fact in header_figures(view)}
+def figures(view):
+    return {figure.caption: figure.value for figure in header_figures(view)}
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if state is not JobState.STOPPING])
@@ -48,20 +48,20 @@ def test_the_time_of_the_newest_checkpoint_stays_true_without_an_update(state):
     # Of another year: written alike before midnight and after it.
     newest = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
     costs = stop_cost_message(replace_fields(LIVE, state=state), (checkpoint(10), newest))
-    made = formats.time_with_day(instant(newest.created), datetime.now().astimezone())
-    assert f"Newest checkpoint: epoch 2, {made}." in costs
+    saved_time = formats.time_with_day(instant(newest.created), datetime.now().astimezone())
+    assert f"Newest checkpoint: epoch 2, {saved_time}." in costs
 
 
 def test_a_job_took_as_long_as_all_its_runs():
-    assert said(RESUMED)["Took in total"] == formats.duration(180)
-    assert said(replace_fields(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
+    assert figures(RESUMED)["Took in total"] == formats.duration(180)
+    assert figures(replace_fields(RESUMED, earlier_s=0.0))["Took"] == formats.duration(60)
     assert summary_of(RESUMED).took_s(0.0) == 180.0
 
 
 @pytest.mark.parametrize("state", [state for state in JobState if not state.is_live])
 def test_a_job_shows_its_duration_whatever_it_waits_for(state):
     view = replace_fields(RESUMED, state=state)
-    assert said(view)["Took in total"] == formats.duration(180)
+    assert figures(view)["Took in total"] == formats.duration(180)
     assert summary_of(view).took_s(0.0) == 180.0
     assert view.to_json()["ended"] == "2026-11-21T08:02:00Z"
     assert state.label.casefold() in summary_of(view).text
@@ -73,32 +73,32 @@ def test_the_start_is_said_to_be_that_of_the_newest_run():
 
 
 def test_a_job_that_lost_a_node_says_how_many_it_has_and_why():
-    left = (Placement("gpu01", 1), Placement("gpu03", 1))
+    placement = (Placement("gpu01", 1), Placement("gpu03", 1))
     reason = "gpu02 no longer answers. Continues on gpu01 and gpu03, without gpu02."
-    continued = Continuation(
-        reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"), placement=left
+    continuation = Continuation(
+        reason, "2026-11-28T03:12:00Z", chosen_nodes=("a", "b", "c"), placement=placement
     )
-    view = replace_fields(RESUMED, continuation=continued, state=JobState.TRAINING)
+    view = replace_fields(RESUMED, continuation=continuation, state=JobState.TRAINING)
     assert " · 2 of 3 nodes since " in run_details(view)
-    shown = job_finding(view, ("", ""), "", None, ReplayComparison())
-    assert shown is not None
-    assert (shown.family, shown.message) == ("warn", reason)
-    all_back = replace(continued, chosen_nodes=("gpu01", "gpu03"))
+    finding = job_finding(view, ("", ""), "", None, ReplayComparison())
+    assert finding is not None
+    assert (finding.family, finding.message) == ("warn", reason)
+    all_back = replace(continuation, chosen_nodes=("gpu01", "gpu03"))
     assert "nodes since" not in run_details(replace_fields(view, continuation=all_back))
     grown = replace_fields(view, continuation=replace(all_back, cause=GROWN))
     assert " · 2 of 2 nodes since " in run_details(grown)
-    shown = job_finding(grown, ("", ""), "", None, ReplayComparison())
-    assert shown is not None
-    assert shown.family == "idle"
+    finding = job_finding(grown, ("", ""), "", None, ReplayComparison())
+    assert finding is not None
+    assert finding.family == "idle"
 
 
 def test_a_queued_job_says_why_the_program_queued_it():
     entry = QueueEntry("a", "a", 2, (Placement("n", 1),), "m", reason="gpu02 was lost.")
-    place = QueuedJob(entry, 1, WaitReason(Cause.NODE_DOWN, "gpu02 is offline."))
+    queued_job = QueuedJob(entry, 1, WaitReason(Cause.NODE_DOWN, "gpu02 is offline."))
     view = replace_fields(RESUMED, state=JobState.QUEUED)
-    shown = job_finding(view, ("", ""), "", place, ReplayComparison())
-    assert shown is not None
-    assert shown.details == "gpu02 was lost. gpu02 is offline."
+    finding = job_finding(view, ("", ""), "", queued_job, ReplayComparison())
+    assert finding is not None
+    assert finding.details == "gpu02 was lost. gpu02 is offline."
     tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
     assert tip(summary_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
     assert not tip(summary_of(replace_fields(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
@@ -107,20 +107,20 @@ def test_a_queued_job_says_why_the_program_queued_it():
 @pytest.mark.parametrize("step", [0, 40])
 def test_an_unknown_number_of_steps_is_not_shown(step, qtbot):
     unknown = {"step": step, "total_steps": 0}
-    wanted = "40" if step else "–"
-    assert said(replace_fields(LIVE, **unknown))["Step"] == wanted
+    step_text = "40" if step else "–"
+    assert figures(replace_fields(LIVE, **unknown))["Step"] == step_text
     tab = FailureTab(JobActions(), CurvesTab(JobActions()).run_curves)
     qtbot.addWidget(tab)
     tab.show_view(replace_fields(FAILED, **unknown))
-    assert {f.caption: f.value for f in find_only(KeyValueRow, tab).items}["At step"] == wanted
+    assert {f.caption: f.value for f in find_only(KeyValueRow, tab).items}["At step"] == step_text
 
 
 def test_a_stopping_job_shows_no_time_left():
     file = JobFile("a", CONFIG, {}, "", "", "a", "", ())
-    for state, known in ((JobState.TRAINING, True), (JobState.STOPPING, False)):
+    for state, is_known in ((JobState.TRAINING, True), (JobState.STOPPING, False)):
         view = view_of(file, RunStatus(state, run=1, eta_s=60.0))
-        assert {"Ready at", "Left"} & set(said(view)) == ({"Ready at", "Left"} if known else set())
-        assert (summary_of(view).eta_s is not None) is known
+        assert {"Ready at", "Left"} & set(figures(view)) == ({"Ready at", "Left"} if is_known else set())
+        assert (summary_of(view).eta_s is not None) is is_known
 
 
 def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
@@ -129,17 +129,17 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
     detail.open_job(LIVE)
     for first in (1, 3):
         latest = update(LIVE, first, [0.5, 0.25], run=first)
-        measured = {**latest.history.metrics, "accuracy": [0.5, 0.75]}
+        metrics = {**latest.history.metrics, "accuracy": [0.5, 0.75]}
         detail.show_update(
-            replace(latest, history=replace(latest.history, metrics=measured, started_s=1.0))
+            replace(latest, history=replace(latest.history, metrics=metrics, started_s=1.0))
         )
     qtbot.waitUntil(lambda: "Accuracy" in small_plots(detail.curves))
     plot = small_plots(detail.curves)["Accuracy"]
     assert "0.750" in visible_texts(plot)
     assert detail._run_starts
     assert detail.curves.started_s == 1.0
-    again = update(replace_fields(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
-    detail.show_update(replace(again, history=replace(again.history, run_starts=(), metrics={})))
+    restarted_update = update(replace_fields(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
+    detail.show_update(replace(restarted_update, history=replace(restarted_update.history, run_starts=(), metrics={})))
     assert "–" in visible_texts(plot)
     assert (detail._run_starts, detail.curves.started_s) == ({}, 0.0)
 

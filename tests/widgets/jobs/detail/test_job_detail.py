@@ -63,10 +63,10 @@ FAILED = replace_fields(
 )
 
 
-def checkpoint(step, **more):
+def checkpoint(step, **changes):
     name = f"epoch-{step // 10:04d}-step-{step:06d}"
     return Checkpoint(
-        name, 1, step // 10, step, 0, 1000, "ab" * 32, "cd" * 32, "2026-11-21T07:30:00Z", **more
+        name, 1, step // 10, step, 0, 1000, "ab" * 32, "cd" * 32, "2026-11-21T07:30:00Z", **changes
     )
 
 
@@ -144,13 +144,13 @@ def test_a_finished_job_without_a_checkpoint_says_why_there_is_nothing_to_export
 
 def test_the_page_of_a_failed_job_starts_over_where_there_is_nothing_to_resume(detail, qtbot):
     detail.open_job(FAILED)
-    again = find_button(detail.failure, "Resume")
-    assert again.text() == "Resume"
+    resume_button = find_button(detail.failure, "Resume")
+    assert resume_button.text() == "Resume"
     detail.show_checkpoints("a", ())
-    assert again.text() == "Start over"
+    assert resume_button.text() == "Start over"
     assert shows_text(detail.failure, "begins at step 1")
     with expect_request(detail.job_actions, job_actions.START_OVER) as requested:
-        qtbot.mouseClick(again, Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(resume_button, Qt.MouseButton.LeftButton)
     assert requested.args == ["a"]
 
 
@@ -166,30 +166,30 @@ def test_a_new_run_resets_the_missing_checkpoints(detail):
 def test_the_log_of_a_new_run_has_its_ranks_and_no_failed_one(detail):
     logs = find_only(ComboBox, detail.log)
 
-    def marked():
+    def marked_ranks():
         return [n for n in range(logs.count()) if not logs.itemIcon(n).isNull()]
 
     detail.open_job(FAILED)
-    assert [logs.itemText(n) for n in marked()] == ["Rank 1"]
+    assert [logs.itemText(n) for n in marked_ranks()] == ["Rank 1"]
     detail.log.show_source("all")
     detail.show_view(
         replace_fields(LIVE, run=2, config=replace(CONFIG, placement=(Placement("node1", 4),)))
     )
-    assert marked() == []
+    assert marked_ranks() == []
     assert logs.count() == len(("all", "mpirun")) + 4
     assert detail.log.source == "all", "the user's choice stays"
 
 
-@pytest.mark.parametrize("kept", [(), (checkpoint(10),)])
+@pytest.mark.parametrize("checkpoints", [(), (checkpoint(10),)])
 @pytest.mark.parametrize("cause", ["", "gpu_memory"])
-def test_one_act_of_a_failed_job_stands_out(detail, kept, cause):
+def test_one_act_of_a_failed_job_stands_out(detail, checkpoints, cause):
     detail.open_job(replace_fields(FAILED, error=replace(FAILED.error, cause=cause)))
-    detail.show_checkpoints("a", kept)
-    shown = [button for button in detail.findChildren(Button) if button.isVisible()]
-    primary = [button.text() for button in shown if button.property("kind") == "primary"]
-    again = "Resume" if kept else "Start over"
-    change = f"{'Resume' if kept else 'Clone'} with batch size 4"
-    assert primary == [change if cause else again]
+    detail.show_checkpoints("a", checkpoints)
+    visible_buttons = [button for button in detail.findChildren(Button) if button.isVisible()]
+    primary = [button.text() for button in visible_buttons if button.property("kind") == "primary"]
+    rerun_label = "Resume" if checkpoints else "Start over"
+    change = f"{'Resume' if checkpoints else 'Clone'} with batch size 4"
+    assert primary == [change if cause else rerun_label]
 
 
 def test_a_stopping_job_has_no_active_button(detail):
@@ -202,8 +202,8 @@ def test_a_slow_stop_offers_to_kill_and_says_what_that_loses(detail, qtbot):
     stopping = replace_fields(LIVE, state=JobState.STOPPING)
     detail.open_job(LIVE)
     # Of another year: no moment is written with more words.
-    made = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
-    detail.show_checkpoints("a", (made,))
+    newest = replace(checkpoint(20), created="2020-11-20T07:30:00Z")
+    detail.show_checkpoints("a", (newest,))
     detail.show_view(stopping)
     act = detail.header.main_button
     assert (act.text(), act.isEnabled()) == ("Stopping…", False)
@@ -335,9 +335,9 @@ def test_a_rename_is_requested_only_with_a_valid_name(detail, qtbot):
     detail.open_job(LIVE)
     names = []
     detail.job_actions.on(job_actions.SET_NAME, lambda _job, name: names.append(name))
-    for typed in ("night run", "   "):
+    for text in ("night run", "   "):
         find_only(JobName, detail.header).edit()
-        find_only(LineEdit, find_only(JobName, detail.header)).setText(typed)
+        find_only(LineEdit, find_only(JobName, detail.header)).setText(text)
         qtbot.keyClick(find_only(LineEdit, find_only(JobName, detail.header)), Qt.Key.Key_Return)
     assert names == ["night run"]
 
@@ -381,7 +381,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
     dialog = ExportDialog(JobActions(), LIVE, (checkpoint(10),), folder="/home/mai")
     qtbot.addWidget(dialog)
     dialog.show()
-    before = find_button(dialog, "Export").geometry()
+    geometry = find_button(dialog, "Export").geometry()
     for answer in (
         lambda: dialog.show_progress(0.5, "Writing"),
         lambda: dialog.show_error("There is no room on the disk. Choose another folder."),
@@ -390,7 +390,7 @@ def test_no_button_of_the_export_dialog_moves_when_the_answer_comes(qtbot):
         answer()
         dialog.layout().activate()
         QCoreApplication.sendPostedEvents()
-        assert find_button(dialog, "Export").geometry() == before
+        assert find_button(dialog, "Export").geometry() == geometry
 
 
 def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbot):
@@ -401,9 +401,9 @@ def test_an_export_offers_its_folder_until_another_format_is_chosen(detail, qtbo
     show = find_only(TaskStatus, dialog).show_in_folder
     assert not show.isVisible()
     detail.exporter.show_exported("a", "/home/mai/digits.zip")
-    with expect_request(detail.job_actions, job_actions.SHOW_FILE) as asked:
+    with expect_request(detail.job_actions, job_actions.SHOW_FILE) as request:
         qtbot.mouseClick(show, Qt.MouseButton.LeftButton)
-    assert asked.args == ["/home/mai/digits.zip"]
+    assert request.args == ["/home/mai/digits.zip"]
     dialog._apply_format("onnx")
     assert not show.isVisible()
     assert not find_only(TaskStatus, dialog).message.isVisible()
@@ -419,7 +419,7 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
 
 
 @pytest.mark.parametrize(
-    ("had", "has", "wanted"),
+    ("had", "current_name", "exported_name"),
     [
         ("epoch-0002-step-000020", "epoch-0003-step-000030", "best"),
         ("epoch-0001-step-000010", "epoch-0001-step-000010", "epoch-0001-step-000010"),
@@ -427,19 +427,19 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     ],
     ids=["the best", "one that stays", "one that is pruned"],
 )
-def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, has, wanted):
+def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, current_name, exported_name):
     detail.open_job(LIVE)
     older = checkpoint(10)
-    before = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
-    detail.show_checkpoints("a", before)
-    detail.exporter.open_dialog(LIVE, before, had)
+    checkpoints = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
+    detail.show_checkpoints("a", checkpoints)
+    detail.exporter.open_dialog(LIVE, checkpoints, had)
     dialog = detail.exporter.dialog.dialog
     assert find_only(ComboBox, dialog).key() == had
     detail.show_checkpoints("a", (older, checkpoint(30, is_best=True), checkpoint(40)))
-    assert find_only(ComboBox, dialog).key() == has
+    assert find_only(ComboBox, dialog).key() == current_name
     with expect_request(detail.job_actions, job_actions.EXPORT_TO) as requested:
         qtbot.mouseClick(find_button(dialog, "Export"), Qt.MouseButton.LeftButton)
-    assert requested.args[1] == wanted
+    assert requested.args[1] == exported_name
     dialog.reject()
 
 
@@ -516,7 +516,7 @@ def test_s12_the_post_of_an_alarm_that_ended_the_job_says_both(detail):
 
 def test_each_button_that_copies_says_what(detail):
     detail.open_job(LIVE)
-    names = [one.accessibleName() for one in detail.settings.findChildren(Button)]
+    names = [button.accessibleName() for button in detail.settings.findChildren(Button)]
     assert sorted(name for name in names if "Copy" in name) == ["Copy command", "Copy job file"]
 
 
@@ -532,14 +532,14 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
     detail.open_job(lab.STOPPED)
-    nothing = find_only(EmptyState, detail.checkpoints)
-    assert nothing.accessibleName() == "Reading checkpoints…"
+    empty_state = find_only(EmptyState, detail.checkpoints)
+    assert empty_state.accessibleName() == "Reading checkpoints…"
     detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
-    assert nothing.accessibleName() == "Could not read the checkpoints The share does not answer."
+    assert empty_state.accessibleName() == "Could not read the checkpoints The share does not answer."
     detail.show_checkpoints(lab.STOPPED.id, ())
-    assert nothing.accessibleName().startswith("No checkpoint yet")
+    assert empty_state.accessibleName().startswith("No checkpoint yet")
     detail.open_job(lab.DRAFT)
-    assert nothing.accessibleName().startswith("No checkpoint yet"), "it never ran"
+    assert empty_state.accessibleName().startswith("No checkpoint yet"), "it never ran"
 
 
 def test_shown_figures_change_to_other_units(qtbot, qapp):
@@ -552,8 +552,8 @@ def test_shown_figures_change_to_other_units(qtbot, qapp):
     try:
         theme_manager.set_units(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
         assert shows_text(detail.checkpoints, "iB.")
-        when = next(f.value for f in find_only(KeyValueRow, detail.failure).items if f.caption == "When")
-        assert when.endswith(("AM", "PM"))
+        end_time = next(f.value for f in find_only(KeyValueRow, detail.failure).items if f.caption == "When")
+        assert end_time.endswith(("AM", "PM"))
     finally:
         theme_manager.set_units(formats.Units())
         shiboken6.delete(theme_manager)
@@ -575,13 +575,13 @@ def test_the_checkpoints_of_a_script_are_read_while_it_names_no_epochs(
     qtbot, script, state, is_read
 ):
     actions = JobActions()
-    asked = []
+    requests = []
     detail = JobDetail(actions)
     qtbot.addWidget(detail)
     view = replace_fields(LIVE, state=state, config=replace(CONFIG, script=script))
     detail.open_job(view)
-    actions.add_handler(job_actions.READ_CHECKPOINTS, lambda *_: asked.append(1))
+    actions.add_handler(job_actions.READ_CHECKPOINTS, lambda *_: requests.append(1))
     for heartbeat in (8, 9):
         detail.show_view(replace_fields(view, heartbeat=heartbeat))
         finish_timers(detail)
-    assert len(asked) == 2 * is_read
+    assert len(requests) == 2 * is_read

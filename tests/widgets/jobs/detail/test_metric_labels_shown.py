@@ -21,25 +21,25 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text
 from widgets.jobs.sweeps.sweep_pane import _sort_best_first
 
-JUDGED = replace_fields(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
+MEASURED_VIEW = replace_fields(LIVE, metrics={"loss": 0.5}, best_metric=("validation/loss", 0.25))
 
 
 def test_the_head_of_a_job_says_which_loss_it_shows():
-    values = {fact.caption: fact.value for fact in header_figures(JUDGED)}
+    values = {figure.caption: figure.value for figure in header_figures(MEASURED_VIEW)}
     assert values["Best saved: val. loss"] == "0.250"
     assert values["Loss, raw"] == "0.500"
     assert "Loss" not in values
 
 
 def test_lists_distinguish_training_loss_and_validation_loss():
-    assert best_metric_labels(JUDGED)[0] == "val. loss"
-    line = summary_of(replace(JUDGED, best_metric=("loss", 0.25)))
+    assert best_metric_labels(MEASURED_VIEW)[0] == "val. loss"
+    line = summary_of(replace(MEASURED_VIEW, best_metric=("loss", 0.25)))
     assert cell_text(line, JobColumn.BEST) == "train loss 0.250"
 
 
 def test_jobs_of_a_sweep_are_ranked_among_those_of_their_metric():
     lines = [
-        summary_of(replace(JUDGED, id=str(number), best_metric=best))
+        summary_of(replace(MEASURED_VIEW, id=str(number), best_metric=best))
         for number, best in enumerate(
             [("validation/loss", 0.2), ("validation/accuracy", 0.9), ("validation/loss", 0.1), None]
         )

@@ -57,7 +57,7 @@ def test_redundant_columns_of_checkpoints_are_hidden_before_the_table_scrolls(
     tab = CheckpointsTab(actions, Exporter(actions, window))
     qtbot.addWidget(tab)
     # No moment is written with more words than one of another year.
-    old = (replace(one, created="2020-11-20T07:30:00Z") for one in lab.checkpoints())
+    old = (replace(checkpoint, created="2020-11-20T07:30:00Z") for checkpoint in lab.checkpoints())
     tab.show_checkpoints(lab.LIVE, tuple(old))
     tab.show()
     table = tab.findChild(QTableView)
@@ -71,8 +71,8 @@ def test_redundant_columns_of_checkpoints_are_hidden_before_the_table_scrolls(
         tab.resize(width, 500)
         columns = range(tab.model.columnCount())
         headers = [tab.model.headerData(n, table.horizontalHeader().orientation()) for n in columns]
-        gone = [head for n, head in enumerate(headers) if table.isColumnHidden(n)]
-        assert gone == hidden
+        hidden_titles = [head for n, head in enumerate(headers) if table.isColumnHidden(n)]
+        assert hidden_titles == hidden
         qtbot.waitUntil(lambda: table.horizontalScrollBar().maximum() == 0)
 
 

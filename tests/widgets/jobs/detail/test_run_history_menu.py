@@ -37,7 +37,7 @@ RUNS = (
     ),
     JobRun(1, JobState.ERROR, put_away=2, ended_at="2026-11-12T10:00:00Z"),
 )
-THEN = replace_fields(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
+EARLIER_VIEW = replace_fields(FAILED, run=2, state=JobState.INTERRUPTED, error=None)
 
 
 @pytest.fixture
@@ -87,7 +87,7 @@ def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, pag
     with expect_request(detail.job_actions, job_actions.SHOW_EARLIER_RUN) as requested:
         choose(page, 2)
     assert requested.args == ["a", 2]
-    detail.show_earlier_run("a", 2, update(THEN, 1, [5.0, 4.0], run=2))
+    detail.show_earlier_run("a", 2, update(EARLIER_VIEW, 1, [5.0, 4.0], run=2))
     assert losses(detail) == [5.0, 4.0]
     assert shows_text(find_only(Banner, detail), "Runs 1 and 2 of 3, of 12 Nov ")
     assert detail.log._job_id == "a/runs/2"
@@ -101,11 +101,11 @@ def test_an_earlier_run_is_requested_and_shows_its_own_curves_and_log(qtbot, pag
 def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     detail = page.detail
     choose(page, 1)
-    detail.show_earlier_run("a", 1, update(THEN, 1, [5.0], run=2))
+    detail.show_earlier_run("a", 1, update(EARLIER_VIEW, 1, [5.0], run=2))
     (back,) = (b for b in find_only(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
-    with qtbot.waitSignal(page.job_opened) as opened:
+    with qtbot.waitSignal(page.job_opened) as signal:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
-    assert opened.args == ["a"]
+    assert signal.args == ["a"]
     assert losses(detail) == []
     page.show_update(update(THIRD, 1, [0.9, 0.8], run=3))
     assert losses(detail) == [0.9, 0.8]
@@ -116,7 +116,7 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
 def test_an_open_earlier_run_stays_when_the_job_fails(page):
     detail = page.detail
     choose(page, 2)
-    detail.show_earlier_run("a", 2, update(THEN, 1, [5.0], run=2))
+    detail.show_earlier_run("a", 2, update(EARLIER_VIEW, 1, [5.0], run=2))
     detail.show_view(replace_fields(FAILED, run=3))
     assert losses(detail) == [5.0]
     assert find_only(JobTabs, detail).key() == "curves"
@@ -124,5 +124,5 @@ def test_an_open_earlier_run_stays_when_the_job_fails(page):
 
 def test_a_run_requested_too_late_shows_nothing(page):
     page.detail.show_runs("another", RUNS)
-    page.detail.show_earlier_run("another", 2, update(THEN, 1, [5.0], run=2))
+    page.detail.show_earlier_run("another", 2, update(EARLIER_VIEW, 1, [5.0], run=2))
     assert losses(page.detail) == [0.9, 0.8, 0.7]

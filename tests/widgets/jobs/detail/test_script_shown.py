@@ -51,35 +51,35 @@ RESUMES = {"resume_arguments": ["--resume", "{checkpoint}"]}
 
 @pytest.mark.parametrize("state", [JobState.INTERRUPTED, JobState.ERROR, JobState.LOST])
 @pytest.mark.parametrize("settings", [{}, RESUMES])
-@pytest.mark.parametrize("shown", [lambda view: view, summary_of], ids=["open", "in the list"])
-def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, shown):
-    on = JobSubject(shown(script(state, **settings)), has_checkpoints=True)
-    act = main_action(on)
+@pytest.mark.parametrize("make_view", [lambda view: view, summary_of], ids=["open", "in the list"])
+def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, make_view):
+    subject = JobSubject(make_view(script(state, **settings)), has_checkpoints=True)
+    act = main_action(subject)
     assert act.text == RESUME.text
-    assert act.is_enabled(on) == bool(settings)
+    assert act.is_enabled(subject) == bool(settings)
     assert (act.disabled_tip == NO_RESUME_REASON) == (not settings)
-    assert QUEUE.is_offered(on) == MOVE.is_offered(on) == bool(settings)
-    waiting = JobSubject(shown(script(JobState.QUEUED, **settings)), has_checkpoints=True)
-    assert main_action(waiting) == (RESUME if settings else START_OVER)
+    assert QUEUE.is_offered(subject) == MOVE.is_offered(subject) == bool(settings)
+    queued_subject = JobSubject(make_view(script(JobState.QUEUED, **settings)), has_checkpoints=True)
+    assert main_action(queued_subject) == (RESUME if settings else START_OVER)
 
 
 def test_a_script_without_epochs_has_none_in_the_header():
     for state in JobState:
         view = script(state)
-        assert "Epoch" not in {fact.caption for fact in header_figures(view)}
-        for kept in ((), (FILE,)):
-            assert "epoch" not in stop_cost_message(view, kept)
+        assert "Epoch" not in {figure.caption for figure in header_figures(view)}
+        for checkpoints in ((), (FILE,)):
+            assert "epoch" not in stop_cost_message(view, checkpoints)
     with_epochs = replace_fields(script(JobState.TRAINING), epoch=3, epochs=10)
     assert ("Epoch", "3 of 10") in [
-        (fact.caption, fact.value) for fact in header_figures(with_epochs)
+        (figure.caption, figure.value) for figure in header_figures(with_epochs)
     ]
-    live = {fact.caption for fact in header_figures(script(JobState.TRAINING))}
+    live = {figure.caption for figure in header_figures(script(JobState.TRAINING))}
     assert "Runs for" in live
     assert "Ready at" not in live
 
 
 @pytest.mark.parametrize(
-    ("state", "kept", "words"),
+    ("state", "checkpoints", "message"),
     [
         (JobState.TRAINING, (), "stopping loses all work"),
         (JobState.TRAINING, (FILE,), "Newest checkpoint: step 10,"),
@@ -89,8 +89,8 @@ def test_a_script_without_epochs_has_none_in_the_header():
         (JobState.ERROR, (), "There is no checkpoint."),
     ],
 )
-def test_the_cost_of_a_stop_depends_on_the_checkpoints_of_the_script(state, kept, words):
-    assert words in stop_cost_message(script(state), kept)
+def test_the_cost_of_a_stop_depends_on_the_checkpoints_of_the_script(state, checkpoints, message):
+    assert message in stop_cost_message(script(state), checkpoints)
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES, {"remove_old_checkpoints": True}])
@@ -100,7 +100,7 @@ def test_the_checkpoints_of_a_script_are_its_own(qtbot, theme_manager, settings)
     qtbot.addWidget(tab)
     view = script(**settings)
     tab.show_checkpoints(view, ())
-    assert "checkpoint-*/" in " ".join(one.text() for one in tab._empty_state.findChildren(Label))
+    assert "checkpoint-*/" in " ".join(text.text() for text in tab._empty_state.findChildren(Label))
     tab.show_checkpoints(view, (FILE,))
     assert tab.model.index(0, 0).data() == "checkpoint-10 (step 10)"
     assert checkpoint_title(FILE) == "checkpoint-10 (step 10) (latest)"
@@ -121,7 +121,7 @@ def test_a_script_s_checkpoint_is_exported_as_it_is(qtbot, theme_manager):
     qtbot.addWidget(dialog)
     assert dialog._format.key() == "zip"
     assert shows_text(dialog, "as the script wrote it")
-    assert any(one.endswith(".zip") for one in visible_texts(dialog))
+    assert any(text.endswith(".zip") for text in visible_texts(dialog))
 
 
 @pytest.mark.parametrize("settings", [{}, RESUMES])

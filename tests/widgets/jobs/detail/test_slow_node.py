@@ -23,36 +23,36 @@ from widgets.nodes.page.attention import attention_cards
 from widgets.nodes.row.node_row import node_row
 
 NODES = {state.name: state for state in lab.nodes()}
-SENTENCE = "gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C."
+SLOW_MESSAGE = "gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C."
 
 
-def words(text):
+def without_gaps(text):
     return text.replace("\xa0", " ")
 
 
-def steps(*slow, usual=100.0, ms=125.0):
+def steps(*slow, usual_ms=100.0, ms=125.0):
     """Times of 16 ranks, eight on gpu06 and eight on gpu07."""
-    return tuple(ms if rank in slow else usual for rank in range(16))
+    return tuple(ms if rank in slow else usual_ms for rank in range(16))
 
 
 SLOWED = replace_fields(lab.LIVE, rank_step_ms=steps(11), slow_ranks=(11,))
 
 
 def test_the_sentence_has_node_cost_and_cause():
-    found = slow_node(SLOWED, NODES)
-    assert words(found.message) == SENTENCE
-    assert (found.name, found.ranks) == ("gpu07", (11,))
-    assert words(found.reasons[11]) == "slowed by heat, 91 °C"
+    node = slow_node(SLOWED, NODES)
+    assert without_gaps(node.message) == SLOW_MESSAGE
+    assert (node.name, node.ranks) == ("gpu07", (11,))
+    assert without_gaps(node.reasons[11]) == "slowed by heat, 91 °C"
 
 
 def test_no_cause_is_named_when_none_is_known():
-    assert words(slow_node(SLOWED, {}).message) == "gpu07 slows this job by 25 %."
+    assert without_gaps(slow_node(SLOWED, {}).message) == "gpu07 slows this job by 25 %."
 
 
 def test_workers_that_do_not_wait_for_each_other_are_not_slowed():
     strategy = replace(SLOWED.config.strategy, name="downpour", settings={})
     view = replace(SLOWED, config=replace(SLOWED.config, strategy=strategy))
-    assert words(slow_node(view, {}).message) == "A step takes 25 % longer on gpu07."
+    assert without_gaps(slow_node(view, {}).message) == "A step takes 25 % longer on gpu07."
 
 
 @pytest.mark.parametrize(
@@ -75,11 +75,11 @@ def test_the_banner_shows_the_slow_node_with_a_button_while_it_is_slow(qtbot):
     detail.open_job(SLOWED)
     detail.show_nodes(lab.nodes())
     banner = find_only(Banner, detail)
-    assert words(banner._headline.text()) == SENTENCE
+    assert without_gaps(banner._headline.text()) == SLOW_MESSAGE
     (button,) = banner.findChildren(Button)
-    with expect_request(detail.job_actions, job_actions.SHOW_NODE) as asked:
+    with expect_request(detail.job_actions, job_actions.SHOW_NODE) as request:
         button.click()
-    assert asked.args == ["gpu07"]
+    assert request.args == ["gpu07"]
     detail.show_view(replace_fields(SLOWED, slow_ranks=()))
     assert banner.isHidden()
 
@@ -90,15 +90,15 @@ def test_the_reason_stands_in_the_cell_of_the_rank(qtbot):
     detail.show_nodes(lab.nodes())
     detail.open_job(SLOWED)
     detail.show_view(SLOWED)
-    assert words(detail.curves.ranks._cells._reasons[11]) == "slowed by heat, 91 °C"
-    assert words(detail.curves.ranks.toolTip()) == "Rank 11: slowed by heat, 91 °C"
+    assert without_gaps(detail.curves.ranks._cells._reasons[11]) == "slowed by heat, 91 °C"
+    assert without_gaps(detail.curves.ranks.toolTip()) == "Rank 11: slowed by heat, 91 °C"
 
 
 def test_the_card_above_the_rack_shows_the_cost_of_the_node():
     rows = {state.name: node_row(state) for state in lab.nodes()}
     (card, *_) = attention_cards(lab.nodes(), rows, [SLOWED], {})
     assert card.node == "gpu07"
-    assert words(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
+    assert without_gaps(card.text).endswith("retinanet-r50 · coco 2x takes 25 % longer for it.")
     (card, *_) = attention_cards(lab.nodes(), rows, [replace_fields(SLOWED, slow_ranks=())], {})
     assert card.text.endswith("retinanet-r50 · coco 2x and 1 more run on it.")
 
@@ -110,8 +110,8 @@ TIMES = StepTimes((4.0,) * 16, (96.0,) * 16, (25.0,) * 16, 5.0)
 
 def test_a_measured_cause_is_said_where_the_node_has_no_finding():
     slowed = replace_fields(SLOWED, slow_cause=LOADER)
-    assert words(slow_node(slowed, NODES).message) == SENTENCE, "its finding explains more"
-    assert words(slow_node(slowed, {}).message) == (
+    assert without_gaps(slow_node(slowed, NODES).message) == SLOW_MESSAGE, "its finding explains more"
+    assert without_gaps(slow_node(slowed, {}).message) == (
         "gpu07 slows this job by 25 %: rank 11 waits 31 ms a step for its loader, "
         "the others 4.0 ms."
     )
@@ -123,14 +123,14 @@ def test_one_culprit_is_named_the_one_that_costs_most():
         "The network slows this job: communication takes 60 of the 130 ms of a step on every rank."
     )
     assert slowdown_message(replace_fields(SLOWED, slow_cause=NETWORK), slow) == (network, "")
-    other = replace(LOADER, rank=3)
-    assert slowdown_message(replace_fields(SLOWED, slow_cause=other), slow) == (
+    other_cause = replace(LOADER, rank=3)
+    assert slowdown_message(replace_fields(SLOWED, slow_cause=other_cause), slow) == (
         "gpu06 slows this job: rank 3 waits 31 ms a step for its loader, the others 4.0 ms.",
         "gpu06",
     )
     assert slowdown_message(replace_fields(SLOWED, slow_cause=LOADER), slow)[0] == slow.message
-    over = replace_fields(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
-    assert slowdown_message(over, None) == ("", "")
+    finished_view = replace_fields(SLOWED, slow_cause=NETWORK, state=JobState.FINISHED)
+    assert slowdown_message(finished_view, None) == ("", "")
 
 
 def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
@@ -177,22 +177,22 @@ def test_a_bar_is_divided_as_the_step_is(qtbot):
     strip = RankStrip()
     qtbot.addWidget(strip)
     strip.resize(1000, 300)
-    half = StepTimes((50.0,) * 16, (50.0,) * 16, (0.0,) * 16, 0.0)
-    strip.show_view(replace_fields(SLOWED, slow_ranks=(), step_times=half, slow_cause=NETWORK))
+    step_times = StepTimes((50.0,) * 16, (50.0,) * 16, (0.0,) * 16, 0.0)
+    strip.show_view(replace_fields(SLOWED, slow_ranks=(), step_times=step_times, slow_cause=NETWORK))
     strip.show()
     image = strip._cells.grab().toImage()
     data, compute = (theme.current().curve(number).name() for number in (1, 0))
-    found = [
+    part_widths = [
         [image.pixelColor(x, y).name() for x in range(image.width())] for y in range(image.height())
     ]
-    (counts, *_) = [(row.count(data), row.count(compute)) for row in found if data in row]
+    (counts, *_) = [(row.count(data), row.count(compute)) for row in part_widths if data in row]
     assert counts[0] == pytest.approx(counts[1], abs=image.width() // 100)
 
 
 def test_the_table_of_ranks_has_the_parts_in_a_tool_tip():
     row, *_ = rank_rows(replace_fields(SLOWED, step_times=TIMES))
     assert (
-        words(row.whole_step) == "data 4.0 ms, compute 96 ms, communication 5.0 ms, waiting 25 ms"
+        without_gaps(row.whole_step) == "data 4.0 ms, compute 96 ms, communication 5.0 ms, waiting 25 ms"
     )
     row, *_ = rank_rows(SLOWED)
     assert row.whole_step == ""

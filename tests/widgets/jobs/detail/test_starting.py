@@ -17,7 +17,7 @@ from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 
 def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
@@ -28,7 +28,7 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
     assert detail.header.main_button.text() == "Cancel"
     assert "Checking 2 nodes…" in visible_texts(find_only(JobProgress, detail))
     with expect_request(detail.job_actions, job_actions.CANCEL) as requested:
-        qtbot.mouseClick(detail.header.main_button, LEFT)
+        qtbot.mouseClick(detail.header.main_button, LEFT_BUTTON)
     assert requested.args == ["a"]
     detail.show_starting("a", "")
     assert detail.header.main_button.text() == "Start"
@@ -39,11 +39,11 @@ def test_a_start_can_be_cancelled_where_it_was_pressed(qtbot: QtBot) -> None:
 def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: QtBot) -> None:
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
-    offered = {}
+    offers = {}
     for view in (CREATED, FAILED, LIVE):
         detail.open_job(view)
-        offered[view.state.value] = "Preflight check…" in open_menu_entries(detail.header.menu_button)
-    assert offered == {"CREATED": True, "ERROR": True, "TRAINING": False}
+        offers[view.state.value] = "Preflight check…" in open_menu_entries(detail.header.menu_button)
+    assert offers == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
     with expect_request(detail.job_actions, job_actions.PREFLIGHT) as requested:
         open_menu_entries(detail.header.menu_button)["Preflight check…"].trigger()
@@ -56,14 +56,14 @@ def test_a_new_job_can_be_cancelled_while_its_nodes_are_checked(
 ) -> None:
     form.show_draft(JobDraft(DIGITS))
     form.show_check(JobCheck(global_batch=16))
-    before = start_buttons(form).start.text()
+    start_text = start_buttons(form).start.text()
     form.set_busy("Checking 2 nodes…")
     assert start_buttons(form).start.text() == "Checking 2 nodes…"
     assert start_buttons(form).queue.text() == "Cancel"
     assert not find_button(form, "Save draft").isEnabled()
     with qtbot.waitSignal(form.start_cancelled), qtbot.assertNotEmitted(form.queue_requested):
-        qtbot.mouseClick(start_buttons(form).queue, LEFT)
+        qtbot.mouseClick(start_buttons(form).queue, LEFT_BUTTON)
     form.set_busy("")
-    assert start_buttons(form).start.text() == before
+    assert start_buttons(form).start.text() == start_text
     with qtbot.waitSignal(form.queue_requested):
-        qtbot.mouseClick(start_buttons(form).queue, LEFT)
+        qtbot.mouseClick(start_buttons(form).queue, LEFT_BUTTON)

@@ -28,7 +28,7 @@ from widgets.plots.annotations import AxisSpan
 from widgets.plots.curve_data import XAxis
 
 FAILED = lab.FAILED
-ENDED = lab._end_s(FAILED)
+END_S = lab._end_s(FAILED)
 NODES = lab.nodes()
 
 
@@ -42,25 +42,25 @@ def detail(qtbot: QtBot, theme_manager: ThemeManager) -> JobDetail:
     return detail
 
 
-def past() -> dict[str, NodeHistory]:
+def node_histories() -> dict[str, NodeHistory]:
     history = NodeHistory()
     history.set_agent_history(lab.full_memory())
     return {"gpu03": history}
 
 
-def measured(name: str) -> RunUpdate:
+def update_with_metric(name: str) -> RunUpdate:
     """The lab's run, which measured one thing more."""
     update = lab.history(FAILED)
     old = update.history
-    more = {**old.metrics, name: old.metrics["loss"]}
-    return RunUpdate(FAILED, HistoryUpdate(old.steps, old.epochs, old.seconds, more, (), 0,
+    metrics = {**old.metrics, name: old.metrics["loss"]}
+    return RunUpdate(FAILED, HistoryUpdate(old.steps, old.epochs, old.seconds, metrics, (), 0,
                                            started_s=old.started_s))  # fmt: skip
 
 
 def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
-    detail.show_node_histories(past(), {}, lab.NOW)
+    detail.show_node_histories(node_histories(), {}, lab.NOW)
     plots = detail.failure.plots
     assert "Memory of GPU 3 on gpu03, GiB" in visible_texts(plots)
     assert plots.cause is not None
@@ -68,10 +68,10 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     assert plots.cause.axis is XAxis.CLOCK
     assert len(plots.cause.curves) == 8
     assert [(post.x, post.text) for post in plots.cause.marks.vertical_markers] == [
-        (ENDED, "failed here")
+        (END_S, "failed here")
     ]
-    assert [one.text for one in plots.cause.marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
-    rows, _ = plots.cause.readout(ENDED - 10)
+    assert [threshold.text for threshold in plots.cause.marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
+    rows, _ = plots.cause.readout(END_S - 10)
     assert [name for name, _ in rows] == ["GPU 3"]
     assert float(rows[0][1].split(formats.GAP)[0]) > 75
     assert [post.x for post in plots.loss.marks.vertical_markers] == [FAILED.step]
@@ -114,8 +114,8 @@ def test_a_run_that_failed_before_its_first_step_has_no_plot(detail: JobDetail) 
 
 def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> None:
     rises = Alarm(DIVERGED, FAILED.step - 300, "The loss is 2.31, 4.2 times its best.")
-    ends = Alarm(NOT_A_NUMBER, FAILED.step, "The loss of rank 1 is not a number.")
-    detail.open_job(replace_fields(FAILED, alarms=(rises, ends)))
+    alarm = Alarm(NOT_A_NUMBER, FAILED.step, "The loss of rank 1 is not a number.")
+    detail.open_job(replace_fields(FAILED, alarms=(rises, alarm)))
     detail.show_update(replace(lab.history(FAILED), view=detail._view))
     panel = detail.failure.plots.cause
     assert panel is not None
@@ -166,32 +166,32 @@ def test_the_last_step_with_a_loss_has_a_finite_loss(
 ) -> None:
     steps = list(range(1, len(loss) + 1))
     history = HistoryUpdate(
-        steps, [1] * len(steps), [float(one) for one in steps], {"loss": loss}, (), 0,
+        steps, [1] * len(steps), [float(step) for step in steps], {"loss": loss}, (), 0,
         started_s=instant(FAILED.status.started_at).timestamp(),
     )  # fmt: skip
     detail.open_job(FAILED)
     detail.show_update(RunUpdate(FAILED, history))
-    found = [
+    step_events = [
         event.message
         for event in detail.failure.events.shown_events
         if "with a loss" in event.message
     ]
-    assert found == ([] if last is None else [f"Last step with a loss: {last}"])
+    assert step_events == ([] if last is None else [f"Last step with a loss: {last}"])
 
 
 def test_a_recorded_gradient_norm_is_shown_in_place_of_the_loss(detail: JobDetail) -> None:
     view = replace_fields(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "No number."),))
     detail.open_job(view)
-    detail.show_update(replace(measured("gradient_norm"), view=view))
+    detail.show_update(replace(update_with_metric("gradient_norm"), view=view))
     assert shows_text(detail.failure.plots, "Gradient norm since step")
 
 
 @pytest.mark.parametrize("node", ["gpu03", "gpu04"])
 def test_curves_of_another_node_are_not_taken_for_the_one_that_failed(node: str) -> None:
-    histories = {node: past()["gpu03"]}
+    histories = {node: node_histories()["gpu03"]}
     states = {state.name: state for state in NODES}
-    found = cause_curves(FAILED, JobDetail(JobActions()).curves.run_curves, states, histories)
-    assert (found is not None) == (node == "gpu03")
+    curves = cause_curves(FAILED, JobDetail(JobActions()).curves.run_curves, states, histories)
+    assert (curves is not None) == (node == "gpu03")
 
 
 def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDetail) -> None:
@@ -200,20 +200,20 @@ def test_events_stand_in_order_of_time_from_the_start_to_the_end(detail: JobDeta
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))
     detail.show_checkpoints(view.id, lab.checkpoints(view))
-    shown = detail.failure.events.shown_events
-    assert [event.time_s for event in shown] == sorted(event.time_s for event in shown)
-    words = [event.message for event in shown]
-    assert words[0] == "Run 1 began"
-    assert f"Step {formats.count(4000)}: The loss is 2.31." in words
-    assert f"Checkpoint saved: epoch 19, step {formats.count(7410)}" in words
-    assert words[-1] == "Rank 3 raised OutOfMemoryError"
-    assert shown[-1].time_s == ENDED
+    events = detail.failure.events.shown_events
+    assert [event.time_s for event in events] == sorted(event.time_s for event in events)
+    message = [event.message for event in events]
+    assert message[0] == "Run 1 began"
+    assert f"Step {formats.count(4000)}: The loss is 2.31." in message
+    assert f"Checkpoint saved: epoch 19, step {formats.count(7410)}" in message
+    assert message[-1] == "Rank 3 raised OutOfMemoryError"
+    assert events[-1].time_s == END_S
 
 
 def test_a_run_of_another_job_leaves_nothing_behind(detail: JobDetail) -> None:
     detail.open_job(FAILED)
     detail.show_update(lab.history(FAILED))
-    detail.show_node_histories(past(), {}, lab.NOW)
+    detail.show_node_histories(node_histories(), {}, lab.NOW)
     detail.show_checkpoints(FAILED.id, lab.checkpoints(FAILED))
     detail.open_job(lab.LOST)
     assert detail.failure.plots.cause is None
@@ -274,8 +274,8 @@ def test_the_curves_keep_their_smoothing_when_the_failure_shows_the_loss(
 
 def test_an_unhealthy_gpu_is_an_event_of_its_own_job_only(detail: JobDetail) -> None:
     detail.open_job(FAILED)
-    words = "gpu03 GPU 3 slowed by heat"
-    detail.failure.show_nodes({}, {}, [AxisSpan(ENDED - 60, ENDED - 30, "warn", words)])
-    assert [event.message for event in detail.failure.events.shown_events].count(words) == 1
+    message = "gpu03 GPU 3 slowed by heat"
+    detail.failure.show_nodes({}, {}, [AxisSpan(END_S - 60, END_S - 30, "warn", message)])
+    assert [event.message for event in detail.failure.events.shown_events].count(message) == 1
     detail.open_job(replace(FAILED, id="other"))
-    assert words not in [event.message for event in detail.failure.events.shown_events]
+    assert message not in [event.message for event in detail.failure.events.shown_events]

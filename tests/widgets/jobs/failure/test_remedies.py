@@ -51,17 +51,17 @@ def detail(qtbot):
     return detail
 
 
-def offered(detail):
+def offered_labels(detail):
     """The buttons of the result and of the header, as they are read."""
     rows = (detail.failure._special_buttons, detail.failure._usual_buttons)
-    below = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
-    seen = [b.text() for b in below if isinstance(b, Button) and b.isVisible()]
+    widgets = [acts.itemAt(n).widget() for acts in rows for n in range(acts.count())]
+    labels = [b.text() for b in widgets if isinstance(b, Button) and b.isVisible()]
     head = [detail.header.main_button.text()] if detail.header.main_button.isVisible() else []
-    return seen[:-1], head
+    return labels[:-1], head
 
 
 @pytest.mark.parametrize(
-    ("cause", "kept", "wanted"),
+    ("cause", "checkpoints", "labels"),
     [
         (
             "gpu_memory",
@@ -95,12 +95,12 @@ def offered(detail):
         ),
     ],
 )
-def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, cause, kept, wanted):
+def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, cause, checkpoints, labels):
     detail.open_job(failed(cause))
-    if kept is not None:
-        detail.show_checkpoints("a", kept)
+    if checkpoints is not None:
+        detail.show_checkpoints("a", checkpoints)
     detail.show_node_histories({}, {}, 0.0)
-    assert offered(detail) == (wanted, [])
+    assert offered_labels(detail) == (labels, [])
     assert detail.failure.first_button.property("kind") == "primary"
 
 
@@ -129,8 +129,8 @@ def test_each_remedy_is_one_click(detail, qtbot):
         qtbot.mouseClick(
             find_button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
         )
-    rest = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
-    assert requested.args == ["a", rest]
+    placement = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
+    assert requested.args == ["a", placement]
     qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
     visible_window(MoveDialog).reject()
 
@@ -140,10 +140,10 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     detail.open_job(replace_fields(failed(""), state=JobState.LOST, error=None))
     detail.show_checkpoints("a", (checkpoint(30),))
     detail.show_node_histories({}, {}, 0.0)
-    assert offered(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
+    assert offered_labels(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
     qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    chosen = [one["node"] for one in find_only(PlacementPicker, visible_window(MoveDialog)).value()]
-    assert "gpu07" not in chosen
+    node_names = [entry["node"] for entry in find_only(PlacementPicker, visible_window(MoveDialog)).value()]
+    assert "gpu07" not in node_names
     visible_window(MoveDialog).reject()
 
 
@@ -158,11 +158,11 @@ def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(d
 
 
 def test_a_batch_of_one_and_the_only_gpu_are_not_made_smaller():
-    one = replace(ON_GPUS, batch_size=1, placement=(Placement("gpu07", gpus=("GPU-0",)),))
-    kept = (checkpoint(30),)
-    assert remedies(failed("gpu_memory", 0, one), kept, NODES).changed_settings == {}
-    assert remedies(failed("gpu_ecc", 0, one), kept, NODES).excluded_gpu == ""
-    unknown = remedies(failed("gpu_ecc"), kept, {})
+    config = replace(ON_GPUS, batch_size=1, placement=(Placement("gpu07", gpus=("GPU-0",)),))
+    checkpoints = (checkpoint(30),)
+    assert remedies(failed("gpu_memory", 0, config), checkpoints, NODES).changed_settings == {}
+    assert remedies(failed("gpu_ecc", 0, config), checkpoints, NODES).excluded_gpu == ""
+    unknown = remedies(failed("gpu_ecc"), checkpoints, {})
     assert (unknown.excluded_gpu, unknown.offers_choice) == ("", True)
 
 
@@ -197,13 +197,13 @@ def test_without_a_checkpoint_the_changes_are_those_of_a_clone(detail, qtbot):
 
 
 @pytest.mark.parametrize("cause", ["not_a_number", "diverged"])
-@pytest.mark.parametrize("kept", [(), (checkpoint(30),), None])
-def test_no_sentence_names_a_remedy_without_a_button(detail, cause, kept):
+@pytest.mark.parametrize("checkpoints", [(), (checkpoint(30),), None])
+def test_no_sentence_names_a_remedy_without_a_button(detail, cause, checkpoints):
     view = failed(cause)
     remedy = "Resume with a lower learning rate, or clone the job with gradient clipping."
     detail.open_job(replace_fields(view, error=replace(view.error, remedy=remedy)))
-    if kept is not None:
-        detail.show_checkpoints("a", kept)
+    if checkpoints is not None:
+        detail.show_checkpoints("a", checkpoints)
     assert remedy not in visible_texts(detail.failure)
 
 
@@ -213,8 +213,8 @@ def test_a_sentence_stands_once(detail):
     error = replace(view.error, message=f"{sentence} Its input was finite.")
     for message in (sentence, error.message, ""):
         detail.open_job(replace_fields(view, error=error, message=message))
-        shown = [text for text in visible_texts(detail.failure) if sentence in text]
-        assert shown == [error.message]
+        texts = [text for text in visible_texts(detail.failure) if sentence in text]
+        assert texts == [error.message]
 
 
 def test_the_lost_work_counts_from_the_checkpoint_that_resume_takes(detail):
@@ -233,19 +233,19 @@ def test_clipping_is_offered_once():
 
 
 @pytest.mark.parametrize(
-    ("kept", "wanted"),
+    ("checkpoints", "steps_text"),
     [
         ((checkpoint(20), checkpoint(30)), "214 steps"),
         ((checkpoint(243),), "1 step"),
         ((), "244 steps"),
     ],
 )
-def test_the_lost_work_is_shown_in_steps(detail, kept, wanted):
+def test_the_lost_work_is_shown_in_steps(detail, checkpoints, steps_text):
     detail.open_job(failed(""))
-    facts = find_only(KeyValueRow, detail.failure)
-    assert "Lost" not in [fact.caption for fact in facts.items], "not known yet"
-    detail.show_checkpoints("a", kept)
-    assert KeyValue("Lost", wanted) in facts.items
+    figures = find_only(KeyValueRow, detail.failure)
+    assert "Lost" not in [figure.caption for figure in figures.items], "not known yet"
+    detail.show_checkpoints("a", checkpoints)
+    assert KeyValue("Lost", steps_text) in figures.items
 
 
 @pytest.mark.parametrize("cause", ["gpu_memory", "gpu_ecc", "user_code", "not_a_number", ""])
@@ -265,13 +265,13 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
         tab._clone_button,
         find_button(tab, "Log of rank 3"),
     )
-    for shown in filter(QWidget.isVisible, buttons):
-        right = shown.mapTo(tab, shown.rect().bottomRight()).x()
-        assert right < tab.width() - PAGE_MARGIN, shown.text()
+    for button in filter(QWidget.isVisible, buttons):
+        right = button.mapTo(tab, button.rect().bottomRight()).x()
+        assert right < tab.width() - PAGE_MARGIN, button.text()
 
 
 @pytest.mark.parametrize(
-    ("cause", "kept", "words"),
+    ("cause", "checkpoints", "note"),
     [
         (
             "not_a_number",
@@ -285,11 +285,11 @@ def test_on_a_page_of_any_width_no_remedy_is_cut(detail, cause, width):
         ("", (checkpoint(30),), "Resume continues from epoch 3, step 30."),
     ],
 )
-def test_the_saved_checkpoint_is_named_below_the_buttons(detail, cause, kept, words):
+def test_the_saved_checkpoint_is_named_below_the_buttons(detail, cause, checkpoints, note):
     detail.open_job(failed(cause))
-    if kept is not None:
-        detail.show_checkpoints("a", kept)
-    assert detail.failure._resume_note.text().startswith(words)
+    if checkpoints is not None:
+        detail.show_checkpoints("a", checkpoints)
+    assert detail.failure._resume_note.text().startswith(note)
 
 
 def lacking(cause, traceback="", evidence=()):
@@ -333,9 +333,9 @@ def test_a_missing_package_is_installed_first_and_then_the_job_resumes(
     detail.show_checkpoints(view.id, (checkpoint(30),))
     first = detail.failure.first_button
     assert first.text() == f"Install {package}…"
-    with qtbot.waitSignal(detail.failure.install_requested) as asked:
+    with qtbot.waitSignal(detail.failure.install_requested) as signal:
         qtbot.mouseClick(first, Qt.MouseButton.LeftButton)
-    assert asked.args == [module]
+    assert signal.args == [module]
     detail.failure.show_installed(view.id, module)
     assert detail.failure.first_button.text() == "Resume"
 
@@ -344,6 +344,6 @@ def test_resume_continues_from_before_the_loss_rose(detail):
     view = failed("diverged")
     detail.open_job(replace_fields(view, error=replace(view.error, sound_step=12)))
     detail.show_checkpoints("a", (checkpoint(5), checkpoint(30)))
-    words = detail.failure._resume_note.text()
-    assert words.startswith("Resume continues from the last good checkpoint: ")
-    assert words.endswith("step 5.")
+    note = detail.failure._resume_note.text()
+    assert note.startswith("Resume continues from the last good checkpoint: ")
+    assert note.endswith("step 5.")

@@ -16,7 +16,7 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.swept_fields import MultiValueButton
 
-FOUND = (
+ARGUMENTS = (
     ScriptArgument("--lr", "number", "0.1", help_text="the rate", aliases=("--learning-rate",)),
     ScriptArgument("--batch-size", "whole", "32", aliases=("-b",)),
     ScriptArgument("--opt", "choice", "sgd", ("sgd", "adam")),
@@ -37,8 +37,8 @@ class Rig:
         self.qtbot, self.form = qtbot, JobForm()
         qtbot.addWidget(self.form)
         self.form.resize(1400, 900)
-        self.asked = []
-        self.form.help_requested.connect(self.asked.append)
+        self.requests = []
+        self.form.help_requested.connect(self.requests.append)
         raw = {"name": "x", "script": "mine", "arguments": arguments, "placement": []}
         self.form.show_draft(JobDraft(raw, axes))
         self.form.show()
@@ -66,15 +66,15 @@ class Rig:
 def several(form):
     """The buttons for several values that Tab reaches."""
     buttons = form.findChildren(MultiValueButton)
-    return {one.accessibleName() for one in buttons if one.isVisible()}
+    return {button.accessibleName() for button in buttons if button.isVisible()}
 
 
 @pytest.fixture
 def rig(qtbot):
-    made = Rig(qtbot, LINE)
-    made.part.switch.click()
-    made.form.show_arguments(ScriptHelp(FOUND))
-    return made
+    new_rig = Rig(qtbot, LINE)
+    new_rig.part.switch.click()
+    new_rig.form.show_arguments(ScriptHelp(ARGUMENTS))
+    return new_rig
 
 
 def test_the_switch_requests_the_arguments_and_the_fields_show_the_line(rig):
@@ -95,7 +95,7 @@ def test_a_field_writes_its_value_into_the_line(rig):
     rig.control("opt").choose("adam")
     rig.control("amp").click()
     rig.type(rig.control("out"), "{output}/my run")
-    words = [
+    expected_words = [
         "fit",
         "--out",
         "{output}/my run",
@@ -107,11 +107,11 @@ def test_a_field_writes_its_value_into_the_line(rig):
         "adam",
         "--amp",
     ]
-    assert rig.words == words
+    assert rig.words == expected_words
     rig.type(rig.control("lr"), "")
     rig.control("opt").setCurrentIndex(0)
     rig.control("amp").click()
-    assert rig.words == words[:5]
+    assert rig.words == expected_words[:5]
 
 
 def test_the_fields_show_arguments_typed_in_the_line(rig):
@@ -151,9 +151,9 @@ def test_tab_goes_from_the_switch_through_the_fields(rig):
     while len(chain) < 60:
         one = one.nextInFocusChain()
         chain.append(one)
-    places = [chain.index(rig.control(name)) for name in rig.names]
-    assert places == sorted(places)
-    assert max(places) < 30
+    indices = [chain.index(rig.control(name)) for name in rig.names]
+    assert indices == sorted(indices)
+    assert max(indices) < 30
 
 
 def test_the_switch_takes_the_fields_away_and_the_line_stays(rig):
@@ -237,13 +237,13 @@ def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):
 def test_the_next_job_with_a_script_has_its_fields_again(qtbot) -> None:
     rig = Rig(qtbot, LINE)
     rig.part.switch.setChecked(True)
-    rig.form.show_arguments(ScriptHelp(FOUND))
+    rig.form.show_arguments(ScriptHelp(ARGUMENTS))
     axis = parse_axis("arguments.lr", "0.1, 0.2")
     raw = {"name": "y", "script": "mine", "arguments": LINE, "placement": []}
     rig.form.show_draft(JobDraft(raw, (axis,)))
     assert rig.part.switch.isChecked()
     assert rig.control("opt") is not None
     assert rig.form.draft().axes == (axis,)
-    assert len(rig.asked) == 1
+    assert len(rig.requests) == 1
     rig.form.show_draft(JobDraft({**raw, "script": "other"}))
     assert not rig.part.switch.isChecked()

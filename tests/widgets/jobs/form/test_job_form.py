@@ -72,8 +72,8 @@ def reading(gpus=()):
 
 
 def gpu(index, owner=""):
-    held = (GpuProcess(7, owner, 18 << 30, "python"),) if owner else ()
-    return Gpu(index, f"GPU-{index}", "RTX", 18 << 30 if held else 0, 24 << 30, processes=held)
+    processes = (GpuProcess(7, owner, 18 << 30, "python"),) if owner else ()
+    return Gpu(index, f"GPU-{index}", "RTX", 18 << 30 if processes else 0, 24 << 30, processes=processes)
 
 
 @pytest.fixture
@@ -94,11 +94,11 @@ def test_the_head_of_the_form_begins_and_ends_where_its_cards_do(form, width):
     window.show()
     QApplication.processEvents()
     header, card = form.findChild(PageHeader), find_only(FormSections, form).findChild(Card)
-    left = card.mapTo(form, QPoint(0, 0)).x()
-    ends = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
+    card_x = card.mapTo(form, QPoint(0, 0)).x()
+    header_edges = [header.mapTo(form, QPoint(x, 0)).x() for x in (PAGE_MARGIN, header.width())]
     form.setParent(None)
     window.close()
-    assert [left, left + card.width()] == [ends[0], ends[1] - PAGE_MARGIN]
+    assert [card_x, card_x + card.width()] == [header_edges[0], header_edges[1] - PAGE_MARGIN]
 
 
 def test_a_job_file_shown_and_taken_back_is_the_same_job(form):
@@ -135,18 +135,18 @@ def test_each_optimizer_shows_its_own_settings_and_no_others(form, optimizer):
 
 
 def test_a_change_requests_one_check_after_a_pause(form, qtbot):
-    with qtbot.waitSignal(form.check_requested) as checked:
+    with qtbot.waitSignal(form.check_requested) as signal:
         form.show_draft(JobDraft(DIGITS))
-    assert checked.args[0].raw["name"] == "digits, two workers"
+    assert signal.args[0].raw["name"] == "digits, two workers"
 
 
 def test_a_fault_stands_below_its_field_and_start_says_how_many(form):
     form.show_draft(JobDraft(DIGITS))
-    faults = (
+    errors = (
         ConfigError("epochs", "epochs: must be between 1 and 100."),
         ConfigError("optimizer.lr", "optimizer.lr: must be a number, not text."),
     )
-    form.show_check(JobCheck(errors=faults))
+    form.show_check(JobCheck(errors=errors))
     assert setting_field(form, "epochs").error() == "Epochs must be between 1 and 100."
     assert start_buttons(form).start.text() == "2 problems to fix"
     assert not start_buttons(form).start.isEnabled()
@@ -161,8 +161,8 @@ def test_faults_of_the_previous_draft_are_not_shown_for_another(form):
 
 def test_a_fault_without_a_field_is_shown_among_the_checks(form):
     form.show_check(JobCheck(errors=(ConfigError("environment.A B", "environment.A B: no name."),)))
-    words = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
-    assert words == "Environment variable “A B”: no name."
+    text = side_of(form).findings.itemAt(0).layout().itemAt(1).widget().text()
+    assert text == "Environment variable “A B”: no name."
 
 
 @pytest.mark.parametrize(
@@ -186,8 +186,8 @@ def test_the_gpu_hours_and_the_energy_of_a_job_are_said_where_they_are_foreseen(
     forecast = JobForecast(900, 3600.0, "before", 4.0, gpu_s=16 * 3600.0, energy_j=2.16e7)
     check = JobCheck(global_batch=64, learning_rate=0.1, forecast=forecast)
     form.show_check(check)
-    said = side_of(form)._basis.text().replace("\xa0", " ")
-    assert said.endswith("About 16.0 GPU hours and 6.00 kWh.")
+    basis_text = side_of(form)._basis.text().replace("\xa0", " ")
+    assert basis_text.endswith("About 16.0 GPU hours and 6.00 kWh.")
     assert "16.0 GPU hours" in find_only(FormFoot, form).figures.text()
     form.show_check(replace(check, forecast=replace(forecast, energy_j=None)))
     assert shows_text(side_of(form), "About 16.0 GPU hours.")
@@ -295,7 +295,7 @@ def test_the_reason_of_a_refusal_stays_until_the_user_changes_a_setting(form, qt
     assert not side_of(form).refusal.isVisible()
 
 
-def places(form):
+def field_positions(form):
     """Where each field of the form is, and how large."""
     QApplication.processEvents()
     fields = find_only(FormSections, form).findChildren(Field)
@@ -337,18 +337,18 @@ def test_no_field_moves_when_something_is_wrong_or_tried(form, width, is_open):
         open_details(form)
     fine = JobCheck(global_batch=64, learning_rate=0.1)
     form.show_check(fine)
-    before = places(form)
-    names = {name for name, *_ in before}
+    previous_positions = field_positions(form)
+    names = {name for name, *_ in previous_positions}
     assert "Epochs" in names
     assert ("Seed" in names) is is_open
-    faults = tuple(ConfigError(path, f"{path}: {'must be so. ' * 20}") for path in all_fields(form))
+    errors = tuple(ConfigError(path, f"{path}: {'must be so. ' * 20}") for path in all_fields(form))
     nowhere = ConfigError("placement[0].node", f"placement[0].node: {'There is no node. ' * 20}")
-    form.show_check(JobCheck(errors=(*faults, nowhere)))
+    form.show_check(JobCheck(errors=(*errors, nowhere)))
     assert setting_field(form, "epochs").error().startswith("Epochs must be so.")
-    assert places(form) == before
+    assert field_positions(form) == previous_positions
     for state in TrialState:
         form.show_check(fine, BatchTrial(state, "some words " * 40, "model"))
-        assert places(form) == before
+        assert field_positions(form) == previous_positions
 
 
 @pytest.mark.usefixtures("theme_manager")
@@ -364,8 +364,8 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
             )
         )
     )
-    lines = [one for one in find_only(FormSections, form).findChildren(ErrorLine) if one.text()]
-    assert [one.text() for one in lines] == [
+    lines = [error_line for error_line in find_only(FormSections, form).findChildren(ErrorLine) if error_line.text()]
+    assert [error_line.text() for error_line in lines] == [
         "Epochs must be between 1 and 100. One step takes 600 items."
     ]
     assert lines[0].isVisible()
@@ -391,8 +391,8 @@ def test_all_usual_settings_are_on_one_page_with_twelve_nodes(form):
     """A window of 1440 by 900 without its side bar."""
     bar = filled(form, 1176, 900)
     assert bar.maximum() == 0
-    seen = {f.label() for f in form.findChildren(Field) if f.isVisible()}
-    assert {"Start from", "Optimizer", "Learning rate", "Schedule", "Stop early after"} <= seen
+    labels = {f.label() for f in form.findChildren(Field) if f.isVisible()}
+    assert {"Start from", "Optimizer", "Learning rate", "Schedule", "Stop early after"} <= labels
     dataset, weights = (setting_field(form, path) for path in ("dataset", "start_from"))
     assert dataset.mapTo(form, QPoint()).y() == weights.mapTo(form, QPoint()).y()
 
@@ -403,9 +403,9 @@ def test_a_button_shows_rare_settings_and_scrolls_to_them(form, qtbot):
     norm, seed = (setting_field(form, path) for path in ("gradient_norm", "seed"))
     assert not norm.isVisible()
     assert not seed.isVisible()
-    folded = [one for one in form.findChildren(Details) if one.button.isVisible()]
-    shown = [details for details in folded if details.button.text() == "More"]
-    for details, field in zip(shown, (norm, seed), strict=True):
+    folded = [d for d in form.findChildren(Details) if d.button.isVisible()]
+    more_details = [details for details in folded if details.button.text() == "More"]
+    for details, field in zip(more_details, (norm, seed), strict=True):
         assert details.button.text() == "More"
         width = details.button.width()
         qtbot.mouseClick(details.button, Qt.MouseButton.LeftButton)
@@ -413,7 +413,7 @@ def test_a_button_shows_rare_settings_and_scrolls_to_them(form, qtbot):
         view = page_of(form).viewport()
         qtbot.waitUntil(lambda: view.rect().contains(place_in(field, view)))  # noqa: B023
     assert bar.value() > 0
-    qtbot.mouseClick(shown[0].button, Qt.MouseButton.LeftButton)
+    qtbot.mouseClick(more_details[0].button, Qt.MouseButton.LeftButton)
     assert not norm.isVisible()
 
 
@@ -427,9 +427,9 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     form.show()
     form.show_draft(JobDraft(DIGITS))
     field = setting_field(form, "optimizer.momentum")
-    fault = ConfigError("optimizer.momentum", "optimizer.momentum: must be below 1.")
-    form.show_check(JobCheck(errors=(fault,)))
-    (line,) = [one for one in find_only(FormSections, form).findChildren(ErrorLine) if one.text()]
+    error = ConfigError("optimizer.momentum", "optimizer.momentum: must be below 1.")
+    form.show_check(JobCheck(errors=(error,)))
+    (line,) = [error_line for error_line in find_only(FormSections, form).findChildren(ErrorLine) if error_line.text()]
     assert line.text() == "Momentum must be below 1."
     assert line.isVisible()
     assert not field.isVisible()
@@ -506,25 +506,25 @@ def test_a_new_form_is_calm_and_asks_for_what_is_not_chosen(form):
     assert find_only(FormFoot, form).result.text() == "Choose a loader"
 
 
-LOST = [f"on_failure.{key}" for key in ("nodes", "shrink", "at_least", "scaling", "grow")]
+NODE_LOSS_SETTINGS = [f"on_failure.{key}" for key in ("nodes", "shrink", "at_least", "scaling", "grow")]
 GIVE_WAY = ["gives_way", "quiet_minutes"]
 
 
 @pytest.mark.parametrize(
-    ("placement", "more", "seen"),
+    ("placement", "changes", "visible_settings"),
     [
         ([{"node": "this-computer", "processes": 2}], {}, []),
         ([{"node": "gpu01", "gpus": ["GPU-0"]}], {}, GIVE_WAY),
-        ([{"node": name, "processes": 1} for name in ("cpu1", "cpu2")], {}, LOST),
+        ([{"node": name, "processes": 1} for name in ("cpu1", "cpu2")], {}, NODE_LOSS_SETTINGS),
         ([{"node": "this-computer", "processes": 2}], {"gives_way": True}, GIVE_WAY[:1]),
-        ([{"node": "this-computer", "processes": 2}], {"on_failure": {"shrink": True}}, LOST[1:2]),
+        ([{"node": "this-computer", "processes": 2}], {"on_failure": {"shrink": True}}, NODE_LOSS_SETTINGS[1:2]),
     ],
 )
 def test_settings_for_lost_nodes_and_other_users_are_shown_where_they_apply(
-    form, placement, more, seen
+    form, placement, changes, visible_settings
 ):
-    form.show_draft(JobDraft({**DIGITS, "placement": placement, **more}))
-    assert shown_paths(form, *LOST, *GIVE_WAY) == seen
+    form.show_draft(JobDraft({**DIGITS, "placement": placement, **changes}))
+    assert shown_paths(form, *NODE_LOSS_SETTINGS, *GIVE_WAY) == visible_settings
     assert shown_paths(form, "on_failure.retries", "seed", "loader_workers")[1:] == [
         "seed",
         "loader_workers",

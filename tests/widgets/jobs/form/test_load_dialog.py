@@ -18,12 +18,12 @@ def test_only_a_damaged_template_is_red_with_a_sign(
 ) -> None:
     dialog = LoadDialog()
     qtbot.addWidget(dialog)
-    fault = "broken.toml, line 3: expected “=”."
-    dialog.show_templates((Template("broken", "", "/x", fault), Template("night", "digits")))
+    message = "broken.toml, line 3: expected “=”."
+    dialog.show_templates((Template("broken", "", "/x", message), Template("night", "digits")))
     broken, sound = (dialog.templates.index(row, 1) for row in (0, 1))
-    assert (broken.data(), broken.data(ROLE.ForegroundRole)) == (fault, theme.current().q("bad"))
+    assert (broken.data(), broken.data(ROLE.ForegroundRole)) == (message, theme.current().q("bad"))
     assert not broken.data(ROLE.DecorationRole).isNull()
-    assert broken.data(ROLE.ToolTipRole) == fault
+    assert broken.data(ROLE.ToolTipRole) == message
     assert sound.data(ROLE.ForegroundRole) is None
     assert sound.data(ROLE.DecorationRole) is None
     assert dialog.templates.index(0, 0).data(ROLE.ForegroundRole) is None

@@ -38,7 +38,7 @@ from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.swept_fields import MultiValueButton
 
 RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 32))
-CHECKED = JobCheck(
+CHECK = JobCheck(
     jobs=6,
     global_batch=32,
     learning_rate=0.02,
@@ -72,30 +72,30 @@ def swept(form):
     return job_fields(form).swept
 
 
-def opened(form, path):
+def open_editor(form, path):
     swept(form).open(path)
     return swept(form).popover
 
 
 def test_a_right_click_at_a_field_offers_several_values(form, monkeypatch):
     menus = []
-    monkeypatch.setattr(QMenu, "popup", lambda menu, _where: menus.append(menu))
+    monkeypatch.setattr(QMenu, "popup", lambda menu, _position: menus.append(menu))
     field = setting_field(form, "optimizer.lr")
     field.control.setFocus()
     event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, QPoint(3, 3), QPoint(3, 3))
     QApplication.sendEvent(field.control, event)
     (menu,) = menus
-    (act,) = [one for one in menu.actions() if one.text() == "Several values…"]
+    (act,) = [item for item in menu.actions() if item.text() == "Several values…"]
     act.trigger()
     assert swept(form).popover.isVisible()
     assert "0.05" in visible_texts(swept(form).popover)
-    assert not [one for one in swept(form).menu("epochs").actions() if one.text() == "One value"]
+    assert not [item for item in swept(form).menu("epochs").actions() if item.text() == "One value"]
     with pytest.raises(KeyError):
         swept(form).menu("name")
 
 
 def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form):
-    buttons = {one.accessibleName(): one for one in form.findChildren(MultiValueButton)}
+    buttons = {item.accessibleName(): item for item in form.findChildren(MultiValueButton)}
     assert "Several values of Learning rate" in buttons
     assert "Several values of Name" not in buttons
     fields = all_fields(form)
@@ -108,7 +108,7 @@ def test_each_field_that_can_take_several_values_has_a_button_that_says_so(form)
 
 
 def button_of(form, field):
-    return next(one for one in form.findChildren(MultiValueButton) if one._field is field)
+    return next(item for item in form.findChildren(MultiValueButton) if item._field is field)
 
 
 def test_the_button_of_a_field_is_large_enough_and_no_tab_stop_of_its_own(form):
@@ -125,15 +125,15 @@ def test_the_button_of_a_field_is_seen_only_while_that_is_pointed_at_or_has_the_
     form.activateWindow()
     setting_field(form, "name").control.setFocus()
     buttons = form.findChildren(MultiValueButton)
-    assert not [one.accessibleName() for one in buttons if one.is_highlighted()]
+    assert not [item.accessibleName() for item in buttons if item.is_highlighted()]
     field = setting_field(form, "batch_size")
     field.control.setFocus()
-    assert [one for one in buttons if one.is_highlighted()] == [button_of(form, field)]
-    pointed = setting_field(form, "epochs")
-    QApplication.sendEvent(pointed, QEnterEvent(*[QPointF(3, 3)] * 3))
-    assert button_of(form, pointed).is_highlighted()
-    QApplication.sendEvent(pointed, QEvent(QEvent.Type.Leave))
-    assert not button_of(form, pointed).is_highlighted()
+    assert [item for item in buttons if item.is_highlighted()] == [button_of(form, field)]
+    hovered_field = setting_field(form, "epochs")
+    QApplication.sendEvent(hovered_field, QEnterEvent(*[QPointF(3, 3)] * 3))
+    assert button_of(form, hovered_field).is_highlighted()
+    QApplication.sendEvent(hovered_field, QEvent(QEvent.Type.Leave))
+    assert not button_of(form, hovered_field).is_highlighted()
 
 
 @pytest.mark.parametrize("width", [1200, 900])
@@ -147,24 +147,24 @@ def test_the_button_is_level_with_its_control_and_nothing_moves_when_it_lights(f
     field = setting_field(form, path)
     page = field.parentWidget()
 
-    def places():
-        return [each.geometry() for each in page.findChildren(Field)]
+    def field_geometries():
+        return [field.geometry() for field in page.findChildren(Field)]
 
     control = field.control.geometry().translated(field.pos())
-    place = button_of(form, field).geometry()
+    button_geometry = button_of(form, field).geometry()
     assert button_of(form, field).parentWidget() is page
-    assert place.center().y() == control.center().y()
+    assert button_geometry.center().y() == control.center().y()
     inside = not isinstance(field.control, Switch)
-    assert (place.right() <= control.right()) is inside
-    assert (place.left() > control.right()) is not inside
+    assert (button_geometry.right() <= control.right()) is inside
+    assert (button_geometry.left() > control.right()) is not inside
     if not inside:
         return
-    before, rest = places(), field.control.textMargins() if path == "epochs" else None
+    geometries, margins = field_geometries(), field.control.textMargins() if path == "epochs" else None
     QApplication.sendEvent(field, QEnterEvent(*[QPointF(3, 3)] * 3))
     QApplication.processEvents()
-    assert places() == before
+    assert field_geometries() == geometries
     QApplication.sendEvent(field, QEvent(QEvent.Type.Leave))
-    assert rest is None or field.control.textMargins() == rest
+    assert margins is None or field.control.textMargins() == margins
 
 
 @pytest.mark.parametrize("path", ["name", "checkpoint.best_metric", "optimizer.lr", "seed"])
@@ -173,9 +173,9 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(for
         details.open()
     QApplication.processEvents()
     line = setting_field(form, path).control
-    other = setting_field(form, "epochs").control
+    other_control = setting_field(form, "epochs").control
     form.activateWindow()
-    other.setFocus()
+    other_control.setFocus()
     line.setText("m" * 80)
     cut = line.grab().toImage()
     line.setText("m" * 90)
@@ -183,9 +183,9 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(for
     line.setFocus()
     assert line.grab().toImage() != cut
     line.setText("m")
-    whole = line.grab().toImage()
-    other.setFocus()
-    assert line.grab().toImage() != whole, "only the frame"
+    whole_image = line.grab().toImage()
+    other_control.setFocus()
+    assert line.grab().toImage() != whole_image, "only the frame"
 
 
 @pytest.mark.parametrize(
@@ -193,15 +193,15 @@ def test_a_text_that_does_not_fit_ends_in_an_ellipsis_while_nothing_is_typed(for
     ["name", "model", "loader", "epochs", "optimizer.lr", "strategy.lr_scaling", "schedule.name"],
 )
 def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
-    sentence = "It must be a number."
-    form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {sentence}"),)))
+    message = "It must be a number."
+    form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {message}"),)))
     QApplication.processEvents()
     field = setting_field(form, path)
-    (line,) = [one for one in find_only(FormSections, form).findChildren(ErrorLine) if one.text()]
-    left = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
-    at = field.mapTo(form, QPoint()).x()
+    (line,) = [item for item in find_only(FormSections, form).findChildren(ErrorLine) if item.text()]
+    line_x = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
+    field_x = field.mapTo(form, QPoint()).x()
     spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())
-    assert left == at or (left < at and spare <= 3)
+    assert line_x == field_x or (line_x < field_x and spare <= 3)
     assert QLabel.text(line) == line.text()
     assert line.mapTo(form, QPoint()).y() >= field.mapTo(form, QPoint(0, field.height())).y()
 
@@ -217,7 +217,7 @@ def test_several_values_of_a_hidden_field_open_its_section(form):
 
 def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
     form.show_draft(JobDraft(DIGITS, (RATE,), 5, 2))
-    popover = opened(form, "optimizer.momentum")
+    popover = open_editor(form, "optimizer.momentum")
     find_button(popover, "From – to").click()
     find_line(popover, "From").setText("0.1")
     find_line(popover, "To").setText("0.9")
@@ -234,14 +234,14 @@ def test_a_range_needs_no_steps_where_jobs_are_drawn_at_random(form):
 
 
 def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
-    popover = opened(form, "optimizer.lr")
+    popover = open_editor(form, "optimizer.lr")
     find_line(popover, VALUES).setText("0.01, 0.03,0.1")
     assert find_button(popover, "Use 3 values").text() == "Use 3 values"
     with qtbot.waitSignal(job_fields(form).changed):
         QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
-    shown = setting_field(form, "optimizer.lr").visible_control
-    assert isinstance(shown, LineEdit)
-    assert shown.text() == "0.01, 0.03, 0.1"
+    control = setting_field(form, "optimizer.lr").visible_control
+    assert isinstance(control, LineEdit)
+    assert control.text() == "0.01, 0.03, 0.1"
     draft = form.draft()
     assert draft.axes == (RATE,)
     assert draft.raw["optimizer"] == {**DIGITS["optimizer"], "lr": 0.01}
@@ -249,7 +249,7 @@ def test_values_with_commas_stand_in_the_field_and_in_the_draft(form, qtbot):
 
 
 def test_a_range_is_given_by_its_ends_and_how_many(form):
-    popover = opened(form, "optimizer.lr")
+    popover = open_editor(form, "optimizer.lr")
     find_button(popover, "From – to").click()
     for line, text in (
         (find_line(popover, "From"), "1e-4"),
@@ -261,17 +261,17 @@ def test_a_range_is_given_by_its_ends_and_how_many(form):
     assert "0.0001, 0.001, 0.01, 0.1" in visible_texts(popover)
     find_button(popover, "Use 4 values").click()
     assert form.draft().axes == (Axis("optimizer.lr", span=ValueRange(1e-4, 0.1, 4, "log")),)
-    again = opened(form, "optimizer.lr")
-    assert find_only(QStackedWidget, again).currentIndex() == 1
-    assert "0.0001" in visible_texts(again)
+    editor = open_editor(form, "optimizer.lr")
+    assert find_only(QStackedWidget, editor).currentIndex() == 1
+    assert "0.0001" in visible_texts(editor)
 
 
 def test_choices_and_switches_are_ticked(form):
-    popover = opened(form, "optimizer.name")
+    popover = open_editor(form, "optimizer.name")
     find_button(popover, "Adam").click()
     assert "sgd, adam" in visible_texts(popover)
     find_button(popover, "Use 2 values").click()
-    flag = opened(form, "stop_on_nan")
+    flag = open_editor(form, "stop_on_nan")
     find_button(flag, "Off").click()
     find_button(flag, "Use 2 values").click()
     assert form.draft().axes == (
@@ -281,7 +281,7 @@ def test_choices_and_switches_are_ticked(form):
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("", "Has no values; use 0.01, 0.03, 0.1 or 0.01..0.1:3."),
         ("0.1", "Choose at least two values."),
@@ -292,10 +292,10 @@ def test_choices_and_switches_are_ticked(form):
         ("0.1, 0,2, 1e-", "1e- is not a number."),
     ],
 )
-def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, sentence):
-    popover = opened(form, "optimizer.lr")
+def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, message):
+    popover = open_editor(form, "optimizer.lr")
     find_line(popover, VALUES).setText(text)
-    assert sentence in visible_texts(popover)
+    assert message in visible_texts(popover)
     assert not find_button(popover, "Use").isEnabled()
     QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
     assert popover.isVisible()
@@ -305,29 +305,29 @@ def test_the_popover_names_invalid_values_and_refuses_to_use_them(form, text, se
 @pytest.mark.parametrize("path", ["optimizer.lr", "epochs", "batch_size", "seed"])
 def test_typing_replaces_the_old_value_and_the_focus_returns_to_the_field(form, qtbot, path):
     form.activateWindow()
-    popover = opened(form, path)
+    popover = open_editor(form, path)
     qtbot.waitUntil(find_line(popover, VALUES).hasFocus)
     QTest.keyClicks(find_line(popover, VALUES), "1, 2")
     assert popover.axis().values == (1, 2)
     QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
     field = setting_field(form, path)
     assert field.visible_control.hasFocus()
-    popover = opened(form, path)
+    popover = open_editor(form, path)
     qtbot.waitUntil(find_line(popover, VALUES).hasFocus)
     QTest.keyClicks(find_line(popover, VALUES), "3, 4, 5")
     QTest.keyClick(find_line(popover, VALUES), Qt.Key.Key_Return)
     assert [axis.values for axis in form.draft().axes] == [(3, 4, 5)]
-    popover = opened(form, path)
+    popover = open_editor(form, path)
     QTest.keyClick(popover, Qt.Key.Key_Escape)
     assert field.visible_control.hasFocus()
 
 
 def test_escape_changes_nothing(form):
-    popover = opened(form, "optimizer.lr")
+    popover = open_editor(form, "optimizer.lr")
     find_line(popover, VALUES).setText("1, 2")
     QTest.keyClick(popover, Qt.Key.Key_Escape)
     assert swept(form).popover is None
-    popover = opened(form, "optimizer.lr")
+    popover = open_editor(form, "optimizer.lr")
     find_line(popover, VALUES).setText("1, 2")
     QTest.mouseClick(form.childAt(5, 5), Qt.MouseButton.LeftButton)
     assert swept(form).popover is None
@@ -336,13 +336,13 @@ def test_escape_changes_nothing(form):
 
 def test_one_value_restores_the_earlier_value(form):
     swept(form).show_axis(RATE)
-    popover = opened(form, "optimizer.lr")
-    one = [
+    popover = open_editor(form, "optimizer.lr")
+    item = [
         b
         for b in popover.findChildren(type(find_button(popover, "Use 3 values")))
         if b.text() == "One value"
     ]
-    one[0].click()
+    item[0].click()
     assert form.draft().axes == ()
     assert form.draft().raw["optimizer"]["lr"] == 0.05
     assert setting_field(form, "optimizer.lr").control.isVisible()
@@ -364,7 +364,7 @@ def test_another_optimizer_has_no_values_for_a_removed_setting(form):
 
 def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form, qtbot):
     form.show_draft(JobDraft(DIGITS, (RATE, BATCH)))
-    form.show_check(CHECKED)
+    form.show_check(CHECK)
     assert side_of(form).result.text() == "Ready to queue 6 jobs"
     assert (
         start_buttons(form).start.text()
@@ -387,8 +387,8 @@ def test_s10_the_result_and_the_button_count_the_jobs_and_start_queues_them(form
 
 def test_a_fault_of_a_value_stands_at_its_field_with_a_red_edge(form):
     form.show_draft(JobDraft(DIGITS, (Axis("optimizer.lr", (0.1, 0)),)))
-    sentence = "optimizer.lr: “0” must be above 0."
-    form.show_check(JobCheck(errors=(ConfigError("optimizer.lr", sentence),), jobs=2))
+    message = "optimizer.lr: “0” must be above 0."
+    form.show_check(JobCheck(errors=(ConfigError("optimizer.lr", message),), jobs=2))
     field = setting_field(form, "optimizer.lr")
     assert field.error() == "Learning rate “0” must be above 0."
     assert field.visible_control.property("bad") == "true"
@@ -426,5 +426,5 @@ def test_the_foot_of_a_narrow_window_says_why_nothing_was_started_too(form):
 def test_the_popover_stays_in_the_window(form, size, path):
     form.resize(*size)
     QApplication.processEvents()
-    popover = opened(form, path)
+    popover = open_editor(form, path)
     assert form.rect().contains(popover.geometry())

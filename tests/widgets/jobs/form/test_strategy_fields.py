@@ -35,9 +35,9 @@ def choose(form, qtbot, name):  # noqa: F811
 @pytest.mark.parametrize("name", STRATEGIES)
 def test_each_strategy_shows_its_own_settings_and_no_others(form, name):  # noqa: F811
     form.show_draft(JobDraft(job(name=name)))
-    own = {f"strategy.{key}" for key in STRATEGIES[name]}
-    shown = {path for path in all_fields(form) if path.startswith("strategy.")}
-    assert shown == own | {"strategy.name", "strategy.lr_scaling"}
+    own_settings = {f"strategy.{key}" for key in STRATEGIES[name]}
+    visible_settings = {path for path in all_fields(form) if path.startswith("strategy.")}
+    assert visible_settings == own_settings | {"strategy.name", "strategy.lr_scaling"}
     for key, setting in STRATEGIES[name].items():
         control = setting_field(form, f"strategy.{key}").control
         if setting.kind == "choice":
@@ -53,8 +53,8 @@ def test_settings_of_a_strategy_are_kept_and_defaults_are_left_out(form):  # noq
     control = setting_field(form, "strategy.policy").control
     control.choose("none")
     assert "policy" not in form.draft().raw["strategy"]
-    shown = setting_field(form, "strategy.name").control.display_text()
-    assert shown == "DC-ASGD, variant Constant, servers 2"
+    name_text = setting_field(form, "strategy.name").control.display_text()
+    assert name_text == "DC-ASGD, variant Constant, servers 2"
 
 
 def test_the_default_of_lambda_is_that_of_the_variant(form):  # noqa: F811
@@ -82,7 +82,7 @@ def test_a_chosen_strategy_is_described_and_takes_its_usual_optimizer(form, qtbo
     assert not note.isVisible()
     choose(form, qtbot, "downpour")
     assert note.isVisible()
-    assert [one.text() for one in note._lines][:3] == [
+    assert [line.text() for line in note._lines][:3] == [
         STRATEGIES["downpour"].description,
         STRATEGIES["downpour"].advantage,
         STRATEGIES["downpour"].costs,
@@ -104,9 +104,9 @@ def test_a_file_without_an_optimizer_shows_that_of_its_strategy(form):  # noqa: 
 
 def test_an_option_says_when_it_pays(form):  # noqa: F811
     form.show_draft(JobDraft(job(name="allreduce", compression="fp16", reduction="adasum")))
-    said = find_only(StrategyView, find_only(FormSections, form))._lines[3].text()
-    assert OPTIONS["compression", "fp16"] in said
-    assert OPTIONS["reduction", "adasum"] in said
+    description = find_only(StrategyView, find_only(FormSections, form))._lines[3].text()
+    assert OPTIONS["compression", "fp16"] in description
+    assert OPTIONS["reduction", "adasum"] in description
     form.show_draft(JobDraft(job(name="allreduce")))
     assert find_only(StrategyView, find_only(FormSections, form))._lines[3].text() == ""
 

@@ -18,13 +18,13 @@ from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = replace_fields(LIVE, state=JobState.FINISHED, updated_at="2026-11-20T11:00:00Z")
+ENDED_VIEW = replace_fields(LIVE, state=JobState.FINISHED, updated_at="2026-11-20T11:00:00Z")
 CTRL, SHIFT = Qt.KeyboardModifier.ControlModifier, Qt.KeyboardModifier.ShiftModifier
 NONE = Qt.KeyboardModifier.NoModifier
 
 
 def views(count=6, first=LIVE):
-    kinds = [first, *[ENDED] * (count - 1)]
+    kinds = [first, *[ENDED_VIEW] * (count - 1)]
     return [replace(kind, id=f"job-{n}", name=f"job {n}") for n, kind in enumerate(kinds)]
 
 
@@ -45,8 +45,8 @@ def ids(page):
 
 def click(qtbot, page, row, modifier=NONE):
     view = page.list.view
-    at = view.visualRect(page.model.index(row, 0)).center()
-    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, modifier, at)
+    position = view.visualRect(page.model.index(row, 0)).center()
+    qtbot.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, modifier, position)
 
 
 def test_ctrl_click_ticks_rows_and_opens_none_of_them(qtbot, page, ids):
@@ -95,7 +95,7 @@ def test_space_ticks_and_keys_lead_on_without_losing_a_tick(qtbot, page, ids):
 
 def test_ticks_stay_at_their_jobs_when_rows_move_and_go_with_them(page, ids):
     page.list.ticks.add((ids[2], ids[4]))
-    show_jobs(page, [replace(one, id=one.id) for one in views() if one.id != ids[4]])
+    show_jobs(page, [replace(view, id=view.id) for view in views() if view.id != ids[4]])
     assert list(page.list.ticks) == [ids[2]]
     states = {row: page.model.index(row, 0).data(Qt.ItemDataRole.CheckStateRole) for row in (1, 2)}
     assert states == {1: Qt.CheckState.Unchecked, 2: Qt.CheckState.Checked}
@@ -183,9 +183,9 @@ def test_shift_f10_in_the_table_has_the_same_menu(qtbot, page, ids):
     row = page.table.model.row_of(ids[1])
     acts = texts(menu_of(qtbot, page, page.table.view, page.table.model.index(row, 1)))
     assert {"Open", "Rename", "Clone", "Compare", "Export…", "Copy id"} <= set(acts)
-    with expect_request(page.job_actions, job_actions.TENSORBOARD) as asked:
+    with expect_request(page.job_actions, job_actions.TENSORBOARD) as request:
         acts["Open TensorBoard"].trigger()
-    assert asked.args == [ids[1]]
+    assert request.args == [ids[1]]
     acts["Export…"].trigger()
     assert page.open_id == ids[1]
     assert page.list.isVisible(), "it is asked about on the page of the job"
@@ -199,7 +199,7 @@ def test_the_menu_of_a_ticked_row_acts_on_all_ticked_rows(qtbot, page, ids):
     assert requested.args == [tuple(ids[1:4])]
 
 
-@pytest.mark.parametrize("action", job_actions.KEYED_BULK_ACTIONS, ids=lambda one: one.id)
+@pytest.mark.parametrize("action", job_actions.KEYED_BULK_ACTIONS, ids=lambda action: action.id)
 def test_keys_act_on_the_row_of_the_table_or_on_all_chosen_rows(qtbot, page, ids, action):
     page.show_table()
     view = page.table.view

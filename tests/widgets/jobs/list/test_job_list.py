@@ -23,7 +23,7 @@ from widgets.jobs.list import job_delegate
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.page.jobs_page import JobsPage
 
-ENDED = replace_fields(
+ENDED_VIEW = replace_fields(
     LIVE,
     state=JobState.FINISHED,
     started_at="2026-11-20T10:00:00Z",
@@ -31,11 +31,11 @@ ENDED = replace_fields(
 )
 
 
-def job(name, view, **more):
-    return replace_fields(view, id=name, name=name, **more)
+def job(name, view, **changes):
+    return replace_fields(view, id=name, name=name, **changes)
 
 
-def shown(model):
+def shown_names(model):
     return [model.index(row, 0).data(JOB_ROLE).id for row in range(model.rowCount())]
 
 
@@ -52,7 +52,7 @@ def page(qtbot):
 @pytest.mark.parametrize("in_columns", [False, True])
 def test_rows_keep_the_promises_of_qt(in_columns, qtmodeltester):
     model = JobListModel(has_columns=in_columns)
-    every = rows_of(job("a", LIVE), job("b", CREATED), job("c", FAILED), job("d", ENDED))
+    every = rows_of(job("a", LIVE), job("b", CREATED), job("c", FAILED), job("d", ENDED_VIEW))
     model.show_rows(every)
     qtmodeltester.check(model)
     # The tester keeps watching: each of these is signalled by Qt's rules.
@@ -69,21 +69,21 @@ def test_a_change_of_one_row_signals_one_row(model, qtbot):
 
 
 def test_live_jobs_come_first_then_waiting_then_ended_ones(page):
-    show_jobs(page, (job("ended", ENDED), job("draft", CREATED), job("live", LIVE)))
-    assert shown(page.model) == ["live", "draft", "ended"]
+    show_jobs(page, (job("ended", ENDED_VIEW), job("draft", CREATED), job("live", LIVE)))
+    assert shown_names(page.model) == ["live", "draft", "ended"]
 
 
 def test_nothing_moves_while_the_pointer_is_over_the_list(page):
     show_jobs(page, (job("a", LIVE), job("b", CREATED)))
     page.model.hold_rows(True)
-    show_jobs(page, (job("a", ENDED), job("b", CREATED), job("c", LIVE)))
-    assert shown(page.model) == ["a", "b"]
+    show_jobs(page, (job("a", ENDED_VIEW), job("b", CREATED), job("c", LIVE)))
+    assert shown_names(page.model) == ["a", "b"]
     assert page.model.index(0, 0).data(JOB_ROLE).state is JobState.FINISHED, "but it is signalled"
     page.model.hold_rows(False)
-    assert shown(page.model) == ["c", "b", "a"]
+    assert shown_names(page.model) == ["c", "b", "a"]
 
 
-def chosen(page):
+def selected_name(page):
     return [index.data(JOB_ROLE).id for index in page.list.view.selectedIndexes()]
 
 
@@ -96,8 +96,8 @@ def test_the_job_just_started_is_listed_and_selected_while_the_pointer_rests(pag
     steps = [lambda: page.open_job("c"), lambda: show_jobs(page, (*views, job("c", LIVE)))]
     for step in steps if opens_first else steps[::-1]:
         step()
-    assert "c" in shown(page.model)
-    assert chosen(page) == ["c"]
+    assert "c" in shown_names(page.model)
+    assert selected_name(page) == ["c"]
 
 
 def test_no_row_is_selected_while_the_open_job_is_filtered_out(page):
@@ -105,11 +105,11 @@ def test_no_row_is_selected_while_the_open_job_is_filtered_out(page):
     page.open_job("apple")
     page.list.search.setText("kiwi")
     finish_timers(page.list.search)
-    assert (page.open_id, shown(page.model), chosen(page)) == ("apple", ["kiwi"], [])
+    assert (page.open_id, shown_names(page.model), selected_name(page)) == ("apple", ["kiwi"], [])
     page.list.view.setFocus(Qt.FocusReason.TabFocusReason)
     assert page.open_id == "apple"
     page.list.clear()
-    assert chosen(page) == ["apple"]
+    assert selected_name(page) == ["apple"]
 
 
 def test_a_search_moves_rows_under_the_pointer_too(page):
@@ -117,16 +117,16 @@ def test_a_search_moves_rows_under_the_pointer_too(page):
     page.model.hold_rows(True)
     page.list.search.setText("kiwi")
     finish_timers(page.list.search)
-    assert shown(page.model) == ["kiwi"]
+    assert shown_names(page.model) == ["kiwi"]
 
 
 def test_m16_a_job_is_found_by_a_word_of_its_notes_among_500(page):
-    views = [job(f"job-{number}", ENDED) for number in range(500)]
+    views = [job(f"job-{number}", ENDED_VIEW) for number in range(500)]
     views[321] = replace(views[321], notes="the one with the odd Learning rate")
     show_jobs(page, views)
     page.list.search.setText("odd learning")
     finish_timers(page.list.search)
-    assert shown(page.model) == ["job-321"]
+    assert shown_names(page.model) == ["job-321"]
 
 
 @given(st.lists(st.lists(st.sampled_from(range(12)), unique=True), min_size=1, max_size=12))
@@ -136,11 +136,11 @@ def test_each_pointer_stays_at_its_job_when_rows_come_go_and_move(steps):
     every = rows_of(*views)
     model = JobListModel()
     pointers = {}
-    for wanted in steps:
-        random.Random(len(wanted)).shuffle(wanted)
-        model.show_rows(replace(every, order=every.order[wanted]))
-        names = [f"job-{slot}" for slot in wanted]
-        assert shown(model) == names
+    for job_names in steps:
+        random.Random(len(job_names)).shuffle(job_names)
+        model.show_rows(replace(every, order=every.order[job_names]))
+        names = [f"job-{slot}" for slot in job_names]
+        assert shown_names(model) == names
         assert [model.row_of(name) for name in names] == list(range(len(names)))
         for name in set(pointers) - set(names):
             assert not pointers.pop(name).isValid()
@@ -151,7 +151,7 @@ def test_each_pointer_stays_at_its_job_when_rows_come_go_and_move(steps):
 
 
 def test_a_selection_and_the_current_row_survive_a_listing(page):
-    show_jobs(page, [job(f"job-{number}", ENDED) for number in range(40)])
+    show_jobs(page, [job(f"job-{number}", ENDED_VIEW) for number in range(40)])
     page.show_table()
     table = page.table.view
     flags = QItemSelectionModel.SelectionFlag
@@ -159,7 +159,7 @@ def test_a_selection_and_the_current_row_survive_a_listing(page):
     table.selectionModel().setCurrentIndex(
         page.table.model.index(row, 1), flags.ClearAndSelect | flags.Rows
     )
-    show_jobs(page, [job(f"job-{number}", ENDED) for number in (*range(4, 40), 50, 51)])
+    show_jobs(page, [job(f"job-{number}", ENDED_VIEW) for number in (*range(4, 40), 50, 51)])
     assert table.selected_ids() == ("job-7",)
     assert table.currentIndex().data(JOB_ROLE).id == "job-7"
 
@@ -179,43 +179,43 @@ def test_a_search_that_finds_nothing_says_so_and_can_be_cleared(page):
     assert page.list.no_match.isVisible()
     assert "No job matches “resnt”." in page.list.no_match.accessibleName()
     page.list.no_match.pressed.emit()
-    assert shown(page.model) == ["a"]
+    assert shown_names(page.model) == ["a"]
     assert page.list.view.isVisible()
 
 
 def test_a_job_that_is_only_a_line_is_opened_as_soon_as_it_is_known_whole(page, qtbot):
-    show_jobs(page, (job("new", LIVE),), lines=(summary_of(job("old", ENDED)),))
-    with qtbot.waitSignal(page.job_opened) as opened:
+    show_jobs(page, (job("new", LIVE),), lines=(summary_of(job("old", ENDED_VIEW)),))
+    with qtbot.waitSignal(page.job_opened) as signal:
         page.open_job("old")
-    assert (opened.args, page.open_view) == (["old"], None)
-    shown = page._right_pages.currentWidget()
-    assert (shown, shown.accessibleName()) == (page._opening_state, "Opening “old”…")
-    page.show_update(RunUpdate(job("old", ENDED), HistoryUpdate()))
+    assert (signal.args, page.open_view) == (["old"], None)
+    shown_names = page._right_pages.currentWidget()
+    assert (shown_names, shown_names.accessibleName()) == (page._opening_state, "Opening “old”…")
+    page.show_update(RunUpdate(job("old", ENDED_VIEW), HistoryUpdate()))
     assert page.detail._view.id == "old"
 
 
 def test_an_unreadable_job_is_opened_once_and_the_page_says_why(qtbot, page):
-    opened = []
-    page.job_opened.connect(opened.append)
-    lines = [summary_of(job(name, ENDED)) for name in ("damaged", "well")]
+    opened_ids = []
+    page.job_opened.connect(opened_ids.append)
+    lines = [summary_of(job(name, ENDED_VIEW)) for name in ("damaged", "well")]
     show_jobs(page, (), lines=lines)
-    first, other = opened[0], ({"damaged", "well"} - set(opened)).pop()
+    first, other_id = opened_ids[0], ({"damaged", "well"} - set(opened_ids)).pop()
     page.show_open_error(first, "config.toml of the job is gone.")
     show_jobs(page, (), lines=lines)
-    assert (opened, page.open_id) == ([first], "")
+    assert (opened_ids, page.open_id) == ([first], "")
     assert page.shows_unreadable
     assert page._unreadable_state.accessibleName() == (
         "This job cannot be opened config.toml of the job is gone."
     )
     page.open_job(first)
-    assert opened == [first, first], "a click tries again"
+    assert opened_ids == [first, first], "a click tries again"
     page.show_open_error(first, "config.toml of the job is gone.")
-    page.show_update(RunUpdate(job(first, ENDED), HistoryUpdate()))
+    page.show_update(RunUpdate(job(first, ENDED_VIEW), HistoryUpdate()))
     assert page.open_id == first, "it can be read again"
     assert page.detail.isVisible()
-    page.open_job(other)
-    page.show_open_error(other, "config.toml of the job is gone.")
-    page.remove_job(other)
+    page.open_job(other_id)
+    page.show_open_error(other_id, "config.toml of the job is gone.")
+    page.remove_job(other_id)
     assert page.open_id == first
 
 
@@ -245,7 +245,7 @@ def test_a_window_that_becomes_narrow_takes_the_room_from_the_list(qtbot):
 def test_a_row_is_as_wide_as_the_list_with_a_scroll_bar_and_without(page):
     view = page.list.view
     for count, width in ((1, 1200), (40, 1200), (40, 1500)):
-        show_jobs(page, [job(f"job-{number}", ENDED) for number in range(count)])
+        show_jobs(page, [job(f"job-{number}", ENDED_VIEW) for number in range(count)])
         page.resize(width, 800)
         QApplication.processEvents()
         assert view.columnWidth(0) == view.viewport().width(), "else figures at its end are lost"
@@ -260,11 +260,11 @@ def test_a_list_sized_by_hand_keeps_its_width(qtbot):
     assert page.list.width() > LIST_W
 
 
-@pytest.mark.parametrize("opened", [0, 1, 50, 100, 150, 199])
-def test_a_search_begins_at_its_first_hit(page, opened):
+@pytest.mark.parametrize("row", [0, 1, 50, 100, 150, 199])
+def test_a_search_begins_at_its_first_hit(page, row):
     views = [replace(LIVE, id=f"j{n:03}", name=f"kiwi {n}") for n in range(200)]
     show_jobs(page, views)
-    page.open_job(page.model.summary_at(opened).id)
+    page.open_job(page.model.summary_at(row).id)
     page.list.view.scrollToBottom()
     page.list.search.setText("kiwi")
     finish_timers(page.list.search)
@@ -282,7 +282,7 @@ def test_a_row_cuts_the_name_of_the_job_or_that_of_its_metric_but_not_both(
 ):
     painted = {}
 
-    def paint(_painter, rect, text, role="body", *_tone, middle=False, **_edges):
+    def paint(_painter, rect, text, role="body", *_color_roles, middle=False, **_edges):
         painted[text] = (text_width(text, role) > rect.width() + 1, middle)
 
     monkeypatch.setattr(job_delegate, "paint_text", paint)

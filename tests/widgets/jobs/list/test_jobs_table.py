@@ -38,7 +38,7 @@ def stamp(hours_ago):
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(NOW - 3600 * hours_ago))
 
 
-def config(nodes, gpus, **more):
+def config(nodes, gpus, **changes):
     return parse_job(
         {
             "name": "job",
@@ -54,20 +54,20 @@ def config(nodes, gpus, **more):
                 else {"node": node, "processes": 2}
                 for node in nodes
             ],
-            **more,
+            **changes,
         }
     ).config
 
 
-HERE = config(["this-computer"], 0)
+LOCAL_CONFIG = config(["this-computer"], 0)
 TWO = config(["gpu06", "gpu07"], 8, optimizer={"name": "sgd", "lr": 0.08})
-ONE = config(["gpu03"], 8)
+GPU_CONFIG = config(["gpu03"], 8)
 MANY = config([f"gpu{n:02d}" for n in range(1, 65)], 8)
 
 
-def job(name, state, config, share=0.0, best=None, user="mai", begun=None, took=None, **more):
+def job(name, state, config, share=0.0, best=None, user="mai", begun=None, took=None, **changes):
     begun_at = "" if begun is None else stamp(begun)
-    over = "" if begun is None or took is None else stamp(begun - took)
+    ended_at = "" if begun is None or took is None else stamp(begun - took)
     view = JobView(
         name[:40],
         name,
@@ -79,32 +79,32 @@ def job(name, state, config, share=0.0, best=None, user="mai", begun=None, took=
             step=int(share * 1000),
             total_steps=1000,
             started_at=begun_at,
-            updated_at=over,
+            updated_at=ended_at,
         ),
         best_metric=best,
         user=user,
     )
-    return replace_fields(view, **more)
+    return replace_fields(view, **changes)
 
 
 S = JobState
 VIEWS = (
     job("retinanet-r50 · coco 2x", S.TRAINING, TWO, 0.64, ("mAP", 0.371), begun=1.2,
         tags=("baseline",)),
-    job("unet-cells · dice v3", S.EVALUATING, ONE, 0.91, ("dice", 0.902), "ben", 0.9),
+    job("unet-cells · dice v3", S.EVALUATING, GPU_CONFIG, 0.91, ("dice", 0.902), "ben", 0.9),
     job("warming up", S.SETUP, MANY, 0.0, None, "chen", 0.01, tags=("sweep", "lr", "night")),
     job("retinanet-r50 · lr 0.08", S.QUEUED, TWO),
-    job("gan-textures · 256", S.CREATED, ONE, user="chen", notes="wait for the new textures"),
-    job("vit-s16 · plankton", S.INTERRUPTED, ONE, 0.48, ("validation/top-1", 0.824), "mai", 20,
+    job("gan-textures · 256", S.CREATED, GPU_CONFIG, user="chen", notes="wait for the new textures"),
+    job("vit-s16 · plankton", S.INTERRUPTED, GPU_CONFIG, 0.48, ("validation/top-1", 0.824), "mai", 20,
         3.4, message="Stopped by ben"),
-    job("vit-s16 · plankton adamw", S.ERROR, ONE, 0.41, ("validation/top-1", 0.817), "mai", 6, 2.2,
+    job("vit-s16 · plankton adamw", S.ERROR, GPU_CONFIG, 0.41, ("validation/top-1", 0.817), "mai", 6, 2.2,
         error=RankError("Out of GPU memory.", 3, "gpu03"), tags=("plankton", "adamw")),
     job(LONG, S.LOST, MANY, 0.77, ("validation/a metric with a long name", 0.142),
         "somebody-with-a-long-name", 44, 5.7, tags=("a tag that goes on and on", "b", "c", "d")),
-    job("digits, two workers", S.FINISHED, HERE, 1.0, ("validation/accuracy", 0.981), "lan", 5,
+    job("digits, two workers", S.FINISHED, LOCAL_CONFIG, 1.0, ("validation/accuracy", 0.981), "lan", 5,
         0.016, notes="as good as it gets"),
     *(
-        job(f"deeplab · road scenes {n}", S.FINISHED, ONE, 1.0, ("mIoU", 0.7 + n / 100), "chen",
+        job(f"deeplab · road scenes {n}", S.FINISHED, GPU_CONFIG, 1.0, ("mIoU", 0.7 + n / 100), "chen",
             70 + 24 * n, 5.03, tags=("roads",))
         for n in range(30)
     ),
@@ -134,7 +134,7 @@ def search(page, text):
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
+    ("text", "expected_names"),
     [
         ("failed plankton", ["vit-s16 · plankton adamw"]),
         ("wait textures", ["gan-textures · 256"]),
@@ -148,13 +148,13 @@ def search(page, text):
         ("found nowhere", []),
     ],
 )
-def test_a_job_is_found_by_name_notes_tags_state_settings_and_metrics(page, text, wanted):
+def test_a_job_is_found_by_name_notes_tags_state_settings_and_metrics(page, text, expected_names):
     search(page, text)
-    assert names(page) == wanted
+    assert names(page) == expected_names
 
 
 def test_a_head_sorts_the_other_way_next_and_then_gives_the_lists_own_order_back(page):
-    own = names(page)
+    own_order = names(page)
     click_head(page, JobColumn.BEST)
     assert page.table.model.index(0, 0).data(JOB_ROLE).best_metric == ("dice", 0.902)
     assert page.table.model.index(2, 0).data(JOB_ROLE).best_metric == ("mIoU", 0.99)
@@ -166,7 +166,7 @@ def test_a_head_sorts_the_other_way_next_and_then_gives_the_lists_own_order_back
     none_last = page.table.model.index(len(VIEWS) - 1, 0).data(JOB_ROLE)
     assert none_last.best_metric is None, "what has no value comes last both ways"
     click_head(page, JobColumn.BEST)
-    assert names(page) == own
+    assert names(page) == own_order
 
 
 def test_names_are_sorted_without_regard_to_capitals(page):
@@ -205,30 +205,30 @@ def test_columns_widths_and_order_are_remembered_and_invalid_ones_are_not(qtbot,
     actions["User"].trigger()
     view.setColumnWidth(JobColumn.STATE, 180)
     click_head(page, JobColumn.STARTED)
-    other = add_widget(qtbot, JobsPage())
-    other.table.view.restore(layouts[-1])
-    assert other.table.view.layout_state() == layouts[-1] == view.layout_state()
+    other_page = add_widget(qtbot, JobsPage())
+    other_page.table.view.restore(layouts[-1])
+    assert other_page.table.view.layout_state() == layouts[-1] == view.layout_state()
     assert "notes" in layouts[-1]["columns"]
     assert "user" not in layouts[-1]["columns"]
     assert layouts[-1]["widths"]["state"] == 180
-    assert other.table.query.order == "started"
-    assert other.table.query.descending
-    before = other.table.view.layout_state()
+    assert other_page.table.query.order == "started"
+    assert other_page.table.query.descending
+    layout = other_page.table.view.layout_state()
     for nonsense in ({"columns": "x", "widths": 3, "order": 7}, {"columns": [], "order": "notes"}):
-        other.table.view.restore(nonsense)
-        assert other.table.view.layout_state()["order"] == before["order"]
-        assert "name" in other.table.view.layout_state()["columns"]
+        other_page.table.view.restore(nonsense)
+        assert other_page.table.view.layout_state()["order"] == layout["order"]
+        assert "name" in other_page.table.view.layout_state()["columns"]
 
 
-def choose(page, *wanted):
+def choose(page, *columns):
     view, model = page.table.view, page.table.model
     view.clearSelection()
-    for name in wanted:
+    for name in columns:
         row = names(page).index(name)
         view.scrollTo(model.index(row, 0))
         view.setCurrentIndex(model.index(row, 1))
-        view.clearSelection() if name == wanted[0] else None
-    rows = [names(page).index(name) for name in wanted]
+        view.clearSelection() if name == columns[0] else None
+    rows = [names(page).index(name) for name in columns]
     for row in rows:
         flags = view.selectionModel().SelectionFlag
         view.selectionModel().select(model.index(row, 0), flags.Select | flags.Rows)
@@ -258,8 +258,8 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     assert not view.isColumnHidden(rate)
     click_head(page, rate)
     assert page.table.query.order == "lr"
-    shown = page.table.model.index(0, rate).data()
-    assert shown == "0.08"
+    rate_text = page.table.model.index(0, rate).data()
+    assert rate_text == "0.08"
     assert page.table.model.index(0, JobColumn.OPTIMIZER).data() == "SGD"
     assert page.table.model.index(0, JobColumn.SEED).data() == "1"
     click_head(page, rate)
@@ -267,7 +267,7 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
 
 
 @pytest.mark.parametrize(
-    ("state", "total_steps", "words", "percent"),
+    ("state", "total_steps", "arguments", "percent"),
     [
         (JobState.CREATED, 0, "–", "0 %"),
         (JobState.TRAINING, 0, "–", "–"),
@@ -278,7 +278,7 @@ def test_settings_are_columns_that_can_be_chosen_and_sorted_by(page):
     ],
 )
 def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
-    qtbot, state, total_steps, words, percent
+    qtbot, state, total_steps, arguments, percent
 ):
     raw = {
         "name": "mine",
@@ -291,33 +291,33 @@ def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
     status = RunStatus(state, run=run, step=step, total_steps=total_steps)
     view = JobView("s", "mine", parse_job(raw).config, stamp(1), status)
     line = summary_of(view)
-    assert cell_text(line, JobColumn.PROGRESS).replace("\xa0", " ") == words
+    assert cell_text(line, JobColumn.PROGRESS).replace("\xa0", " ") == arguments
     assert cell_text(line, JobColumn.ARGUMENTS) == "--type LSTM --learning-rate 0.05"
     assert cell_text(line, JobColumn.LR) == "0.05"
-    other = summary_of(job("other", state, HERE, begun=1, took=1))
-    assert cell_text(other, JobColumn.ARGUMENTS) == "–"
+    other_summary = summary_of(job("other", state, LOCAL_CONFIG, begun=1, took=1))
+    assert cell_text(other_summary, JobColumn.ARGUMENTS) == "–"
     ring, running = add_widget(qtbot, RankRing()), add_widget(qtbot, RunningJob())
     ring.set_progress(view.state, view.progress)
     assert ("percent" in ring.accessibleName()) == (percent != "–")
     running.show_job(view)
-    said = running.accessibleName().replace("\xa0", " ")
-    assert said == f"mine, {state.label}, {percent}"
+    accessible_text = running.accessibleName().replace("\xa0", " ")
+    assert accessible_text == f"mine, {state.label}, {percent}"
 
 
 def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):
     view, model = page.table.view, page.table.model
-    used = job("used", JobState.FINISHED, ONE, begun=5, took=2, earlier_gpu_s=3600.0, energy_j=9e6)
-    unknown = job("unknown", JobState.FINISHED, ONE, begun=4, took=2, earlier_gpu_s=None)
-    here = job("on processors", JobState.FINISHED, HERE, begun=3, took=2)
-    show_jobs(page, (used, unknown, here))
-    shown = {
+    gpu_job = job("used", JobState.FINISHED, GPU_CONFIG, begun=5, took=2, earlier_gpu_s=3600.0, energy_j=9e6)
+    unknown = job("unknown", JobState.FINISHED, GPU_CONFIG, begun=4, took=2, earlier_gpu_s=None)
+    cpu_job = job("on processors", JobState.FINISHED, LOCAL_CONFIG, begun=3, took=2)
+    show_jobs(page, (gpu_job, unknown, cpu_job))
+    texts = {
         name: (
             model.index(row, JobColumn.GPU_HOURS).data(),
             model.index(row, JobColumn.ENERGY).data().replace("\xa0", " "),
         )
         for row, name in enumerate(names(page))
     }
-    assert shown == {
+    assert texts == {
         # Two hours of eight GPUs, and one of the runs before.
         "used": ("17.0", "2.50 kWh"),
         "unknown": ("–", "–"),
@@ -350,9 +350,9 @@ def test_a_column_is_ticked_if_it_is_seen(page, width, title):
     for column in JobColumn:
         if column.title in actions():
             assert actions()[column.title].isChecked() is not view.isColumnHidden(column)
-    seen = actions()[title].isChecked()
+    is_ticked = actions()[title].isChecked()
     actions()[title].trigger()
-    assert actions()[title].isChecked() is not seen, "one click"
+    assert actions()[title].isChecked() is not is_ticked, "one click"
 
 
 def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
@@ -383,7 +383,7 @@ def test_space_chooses_rows_and_a_bar_offers_suitable_actions(qtbot, page):
 def test_a_cell_is_edited_in_place_and_the_request_has_the_old_value(qtbot, page):
     view = page.table.view
     row = names(page).index("retinanet-r50 · coco 2x")
-    for column, typed, request in (
+    for column, text, request in (
         (JobColumn.NAME, " new name ", ("name", "retinanet-r50 · coco 2x", "new name")),
         (JobColumn.TAGS, "a, b ,,a", ("tags", ("baseline",), ("a", "b"))),
         (JobColumn.NOTES, "two\nlines", ("notes", "", "two\nlines")),
@@ -392,7 +392,7 @@ def test_a_cell_is_edited_in_place_and_the_request_has_the_old_value(qtbot, page
         editor = view.indexWidget(view.currentIndex()) or view.viewport().focusWidget()
         assert view._is_editing()
         with qtbot.waitSignal(page.table.model.edited) as edited:
-            view.itemDelegate().setModelData(_filled(editor, typed), None, view.currentIndex())
+            view.itemDelegate().setModelData(_filled(editor, text), None, view.currentIndex())
         assert astuple(edited.args[0])[1:] == request
         view.closeEditor(editor, view.itemDelegate().EndEditHint.NoHint)
     assert names(page)[row] == "retinanet-r50 · coco 2x", "it changes when it has come true"
@@ -406,14 +406,14 @@ def test_editing_a_cell_keeps_its_text_and_the_order_of_rows(qtbot, page):
     editor = find_only(LineEdit, view.viewport())
     editor.selectAll()
     qtbot.keyClicks(editor, "half a na")
-    begun = list(names(page))
+    names_before = list(names(page))
     rows = model.rows
     model.show_rows(replace(rows, order=rows.order[::-1]))
     model.emit_all_changed()
     assert editor.text() == "half a na"
-    assert names(page) == begun
+    assert names(page) == names_before
     qtbot.keyClick(editor, Qt.Key.Key_Escape)
-    assert names(page) == begun[::-1]
+    assert names(page) == names_before[::-1]
 
 
 def _filled(editor, text):
@@ -435,44 +435,44 @@ def test_a_narrow_window_shows_fewer_columns_and_never_less_than_name_and_state(
     for width in (1300, 1000, 800, 600):
         page.resize(width, 640)
         QApplication.processEvents()
-        shown = [c for c in JobColumn if not view.isColumnHidden(c)]
-        assert {JobColumn.STATE, JobColumn.NAME} <= set(shown)
-        assert sum(view.columnWidth(c) for c in shown) <= view.viewport().width()
-    assert JobColumn.USER not in shown
+        columns = [c for c in JobColumn if not view.isColumnHidden(c)]
+        assert {JobColumn.STATE, JobColumn.NAME} <= set(columns)
+        assert sum(view.columnWidth(c) for c in columns) <= view.viewport().width()
+    assert JobColumn.USER not in columns
 
 
 def test_a_wide_window_keeps_the_other_columns_near_the_name(page):
     view = page.table.view
-    before = view.layout_state()["widths"]
+    widths = view.layout_state()["widths"]
     for width in (2500, 2200, 2500):
         page.resize(width, 900)
         QApplication.processEvents()
-        shown = [c for c in JobColumn if not view.isColumnHidden(c)]
+        columns = [c for c in JobColumn if not view.isColumnHidden(c)]
         assert view.columnWidth(JobColumn.NAME) < 620
-        assert sum(view.columnWidth(c) for c in shown) == view.viewport().width()
-    assert view.layout_state()["widths"] == before, "what the window gives, the user did not choose"
+        assert sum(view.columnWidth(c) for c in columns) == view.viewport().width()
+    assert view.layout_state()["widths"] == widths, "what the window gives, the user did not choose"
     view.setColumnWidth(JobColumn.STATE, view.columnWidth(JobColumn.STATE) + 30)
-    assert view.layout_state()["widths"]["state"] == before["state"] + 30
+    assert view.layout_state()["widths"]["state"] == widths["state"] + 30
 
 
 @pytest.mark.parametrize("column", [JobColumn.NAME, JobColumn.GPUS, JobColumn.TOOK])
 def test_the_sort_mark_stands_next_to_the_title(page, column):
     header = page.table.view.horizontalHeader()
-    left, width = header.sectionViewportPosition(column), header.sectionSize(column)
+    section_x, width = header.sectionViewportPosition(column), header.sectionSize(column)
     title_w = QFontMetrics(header.font()).horizontalAdvance(column.title)
-    title_left = left + (width - RIGHT_W - title_w if column.is_figure else LEFT_W)
+    title_left = section_x + (width - RIGHT_W - title_w if column.is_figure else LEFT_W)
 
-    def seen():
+    def mark_columns():
         head = header.grab().toImage()
         return head, head.copy(title_left, 0, title_w, head.height())
 
-    head, title = seen()
+    head, title = mark_columns()
     click_head(page, column)
-    sorted_head, sorted_title = seen()
+    sorted_head, sorted_title = mark_columns()
     assert sorted_title == title, "the mark covers the title"
     assert sorted_head != head
     click_head(page, column)
-    assert seen()[0] != sorted_head, "both directions look the same"
+    assert mark_columns()[0] != sorted_head, "both directions look the same"
 
 
 @pytest.mark.parametrize("column", [column for column in JobColumn if column.can_sort])
@@ -485,9 +485,9 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
     title = header.elided_title(column)
     rect = QRect(0, 0, header.sectionSize(column), header.height())
     title_w = QFontMetrics(header.font()).horizontalAdvance(title)
-    left = header.mark_x(rect, column)
+    mark_x = header.mark_x(rect, column)
     text_left = rect.width() - RIGHT_W - title_w if column.is_figure else LEFT_W
-    mark, text = QRect(left, 0, 12, 9), QRect(text_left, 0, title_w, 9)
+    mark, text = QRect(mark_x, 0, 12, 9), QRect(text_left, 0, title_w, 9)
     assert not mark.intersects(text)
     assert rect.contains(mark.united(text))
 
@@ -496,15 +496,15 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
     "seconds", [0.3, 59, 3599, 86_399, 56 * 86_400 + 82_000, 99 * 86_400 + 82_000]
 )
 def test_a_duration_is_never_cut_in_the_column_took(theme_manager, seconds):
-    room = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
-    line = summary_of(job("one", JobState.FINISHED, ONE, begun=1, took=1))
+    available_width = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
+    line = summary_of(job("one", JobState.FINISHED, GPU_CONFIG, begun=1, took=1))
     line = line._replace(started_s=1.0, ended_s=1.0 + seconds, earlier_s=0.0)
-    assert text_width(cell_text(line, JobColumn.TOOK)) <= room
+    assert text_width(cell_text(line, JobColumn.TOOK)) <= available_width
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 22, 30, 300])
 def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(page, count):
-    jobs = [job(f"job {n}", JobState.FINISHED, ONE, begun=n, took=1) for n in range(count)]
+    jobs = [job(f"job {n}", JobState.FINISHED, GPU_CONFIG, begun=n, took=1) for n in range(count)]
     show_jobs(page, jobs)
     # With many rows, the scroll bar takes some of the width.
     page.resize(1440 - SIDEBAR_W, 900)
@@ -520,17 +520,17 @@ def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(page, coun
         ({}, {JobColumn.ENERGY}),
         ({"energy_j": None}, {JobColumn.ENERGY}),
         ({"energy_j": 9e6}, set()),
-        ({"config": HERE}, {JobColumn.ENERGY, JobColumn.GPU_HOURS}),
-        ({"config": HERE, "energy_j": 5.0}, {JobColumn.GPU_HOURS}),
+        ({"config": LOCAL_CONFIG}, {JobColumn.ENERGY, JobColumn.GPU_HOURS}),
+        ({"config": LOCAL_CONFIG, "energy_j": 5.0}, {JobColumn.GPU_HOURS}),
         (None, {JobColumn.ENERGY, JobColumn.GPU_HOURS}),
     ],
 )
 def test_a_column_without_a_figure_of_any_job_is_not_shown_before_it_is_chosen(
     page, figures, empty
 ):
-    known = {"config": ONE, "begun": 5, "took": 2, **(figures or {})}
-    one = job("one", JobState.FINISHED, known.pop("config"), **known)
-    show_jobs(page, () if figures is None else (one,))
+    values = {"config": GPU_CONFIG, "begun": 5, "took": 2, **(figures or {})}
+    measured_job = job("one", JobState.FINISHED, values.pop("config"), **values)
+    show_jobs(page, () if figures is None else (measured_job,))
     page.resize(1900, 800)
     QApplication.processEvents()
     view = page.table.view
@@ -547,9 +547,9 @@ def test_list_and_table_have_one_search(qtbot, text, group):
     show_jobs(page, VIEWS)
     page.list.search.setText(text)
     page.list.groups.choose(group)
-    asked = page.list.query
+    query_before = page.list.query
     page.show_table()
-    assert (page.table.query.text, page.table.query.group) == (asked.text, asked.group)
+    assert (page.table.query.text, page.table.query.group) == (query_before.text, query_before.group)
     page.table.search.setText("vit")
     page.table.groups.choose("all")
     requested = []

@@ -46,19 +46,19 @@ REASONS = {
 }
 
 
-def place(name, number, *, priority=0, starts_in_s=None, **more):
+def queued_job(name, number, *, priority=0, starts_in_s=None, **changes):
     entry = QueueEntry(
-        name, name, 1, (Placement("this-computer", 2),), "m1", priority=priority, **more
+        name, name, 1, (Placement("this-computer", 2),), "m1", priority=priority, **changes
     )
     return QueuedJob(entry, number, REASONS.get(name), starts_in_s)
 
 
 def queue(*names, paused=""):
-    return Queue(tuple(place(name, n) for n, name in enumerate(names, 1)), paused)
+    return Queue(tuple(queued_job(name, n) for n, name in enumerate(names, 1)), paused)
 
 
-def job(name, view=QUEUED, **more):
-    return replace_fields(view, id=name, name=name, **more)
+def job(name, view=QUEUED, **changes):
+    return replace_fields(view, id=name, name=name, **changes)
 
 
 NAMES = tuple(REASONS)
@@ -77,8 +77,8 @@ def page(qtbot):
 
 
 def rows(page):
-    shown = page.model
-    return [shown.index(row, 0).data(JOB_ROLE).name for row in range(shown.rowCount())]
+    model = page.model
+    return [model.index(row, 0).data(JOB_ROLE).name for row in range(model.rowCount())]
 
 
 def test_the_queue_stands_in_its_order_between_running_jobs_and_drafts(page):
@@ -128,53 +128,53 @@ def drag(page, name, row, upper):
     content = QMimeData()
     content.setData(MIME, name.encode())
     box = view.visualRect(page.model.index(row, 0))
-    at = QPoint(box.center().x(), box.top() + 4 if upper else box.bottom() - 4)
-    more = (Qt.DropAction.MoveAction, content, Qt.MouseButton.LeftButton, Qt.NoModifier)
-    enter = QDragEnterEvent(at, *more)
+    position = QPoint(box.center().x(), box.top() + 4 if upper else box.bottom() - 4)
+    event_args = (Qt.DropAction.MoveAction, content, Qt.MouseButton.LeftButton, Qt.NoModifier)
+    enter = QDragEnterEvent(position, *event_args)
     view.dragEnterEvent(enter)
-    move = QDragMoveEvent(at, *more)
+    move = QDragMoveEvent(position, *event_args)
     view.dragMoveEvent(move)
-    return move.isAccepted(), lambda: view.dropEvent(QDropEvent(QPointF(at), *more))
+    return move.isAccepted(), lambda: view.dropEvent(QDropEvent(QPointF(position), *event_args))
 
 
 def test_a_row_is_dragged_before_or_after_another(qtbot, page):
-    takes, drop = drag(page, "nightly", 1, upper=True)
-    assert takes
-    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as moved:
+    is_accepted, drop = drag(page, "nightly", 1, upper=True)
+    assert is_accepted
+    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as request:
         drop()
-    assert moved.args == ["nightly", "retinanet-r50", ""]
+    assert request.args == ["nightly", "retinanet-r50", ""]
     _, drop = drag(page, "nightly", 2, upper=False)
-    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as moved:
+    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as request:
         drop()
-    assert moved.args == ["nightly", "", "vit-s16 lr 0.08"]
+    assert request.args == ["nightly", "", "vit-s16 lr 0.08"]
 
 
-@pytest.mark.parametrize("opened", ["live", NAMES[0], NAMES[3], "draft"])
+@pytest.mark.parametrize("open_id", ["live", NAMES[0], NAMES[3], "draft"])
 @pytest.mark.parametrize("row", [1, 2, 4])
-def test_a_dragged_row_does_not_open(page, monkeypatch, opened, row):
-    view, held = page.list.view, []
-    monkeypatch.setattr(QDrag, "exec", lambda drag, *_: held.append(drag.hotSpot()))
-    page.open_job(opened)
-    at = view.visualRect(page.model.index(row, 0)).center()
-    QTest.mousePress(view.viewport(), Qt.MouseButton.LeftButton, pos=at)
-    assert page.open_id == opened
+def test_a_dragged_row_does_not_open(page, monkeypatch, open_id, row):
+    view, hot_spots = page.list.view, []
+    monkeypatch.setattr(QDrag, "exec", lambda drag, *_: hot_spots.append(drag.hotSpot()))
+    page.open_job(open_id)
+    position = view.visualRect(page.model.index(row, 0)).center()
+    QTest.mousePress(view.viewport(), Qt.MouseButton.LeftButton, pos=position)
+    assert page.open_id == open_id
     view.startDrag(Qt.DropAction.MoveAction)
     QTest.mouseRelease(view.viewport(), Qt.MouseButton.LeftButton, pos=QPoint(5, 5))
-    assert page.open_id == opened
-    assert view.currentIndex().data(JOB_ROLE).name == opened
-    [spot] = held
+    assert page.open_id == open_id
+    assert view.currentIndex().data(JOB_ROLE).name == open_id
+    [spot] = hot_spots
     assert (spot.x() < 0, spot.y() < 0) == (True, True), "it hides the line at which it lands"
-    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=at)
+    QTest.mouseClick(view.viewport(), Qt.MouseButton.LeftButton, pos=position)
     assert page.open_id == page.model.index(row, 0).data(JOB_ROLE).id
 
 
 @pytest.mark.parametrize("row", [0, 4, 5])
 def test_no_row_is_dropped_on_a_running_job_a_draft_or_itself(page, row):
-    takes, drop = drag(page, "nightly", row, upper=True)
+    is_accepted, drop = drag(page, "nightly", row, upper=True)
     moves = []
     page.job_actions.on(job_actions.MOVE_QUEUED, lambda *args: moves.append(args))
     drop()
-    assert not takes
+    assert not is_accepted
     assert moves == []
 
 
@@ -184,9 +184,9 @@ def test_a_file_held_over_the_list_is_left_to_the_window(page, tmp_path):
 
 def test_a_row_moves_by_key_too(qtbot, page):
     page.open_job("vit-s16 lr 0.08")
-    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as moved:
+    with expect_request(page.job_actions, job_actions.MOVE_QUEUED) as request:
         qtbot.keyClick(page.list.view, Qt.Key.Key_Up, Qt.KeyboardModifier.AltModifier)
-    assert moved.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
+    assert request.args == ["vit-s16 lr 0.08", "retinanet-r50", ""]
 
 
 def test_a_row_moved_by_hand_moves_under_the_pointer(page):
@@ -195,11 +195,11 @@ def test_a_row_moved_by_hand_moves_under_the_pointer(page):
     assert rows(page)[1] == "nightly"
 
 
-def acts(page, view, where):
+def acts(page, view, queued_job):
     menu = QMenu(page)
-    on = job_actions.JobSubject(view, None, where)
+    subject = job_actions.JobSubject(view, None, queued_job)
     fill_menu(
-        menu, [job_actions.QUEUE_ACTIONS], on, lambda action: page.job_actions.ask(action, view.id)
+        menu, [job_actions.QUEUE_ACTIONS], subject, lambda action: page.job_actions.ask(action, view.id)
     )
     return {action.text(): action for action in menu.actions()}, menu
 
@@ -209,12 +209,12 @@ def test_the_menu_offers_suitable_actions(qtbot, page):
     assert set(acts(page, job("draft", CREATED), None)[0]) == {"Queue"}
     assert set(acts(page, job("failed", FAILED), None)[0]) == {"Queue resume"}
     assert set(acts(page, job("failed", FAILED, step=0), None)[0]) == set()
-    found, _kept = acts(page, job("nightly"), place("nightly", 4))
-    assert set(found) == {"Move to the top", "Priority and time…", "Remove from queue"}
+    entries, _menu = acts(page, job("nightly"), queued_job("nightly", 4))
+    assert set(entries) == {"Move to the top", "Priority and time…", "Remove from queue"}
     with expect_request(page.job_actions, job_actions.LEAVE_QUEUE) as requested:
-        found["Remove from queue"].trigger()
+        entries["Remove from queue"].trigger()
     assert requested.args == ["nightly"]
-    first, _kept = acts(page, job("a"), place("a", 1))
+    first, _menu = acts(page, job("a"), queued_job("a", 1))
     assert not first["Move to the top"].isEnabled()
 
 
@@ -257,7 +257,7 @@ def test_the_strip_holds_and_frees_the_queue(qtbot, page):
 
 
 def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
-    entry = place("nightly", 1, not_before="2026-12-24T05:00:00Z").entry
+    entry = queued_job("nightly", 1, not_before="2026-12-24T05:00:00Z").entry
     actions = JobActions()
     dialog = QueueDialog(entry, actions)
     qtbot.addWidget(dialog)
@@ -266,14 +266,14 @@ def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     assert not find_button(dialog, "Save").isEnabled()
     find_only(LineEdit, dialog).setText("+2h")
     find_only(SpinBox, dialog).setValue(7)
-    before = datetime.now().astimezone()
+    earliest = datetime.now().astimezone()
     with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
         find_button(dialog, "Save").click()
-    after = datetime.now().astimezone()
+    latest = datetime.now().astimezone()
     _job_id, priority, not_before = requested.args
     assert priority == 7
-    begin = not_before - timedelta(hours=2)
-    assert before - timedelta(minutes=1) < begin <= after, "seconds are left out"
+    request_time = not_before - timedelta(hours=2)
+    assert earliest - timedelta(minutes=1) < request_time <= latest, "seconds are left out"
     find_only(LineEdit, dialog).clear()
     with expect_request(actions, job_actions.CHANGE_QUEUED) as requested:
         find_button(dialog, "Save").click()

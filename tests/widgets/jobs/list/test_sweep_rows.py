@@ -25,7 +25,7 @@ from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 
-OTHERS = VIEWS[:6]
+OTHER_VIEWS = VIEWS[:6]
 IDS = tuple(job.id for job in LR_JOBS)
 
 
@@ -35,7 +35,7 @@ def page(qtbot):
     qtbot.addWidget(page)
     page.resize(1200, 800)
     page.show()
-    show_jobs(page, (*OTHERS, *LR_JOBS))
+    show_jobs(page, (*OTHER_VIEWS, *LR_JOBS))
     return page
 
 
@@ -43,15 +43,15 @@ def ids(model):
     return [model.index(row, 0).data(JOB_ROLE).id for row in range(model.rowCount())]
 
 
-def below(model, tag=LR):
+def names_below(model, tag=LR):
     """The ids of the jobs that stand under a sweep."""
     rows = range(model.row_of(tag) + 1, model.rowCount())
-    found = []
+    names = []
     for row in rows:
         if not model.is_member(row):
             break
-        found.append(model.index(row, 0).data(JOB_ROLE).id)
-    return found
+        names.append(model.index(row, 0).data(JOB_ROLE).id)
+    return names
 
 
 def head(model, column=0):
@@ -78,11 +78,11 @@ def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
     model = JobListModel(has_columns=in_columns)
 
     def show(query=JobQuery(), **folds):  # noqa: B008 - frozen
-        found = index.fold(index.find(query), query, FoldState(folds))
+        rows = index.fold(index.find(query), query, FoldState(folds))
         model.show_rows(
             JobRows(
-                found.summaries, found.order, index.slot, found.total_count,
-                hit_count=found.match_count, sweep_slots=found.sweep_slots,
+                rows.summaries, rows.order, index.slot, rows.total_count,
+                hit_count=rows.match_count, sweep_slots=rows.sweep_slots,
             )
         )  # fmt: skip
 
@@ -95,8 +95,8 @@ def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
 
 
 def test_a_sweep_says_how_many_are_how_and_which_is_the_best(page):
-    said = head(page.model).data(Qt.ItemDataRole.AccessibleTextRole)
-    assert said == (
+    accessible_text = head(page.model).data(Qt.ItemDataRole.AccessibleTextRole)
+    assert accessible_text == (
         f"digits lr, sweep, folded, 69{formats.GAP}%. 6 jobs: 2 live, 3 finished, 1 failed. "
         "Best: validation loss 0.0412 of lr=0.1."
     )
@@ -104,59 +104,59 @@ def test_a_sweep_says_how_many_are_how_and_which_is_the_best(page):
 
 
 def test_a_sweep_is_folded_at_first_and_a_click_toggles_it(page, qtbot):
-    assert below(page.model) == []
+    assert names_below(page.model) == []
     click(qtbot, page.list.view, head(page.model))
-    assert sorted(below(page.model)) == sorted(IDS)
+    assert sorted(names_below(page.model)) == sorted(IDS)
     assert head(page.model).data(OPEN_ROLE) is True
     click(qtbot, page.list.view, head(page.model))
-    assert below(page.model) == []
+    assert names_below(page.model) == []
 
 
 def test_right_and_left_unfold_fold_and_walk_as_in_a_tree(page, qtbot):
     view = page.list.view
     press(qtbot, view, Qt.Key.Key_Right, page.model.row_of(LR))
-    assert len(below(page.model)) == 6
+    assert len(names_below(page.model)) == 6
     press(qtbot, view, Qt.Key.Key_Right)
-    assert view.currentIndex().data(JOB_ROLE).id == below(page.model)[0]
+    assert view.currentIndex().data(JOB_ROLE).id == names_below(page.model)[0]
     press(qtbot, view, Qt.Key.Key_Down)
     press(qtbot, view, Qt.Key.Key_Left)
     assert view.currentIndex().data(JOB_ROLE).id == LR
     press(qtbot, view, Qt.Key.Key_Left)
-    assert below(page.model) == []
+    assert names_below(page.model) == []
     press(qtbot, view, Qt.Key.Key_Return)
-    assert len(below(page.model)) == 6
+    assert len(names_below(page.model)) == 6
 
 
 def test_folded_sweeps_are_signalled_once_and_can_be_restored(page, qtbot):
     with qtbot.waitSignal(page.sweeps.folds_changed) as folded:
         page.sweeps.fold(LIST, LR, False)
-    other = JobsPage()
-    qtbot.addWidget(other)
-    other.sweeps.restore({**folded.args[0], "sweep:spoiled": "by hand"})
-    show_jobs(other, (*OTHERS, *LR_JOBS))
-    assert len(below(other.model)) == 6
+    other_page = JobsPage()
+    qtbot.addWidget(other_page)
+    other_page.sweeps.restore({**folded.args[0], "sweep:spoiled": "by hand"})
+    show_jobs(other_page, (*OTHER_VIEWS, *LR_JOBS))
+    assert len(names_below(other_page.model)) == 6
 
 
 def test_a_search_shows_the_hits_of_a_folded_sweep_and_folding_them_holds_for_that_search(page):
     page.list.search.setText("0.05")
     finish_timers(page.list.search)
-    assert below(page.model) == [IDS[2]]
+    assert names_below(page.model) == [IDS[2]]
     page.sweeps.fold(LIST, LR, True)
-    assert below(page.model) == []
+    assert names_below(page.model) == []
     page.list.search.setText("lr=0.1")
     finish_timers(page.list.search)
-    assert below(page.model) == [IDS[1]]
+    assert names_below(page.model) == [IDS[1]]
     page.list.clear()
-    assert below(page.model) == [], "as it was before the search"
+    assert names_below(page.model) == [], "as it was before the search"
 
 
 def test_folding_moves_rows_under_the_pointer_and_updates_do_not(page):
     page.model.hold_rows(True)
     page.sweeps.fold(LIST, LR, False)
-    assert len(below(page.model)) == 6
+    assert len(names_below(page.model)) == 6
     page.sweeps.fold(LIST, LR, True)
-    show_jobs(page, (*OTHERS, *LR_JOBS[:3]))
-    assert below(page.model) == []
+    show_jobs(page, (*OTHER_VIEWS, *LR_JOBS[:3]))
+    assert names_below(page.model) == []
 
 
 def test_the_open_job_stays_open_when_its_sweep_is_folded_and_the_sweep_is_marked(page):
@@ -174,9 +174,9 @@ def test_a_chosen_sweep_is_shown_on_the_right_with_its_best_job_first(page, qtbo
     assert not page.detail.isVisible()
     assert ids(pane.model)[:3] == [IDS[1], IDS[2], IDS[3]]
     assert "6 jobs: 2 live, 3 finished, 1 failed" in visible_texts(find_only(StateBadge, pane))
-    with qtbot.waitSignal(page.job_opened) as opened:
+    with qtbot.waitSignal(page.job_opened) as signal:
         pane.view.job_opened.emit(IDS[2])
-    assert opened.args == [IDS[2]]
+    assert signal.args == [IDS[2]]
     assert page.detail.isVisible()
 
 
@@ -196,26 +196,26 @@ def test_a_metric_whose_name_says_no_direction_is_asked_for_once(page, qtbot, an
     assert ids(pane.model)[0] == IDS[best]
     assert pane._question.isHidden()
     assert f"lr={('', 0.1, 0, 0, 0.01)[best]}" in visible_texts(pane)
-    other = JobsPage()
-    qtbot.addWidget(other)
-    other.sweep.restore_modes({**modes.args[0], "spoiled": 7})
-    show_jobs(other, scored)
-    other.open_sweep(LR)
-    assert other.sweep._question.isHidden()
-    assert ids(other.sweep.model)[0] == IDS[best]
+    other_page = JobsPage()
+    qtbot.addWidget(other_page)
+    other_page.sweep.restore_modes({**modes.args[0], "spoiled": 7})
+    show_jobs(other_page, scored)
+    other_page.open_sweep(LR)
+    assert other_page.sweep._question.isHidden()
+    assert ids(other_page.sweep.model)[0] == IDS[best]
 
 
 def test_an_update_of_a_job_reaches_its_open_sweep(page):
     page.open_sweep(LR)
     done = replace_fields(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
-    show_jobs(page, (*OTHERS, *LR_JOBS[:5], done))
+    show_jobs(page, (*OTHER_VIEWS, *LR_JOBS[:5], done))
     assert ids(page.sweep.model)[0] == IDS[5]
     assert "6 jobs: 1 live, 4 finished, 1 failed" in visible_texts(find_only(StateBadge, page.sweep))
 
 
 def test_a_sweep_without_jobs_is_closed(page):
     page.open_sweep(LR)
-    show_jobs(page, OTHERS)
+    show_jobs(page, OTHER_VIEWS)
     assert not page.sweep.isVisible()
     assert page.open_id == ids(page.model)[0]
 
@@ -223,7 +223,7 @@ def test_a_sweep_without_jobs_is_closed(page):
 @pytest.mark.parametrize(
     "action",
     [job_actions.COMPARE_ALL, job_actions.TAG_ALL, job_actions.EXPORT_ALL, job_actions.CSV_ALL],
-    ids=lambda one: one.id,
+    ids=lambda action: action.id,
 )
 def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, action):
     page.open_sweep(LR)
@@ -232,38 +232,38 @@ def test_acts_on_a_sweep_are_those_on_several_chosen_jobs(page, action):
     assert sorted(requested.args[0]) == sorted(IDS)
 
 
-QUEUED, DRAFT, ENDED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
+QUEUED, DRAFT, FINISHED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
 
 
 @pytest.mark.parametrize(
-    ("states", "words", "stop"),
+    ("states", "title", "stop"),
     [
         ([QUEUED] * 3, "3 jobs, all waiting", "Remove 3 from queue"),
         ([JobState.TRAINING, QUEUED, QUEUED], "3 jobs: 1 live, 2 waiting", "Stop 1 and 2 waiting"),
         ([JobState.TRAINING, DRAFT, DRAFT], "3 jobs: 1 live, 2 drafts", "Stop"),
-        ([ENDED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 finished", ""),
+        ([FINISHED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 finished", ""),
         (
-            [ENDED, QUEUED, DRAFT],
+            [FINISHED, QUEUED, DRAFT],
             "3 jobs: 1 waiting, 1 draft, 1 finished",
             "Remove 1 from queue",
         ),
-        ([ENDED] * 3, "3 jobs, all finished", ""),
+        ([FINISHED] * 3, "3 jobs, all finished", ""),
         ([JobState.INTERRUPTED, DRAFT, DRAFT], "3 jobs: 2 drafts, 1 stopped", ""),
     ],
 )
-def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, words, stop):
+def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, title, stop):
     jobs = [replace_fields(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
-    show_jobs(page, (*OTHERS, *jobs))
+    show_jobs(page, (*OTHER_VIEWS, *jobs))
     page.open_sweep(LR)
     stopper = page.sweep._buttons[job_actions.STOP_ALL]
-    assert count_message(head(page.model).data(JOB_ROLE).sweep) == words
+    assert count_message(head(page.model).data(JOB_ROLE).sweep) == title
     assert stopper.isEnabled() is bool(stop)
     assert stopper.text() == (stop or "Stop")
     rests = not stop
     resume = page.sweep.study._resume_button
     assert stopper.isHidden() or resume.isHidden(), "never Stop beside Resume study"
     assert find_button(page.sweep.study, "Resume study").isEnabled() is (
-        rests and set(states) != {ENDED}
+        rests and set(states) != {FINISHED}
     )
 
 
@@ -273,8 +273,8 @@ def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.job_actions.on(job_actions.TRASH_ALL, requests.append)
     page.sweep.run_action(job_actions.TRASH_ALL)
     assert requests == []
-    ended = tuple(replace_fields(job, state=JobState.FINISHED) for job in LR_JOBS)
-    show_jobs(page, (*OTHERS, *ended))
+    ended_jobs = tuple(replace_fields(job, state=JobState.FINISHED) for job in LR_JOBS)
+    show_jobs(page, (*OTHER_VIEWS, *ended_jobs))
     with expect_request(page.job_actions, job_actions.TRASH_ALL) as requested:
         page.sweep.run_action(job_actions.TRASH_ALL)
     assert requested.args[0] == IDS
@@ -320,52 +320,52 @@ def test_in_the_table_a_chosen_sweep_is_all_its_jobs_each_once(table, qtbot):
     assert sorted(table.view.selected_ids()) == sorted(IDS)
     assert find_only(Label, table.selection_bar).text() == "6 jobs selected"
     table.view.selectAll()
-    assert len(table.view.selected_ids()) == len(OTHERS) + len(IDS)
+    assert len(table.view.selected_ids()) == len(OTHER_VIEWS) + len(IDS)
 
 
 def test_in_the_table_the_caret_folds_and_chooses_nothing(table, qtbot):
     name = head(table.model, JobColumn.NAME)
     click(qtbot, table.view, name, dx=18)
-    assert len(below(table.model)) == 6
+    assert len(names_below(table.model)) == 6
     assert table.view.selected_ids() == ()
     click(qtbot, table.view, head(table.model, JobColumn.NAME), dx=90)
-    assert len(below(table.model)) == 6, "beside the caret it is chosen"
+    assert len(names_below(table.model)) == 6, "beside the caret it is chosen"
     assert len(table.view.selected_ids()) == 6
 
 
 def test_in_the_table_enter_right_and_left_fold_and_no_cell_of_a_sweep_is_edited(table, qtbot):
     table.view.setCurrentIndex(head(table.model, JobColumn.NAME))
     press(qtbot, table.view, Qt.Key.Key_Right)
-    assert len(below(table.model)) == 6
+    assert len(names_below(table.model)) == 6
     press(qtbot, table.view, Qt.Key.Key_Left)
-    assert below(table.model) == []
+    assert names_below(table.model) == []
     press(qtbot, table.view, Qt.Key.Key_Return)
-    assert len(below(table.model)) == 6
+    assert len(names_below(table.model)) == 6
     press(qtbot, table.view, Qt.Key.Key_F2)
     assert not table.view._is_editing()
     assert not table.model.setData(head(table.model, JobColumn.NAME), "another name")
 
 
 def test_the_table_counts_jobs_and_not_rows(table):
-    assert f"{len(OTHERS) + len(IDS)} jobs" in visible_texts(table)
+    assert f"{len(OTHER_VIEWS) + len(IDS)} jobs" in visible_texts(table)
 
 
 def test_a_sorted_table_moves_the_sweep_with_its_jobs(page, table):
     click_head(page, JobColumn.BEST)
     order = ids(table.model)
-    assert order.index(OTHERS[1].id) < order.index(LR)
-    assert below(table.model) == []
+    assert order.index(OTHER_VIEWS[1].id) < order.index(LR)
+    assert names_below(table.model) == []
 
 
 def test_a_list_and_its_table_fold_alike_but_search_alone(page):
     page.show_table()
     page.sweeps.fold(TABLE, LR, False)
-    assert len(below(page.table.model)) == len(below(page.model)) == 6
+    assert len(names_below(page.table.model)) == len(names_below(page.model)) == 6
     QApplication.processEvents()
 
 
 @pytest.mark.parametrize(
-    ("live", "waiting", "text"),
+    ("live", "queued_count", "text"),
     [
         (0, 0, ""),
         (1, 0, "Stop"),
@@ -375,8 +375,8 @@ def test_a_list_and_its_table_fold_alike_but_search_alone(page):
         (0, 5, "Remove 5 from queue"),
     ],
 )
-def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, waiting, text):
-    states = [JobState.TRAINING] * live + [JobState.QUEUED] * waiting
+def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, queued_count, text):
+    states = [JobState.TRAINING] * live + [JobState.QUEUED] * queued_count
     states += [JobState.FINISHED] * (len(LR_JOBS) - len(states))
     jobs = (LR_JOBS * 2)[: len(states)]
     jobs = tuple(replace_fields(job, id=f"s{n}", state=state)
@@ -387,7 +387,7 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     qtbot.addWidget(menu)
     line = head(page.model).data(JOB_ROLE)
     page.sweeps.add_actions(menu, LIST, line, page.job_actions, is_open=False)
-    (act,) = (one for one in menu.actions() if one.text().startswith(text or "Stop"))
+    (act,) = (menu_action for menu_action in menu.actions() if menu_action.text().startswith(text or "Stop"))
     button = page.sweep._buttons[job_actions.STOP_ALL]
     page.show_table()
     page.table.view.selectAll()
@@ -397,21 +397,21 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
 
 
 @pytest.mark.parametrize("width", [828, 900, 1200])
-@pytest.mark.parametrize("what", ["job", "sweep"])
-def test_a_narrow_window_shows_the_list_or_the_open_job_and_has_a_way_back(page, what, width):
+@pytest.mark.parametrize("page_name", ["job", "sweep"])
+def test_a_narrow_window_shows_the_list_or_the_open_job_and_has_a_way_back(page, page_name, width):
     page.resize(width, 600)
     page.job_actions.ask(job_actions.BACK)
     assert page.list.isVisible()
-    if what == "job":
-        page.open_job(OTHERS[0].id)
+    if page_name == "job":
+        page.open_job(OTHER_VIEWS[0].id)
     else:
         page.open_sweep(LR)
     is_narrow = width < ONE_PANE_BELOW_W - RAIL_W
-    shown = page.sweep if what == "sweep" else page.detail
-    back = page.sweep.back_button if what == "sweep" else page.detail.header._back_button
-    assert shown.isVisible()
+    pane = page.sweep if page_name == "sweep" else page.detail
+    back = page.sweep.back_button if page_name == "sweep" else page.detail.header._back_button
+    assert pane.isVisible()
     assert page.list.isVisible() is not is_narrow
     assert back.isVisible() is is_narrow
     back.click()
     assert page.list.isVisible()
-    assert shown.isVisible() is not is_narrow
+    assert pane.isVisible() is not is_narrow

@@ -29,7 +29,7 @@ class Logs:
         self.tab = tab
         self.logs = {key.removeprefix("r"): list(lines) for key, lines in logs.items()}
         self.generation = 0
-        self.asked = []
+        self.requests = []
         self.searches = []
         tab.length_requested.connect(self.answer_length)
         tab.lines_requested.connect(self.lines)
@@ -56,7 +56,7 @@ class Logs:
         return LogLines(first, lines, self.generation, sources)
 
     def lines(self, ask):
-        self.asked.append((ask.source, ask.first, ask.count))
+        self.requests.append((ask.source, ask.first, ask.count))
         self.tab.show_lines(ask.job_id, ask.source, self._lines(ask.source, ask.first, ask.count))
 
     def find(self, search):
@@ -64,10 +64,10 @@ class Logs:
         self.searches.append((text, from_line))
         if text:
             lines = self.logs[source]
-            found = tuple(
+            matches = tuple(
                 n for n, line in enumerate(lines) if n >= from_line and text in line.casefold()
             )
-            self.tab.show_matches(job, source, LogMatches(text, found, len(lines), self.generation))
+            self.tab.show_matches(job, source, LogMatches(text, matches, len(lines), self.generation))
 
 
 @pytest.fixture
@@ -105,11 +105,11 @@ def test_only_the_visible_lines_of_a_huge_log_are_requested(tab):
     tab.open_job(LIVE)
     tab.show()
     assert last_in_sight(tab) == "line 1999999"
-    assert sum(count for _, _, count in logs.asked) <= 3 * CHUNK
-    logs.asked.clear()
+    assert sum(count for _, _, count in logs.requests) <= 3 * CHUNK
+    logs.requests.clear()
     tab.view.verticalScrollBar().setValue(1_000_000)
     assert tab.view.line_text(1_000_000) == "line 1000000"
-    assert len(logs.asked) <= 2
+    assert len(logs.requests) <= 2
 
 
 def test_the_log_follows_its_end_until_the_user_scrolls_up_and_counts_new_lines(tab, qtbot):
@@ -146,7 +146,7 @@ def test_the_failing_ranks_log_is_there_first_and_marked(tab):
     assert tab.source == "1"
     assert not find_only(ComboBox, tab).itemIcon(find_only(ComboBox, tab).currentIndex()).isNull()
     assert tab.view.line_text(0) == "bad"
-    assert logs.asked[0][0] == "1"
+    assert logs.requests[0][0] == "1"
 
 
 def test_a_search_counts_steps_through_hits_and_finds_later_ones(tab, qtbot):
@@ -242,7 +242,7 @@ def test_updates_of_another_log_change_nothing(tab):
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
+    ("line", "expected_texts"),
     [
         ("plain", (StyledText(0, "plain"),)),
         (
@@ -263,8 +263,8 @@ def test_updates_of_another_log_change_nothing(tab):
         ("\x1b[38mbroken \x1b[", (StyledText(0, "broken "),)),
     ],
 )
-def test_colours_are_styles_of_plain_text_and_markup_is_text(line, wanted):
-    assert split_styles(line) == wanted
+def test_colours_are_styles_of_plain_text_and_markup_is_text(line, expected_texts):
+    assert split_styles(line) == expected_texts
 
 
 def test_plain_text_of_a_log_has_no_colours_and_no_old_progress():
@@ -276,13 +276,13 @@ def test_an_update_of_the_log_does_not_restart_a_search(tab, qtbot):
     tab.open_job(LIVE)
     tab.show()
     tab.find_requested.disconnect(logs.find)
-    begun = []
-    tab.find_requested.connect(begun.append)
+    searches = []
+    tab.find_requested.connect(searches.append)
     find_only(SearchField, tab).setText("line")
     qtbot.keyClick(find_only(SearchField, tab), Qt.Key.Key_Return)
     grow(logs, "0", "one more")
     grow(logs, "0", "and more")
-    assert begun == [LogSearch("a", "0", "line", 0)]
+    assert searches == [LogSearch("a", "0", "line", 0)]
 
 
 A_SCRIPT = replace(
@@ -300,8 +300,8 @@ def menu_at(tab, line):
 
 
 def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
-    marked = []
-    tab.number_marked.connect(lambda *found: marked.append(found))
+    patterns = []
+    tab.number_marked.connect(lambda *matches: patterns.append(matches))
     Logs(tab, r0=["Epoch [3/10] loss: \x1b[1m0.25\x1b[0m"])
     tab.open_job(A_SCRIPT)
     tab.show()
@@ -325,7 +325,7 @@ def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
     assert not find_button(dialog, "Draw").isEnabled()
     find_line(dialog, "Pattern").setText("loss: {train/loss}")
     qtbot.mouseClick(find_button(dialog, "Draw"), Qt.MouseButton.LeftButton)
-    assert marked == [(A_SCRIPT.id, "loss: {train/loss}")]
+    assert patterns == [(A_SCRIPT.id, "loss: {train/loss}")]
     assert tab.number_dialog.dialog is None
 
 

@@ -83,20 +83,20 @@ def test_the_button_says_how_many_it_chooses_and_chooses_as_many_as_were_asked_f
     assert not find_button(picker, "Select 0 for me").isVisible()
 
 
-HERE = {"node": "this-computer", "processes": 1}
+LOCAL_PLACEMENT = {"node": "this-computer", "processes": 1}
 
 
 @pytest.mark.parametrize(
     ("nodes", "proposed"),
     [
-        ((samples.state("this-computer", count=0),), HERE),
-        ((), HERE),
+        ((samples.state("this-computer", count=0),), LOCAL_PLACEMENT),
+        ((), LOCAL_PLACEMENT),
         ((samples.state("this-computer", count=0), samples.state("gpu01")),
          {"node": "gpu01", "gpus": ["GPU-0"]}),
         ((samples.state("gpu01", "other"), samples.state("gpu02", "half")),
          {"node": "gpu02", "gpus": ["GPU-4"]}),
-        ((samples.state("gpu01", "other"),), HERE),
-        ((samples.offline_node(samples.state("gpu01")),), HERE),
+        ((samples.state("gpu01", "other"),), LOCAL_PLACEMENT),
+        ((samples.offline_node(samples.state("gpu01")),), LOCAL_PLACEMENT),
     ],
 )  # fmt: skip
 def test_one_free_gpu_is_proposed_and_this_computer_without_one(picker, nodes, proposed):
@@ -107,7 +107,7 @@ def test_one_free_gpu_is_proposed_and_this_computer_without_one(picker, nodes, p
 
 def test_gpus_replace_processes_and_processes_replace_gpus(picker):
     picker.show_nodes((samples.state("this-computer", count=0), samples.state("gpu01")))
-    picker.put([HERE])
+    picker.put([LOCAL_PLACEMENT])
     row(picker, "gpu01").cells.select_all()
     assert picker.value() == [{"node": "gpu01", "gpus": list(EIGHT)}]
     row(picker, "this-computer").stepper.setValue(3)
@@ -134,18 +134,18 @@ def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
 
 
 @pytest.mark.parametrize(
-    ("state", "why"),
+    ("state", "reason"),
     [
         (samples.offline_node(samples.state("gpu11")), "Offline: no news since 03:12, no route to host"),
         (NEW, "Not set up"),
         (replace(samples.state("gpu11"), presence=Presence.OUT_OF_SERVICE), "Out of service"),
     ],
 )
-def test_an_offline_node_says_why_and_offers_nothing(picker, qtbot, state, why):
-    assert unavailable_reason(state) == why
+def test_an_offline_node_says_why_and_offers_nothing(picker, qtbot, state, reason):
+    assert unavailable_reason(state) == reason
     picker.show_nodes((state,))
     cells = row(picker, state.name).cells
-    assert cells.accessibleDescription() == why
+    assert cells.accessibleDescription() == reason
     assert not row(picker, state.name).stepper.isVisible()
     qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(20, 14))
     qtbot.keyClick(cells, Qt.Key.Key_Space)
@@ -155,10 +155,10 @@ def test_an_offline_node_says_why_and_offers_nothing(picker, qtbot, state, why):
 
 def test_m06_gpus_chosen_on_an_offline_node_stay_and_can_be_deselected(picker, qtbot):
     picker.show_nodes((samples.state("gpu01"),))
-    chosen = [{"node": "gpu01", "gpus": list(EIGHT)}]
-    picker.put(chosen)
+    placement = [{"node": "gpu01", "gpus": list(EIGHT)}]
+    picker.put(placement)
     picker.show_nodes((samples.offline_node(samples.state("gpu01")),))
-    assert picker.value() == chosen
+    assert picker.value() == placement
     assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.color_role()) == ("8 selected", "bad")
     qtbot.keyClick(row(picker, "gpu01").cells, Qt.Key.Key_Space)
     assert picker.value() == []
@@ -206,27 +206,27 @@ def test_a_screen_reader_hears_node_gpu_owner_memory_and_fault(picker, qtbot):
     assert parts[0] == "gpu03, GPU 7, in use by alice, 61.0 GiB"
 
 
-def holds(gpu, gib, **who):
-    process = GpuProcess(7, who.pop("user", "mai"), gib << 30, "python", **who)
+def holds(gpu, gib, **owner):
+    process = GpuProcess(7, owner.pop("user", "mai"), gib << 30, "python", **owner)
     return replace(gpu, memory_used_bytes=gib << 30, processes=(process,))
 
 
-def bars(cells, room=400):
+def bars(cells, width=400):
     """What stands on each bar of neighbours."""
-    found = []
+    colours = []
     for first, last in cells._index_ranges():
         if cells._holder_name(cells._gpus[first]):
-            text = cells._bar_text(first, last, room).replace("\xa0", " ")
-            found.append((first, last, text))
-    return found
+            text = cells._bar_text(first, last, width).replace("\xa0", " ")
+            colours.append((first, last, text))
+    return colours
 
 
 def test_neighbours_of_one_job_or_one_user_are_a_bar_with_the_memory_of_each(picker):
     free = samples.state("gpu01")
-    one, two = {"run_tag": "20261120-aa/1"}, {"run_tag": "20261121-bb/3"}
-    held = [(60, one), (60, one), (20, two), (9, two), (18, {}), (18, {}), (71, {"user": "ben"})]
+    first_run, two = {"run_tag": "20261120-aa/1"}, {"run_tag": "20261121-bb/3"}
+    uses = [(60, first_run), (60, first_run), (20, two), (9, two), (18, {}), (18, {}), (71, {"user": "ben"})]
     gpus = [
-        holds(gpu, *who[:1], **who[1]) for gpu, who in zip(free.reading.gpus, held, strict=False)
+        holds(gpu, *use[:1], **use[1]) for gpu, use in zip(free.reading.gpus, uses, strict=False)
     ]
     node = replace(free, reading=replace(free.reading, gpus=(*gpus, free.reading.gpus[7])))
     picker.show_nodes((node,))
@@ -264,8 +264,8 @@ def test_a_gpu_with_a_display_is_free_and_shows_the_memory_of_the_display(picker
     gpus = (replace(state.reading.gpus[0], processes=screens), *state.reading.gpus[1:])
     picker.show_nodes((replace(state, reading=replace(state.reading, gpus=gpus)),))
     cells = row(picker, "gpu02").cells
-    sentence = f"GPU 0, free, a display uses {formats.memory(307 << 20)}"
-    assert sentence in cells.accessibleDescription()
+    description = f"GPU 0, free, a display uses {formats.memory(307 << 20)}"
+    assert description in cells.accessibleDescription()
     qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=QPoint(8, 8))
     assert picker.value() == [{"node": "gpu02", "gpus": [gpus[0].uuid]}]
     assert cells.busy_gpus() == ()
@@ -274,10 +274,10 @@ def test_a_gpu_with_a_display_is_free_and_shows_the_memory_of_the_display(picker
 
 def asked_for(cells, index):
     """What a right click on a GPU offers, None for nothing."""
-    at = cells._cell(index).center().toPoint()
-    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, at, cells.mapToGlobal(at))
+    position = cells._cell(index).center().toPoint()
+    event = QContextMenuEvent(QContextMenuEvent.Reason.Mouse, position, cells.mapToGlobal(position))
     cells.contextMenuEvent(event)
-    menu = next((one for one in cells.findChildren(QMenu) if one.isVisible()), None)
+    menu = next((m for m in cells.findChildren(QMenu) if m.isVisible()), None)
     if menu is None:
         return None
     menu.close()
@@ -286,8 +286,8 @@ def asked_for(cells, index):
 
 
 def test_a_gpu_of_another_user_can_be_used_after_one_question_by_name(picker, qtbot):
-    held = samples.state("gpu03", "few")
-    picker.show_nodes((held, samples.state("gpu01", "ours")))
+    state = samples.state("gpu03", "few")
+    picker.show_nodes((state, samples.state("gpu01", "ours")))
     cells = row(picker, "gpu03").cells
     act = asked_for(cells, 7)
     assert act.text() == "Use GPU 7 anyway…"
@@ -296,25 +296,25 @@ def test_a_gpu_of_another_user_can_be_used_after_one_question_by_name(picker, qt
     assert dialog.windowTitle() == "Use GPU 7 anyway"
     assert any("alice runs python on it" in label.text() for label in dialog.findChildren(Label))
     assert picker.value() == []
-    (anyway,) = (one for one in dialog.findChildren(Button) if one.text() == "Use it anyway")
+    (anyway,) = (b for b in dialog.findChildren(Button) if b.text() == "Use it anyway")
     with qtbot.waitSignal(picker.changed):
         qtbot.mouseClick(anyway, Qt.MouseButton.LeftButton)
-    chosen = {"node": "gpu03", "gpus": ["GPU-7"], "beside": {"GPU-7": "alice"}}
-    assert picker.value() == [chosen]
+    placement = {"node": "gpu03", "gpus": ["GPU-7"], "beside": {"GPU-7": "alice"}}
+    assert picker.value() == [placement]
     assert cells.busy_gpus() == ()
     assert asked_for(cells, 7) is None
 
     # Said of alice, it is no word about who comes after her.
-    guest = replace(held.reading.gpus[7].processes[0], user="chen")
-    gpus = (*held.reading.gpus[:7], replace(held.reading.gpus[7], processes=(guest,)))
+    guest = replace(state.reading.gpus[7].processes[0], user="chen")
+    gpus = (*state.reading.gpus[:7], replace(state.reading.gpus[7], processes=(guest,)))
     with qtbot.waitSignal(picker.usage_changed):
         picker.show_nodes(
-            (replace(held, reading=replace(held.reading, gpus=gpus)), picker._rows["gpu01"].state)
+            (replace(state, reading=replace(state.reading, gpus=gpus)), picker._rows["gpu01"].state)
         )
     assert [gpu.index for gpu in cells.busy_gpus()] == [7]
 
-    picker.put([chosen])
-    assert picker.value() == [chosen]
+    picker.put([placement])
+    assert picker.value() == [placement]
     qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells._cell(7).center().toPoint())
     assert picker.value() == []
 
@@ -344,46 +344,46 @@ def test_figures_of_all_rows_stand_in_one_column(picker):
         "–",
         "slowed by heat",
     ]
-    ends = {row(picker, name)._figure.mapTo(picker, QPoint(0, 0)).x() for name in names}
-    assert len(ends) == 1
-    begins = {
+    figure_edges = {row(picker, name)._figure.mapTo(picker, QPoint(0, 0)).x() for name in names}
+    assert len(figure_edges) == 1
+    bar_edges = {
         part.mapTo(picker, QPoint(0, 0)).x()
         for part in (row(picker, "gpu01").cells, row(picker, "cpu01").stepper)
     }
-    assert len(begins) == 1
+    assert len(bar_edges) == 1
 
 
 def test_a_long_name_is_whole_where_there_is_room(picker):
     picker.show_nodes((samples.state("node-rack3-machine-007"), samples.state("gpu2")))
-    shown = row(picker, "node-rack3-machine-007")._name_label
-    assert shown.width() >= shown.sizeHint().width() - 8
-    assert shown.text() == "node-rack3-machine-007"
+    name_label = row(picker, "node-rack3-machine-007")._name_label
+    assert name_label.width() >= name_label.sizeHint().width() - 8
+    assert name_label.text() == "node-rack3-machine-007"
     many = [samples.state(f"node-rack3-row7-machine-{n:03d}.cluster.example.org") for n in (1, 2)]
     picker.resize(480, 500)
     picker.show_nodes(tuple(many))
-    shown = [row(picker, state.name)._name_label for state in many]
-    assert [label.text()[-3:] for label in shown] == ["001", "002"]
-    assert all(s.name in label.toolTip() for s, label in zip(many, shown, strict=True))
+    name_label = [row(picker, state.name)._name_label for state in many]
+    assert [label.text()[-3:] for label in name_label] == ["001", "002"]
+    assert all(s.name in label.toolTip() for s, label in zip(many, name_label, strict=True))
 
 
 def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(picker):
     nodes = samples.cluster(64)
     picker.show_nodes(nodes)
     assert find_only(VerticalScrollArea, picker).height() == 360
-    shown = [name for name, one in picker._rows.items() if one.isVisibleTo(picker)]
-    assert "gpu02" in shown
-    assert "gpu03" not in shown, "all of it is in use by other users"
+    shown_names = [name for name, picker_row in picker._rows.items() if picker_row.isVisibleTo(picker)]
+    assert "gpu02" in shown_names
+    assert "gpu03" not in shown_names, "all of it is in use by other users"
     find_button(picker, "Free only").setChecked(False)
-    assert all(one.isVisibleTo(picker) for one in picker._rows.values())
+    assert all(picker_row.isVisibleTo(picker) for picker_row in picker._rows.values())
     assert find_only(VerticalScrollArea, picker).height() == 360
 
 
 def test_a_chosen_node_is_shown_although_it_is_offline(picker):
     nodes = samples.cluster(20)
-    chosen = [{"node": nodes[1].name, "gpus": list(EIGHT)}]
+    placement = [{"node": nodes[1].name, "gpus": list(EIGHT)}]
     picker.show_nodes(nodes)
-    picker.put(chosen)
-    assert picker.value() == chosen
+    picker.put(placement)
+    assert picker.value() == placement
     picker.show_nodes((nodes[0], samples.offline_node(nodes[1]), *nodes[2:]))
     assert row(picker, nodes[1].name).isVisibleTo(picker)
 
@@ -399,17 +399,17 @@ def test_processes_on_a_node_with_gpus_are_shown_where_a_job_file_says_so(picker
 def test_updates_of_a_hidden_picker_wait(qtbot):
     nodes = samples.cluster(12)
     stack = add_widget(qtbot, QStackedWidget())
-    seen, picker = QWidget(), PlacementPicker()
-    stack.addWidget(seen)
+    visible_parent, picker = QWidget(), PlacementPicker()
+    stack.addWidget(visible_parent)
     stack.addWidget(picker)
     with qtbot.waitExposed(stack):
         stack.show()
     picker.show_nodes(nodes)
-    gone = (*nodes[:-1], samples.offline_node(nodes[-1]))
-    picker.show_nodes(gone)
+    changed_nodes = (*nodes[:-1], samples.offline_node(nodes[-1]))
+    picker.show_nodes(changed_nodes)
     assert not picker._rows
     stack.setCurrentWidget(picker)
-    assert row(picker, nodes[-1].name).state is gone[-1]
+    assert row(picker, nodes[-1].name).state is changed_nodes[-1]
 
 
 def test_a_hidden_picker_finds_the_nodes_of_a_draft(qtbot):
@@ -421,7 +421,7 @@ def test_a_hidden_picker_finds_the_nodes_of_a_draft(qtbot):
     with qtbot.waitExposed(stack):
         stack.show()
     picker.show_nodes(nodes)
-    wanted = [{"node": nodes[-1].name, "processes": 2}]
-    picker.put(wanted)
-    assert picker.value() == wanted
-    assert row(picker, nodes[-1].name).value() == wanted[0]
+    placement = [{"node": nodes[-1].name, "processes": 2}]
+    picker.put(placement)
+    assert picker.value() == placement
+    assert row(picker, nodes[-1].name).value() == placement[0]

@@ -43,15 +43,15 @@ HOT_FROM_S, HOT_TO_S = 1000, 1600
 """Of the job's time, which has 3000 seconds."""
 
 
-def at(unix_s):
+def timestamp(unix_s):
     return datetime.fromtimestamp(unix_s, UTC).isoformat()
 
 
-def job(*placement, state=JobState.TRAINING, ended="", **changes):
+def job(*placement, state=JobState.TRAINING, ended_at="", **changes):
     config = replace(LIVE.config, placement=placement)
-    started = at(NOON)
+    started = timestamp(NOON)
     return replace_fields(
-        LIVE, state=state, started_at=started, updated_at=ended, config=config, **changes
+        LIVE, state=state, started_at=started, updated_at=ended_at, config=config, **changes
     )
 
 
@@ -70,12 +70,12 @@ def curve(view, seconds=3000, began_s=NOON):
     return RunUpdate(view, history)
 
 
-def past(*uuids, words="slowed by heat", is_bad=True, over_s=3000, before_s=0):
+def node_past(*uuids, description="slowed by heat", is_bad=True, over_s=3000, before_s=0):
     """What an agent kept: the last GPU was unhealthy for ten minutes."""
     lines = []
     for second in range(-before_s, over_s, EVERY_S):
         hot = HOT_FROM_S <= second < HOT_TO_S
-        unhealthy = PastGpu(uuids[-1], 91.0, 1060.0, 99.0, 76.0, 372.0, words, is_bad)
+        unhealthy = PastGpu(uuids[-1], 91.0, 1060.0, 99.0, 76.0, 372.0, description, is_bad)
         well = [PastGpu(uuid, 66.0, 1410.0, 94.0, 76.0, 372.0) for uuid in uuids]
         gpus = (*well[:-1], unhealthy if hot else well[-1])
         lines.append(PastReading(NOON + second, 40.0, 1e9, tuple(gpus)))
@@ -102,20 +102,20 @@ def library(tmp_path):
     return build(tmp_path / "library")
 
 
-def is_amber(page, plot, x, beside):
+def is_amber(page, plot, x, other_x):
     """Whether the ground of a plot is amber at a place, and as everywhere beside it."""
     for _ in range(3):
         QApplication.processEvents()
     image = page.grab().toImage()
     origin = plot.mapTo(page, QPoint(0, plot.height() // 3))
-    left, right = plot.stretch_px()
+    start_px, right = plot.stretch_px()
     x0, x1 = plot.x_range()
 
-    def background(place):
-        px = QPoint(round(left + (place - x0) / (x1 - x0) * (right - left)), 0)
+    def background(x_px):
+        px = QPoint(round(start_px + (x_px - x0) / (x1 - x0) * (right - start_px)), 0)
         return image.pixelColor(origin + px)
 
-    assert background(beside).name() == theme.current().q("surface").name()
+    assert background(other_x).name() == theme.current().q("surface").name()
     colour = background(x)
     return colour.red() > colour.green() + 4 and colour.green() > colour.blue() + 8
 
@@ -125,7 +125,7 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
     root = DataRoot(tmp_path)
     root.node("gpu1").path.mkdir(parents=True)
     now = iter(range(10_000))
-    kept = HistoryWriter(root.node("gpu1"), every_s=0, clock=lambda: NOON + EVERY_S * next(now))
+    writer = HistoryWriter(root.node("gpu1"), every_s=0, clock=lambda: NOON + EVERY_S * next(now))
     watch = Watch(FakeDriver(library, tmp_path / "state"))
     try:
         well = ("temperature 1 66", "ecc 1 12 0 12 0")
@@ -135,12 +135,12 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
         watch.end()
     for beat in range(150):
         reading = replace(hot if 50 <= beat < 80 else cool, heartbeat=beat)
-        kept.append(kept.lines(reading), reading)
+        writer.append(writer.lines(reading), reading)
     lines = read_past(root.node("gpu1"), NOON + 3000, 0.0, 86_400.0)
     history = history_of(to_history_data(lines))
 
     uuid = cool.gpus[1].uuid
-    view = job(Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended=at(NOON + 3000))
+    view = job(Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended_at=timestamp(NOON + 3000))
     detail.open_job(view)
     detail.show_update(curve(view))
     find_only(SegmentedControl, detail.curves).choose("time")
@@ -168,29 +168,29 @@ def test_s13_software_that_lowers_a_clock_for_heat_is_less_bad_than_hardware():
     (gpu,) = samples.gpus("free", 1)
     for reason, is_bad in (("hardware thermal slowdown", True), ("software thermal slowdown", 0)):
         hot = replace(gpu, clock_event_reasons=(reason,))
-        found = Health().after_reading(samples.reading("gpu1", gpus=(hot,)), 0.0).findings
-        assert problems_by_gpu(found) == {gpu.uuid: "slowed by heat"}
-        assert bad_gpu_uuids(found) == (frozenset([gpu.uuid]) if is_bad else frozenset())
+        findings = Health().after_reading(samples.reading("gpu1", gpus=(hot,)), 0.0).findings
+        assert problems_by_gpu(findings) == {gpu.uuid: "slowed by heat"}
+        assert bad_gpu_uuids(findings) == (frozenset([gpu.uuid]) if is_bad else frozenset())
 
 
-def shown(detail, view, pasts, kind="ours", count=2):
+def show_history(detail, view, pasts, kind="ours", count=2):
     """The job with what is known of its nodes."""
     detail.open_job(view)
     detail.show_update(curve(view))
     detail.show_nodes(tuple(samples.state(name, kind, count) for name in pasts))
-    histories = {name: history_of(one) for name, one in pasts.items()}
+    histories = {name: history_of(past) for name, past in pasts.items()}
     detail.show_node_histories(histories, dict.fromkeys(pasts, "now"), NOON + 3000)
     open_tab(detail, "ranks")
     return detail.ranks.history
 
 
 TWO = (Placement("gpu1", gpus=("GPU-0", "GPU-1")), Placement("gpu2", gpus=("GPU-0", "GPU-1")))
-BOTH = ("GPU-0", "GPU-1")
+GPU_UUIDS = ("GPU-0", "GPU-1")
 
 
 def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
-    history = shown(detail, view, {"gpu1": past(*BOTH, is_bad=False), "gpu2": past(*BOTH)})
+    history = show_history(detail, view, {"gpu1": node_past(*GPU_UUIDS, is_bad=False), "gpu2": node_past(*GPU_UUIDS)})
     assert {span.color_role for span in history.plot.marks.spans} == {"warn"}
     assert [span.color_role for span in find_only(LargePlot, detail.curves).marks.spans] == [
         "warn",
@@ -199,17 +199,17 @@ def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
 
 
 def test_the_axis_covers_the_time_of_the_job_and_not_the_history_of_the_node(detail):
-    view = job(*TWO, state=JobState.FINISHED, ended=at(NOON + 3000))
-    history = shown(detail, view, {"gpu1": past(*BOTH, over_s=9000, before_s=9000)})
-    begin, end = history.plot.x_range()
-    assert begin == pytest.approx(NOON, abs=60)
+    view = job(*TWO, state=JobState.FINISHED, ended_at=timestamp(NOON + 3000))
+    history = show_history(detail, view, {"gpu1": node_past(*GPU_UUIDS, over_s=9000, before_s=9000)})
+    start, end = history.plot.x_range()
+    assert start == pytest.approx(NOON, abs=60)
     assert NOON + 3000 <= end < NOON + 3600
 
 
 def test_the_first_unhealthy_node_is_shown_until_the_user_chooses_another(detail):
     view = job(*TWO)
-    well = past(*BOTH, words="")
-    history = shown(detail, view, {"gpu1": well, "gpu2": past(*BOTH)})
+    well = node_past(*GPU_UUIDS, description="")
+    history = show_history(detail, view, {"gpu1": well, "gpu2": node_past(*GPU_UUIDS)})
     assert (history.node, history._title.text()) == ("gpu2", "During this job")
     find_only(ComboBox, history).choose("gpu1")
     find_only(ComboBox, history).activated.emit(0)
@@ -218,8 +218,8 @@ def test_the_first_unhealthy_node_is_shown_until_the_user_chooses_another(detail
 
 
 def test_findings_after_the_end_of_a_job_are_not_shown(detail):
-    view = job(TWO[0], state=JobState.FINISHED, ended=at(NOON + HOT_FROM_S - 100))
-    history = shown(detail, view, {"gpu1": past(*BOTH)})
+    view = job(TWO[0], state=JobState.FINISHED, ended_at=timestamp(NOON + HOT_FROM_S - 100))
+    history = show_history(detail, view, {"gpu1": node_past(*GPU_UUIDS)})
     assert history.isVisible()
     assert history.plot.marks.spans == ()
     assert find_only(LargePlot, detail.curves).marks.spans == ()
@@ -228,28 +228,28 @@ def test_findings_after_the_end_of_a_job_are_not_shown(detail):
 
 def test_only_the_gpus_of_the_job_are_plotted_and_named_by_their_ranks(detail):
     view = job(Placement("gpu1", gpus=("GPU-1",)))
-    history = shown(detail, view, {"gpu1": past("GPU-0", "GPU-1")})
+    history = show_history(detail, view, {"gpu1": node_past("GPU-0", "GPU-1")})
     assert [curve.name for curve in history.plot.curves.values()] == ["GPU 1, rank 0"]
 
 
 def test_a_node_of_which_nothing_is_known_of_that_time_has_no_empty_plot(detail):
-    view = job(*TWO, state=JobState.FINISHED, ended=at(NOON + 3000))
-    history = shown(detail, view, {"gpu1": past(*BOTH, over_s=-100, before_s=9000)})
+    view = job(*TWO, state=JobState.FINISHED, ended_at=timestamp(NOON + 3000))
+    history = show_history(detail, view, {"gpu1": node_past(*GPU_UUIDS, over_s=-100, before_s=9000)})
     assert not history.isVisible()
     assert history.node == ""
 
 
-@pytest.mark.parametrize(("axis", "begin", "end"), [("step", 101, 161), ("time", 1000, 1600)])
-def test_the_span_lies_in_the_curves_where_the_job_was_then(detail, axis, begin, end):
-    shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
+@pytest.mark.parametrize(("axis", "start", "end"), [("step", 101, 161), ("time", 1000, 1600)])
+def test_the_span_lies_in_the_curves_where_the_job_was_then(detail, axis, start, end):
+    show_history(detail, job(TWO[0]), {"gpu1": node_past(*GPU_UUIDS)})
     detail.curves._set_axis(axis)
     for plot in detail.curves._panels():
         (span,) = plot.marks.spans
-        assert (span.x0, span.x1) == pytest.approx((begin, end))
+        assert (span.x0, span.x1) == pytest.approx((start, end))
 
 
 def test_another_job_has_no_spans_of_the_one_before(detail):
-    shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
+    show_history(detail, job(TWO[0]), {"gpu1": node_past(*GPU_UUIDS)})
     assert find_only(LargePlot, detail.curves).marks.spans
     detail.open_job(replace(LIVE, id="b"))
     assert not find_only(LargePlot, detail.curves).marks.spans
@@ -265,7 +265,7 @@ def test_a_curve_has_the_time_of_day_of_each_step(detail):
 
 def test_a_narrow_window_keeps_the_node_of_each_rank_and_never_scrolls_sideways(detail):
     detail.resize(554, 600)
-    shown(detail, job(*TWO), {"gpu1": past(*BOTH), "gpu2": past(*BOTH)})
+    show_history(detail, job(*TWO), {"gpu1": node_past(*GPU_UUIDS), "gpu2": node_past(*GPU_UUIDS)})
     for _ in range(3):
         QApplication.processEvents()
     table = find_only(QTableView, detail.ranks)
@@ -280,7 +280,7 @@ def test_a_narrow_window_keeps_the_node_of_each_rank_and_never_scrolls_sideways(
 
 
 def test_the_read_out_names_a_span_however_narrow(detail):
-    shown(detail, job(TWO[0]), {"gpu1": past(*BOTH)})
+    show_history(detail, job(TWO[0]), {"gpu1": node_past(*GPU_UUIDS)})
     rows, _ = find_only(LargePlot, detail.curves).readout(130)
     assert ("gpu1 slowed by heat", "") in rows
     rows, _ = find_only(LargePlot, detail.curves).readout(200)
@@ -316,14 +316,14 @@ def test_the_slow_rank_stands_out_and_is_in_sight_until_the_user_scrolls(detail,
     assert not step.data(Qt.ItemDataRole.DecorationRole).isNull()
     assert model.index(10, 4).data(Qt.ItemDataRole.ForegroundRole) is None
 
-    def seen():
+    def visible_ranks():
         return table.viewport().rect().contains(table.visualRect(step).center())
 
-    qtbot.waitUntil(lambda: table.verticalScrollBar().maximum() > 0 and seen())
+    qtbot.waitUntil(lambda: table.verticalScrollBar().maximum() > 0 and visible_ranks())
     table.verticalScrollBar().triggerAction(QAbstractSlider.SliderAction.SliderToMinimum)
-    assert not seen()
+    assert not visible_ranks()
     detail.show_view(replace_fields(lab.LIVE, step=lab.LIVE.step + 1))
-    assert not seen(), "it stays where the user scrolled"
+    assert not visible_ranks(), "it stays where the user scrolled"
 
 
 def test_a_server_is_named_and_its_missing_step_time_counts_for_no_other_rank():
@@ -358,8 +358,8 @@ def test_a_rank_is_a_server_by_its_strategy_and_not_by_a_step_time_of_zero(
     view = replace(view, config=replace(view.config, strategy=StrategyConfig(strategy)))
     strip = RankStrip()
     strip.show_view(view)
-    shown = [strip._cells.cell_texts(rank) for rank in range(2)]
-    assert [(name, took.replace("\xa0", " ")) for name, took in shown] == cells
+    show_history = [strip._cells.cell_texts(rank) for rank in range(2)]
+    assert [(name, took.replace("\xa0", " ")) for name, took in show_history] == cells
     assert [row.step_time.replace("\xa0", " ") for row in rank_rows(view)] == [
         took for _, took in cells
     ]
@@ -373,7 +373,7 @@ def test_the_rank_that_failed_is_red():
 
 def test_an_ended_job_has_no_process_and_no_current_figures():
     node = samples.state("gpu1", "ours", 2)
-    view = job(TWO[0], id="j1", state=JobState.FINISHED, ended=at(NOON))
+    view = job(TWO[0], id="j1", state=JobState.FINISHED, ended_at=timestamp(NOON))
     first, _ = rank_rows(view, {"gpu1": node}, {"gpu1": "now"})
     assert {first.pid, first.memory, first.gpu_use, first.heartbeat_age} == {"–"}
 

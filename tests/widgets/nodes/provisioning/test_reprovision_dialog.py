@@ -43,7 +43,7 @@ def ask(qtbot):
 
 
 def test_the_dialog_requests_the_choice_of_the_user(ask, qtbot):
-    dialog = ask(ticked=("gpu1", "gpu2"))
+    dialog = ask(selected_names=("gpu1", "gpu2"))
     dialog.choices.switch(SHARED).click()
     dialog.choices.switch(LIMITS_KEY).click()
     dialog.choices.switch(WITHOUT_HOROVOD).click()
@@ -91,7 +91,7 @@ def test_refresh_finds_changes_on_a_node(ask, qtbot):
 
 
 def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask, qtbot):
-    dialog = ask(ticked=("gpu2",))
+    dialog = ask(selected_names=("gpu2",))
     assert (dialog._title.text(), find_button(dialog, "Set up").text()) == ("Set up gpu2", "Set up")
     qtbot.mouseClick(find_button(dialog, "All"), LEFT_BUTTON)
     assert find_button(dialog, "Set up 3 nodes").text() == "Set up 3 nodes"
@@ -101,7 +101,7 @@ def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask,
 
 def test_all_of_many_nodes_are_ticked_at_once(ask, qtbot):
     names = tuple(f"gpu{number}" for number in range(64))
-    dialog = ask(tuple(node(name) for name in names), ticked=("gpu1", "gpu60"))
+    dialog = ask(tuple(node(name) for name in names), selected_names=("gpu1", "gpu60"))
     assert (dialog.selected_names(), find_button(dialog, "Set up 2 nodes").text()) == (
         ("gpu1", "gpu60"),
         "Set up 2 nodes",
