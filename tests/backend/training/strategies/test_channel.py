@@ -114,6 +114,14 @@ def test_tensors_of_any_size_and_type_arrive_in_their_order(ranks: Ranks) -> Non
         assert lasting_tensor.shape == (400, 400)
 
 
+def exchange(end: Channel, is_receiving: bool) -> None:
+    while True:
+        if is_receiving:
+            end.receive()
+        else:
+            end.send({"kind": "ready"})
+
+
 @pytest.mark.parametrize("is_receiving", [True, False])
 def test_a_rank_whose_peer_has_ended_is_not_named_as_the_first_that_failed(
     ranks: Ranks, is_receiving: bool
@@ -121,11 +129,7 @@ def test_a_rank_whose_peer_has_ended_is_not_named_as_the_first_that_failed(
     server_end, worker_end = ranks.pair()
     server_end.close()
     with pytest.raises(PeerLost) as lost:
-        while True:
-            if is_receiving:
-                worker_end.receive()
-            else:
-                worker_end.send({"kind": "ready"})
+        exchange(worker_end, is_receiving)
     record = make_record(
         lost.value, rank=1, node="a", batch=Batch(stage="validation"), batch_size=8
     )
