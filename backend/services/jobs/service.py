@@ -55,6 +55,7 @@ from backend.records.jobs.config import (
     without_shared_gpus,
 )
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
@@ -65,7 +66,7 @@ from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
-from backend.services.jobs.simulation import simulate
+from backend.services.jobs.single_process import find_rate, simulate
 from backend.services.jobs.validation import (
     CheckedJob,
     JobValidator,
@@ -190,6 +191,14 @@ class JobService:
                 failed.
         """
         return simulate(self._validator.check(raw), self._library, staleness, is_random, progress)
+
+    def find_rate(self, raw: Mapping[str, Any], progress: Progress | None = None) -> RateSearch:
+        """Search for the learning rate of a job file, in one process on this computer.
+
+        Raises:
+            BackendError: The file has an error, the job has no learning rate, or training failed.
+        """
+        return find_rate(self._validator.check(raw), self._library, progress)
 
     def config_errors(self, raw: Mapping[str, Any]) -> tuple[ConfigError, ...]:
         """Return the errors of a job file without its figures, which is fast for many files."""

@@ -33,6 +33,7 @@ from backend.records.base.terminal_text import strip_codes
 from backend.records.base.validation import sanitize
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
 from backend.services.tools.output_file import partial_path, put_in_place, require_free
@@ -159,6 +160,21 @@ def simulate(
     request = {"launch": launch.to_dict(), "staleness": staleness, "random": is_random}
     return run_tool(
         "simulate", request, Simulation.from_dict, "The simulation", time_limit_s, progress
+    )
+
+
+def find_rate(
+    launch: Launch, time_limit_s: float, progress: Progress | None = None
+) -> RateSearch:
+    """Search for the learning rate of a job in one process; its launch names the files."""
+    request = {"launch": launch.to_dict()}
+    return run_tool(
+        "find_rate",
+        request,
+        RateSearch.from_dict,
+        "The search for the learning rate",
+        time_limit_s,
+        progress,
     )
 
 

@@ -1,4 +1,4 @@
-"""``job create|simulate``."""
+"""``job create|simulate|find-rate``."""
 
 from __future__ import annotations
 
@@ -62,3 +62,21 @@ def simulate(
     )
     head = ("Epoch", "Updates", "Loss", *names, "Staleness", "Largest")
     return Answer(simulation, Table(head, rows, "No epochs."))
+
+
+@command("job find-rate")
+def find_rate(
+    services: Services, progress: Progress, file: Annotated[Path, ArgSpec("FILE.toml")]
+) -> Answer:
+    """Try rising learning rates on a job file here, and propose one."""
+    search = services.jobs.find_rate(read_job_file(file), progress)
+    rows = (
+        (f"{step.rate:.2g}", number_text(step.loss), number_text(step.smooth_loss))
+        for step in search.steps
+    )
+    proposal = (
+        f"Proposal: {search.proposal:g}, a tenth of the rate with the lowest loss."
+        if search.proposal is not None
+        else "The loss did not fall at any rate; check the data with a trial of one batch."
+    )
+    return Answer(search, Table(("Rate", "Loss", "Smooth"), rows, "No steps."), Note(proposal))

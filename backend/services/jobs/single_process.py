@@ -1,4 +1,4 @@
-"""Simulate the asynchronous training of a job file on this computer."""
+"""Train a job file in one process of this computer: a simulation, a search for the rate."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.item import KINDS
 from backend.services.jobs.validation import CheckedJob
@@ -27,9 +29,7 @@ def simulate(
     progress: Progress | None,
 ) -> Simulation:
     """Train a checked job in one process; see `JobService.simulate`."""
-    config = checked_job.config
-    if config is None or checked_job.errors:
-        raise BackendError(" ".join(error.message for error in checked_job.errors))
+    config = _checked_config(checked_job)
     if not config.strategy.servers or config.strategy.has_coordinator:
         raise BackendError(
             f"The strategy “{config.strategy.name}” is synchronous, so it has no staleness.",
@@ -38,13 +38,42 @@ def simulate(
     if staleness < 0:
         raise BackendError(f"A staleness of {staleness} is not possible.", "Give 0 or more.")
 
+    launch = _launch(checked_job, config, library, progress)
+    return tool_process.simulate(launch, staleness, is_random, _LIMIT_S, progress)
+
+
+def find_rate(
+    checked_job: CheckedJob, library: LibraryService, progress: Progress | None
+) -> RateSearch:
+    """Search for the learning rate of a checked job; see `JobService.find_rate`."""
+    config = _checked_config(checked_job)
+    if config.script or config.strategy.has_coordinator:
+        raise BackendError(
+            "A script chooses its learning rate itself."
+            if config.script
+            else "Sandblaster chooses the length of each step itself.",
+            "Choose a model and another strategy.",
+        )
+    launch = _launch(checked_job, config, library, progress)
+    return tool_process.find_rate(launch, _LIMIT_S, progress)
+
+
+def _checked_config(checked_job: CheckedJob) -> JobConfig:
+    if checked_job.config is None or checked_job.errors:
+        raise BackendError(" ".join(error.message for error in checked_job.errors))
+    return checked_job.config
+
+
+def _launch(
+    checked_job: CheckedJob, config: JobConfig, library: LibraryService, progress: Progress | None
+) -> Launch:
     def content(key: str) -> str:
         if key not in checked_job.pins:
             return ""
         return str(library.open_content(KINDS[key], checked_job.pins[key].reference, progress))
 
-    launch = Launch(
-        job_id="simulation",
+    return Launch(
+        job_id="single-process",
         run=1,
         config=config,
         argv=(),
@@ -55,4 +84,3 @@ def simulate(
         validation_loader_source=content("validation_loader"),
         validation_dataset_files=content("validation_dataset"),
     )
-    return tool_process.simulate(launch, staleness, is_random, _LIMIT_S, progress)
