@@ -90,7 +90,9 @@ def test_loopback_link_local_and_invalid_addresses_are_passed_over() -> None:
 def test_without_a_common_subnet_the_nodes_meet_by_address(
     addresses: tuple[tuple[str, ...], ...], networks: str, hosts: tuple[str, ...]
 ) -> None:
-    subnet, hosts_by_node = common_subnet({f"node{n}": node_addresses for n, node_addresses in enumerate(addresses)})
+    subnet, hosts_by_node = common_subnet(
+        {f"node{n}": node_addresses for n, node_addresses in enumerate(addresses)}
+    )
     assert (subnet, tuple(hosts_by_node.values())) == (networks, hosts)
 
 

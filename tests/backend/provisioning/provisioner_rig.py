@@ -95,7 +95,9 @@ def put_house(folder: Path, torch: str = TORCH) -> Wheelhouse:
 
 
 def without_horovod(house: Wheelhouse) -> Wheelhouse:
-    return replace(house, wheels=tuple(wheel for wheel in house.wheels if wheel.package != "horovod"))
+    return replace(
+        house, wheels=tuple(wheel for wheel in house.wheels if wheel.package != "horovod")
+    )
 
 
 def start_fake(agent: AgentPaths) -> Sequence[str]:

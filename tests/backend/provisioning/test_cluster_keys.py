@@ -59,11 +59,15 @@ def test_removing_our_line_restores_the_list(content: bytes) -> None:
 
 
 @given(lists, lists)
-def test_another_subnet_takes_the_old_line_s_place_once(lines_before: bytes, lines_after: bytes) -> None:
+def test_another_subnet_takes_the_old_line_s_place_once(
+    lines_before: bytes, lines_after: bytes
+) -> None:
     old = cluster_key.authorized_line(KEY.public, "10.0.0.0/8").encode()
     new_line = LINE.encode()
     content = b"\n".join((lines_before, old, lines_after, old, b""))
-    assert cluster_key.with_line(content, LINE) == b"\n".join((lines_before, new_line, lines_after, b""))
+    assert cluster_key.with_line(content, LINE) == b"\n".join(
+        (lines_before, new_line, lines_after, b"")
+    )
 
 
 def test_the_key_is_let_in_from_the_subnet_and_from_nodes_outside_of_it() -> None:
@@ -205,7 +209,10 @@ def modes(*paths: Path) -> list[int]:
 
 def test_a_node_gets_the_key_and_lets_it_in_once(shell: LocalShell, home: NodeHome) -> None:
     assert cluster_key.install_key(shell, home, KEY, SUBNET)
-    private, key_list = Path(home.ssh) / cluster_key.PRIVATE_NAME, shell.home / ".ssh/authorized_keys"
+    private, key_list = (
+        Path(home.ssh) / cluster_key.PRIVATE_NAME,
+        shell.home / ".ssh/authorized_keys",
+    )
     assert private.read_bytes() == KEY.private
     assert key_list.read_text() == f"{LINE}\n"
     assert modes(private, private.parent, key_list, key_list.parent) == [0o600, 0o700, 0o600, 0o700]

@@ -55,7 +55,10 @@ def test_an_inspection_through_a_real_shell_finds_the_data_root(
     root = tmp_path / "data root"
     root.mkdir()
     inspection = inspect(shell, "gpu1", root)
-    assert (inspection.node_info.data_root, inspection.node_info.data_root_writable) == (str(root), True)
+    assert (inspection.node_info.data_root, inspection.node_info.data_root_writable) == (
+        str(root),
+        True,
+    )
     assert inspection.node_info.home == str(sshd.home / ".ringmaster")
     assert abs(inspection.node_info.clock_offset_s or LIMIT_S) < LIMIT_S
     assert inspection.node_info.interfaces
@@ -147,7 +150,9 @@ def test_f59_facts_that_make_no_sense_are_a_sentence(
 
 
 def facts_with(*interfaces: tuple[str, str]) -> NodeInfo:
-    raw = {key: value for key, value in NODE_FACTS.items() if key not in ("reached_at", "home_fault")}
+    raw = {
+        key: value for key, value in NODE_FACTS.items() if key not in ("reached_at", "home_fault")
+    }
     raw["interfaces"] = [Interface(*interface).__dict__ for interface in interfaces]
     return NodeInfo.from_dict(raw)
 
@@ -165,7 +170,9 @@ def facts_with(*interfaces: tuple[str, str]) -> NodeInfo:
         ("nonsense", "10.77.0.2/24"),
     ],
 )
-def test_ranks_use_the_network_by_which_the_node_was_reached(reached_at: str, chosen_address: str) -> None:
+def test_ranks_use_the_network_by_which_the_node_was_reached(
+    reached_at: str, chosen_address: str
+) -> None:
     node_info = facts_with(
         ("lo", "127.0.0.1/8"),
         ("docker0", "172.17.0.1/16"),

@@ -326,7 +326,10 @@ def test_two_desktops_at_once_both_succeed_with_one_environment(node: Node, tmp_
     set_up_entries: list[NodeEntry] = []
     for desktop_node in (node, other_node):
         desktop_node.shell.on_run = meet
-    threads = [threading.Thread(target=lambda n=n: set_up_entries.append(go(n))) for n in (node, other_node)]
+    threads = [
+        threading.Thread(target=lambda n=n: set_up_entries.append(go(n)))
+        for n in (node, other_node)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -471,7 +474,9 @@ def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
     assert old is not None
     assert new is not None
     home = unprovision.home_of(entry)
-    environment_names = {environment.name for environment in unprovision.environments(node.shell, home)}
+    environment_names = {
+        environment.name for environment in unprovision.environments(node.shell, home)
+    }
     assert environment_names == {old.environment, new.environment}
     assert unprovision.remove_environments(node.shell, home, [old.environment]) > 5000
     assert node.environments() == [new.environment]
@@ -504,7 +509,9 @@ def test_a_package_of_user_code_is_added_and_nothing_in_the_environment_changes(
     first = entry.installation
     assert first is not None
     second_installation = go(node, packages=("einops",)).installation
-    assert second_installation == replace(first, packages=("einops",), bytes=second_installation.bytes if second_installation else 0)
+    assert second_installation == replace(
+        first, packages=("einops",), bytes=second_installation.bytes if second_installation else 0
+    )
     ask = "import einops, torch; print(torch.__version__)"
     assert node.open(entry).run([first.python, "-I", "-c", ask]).out == "2.13.0+cpu\n"
     assert node.messages[4].endswith("was already installed, einops.")

@@ -39,7 +39,9 @@ class Built:
         self.house = Wheelhouses(paths.wheels, CONSTRAINTS).gather(wheel.target, wheel)
         self.node = Node.make(folder, self.house)
         pythons = (NodePython(str(python), version, False),)
-        self.node.node_info = replace(self.node.node_info, pythons=pythons, machine=wheel.target.machine)
+        self.node.node_info = replace(
+            self.node.node_info, pythons=pythons, machine=wheel.target.machine
+        )
         self.node.choose = lambda name, node_info: (pythons[0], wheel.target, wheel)  # type: ignore[method-assign]
 
     def set_up(self) -> NodeEntry:

@@ -200,14 +200,20 @@ def built(folder: Path, content: bytes = b"", **changes: object) -> HorovodWheel
 def test_a_locally_built_wheel_names_the_glibc_that_it_needs(tmp_path: Path) -> None:
     wheel = built(tmp_path, b"\0GLIBC_2.4\0GLIBC_2.34\0GLIBC_2.17\0")
     assert (wheel.target, wheel.torch, wheel.glibc) == (TARGET, "2.13.0+cpu", "2.34")
-    assert horovod_wheels.choose("gpu1", NODE_INFO, [wheel]) == (NODE_INFO.pythons[0], TARGET, wheel)
+    assert horovod_wheels.choose("gpu1", NODE_INFO, [wheel]) == (
+        NODE_INFO.pythons[0],
+        TARGET,
+        wheel,
+    )
     wheel.path.write_bytes(b"damaged")
     assert horovod_wheels.built_wheels([tmp_path]) == ()
 
 
 def test_the_python_with_a_wheel_is_chosen(tmp_path: Path) -> None:
     newer = built(tmp_path, python_tag="cp313")
-    node_info = replace(NODE_INFO, pythons=(*NODE_INFO.pythons, NodePython("/opt/python", "3.13.1", True)))
+    node_info = replace(
+        NODE_INFO, pythons=(*NODE_INFO.pythons, NodePython("/opt/python", "3.13.1", True))
+    )
     assert horovod_wheels.choose("gpu1", node_info, [newer])[0].path == "/opt/python"
 
 

@@ -160,4 +160,6 @@ def _descendants(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         # A session that ended by itself meanwhile.
         return []
-    return [descendant for child in map(int, children) for descendant in (child, *_descendants(child))]
+    return [
+        descendant for child in map(int, children) for descendant in (child, *_descendants(child))
+    ]

@@ -222,7 +222,9 @@ def test_the_reader_agrees_with_a_toml_parser_on_all_that_can_be_written(
             stored_values = np.asarray(update.metrics[name])[3 * number : 3 * number + 3]
             assert np.array_equal(stored_values, np.array(values, float), equal_nan=True)
             assert np.array_equal(
-                stored_values.astype(np.float32), np.array(tables[number][name], np.float32), equal_nan=True
+                stored_values.astype(np.float32),
+                np.array(tables[number][name], np.float32),
+                equal_nan=True,
             )
 
 

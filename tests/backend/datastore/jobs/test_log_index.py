@@ -38,7 +38,7 @@ TEXTS = st.lists(st.text(st.sampled_from("ab é─"), max_size=40), max_size=30)
 
 @pytest.mark.usefixtures("small_blocks")
 @settings(max_examples=400)
-@given(lines=TEXTS, ends=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
+@given(lines=TEXTS, ends_line=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
 def test_lines_are_those_of_the_file_wherever_blocks_end(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],
@@ -64,7 +64,9 @@ def test_a_search_finds_the_lines_that_hold_the_text_in_whatever_case(
     path = tmp_path_factory.getbasetemp() / "searched.log"
     path.write_text("\n".join(lines))
     expected_lines = plainly(path.read_bytes())
-    holding = tuple(n for n, line in enumerate(expected_lines) if text.casefold() in line.casefold())
+    holding = tuple(
+        n for n, line in enumerate(expected_lines) if text.casefold() in line.casefold()
+    )
     assert indexed(path).find(text.upper()) == (holding, False)
     later = tuple(n for n in holding if n >= 5)
     assert indexed(path).find(text, from_line=5) == (later, False)

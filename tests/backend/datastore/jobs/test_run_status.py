@@ -180,7 +180,9 @@ def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
         folder.history.write_bytes(history)
     epoch, step = status
     shown_status = with_progress(
-        RunStatus(JobState.ERROR, run=2 if stored_progress == (5, 50) else 1, epoch=epoch, step=step),
+        RunStatus(
+            JobState.ERROR, run=2 if stored_progress == (5, 50) else 1, epoch=epoch, step=step
+        ),
         folder,
         checkpoints,
     )
@@ -214,7 +216,11 @@ def test_the_exit_record_is_believed_before_status_and_process() -> None:
             run=1, exit=run_exit, status=TRAINING, supervision=supervision, silent_s=9e9
         )
         run_state = derive_state(evidence)
-        assert (run_state.state, run_state.status.step, run_state.uncertainty) == (JobState.FINISHED, 40, "")
+        assert (run_state.state, run_state.status.step, run_state.uncertainty) == (
+            JobState.FINISHED,
+            40,
+            "",
+        )
 
 
 def test_a_reader_between_the_last_two_writes_sees_the_final_state(
@@ -247,7 +253,9 @@ def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
     )
     run_state = derive_state(evidence)
     assert (run_state.state, run_state.uncertainty) == (JobState.TRAINING, "no news since 14:02")
-    assert (run_state.status.eta_s, run_state.status.samples_per_second) == (None, None), "not foreseen"
+    assert (run_state.status.eta_s, run_state.status.samples_per_second) == (None, None), (
+        "not foreseen"
+    )
 
 
 def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
@@ -356,7 +364,9 @@ def test_f35_a_broken_status_keeps_the_last_good_values_and_is_reported(
     folder.status.write_bytes(content)
     run_state = reader.read()
     assert (run_state.state, run_state.status.step) == (JobState.TRAINING, 40)
-    assert "status.json cannot be read, so the values are the last good ones" in run_state.problems[0]
+    assert (
+        "status.json cannot be read, so the values are the last good ones" in run_state.problems[0]
+    )
     replace_json(folder.status, replace(TRAINING, step=41).to_dict())
     assert (reader.read().status.step, reader.read().problems) == (41, ())
 
@@ -405,7 +415,11 @@ def test_f10_a_reused_pid_is_not_the_supervisor(folder: OpenJob) -> None:
 def test_f06_m12_a_new_reader_finds_a_run_alive_that_another_process_started(run: Run) -> None:
     run.start().wait_until_training()
     run_state = RunStateReader(run.folder).read()
-    assert (run_state.state, run_state.uncertainty, run_state.problems) == (JobState.TRAINING, "", ())
+    assert (run_state.state, run_state.uncertainty, run_state.problems) == (
+        JobState.TRAINING,
+        "",
+        (),
+    )
     run.stop()
     run.end()
     assert RunStateReader(run.folder).read().state is JobState.INTERRUPTED

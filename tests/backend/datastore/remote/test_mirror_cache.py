@@ -154,7 +154,11 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     # What is installed here is another matter, and takes seconds to ask.
     monkeypatch.setattr("backend.services.nodes.service.findings", lambda *_: ())
     services, folder, source = fetched
-    mirror_finding = next(doctor_finding for doctor_finding in services.nodes.doctor() if doctor_finding.check == "mirror")
+    mirror_finding = next(
+        doctor_finding
+        for doctor_finding in services.nodes.doctor()
+        if doctor_finding.check == "mirror"
+    )
     usage = services.data_root.files.mirror_usage()
     assert usage is not None
     assert usage.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
@@ -169,7 +173,11 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     later_usage = services.data_root.files.mirror_usage()
     assert later_usage is not None
     assert later_usage.fetched_bytes == 0
-    finding = next(doctor_finding for doctor_finding in services.nodes.doctor() if doctor_finding.check == "mirror")
+    finding = next(
+        doctor_finding
+        for doctor_finding in services.nodes.doctor()
+        if doctor_finding.check == "mirror"
+    )
     assert "mirror clear" not in finding.message
 
 

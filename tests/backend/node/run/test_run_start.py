@@ -79,9 +79,9 @@ def test_a_run_that_finds_no_room_leaves_the_job_as_it_was(
             later_content = content(folder)
             if not resume_from:
                 assert later_content.keys() - previous_content.keys() <= {str(folder.runs)}
-            assert {name: later_content.get(name) for name in previous_content if "launch" not in name} == {
-                name: text for name, text in previous_content.items() if "launch" not in name
-            }
+            assert {
+                name: later_content.get(name) for name in previous_content if "launch" not in name
+            } == {name: text for name, text in previous_content.items() if "launch" not in name}
             assert folder.newest_run() == 2
             continue
         break
