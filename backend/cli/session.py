@@ -1,4 +1,4 @@
-"""One call of the command line: its services, its progress, its questions and its output."""
+"""A call of the command line: its services, its progress, its questions and its output."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Draw = Callable[["StudyTable", str], bytes]
 
 
 class Session:
-    """One call of the command line.
+    """A call of the command line.
 
     Attributes:
         as_json: The result is one JSON document.

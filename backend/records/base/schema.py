@@ -19,9 +19,9 @@ _T = TypeVar("_T")
 _R = TypeVar("_R", bound="Record")
 Reader = Callable[[Any], Any]
 READ = "read"
-"""In a field's metadata: its own reader, or None if the field is not in the JSON."""
+"""Metadata of a field: its own reader, or None if the field is not in the JSON."""
 KEY = "key"
-"""In a field's metadata: its key in the JSON, if that is not the field's name."""
+"""Metadata of a field: its key in the JSON, if that is not the field's name."""
 
 
 def kind_of(value: object) -> str:

@@ -151,7 +151,7 @@ def _new_argument(all_tokens: Sequence[str], name: str, text: str, head: str) ->
 
 
 def _option_tokens(head: str, text: str, is_flag: bool) -> list[str]:
-    """Return an option with its value; one that looks like an argument needs the sign."""
+    """Return an option with its value; a value like an argument needs the sign ``=``."""
     if is_flag and text == YES:
         return [head]
     numbers = text.split(" ")

@@ -50,7 +50,7 @@ class Checkpoint(Record, label="checkpoint record", required=("metrics",)):
     created: str
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     reason: str = ""
-    """Why it was made: "policy", "stop", "last"; "script" for one that a script wrote."""
+    """Reason of the checkpoint: "policy", "stop", "last"; "script" if a script wrote the file."""
     file: str = ""
     """The file or folder that a script wrote, relative to the job's folder."""
     not_finite: str = ""
@@ -60,7 +60,7 @@ class Checkpoint(Record, label="checkpoint record", required=("metrics",)):
     is_latest: bool = field(default=False, metadata=_DERIVED)
     is_best: bool = field(default=False, metadata=_DERIVED)
     is_kept: bool = field(default=False, metadata=_DERIVED)
-    """It is never removed to free space."""
+    """The checkpoint is never removed to free space."""
     path: str = field(default="", metadata=_DERIVED)
 
     @property

@@ -74,7 +74,7 @@ class RowKind(Enum):
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """One value for each job; None if a job has none. ``best`` marks the best values."""
+    """A row with a value for each job; None if a job has none. ``best`` marks the best values."""
 
     key: str
     label: str

@@ -100,7 +100,9 @@ def checkpoints_kept(
 def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
     """Estimate the size of a checkpoint of a model with so many bytes of parameters."""
     optimizer = config.optimizer
-    numbers = 1 + (config.ema is not None) + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
+    numbers = (
+        1 + (config.ema is not None) + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
+    )
     settings = optimizer.settings
     numbers += sum(
         bool(settings.get(key)) for key in ("momentum", "amsgrad", "centered") if key in settings

@@ -226,7 +226,7 @@ class ModelCheck(Record, label="model check", rules=TOOL_RULES):
     forward_ms: float | None = None
     backward_ms: float | None = None
     activation_bytes: int | None = None
-    """What autograd keeps of one sample for the backward pass."""
+    """Memory that autograd keeps of one sample for the backward pass."""
     has_metrics: bool = False
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata=_RAW_TEXT)

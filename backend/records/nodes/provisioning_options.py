@@ -1,4 +1,4 @@
-"""Options for setting up nodes, and whether they fit the nodes' last known facts.
+"""Options for setting up nodes, and whether they fit the nodes' last known descriptions.
 
 Pure, standard library only and Python 3.9: the nodes import this.
 """
@@ -72,7 +72,7 @@ def choice_errors(
     other_nodes: Sequence[NodeEntry],
     bundled_version: str,
 ) -> Mapping[str, str]:
-    """Return why options do not fit, a sentence by the key of the option.
+    """Return the errors of the options as sentences, by the key of the option.
 
     Args:
         chosen_nodes: The nodes to be set up together.
