@@ -172,8 +172,8 @@ def evaluate_annotation(text: str, names: Mapping[str, Any]) -> Any:
 @cache
 def _stored_fields(record: Any) -> tuple[tuple[str, Field[Any]], ...]:
     """Return key and field of each stored value."""
-    stored = (field for field in fields(record) if field.metadata.get(READ, True))
-    return tuple((field.metadata.get(KEY, field.name), field) for field in stored)
+    stored_fields = (field for field in fields(record) if field.metadata.get(READ, True))
+    return tuple((field.metadata.get(KEY, field.name), field) for field in stored_fields)
 
 
 def json_value(value: Any, documents: bool = False) -> Any:
@@ -197,8 +197,8 @@ def json_value(value: Any, documents: bool = False) -> Any:
         )
         if to_document:
             return json_value(to_document(), documents)
-        stored = _stored_fields(value.__class__)
-        return {key: json_value(getattr(value, field.name), documents) for key, field in stored}
+        stored_fields = _stored_fields(value.__class__)
+        return {key: json_value(getattr(value, field.name), documents) for key, field in stored_fields}
     return str(value) if isinstance(value, PurePath) else value
 
 

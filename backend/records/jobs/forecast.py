@@ -50,9 +50,9 @@ def similar_job_of(view: JobView, pace_s: float | None) -> SimilarJob | None:
     """Return the job as a `SimilarJob`, or None if its pace is not known."""
     if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
-    took = seconds(view.status.ended_at) - seconds(view.status.started_at)
+    run_s = seconds(view.status.ended_at) - seconds(view.status.started_at)
     is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.status.started_at)
-    around_s = max(0.0, took - view.step * pace_s) if is_whole else 0.0
+    around_s = max(0.0, run_s - view.step * pace_s) if is_whole else 0.0
     energy_j = view.status.total_energy_j
     step_j = energy_j / view.step if energy_j is not None and view.step else None
     return SimilarJob(view.name, pace_s, around_s, step_j)

@@ -290,9 +290,9 @@ def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
                     yield f"{arguments.canonical_name(name)}={text}"
         elif isinstance(value, dict):
             yield f"{key}={value['name']}" if "name" in value else key
-            for name, inner in value.items():
+            for name, option_value in value.items():
                 if name != "name":
-                    yield _pair(name, inner)
+                    yield _pair(name, option_value)
         else:
             yield _pair(key, value)
     if settings.get("script"):

@@ -78,8 +78,8 @@ _LEAST_MEAN = 20
 def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
     """Return the classes with less than a quarter of the mean, the rarest first."""
     mean = sum(c.count for c in classes) / len(classes) if classes else 0.0
-    rare = (c for c in classes if c.count < _RARE_SHARE * mean)
-    return tuple(sorted(rare, key=lambda c: c.count))
+    rarest_first = (c for c in classes if c.count < _RARE_SHARE * mean)
+    return tuple(sorted(rarest_first, key=lambda c: c.count))
 
 
 def rare_class_warning(classes: tuple[ClassCount, ...]) -> str:

@@ -172,8 +172,8 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
         installation = self.installation
         if installation is None or not self.data_root:
             return False
-        shared = NodeHome.shared_in(PurePosixPath(self.data_root))
-        return PurePosixPath(installation.python).is_relative_to(shared.path)
+        shared_home = NodeHome.shared_in(PurePosixPath(self.data_root))
+        return PurePosixPath(installation.python).is_relative_to(shared_home.path)
 
     @property
     def data_root(self) -> str:

@@ -181,19 +181,19 @@ def smaller_placement(
     Of two nodes that cannot reach each other, the one with more such findings is removed, otherwise
     the later one, because the first node of a job leads it.
     """
-    blocking = [finding for finding in findings if finding.blocks]
-    if not blocking or any(not finding.nodes for finding in blocking):
+    blocking_findings = [finding for finding in findings if finding.blocks]
+    if not blocking_findings or any(not finding.nodes for finding in blocking_findings):
         return ()
-    order = [p.node for p in placement]
-    bad_gpus = {gpu for finding in blocking for gpu in finding.gpus}
-    capacities = {p.nodes[0]: p.process_capacity for p in blocking if p.fix is Fix.FIT_PROCESSES}
-    node_groups = [p.nodes for p in blocking if not p.gpus and p.fix is not Fix.FIT_PROCESSES]
+    node_names = [p.node for p in placement]
+    bad_gpus = {gpu for finding in blocking_findings for gpu in finding.gpus}
+    capacities = {p.nodes[0]: p.process_capacity for p in blocking_findings if p.fix is Fix.FIT_PROCESSES}
+    node_groups = [p.nodes for p in blocking_findings if not p.gpus and p.fix is not Fix.FIT_PROCESSES]
     removed_nodes = {nodes[0] for nodes in node_groups if len(nodes) == 1}
     while broken_links := [
         nodes for nodes in node_groups if len(set(nodes) - removed_nodes) == len(nodes) > 1
     ]:
         failures = Counter(node for nodes in broken_links for node in nodes)
-        removed_nodes.add(max(failures, key=lambda node: (failures[node], order.index(node))))
+        removed_nodes.add(max(failures, key=lambda node: (failures[node], node_names.index(node))))
     remaining_placement = []
     for p in placement:
         gpus = tuple(gpu for gpu in p.gpus if gpu not in bad_gpus)

@@ -216,14 +216,14 @@ def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
     )
 
 
-def position_between(previous: float | None, following: float | None) -> float | None:
+def position_between(previous_position: float | None, next_position: float | None) -> float | None:
     """Return a position between two others; None if no number is between them."""
-    if previous is None and following is None:
+    if previous_position is None and next_position is None:
         return 0.0
-    if previous is None:
-        assert following is not None
-        return following - STEP
-    if following is None:
-        return previous + STEP
-    position = (previous + following) / 2
-    return position if previous < position < following else None
+    if previous_position is None:
+        assert next_position is not None
+        return next_position - STEP
+    if next_position is None:
+        return previous_position + STEP
+    position = (previous_position + next_position) / 2
+    return position if previous_position < position < next_position else None

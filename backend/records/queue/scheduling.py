@@ -301,24 +301,24 @@ def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
     for slot in entry.slots:
         node = cluster_state.nodes[slot.node]
         label = node_label(slot.node)
-        competing = [
+        competing_slots = [
             (running, running_slot)
             for running in cluster_state.running
             for running_slot in running.slots
             if running_slot.competes_with(slot)
         ]
-        if slot.gpus and competing:
-            running, running_slot = competing[0]
+        if slot.gpus and competing_slots:
+            running, running_slot = competing_slots[0]
             shared_gpus = [node.gpus[gpu] for gpu in slot.gpus if gpu in running_slot.gpus]
             return WaitReason(
                 Cause.BUSY, f"“{sanitize(running.name)}” is on {shared_gpus[0]} of {label}."
             )
-        used_processes = sum(running_slot.processes for _, running_slot in competing)
+        used_processes = sum(running_slot.processes for _, running_slot in competing_slots)
         if used_processes and used_processes + slot.processes > node.cores:
             free_cores = max(0, node.cores - used_processes)
             return WaitReason(
                 Cause.BUSY,
-                f"{_capitalize(label)} is busy with “{sanitize(competing[0][0].name)}”: "
+                f"{_capitalize(label)} is busy with “{sanitize(competing_slots[0][0].name)}”: "
                 f"{free_cores} of {_count(node.cores, 'core')} "
                 f"{'is' if free_cores == 1 else 'are'} free, and "
                 f"this job asks for {slot.processes}.",

@@ -332,10 +332,10 @@ def _job_values(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], Config
     names = _swept_names(axes)
     size = combination_count(axes)
     if sweep.draws is None and size > MAX_JOBS:
-        longest = max(axes, key=lambda axis: len(axis.points()))
+        longest_axis = max(axes, key=lambda axis: len(axis.points()))
         return [], ConfigError(
-            longest.path,
-            f"{longest.path}: With its {len(longest.points())} values the sweep has {size} "
+            longest_axis.path,
+            f"{longest_axis.path}: With its {len(longest_axis.points())} values the sweep has {size} "
             f"jobs; the limit is {MAX_JOBS}. Remove values, or draw some at random.",
         )
     if sweep.draws is None:

@@ -164,8 +164,8 @@ def value_text(value: object) -> str:
         return short if float(short) == value else repr(value)
     if isinstance(value, Mapping):
         count = value.get("gpus") or value.get("processes", "")
-        several = isinstance(count, (list, tuple))
-        return f"{value.get('node', '')}×{len(count) if several else count}"
+        is_list = isinstance(count, (list, tuple))
+        return f"{value.get('node', '')}×{len(count) if is_list else count}"
     if isinstance(value, (list, tuple)):
         return ",".join(map(value_text, value))
     return str(value)
