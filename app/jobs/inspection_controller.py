@@ -18,7 +18,7 @@ from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, Inspect
 
 
 class InspectionController(Controller):
-    """Serve the request `INSPECT`."""
+    """Serve the request `INSPECT_CHECKPOINT`."""
 
     def __init__(
         self,

@@ -44,7 +44,7 @@ class StatusPoller(QObject):
 
     Signals:
         updated: A `RunUpdate`: a job's view changed, or its history has new points.
-        listed: The `JobView` of live jobs and of jobs that ended lately, as a tuple.
+        jobs_listed: The `JobView` of live jobs and of jobs that ended lately, as a tuple.
         all_listed: The `JobListing` that they come from.
         job_failed: Job id, message. Sent with every failing poll, and while a poll does not return.
             Show it as stale data, never as a dialog. The job stays watched.

@@ -74,7 +74,7 @@ class NodeController(Controller):
     """Serve the page Nodes and its dialogs.
 
     Signals:
-        listed: All nodes as a tuple of `NodeState`; this computer is the first.
+        nodes_listed: All nodes as a tuple of `NodeState`; this computer is the first.
     """
 
     nodes_listed = Signal(object)

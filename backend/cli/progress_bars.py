@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ProgressBars(Progress):
-    """One bar for work, or two for a run: its epoch and all of it, with the newest metrics."""
+    """A bar for work, or two bars for a run: its epoch and all of it, with the newest metrics."""
 
     def __init__(self, is_quiet: bool = False) -> None:
         super().__init__()

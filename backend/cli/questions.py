@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from backend.records.nodes.entry import HostKey
 
 
-def accepts(key: HostKey) -> bool:
+def ask_about_key(key: HostKey) -> bool:
     """Ask about a key; return whether it is accepted."""
     print_note(f"First connection to {key.host}, port {key.port}. Its {key.kind} host key is")
     print_note(f"    {key.fingerprint}")
@@ -27,11 +27,11 @@ def accepts(key: HostKey) -> bool:
     return sys.stdin.readline().strip().lower() == "yes"
 
 
-def passphrase(identity: str) -> str:
-    return secret(f"Passphrase of {identity}: ")
+def ask_passphrase(identity: str) -> str:
+    return ask_secret(f"Passphrase of {identity}: ")
 
 
-def secret(question: str) -> str:
+def ask_secret(question: str) -> str:
     """Read a secret, hidden; "" at the end of the input."""
     try:
         return getpass.getpass(question)

@@ -1,4 +1,4 @@
-"""One call of the command line: its services, its progress, its questions and its output."""
+"""A call of the command line: its services, its progress, its questions and its output."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Draw = Callable[["StudyTable", str], bytes]
 
 
 class Session:
-    """One call of the command line.
+    """A call of the command line.
 
     Attributes:
         as_json: The result is one JSON document.
@@ -74,8 +74,8 @@ class Session:
 
         return open_services(
             *self.root_and_catalogue,
-            accept=self.accepts,
-            passphrase=questions.passphrase if self.asks else None,
+            accept=self.accept_key,
+            passphrase=questions.ask_passphrase if self.asks else None,
             is_trusted_key=self._is_accepted_key,
         )
 
@@ -83,9 +83,9 @@ class Session:
     def progress(self) -> ProgressBars:
         return ProgressBars(is_quiet=self.as_json or not sys.stderr.isatty())
 
-    def accepts(self, key: HostKey) -> bool:
+    def accept_key(self, key: HostKey) -> bool:
         """Return whether ``--accept-key`` names a host key, or the user accepts it."""
-        return self._is_accepted_key(key) or (self.asks and questions.accepts(key))
+        return self._is_accepted_key(key) or (self.asks and questions.ask_about_key(key))
 
     def _is_accepted_key(self, key: HostKey) -> bool:
         return key.fingerprint in self._options.get("accept_key", ())
@@ -105,7 +105,7 @@ class Session:
                 )
             sys.stdout.flush()
         except BackendError as error:
-            return self._failed(error)
+            return self._report_failure(error)
         except KeyboardInterrupt:  # By the user.
             print_note("Interrupted.")
             return FAILED
@@ -114,10 +114,10 @@ class Session:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
         except OSError as error:
-            return self._failed(unforeseen(error))
+            return self._report_failure(unforeseen(error))
         return code
 
-    def _failed(self, error: BackendError) -> int:
+    def _report_failure(self, error: BackendError) -> int:
         data = {"error": {"sentence": error.message, "remedy": error.remedy}}
         return self.print(Answer(data, Note(error.with_remedy), failed=True))
 

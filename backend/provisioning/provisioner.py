@@ -145,7 +145,7 @@ def set_up(
     Blocks for minutes the first time. ``on_change`` is called on this thread.
 
     Raises:
-        BackendError: A step failed; `SetUp.failed` has the same message, and its output.
+        BackendError: A step failed; `SetUp.failed_step` has the same message, and its output.
         Cancelled: By ``cancelled``. Completed steps stay and are used by the next set-up.
     """
     steps = StepReporter(entry.name, TITLES, on_change, cancelled)

@@ -10,7 +10,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
-_MOST_TABS = 120
+_MAX_TABS = 120
 
 
 class Hands:
@@ -57,7 +57,7 @@ class Hands:
     def tab_to(self, name: str, *, back: bool = False) -> QWidget:
         """Tab until what has the focus begins with this name."""
         names = []
-        for _ in range(_MOST_TABS):
+        for _ in range(_MAX_TABS):
             self.press("Shift+Tab" if back else "Tab")
             names.append(self.name())
             if names[-1].startswith(name):
@@ -66,20 +66,20 @@ class Hands:
 
     def tab_until(self, widget: QWidget) -> None:
         """Tab until this one has the focus."""
-        for _ in range(_MOST_TABS):
+        for _ in range(_MAX_TABS):
             if self.focus() is widget:
                 return
             self.press("Tab")
         raise AssertionError(f"Tab does not lead to {widget}")
 
-    def wait(self, is_so: Callable[[], object]) -> None:
-        self._qtbot.waitUntil(lambda: bool(is_so()))
+    def wait(self, condition: Callable[[], object]) -> None:
+        self._qtbot.waitUntil(lambda: bool(condition()))
 
     def walk(self) -> list[QWidget]:
         """Everything that Tab leads to, from here once around."""
         start = self.focus()
         widgets: list[QWidget] = []
-        while len(widgets) < 4 * _MOST_TABS:
+        while len(widgets) < 4 * _MAX_TABS:
             self.press("Tab")
             widget = self.focus()
             if widget in widgets:

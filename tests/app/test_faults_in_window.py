@@ -50,8 +50,8 @@ class WatchedWindow:
         self.program = program
         self._qtbot = qtbot
 
-    def wait(self, is_so):
-        self._qtbot.waitUntil(lambda: bool(is_so()))
+    def wait(self, condition):
+        self._qtbot.waitUntil(lambda: bool(condition()))
 
     def open(self, job_id):
         jobs = self.program.jobs

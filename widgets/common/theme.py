@@ -20,7 +20,7 @@ from typing import Literal
 from PySide6.QtGui import QColor, QFont, QFontDatabase
 
 Family = Literal["idle", "live", "warn", "rest", "good", "bad"]
-"""The six meanings of a colour; every job state belongs to one (`JobState.family`)."""
+"""The six meanings of a colour; every job state belongs to one (`JobState.color_role`)."""
 
 ColorRole = Literal[
     "text", "text2", "text3", "live", "good", "rest", "warn", "bad", "idle", "on_ink", "ink"

@@ -73,7 +73,7 @@ class CommandPalette(Overlay):
         self._field.textChanged.connect(self._send_search)
         self._field.installEventFilter(self)
         self._model = RecordListModel(
-            lambda target: (target.title, target.aside, target.shortcut),
+            lambda target: (target.title, target.remark, target.shortcut),
             lambda target: str(target.title),
             self,
         )

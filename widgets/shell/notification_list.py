@@ -96,7 +96,7 @@ class NoticeList(Overlay):
         super().__init__(window)
         self._anchor: QWidget | None = None
         self._model = RecordListModel(
-            lambda item: (item.title, item.text, item.when, "new" if item.is_new else ""),
+            lambda item: (item.title, item.text, item.time_text, "new" if item.is_new else ""),
             lambda item: f"{item.title}\n{item.text}".strip(),
             self,
         )

@@ -114,6 +114,6 @@ def weights(
 ) -> Answer:
     """Store weights with a model, from which its new jobs start."""
     item = services.library.add_weights(reference, path, progress=progress)
-    unused = unused_weights_message(item.details)
+    unused_message = unused_weights_message(item.details)
     message = f"New jobs of {item.reference} begin with these weights."
-    return Answer(item, message, [unused] if unused else [])
+    return Answer(item, message, [unused_message] if unused_message else [])

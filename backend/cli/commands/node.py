@@ -63,7 +63,7 @@ def add(
 
     def ask(identity: str) -> str:
         typed_identities.append(identity)
-        return questions.passphrase(identity)
+        return questions.ask_passphrase(identity)
 
     keyring_error = services.cluster.keyring.unavailable_reason() if keep_passphrase else ""
     if keyring_error:
@@ -71,7 +71,7 @@ def add(
     entry = services.cluster.add(
         name,
         NodeAddress(host, port=port, user=user, identity=identity, jump=jump),
-        accept=session.accepts,
+        accept=session.accept_key,
         passphrase=ask if session.asks else None,
         node_data_root=node_data_root,
         is_staged=no_share,
@@ -125,9 +125,9 @@ def _data_root(entry: NodeEntry) -> str:
 def remove_passphrase(services: Services, name: _Name) -> Answer:
     """Remove the stored passphrase of a node's key."""
     keys = services.cluster.remove_passphrase(name)
-    removed = f"Removed the passphrase of {', '.join(keys)}."
-    none = f"There was no stored passphrase of a key of {name}."
-    return Answer({"name": name, "keys": keys}, removed if keys else none)
+    removal_text = f"Removed the passphrase of {', '.join(keys)}."
+    absence_text = f"There was no stored passphrase of a key of {name}."
+    return Answer({"name": name, "keys": keys}, removal_text if keys else absence_text)
 
 
 @command("node provision")
@@ -167,16 +167,16 @@ def provision(
     failed = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
     return Answer(
         [steps.to_json(name, failed.get(name)) for name in outcome],
-        (_failure(name, error) for name, error in failed.items()),
+        (_failure_note(name, error) for name, error in failed.items()),
         failed=bool(failed),
     )
 
 
-def _failure(name: str, error: BackendError) -> Note:
+def _failure_note(name: str, error: BackendError) -> Note:
     return Note(" ".join(filter(None, (f"{name}: {error.message}", error.remedy))))
 
 
-def _error(error: BackendError | None) -> dict[str, str] | None:
+def _error_json(error: BackendError | None) -> dict[str, str] | None:
     return None if error is None else {"sentence": error.message, "remedy": error.remedy}
 
 
@@ -210,7 +210,7 @@ class SetUpReporter:
         steps = self._newest[name].steps if name in self._newest else ()
         return {
             "name": name,
-            "error": _error(error),
+            "error": _error_json(error),
             "steps": [
                 {
                     "step": step.title,
@@ -230,7 +230,7 @@ def unprovision(session: Session, names: Annotated[tuple[str, ...], ArgSpec("NAM
     for name, freed in session.services.provisioning.un_provision_all(names):
         outcome[name] = freed
         if isinstance(freed, BackendError):
-            session.print_early(_failure(name, freed))
+            session.print_early(_failure_note(name, freed))
         else:
             session.print_early(f"Removed {size_text(freed)} from {name}.")
     failed = {name: result for name, result in outcome.items() if isinstance(result, BackendError)}
@@ -238,7 +238,7 @@ def unprovision(session: Session, names: Annotated[tuple[str, ...], ArgSpec("NAM
         [
             {
                 "name": name,
-                "error": _error(failed.get(name)),
+                "error": _error_json(failed.get(name)),
                 "bytes": None if name in failed else freed,
             }
             for name, freed in outcome.items()

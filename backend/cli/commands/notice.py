@@ -118,7 +118,7 @@ def _password(mail: Mail) -> str | None:
 
 def _read_secret(question: str) -> str:
     """Read a secret, hidden at a terminal; otherwise the next line of standard input."""
-    text = questions.secret(question) if sys.stdin.isatty() else sys.stdin.readline()
+    text = questions.ask_secret(question) if sys.stdin.isatty() else sys.stdin.readline()
     return text.strip()
 
 

@@ -48,10 +48,10 @@ def list_studies(services: Services) -> Answer:
     runs = [
         {"sweep": study.sweep, "form": study.form, "jobs": len(study.jobs)} for study in started
     ]
-    small = ((study, study.sizes[FormName.SMALL]) for study in gallery)
+    small_sizes = ((study, study.sizes[FormName.SMALL]) for study in gallery)
     rows = (
         (study.name, str(size.jobs), f"{size.minutes:g} min", study.question)
-        for study, size in small
+        for study, size in small_sizes
     )
     lines = ((study.sweep, study.form.value, str(len(study.jobs))) for study in started)
     return Answer(

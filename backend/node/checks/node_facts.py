@@ -5,7 +5,7 @@ The desktop sends `backend.base.cores` and this file to ``python3 -I - [ROOT NAM
 Python 3.6, so that an old machine can report its age. ROOT is where the data root should be; it is
 the right folder only if its file NAME has the content CONTENT, which the desktop has just written.
 
-Keys are those of `backend.records.nodes.entry.NodeFacts`, and two for the desktop only:
+Keys are those of `backend.records.nodes.entry.NodeInfo`, and two for the desktop only:
 ``reached_at`` (the address at which sshd accepted the connection) and ``home_fault`` (why the home
 folder is not writable, or ""). A query that may hang runs in a child process that can be abandoned:
 a process that waits for an unavailable share can be neither ended nor waited for.

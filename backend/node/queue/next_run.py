@@ -53,7 +53,7 @@ def queue_next(
         changes: Values of other settings by their paths.
         not_before: The earliest start, as in `QueueEntry`.
         quiet_s: See `QueueEntry`.
-        continuation: `Launch.continued`; by default as in the run before.
+        continuation: `Launch.continuation`; by default as in the run before.
 
     Raises:
         BackendError: The settings are not valid, or the queue service of this computer did not

@@ -14,7 +14,7 @@ from backend.records.base.preallocated_file import PreallocatedFile
 def write_until_done(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
     """Replace ``path``, with retries until it works or the time is over.
 
-    The space that `PreallocatedFile.take` reserved for it is released.
+    The space that `PreallocatedFile.reserve` reserved for it is released.
 
     Raises:
         OSError: It did not work in the given time.

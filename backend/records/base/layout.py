@@ -61,7 +61,7 @@ from pathlib import Path, PurePosixPath
 RUN_VARIABLE = "RINGMASTER_RUN"
 """Environment variable on every process of a run: ``<job id>/<run>``."""
 TOOL_TAG = "tool/"
-"""Begins that variable on the processes of a check, a preview or an export."""
+"""Prefix of that variable on the processes of a check, a preview or an export."""
 
 
 def run_tag(job_id: str, run: int) -> str:
@@ -391,7 +391,7 @@ def script_checkpoint_name(epoch: int, step: int) -> str:
 
 
 def epoch_and_step(checkpoint: str) -> tuple[int, int] | None:
-    """Return what `checkpoint_name` made a name of, None for another name."""
+    """Return epoch and step of a checkpoint's name, None for another name."""
     match = re.fullmatch(r"(?:epoch-(\d+)-)?step-(\d+)", checkpoint)
     return None if match is None else (int(match[1] or 0), int(match[2]))
 
@@ -420,6 +420,9 @@ MANUAL_RUNS = "by-hand"
 LATEST = "latest.json"
 CHECKPOINT_SUFFIX = ".pt"
 SIDECAR_SUFFIX = ".json"
-"""Next to each checkpoint: its hash, size, epoch, step, metrics (`records.jobs.checkpoint`)."""
+"""Suffix of the file next to each checkpoint:
+
+hash, size, epoch, step, metrics (`records.jobs.checkpoint`).
+"""
 KEEP_SUFFIX = ".keep"
-"""Next to a checkpoint that is never removed."""
+"""Suffix of the mark next to a checkpoint that is never removed."""

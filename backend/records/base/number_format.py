@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 THIN = "\u202f"
-"""Between thousands: narrow and non-breaking. In half of the world a comma is a decimal point."""
+"""Thousands separator, narrow and non-breaking: in half of the world a comma is a decimal point."""
 GAP = "\u00a0"
 """Before a unit: non-breaking."""
 _DECIMAL_UNITS = ("B", "kB", "MB", "GB", "TB", "PB")

@@ -19,9 +19,9 @@ _T = TypeVar("_T")
 _R = TypeVar("_R", bound="Record")
 Reader = Callable[[Any], Any]
 READ = "read"
-"""In a field's metadata: its own reader, or None if the field is not in the JSON."""
+"""Metadata of a field: its own reader, or None if the field is not in the JSON."""
 KEY = "key"
-"""In a field's metadata: its key in the JSON, if that is not the field's name."""
+"""Metadata of a field: its key in the JSON, if that is not the field's name."""
 
 
 def kind_of(value: object) -> str:
@@ -172,8 +172,8 @@ def evaluate_annotation(text: str, names: Mapping[str, Any]) -> Any:
 @cache
 def _stored_fields(record: Any) -> tuple[tuple[str, Field[Any]], ...]:
     """Return key and field of each stored value."""
-    stored = (field for field in fields(record) if field.metadata.get(READ, True))
-    return tuple((field.metadata.get(KEY, field.name), field) for field in stored)
+    stored_fields = (field for field in fields(record) if field.metadata.get(READ, True))
+    return tuple((field.metadata.get(KEY, field.name), field) for field in stored_fields)
 
 
 def json_value(value: Any, documents: bool = False) -> Any:
@@ -197,8 +197,8 @@ def json_value(value: Any, documents: bool = False) -> Any:
         )
         if to_document:
             return json_value(to_document(), documents)
-        stored = _stored_fields(value.__class__)
-        return {key: json_value(getattr(value, field.name), documents) for key, field in stored}
+        stored_fields = _stored_fields(value.__class__)
+        return {key: json_value(getattr(value, field.name), documents) for key, field in stored_fields}
     return str(value) if isinstance(value, PurePath) else value
 
 

@@ -46,7 +46,7 @@ _TITLES = {
 
 @dataclass(frozen=True)
 class Alarm(Record, label="warning"):
-    """One warning. ``step`` is the optimizer step at which it was raised, counted from 1."""
+    """A warning. ``step`` is the optimizer step at which it was raised, counted from 1."""
 
     kind: str
     step: int

@@ -111,9 +111,9 @@ def with_value(tokens: object, name: str, value: Any, head: str = "") -> list[st
 
 def argument_rows(tokens: object) -> dict[str, Any]:
     """Return the arguments as a table shows them: by path, the other words in one row."""
-    unnamed = unnamed_tokens(tokens)
+    other_tokens = unnamed_tokens(tokens)
     rows = {f"{_PREFIX}{name}": value for name, value in named_arguments(tokens).items()}
-    return {**rows, **({TABLE: " ".join(unnamed)} if unnamed else {})}
+    return {**rows, **({TABLE: " ".join(other_tokens)} if other_tokens else {})}
 
 
 def canonical_name(name: str) -> str:
@@ -151,7 +151,7 @@ def _new_argument(all_tokens: Sequence[str], name: str, text: str, head: str) ->
 
 
 def _option_tokens(head: str, text: str, is_flag: bool) -> list[str]:
-    """Return an option with its value; one that looks like an argument needs the sign."""
+    """Return an option with its value; a value like an argument needs the sign ``=``."""
     if is_flag and text == YES:
         return [head]
     numbers = text.split(" ")

@@ -15,7 +15,10 @@ from backend.records.base.schema import KEY, Record
 
 @dataclass(frozen=True)
 class AuditEntry(Record, label="action"):
-    """One action. ``action`` begins a sentence: "Stopped", "Name changed from “a” to “b”"."""
+    """An action of a user.
+
+    ``action`` begins a sentence: "Stopped", "Name changed from “a” to “b”".
+    """
 
     time: str = ""
     action: str = field(default="", metadata={KEY: "what"})

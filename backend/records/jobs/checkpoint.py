@@ -50,7 +50,7 @@ class Checkpoint(Record, label="checkpoint record", required=("metrics",)):
     created: str
     metrics: Mapping[str, float | None] = field(default_factory=dict)
     reason: str = ""
-    """Why it was made: "policy", "stop", "last"; "script" for one that a script wrote."""
+    """Reason of the checkpoint: "policy", "stop", "last"; "script" if a script wrote the file."""
     file: str = ""
     """The file or folder that a script wrote, relative to the job's folder."""
     not_finite: str = ""
@@ -60,7 +60,7 @@ class Checkpoint(Record, label="checkpoint record", required=("metrics",)):
     is_latest: bool = field(default=False, metadata=_DERIVED)
     is_best: bool = field(default=False, metadata=_DERIVED)
     is_kept: bool = field(default=False, metadata=_DERIVED)
-    """It is never removed to free space."""
+    """The checkpoint is never removed to free space."""
     path: str = field(default="", metadata=_DERIVED)
 
     @property
@@ -163,7 +163,7 @@ def retired_checkpoints(
 ) -> list[Checkpoint]:
     """Return the checkpoints (sorted by their steps) that need not be kept."""
     # A run that continues from an older one makes the newest, at fewer steps than others have.
-    usable = finite_checkpoints(checkpoints)
+    finite = finite_checkpoints(checkpoints)
     newest_last = sorted(checkpoints, key=lambda c: (c.run, c.step))
     kept_names = {
         c.name
@@ -178,8 +178,8 @@ def retired_checkpoints(
     }
     if sound_step is not None:
         # The newest that is known to be good, and the one that will be next.
-        sound_names = [c.name for c in usable if c.step <= sound_step]
-        later_names = [c.name for c in usable if c.step > sound_step]
+        sound_names = [c.name for c in finite if c.step <= sound_step]
+        later_names = [c.name for c in finite if c.step > sound_step]
         kept_names |= {*sound_names[-1:], *later_names[:1]}
 
     def goodness(checkpoint: Checkpoint) -> float:
@@ -188,10 +188,10 @@ def retired_checkpoints(
             return math.inf
         return value if policy.best_mode == "min" else -value
 
-    best_first = sorted((c for c in usable if goodness(c) < math.inf), key=goodness)
+    best_first = sorted((c for c in finite if goodness(c) < math.inf), key=goodness)
     kept_names |= {c.name for c in best_first[: policy.keep_best]}
     kept_names |= {c.name for c in checkpoints if c.reason == "last"}
-    for checkpoint in reversed(usable):
+    for checkpoint in reversed(finite):
         if len(kept_names) >= _MIN_KEPT:
             break
         kept_names.add(checkpoint.name)

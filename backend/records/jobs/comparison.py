@@ -74,7 +74,7 @@ class RowKind(Enum):
 
 @dataclass(frozen=True)
 class ComparedRow:
-    """One value for each job; None if a job has none. ``best`` marks the best values."""
+    """A row with a value for each job; None if a job has none. ``best`` marks the best values."""
 
     key: str
     label: str
@@ -169,8 +169,8 @@ def _results(jobs: Sequence[tuple[JobView, RunFigures]]) -> Iterable[ComparedRow
             yield ComparedRow(key, f"Best {label_text}", values, best, RowKind.METRIC)
             key = f"last {name}"
         values = tuple(last_value(figures) for _, figures in jobs)
-        unrated = (False,) * len(views)
-        yield ComparedRow(key, f"Last {label_text}", values, unrated, RowKind.METRIC)
+        no_marks = (False,) * len(views)
+        yield ComparedRow(key, f"Last {label_text}", values, no_marks, RowKind.METRIC)
     epochs_done = tuple(_epochs_done(view) for view in views)
     yield ComparedRow("epochs_done", "Epochs done", epochs_done, (False,) * len(views))
     for key, label_text, seconds in (

@@ -5,7 +5,7 @@ A setting is one field here, with its type, limits and words (`setting.Setting`)
 (`settings.SETTINGS` has them by path).
 
 `parse_job` never raises: it returns the job, or all its errors, each with its field, because the
-form marks fields and the command line prints sentences.
+form marks fields and the command line prints messages.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -48,7 +48,7 @@ _Record = TypeVar("_Record")
 SCRIPT = "script"
 """The strategy of jobs with a script; no job file names it."""
 RANDOM_WEIGHTS = "nothing"
-"""In ``start_from``: random weights, although the model has weights of its own."""
+"""Value of ``start_from`` for random weights, although the model has weights of its own."""
 
 LAMBDAS = {"adaptive": 2.0, "constant": 0.04}
 """Default of dc-asgd by variant (Zheng et al., arXiv 1609.08326, section 6.1)."""
@@ -190,7 +190,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class CheckpointPolicy:
-    """When checkpoints are made, and which are kept. That of the last epoch is always kept."""
+    """The times of checkpoints, and the number to keep. The last epoch's is always kept."""
 
     every_epochs: int | None = field(
         default=1,
@@ -702,7 +702,7 @@ class ParsedJob:
 
 
 def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
-    """Check a job file that was read as TOML or edited in the form; find all faults at once.
+    """Check a job file that was read as TOML or edited in the form; find all errors at once.
 
     What only the catalogue or the nodes know is not checked here: whether the model exists, whether
     the node has the GPU, whether the batch is larger than the dataset.

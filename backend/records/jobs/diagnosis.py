@@ -14,7 +14,7 @@ USER_CODE = "user_code"
 LOSS_NOT_A_NUMBER = "not_a_number"
 LOSS_DIVERGED = "diverged"
 OF_LOSS = frozenset({LOSS_NOT_A_NUMBER, LOSS_DIVERGED})
-"""Causes in the course of the loss; the sentence names a rank only if others are well."""
+"""Causes in the course of the loss; the message names a rank only if others are well."""
 
 
 @dataclass(frozen=True)

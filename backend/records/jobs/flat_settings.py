@@ -73,7 +73,7 @@ def effective_settings(view: JobView) -> dict[str, str]:
     Two jobs that were trained alike have the same, however their files were written. The model, the
     dataset and the loader are those that the job is pinned to, with their versions.
     """
-    return _effective(view.config, {key: pin.reference for key, pin in view.pins.items()})
+    return _effective_settings(view.config, {key: pin.reference for key, pin in view.pins.items()})
 
 
 def default_settings(config: JobConfig) -> dict[str, str]:
@@ -92,7 +92,7 @@ def default_settings(config: JobConfig) -> dict[str, str]:
         script=config.script,
     )
     names = ("strategy.name", "schedule.name")
-    return {**_effective(default_config, {}), **{path: default_value(path) for path in names}}
+    return {**_effective_settings(default_config, {}), **{path: default_value(path) for path in names}}
 
 
 def setting_changes(
@@ -120,18 +120,18 @@ def setting_changes(
 
 
 def _comparable_settings(raw: Mapping[str, Any], other_job: Mapping[str, Any]) -> dict[str, str]:
-    parsed = parse_job(raw)
-    if parsed.config is not None:
-        return _effective(parsed.config, {})
-    invalid_paths = {error.path for error in parsed.errors}
+    parsed_job = parse_job(raw)
+    if parsed_job.config is not None:
+        return _effective_settings(parsed_job.config, {})
+    invalid_paths = {error.path for error in parsed_job.errors}
     texts = flatten(raw)
-    repaired = parse_job(_repair(raw, other_job, invalid_paths)).config
-    if repaired is None:
+    repaired_config = parse_job(_repair(raw, other_job, invalid_paths)).config
+    if repaired_config is None:
         # Both are invalid: the keys that both have can still be compared.
         other_texts = flatten(other_job)
         return {key: value for key, value in texts.items() if key in other_texts}
     invalid_texts = {key: value for key, value in texts.items() if key in invalid_paths}
-    return _effective(repaired, {}) | invalid_texts
+    return _effective_settings(repaired_config, {}) | invalid_texts
 
 
 def _repair(
@@ -156,7 +156,7 @@ def _repair(
     return repaired_job
 
 
-def _effective(config: JobConfig, references: Mapping[str, str]) -> dict[str, str]:
+def _effective_settings(config: JobConfig, references: Mapping[str, str]) -> dict[str, str]:
     raw = config.to_dict()
     for key in NOTES:
         raw.pop(key, None)

@@ -50,9 +50,9 @@ def similar_job_of(view: JobView, pace_s: float | None) -> SimilarJob | None:
     """Return the job as a `SimilarJob`, or None if its pace is not known."""
     if pace_s is None or not math.isfinite(pace_s) or pace_s <= 0:
         return None
-    took = seconds(view.status.ended_at) - seconds(view.status.started_at)
+    run_s = seconds(view.status.ended_at) - seconds(view.status.started_at)
     is_whole = view.state is JobState.FINISHED and view.run == 1 and bool(view.status.started_at)
-    around_s = max(0.0, took - view.step * pace_s) if is_whole else 0.0
+    around_s = max(0.0, run_s - view.step * pace_s) if is_whole else 0.0
     energy_j = view.status.total_energy_j
     step_j = energy_j / view.step if energy_j is not None and view.step else None
     return SimilarJob(view.name, pace_s, around_s, step_j)
@@ -100,7 +100,9 @@ def checkpoints_kept(
 def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
     """Estimate the size of a checkpoint of a model with so many bytes of parameters."""
     optimizer = config.optimizer
-    numbers = 1 + (config.ema is not None) + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
+    numbers = (
+        1 + (config.ema is not None) + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
+    )
     settings = optimizer.settings
     numbers += sum(
         bool(settings.get(key)) for key in ("momentum", "amsgrad", "centered") if key in settings

@@ -65,7 +65,7 @@ class Launch(Record, label="launch record", rules=STRICT):
     ssh_config: str = ""
     """OpenSSH client file with which the head node reaches the others; "" on one node."""
     is_staged: bool = field(default=False, metadata={KEY: "apart"})
-    """Its nodes see neither the data root nor each other's files: each has a root of its own."""
+    """The nodes see neither the data root nor each other's files: each has its own root."""
     grace_s: float = STOP_GRACE_S
     """Time without progress after a stop request before a rank is ended."""
     continuation: Continuation | None = field(default=None, metadata={KEY: "continued"})

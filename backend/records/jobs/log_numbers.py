@@ -28,7 +28,7 @@ _VALUE = re.compile(
     re.IGNORECASE,
 )
 _NAMED_BEFORE = re.compile(r"[\s(\[@,-]*(?:\b(?:at|after|for|in|on)\s*)?\|[)\]]*\s*(?=[:=])")
-"""What is left of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
+"""The rest of a position in ``auc at step 200: 0.8`` or ``loss (epoch 3) = 0.4``."""
 _KNOWN_METRIC = re.compile(
     r"loss|acc|err|score|f1|mse|mae|auc|iou|\bmap|ppl|perplexity|bpc|reward|\blr\b|rate$",
     re.IGNORECASE,

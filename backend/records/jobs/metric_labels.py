@@ -58,10 +58,10 @@ def usual_mode(name: str) -> str:
     name_tokens, group_tokens = _tokens(base_name), _tokens(group)
     if name_tokens & _SPREAD or base_name.startswith("1"):
         return ""
-    lower, higher = name_tokens & _LOWER, name_tokens & _HIGHER
-    if lower and (not higher or name_tokens & _LOSS):
+    lower_tokens, higher_tokens = name_tokens & _LOWER, name_tokens & _HIGHER
+    if lower_tokens and (not higher_tokens or name_tokens & _LOSS):
         return "" if group_tokens & _HIGHER else "min"
-    is_higher = (higher or "top" in name_tokens) and not lower and not group_tokens & _LOWER
+    is_higher = (higher_tokens or "top" in name_tokens) and not lower_tokens and not group_tokens & _LOWER
     return "max" if is_higher else ""
 
 

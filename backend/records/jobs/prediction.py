@@ -140,13 +140,13 @@ class Prediction(Record, label="prediction", rules=TOOL_RULES):
     task: str
     sample_count: int = field(metadata={KEY: "samples"})
     metrics: Mapping[str, float | None] = field(default_factory=dict)
-    """As the job measures a checkpoint; empty for files."""
+    """Metrics as of the job's validation; empty for files."""
     classes: tuple[ClassMeasures, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()
     mistakes: tuple[PredictedSample, ...] = ()
     """The most confident wrong ones, the most confident first."""
     best: tuple[PredictedSample, ...] = ()
-    """Of each predicted class the most confident ones."""
+    """The most confident samples of each predicted class."""
     examples: tuple[PredictedSample, ...] = field(default=(), metadata={KEY: "shown"})
     """All samples if they are few, otherwise some at equal distances."""
     notes: tuple[str, ...] = ()
@@ -155,7 +155,7 @@ class Prediction(Record, label="prediction", rules=TOOL_RULES):
     table: str = ""
     """The file with all predictions on this computer."""
     detections: tuple[DetectionMeasures, ...] = ()
-    """Of a model with boxes, on samples with true boxes: each class that has some."""
+    """Measures of each class with true boxes, for a model with boxes."""
 
     def to_json(self, output: str) -> dict[str, Any]:
         """Return the document that ``--json`` prints: the figures, without samples."""

@@ -25,7 +25,7 @@ _UNQUOTED = re.compile(r"[\w@%+=:,./{}-]+")
 _COMMAND = re.compile(r"[A-Za-z][\w-]*")
 _MODULE = re.compile(r"-m\s+([A-Za-z_]\w*(\.[A-Za-z_]\w*)*)")
 REQUIREMENTS = "requirements"
-"""In place of a Python's path: an environment with the packages that the script lists."""
+"""Value of ``python`` for an environment with the packages that the script lists."""
 PYTHONS = {"": "The node's own", REQUIREMENTS: "From the script's requirements"}
 _NO_PROGRAMS = ("setup.py", "conftest.py", "__init__.py", "noxfile.py", "hubconf.py")
 REQUIREMENT_FILES = ("uv.lock", "requirements.txt", "pyproject.toml")

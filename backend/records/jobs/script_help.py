@@ -84,7 +84,7 @@ class ScriptHelp(Record, label="help of a script", rules=TOOL_RULES):
 
 def read_help(text: str) -> tuple[ScriptArgument, ...]:
     """Return the arguments in the help of a script; none if it has none that can be read."""
-    lines = [_unframed(line[:_LONGEST]) for line in _ESCAPE.sub("", text).splitlines()[:_MAX_LINES]]
+    lines = [_remove_frame(line[:_LONGEST]) for line in _ESCAPE.sub("", text).splitlines()[:_MAX_LINES]]
     if _HYDRA in lines:
         arguments = [*_groups(lines), *_config(lines[lines.index(_HYDRA) + 1 :])]
     else:
@@ -97,7 +97,7 @@ def read_help(text: str) -> tuple[ScriptArgument, ...]:
     return tuple(by_name.values())[::-1][:MAX_ARGUMENTS]
 
 
-def _unframed(line: str) -> str:
+def _remove_frame(line: str) -> str:
     """Return a line without the frame of a box; its head ends with a colon."""
     if _BOX.match(line):
         return line.strip("╭╮┌┐┏┓─━+- ") + ":"
@@ -219,14 +219,14 @@ def _config(lines: Sequence[str]) -> Iterator[ScriptArgument]:
             parents.pop()
         parents.append((indent, key[:-1]))
         if value:
-            values[".".join(name for _, name in parents)] = [_unquoted(value)]
+            values[".".join(name for _, name in parents)] = [_unquote(value)]
             parents.pop()
     for path, values_of_path in values.items():
         text = values_of_path[0] if len(values_of_path) == 1 else f"[{','.join(values_of_path)}]"
         yield _with_kind(ScriptArgument(f"{path}=", default="" if text in _NONE else text), "")
 
 
-def _unquoted(value: str) -> str:
+def _unquote(value: str) -> str:
     if value[:1] == value[-1:] and value[:1] in ("'", '"') and len(value) > 1:
         return value[1:-1].replace("''", "'") if value[0] == "'" else value[1:-1]
     return value

@@ -27,7 +27,7 @@ _KIND_LABELS = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One value of a job file.
+    """A setting of a job file.
 
     Attributes:
         kind: "text", "texts", "words" (of a command), "whole", "wholes" (a list), "number", "flag",
@@ -68,7 +68,7 @@ class Setting:
     job_kind: str = ""
 
     def take_value(self, table: Table, key: str, default: Any) -> Any:
-        """Take the checked value of a key; add a fault to the table if it is not valid."""
+        """Take the checked value of a key; add an error to the table if the value is invalid."""
         if self.kind == "text":
             return table.text(key, default, empty_ok=default == "")
         if self.kind in ("texts", "words"):

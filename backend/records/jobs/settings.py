@@ -30,7 +30,7 @@ OPTIONS: Mapping[str, Mapping[str, Options]] = {
     "strategy": STRATEGIES,
     "schedule": SCHEDULES,
 }
-"""By table of the job file: its names, and the settings of each."""
+"""The options of each name, by table of the job file."""
 _TABLES: Mapping[str, type] = {
     "optimizer": Optimizer,
     "strategy": StrategyConfig,
@@ -61,12 +61,12 @@ def _sorted_settings() -> dict[str, Setting]:
 
 
 SETTINGS: Mapping[str, Setting] = _sorted_settings()
-"""In the order of the form. Of one that several options have: that of the first."""
+"""All settings in the order of the form; a setting of several options is the first one's."""
 _SORT_KEYS = {path: number for number, path in enumerate(SETTINGS)}
 NOTES = tuple(path for path, setting in SETTINGS.items() if setting.is_note)
-"""What describes a job, and does not change what is trained."""
+"""Settings that describe a job and do not change the training."""
 CHANGEABLE = tuple(path for path, setting in SETTINGS.items() if setting.is_changeable)
-"""What a resume may change."""
+"""Settings that a resume may change."""
 
 
 def is_of(path: str, *, script: bool) -> bool:

@@ -54,7 +54,7 @@ class RankError(Record, label="error"):
 
 @dataclass(frozen=True)
 class Continuation(Record, label="continued run"):
-    """Why the program itself made a run, without a user: a machine failed in the run before.
+    """The reason why the program itself made a run: a machine failed in the previous run.
 
     ``reason`` is a sentence, ``retries`` the number of such runs since a user started one,
     ``avoids`` the nodes without which it continues, ``chosen_nodes`` the nodes that the user chose.
@@ -93,7 +93,7 @@ class Continuation(Record, label="continued run"):
 
 @dataclass(frozen=True)
 class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_REQUIRED_FIELDS):
-    """One reading of ``status.json``.
+    """A reading of ``status.json``.
 
     ``heartbeat`` is a counter: a status is fresh if it advances, whatever two clocks say. ``step``
     counts optimizer steps of the job, over all its runs; ``epoch`` is the current one, from 1.
@@ -232,7 +232,7 @@ class RankExit(Record, label="exit record"):
 
 
 class UnrecordedEnd(Enum):
-    """Why a run is over although its supervisor recorded no end."""
+    """Reason why a run is over although its supervisor recorded no end."""
 
     REBOOTED = "rebooted"
     SUPERVISOR_GONE = "supervisor gone"

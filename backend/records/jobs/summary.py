@@ -46,7 +46,7 @@ class SweepCount(NamedTuple):
 
 
 class JobSummary(NamedTuple):
-    """One job at one moment, or all jobs of a sweep together (`sweep_summary`).
+    """A job at one moment, or all jobs of a sweep together (`sweep_summary`).
 
     Times are seconds since 1970 in UTC, 0.0 if there is none.
     """
@@ -73,7 +73,7 @@ class JobSummary(NamedTuple):
     notes: str = ""
     tags: tuple[str, ...] = ()
     reason: str = ""
-    """Why it failed, was stopped, or has stale news; "" if all is normal."""
+    """The cause of a failure, a stop or missing contact; "" if all is normal."""
     contact_warning: str = ""
     eta_s: Optional[float] = None  # noqa: UP045
     pins: tuple[tuple[str, str], ...] = ()
@@ -81,9 +81,9 @@ class JobSummary(NamedTuple):
     text: str = ""
     """Text for the search, case folded."""
     settings: str = ""
-    """More text for the search: the job file's settings, shared by jobs that have the same."""
+    """Settings of the job file as text for the search, shared by jobs with equal settings."""
     arguments: str = ""
-    """Those of a script in one line."""
+    """The arguments of a script in one line."""
     best_mode: str = ""
     """Which values of its best metric are better, ``min`` or ``max``; "" if it is not known."""
     sweep: Optional[SweepCount] = None  # noqa: UP045
@@ -109,7 +109,7 @@ class JobSummary(NamedTuple):
 
     @property
     def resumes(self) -> bool:
-        """As of `JobView`."""
+        """Return whether the job can continue from a checkpoint, as `JobView.resumes`."""
         return "resume_arguments=" in self.settings or not self.is_script
 
     def took_s(self, now_s: float) -> float | None:
@@ -172,7 +172,7 @@ class JobQuery:
 
     @property
     def is_search(self) -> bool:
-        """True if it selects jobs by what they are, not by their state."""
+        """True if the query selects jobs by their properties, not by their state."""
         return bool(self.text) or self.is_narrow
 
     @property
@@ -290,9 +290,9 @@ def _settings(settings: Mapping[str, Any]) -> Iterable[str]:
                     yield f"{arguments.canonical_name(name)}={text}"
         elif isinstance(value, dict):
             yield f"{key}={value['name']}" if "name" in value else key
-            for name, inner in value.items():
+            for name, option_value in value.items():
                 if name != "name":
-                    yield _pair(name, inner)
+                    yield _pair(name, option_value)
         else:
             yield _pair(key, value)
     if settings.get("script"):

@@ -59,7 +59,7 @@ def setting(summary: JobSummary, key: str) -> str:
 
 
 def settings(summaries: Iterable[JobSummary], key: str) -> list[str]:
-    """Do the same for many, without a call for each: of 100,000 that is most of the time."""
+    """Return a setting of many summaries; a call for each would be slow for 100,000 jobs."""
     if key in (*PINS, TABLE):
         return [setting(summary, key) for summary in summaries]
     prefix, line_prefix = f"{key}=", f"\n{key}="
@@ -85,7 +85,7 @@ def number(summary: JobSummary, key: str) -> float:
 
 
 def numbers(summaries: Iterable[JobSummary], key: str) -> list[float]:
-    """Do the same for many: most jobs share their values."""
+    """Return a numeric setting of many summaries, most of which share their values."""
     known_numbers: dict[str, float] = {"": nan}
     values = []
     for text in settings(summaries, key):

@@ -38,7 +38,7 @@ def gpu_seconds(
 
 @dataclass(frozen=True)
 class JobView:
-    """One job at one moment. Times are UTC, ISO 8601; "" if there is none."""
+    """A job at one moment. Times are UTC, ISO 8601; "" if there is none."""
 
     id: str
     name: str
@@ -52,9 +52,9 @@ class JobView:
     tags: tuple[str, ...] = ()
     pins: Mapping[str, Pin] = field(default_factory=dict)
     contact_warning: str = ""
-    """"no news since 14:02", or "" if the news is fresh. It does not change the state."""
+    """"no news since 14:02", or "" during contact. The state does not change."""
     unrecorded_end: UnrecordedEnd | None = None
-    """Set while a run that is over has to be reaped; see `backend.datastore.jobs.reaper`."""
+    """Reason why a run that is over has to be reaped; see `backend.datastore.jobs.reaper`."""
 
     @property
     def state(self) -> JobState:
@@ -140,7 +140,7 @@ class JobView:
         return rank, times[rank] / median(other_times) - 1
 
     def slow_message(self) -> str:
-        """Return a sentence on what slows the running job, "" if nothing does."""
+        """Return the cause that slows the running job as a sentence, or ""."""
         cause = self.status.slow_cause
         if cause is None or not self.state.is_live:
             return ""
@@ -148,7 +148,7 @@ class JobView:
         return cause.message(nodes[cause.rank or 0], len(set(nodes)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the document that ``--json`` prints; the parts of a step only of a live job."""
+        """Return the document that ``--json`` prints; parts of a step only for a live job."""
         status = self.status
         live_parts = {"step_times": status.step_times, "slow_cause": status.slow_cause}
         return {
@@ -221,14 +221,14 @@ class JobForecast:
 
 
 GPU_CHECK = "gpu"
-"""Its finding is not ok if another user is using a chosen GPU at the moment."""
+"""Name of the check that fails if another user is using a chosen GPU."""
 NODE_CHECK = "node"
-"""Its finding is not ok if a chosen node is offline at the moment."""
+"""Name of the check that fails if a chosen node is offline."""
 
 
 @dataclass(frozen=True)
 class JobCheck:
-    """The result of checking a job form: faults, and figures of the job.
+    """The result of checking a job form: errors, and figures of the job.
 
     ``steps_per_epoch`` is None until the size of the dataset is known. ``rates`` are learning
     rates at equal distances over the whole job, for the preview curve.
@@ -294,7 +294,7 @@ class RunUpdate:
 
 @dataclass(frozen=True)
 class JobRun:
-    """One run of a job.
+    """A run of a job.
 
     ``put_away``: the number of the last run that starting over put away with it; 0 if the job
     still shows it. ``message`` says how it ended, and who stopped it. ``first_step`` and

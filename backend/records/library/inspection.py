@@ -70,7 +70,7 @@ class CheckpointInspection(Record, label="inspection of a checkpoint", rules=TOO
     data: tuple[SamplePart, ...] = ()
     top_output: int | None = None
     loss: float | None = None
-    """Of the batch that gave the gradients."""
+    """The loss of the batch that gave the gradients."""
     weights: tuple[WeightRow, ...] = ()
     activations: tuple[ActivationRow, ...] = ()
     saliency: tuple[SaliencyMap, ...] = ()

@@ -61,7 +61,7 @@ WEIGHTS_DETAIL = "weights"
 
 
 def unused_weights_message(details: Mapping[str, Any]) -> str:
-    """Return a sentence on what a model's file of weights holds besides weights, or ""."""
+    """Return a sentence on other entries in a model's file of weights, or ""."""
     unused_names = details.get(WEIGHTS_DETAIL, {}).get("unused", ())
     return (
         f"Not used of this file: {name_list([str(name) for name in unused_names])}."
@@ -109,7 +109,7 @@ def import_details(omitted_files: Sequence[str], packed_files: Sequence[str]) ->
 
 @dataclass(frozen=True)
 class LibraryItem(Record, label="library record"):
-    """One version of a dataset, model or loader.
+    """A version of a dataset, model or loader.
 
     ``sha256`` is the hash of the sorted relative paths and contents of its files. ``details`` is
     the result of checks and previews (parameters, samples, …) and may grow later.

@@ -27,7 +27,7 @@ class Layer:
     multiply_adds: int | None
     activation_bytes: int
     trained: bool
-    """One of its parameters is trained; False without parameters."""
+    """Whether a parameter is trained; False without parameters."""
     inputs: tuple[str, ...] = ()
     """The layers whose output it reads."""
 

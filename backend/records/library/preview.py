@@ -78,8 +78,8 @@ _LEAST_MEAN = 20
 def rare_classes(classes: tuple[ClassCount, ...]) -> tuple[ClassCount, ...]:
     """Return the classes with less than a quarter of the mean, the rarest first."""
     mean = sum(c.count for c in classes) / len(classes) if classes else 0.0
-    rare = (c for c in classes if c.count < _RARE_SHARE * mean)
-    return tuple(sorted(rare, key=lambda c: c.count))
+    rarest_first = (c for c in classes if c.count < _RARE_SHARE * mean)
+    return tuple(sorted(rarest_first, key=lambda c: c.count))
 
 
 def rare_class_warning(classes: tuple[ClassCount, ...]) -> str:
@@ -226,7 +226,7 @@ class ModelCheck(Record, label="model check", rules=TOOL_RULES):
     forward_ms: float | None = None
     backward_ms: float | None = None
     activation_bytes: int | None = None
-    """What autograd keeps of one sample for the backward pass."""
+    """Memory that autograd keeps of one sample for the backward pass."""
     has_metrics: bool = False
     warnings: tuple[str, ...] = ()
     output: str = field(default="", metadata=_RAW_TEXT)

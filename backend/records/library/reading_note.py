@@ -40,7 +40,7 @@ class ReadingNote(Record, label="reading note", rules=TOOL_RULES):
 
     @property
     def message(self) -> str:
-        """Such as "Left out, …: 24 pictures (a.png, b.png, c.png and 21 more)."."""
+        """The note as a sentence: "Left out, …: 24 pictures (a.png, b.png, c.png and 21 more)."."""
         plural = "es" if self.item.endswith(("s", "x")) else "s"
         items = f"{number_format.count(self.count)} {self.item}{'' if self.count == 1 else plural}"
         shown_names = [sanitize(name, _NAME_LENGTH) for name in self.names[:_NAMES_SHOWN]]
@@ -52,7 +52,7 @@ class ReadingNote(Record, label="reading note", rules=TOOL_RULES):
 
 
 def note_messages(raw: object) -> tuple[str, ...]:
-    """Return the sentences of a loader's ``reading_notes``, a list of dicts.
+    """Return the messages of a loader's ``reading_notes``, a list of dicts.
 
     Raises:
         ValueError: It is another value.

@@ -44,7 +44,7 @@ class SplitScan:
     duplicates: tuple[tuple[int, ...], ...] = ()
     duplicate_count: int = 0
     near_duplicates: tuple[tuple[int, ...], ...] = ()
-    """Pictures that are not equal but look alike."""
+    """Pictures that are similar but not equal."""
     near_duplicate_count: int = 0
     not_finite: int = 0
     """Number of samples with a NaN or infinite value."""
@@ -54,7 +54,7 @@ class SplitScan:
     sample_time_ms: float = 0.0
     """Median time of reading one sample."""
     warnings: tuple[str, ...] = ()
-    """One class only, rare classes, values that are not finite, samples that were not read."""
+    """Warnings about a single class, rare classes, infinite values and unread samples."""
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ _NO_SIGMOID = (
 
 @dataclass(frozen=True)
 class LayerVariance:
-    """One call of a layer.
+    """A call of a layer.
 
     Attributes:
         activation: The variance of its output between samples, averaged over the output; None if it

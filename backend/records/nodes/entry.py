@@ -1,4 +1,4 @@
-"""Nodes that users added: the address of each, its facts, and the result of its set-up.
+"""Nodes that users added: the address of each, its description, and the result of its set-up.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -46,14 +46,14 @@ class NodeAddress:
 
 @dataclass(frozen=True)
 class Interface:
-    """One address of a node: ``address`` is an IP with its prefix, ``10.77.0.2/24``."""
+    """An address of a node: ``address`` is an IP with its prefix, ``10.77.0.2/24``."""
 
     name: str
     address: str
 
     @property
     def is_inner(self) -> bool:
-        """True if containers or VMs made it: it leads nowhere and is often equal on all nodes."""
+        """True for an interface of containers or VMs, which leads to no other node."""
         return self.name.startswith(_INNER_PREFIXES)
 
 
@@ -68,7 +68,7 @@ class NodePython:
 
 @dataclass(frozen=True)
 class NodeInfo(Record, label="description of a node", rules=STRICT):
-    """Facts about a node before anything is installed on it (``info.json``).
+    """A description of a node before anything is installed on it (``info.json``).
 
     ``clock_offset_s`` is the node's clock minus the desktop's, None if they were not compared.
     ``data_root`` is the path of the data root on the node, "" if the node does not see it. ``home``
@@ -97,7 +97,7 @@ class NodeInfo(Record, label="description of a node", rules=STRICT):
     interfaces: tuple[Interface, ...] = ()
     clock_offset_s: float | None = None
     keeps_services: str = ""
-    """What restarts the agent after a reboot: "systemd", "crontab" or "" (nothing)."""
+    """Service that restarts the agent after a reboot: "systemd", "crontab" or "" (nothing)."""
     login_shell: str = ""
 
 
@@ -138,10 +138,14 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
     """The IP, with its prefix, at which ranks on other nodes reach this one."""
     in_service: bool = True
     is_staged: bool = field(default=False, metadata={KEY: "no_share"})
-    """It does not see the data root: its `data_root` is a staged one (`NodeHome.staged_root`),
-    and files are copied between the two over SSH."""
+    """The node does not see the data root:
+
+    its `data_root` is a staged one (`NodeHome.staged_root`), and files are copied between the two
+    over SSH.
+    """
     gives_way: str = NEVER
-    """When each run on it gives way to other users, as `give_way_hours.parse_hours` returns it."""
+    """Hours at which runs on the node give way to other users, as `give_way_hours.parse_hours`
+    returns it."""
     schema: int = ENTRY_SCHEMA
 
     def to_dict(self) -> dict[str, Any]:
@@ -156,7 +160,7 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
 
     @property
     def has_own_mpi(self) -> bool:
-        """True if it uses the Open MPI of its system, not Ringmaster's."""
+        """True if the node uses the Open MPI of its system, not Ringmaster's."""
         installation = self.installation
         return installation is not None and (
             PurePosixPath(installation.mpirun).parent != PurePosixPath(installation.python).parent
@@ -168,8 +172,8 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
         installation = self.installation
         if installation is None or not self.data_root:
             return False
-        shared = NodeHome.shared_in(PurePosixPath(self.data_root))
-        return PurePosixPath(installation.python).is_relative_to(shared.path)
+        shared_home = NodeHome.shared_in(PurePosixPath(self.data_root))
+        return PurePosixPath(installation.python).is_relative_to(shared_home.path)
 
     @property
     def data_root(self) -> str:
@@ -195,7 +199,7 @@ class HostKey:
     kind: str
     text: str
     fingerprint: str
-    """As ``ssh-keygen -l`` prints it: ``SHA256:…``."""
+    """Fingerprint as ``ssh-keygen -l`` prints it: ``SHA256:…``."""
 
 
 @dataclass(frozen=True)

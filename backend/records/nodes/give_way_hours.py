@@ -1,4 +1,6 @@
-"""When a node gives way to other users: never, always, or at certain hours of certain days.
+"""Hours at which a node gives way to other users:
+
+never, always, or at certain hours of certain days.
 
 Standard library only and Python 3.9: the nodes import this.
 """

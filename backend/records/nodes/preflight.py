@@ -29,23 +29,23 @@ class Fix(Enum):
     PUT_INTO_SERVICE = "put it back into service"
     ACCEPT_HOST_KEY = "accept its host key"
     LEAVE_OUT = "leave it out"
-    """Of this job: the finding's GPUs if it names some, otherwise its nodes."""
+    """Remove the finding's GPUs from the job, or else its nodes."""
     TAKE_FREE_GPUS = "take free GPUs of the node instead"
     FIT_PROCESSES = "start as many processes as fit"
 
     @property
     def is_about_job(self) -> bool:
-        """True if it changes where the job runs, and nothing on the nodes."""
+        """True if the fix changes the placement of the job, and nothing on the nodes."""
         return self in (Fix.LEAVE_OUT, Fix.TAKE_FREE_GPUS, Fix.FIT_PROCESSES)
 
     @property
     def is_about_all_nodes(self) -> bool:
-        """True if it changes something that all nodes of the job share."""
+        """True if the fix changes something that all nodes of the job share."""
         return self in (Fix.INSTALL_CLUSTER_KEY, Fix.SHARE_JOBS)
 
     @property
     def needs_a_person(self) -> bool:
-        """True if it is done only on request, because the state may be intended."""
+        """True if the fix needs a request, because the state may be intended."""
         return self.is_about_job or self in _ONLY_ON_REQUEST
 
 
@@ -54,7 +54,7 @@ _ONLY_ON_REQUEST = (Fix.NONE, Fix.PUT_INTO_SERVICE, Fix.ACCEPT_HOST_KEY)
 
 @dataclass(frozen=True)
 class PreflightFinding(Record, label="finding"):
-    """The result of one check. ``nodes`` are those it is about; none for the desktop itself.
+    """The result of a check. ``nodes`` are the affected nodes; none for the desktop itself.
 
     A finding that is not ``ok`` prevents the start, unless ``is_warning``. ``free_gpus`` could
     replace ``gpus``, one for one; ``process_capacity`` is the number of processes that the node can
@@ -131,7 +131,7 @@ class Preflight:
 
     @property
     def unchecked_message(self) -> str:
-        """A sentence on what was not checked, "" if everything was."""
+        """The missing checks as a sentence, or ""."""
         checks_by_node: dict[str, list[str]] = {}
         for check, node in self.unchecked:
             checks_by_node.setdefault(node, []).append(check)
@@ -181,19 +181,19 @@ def smaller_placement(
     Of two nodes that cannot reach each other, the one with more such findings is removed, otherwise
     the later one, because the first node of a job leads it.
     """
-    blocking = [finding for finding in findings if finding.blocks]
-    if not blocking or any(not finding.nodes for finding in blocking):
+    blocking_findings = [finding for finding in findings if finding.blocks]
+    if not blocking_findings or any(not finding.nodes for finding in blocking_findings):
         return ()
-    order = [p.node for p in placement]
-    bad_gpus = {gpu for finding in blocking for gpu in finding.gpus}
-    capacities = {p.nodes[0]: p.process_capacity for p in blocking if p.fix is Fix.FIT_PROCESSES}
-    node_groups = [p.nodes for p in blocking if not p.gpus and p.fix is not Fix.FIT_PROCESSES]
+    node_names = [p.node for p in placement]
+    bad_gpus = {gpu for finding in blocking_findings for gpu in finding.gpus}
+    capacities = {p.nodes[0]: p.process_capacity for p in blocking_findings if p.fix is Fix.FIT_PROCESSES}
+    node_groups = [p.nodes for p in blocking_findings if not p.gpus and p.fix is not Fix.FIT_PROCESSES]
     removed_nodes = {nodes[0] for nodes in node_groups if len(nodes) == 1}
     while broken_links := [
         nodes for nodes in node_groups if len(set(nodes) - removed_nodes) == len(nodes) > 1
     ]:
         failures = Counter(node for nodes in broken_links for node in nodes)
-        removed_nodes.add(max(failures, key=lambda node: (failures[node], order.index(node))))
+        removed_nodes.add(max(failures, key=lambda node: (failures[node], node_names.index(node))))
     remaining_placement = []
     for p in placement:
         gpus = tuple(gpu for gpu in p.gpus if gpu not in bad_gpus)

@@ -1,4 +1,4 @@
-"""Options for setting up nodes, and whether they fit the nodes' last known facts.
+"""Options for setting up nodes, and whether they fit the nodes' last known descriptions.
 
 Pure, standard library only and Python 3.9: the nodes import this.
 """
@@ -72,7 +72,7 @@ def choice_errors(
     other_nodes: Sequence[NodeEntry],
     bundled_version: str,
 ) -> Mapping[str, str]:
-    """Return why options do not fit, a sentence by the key of the option.
+    """Return the errors of the options as sentences, by the key of the option.
 
     Args:
         chosen_nodes: The nodes to be set up together.
@@ -89,17 +89,17 @@ def choice_errors(
 
 
 def _own_mpi_error(chosen_nodes: Sequence[NodeEntry], other_nodes: Sequence[NodeEntry]) -> str:
-    inspected = _known_infos(chosen_nodes)
-    names_without_mpi = [name for name, info in inspected if not info.mpirun]
+    known_infos = _known_infos(chosen_nodes)
+    names_without_mpi = [name for name, info in known_infos if not info.mpirun]
     if names_without_mpi:
         return (
             f"{_name_list(names_without_mpi)} {_have(names_without_mpi)} no Open MPI. Install it, "
             "for example with apt-get install openmpi-bin, or use Ringmaster's Open MPI."
         )
-    for name, info in inspected:
+    for name, info in known_infos:
         if info.mpi_version.partition(".")[0] not in ("4", "5"):
             return f"{name} has Open MPI {info.mpi_version}; only 4.1 and 5.0 can be used."
-    versions = [(name, info.mpi_version) for name, info in inspected]
+    versions = [(name, info.mpi_version) for name, info in known_infos]
     for (name, version), (next_name, next_version) in zip(versions, versions[1:]):
         if version != next_version:
             return (
@@ -140,7 +140,7 @@ def _has_other_mpi(entry: NodeEntry, version: str) -> bool:
 
 
 def _shared_error(chosen_nodes: Sequence[NodeEntry]) -> str:
-    inspected = _known_infos(chosen_nodes)
+    known_infos = _known_infos(chosen_nodes)
     staged_names = [
         node.name
         for node in chosen_nodes
@@ -152,7 +152,7 @@ def _shared_error(chosen_nodes: Sequence[NodeEntry]) -> str:
             f"{_name_list(staged_names)} {verb} not see the data root, so nothing can be shared in "
             "it. Mount it, or give each node its own environment."
         )
-    read_only_names = [name for name, info in inspected if not info.data_root_writable]
+    read_only_names = [name for name, info in known_infos if not info.data_root_writable]
     if read_only_names:
         return (
             f"{_name_list(read_only_names)} may not write to the data root, so nothing can be "

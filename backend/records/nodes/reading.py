@@ -1,4 +1,4 @@
-"""One reading of a node: CPU, memory, disk, GPUs and their processes.
+"""A reading of a node: CPU, memory, disk, GPUs and their processes.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -33,11 +33,11 @@ class GpuProcess:
     run_tag: str = ""
     """``<job id>/<run>`` if it belongs to a run."""
     only_draws: bool = False
-    """It draws on a screen and does not compute."""
+    """The process draws on a screen and does not compute."""
 
     @property
     def owner_label(self) -> str:
-        """Its owner: "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
+        """The owner: "the job 20261124-5wx8g7" or "alice: python3 (pid 7)"."""
         if not self.pid:
             return self.command
         if self.run_tag:
@@ -85,7 +85,7 @@ class MigInstance:
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU. None means that the driver does not report a value.
+    """A GPU. None means that the driver does not report a value.
 
     ECC counts are those since the driver was loaded; ``_ever`` are those of the GPU's lifetime.
     """
@@ -107,13 +107,13 @@ class Gpu:
     clock_event_reasons: tuple[str, ...] = ()
     processes: tuple[GpuProcess, ...] = ()
     is_lost: bool = field(default=False, metadata={KEY: "lost"})
-    """It stopped responding; ``uuid`` and ``name`` are "" if they were never read."""
+    """The GPU stopped responding; ``uuid`` and ``name`` are "" if they were never read."""
     memory_clock_mhz: int | None = None
     max_memory_clock_mhz: int | None = None
     energy_j: float | None = None
     """Energy since the driver was loaded."""
     performance_state: int | None = None
-    """From 0, the fastest, to 15."""
+    """Performance state, from 0, the fastest, to 15."""
     pcie_generation: int | None = None
     max_pcie_generation: int | None = None
     pcie_width: int | None = None
@@ -195,7 +195,7 @@ class Cpu:
     load_5min: float = 0.0
     load_15min: float = 0.0
     core_use_percent: tuple[float, ...] = ()
-    """By core that is switched on; empty in a first reading."""
+    """Use of each active core; empty in a first reading."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ class NodeReading(Record, label="node reading", rules=STRICT):
     gpus_unreadable: bool = False
     """True where the driver fails or does not respond; False also on a node without a GPU."""
     gpu_message: str = ""
-    """Why there are no GPU readings ("CPU only: no NVIDIA driver"), or ""."""
+    """Reason why GPU readings are missing ("CPU only: no NVIDIA driver"), or ""."""
     interval_s: float = 2.0
     """Intended time to the next reading."""
     disk_free_files: int | None = None
@@ -229,7 +229,7 @@ class NodeReading(Record, label="node reading", rules=STRICT):
     at_keyboard: str = ""
     """The user who has been active at its keyboard for a minute, "" for none."""
     processes: tuple[HostProcess, ...] = ()
-    """Those with the highest use of processors and memory, and all on a GPU."""
+    """Processes with the highest use of processors and memory, and all on a GPU."""
 
     @property
     def network_bytes_per_s(self) -> float | None:
@@ -240,7 +240,7 @@ class NodeReading(Record, label="node reading", rules=STRICT):
 
 
 class OrphanReason(str, Enum):
-    """Why a process is an orphan."""
+    """Reason why a process is an orphan."""
 
     NO_JOB = "no job"
     REMOVED = "removed"
@@ -272,7 +272,7 @@ class Orphan(Record, label="orphan", rules=STRICT):
 
 @dataclass(frozen=True)
 class Finding:
-    """One result of ``doctor``, ``node check`` or the preflight check."""
+    """A result of ``doctor``, ``node check`` or the preflight check."""
 
     check: str
     ok: bool

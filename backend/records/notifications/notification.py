@@ -45,7 +45,7 @@ class Mail:
 
 @dataclass(frozen=True)
 class NotificationTarget:
-    """One recipient. ``key`` is the same for all senders, and does not reveal the address."""
+    """A recipient. ``key`` is the same for all senders, and does not reveal the address."""
 
     kind: str
     key: str

@@ -20,14 +20,14 @@ from backend.records.jobs.placement import THIS_COMPUTER, Placement, parse_place
 
 SCHEMA = 1
 PROCESSES_PER_CORE = 4
-"""More would only wait for each other; the tests of this project use two."""
+"""Limit of processes for each core: more would only wait for each other."""
 LOWEST, HIGHEST = -100, 100
 STEP = 1024.0
 """Distance between the positions of two jobs that were queued one after the other."""
 
 
 class Cause(str, Enum):
-    """Why a job waits. The value is what ``--json`` contains; never rename one."""
+    """The cause of a wait. ``--json`` contains the values; never rename them."""
 
     PAUSED = "paused"
     NEVER = "can never fit"
@@ -43,7 +43,7 @@ class Cause(str, Enum):
 
 @dataclass(frozen=True)
 class WaitReason:
-    """Why a job waits, in one or two sentences."""
+    """The reason why a job waits, in one or two sentences."""
 
     cause: Cause
     message: str = field(metadata={KEY: "sentence"})
@@ -115,11 +115,11 @@ class QueueEntry(Record, label="queued job", newest_schema=SCHEMA, rules=STRICT)
     queued: str = ""
     user: str = ""
     refusal: str = ""
-    """Why it was not started in its turn, if only the user can fix that."""
+    """Reason why the job was not started in its turn, if only the user can fix that."""
     reason: str = ""
-    """Why the program itself queued it, as a sentence: a node failed, or the job gave way."""
+    """Reason why the program itself queued the job: a node failed, or the job gave way."""
     quiet_s: float = 0.0
-    """Its GPUs must be free of other users' processes for so long before it starts."""
+    """Time that the GPUs must be free of other users before the start."""
     schema: int = SCHEMA
 
     @property
@@ -174,7 +174,7 @@ class QueuedJob:
 
     @property
     def full_message(self) -> str:
-        """The sentence, after the reason why the program itself queued the job."""
+        """The message, after the reason why the program itself queued the job."""
         return f"{self.entry.reason} {self.message}".lstrip()
 
     def to_json(self) -> dict[str, Any]:
@@ -216,14 +216,14 @@ def slots_of(placement: Iterable[Placement], machine: str) -> tuple[Slot, ...]:
     )
 
 
-def position_between(previous: float | None, following: float | None) -> float | None:
+def position_between(previous_position: float | None, next_position: float | None) -> float | None:
     """Return a position between two others; None if no number is between them."""
-    if previous is None and following is None:
+    if previous_position is None and next_position is None:
         return 0.0
-    if previous is None:
-        assert following is not None
-        return following - STEP
-    if following is None:
-        return previous + STEP
-    position = (previous + following) / 2
-    return position if previous < position < following else None
+    if previous_position is None:
+        assert next_position is not None
+        return next_position - STEP
+    if next_position is None:
+        return previous_position + STEP
+    position = (previous_position + next_position) / 2
+    return position if previous_position < position < next_position else None

@@ -63,7 +63,7 @@ def _earliest_start(
     )
     for slot in entry.slots:
         node = cluster_state.nodes.get(slot.node)
-        competing = [
+        competing_slots = [
             (reserved_slot, end)
             for reserved_slot, end in reservations
             if reserved_slot.competes_with(slot)
@@ -71,9 +71,9 @@ def _earliest_start(
         if node is None:
             return None
         if slot.gpus:
-            end_times = [end for _, end in competing]
+            end_times = [end for _, end in competing_slots]
         else:
-            end_times = _ends_to_wait_for(slot, competing, node.cores)
+            end_times = _ends_to_wait_for(slot, competing_slots, node.cores)
         for end in end_times:
             if end is None:
                 return None
@@ -82,14 +82,14 @@ def _earliest_start(
 
 
 def _ends_to_wait_for(
-    slot: Slot, competing: list[tuple[Slot, float | None]], cores: int
+    slot: Slot, competing_slots: list[tuple[Slot, float | None]], cores: int
 ) -> list[float | None]:
     """Return the ends after which enough cores are free, the earliest first."""
-    used_processes = sum(reserved_slot.processes for reserved_slot, _ in competing)
+    used_processes = sum(reserved_slot.processes for reserved_slot, _ in competing_slots)
     end_times: list[float | None] = []
-    later = float("inf")
+    infinite_time = float("inf")
     for reserved_slot, end in sorted(
-        competing, key=lambda pair: later if pair[1] is None else pair[1]
+        competing_slots, key=lambda pair: infinite_time if pair[1] is None else pair[1]
     ):
         if used_processes == 0 or used_processes + slot.processes <= cores:
             break

@@ -31,12 +31,12 @@ from backend.records.queue.entry import (
 
 LEAST_DISK_BYTES = 100_000_000
 _DISPLAY_SHARE = 0.1
-"""Of a GPU's memory. The screen of a user's own computer takes less, and no job waits for it."""
+"""Share of a GPU's memory below which a process is a display, for which no job waits."""
 _RESERVING_CAUSES = frozenset({Cause.TURN, Cause.FOREIGN, Cause.BUSY, Cause.QUIET})
 _KEYBOARD = ""
-"""Stands for the keyboard among the GPUs of a node."""
+"""Key of the keyboard among the GPUs of a node."""
 _UNSEEN_S = 300.0
-"""A GPU that was not looked at for longer may have been in use meanwhile."""
+"""Time without a check after which a GPU may have been in use meanwhile."""
 PAUSES = 6
 """Within an hour; after so many, each wait for quiet is longer, and no lost node is taken back."""
 _LEAVE = "Remove it from the queue, then choose where it runs."
@@ -44,7 +44,7 @@ _LEAVE = "Remove it from the queue, then choose where it runs."
 
 @dataclass(frozen=True)
 class NodeView:
-    """Facts about a node that decide whether a job can start on it.
+    """The properties of a node that decide whether a job can start on it.
 
     ``gpus`` are names by UUID ("GPU 3"); ``foreign_holders`` says which process that is not a run
     of ours uses a GPU, ``hidden_holders`` which unlisted program holds a GPU. ``down_reason`` is ""
@@ -61,7 +61,7 @@ class NodeView:
     disk_free_files: int | None = None
     down_reason: str = ""
     gpu_read_error: str = ""
-    """Why the GPUs cannot be read, "" where they were read."""
+    """Reason why the GPUs cannot be read, or ""."""
     at_keyboard: str = ""
     quiet_s: Mapping[str, float] = field(default_factory=dict)
 
@@ -237,7 +237,7 @@ class QuietTimes:
     ) -> dict[str, NodeView]:
         """Return the views of the nodes with `NodeView.quiet_s` at this monotonic time.
 
-        The nodes and GPUs of a job that paused were in use a moment ago, even if no look at them
+        The nodes and GPUs of a job that paused were in use a moment ago, even if no check
         has seen that.
         """
         free_since = self._free_since if now_s - self._updated_s <= _UNSEEN_S else {}
@@ -301,24 +301,24 @@ def _busy_reason(entry: QueueEntry, cluster_state: ClusterState) -> WaitReason |
     for slot in entry.slots:
         node = cluster_state.nodes[slot.node]
         label = node_label(slot.node)
-        competing = [
+        competing_slots = [
             (running, running_slot)
             for running in cluster_state.running
             for running_slot in running.slots
             if running_slot.competes_with(slot)
         ]
-        if slot.gpus and competing:
-            running, running_slot = competing[0]
+        if slot.gpus and competing_slots:
+            running, running_slot = competing_slots[0]
             shared_gpus = [node.gpus[gpu] for gpu in slot.gpus if gpu in running_slot.gpus]
             return WaitReason(
                 Cause.BUSY, f"“{sanitize(running.name)}” is on {shared_gpus[0]} of {label}."
             )
-        used_processes = sum(running_slot.processes for _, running_slot in competing)
+        used_processes = sum(running_slot.processes for _, running_slot in competing_slots)
         if used_processes and used_processes + slot.processes > node.cores:
             free_cores = max(0, node.cores - used_processes)
             return WaitReason(
                 Cause.BUSY,
-                f"{_capitalize(label)} is busy with “{sanitize(competing[0][0].name)}”: "
+                f"{_capitalize(label)} is busy with “{sanitize(competing_slots[0][0].name)}”: "
                 f"{free_cores} of {_count(node.cores, 'core')} "
                 f"{'is' if free_cores == 1 else 'are'} free, and "
                 f"this job asks for {slot.processes}.",

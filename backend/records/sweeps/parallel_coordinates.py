@@ -18,7 +18,7 @@ from backend.records.jobs.view import JobView
 METRIC = "metric"
 MOST_LINES = 500
 _LOG_FROM = 20.0
-"""From this ratio of the largest to the smallest value on, the axis is logarithmic."""
+"""Ratio of the largest to the smallest value from which the axis is logarithmic."""
 _MOST_MARKS = 12
 _MIDDLES = (0.25, 0.5, 0.75)
 

@@ -32,7 +32,7 @@ MAX_JOBS = 200
 TAG = "sweep:"
 """Prefix of the tag of a sweep's jobs, which every desktop knows."""
 ROW_SEPARATOR = "·"
-"""In the name of a job, between the name of a study and that of its row."""
+"""Separator between the name of a study and the name of a row, in a job's name."""
 DRAWS, SEED = "sweep.random", "sweep.seed"
 """The fields of the sweep itself, as its file names them."""
 _NAME_BYTES = 255
@@ -45,7 +45,7 @@ _SPAN_KEYS = ("from", "to", "steps", "scale")
 
 @dataclass(frozen=True)
 class Point:
-    """One job of a sweep: the end of its name, and the value of each field that it sets."""
+    """A job of a sweep: the end of its name, and the value of each field that it sets."""
 
     name: str
     values: tuple[tuple[str, Any], ...]
@@ -332,10 +332,10 @@ def _job_values(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], Config
     names = _swept_names(axes)
     size = combination_count(axes)
     if sweep.draws is None and size > MAX_JOBS:
-        longest = max(axes, key=lambda axis: len(axis.points()))
+        longest_axis = max(axes, key=lambda axis: len(axis.points()))
         return [], ConfigError(
-            longest.path,
-            f"{longest.path}: With its {len(longest.points())} values the sweep has {size} "
+            longest_axis.path,
+            f"{longest_axis.path}: With its {len(longest_axis.points())} values the sweep has {size} "
             f"jobs; the limit is {MAX_JOBS}. Remove values, or draw some at random.",
         )
     if sweep.draws is None:
@@ -449,7 +449,7 @@ def _job_name(name: str, values: str) -> str:
 
 
 def _add_value(error: ConfigError, job: SweptJob) -> ConfigError:
-    """Add the value to a fault of a swept field, unless its sentence has it."""
+    """Add the value to an error of a swept field, unless the message has it."""
     value = dict(job.values).get(error.path)
     prefix = f"{error.path}: "
     quoted_value = f"“{value_text(value)}”"

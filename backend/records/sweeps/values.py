@@ -35,14 +35,14 @@ _RANGE = re.compile(
 _COMMA = re.compile(r"(?<![\d.eE])(?<![eE][-+])(\d+),(?=(\d+)(?![\d.]))")
 """A comma without a space between two whole numbers: between values, or inside of a number."""
 _THOUSANDS = re.compile(r"[-+]?\d{1,3}\.\d{3}")
-"""In some countries a whole number: 1.000 is a thousand."""
+"""Form of a whole number in some countries: 1.000 is a thousand."""
 _ENOUGH_DIGITS = (3, 4, 6, 9, 12, 17)
 """Digits of a value of a range: as few as keep the values distinct."""
 
 
 @dataclass(frozen=True)
 class ValueRange:
-    """From ``low`` to ``high``, both included. ``steps`` 0: only for random draws."""
+    """A range from ``low`` to ``high``, both included. ``steps`` 0: only for random draws."""
 
     low: float
     high: float
@@ -164,8 +164,8 @@ def value_text(value: object) -> str:
         return short if float(short) == value else repr(value)
     if isinstance(value, Mapping):
         count = value.get("gpus") or value.get("processes", "")
-        several = isinstance(count, (list, tuple))
-        return f"{value.get('node', '')}×{len(count) if several else count}"
+        is_list = isinstance(count, (list, tuple))
+        return f"{value.get('node', '')}×{len(count) if is_list else count}"
     if isinstance(value, (list, tuple)):
         return ",".join(map(value_text, value))
     return str(value)

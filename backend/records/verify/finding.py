@@ -10,7 +10,7 @@ from backend.records.base.schema import KEY
 
 @dataclass(frozen=True)
 class VerifyFinding:
-    """One difference between the data root and its records.
+    """A difference between the data root and its records.
 
     ``subject`` names the affected item ("job 20261124-5wx8g7"), ``repair`` says what a repair does,
     or is "" if only the user can act (``remedy``). ``moves`` are the files and folders that it
@@ -26,7 +26,7 @@ class VerifyFinding:
 
     @property
     def key(self) -> tuple[str, str, tuple[str, ...]]:
-        """The same in every check of the same difference."""
+        """A key that is equal in every check of the same difference."""
         return (self.check, self.subject, self.moves)
 
 

@@ -97,7 +97,8 @@ class JobLifecycle:
         *,
         changes: Mapping[str, Any] = {},
     ) -> JobView:
-        """Continue from a checkpoint, by default `to_resume`; a live job stays unchanged.
+        """Continue from a checkpoint, by default `checkpoint_to_resume`; a live job stays
+        unchanged.
 
         A ``placement``, and ``changes`` of `CHANGEABLE` settings, hold for this and later runs.
 
@@ -133,7 +134,7 @@ class JobLifecycle:
     ) -> tuple[OpenJob, JobView, PreparedRun]:
         """Prepare the next run of a job, which the queue starts later.
 
-        A job that has run before continues from `to_resume`, unless it starts over.
+        A job that has run before continues from `checkpoint_to_resume`, unless it starts over.
         """
         folder, file, view = self._reaper.read_reaped(job_id)
         file = _with_changes(file, placement)
@@ -240,7 +241,8 @@ class JobLifecycle:
     def _checkpoint_to_resume(
         self, folder: OpenJob, file: JobFile, view: JobView, name: str
     ) -> Checkpoint:
-        """Return the verified checkpoint that a run continues from, by default `to_resume`.
+        """Return the verified checkpoint that a run continues from, by default
+        `checkpoint_to_resume`.
 
         The error names an older valid checkpoint, if any.
         """

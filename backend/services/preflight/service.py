@@ -180,7 +180,7 @@ class PreflightService:
         """Fix several findings at once; return those that could not be fixed, and why.
 
         A node with several findings is set up once, and nodes are set up in parallel. ``on_change``
-        gets the progress. Fixes of the job itself are not done here: see `placement_after`.
+        gets the progress. Fixes of the job itself are not done here: see `fixed_placement`.
         """
         return self._fixes.fix(findings, on_change)
 

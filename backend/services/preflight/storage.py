@@ -178,13 +178,13 @@ def no_free_files(free_files: int) -> Result:
 
 def no_free_space(free_bytes: int, needed_bytes: int) -> Result:
     """Return the result of a data root that is too full for the checkpoints of a job."""
-    supply = f"The data root has {number_format.size(free_bytes)} left, and"
-    need = (
+    free_clause = f"The data root has {number_format.size(free_bytes)} left, and"
+    need_clause = (
         f"the job's checkpoints need about {number_format.size(needed_bytes)}"
         if needed_bytes > free_bytes
         else f"a job needs {number_format.size(MIN_DISK_BYTES)} at least"
     )
-    return Result(f"{supply} {need}.", "Free some space, or keep fewer checkpoints.", nodes=())
+    return Result(f"{free_clause} {need_clause}.", "Free some space, or keep fewer checkpoints.", nodes=())
 
 
 def home(target: PreflightTarget, reply: Reply) -> Iterator[Result]:

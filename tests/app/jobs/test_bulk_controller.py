@@ -50,33 +50,35 @@ def page(qtbot, services, ids):
 
 
 @pytest.fixture
-def acts(services, page, immediately):
-    stopped, in_form = [], []
-    jobs = SimpleNamespace(stop=stopped.append, clone=in_form.append)
+def controller(services, page, immediately):
+    stop_calls, cloned_ids = [], []
+    jobs = SimpleNamespace(stop=stop_calls.append, clone=cloned_ids.append)
     controller = BulkController(services, immediately, page, jobs, page, page)
-    controller.stopped, controller.in_form = stopped, in_form
+    controller.stop_calls, controller.cloned_ids = stop_calls, cloned_ids
     controller.messages = immediately.notifications
     return controller
 
 
-def test_a_changed_cell_is_written_and_shown(acts, page, services, ids):
+def test_a_changed_cell_is_written_and_shown(controller, page, services, ids):
     page.table.model.edited.emit(CellEdit(ids[0], "name", "digits", "better"))
     assert services.jobs.queries.show(ids[0]).name == "better"
     assert page.table.model.summary(ids[0]).name == "better"
     assert page.model.summary(ids[0]).name == "better"
 
 
-def test_the_page_keeps_and_reports_a_newer_value_of_another_desktop(acts, page, services, ids):
+def test_the_page_keeps_and_reports_a_newer_value_of_another_desktop(
+    controller, page, services, ids
+):
     services.jobs.annotate(ids[0], name="theirs")
     page.table.model.edited.emit(CellEdit(ids[0], "name", "digits", "mine"))
-    assert acts.messages == [
+    assert controller.messages == [
         "The name is now “theirs”, changed by someone else; yours was not saved. "
         "Change it again if you still want to."
     ]
     assert page.table.model.summary(ids[0]).name == "theirs"
 
 
-def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
+def test_tagging_several_jobs_keeps_their_other_tags(controller, page, services, ids):
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.queries.list())
     page.job_actions.ask(job_actions.TAG_ALL, ids[:2])
@@ -90,20 +92,20 @@ def test_tagging_several_jobs_keeps_their_other_tags(acts, page, services, ids):
         ("a", "b"),
         (),
     ]
-    assert acts.messages == ["Tagged 2 jobs."]
+    assert controller.messages == ["Tagged 2 jobs."]
     assert page.table.model.summary(ids[1]).tags == ("a", "b")
 
 
-def test_stop_ends_only_running_jobs(acts, page, ids):
+def test_stop_ends_only_running_jobs(controller, page, ids):
     lines = page.table.model._rows.summaries
     slot = page.table.model._rows.slot_of(ids[1])
     lines[slot] = lines[slot]._replace(state=JobState.TRAINING)
     page.job_actions.ask(job_actions.STOP_ALL, ids)
-    assert acts.stopped == [ids[1]]
-    assert acts.messages == ["Stopping 1 job; each saves a checkpoint first."]
+    assert controller.stop_calls == [ids[1]]
+    assert controller.messages == ["Stopping 1 job; each saves a checkpoint first."]
 
 
-def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monkeypatch):
+def test_stop_empties_the_queue_before_a_running_job_ends(controller, page, ids, monkeypatch):
     lines = page.table.model._rows.summaries
     states = (JobState.TRAINING, JobState.QUEUED, JobState.QUEUED)
     for job_id, state in zip(ids, states, strict=True):
@@ -111,20 +113,20 @@ def test_stop_empties_the_queue_before_a_running_job_ends(acts, page, ids, monke
         lines[slot] = lines[slot]._replace(state=state)
 
     def dequeue(job_id):
-        acts.stopped.append(("left", job_id))
-        return acts._jobs.queries.show(job_id)
+        controller.stop_calls.append(("left", job_id))
+        return controller._jobs.queries.show(job_id)
 
-    monkeypatch.setattr(acts._queue, "dequeue", dequeue)
+    monkeypatch.setattr(controller._queue, "dequeue", dequeue)
     page.job_actions.ask(job_actions.STOP_ALL, ids)
-    assert acts.stopped == [("left", ids[1]), ("left", ids[2]), ids[0]]
-    assert acts.messages == [
+    assert controller.stop_calls == [("left", ids[1]), ("left", ids[2]), ids[0]]
+    assert controller.messages == [
         "Removed 2 jobs from the queue. Stopping 1 job; each saves a checkpoint first."
     ]
 
 
-def test_an_export_names_the_job_that_has_nothing_to_export(acts, ids, tmp_path):
-    acts.export(ids, tmp_path)
-    (message,) = acts.messages
+def test_an_export_names_the_job_that_has_nothing_to_export(controller, ids, tmp_path):
+    controller.export(ids, tmp_path)
+    (message,) = controller.messages
     assert message.startswith("Exported 0 of 3 jobs. digits: The job")
     assert "has no checkpoint" in message
 
@@ -153,10 +155,12 @@ def real_page(page, services, real_ids):
     return page
 
 
-def test_each_of_several_jobs_is_exported_to_its_own_file(acts, real_page, real_ids, tmp_path):
+def test_each_of_several_jobs_is_exported_to_its_own_file(
+    controller, real_page, real_ids, tmp_path
+):
     (tmp_path / "out").mkdir()
-    acts.export(real_ids, tmp_path / "out")
-    (message,) = acts.messages
+    controller.export(real_ids, tmp_path / "out")
+    (message,) = controller.messages
     assert message.startswith("Exported 1 of 2 jobs. without: The job")
     (archive_file,) = (tmp_path / "out").iterdir()
     assert archive_file.name == f"with it {real_ids[0]}.zip"
@@ -164,42 +168,45 @@ def test_each_of_several_jobs_is_exported_to_its_own_file(acts, real_page, real_
         names = {name.rpartition("/")[2] for name in archive.namelist()}
     assert {"job.toml", "bks_model.py"} <= names
     original_bytes = archive_file.read_bytes()
-    acts.export(real_ids[:1], tmp_path / "out")
-    assert acts.messages[1].startswith("Exported 0 of 1 job. with it: ")
+    controller.export(real_ids[:1], tmp_path / "out")
+    assert controller.messages[1].startswith("Exported 0 of 1 job. with it: ")
     assert archive_file.read_bytes() == original_bytes, "what is there is not written over"
 
 
 def test_cloning_several_jobs_makes_drafts_and_selects_them(
-    acts, real_page, services, real_ids, ids
+    controller, real_page, services, real_ids, ids
 ):
     real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids)
-    new = {
+    cloned_views = {
         view.id: view for view in services.jobs.queries.list() if view.id not in (*ids, *real_ids)
     }
-    assert sorted(view.name for view in new.values()) == ["with it (copy)", "without (copy)"]
-    assert {view.state for view in new.values()} == {JobState.CREATED}
-    assert acts.messages == ["Cloned 2 jobs. The drafts are selected."]
-    assert set(real_page.table.view.selected_ids()) == set(new)
-    assert acts.in_form == [], "the form holds one"
+    assert sorted(view.name for view in cloned_views.values()) == [
+        "with it (copy)",
+        "without (copy)",
+    ]
+    assert {view.state for view in cloned_views.values()} == {JobState.CREATED}
+    assert controller.messages == ["Cloned 2 jobs. The drafts are selected."]
+    assert set(real_page.table.view.selected_ids()) == set(cloned_views)
+    assert controller.cloned_ids == [], "the form holds one"
 
 
-def test_the_list_ticks_the_drafts_of_cloned_jobs(acts, real_page, services, real_ids, ids):
+def test_the_list_ticks_the_drafts_of_cloned_jobs(controller, real_page, services, real_ids, ids):
     real_page.show_list()
     real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids)
-    new = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
-    assert set(real_page.model.ticked_ids()) == new
+    cloned_views = {view.id for view in services.jobs.queries.list()} - {*ids, *real_ids}
+    assert set(real_page.model.ticked_ids()) == cloned_views
     assert real_page.list.selection_bar.isVisible()
 
 
-def test_the_page_says_why_a_job_cannot_be_cloned(acts, real_page, real_ids, ids):
+def test_the_page_says_why_a_job_cannot_be_cloned(controller, real_page, real_ids, ids):
     # Of the others there is no model.
     real_page.job_actions.ask(job_actions.CLONE_ALL, (ids[0], real_ids[0]))
-    (message,) = acts.messages
+    (message,) = controller.messages
     assert message.startswith("Cloned 1 of 2 jobs. The drafts are selected. digits: ")
     assert len(real_page.table.view.selected_ids()) == 1
 
 
-def test_a_single_job_is_cloned_in_the_form(acts, real_page, real_ids):
+def test_a_single_job_is_cloned_in_the_form(controller, real_page, real_ids):
     real_page.job_actions.ask(job_actions.CLONE_ALL, real_ids[:1])
-    assert acts.in_form == [real_ids[0]]
-    assert acts.messages == []
+    assert controller.cloned_ids == [real_ids[0]]
+    assert controller.messages == []

@@ -166,7 +166,7 @@ def test_a_replay_opens_a_form_with_a_choice_of_nodes_and_is_known_as_one(
     form.show_draft(draft)
     form.save_requested.emit(form.draft())
     (replay,) = [v for v in services.jobs.queries.list() if v.id != job_id]
-    assert services.replays.original(replay.id) == job_id
+    assert services.replays.original_id(replay.id) == job_id
     assert replay.state is JobState.CREATED
 
 

@@ -9,18 +9,18 @@ from PySide6.QtWidgets import QFileDialog
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
-from tests.app.main.test_bootstrap import open_program, places
+from tests.app.main.test_bootstrap import open_program, paths
 from tests.fakes import trained
 from tests.windows import find_button
 from widgets.jobs.actions import job_actions
 from widgets.nodes.page import node_actions
 
-__all__ = ["open_program", "places"]
+__all__ = ["open_program", "paths"]
 
 
 @pytest.fixture
-def jobs(places):
-    root = places[0]
+def jobs(paths):
+    root = paths[0]
     falling = [2.0 / step for step in range(1, 31)]
     slow = trained.job(root, "slow", falling, [0.7, 0.8, 0.85])
     fast = trained.job(
@@ -30,7 +30,7 @@ def jobs(places):
 
 
 def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
-    jobs, places, open_program, qtbot, monkeypatch, tmp_path
+    jobs, paths, open_program, qtbot, monkeypatch, tmp_path
 ):
     program = open_program()
     page = program._pages.compare
@@ -51,7 +51,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     assert page.table.texts()["optimizer.lr"] == ["0.01", "0.02"]
 
     # The other one goes on training.
-    history = DataRoot(places[0]).job(jobs[1]).history
+    history = DataRoot(paths[0]).job(jobs[1]).history
     trained.write_steps(history, 21, [0.01] * 10, [0.95])
     program._compare_controller._poll(program._compare_controller._compared_jobs[jobs[1]])
     qtbot.waitUntil(lambda: point_count(jobs[1]) == 30)

@@ -28,7 +28,7 @@ def strip(qtbot):
     return strip
 
 
-def done(strip):
+def done_steps(strip):
     return [key for key, step in strip.steps.items() if step.accessibleDescription() == "done"]
 
 
@@ -44,11 +44,11 @@ def test_the_strip_is_shown_from_the_example_to_the_first_own_job(strip):
 def test_each_step_is_marked_when_done_and_leads_to_its_place(strip, qtbot):
     strip.leads.see_uses(EXAMPLE)
     strip.leads.see_items({**DIGITS, Kind.DATASET: (item("plankton"),)})
-    assert done(strip) == ["data"]
+    assert done_steps(strip) == ["data"]
     strip.leads.see_nodes(2)
-    assert done(strip) == ["data", "node"]
+    assert done_steps(strip) == ["data", "node"]
     strip.leads.see_items({**DIGITS, Kind.MODEL: (item("net", kind=Kind.MODEL),)})
-    assert done(strip) == ["node"], "a model needs a loader for its data"
+    assert done_steps(strip) == ["node"], "a model needs a loader for its data"
     for step in strip.steps.values():
         qtbot.mouseClick(step, Qt.MouseButton.LeftButton)
     assert strip.pressed == [Kind.DATASET, Kind.MODEL, "node"]

@@ -74,7 +74,7 @@ def controller(service, immediately, page, lists):
     return controller
 
 
-def acts(service):
+def action_titles(service):
     return [call for call in service.calls if call[0] not in ("read", "ensure_keeper")]
 
 
@@ -120,7 +120,7 @@ def test_each_request_is_one_act_and_the_list_is_read_again(controller, service,
     actions.ask(job_actions.MOVE_QUEUED, "a", "b", "")
     actions.ask(job_actions.PAUSE_QUEUE, True)
     actions.ask(job_actions.PAUSE_QUEUE, False)
-    assert acts(service) == [
+    assert action_titles(service) == [
         ("enqueue", "a"),
         ("dequeue", "a"),
         ("to_top", "a"),

@@ -9,18 +9,18 @@ from backend.node.system import process_identity
 from backend.records.queue.entry import Cause
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
-from tests.app.main.test_bootstrap import open_program, places
+from tests.app.main.test_bootstrap import open_program, paths
 from tests.waiting import wait_for
 from tests.windows import find_button, find_only
 from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions
 
-__all__ = ["open_program", "places"]
+__all__ = ["open_program", "paths"]
 
 
 @pytest.fixture
-def draft(places):
-    services = open_services(*places)
+def draft(paths):
+    services = open_services(*paths)
     view = create_example(services, 1)
     services.queue.pause()
     lock = lock_of(services.data_root)

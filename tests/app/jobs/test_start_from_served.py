@@ -21,10 +21,10 @@ __all__ = ["form", "paths", "services"]
 NAME = "epoch-3-step-30"
 
 
-def trained_job(places, services, name="kept"):
+def trained_job(paths, services, name="kept"):
     """A job with one checkpoint, as the catalogue knows it."""
-    job_id = trained.job(places[0], name, [1.0] * 30)
-    folder = DataRoot(places[0]).job(job_id).checkpoints
+    job_id = trained.job(paths[0], name, [1.0] * 30)
+    folder = DataRoot(paths[0]).job(job_id).checkpoints
     folder.mkdir(exist_ok=True)
     content = b"weights"
     (folder / f"{NAME}.pt").write_bytes(content)
@@ -41,9 +41,9 @@ def rows(form):
     return [r.text for r in form.start_from.popover.rows.rows]
 
 
-def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, places, services):
-    job_id = trained_job(places, services)
-    trained_job(places, services, "other")
+def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, paths, services):
+    job_id = trained_job(paths, services)
+    trained_job(paths, services, "other")
     form.show_draft(JobDraft(raw_job(1)))
     form.start_from.open()
     popover = form.start_from.popover
@@ -59,8 +59,8 @@ def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, pl
     assert setting_field(form, "start_from").error() == ""
 
 
-def test_a_draft_that_starts_from_a_checkpoint_shows_the_name_of_its_job(form, places, services):
-    job_id = trained_job(places, services)
+def test_a_draft_that_starts_from_a_checkpoint_shows_the_name_of_its_job(form, paths, services):
+    job_id = trained_job(paths, services)
     form.controller.show_draft(JobDraft(raw_job(1, start_from=f"{job_id}/latest")))
     assert form.start_from.text() == "kept, latest"
     assert form.draft().raw["start_from"] == f"{job_id}/latest"

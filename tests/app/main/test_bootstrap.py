@@ -33,18 +33,18 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture
-def places(tmp_path, monkeypatch):
+def paths(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     return tmp_path / "root", tmp_path / "catalogue.sqlite"
 
 
 @pytest.fixture
-def open_program(qtbot, qapp, places):
+def open_program(qtbot, qapp, paths):
     """Opens the whole program on the test's data root, with threads and real services."""
     programs = []
 
     def open_it(width=1440, height=900):
-        program = Program(qapp, *places, None)
+        program = Program(qapp, *paths, None)
         program._themes.choose(ThemeChoice.LIGHT)
         program.window.resize(width, height)
         qtbot.addWidget(program.window)
@@ -55,7 +55,7 @@ def open_program(qtbot, qapp, places):
 
     yield open_it
     close_programs(*programs)
-    services = open_services(*places)
+    services = open_services(*paths)
     for view in services.jobs.queries.list():
         process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
     services.close()
@@ -118,13 +118,13 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
 
 
 @pytest.mark.slow
-def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, places):
+def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, paths):
     """F6: kill -9 of the window; reopened, the curve has no gap and Stop works."""
-    services = open_services(*places)
+    services = open_services(*paths)
     raw = services.jobs.clone(create_example(services).id)
     job = services.jobs.create({**raw, "name": "a long night", "epochs": 400})
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), job.id]
+    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, paths), job.id]
     window = subprocess.Popen(command, env=environment)
     try:
         qtbot.waitUntil(lambda: services.jobs.queries.show(job.id).step > 30)
@@ -145,14 +145,14 @@ def test_m12_a_window_killed_in_mid_training_costs_nothing(qtbot, open_program, 
     qtbot.waitUntil(lambda: not process_cleanup.tagged(run_tag(view.id, view.run)))
 
 
-def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, places):
-    command = [sys.executable, str(ROOT / "main.py"), "--data-root", str(places[0])]
+def test_main_without_a_subcommand_opens_the_window_and_ctrl_c_closes_it(qtbot, paths):
+    command = [sys.executable, str(ROOT / "main.py"), "--data-root", str(paths[0])]
     window = subprocess.Popen(
-        [*command, "--catalogue", str(places[1])], stderr=subprocess.PIPE, text=True
+        [*command, "--catalogue", str(paths[1])], stderr=subprocess.PIPE, text=True
     )
     try:
         # The window opens the catalogue after its first frame.
-        qtbot.waitUntil(lambda: places[1].exists() or window.poll() is not None)
+        qtbot.waitUntil(lambda: paths[1].exists() or window.poll() is not None)
         assert window.poll() is None, window.stderr.read()
         window.send_signal(signal.SIGINT)
         assert window.wait(timeout=60) == 0
@@ -191,9 +191,9 @@ sys.exit(code)
 """
 
 
-def test_a_module_with_classes_of_qt_is_never_imported_on_a_thread(places):
+def test_a_module_with_classes_of_qt_is_never_imported_on_a_thread(paths):
     """PySide keeps its classes in a table that Qt reads without Python's lock."""
-    command = [sys.executable, "-c", IMPORTS_IN_THREADS, *map(str, places)]
+    command = [sys.executable, "-c", IMPORTS_IN_THREADS, *map(str, paths)]
     completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (completed.returncode, completed.stdout) == (0, "is open\n"), completed.stderr
 
@@ -231,9 +231,9 @@ def test_windows_of_tests_have_their_types_before_any_thread_asks_for_them():
 
 
 def test_f38_a_garbage_catalogue_is_reported_and_set_aside_by_one_button(
-    qtbot, open_program, places
+    qtbot, open_program, paths
 ):
-    places[1].write_bytes(b"this is no database at all" * 100)
+    paths[1].write_bytes(b"this is no database at all" * 100)
     program = open_program()
     qtbot.waitUntil(lambda: program.window.page_key == "refusal")
     qtbot.mouseClick(
@@ -241,7 +241,7 @@ def test_f38_a_garbage_catalogue_is_reported_and_set_aside_by_one_button(
         Qt.MouseButton.LeftButton,
     )
     qtbot.waitUntil(lambda: program.window.page_key == "jobs" and program._services is not None)
-    damaged_files = [p for p in places[1].parent.iterdir() if "damaged" in p.name]
+    damaged_files = [p for p in paths[1].parent.iterdir() if "damaged" in p.name]
     assert [p.read_bytes()[:4] for p in damaged_files] == [b"this"]
 
 

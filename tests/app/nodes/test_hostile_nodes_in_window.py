@@ -18,7 +18,7 @@ from tests.fakes.mounted_root import mounted
 from widgets.nodes.row.node_row import Condition, node_row
 
 INSTALLED = NodeInstallation("/python", "/mpirun", "5.0", "recipe", "/bundle", "/ssh")
-MOST_CHARS = 1000
+MAX_CHARS = 1000
 """Of anything that is shown: what of it a page holds in one place, with words around it."""
 MARK = "hostile"
 NASTY = f"\x1b[31m<b>{MARK}</b><img src='file:///etc/passwd'>\n\u202e" + 10_000 * "x"
@@ -44,7 +44,7 @@ def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
 
     def is_online(node):
         # The window reads for the first time at any time, and then waits for the next heartbeat.
-        say(root, reading, next(beats))
+        write_reading(root, reading, next(beats))
         return node is not None and node.presence is Presence.ONLINE
 
     with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
@@ -54,17 +54,17 @@ def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
         yield program
 
 
-def say(root, reading, heartbeat):
+def write_reading(root, reading, heartbeat):
     replace_json(root.node("gpu1").status, replace(reading, heartbeat=heartbeat).to_dict())
 
 
-def wait_for_node(qtbot, program, is_so):
+def wait_for_node(qtbot, program, condition):
     """Refresh repeatedly, as the window does, but more often."""
 
     def matches():
         program._node_controller.refresh()
         node = program.nodes._states.get("gpu1")
-        return is_so(node)
+        return condition(node)
 
     qtbot.waitUntil(matches)
 
@@ -92,7 +92,7 @@ def test_f59_a_hostile_status_marks_its_node_until_it_is_fixed(program, root, re
         assert row.condition.is_notable, name
         assert "status that cannot be used" in row.description, name
         assert not set(row.description) & {"\x1b", "\n"}
-        say(root, reading, 1_000 + number)
+        write_reading(root, reading, 1_000 + number)
         wait_for_node(qtbot, program, lambda node: all(f.ok for f in node.findings))
 
 
@@ -113,7 +113,7 @@ def test_f59_hostile_words_in_a_status_that_fits_are_plain_short_text(
         gpus=(gpu,),
         gpu_message=NASTY,
     )
-    say(root, hostile, 1_000)
+    write_reading(root, hostile, 1_000)
     wait_for_node(qtbot, program, lambda node: node.reading and node.reading.heartbeat == 1_000)
     assert node_row(program.nodes._states["gpu1"]).condition is not Condition.OFFLINE
     program.window.open_page("nodes")
@@ -131,15 +131,15 @@ def assert_plain(window):
     for widget in (window, *window.findChildren(QWidget)):
         # Of a tool tip Qt itself decides whether it is markup.
         assert f"<b>{MARK}" not in widget.toolTip(), (type(widget), widget.toolTip()[:200])
-        for text in (*shown_by(widget), widget.toolTip(), widget.accessibleName()):
+        for text in (*shown_texts(widget), widget.toolTip(), widget.accessibleName()):
             if MARK in text:
-                assert len(text) < MOST_CHARS, (type(widget), len(text))
+                assert len(text) < MAX_CHARS, (type(widget), len(text))
                 assert not set(text) & {"\x1b", "\u202e"}, type(widget)
         if isinstance(widget, QLabel) and MARK in widget.text():
             assert widget.textFormat() is Qt.TextFormat.PlainText
 
 
-def shown_by(widget):
+def shown_texts(widget):
     if isinstance(widget, QLabel):
         yield widget.text()
     if isinstance(widget, QAbstractItemView) and widget.model() is not None:

@@ -25,14 +25,14 @@ ON_GPU07 = RankError("Rank 1 on gpu07 was killed.", 1, "gpu07")
 
 
 @pytest.fixture
-def received():
+def received_notices():
     return []
 
 
 @pytest.fixture
-def notices(qapp, received):
+def notices(qapp, received_notices):
     notices = NotificationRules(lambda: True, merge_ms=NEVER)
-    notices.notified.connect(received.append)
+    notices.notified.connect(received_notices.append)
     return notices
 
 
@@ -41,17 +41,17 @@ def titles(notices):
 
 
 @pytest.mark.parametrize("state", [JobState.ERROR, JobState.LOST, JobState.FINISHED])
-def test_m20_each_end_state_raises_exactly_one_notification(notices, received, state):
+def test_m20_each_end_state_raises_exactly_one_notification(notices, received_notices, state):
     error = RankError("Rank 1 on this computer was killed by signal 9 (SIGKILL).", 1)
     for _ in range(3):
         notices.see_view(LIVE)
     for _ in range(3):
         notices.see_view(replace_fields(LIVE, state=state, error=error))
     notices.send_held_events()
-    assert titles(received) == [f"{state.label}: digits"]
+    assert titles(received_notices) == [f"{state.label}: digits"]
 
 
-def member(number, state, tags=("sweep:lr-1234",)):
+def sweep_job(number, state, tags=("sweep:lr-1234",)):
     """Job n of a sweep."""
     config = replace(LIVE.config, tags=tags)
     job = replace(LIVE, id=f"job-{number}", name=f"lr lr=0.{number}", config=config)
@@ -69,54 +69,56 @@ def live_through(notices, *listings):
 TRAINING, QUEUED, FINISHED = JobState.TRAINING, JobState.QUEUED, JobState.FINISHED
 
 
-def test_the_successes_of_a_sweep_are_one_notice_at_its_end(notices, received):
+def test_the_successes_of_a_sweep_are_one_notice_at_its_end(notices, received_notices):
     states = [
         (TRAINING, QUEUED, QUEUED),
         (FINISHED, TRAINING, QUEUED),
         (FINISHED, FINISHED, TRAINING),
     ]
-    listings = [[member(n, state) for n, state in enumerate(row)] for row in states]
+    listings = [[sweep_job(n, state) for n, state in enumerate(row)] for row in states]
     live_through(notices, *listings)
-    assert received == []
-    live_through(notices, [member(2, FINISHED)])
-    assert received == []
+    assert received_notices == []
+    live_through(notices, [sweep_job(2, FINISHED)])
+    assert received_notices == []
     live_through(notices, [], [])
-    assert titles(received) == ["lr: 3 jobs finished"]
-    assert received[0].text == "lr lr=0.0, lr lr=0.1, lr lr=0.2"
+    assert titles(received_notices) == ["lr: 3 jobs finished"]
+    assert received_notices[0].text == "lr lr=0.0, lr lr=0.1, lr lr=0.2"
 
 
-def test_a_failure_in_a_sweep_is_reported_at_once(notices, received):
+def test_a_failure_in_a_sweep_is_reported_at_once(notices, received_notices):
     live_through(
         notices,
-        [member(0, TRAINING), member(1, QUEUED)],
-        [member(0, JobState.ERROR), member(1, TRAINING)],
+        [sweep_job(0, TRAINING), sweep_job(1, QUEUED)],
+        [sweep_job(0, JobState.ERROR), sweep_job(1, TRAINING)],
     )
-    assert titles(received) == ["Failed: lr lr=0.0"]
+    assert titles(received_notices) == ["Failed: lr lr=0.0"]
 
 
-def test_the_jobs_of_no_sweep_are_reported_while_a_sweep_runs(notices, received):
-    single_job = member(7, TRAINING, tags=())
-    live_through(notices, [member(0, TRAINING), single_job])
-    live_through(notices, [member(0, TRAINING), member(7, FINISHED, tags=())])
-    assert titles(received) == ["Finished: lr lr=0.7"]
+def test_the_jobs_of_no_sweep_are_reported_while_a_sweep_runs(notices, received_notices):
+    single_job = sweep_job(7, TRAINING, tags=())
+    live_through(notices, [sweep_job(0, TRAINING), single_job])
+    live_through(notices, [sweep_job(0, TRAINING), sweep_job(7, FINISHED, tags=())])
+    assert titles(received_notices) == ["Finished: lr lr=0.7"]
 
 
-def test_a_sweep_that_was_taken_out_of_the_queue_is_reported(notices, received):
+def test_a_sweep_that_was_taken_out_of_the_queue_is_reported(notices, received_notices):
     live_through(
         notices,
-        [member(0, TRAINING), member(1, QUEUED)],
-        [member(0, FINISHED), member(1, QUEUED)],
-        [member(1, JobState.CREATED)],
+        [sweep_job(0, TRAINING), sweep_job(1, QUEUED)],
+        [sweep_job(0, FINISHED), sweep_job(1, QUEUED)],
+        [sweep_job(1, JobState.CREATED)],
         [],
     )
-    assert titles(received) == ["lr: 1 job finished"]
+    assert titles(received_notices) == ["lr: 1 job finished"]
 
 
-def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, received):
+def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, received_notices):
     store = NotificationStore(tmp_path / "notices.json")
-    live_through(notices, [member(0, TRAINING, tags=())], [member(0, JobState.ERROR, tags=())])
+    live_through(
+        notices, [sweep_job(0, TRAINING, tags=())], [sweep_job(0, JobState.ERROR, tags=())]
+    )
     for root in ("/lab/a", "/lab/b", "/lab/b", ""):
-        store.add(replace(received[0], root=root))
+        store.add(replace(received_notices[0], root=root))
     store.save()
     reloaded = NotificationStore(tmp_path / "notices.json")
     assert [reloaded.unread_count_of(root) for root in ("/lab/a", "/lab/b", "/lab/new")] == [
@@ -128,20 +130,20 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
     assert reloaded.unread_count_of("/lab/b") == 0
 
 
-def test_m20_a_stalled_run_is_reported_once(notices, received):
+def test_m20_a_stalled_run_is_reported_once(notices, received_notices):
     for _ in range(3):
         notices.see_view(replace(LIVE, contact_warning="no news since 14:02"))
     notices.send_held_events()
-    assert [notice.text for notice in received] == ["No news since 14:02"]
+    assert [notice.text for notice in received_notices] == ["No news since 14:02"]
 
 
-def test_m20_a_stop_by_the_user_is_not_reported(notices, received):
+def test_m20_a_stop_by_the_user_is_not_reported(notices, received_notices):
     notices.see_view(LIVE)
     notices.see_view(replace_fields(LIVE, state=JobState.INTERRUPTED))
-    assert received == []
+    assert received_notices == []
 
 
-def test_a_job_that_the_program_continued_is_reported_once(notices, received):
+def test_a_job_that_the_program_continued_is_reported_once(notices, received_notices):
     notices.see_view(LIVE)
     continuation = Continuation(
         "gpu02 no longer answers. Continues on gpu01.", "2026-11-28T02:12:00Z"
@@ -151,31 +153,31 @@ def test_a_job_that_the_program_continued_is_reported_once(notices, received):
     second_continuation = replace(continuation, started_at="2026-11-28T03:12:00Z")
     notices.see_view(replace_fields(LIVE, run=LIVE.run + 2, continuation=second_continuation))
     notices.send_held_events()
-    assert titles(received) == ["Continued: digits"] * 2
-    assert received[0].text == continuation.reason
+    assert titles(received_notices) == ["Continued: digits"] * 2
+    assert received_notices[0].text == continuation.reason
 
 
-def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received):
+def test_a_job_continued_before_the_window_opened_is_not_reported(notices, received_notices):
     notices.see_view(
         replace_fields(
             LIVE, run=2, continuation=Continuation("gpu02 no longer answers.", "2026-11-28")
         )
     )
-    assert received == []
+    assert received_notices == []
 
 
-def test_m20_a_run_that_ended_before_the_window_opened_is_not_reported(notices, received):
+def test_m20_a_run_that_ended_before_the_window_opened_is_not_reported(notices, received_notices):
     notices.see_view(replace_fields(LIVE, state=JobState.ERROR))
-    assert received == []
+    assert received_notices == []
 
 
-def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, received):
+def test_m20_success_can_be_switched_off_and_errors_cannot(qapp, received_notices):
     quiet = NotificationRules(lambda: False, merge_ms=NEVER)
-    quiet.notified.connect(received.append)
+    quiet.notified.connect(received_notices.append)
     for run, state in enumerate((JobState.FINISHED, JobState.ERROR)):
         quiet.see_view(replace_fields(LIVE, run=run))
         quiet.see_view(replace_fields(LIVE, run=run, state=state))
-    assert titles(received) == ["Failed: digits"]
+    assert titles(received_notices) == ["Failed: digits"]
 
 
 FAILED, LOST_STATE, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
@@ -196,7 +198,9 @@ FAILED, LOST_STATE, FINISHED = JobState.ERROR, JobState.LOST, JobState.FINISHED
         ),
     ],
 )
-def test_m20_only_equal_events_at_one_place_are_merged(notices, received, job_ends, expected):
+def test_m20_only_equal_events_at_one_place_are_merged(
+    notices, received_notices, job_ends, expected
+):
     first = replace(LIVE, id="first", name="first")
     views = [replace(LIVE, id=f"{n}", name=f"job {n}") for n in range(len(job_ends))]
     for view in (first, *views):
@@ -205,20 +209,20 @@ def test_m20_only_equal_events_at_one_place_are_merged(notices, received, job_en
     for view, (state, node) in zip(views, job_ends, strict=True):
         error = replace(ON_GPU07, node=node) if node else None
         notices.see_view(replace_fields(view, state=state, error=error))
-    assert titles(received) == ["Failed: first"]
+    assert titles(received_notices) == ["Failed: first"]
     notices.send_held_events()
-    assert titles(received) == ["Failed: first", *expected]
-    for notice in received[1:]:
+    assert titles(received_notices) == ["Failed: first", *expected]
+    for notice in received_notices[1:]:
         is_merged = "jobs" in notice.title
         assert notice.node == ("gpu07" if is_merged and "gpu07" in notice.title else "")
         assert bool(notice.job_id) is not is_merged
         assert notice.family == ("good" if "inished" in notice.title else "bad")
     notices.send_held_events()
-    assert len(received) == len(expected) + 1
+    assert len(received_notices) == len(expected) + 1
 
 
 @pytest.mark.parametrize("stops", [True, False])
-def test_m20_a_loss_that_is_not_a_number_is_one_notification(notices, received, stops):
+def test_m20_a_loss_that_is_not_a_number_is_one_notification(notices, received_notices, stops):
     alarm = Alarm(NOT_A_NUMBER, 9, "The loss is NaN at step 9.")
     config = replace(LIVE.config, stop_on_nan=stops)
     live = replace_fields(LIVE, alarms=(alarm,), config=config)
@@ -227,39 +231,39 @@ def test_m20_a_loss_that_is_not_a_number_is_one_notification(notices, received, 
     if stops:
         notices.see_view(replace_fields(live, state=FAILED))
         notices.send_held_events()
-    assert titles(received) == ["Failed: digits" if stops else "Not a number: digits"]
+    assert titles(received_notices) == ["Failed: digits" if stops else "Not a number: digits"]
 
 
-def test_m20_a_resumed_run_that_fails_again_is_reported_again(notices, received):
+def test_m20_a_resumed_run_that_fails_again_is_reported_again(notices, received_notices):
     for run in (1, 2):
         notices.see_view(replace_fields(LIVE, run=run))
         notices.see_view(replace_fields(LIVE, run=run, state=JobState.ERROR))
         notices.send_held_events()
-    assert len(received) == 2
+    assert len(received_notices) == 2
 
 
-def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices, received):
+def test_s12_an_alarm_and_the_end_that_it_causes_are_reported_once_each(notices, received_notices):
     alarm = Alarm(DIVERGED, 412, "The loss is 9.31, 4.2 times its best (2.2 at step 390).")
     for _ in range(3):
         notices.see_view(replace_fields(LIVE, alarms=(alarm,)))
-    assert titles(received) == ["Diverges: digits"]
-    assert received[0].text == alarm.message
+    assert titles(received_notices) == ["Diverges: digits"]
+    assert received_notices[0].text == alarm.message
     still = Alarm(STANDSTILL, 500, "No step since step 500.")
     notices.see_view(replace_fields(LIVE, alarms=(alarm, still)))
     notices.send_held_events()
-    assert titles(received)[1:] == ["Stalled: digits"]
+    assert titles(received_notices)[1:] == ["Stalled: digits"]
     notices.see_view(
         replace_fields(LIVE, state=JobState.ERROR, alarms=(alarm, replace(still, step=510)))
     )
     notices.send_held_events()
-    assert titles(received)[2:] == ["Failed: digits"]
+    assert titles(received_notices)[2:] == ["Failed: digits"]
 
 
 def test_the_rules_drop_an_ended_run(qapp):
     rules = NotificationRules(lambda: False, merge_ms=NEVER)
     alarm = Alarm(DIVERGED, 40, "The loss is 9.31, 4.2 times its best (2.2 at step 30).")
 
-    def remembered():
+    def stored_count():
         return sum(map(len, (rules._live, rules._doubtful_runs, rules._reported_alarms)))
 
     for number in range(100):
@@ -267,40 +271,42 @@ def test_the_rules_drop_an_ended_run(qapp):
             LIVE, alarms=(alarm,), id=f"20261121-{number:06}", contact_warning="no news"
         )
         rules.see_view(run)
-        assert remembered() == 3
+        assert stored_count() == 3
         rules.see_view(replace_fields(run, state=JobState.FINISHED))
-        assert remembered() == 0
+        assert stored_count() == 0
 
 
-def test_a_node_that_goes_offline_with_a_job_is_reported_once_each_time(notices, received):
+def test_a_node_that_goes_offline_with_a_job_is_reported_once_each_time(notices, received_notices):
     node = LIVE.nodes[0]
     offline_states = (NodeState(node, Presence.OFFLINE), NodeState("idle", Presence.OFFLINE))
     notices.see_nodes(offline_states)
-    assert received == [], "no job is on it"
+    assert received_notices == [], "no job is on it"
     notices.see_view(LIVE)
     for _ in range(3):
         notices.see_nodes(offline_states)
         notices.send_held_events()
-    assert titles(received) == [f"Offline: {node}"]
-    assert (received[0].node, received[0].text) == (node, "digits runs on it.")
+    assert titles(received_notices) == [f"Offline: {node}"]
+    assert (received_notices[0].node, received_notices[0].text) == (node, "digits runs on it.")
     notices.see_nodes((NodeState(node, Presence.ONLINE),))
     notices.see_nodes(offline_states)
     notices.send_held_events()
-    assert len(received) == 2
+    assert len(received_notices) == 2
 
 
-def test_notifications_are_stored_with_the_number_of_unread_ones(tmp_path, notices, received):
+def test_notifications_are_stored_with_the_number_of_unread_ones(
+    tmp_path, notices, received_notices
+):
     path = tmp_path / "own" / "notices.json"
     recorder = NotificationStore(path)
     notices.see_view(LIVE)
     notices.see_view(replace_fields(LIVE, state=JobState.ERROR, error=ON_GPU07))
     for _ in range(MAX_NOTICES + 5):
-        recorder.add(received[0])
+        recorder.add(received_notices[0])
     recorder.save()
     assert path.stat().st_mode & 0o777 == 0o600
     reloaded = NotificationStore(path)
     assert (reloaded.unread_count, len(reloaded.notices)) == (MAX_NOTICES, MAX_NOTICES)
-    assert reloaded.notices[0] == received[0]
+    assert reloaded.notices[0] == received_notices[0]
     assert reloaded.read_all()
     assert not reloaded.read_all()
     reloaded.save()
@@ -326,13 +332,13 @@ def test_a_damaged_list_of_notifications_costs_only_the_list(tmp_path, content):
     assert recorder.job_ends("/lab") is None
 
 
-def test_a_notification_reads_back_unchanged(notices, received):
+def test_a_notification_reads_back_unchanged(notices, received_notices):
     notices.see_view(replace(LIVE, name="ünï <b>"))
     notices.see_view(replace_fields(LIVE, state=JobState.ERROR, error=ON_GPU07, name="ünï <b>"))
-    assert Notice.from_dict(received[0].to_dict()) == received[0]
+    assert Notice.from_dict(received_notices[0].to_dict()) == received_notices[0]
 
 
-def of_jobs(*views):
+def make_listing(*views):
     return JobListing(views=views, total=len(views))
 
 
@@ -343,7 +349,7 @@ class Window:
         monkeypatch.setattr(
             "app.notifications.notification_center.notices_file", lambda: tmp_path / "notices.json"
         )
-        self.tray = SimpleNamespace(received=[])
+        self.tray = SimpleNamespace(received_notices=[])
         self.tray.notify = self.tray.received.append
         self.bell = NotificationCenter(
             window, immediately, self.tray, lambda: notifies_finished, window
@@ -351,7 +357,7 @@ class Window:
         self.bell.take_data_root("/lab/ring")
 
     def poll(self, *views):
-        self.bell.see_listing(of_jobs(*views))
+        self.bell.see_listing(make_listing(*views))
         self.bell.see_jobs(views)
         return titles(self.tray.received)
 

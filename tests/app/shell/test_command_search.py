@@ -13,10 +13,10 @@ def target(title, kind="job", remark="", key=""):
     return PaletteEntry(kind, key or title, title, remark)
 
 
-def finder(*titles, acts=()):
+def finder(*titles, actions=()):
     search = CommandSearch()
     opened_titles = []
-    for title, is_enabled in acts:
+    for title, is_enabled in actions:
         action = QAction(title)
         action.setEnabled(is_enabled)
         action.triggered.connect(lambda _is_checked, t=title: opened_titles.append(t))
@@ -32,7 +32,7 @@ def titles(targets):
 
 
 def test_an_empty_search_lists_all_possible_actions():
-    search, _ = finder("resnet", acts=(("New job", True), ("Stop the open job", False)))
+    search, _ = finder("resnet", actions=(("New job", True), ("Stop the open job", False)))
     assert titles(search.find("")) == ["New job"]
 
 
@@ -52,7 +52,7 @@ def test_every_word_must_stand_in_the_title_or_behind_it():
 
 
 def test_acts_come_before_things_that_fit_as_well():
-    search, opened_titles = finder("New job for ben", acts=(("New job", True),))
+    search, opened_titles = finder("New job for ben", actions=(("New job", True),))
     targets = search.find("new job")
     assert titles(targets) == ["New job", "New job for ben"]
     for result in targets:
@@ -61,7 +61,7 @@ def test_acts_come_before_things_that_fit_as_well():
 
 
 def test_a_job_named_like_an_action_is_opened_and_the_action_is_not_run():
-    search, opened_titles = finder(acts=(("Settings", True),))
+    search, opened_titles = finder(actions=(("Settings", True),))
     search.add_source(
         "node", lambda _: [target("Settings", "node")], lambda key: opened_titles.append(1)
     )
@@ -77,7 +77,7 @@ def test_only_the_best_of_many_matches_are_shown():
 
 
 def test_background_results_join_the_local_ones_in_order_of_rank():
-    search, opened_titles = finder("my resnet", acts=(("New job", True),))
+    search, opened_titles = finder("my resnet", actions=(("New job", True),))
     requests = []
     search.add_background_source(
         "background",

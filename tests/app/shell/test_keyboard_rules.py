@@ -37,7 +37,7 @@ PAGE_KEYS = (
     "help",
 )
 TABS = ("curves", "ranks", "checkpoints", "log", "settings", "notes")
-_RING_LEAST = 12
+_MIN_RING_PIXELS = 12
 """Pixels; the shortest ring is that of a slider's knob."""
 
 
@@ -80,7 +80,7 @@ def wait_for_queue(program, hands, queue_name):
     hands.wait(lambda: done)
 
 
-def stops(window):
+def find_stops(window):
     """All that Tab may lead to: of choices that exclude each other the chosen one alone."""
     stop_widgets = set()
     for widget in window.findChildren(QWidget):
@@ -100,7 +100,7 @@ def is_ring_seen(qtbot, widget):
     """Whether its focus is visible once the page is painted."""
     try:
         # The button that cancels a trial is gone when that ends.
-        qtbot.waitUntil(lambda: not widget.isVisible() or ring_pixels(widget) >= _RING_LEAST)
+        qtbot.waitUntil(lambda: not widget.isVisible() or ring_pixels(widget) >= _MIN_RING_PIXELS)
     except qtbot.TimeoutError:
         return False
     return True
@@ -122,22 +122,22 @@ def test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
     program, hands, ids, page_key, qtbot
 ):
     go(program, hands, ids, page_key)
-    visited, unnamed = [], []
-    expected = stops(program.window)
+    visited, unnamed_types = [], []
+    expected = find_stops(program.window)
     widget = hands.focus()
     while widget not in visited:
         visited.append(widget)
         if not widget.accessibleName():
-            unnamed.append(type(widget).__name__)
+            unnamed_types.append(type(widget).__name__)
         if not is_empty_list(widget):
             assert is_ring_seen(qtbot, widget), (
                 f"the focus of {widget_title(widget)} is not visible"
             )
         hands.press("Tab")
         widget = hands.focus()
-    assert unnamed == [], "these have no name for those who hear it"
+    assert unnamed_types == [], "these have no name for those who hear it"
     # A button that could be pressed only later was not on the way.
-    missed_stops = (expected & stops(program.window)) - set(visited)
+    missed_stops = (expected & find_stops(program.window)) - set(visited)
     assert {widget_title(w) for w in missed_stops} == set()
     for area in program.window.findChildren(QScrollArea):
         area.verticalScrollBar().setValue(0)
@@ -196,11 +196,11 @@ def test_every_key_stands_in_the_sheet(program, hands):
     sheet = hands.focus().window()
     hands.wait(lambda: sheet.isVisible() and sheet is not program.window)
 
-    def missing():
+    def missing_labels():
         texts = {label.text() for label in sheet.findChildren(Label)}
         return {key.label for key in SHORTCUTS} - texts
 
-    hands.wait(lambda: not missing())
+    hands.wait(lambda: not missing_labels())
     hands.press("Esc")
     hands.wait(lambda: not sheet.isVisible())
 

@@ -39,9 +39,9 @@ def menu(page):
 
 
 def test_the_enabled_actions_of_a_menu_are_offered_and_run(page, menu):
-    done = []
+    pressed_titles = []
     for text, is_enabled in (("Ex&port", True), ("Remove", False), ("R&&D", True)):
-        action = menu.addAction(text, lambda text=text: done.append(text))
+        action = menu.addAction(text, lambda text=text: pressed_titles.append(text))
         action.setEnabled(is_enabled)
     menu.addSeparator()
     menu.addAction("For experts").setVisible(False)
@@ -51,7 +51,7 @@ def test_the_enabled_actions_of_a_menu_are_offered_and_run(page, menu):
     assert titles(visible_entries) == ["Export", "R&D"]
     assert hidden_entries == []
     commands.press(visible_entries[0].key)
-    assert done == ["Ex&port"]
+    assert pressed_titles == ["Ex&port"]
     assert SHOWN_SUBJECTS == ["“digits”"], "what is done is seen being done"
 
 
@@ -73,10 +73,10 @@ def test_disabled_hidden_and_repeated_buttons_are_not_offered(page):
 
 
 def test_a_command_disabled_meanwhile_does_nothing(page, menu):
-    done = []
+    pressed_titles = []
     button = Button("Start", parent=page)
-    button.clicked.connect(lambda: done.append("Start"))
-    action = menu.addAction("Export", lambda: done.append("Export"))
+    button.clicked.connect(lambda: pressed_titles.append("Start"))
+    action = menu.addAction("Export", lambda: pressed_titles.append("Export"))
     commands = PageCommands()
     commands.add(make_scope(page))
     keys = [target.key for target in commands.collect(())[0]]
@@ -85,7 +85,7 @@ def test_a_command_disabled_meanwhile_does_nothing(page, menu):
     action.setEnabled(False)
     for key in keys:
         commands.press(key)
-    assert done == []
+    assert pressed_titles == []
 
 
 def test_a_part_about_another_object_has_its_own_actions(page):

@@ -36,14 +36,14 @@ BY_ANOTHER_NAME = {
     "Open the data root": "Open the data root",
 }
 """Buttons of the side bar, and the command that does the same."""
-KEYS_WITHOUT_AN_ACT = {
+KEYS_WITHOUT_AN_ACTION = {
     "Command palette": "it is the palette itself",
     "Search this page": "it puts the cursor into the field of the page that one was on",
     "Menu of the row or field": "it is about what has the focus, which the palette takes away",
 }
 
 
-def reached(program, query):
+def found_titles(program, query):
     """Titles of what is found for these words."""
     return {target.title for target in program.frame.command_search.find(query)}
 
@@ -70,7 +70,7 @@ def pressable(program):
                 yield f"{parent.accessibleName()}: {button.accessibleName()}"
         elif isinstance(button, QPushButton) and button.menu() is not None:
             button.menu().aboutToShow.emit()
-            yield from (a.text().replace("&&", "&") for a in acts_of(button.menu()))
+            yield from (a.text().replace("&&", "&") for a in enabled_actions(button.menu()))
         else:
             yield button.accessibleName()
 
@@ -80,7 +80,7 @@ def side_bar_name(button):
     return "Notifications" if "new notification" in name else name
 
 
-def acts_of(menu):
+def enabled_actions(menu):
     return [
         action
         for action in menu.findChildren(QAction)
@@ -88,14 +88,14 @@ def acts_of(menu):
     ]
 
 
-def missing(program):
+def missing_titles(program):
     open_and_close_palette(program)
     titles = list(dict.fromkeys(pressable(program)))
     assert titles
     return [
         title
         for title in titles
-        if not any(title in title for title in reached(program, title.replace("\xa0", " ")))
+        if not any(title in t for t in found_titles(program, title.replace("\xa0", " ")))
     ]
 
 
@@ -110,21 +110,21 @@ def open_job(program, qtbot, job_id):
 def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
     open_job(program, qtbot, ids[name])
     program.jobs.detail._choose_tab(tab)
-    assert missing(program) == []
+    assert missing_titles(program) == []
 
 
 def test_the_palette_has_all_actions_of_a_sweep_and_of_chosen_rows(qtbot, program, ids):
     program._open_sweep(SWEEP)
     qtbot.waitUntil(program.jobs.sweep.isVisible)
-    assert missing(program) == []
+    assert missing_titles(program) == []
     program.jobs.show_table()
     view = program.jobs.table.view
     qtbot.waitUntil(lambda: view.model().rowCount() > 3)
     view.selectAll()
     try:
-        assert missing(program) == []
+        assert missing_titles(program) == []
         program.window.resize(1000, 640)
-        assert missing(program) == []
+        assert missing_titles(program) == []
     finally:
         program.window.resize(1440, 900)
         view.clearSelection()
@@ -134,7 +134,7 @@ def test_the_palette_has_all_actions_of_a_sweep_and_of_chosen_rows(qtbot, progra
 def test_the_palette_has_all_actions_of_a_comparison(qtbot, program, ids):
     program._compare_controller.compare((ids["slow"], ids["fast"]))
     qtbot.waitUntil(lambda: len(program._pages.compare.plots.panels()) == 2)
-    assert missing(program) == []
+    assert missing_titles(program) == []
 
 
 @pytest.mark.parametrize("kind", PARTS)
@@ -146,20 +146,22 @@ def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
         if tab in find_only(UnderlinedTabs, page.detail)._keys:
             find_only(UnderlinedTabs, page.detail).choose(tab)
             page.detail._show_tab(tab)
-            assert missing(program) == [], tab
+            assert missing_titles(program) == [], tab
 
 
 @pytest.mark.parametrize("page_key", ["nodes", "new-job", "settings", "help"])
 def test_the_palette_has_all_actions_of_the_other_pages(qtbot, program, page_key):
     program.window.open_page(page_key)
-    assert missing(program) == []
+    assert missing_titles(program) == []
 
 
 def test_every_key_that_works_everywhere_has_an_act(program):
-    acts = set(program.frame.command_search.action_titles)
-    without = {key.label for key in SHORTCUTS if not key.page_title and not key.with_focus} - acts
+    action_titles = set(program.frame.command_search.action_titles)
+    unreachable_labels = {
+        key.label for key in SHORTCUTS if not key.page_title and not key.with_focus
+    } - action_titles
     # Back and forward are offered by name, whether there is somewhere to go or not.
-    assert without == set(KEYS_WITHOUT_AN_ACT)
+    assert unreachable_labels == set(KEYS_WITHOUT_AN_ACTION)
 
 
 # What is found is done
@@ -181,14 +183,14 @@ def test_a_job_is_queued_and_taken_out_from_another_place(qtbot, program, ids):
     assert program.window.page_key == "jobs"
     model = program.jobs.model
     qtbot.waitUntil(lambda: model.summary(ids[QUEUED_NAMES[1]]).state is JobState.CREATED)
-    qtbot.waitUntil(lambda: "Queue" in reached_again(program, "queue"))
+    qtbot.waitUntil(lambda: "Queue" in found_titles_again(program, "queue"))
     choose(program, "queue", "the open job")
     qtbot.waitUntil(lambda: model.summary(ids[QUEUED_NAMES[1]]).state is JobState.QUEUED)
 
 
-def reached_again(program, query):
+def found_titles_again(program, query):
     open_and_close_palette(program)
-    return reached(program, query)
+    return found_titles(program, query)
 
 
 def test_a_tab_is_turned_to_and_a_name_is_edited(qtbot, program, ids):

@@ -37,16 +37,16 @@ def test_a_remembered_window_is_on_its_screen(
 
 
 @given(
-    left=st.integers(-3000, 5000),
-    top=st.integers(-500, 3000),
+    x=st.integers(-3000, 5000),
+    y=st.integers(-500, 3000),
     width=st.integers(200, 5000),
     height=st.integers(200, 3000),
     screen=st.sampled_from([HD, HD_AT_200, RIGHT_OF_IT]),
 )
 def test_no_side_of_a_window_is_longer_than_that_of_its_screen(
-    left: int, top: int, width: int, height: int, screen: QRect
+    x: int, y: int, width: int, height: int, screen: QRect
 ) -> None:
-    frame = frame_on_screen(QRect(left, top, width, height), [screen])
+    frame = frame_on_screen(QRect(x, y, width, height), [screen])
     assert frame.width() == min(width, screen.width())
     assert frame.height() == min(height, screen.height())
     assert screen.intersects(frame)

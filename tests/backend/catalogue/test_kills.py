@@ -37,25 +37,25 @@ def test_f43_kills_between_writes_lose_no_confirmed_row(tmp_path: Path, kills: i
     processes.set_forkserver_preload([__name__])
     confirmed = 0
     for _ in range(kills):
-        here, there = processes.Pipe(duplex=False)
-        writer = processes.Process(target=write_for_ever, args=(path, confirmed, there))
+        receiver, sender = processes.Pipe(duplex=False)
+        writer = processes.Process(target=write_for_ever, args=(path, confirmed, sender))
         writer.start()
-        there.close()
+        sender.close()
         for _ in range(dice.randint(1, LONGEST)):
-            confirmed = here.recv()
+            confirmed = receiver.recv()
         writer.kill()
         # What it confirmed before it died counts as well.
         with contextlib.suppress(EOFError):
             while True:
-                confirmed = here.recv()
+                confirmed = receiver.recv()
         writer.join()
         writer.close()
-        here.close()
+        receiver.close()
     assert confirmed >= kills
-    opened = open_catalogue(path)
-    jobs, items = opened.job_ids(), opened.items(Kind.DATASET)
-    opened.close()
+    catalogue = open_catalogue(path)
+    jobs, items = catalogue.job_ids(), catalogue.items(Kind.DATASET)
+    catalogue.close()
     assert {f"20261121-{number:06d}" for number in range(1, confirmed + 1)} <= jobs
-    assert {each.version for each in items} >= set(range(1, confirmed + 1))
+    assert {item.version for item in items} >= set(range(1, confirmed + 1))
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -27,10 +27,10 @@ OLD = Path(__file__).parents[2] / "data" / "catalogues"
 
 def refusal(path: Path, **options: Path) -> CatalogueError:
     """Why ``path`` cannot be opened; that it was left as it is, is checked on the way."""
-    before = path.read_bytes() if path.is_file() else None
+    previous_content = path.read_bytes() if path.is_file() else None
     with pytest.raises(CatalogueError) as caught:
         open_catalogue(path, **options)
-    assert (path.read_bytes() if path.is_file() else None) == before
+    assert (path.read_bytes() if path.is_file() else None) == previous_content
     assert str(path) in caught.value.message
     assert caught.value.message.endswith(".")
     assert caught.value.remedy
@@ -38,17 +38,17 @@ def refusal(path: Path, **options: Path) -> CatalogueError:
 
 
 def test_f61_only_its_owner_can_read_a_catalogue(tmp_path: Path) -> None:
-    before = os.umask(0)
+    previous_umask = os.umask(0)
     try:
-        opened = open_catalogue(tmp_path / "a" / "b" / "c.sqlite")
-        opened.put_job(job())
+        catalogue = open_catalogue(tmp_path / "a" / "b" / "c.sqlite")
+        catalogue.put_job(job())
         folder = tmp_path / "a" / "b"
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
         modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.iterdir()}
         assert modes == dict.fromkeys(("c.sqlite", "c.sqlite-wal", "c.sqlite-shm"), 0o600)
-        opened.close()
+        catalogue.close()
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
 
 
 def test_f61_an_open_file_mode_is_fixed(tmp_path: Path) -> None:
@@ -76,9 +76,9 @@ def test_f38_garbage_is_refused_and_kept(tmp_path: Path, content: bytes) -> None
 
 def test_f38_a_catalogue_with_a_hole_in_it_is_damaged(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    opened = open_catalogue(path)
-    opened.put_jobs(job(number) for number in range(500))
-    opened.close()
+    catalogue = open_catalogue(path)
+    catalogue.put_jobs(job(number) for number in range(500))
+    catalogue.close()
     with path.open("r+b") as file:
         file.seek(4096)
         file.write(os.urandom(path.stat().st_size - 4096))
@@ -89,8 +89,8 @@ def test_f38_a_catalogue_with_a_hole_in_it_is_damaged(tmp_path: Path) -> None:
 
 def test_f38_a_database_of_another_program_is_refused_and_kept(tmp_path: Path) -> None:
     path = tmp_path / "places.sqlite"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE bookmarks (url TEXT)")
+    with closing(sqlite3.connect(path)) as other_connection:
+        other_connection.execute("CREATE TABLE bookmarks (url TEXT)")
     error = refusal(path)
     assert "another program" in error.message
     assert not error.is_damaged
@@ -100,9 +100,9 @@ def test_f38_a_database_of_another_program_with_a_format_of_its_own_is_refused(
     tmp_path: Path,
 ) -> None:
     path = tmp_path / "places.sqlite"
-    with closing(sqlite3.connect(path)) as other:
-        other.execute("CREATE TABLE job (url TEXT)")
-        other.execute("PRAGMA user_version = 78")
+    with closing(sqlite3.connect(path)) as other_connection:
+        other_connection.execute("CREATE TABLE job (url TEXT)")
+        other_connection.execute("PRAGMA user_version = 78")
     assert "another program" in refusal(path).message
 
 
@@ -122,11 +122,11 @@ def test_f40_a_catalogue_that_another_program_has_locked_is_refused(
     path = tmp_path / "c.sqlite"
     open_catalogue(path).close()
     monkeypatch.setattr("backend.catalogue.store.PATIENCE_S", 0.2)
-    other = sqlite3.connect(path, isolation_level=None)
-    other.execute("PRAGMA locking_mode = EXCLUSIVE")
-    other.execute("BEGIN EXCLUSIVE")
+    other_connection = sqlite3.connect(path, isolation_level=None)
+    other_connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+    other_connection.execute("BEGIN EXCLUSIVE")
     error = refusal(path)
-    other.close()
+    other_connection.close()
     assert "locked by another program" in error.message
     open_catalogue(path).close()
 
@@ -179,24 +179,24 @@ def test_f42_a_deleted_catalogue_is_created_again(tmp_path: Path) -> None:
     assert first.is_new
     first.put_job(job())
     first.close()
-    again = open_catalogue(path)
-    assert not again.is_new
-    again.close()
+    second_catalogue = open_catalogue(path)
+    assert not second_catalogue.is_new
+    second_catalogue.close()
     path.unlink()
-    fresh = open_catalogue(path)
-    assert fresh.is_new
-    assert fresh.jobs() == ()
-    fresh.close()
+    new_catalogue = open_catalogue(path)
+    assert new_catalogue.is_new
+    assert new_catalogue.jobs() == ()
+    new_catalogue.close()
 
 
 def test_a_catalogue_set_aside_keeps_every_byte(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     path.write_bytes(b"garbage")
-    aside = set_aside(path)
-    assert aside.read_bytes() == b"garbage"
-    assert aside.parent == tmp_path
+    moved_path = set_aside(path)
+    assert moved_path.read_bytes() == b"garbage"
+    assert moved_path.parent == tmp_path
     open_catalogue(path).close()
-    assert aside.read_bytes() == b"garbage"
+    assert moved_path.read_bytes() == b"garbage"
 
 
 def test_many_processes_may_open_a_new_catalogue_at_once(tmp_path: Path) -> None:
@@ -218,20 +218,20 @@ def test_many_processes_may_open_a_new_catalogue_at_once(tmp_path: Path) -> None
     for starter in starters:
         starter.communicate(b"x")
         assert starter.returncode == 0
-    opened = open_catalogue(path)
-    assert opened.count_jobs() == 4
-    opened.close()
+    catalogue = open_catalogue(path)
+    assert catalogue.count_jobs() == 4
+    catalogue.close()
     assert sorted(os.listdir(tmp_path)) == ["c.sqlite"]
 
 
 def test_threads_that_make_catalogues_at_once_do_not_disturb_each_other(tmp_path: Path) -> None:
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def make(number: int) -> int:
-        together.wait()
-        with closing(open_catalogue(tmp_path / f"{number}.sqlite")) as opened:
-            opened.put_job(job(number))
-            return opened.count_jobs()
+        barrier.wait()
+        with closing(open_catalogue(tmp_path / f"{number}.sqlite")) as catalogue:
+            catalogue.put_job(job(number))
+            return catalogue.count_jobs()
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(make, range(8))) == [1] * 8
@@ -245,13 +245,13 @@ def test_a_catalogue_that_another_window_made_meanwhile_is_taken(
 
     def create_slowly(connection: Connection) -> None:
         monkeypatch.setattr(METADATA, "create_all", create_tables)
-        with closing(open_catalogue(path)) as other:
-            other.put_job(job())
+        with closing(open_catalogue(path)) as other_catalogue:
+            other_catalogue.put_job(job())
         create_tables(connection)
 
     monkeypatch.setattr(METADATA, "create_all", create_slowly)
-    with closing(open_catalogue(path)) as opened:
-        assert opened.jobs() == (job(),)
+    with closing(open_catalogue(path)) as catalogue:
+        assert catalogue.jobs() == (job(),)
     assert os.listdir(tmp_path) == ["c.sqlite"]
 
 
@@ -261,10 +261,10 @@ EARLIER = sorted(path for path in OLD.glob("v*.sqlite") if path != PRESENT)
 
 def test_a_catalogue_of_the_present_format_opens_as_it_is(tmp_path: Path) -> None:
     shutil.copy(PRESENT, tmp_path / "c.sqlite")
-    with closing(open_catalogue(tmp_path / "c.sqlite")) as opened:
-        assert not opened.is_new
-        assert opened.items(Kind.DATASET) == (item(version=2), item())
-        assert opened.jobs() == (job(2), job(1))
+    with closing(open_catalogue(tmp_path / "c.sqlite")) as catalogue:
+        assert not catalogue.is_new
+        assert catalogue.items(Kind.DATASET) == (item(version=2), item())
+        assert catalogue.jobs() == (job(2), job(1))
     assert os.listdir(tmp_path) == ["c.sqlite"]
 
 
@@ -274,15 +274,15 @@ def test_a_catalogue_of_every_earlier_ringmaster_is_rebuilt_with_the_hashes_it_k
 ) -> None:
     path = tmp_path / "c.sqlite"
     shutil.copy(old, path)
-    with closing(open_catalogue(path)) as opened:
-        assert opened.is_new, "a rescan fills in the jobs"
-        assert opened.items(Kind.DATASET) == (item(version=2), item())
-        assert opened.jobs() == ()
-        opened.put_jobs((job(1), job(2)))
-        assert opened.jobs("GRÖSSE -000002") == (job(2),)
-    with closing(open_catalogue(path)) as opened:
-        assert not opened.is_new
-        assert opened.count_jobs() == 2
+    with closing(open_catalogue(path)) as catalogue:
+        assert catalogue.is_new, "a rescan fills in the jobs"
+        assert catalogue.items(Kind.DATASET) == (item(version=2), item())
+        assert catalogue.jobs() == ()
+        catalogue.put_jobs((job(1), job(2)))
+        assert catalogue.jobs("GRÖSSE -000002") == (job(2),)
+    with closing(open_catalogue(path)) as catalogue:
+        assert not catalogue.is_new
+        assert catalogue.count_jobs() == 2
     with closing(sqlite3.connect(path)) as rebuilt, closing(sqlite3.connect(PRESENT)) as present:
         schema = "SELECT sql FROM sqlite_master ORDER BY name"
         assert rebuilt.execute(schema).fetchall() == present.execute(schema).fetchall()
@@ -291,10 +291,10 @@ def test_a_catalogue_of_every_earlier_ringmaster_is_rebuilt_with_the_hashes_it_k
 def test_what_an_earlier_ringmaster_verified_is_not_hashed_again(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
     shutil.copy(OLD / "v4.sqlite", path)
-    with closing(sqlite3.connect(path)) as before, before:
-        before.execute("UPDATE library_item SET trusted = 'fingerprint'")
-    with closing(open_catalogue(path)) as opened:
-        assert opened.trusted_fingerprint(Kind.DATASET, item().name, 1) == "fingerprint"
+    with closing(sqlite3.connect(path)) as old_connection, old_connection:
+        old_connection.execute("UPDATE library_item SET trusted = 'fingerprint'")
+    with closing(open_catalogue(path)) as catalogue:
+        assert catalogue.trusted_fingerprint(Kind.DATASET, item().name, 1) == "fingerprint"
 
 
 def test_a_rebuild_that_fails_leaves_the_catalogue_as_it_was(
@@ -302,8 +302,8 @@ def test_a_rebuild_that_fails_leaves_the_catalogue_as_it_was(
 ) -> None:
     path = tmp_path / "c.sqlite"
     shutil.copy(OLD / "v1.sqlite", path)
-    with closing(sqlite3.connect(path)) as before:
-        dump = list(before.iterdump())
+    with closing(sqlite3.connect(path)) as old_connection:
+        dump = list(old_connection.iterdump())
     create_tables = METADATA.create_all
 
     def create_then_fail(connection: Connection) -> None:
@@ -313,5 +313,5 @@ def test_a_rebuild_that_fails_leaves_the_catalogue_as_it_was(
     monkeypatch.setattr(METADATA, "create_all", create_then_fail)
     with pytest.raises(MemoryError):
         open_catalogue(path)
-    with closing(sqlite3.connect(path)) as after:
-        assert list(after.iterdump()) == dump
+    with closing(sqlite3.connect(path)) as new_connection:
+        assert list(new_connection.iterdump()) == dump

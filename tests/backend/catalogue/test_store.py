@@ -25,9 +25,9 @@ from tests.backend.catalogue.catalogue_rig import CONFIG, item, job
 
 @pytest.fixture
 def catalogue(tmp_path: Path) -> Iterator[Catalogue]:
-    opened = open_catalogue(tmp_path / "c.sqlite")
-    yield opened
-    opened.close()
+    new_catalogue = open_catalogue(tmp_path / "c.sqlite")
+    yield new_catalogue
+    new_catalogue.close()
 
 
 def test_a_job_comes_back_as_it_was(catalogue: Catalogue) -> None:
@@ -72,15 +72,15 @@ def test_a_job_stored_again_replaces_the_older_one(catalogue: Catalogue) -> None
 def test_the_same_job_put_again_writes_nothing(catalogue: Catalogue) -> None:
     catalogue.put_job(job())
     wal = catalogue.path.with_name("c.sqlite-wal")
-    before = wal.stat().st_size
+    previous_bytes = wal.stat().st_size
     catalogue.put_job(job())
-    assert wal.stat().st_size == before
+    assert wal.stat().st_size == previous_bytes
 
 
 def test_items_are_listed_by_name_and_newest_first(catalogue: Catalogue) -> None:
-    wanted = [item("b", 1), item("a", 2), item("a", 10), item("a", 1, Kind.MODEL)]
-    for each in wanted:
-        catalogue.put_item(each)
+    expected_items = [item("b", 1), item("a", 2), item("a", 10), item("a", 1, Kind.MODEL)]
+    for expected_item in expected_items:
+        catalogue.put_item(expected_item)
     assert catalogue.items(Kind.DATASET) == (item("a", 10), item("a", 2), item("b", 1))
     assert catalogue.items(Kind.MODEL) == (item("a", 1, Kind.MODEL),)
     assert catalogue.items(Kind.LOADER) == ()
@@ -100,7 +100,7 @@ def test_one_step_adds_found_items_and_removes_missing_ones(catalogue: Catalogue
     catalogue.sync_items(
         Kind.DATASET, [item(version=7)], [("digits", version) for version in range(1, 3)]
     )
-    assert [each.version for each in catalogue.items(Kind.DATASET)] == [7, 3]
+    assert [stored_item.version for stored_item in catalogue.items(Kind.DATASET)] == [7, 3]
 
 
 @pytest.mark.parametrize(
@@ -145,8 +145,8 @@ def test_jobs_are_sorted_filtered_and_paged(catalogue: Catalogue) -> None:
     )
     best = catalogue.jobs(order="best", descending=False, limit=8)
     assert [view.best_metric for view in best] == [("loss", 0.0)] * 8
-    for number, one in ((60, ("accuracy", 0.9)), (61, None)):
-        catalogue.put_job(job(number, state=JobState.FINISHED, best_metric=one))
+    for number, best_metric in ((60, ("accuracy", 0.9)), (61, None)):
+        catalogue.put_job(job(number, state=JobState.FINISHED, best_metric=best_metric))
     best = [view.best_metric for view in catalogue.jobs(order="best", descending=False)]
     assert best[:2] == [("accuracy", 0.9), ("loss", 0.0)], "jobs of one metric stand together"
     assert best[-1] is None
@@ -178,10 +178,10 @@ def test_any_text_can_be_kept(
     metrics: dict[str, float | None],
 ) -> None:
     catalogue.put_job(job(name=name, notes=notes, tags=tuple(tags), metrics=metrics))
-    kept = catalogue.job(job().id)
-    assert kept is not None
-    assert kept.name == name.encode("utf-8", "replace").decode()
-    assert len(kept.tags) == len(tags)
+    stored_job = catalogue.job(job().id)
+    assert stored_job is not None
+    assert stored_job.name == name.encode("utf-8", "replace").decode()
+    assert len(stored_job.tags) == len(tags)
     assert catalogue.jobs(notes) or not notes.isprintable()
 
 
@@ -196,14 +196,14 @@ def test_f60_the_value_of_a_jobs_variable_is_not_kept(tmp_path: Path, catalogue:
 
 def test_m22_eight_threads_and_two_catalogues_on_one_file_lose_no_row(tmp_path: Path) -> None:
     path = tmp_path / "c.sqlite"
-    opened = [open_catalogue(path), open_catalogue(path)]
+    new_catalogue = [open_catalogue(path), open_catalogue(path)]
     problems: list[BaseException] = []
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def work(thread: int) -> None:
-        catalogue = opened[thread % 2]
+        catalogue = new_catalogue[thread % 2]
         try:
-            together.wait()
+            barrier.wait()
             for number in range(50):
                 catalogue.put_job(job(thread * 1000 + number))
                 catalogue.put_item(item(f"set {thread}", number + 1))
@@ -219,19 +219,19 @@ def test_m22_eight_threads_and_two_catalogues_on_one_file_lose_no_row(tmp_path: 
     for thread in threads:
         thread.join()
     assert problems == []
-    assert opened[0].count_jobs() == 400
-    assert len(opened[1].items(Kind.DATASET)) == 400
-    for catalogue in opened:
+    assert new_catalogue[0].count_jobs() == 400
+    assert len(new_catalogue[1].items(Kind.DATASET)) == 400
+    for catalogue in new_catalogue:
         catalogue.close()
 
 
 def test_m22_a_transaction_that_reads_before_it_writes_waits_its_turn(catalogue: Catalogue) -> None:
-    together = threading.Barrier(2)
+    barrier = threading.Barrier(2)
     problems: list[BaseException] = []
 
     def work(number: int) -> None:
         try:
-            together.wait()
+            barrier.wait()
             for _ in range(50):
                 with catalogue._writing() as session:
                     session.execute(sql("SELECT count(*) FROM job")).all()
@@ -255,14 +255,14 @@ def test_f40_a_write_that_waits_too_long_is_a_sentence(
     catalogue.close()
     monkeypatch.setattr("backend.catalogue.store.PATIENCE_S", 0.2)
     hasty = open_catalogue(catalogue.path)
-    other = sqlite3.connect(catalogue.path, isolation_level=None)
-    other.execute("BEGIN IMMEDIATE")
+    other_connection = sqlite3.connect(catalogue.path, isolation_level=None)
+    other_connection.execute("BEGIN IMMEDIATE")
     try:
         with pytest.raises(BackendError, match="locked by another program"):
             hasty.put_job(job())
         assert hasty.jobs() == ()
     finally:
-        other.close()
+        other_connection.close()
     hasty.put_job(job())
     assert hasty.jobs() == (job(),)
     hasty.close()
@@ -282,5 +282,5 @@ def test_connections_keep_no_more_of_the_file_as_jobs_grow_in_number(catalogue: 
     """Negative, as SQLite has it: in KiB, and not in pages."""
     with ExitStack() as stack:
         several = [stack.enter_context(catalogue._engine.connect()) for _ in range(6)]
-        kept = {one.exec_driver_sql("PRAGMA cache_size").scalar_one() for one in several}
-    assert kept == {-CACHE_KIB}
+        cache_sizes = {best.exec_driver_sql("PRAGMA cache_size").scalar_one() for best in several}
+    assert cache_sizes == {-CACHE_KIB}

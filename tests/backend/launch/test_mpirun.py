@@ -49,17 +49,17 @@ def job(placement: Sequence[dict[str, Any]], **settings: Any) -> JobConfig:
 
 
 def command(config: JobConfig, ranks: Sequence[RankPlan], **options: Any) -> tuple[str, ...]:
-    given: dict[str, Any] = {
+    values: dict[str, Any] = {
         "job_folder": "/data/jobs/7",
         "run": 3,
         "python": "/venv/bin/python",
         "mpirun": "/venv/bin/mpirun",
         **options,
     }
-    return mpirun.command(config, ranks, **given)
+    return mpirun.command(config, ranks, **values)
 
 
-HERE = job([{"node": "this-computer", "processes": 2}])
+LOCAL_JOB = job([{"node": "this-computer", "processes": 2}])
 ONE_NODE = (
     "/venv/bin/mpirun --bind-to none --map-by slot --mca pml ob1 --mca btl ^openib "
     "--mca mpi_yield_when_idle 1 "
@@ -71,8 +71,8 @@ ONE_NODE = (
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_m04_this_computer_has_one_command_for_both_versions(version: int) -> None:
-    ranks = rank_plans(HERE, [this_computer(2)])
-    argv = command(HERE, ranks, version=version, cores={"this-computer": 2})
+    ranks = rank_plans(LOCAL_JOB, [this_computer(2)])
+    argv = command(LOCAL_JOB, ranks, version=version, cores={"this-computer": 2})
     assert argv == (*ONE_NODE.split(), *GUARD)
 
 
@@ -83,15 +83,15 @@ def test_waiting_ranks_yield_where_another_rank_needs_the_core(
     gpus: int, cores: int, yields: bool
 ) -> None:
     names = [f"GPU-{number}" for number in range(gpus)]
-    where = {"gpus": names} if gpus else {"processes": 2}
-    config = job([{"node": "this-computer", **where}])
+    devices = {"gpus": names} if gpus else {"processes": 2}
+    config = job([{"node": "this-computer", **devices}])
     ranks = rank_plans(config, [this_computer(cores, tuple(names))])
     argv = command(config, ranks, cores={"this-computer": cores})
     assert ("--mca mpi_yield_when_idle 1" in " ".join(argv)) is yields
 
 
 CLUSTER = job([{"node": "a", "processes": 2}, {"node": "b", "processes": 4}])
-ROOMS = [NodeResources("a", "10.77.0.1", 8), NodeResources("b", "10.77.0.2", 8)]
+RESOURCES = [NodeResources("a", "10.77.0.1", 8), NodeResources("b", "10.77.0.2", 8)]
 
 
 @pytest.mark.parametrize(("version", "keepalive"), [(4, "--mca"), (5, "--prtemca")])
@@ -100,7 +100,7 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
 ) -> None:
     argv = command(
         CLUSTER,
-        rank_plans(CLUSTER, ROOMS),
+        rank_plans(CLUSTER, RESOURCES),
         version=version,
         cores={"a": 8, "b": 8},
         network=Network("10.77.0.0/24", "/data/nodes/ssh_config"),
@@ -159,16 +159,18 @@ def test_mpirun_watches_nodes_without_which_the_job_cannot_continue(
 ) -> None:
     placement = [{"node": "a", "processes": processes}, {"node": "b", "processes": 4}]
     config = job(placement, strategy=strategy, on_failure=on_failure)
-    argv = command(config, rank_plans(config, ROOMS), network=Network("10.77.0.0/24", "/data/s"))
+    argv = command(
+        config, rank_plans(config, RESOURCES), network=Network("10.77.0.0/24", "/data/s")
+    )
     assert argv[argv.index("oob_tcp_keepalive_time") + 1] == seconds
 
 
 def test_nodes_that_meet_by_address_are_all_given_to_mpirun() -> None:
     network = Network("10.1.0.5/32,10.2.0.7", "/data/ssh_config")
-    argv = command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=network)
+    argv = command(CLUSTER, rank_plans(CLUSTER, RESOURCES), network=network)
     assert argv[argv.index("btl_tcp_if_include") + 1] == "10.1.0.5/32,10.2.0.7/32"
     with pytest.raises(BackendError, match="not a subnet"):
-        command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=Network("10.1.0.5/32,", "/data/s"))
+        command(CLUSTER, rank_plans(CLUSTER, RESOURCES), network=Network("10.1.0.5/32,", "/data/s"))
 
 
 def test_one_process_alone_needs_no_mpirun() -> None:
@@ -200,15 +202,15 @@ def test_f57_a_network_with_more_than_an_address_and_a_path_is_refused(
     network: Network,
 ) -> None:
     with pytest.raises(BackendError):
-        command(CLUSTER, rank_plans(CLUSTER, ROOMS), network=network)
+        command(CLUSTER, rank_plans(CLUSTER, RESOURCES), network=network)
 
 
 @given(st.text())
 def test_f57_no_address_carries_an_option_a_list_or_shell_text(host: str) -> None:
-    rooms = [NodeResources("a", host, 8), NodeResources("b", "10.0.0.2", 8)]
+    resources = [NodeResources("a", host, 8), NodeResources("b", "10.0.0.2", 8)]
     network = Network("10.0.0.0/24", "/data/ssh_config")
     try:
-        argv = command(CLUSTER, rank_plans(CLUSTER, rooms), network=network)
+        argv = command(CLUSTER, rank_plans(CLUSTER, resources), network=network)
     except BackendError:
         return
     assert argv[argv.index("-H") + 1] == f"{host}:2,10.0.0.2:4"
@@ -237,7 +239,7 @@ def test_m04_the_command_as_shown_runs_when_it_is_pasted() -> None:
 
 
 def test_ranks_are_numbered_node_by_node_as_mpirun_does() -> None:
-    assert rank_plans(CLUSTER, ROOMS) == (
+    assert rank_plans(CLUSTER, RESOURCES) == (
         RankPlan(0, 0, "a", "10.77.0.1"),
         RankPlan(1, 1, "a", "10.77.0.1"),
         RankPlan(2, 0, "b", "10.77.0.2"),
@@ -254,7 +256,7 @@ def test_each_rank_has_the_gpu_that_was_chosen_for_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("placement", "sentence"),
+    ("placement", "message"),
     [
         (
             [{"node": "this-computer", "processes": 9}],
@@ -271,8 +273,8 @@ def test_each_rank_has_the_gpu_that_was_chosen_for_it() -> None:
     ],
 )
 def test_f51_an_impossible_placement_is_reported_with_its_numbers(
-    placement: list[dict[str, Any]], sentence: str
+    placement: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(BackendError) as caught:
         rank_plans(job(placement), [this_computer(2)])
-    assert str(caught.value) == sentence
+    assert str(caught.value) == message

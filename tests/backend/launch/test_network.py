@@ -21,10 +21,10 @@ def test_m4_the_subnet_that_all_nodes_share_is_found_whatever_the_interfaces_are
 
 
 def test_m4_a_bridge_with_the_same_address_everywhere_connects_no_nodes() -> None:
-    found, hosts = common_subnet(
+    subnet, hosts = common_subnet(
         {"node1": (DOCKER, "10.77.0.2/24"), "node2": (DOCKER, "10.77.0.3/24")}
     )
-    assert (found, hosts["node2"]) == ("10.77.0.0/24", "10.77.0.3")
+    assert (subnet, hosts["node2"]) == ("10.77.0.0/24", "10.77.0.3")
     with pytest.raises(BackendError, match=r"node1 has 172\.17\.0\.1/16; node2 has 172"):
         common_subnet({"node1": (DOCKER,), "node2": (DOCKER,)})
 
@@ -35,11 +35,13 @@ def test_the_subnet_by_which_the_node_is_known_wins_over_another_common_one() ->
 
 
 def test_loopback_link_local_and_invalid_addresses_are_passed_over() -> None:
-    odd = ("127.0.0.1/8", "169.254.3.3/16", "fe80::1/64", "no address")
+    unusable_addresses = ("127.0.0.1/8", "169.254.3.3/16", "fe80::1/64", "no address")
     with pytest.raises(BackendError, match="no common subnet"):
-        common_subnet({"node1": odd, "node2": odd})
-    found, _ = common_subnet({"node1": (*odd, "fd00::1/64"), "node2": ("fd00::2/64", *odd)})
-    assert found == "fd00::/64"
+        common_subnet({"node1": unusable_addresses, "node2": unusable_addresses})
+    subnet, _ = common_subnet(
+        {"node1": (*unusable_addresses, "fd00::1/64"), "node2": ("fd00::2/64", *unusable_addresses)}
+    )
+    assert subnet == "fd00::/64"
 
 
 @pytest.mark.parametrize(
@@ -88,8 +90,10 @@ def test_loopback_link_local_and_invalid_addresses_are_passed_over() -> None:
 def test_without_a_common_subnet_the_nodes_meet_by_address(
     addresses: tuple[tuple[str, ...], ...], networks: str, hosts: tuple[str, ...]
 ) -> None:
-    found, where = common_subnet({f"node{n}": each for n, each in enumerate(addresses)})
-    assert (found, tuple(where.values())) == (networks, hosts)
+    subnet, hosts_by_node = common_subnet(
+        {f"node{n}": node_addresses for n, node_addresses in enumerate(addresses)}
+    )
+    assert (subnet, tuple(hosts_by_node.values())) == (networks, hosts)
 
 
 def test_a_node_without_an_address_is_refused_with_all_that_the_nodes_have() -> None:
@@ -104,15 +108,15 @@ addresses_alone = st.integers(2**24, 2**25).map(
 
 @given(st.lists(addresses_alone, min_size=2, max_size=6, unique=True), st.booleans())
 def test_the_networks_for_mpirun_hold_one_address_of_each_node(
-    known: list[str], has_more: bool
+    known_subnets: list[str], has_more: bool
 ) -> None:
-    more = ("10.99.0.1/30", DOCKER) if has_more else ()
-    nodes = {f"node{n}": (one, *more) for n, one in enumerate(known)}
-    found, hosts = common_subnet(nodes)
-    networks = [ipaddress.ip_network(one) for one in found.split(",")]
-    for node, each in nodes.items():
-        ips = [ipaddress.ip_interface(one).ip for one in each]
-        inside = {str(ip) for ip in ips if any(ip in one for one in networks)}
+    other_addresses = ("10.99.0.1/30", DOCKER) if has_more else ()
+    nodes = {f"node{n}": (address, *other_addresses) for n, address in enumerate(known_subnets)}
+    subnet, hosts = common_subnet(nodes)
+    networks = [ipaddress.ip_network(address) for address in subnet.split(",")]
+    for node, addresses in nodes.items():
+        ips = [ipaddress.ip_interface(address).ip for address in addresses]
+        inside = {str(ip) for ip in ips if any(ip in address for address in networks)}
         assert inside == {hosts[node]}
 
 
@@ -123,8 +127,8 @@ def test_the_networks_for_mpirun_hold_one_address_of_each_node(
 def test_every_node_gets_its_own_address_in_the_subnet(
     nodes: list[int], networks: list[int]
 ) -> None:
-    found, hosts = common_subnet(
+    subnet, hosts = common_subnet(
         {f"node{n}": (DOCKER, *(f"10.{net}.0.{n}/24" for net in networks)) for n in nodes}
     )
-    assert found == f"10.{networks[0]}.0.0/24"
+    assert subnet == f"10.{networks[0]}.0.0/24"
     assert hosts == {f"node{n}": f"10.{networks[0]}.0.{n}" for n in nodes}

@@ -95,12 +95,14 @@ def put_house(folder: Path, torch: str = TORCH) -> Wheelhouse:
 
 
 def without_horovod(house: Wheelhouse) -> Wheelhouse:
-    return replace(house, wheels=tuple(one for one in house.wheels if one.package != "horovod"))
+    return replace(
+        house, wheels=tuple(wheel for wheel in house.wheels if wheel.package != "horovod")
+    )
 
 
-def start_fake(place: AgentPaths) -> Sequence[str]:
-    command = ["env", f"PYTHONPATH={place.bundle}", place.python, str(FAKE_AGENT)]
-    return [*command, place.folder, place.bundle]
+def start_fake(agent: AgentPaths) -> Sequence[str]:
+    command = ["env", f"PYTHONPATH={agent.bundle}", agent.python, str(FAKE_AGENT)]
+    return [*command, agent.folder, agent.bundle]
 
 
 @dataclass
@@ -109,19 +111,19 @@ class Node:
 
     shell: LocalShell
     house: Wheelhouse
-    facts: NodeInfo
+    node_info: NodeInfo
     entry: NodeEntry
     updates: list[SetUp] = field(default_factory=list)
     start_agent: Callable[[AgentPaths], Sequence[str]] = start_fake
     gathered: int = 0
     horovod: bool = True
     asked_more: list[str] = field(default_factory=list)
-    more: Wheelhouse = field(init=False)
+    extended_house: Wheelhouse = field(init=False)
 
     @classmethod
     def make(cls, folder: Path, house: Wheelhouse, name: str = "gpu1") -> Node:
         shell = LocalShell(folder / name)
-        facts = NodeInfo(
+        node_info = NodeInfo(
             hostname=name,
             system="Debian GNU/Linux 12",
             machine="x86_64",
@@ -133,15 +135,15 @@ class Node:
             pythons=(NodePython(NODE_PYTHON, "3.11.2", False),),
         )
         address = NodeAddress("127.0.0.1")
-        return cls(shell, house, facts, NodeEntry(name, address, ranks_address="10.77.0.2/24"))
+        return cls(shell, house, node_info, NodeEntry(name, address, ranks_address="10.77.0.2/24"))
 
     def choose(
-        self, name: str, facts: NodeInfo
+        self, name: str, node_info: NodeInfo
     ) -> tuple[NodePython, WheelTarget, HorovodWheel | None]:
         built = HorovodWheel(
             self.house.folder, "0" * 64, TARGET, "2.13.0+cpu", "5.0.11", horovod_wheels.LEAST_GLIBC
         )
-        return horovod_wheels.choose(name, facts, [built] if self.horovod else None)
+        return horovod_wheels.choose(name, node_info, [built] if self.horovod else None)
 
     def gather(
         self,
@@ -162,13 +164,13 @@ class Node:
         cancelled: Callable[[], bool],
     ) -> Wheelhouse:
         self.asked_more.append(package)
-        return self.more
+        return self.extended_house
 
     def plan(self, **changes: object) -> SetUpPlan:
         values: dict[str, object] = {
             "wheels": self,
             "bundle": BUNDLE,
-            "inspect": lambda shell: self.facts,
+            "inspect": lambda shell: self.node_info,
             "key": KEY,
             "start_agent": self.start_agent,
         }
@@ -187,12 +189,12 @@ class Node:
         return [step.state for step in self.last.steps]
 
     @property
-    def sentences(self) -> list[str]:
+    def messages(self) -> list[str]:
         return [step.message for step in self.last.steps]
 
     @property
     def home(self) -> Path:
-        return Path(self.facts.home)
+        return Path(self.node_info.home)
 
     def environments(self) -> list[str]:
         return sorted(path.name for path in (self.home / "environments").glob("*"))
@@ -201,5 +203,5 @@ class Node:
         """Whatever agent this node was left with."""
         self.shell.is_broken = False
         for bundle in (self.home / "bundles").glob("*"):
-            place = AgentPaths(self.entry.name, NODE_PYTHON, str(bundle), self.facts)
-            self.shell.run(agent_commands.stop(place))
+            agent = AgentPaths(self.entry.name, NODE_PYTHON, str(bundle), self.node_info)
+            self.shell.run(agent_commands.stop(agent))

@@ -20,12 +20,12 @@ from backend.records.nodes.entry import NodeAddress, NodeEntry
 from tests.fakes.local_shell import LocalShell
 
 KEY = cluster_key.make_key()
-OTHER = cluster_key.make_key()
+OTHER_KEY = cluster_key.make_key()
 SUBNET = "10.77.0.0/24"
 LINE = cluster_key.authorized_line(KEY.public, SUBNET)
 GPU1 = Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public}")
-GPU2 = Peer("gpu2", "10.77.0.3", 2222, "", f"{OTHER.public}")
-PLACES = {"identity": "/home/lab/rm/ssh/id_cluster", "known_hosts": "/home/lab/rm/ssh/known_hosts"}
+GPU2 = Peer("gpu2", "10.77.0.3", 2222, "", f"{OTHER_KEY.public}")
+PATHS = {"identity": "/home/lab/rm/ssh/id_cluster", "known_hosts": "/home/lab/rm/ssh/known_hosts"}
 
 lists = st.lists(
     st.one_of(
@@ -35,7 +35,7 @@ lists = st.lists(
                 b"",
                 b"# " + LINE.encode(),
                 f"ssh-ed25519 AAAA {cluster_key.COMMENT}".encode(),
-                cluster_key.authorized_line(OTHER.public, SUBNET).encode(),
+                cluster_key.authorized_line(OTHER_KEY.public, SUBNET).encode(),
                 f"{KEY.public} me@laptop\r".encode(),
             ]
         ),
@@ -54,21 +54,25 @@ def test_our_line_joins_and_every_other_stays_byte_for_byte(content: bytes) -> N
 
 @given(lists)
 def test_removing_our_line_restores_the_list(content: bytes) -> None:
-    left = cluster_key.without_line(cluster_key.with_line(content, LINE), KEY.public)
-    assert left in (content, content + b"\n")
+    remaining_content = cluster_key.without_line(cluster_key.with_line(content, LINE), KEY.public)
+    assert remaining_content in (content, content + b"\n")
 
 
 @given(lists, lists)
-def test_another_subnet_takes_the_old_line_s_place_once(before: bytes, after: bytes) -> None:
+def test_another_subnet_takes_the_old_line_s_place_once(
+    lines_before: bytes, lines_after: bytes
+) -> None:
     old = cluster_key.authorized_line(KEY.public, "10.0.0.0/8").encode()
-    fresh = LINE.encode()
-    content = b"\n".join((before, old, after, old, b""))
-    assert cluster_key.with_line(content, LINE) == b"\n".join((before, fresh, after, b""))
+    new_line = LINE.encode()
+    content = b"\n".join((lines_before, old, lines_after, old, b""))
+    assert cluster_key.with_line(content, LINE) == b"\n".join(
+        (lines_before, new_line, lines_after, b"")
+    )
 
 
 def test_the_key_is_let_in_from_the_subnet_and_from_nodes_outside_of_it() -> None:
     entry = NodeEntry("gpu1", NodeAddress("gpu1"), ranks_address="10.77.0.2/24")
-    outside = Peer("gpu3", "10.99.0.4", 0, "", OTHER.public, ("10.77.0.9", "fd00::4"))
+    outside = Peer("gpu3", "10.99.0.4", 0, "", OTHER_KEY.public, ("10.77.0.9", "fd00::4"))
     assert cluster_key.sources(entry, [GPU1, GPU2]) == SUBNET
     assert cluster_key.sources(entry, [GPU1, GPU2, outside]) == f"{SUBNET},10.99.0.4,fd00::4"
     line = cluster_key.authorized_line(KEY.public, cluster_key.sources(entry, [outside]))
@@ -79,16 +83,16 @@ def test_the_key_is_let_in_from_the_subnet_and_from_nodes_outside_of_it() -> Non
 
 def test_openssh_reads_the_pair_and_the_line_as_they_are_meant(tmp_path: Path) -> None:
     private = cluster_key.store_key(tmp_path, KEY) and tmp_path / cluster_key.PRIVATE_NAME
-    shown = subprocess.run(
+    printed_key = subprocess.run(
         ["ssh-keygen", "-y", "-f", private], capture_output=True, text=True, check=True
     )
-    assert shown.stdout.split()[:2] == KEY.public.split()
-    listed = tmp_path / "authorized_keys"
-    listed.write_text(f"{LINE}\n")
-    named = subprocess.run(
-        ["ssh-keygen", "-l", "-f", listed], capture_output=True, text=True, check=True
+    assert printed_key.stdout.split()[:2] == KEY.public.split()
+    key_list = tmp_path / "authorized_keys"
+    key_list.write_text(f"{LINE}\n")
+    fingerprint = subprocess.run(
+        ["ssh-keygen", "-l", "-f", key_list], capture_output=True, text=True, check=True
     )
-    assert named.stdout.split()[2:] == [cluster_key.COMMENT, "(ED25519)"]
+    assert fingerprint.stdout.split()[2:] == [cluster_key.COMMENT, "(ED25519)"]
     assert LINE.startswith('restrict,from="10.77.0.0/24",command="exec env SHELL=/bin/sh ')
 
 
@@ -102,20 +106,20 @@ def test_the_private_part_is_the_owner_s_alone_and_shows_in_no_text(tmp_path: Pa
 
 
 def test_one_of_many_concurrently_made_keys_wins(tmp_path: Path) -> None:
-    start, kept = threading.Barrier(8), []
+    start, kept_keys = threading.Barrier(8), []
 
     def make() -> None:
-        mine = cluster_key.make_key()
+        own_key = cluster_key.make_key()
         start.wait()
-        kept.append(cluster_key.store_key(tmp_path, mine))
+        kept_keys.append(cluster_key.store_key(tmp_path, own_key))
 
     threads = [threading.Thread(target=make) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({key.public for key in kept}) == 1
-    assert cluster_key.stored_key(tmp_path) == kept[0]
+    assert len({key.public for key in kept_keys}) == 1
+    assert cluster_key.stored_key(tmp_path) == kept_keys[0]
 
 
 def test_a_damaged_key_is_named(tmp_path: Path) -> None:
@@ -126,8 +130,8 @@ def test_a_damaged_key_is_named(tmp_path: Path) -> None:
 
 
 def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
-    config, known = cluster_key.ssh_settings(
-        [GPU1, replace(GPU2, unique_addresses=("100.64.0.3",))], **PLACES
+    config, known_hosts = cluster_key.ssh_settings(
+        [GPU1, replace(GPU2, unique_addresses=("100.64.0.3",))], **PATHS
     )
     path = tmp_path / "config"
     path.write_text(config)
@@ -140,27 +144,27 @@ def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
 
     first, second = resolved("10.77.0.2"), resolved("10.77.0.3")
     assert resolved("100.64.0.3") == second | {"host": "100.64.0.3", "hostname": "100.64.0.3"}
-    wanted = {
+    expected_settings = {
         "hostname": "10.77.0.2",
         "port": "22",
         "user": "lab",
         "hostkeyalias": "gpu1",
-        "identityfile": PLACES["identity"],
+        "identityfile": PATHS["identity"],
         "identitiesonly": "yes",
-        "userknownhostsfile": PLACES["known_hosts"],
+        "userknownhostsfile": PATHS["known_hosts"],
         "stricthostkeychecking": "true",
         "batchmode": "yes",
         "connecttimeout": "10",
     }
-    assert {name: first[name] for name in wanted} == wanted
+    assert {name: first[name] for name in expected_settings} == expected_settings
     assert (second["port"], second["hostkeyalias"]) == ("2222", "gpu2")
     hosts = tmp_path / "known_hosts"
-    hosts.write_text(known)
+    hosts.write_text(known_hosts)
     for name in ("gpu1", "10.77.0.2"):
-        found = subprocess.run(
+        completed = subprocess.run(
             ["ssh-keygen", "-F", name, "-f", hosts], capture_output=True, text=True, check=True
         )
-        assert KEY.public in found.stdout
+        assert KEY.public in completed.stdout
 
 
 @pytest.mark.parametrize(
@@ -175,13 +179,13 @@ def test_openssh_reads_the_client_file_as_intended(tmp_path: Path) -> None:
         Peer("gpu1", "10.77.0.2", -1, "lab", KEY.public),
         Peer("gpu1", "10.77.0.2", 0, "la b", KEY.public),
         Peer("gpu1", "10.77.0.2", 0, "%u", KEY.public),
-        Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public}\n* {OTHER.public}"),
+        Peer("gpu1", "10.77.0.2", 0, "lab", f"{KEY.public}\n* {OTHER_KEY.public}"),
         Peer("gpu1", "10.77.0.2", 0, "lab", ""),
     ],
 )
 def test_values_that_ssh_could_misread_are_refused(peer: Peer) -> None:
     with pytest.raises(BackendError):
-        cluster_key.ssh_settings([peer], **PLACES)
+        cluster_key.ssh_settings([peer], **PATHS)
 
 
 def test_a_path_with_a_blank_is_refused() -> None:
@@ -205,21 +209,24 @@ def modes(*paths: Path) -> list[int]:
 
 def test_a_node_gets_the_key_and_lets_it_in_once(shell: LocalShell, home: NodeHome) -> None:
     assert cluster_key.install_key(shell, home, KEY, SUBNET)
-    private, listed = Path(home.ssh) / cluster_key.PRIVATE_NAME, shell.home / ".ssh/authorized_keys"
+    private, key_list = (
+        Path(home.ssh) / cluster_key.PRIVATE_NAME,
+        shell.home / ".ssh/authorized_keys",
+    )
     assert private.read_bytes() == KEY.private
-    assert listed.read_text() == f"{LINE}\n"
-    assert modes(private, private.parent, listed, listed.parent) == [0o600, 0o700, 0o600, 0o700]
+    assert key_list.read_text() == f"{LINE}\n"
+    assert modes(private, private.parent, key_list, key_list.parent) == [0o600, 0o700, 0o600, 0o700]
     assert not cluster_key.install_key(shell, home, KEY, SUBNET)
 
 
 def test_a_key_list_that_others_may_write_to_is_fixed(shell: LocalShell, home: NodeHome) -> None:
-    listed = shell.home / ".ssh/authorized_keys"
-    listed.parent.mkdir()
-    listed.write_text(f"ssh-ed25519 AAAA me\n{LINE}\n")
-    listed.chmod(0o664)
-    listed.parent.chmod(0o775)
+    key_list = shell.home / ".ssh/authorized_keys"
+    key_list.parent.mkdir()
+    key_list.write_text(f"ssh-ed25519 AAAA me\n{LINE}\n")
+    key_list.chmod(0o664)
+    key_list.parent.chmod(0o775)
     cluster_key.install_key(shell, home, KEY, SUBNET)
-    assert modes(listed, listed.parent) == [0o644, 0o755]
+    assert modes(key_list, key_list.parent) == [0o644, 0o755]
 
 
 def test_a_linked_list_stays_a_link(shell: LocalShell, home: NodeHome) -> None:
@@ -234,12 +241,12 @@ def test_a_linked_list_stays_a_link(shell: LocalShell, home: NodeHome) -> None:
 
 
 def test_forgetting_takes_our_line_and_no_other(shell: LocalShell, home: NodeHome) -> None:
-    listed = shell.home / ".ssh/authorized_keys"
+    key_list = shell.home / ".ssh/authorized_keys"
     assert not cluster_key.remove_key(shell, home)
     cluster_key.install_key(shell, home, KEY, SUBNET)
-    listed.write_text(f"ssh-ed25519 AAAA me\n{listed.read_text()}# the end")
+    key_list.write_text(f"ssh-ed25519 AAAA me\n{key_list.read_text()}# the end")
     assert cluster_key.remove_key(shell, home)
-    assert listed.read_text() == "ssh-ed25519 AAAA me\n# the end"
+    assert key_list.read_text() == "ssh-ed25519 AAAA me\n# the end"
 
 
 def test_the_settings_lie_in_the_node_s_private_folder(shell: LocalShell, home: NodeHome) -> None:

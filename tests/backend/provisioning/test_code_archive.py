@@ -18,9 +18,9 @@ def unpack(folder: Path) -> Path:
     return folder
 
 
-def modules(folder: Path, *rooms: str) -> list[str]:
-    found = (path for room in rooms for path in (folder / "backend" / room).rglob("*.py"))
-    names = (".".join(path.relative_to(folder).with_suffix("").parts) for path in found)
+def modules(folder: Path, *packages: str) -> list[str]:
+    paths = (path for package in packages for path in (folder / "backend" / package).rglob("*.py"))
+    names = (".".join(path.relative_to(folder).with_suffix("").parts) for path in paths)
     # This one is a script that a rank starts with, not a module.
     return [n.removesuffix(".__init__") for n in names if n != "backend.node.run.rank_bootstrap"]
 
@@ -64,8 +64,8 @@ def test_training_needs_nothing_of_ours_that_is_not_in_it(tmp_path: Path) -> Non
 
 
 def test_a_node_is_sent_no_part_of_the_desktop(tmp_path: Path) -> None:
-    found = {path.name for path in (unpack(tmp_path) / "backend").iterdir()}
-    assert found == {"__init__.py", "base", "records", "node", "training"}
+    names = {path.name for path in (unpack(tmp_path) / "backend").iterdir()}
+    assert names == {"__init__.py", "base", "records", "node", "training"}
 
 
 def test_the_same_files_make_the_same_archive(tmp_path: Path) -> None:

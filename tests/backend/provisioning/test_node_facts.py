@@ -19,7 +19,7 @@ from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 
 pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
-FACTS = {
+NODE_FACTS = {
     "hostname": "gpu1",
     "system": "Debian",
     "machine": "x86_64",
@@ -35,9 +35,9 @@ FACTS = {
 class Answers:
     """A shell of a node whose clock and answers are chosen."""
 
-    def __init__(self, clock_s: float = 0.0, out: str | None = None, **facts: object) -> None:
+    def __init__(self, clock_s: float = 0.0, out: str | None = None, **values: object) -> None:
         self._clock_s = clock_s
-        self._out = json.dumps({**FACTS, **facts}) if out is None else out
+        self._out = json.dumps({**NODE_FACTS, **values}) if out is None else out
 
     def run(self, argv: Sequence[str], **_: Any) -> CommandResult:
         if "-c" in argv:
@@ -54,11 +54,14 @@ def test_an_inspection_through_a_real_shell_finds_the_data_root(
 ) -> None:
     root = tmp_path / "data root"
     root.mkdir()
-    found = inspect(shell, "gpu1", root)
-    assert (found.node_info.data_root, found.node_info.data_root_writable) == (str(root), True)
-    assert found.node_info.home == str(sshd.home / ".ringmaster")
-    assert abs(found.node_info.clock_offset_s or LIMIT_S) < LIMIT_S
-    assert found.node_info.interfaces
+    inspection = inspect(shell, "gpu1", root)
+    assert (inspection.node_info.data_root, inspection.node_info.data_root_writable) == (
+        str(root),
+        True,
+    )
+    assert inspection.node_info.home == str(sshd.home / ".ringmaster")
+    assert abs(inspection.node_info.clock_offset_s or LIMIT_S) < LIMIT_S
+    assert inspection.node_info.interfaces
     assert list(root.iterdir()) == []
     assert list(sshd.home.iterdir()) == []
 
@@ -66,12 +69,12 @@ def test_an_inspection_through_a_real_shell_finds_the_data_root(
 def test_a_mounted_data_root_is_found_and_another_folder_is_not(
     shell: Shell, tmp_path: Path
 ) -> None:
-    root, mounted, other = (tmp_path / name for name in ("root", "mounted", "other"))
+    root, mounted, other_root = (tmp_path / name for name in ("root", "mounted", "other"))
     root.mkdir()
-    other.mkdir()
+    other_root.mkdir()
     mounted.symlink_to(root)
     assert inspect(shell, "gpu1", root, str(mounted)).node_info.data_root == str(mounted)
-    assert inspect(shell, "gpu1", root, str(other)).node_info.data_root == ""
+    assert inspect(shell, "gpu1", root, str(other_root)).node_info.data_root == ""
 
 
 @pytest.mark.parametrize("ahead_s", [-600.0, 0.0, 600.0])
@@ -92,16 +95,16 @@ def test_f52_a_node_without_python_is_named(
 
 
 @pytest.mark.parametrize(
-    ("pythons", "named"),
+    ("pythons", "named_python"),
     [(["3.6.8", "3.9.2", "3.10.1"], ""), (["3.6.8", "3.9.2"], "3.9.2"), ([], "missing")],
 )
-def test_f52_an_old_python_is_named(tmp_path: Path, pythons: list[str], named: str) -> None:
-    found = [{"path": f"/{v}", "version": v, "venv": True} for v in pythons]
-    answers = Answers(pythons=found)
-    if not named:
+def test_f52_an_old_python_is_named(tmp_path: Path, pythons: list[str], named_python: str) -> None:
+    pythons_found = [{"path": f"/{v}", "version": v, "venv": True} for v in pythons]
+    answers = Answers(pythons=pythons_found)
+    if not named_python:
         assert len(inspect_node(answers, tmp_path).node_info.pythons) == 3
         return
-    with pytest.raises(BackendError, match=f"Python on gpu1 is {named}.*3.10 or newer"):
+    with pytest.raises(BackendError, match=f"Python on gpu1 is {named_python}.*3.10 or newer"):
         inspect_node(answers, tmp_path)
 
 
@@ -127,7 +130,7 @@ def test_f59_an_answer_that_makes_no_sense_is_a_sentence(tmp_path: Path, out: st
 
 
 @pytest.mark.parametrize(
-    "facts",
+    "values",
     [
         {"interfaces": [{"name": "eth0", "address": "nonsense"}]},
         {"interfaces": 7},
@@ -140,20 +143,22 @@ def test_f59_an_answer_that_makes_no_sense_is_a_sentence(tmp_path: Path, out: st
     ],
 )
 def test_f59_facts_that_make_no_sense_are_a_sentence(
-    tmp_path: Path, facts: dict[str, object]
+    tmp_path: Path, values: dict[str, object]
 ) -> None:
     with pytest.raises(BackendError, match="gpu1 could not be inspected"):
-        inspect_node(Answers(**facts), tmp_path)
+        inspect_node(Answers(**values), tmp_path)
 
 
 def facts_with(*interfaces: tuple[str, str]) -> NodeInfo:
-    raw = {key: value for key, value in FACTS.items() if key not in ("reached_at", "home_fault")}
-    raw["interfaces"] = [Interface(*one).__dict__ for one in interfaces]
+    raw = {
+        key: value for key, value in NODE_FACTS.items() if key not in ("reached_at", "home_fault")
+    }
+    raw["interfaces"] = [Interface(*interface).__dict__ for interface in interfaces]
     return NodeInfo.from_dict(raw)
 
 
 @pytest.mark.parametrize(
-    ("reached_at", "chosen"),
+    ("reached_at", "chosen_address"),
     [
         ("10.77.0.2", "10.77.0.2/24"),
         ("192.168.1.2", "192.168.1.2/16"),
@@ -165,8 +170,10 @@ def facts_with(*interfaces: tuple[str, str]) -> NodeInfo:
         ("nonsense", "10.77.0.2/24"),
     ],
 )
-def test_ranks_use_the_network_by_which_the_node_was_reached(reached_at: str, chosen: str) -> None:
-    facts = facts_with(
+def test_ranks_use_the_network_by_which_the_node_was_reached(
+    reached_at: str, chosen_address: str
+) -> None:
+    node_info = facts_with(
         ("lo", "127.0.0.1/8"),
         ("docker0", "172.17.0.1/16"),
         ("br-1234", "172.18.0.1/16"),
@@ -175,9 +182,9 @@ def test_ranks_use_the_network_by_which_the_node_was_reached(reached_at: str, ch
         ("eth0", "10.77.0.2/24"),
         ("eth1", "192.168.1.2/16"),
     )
-    assert ranks_address(facts, reached_at) == chosen
+    assert ranks_address(node_info, reached_at) == chosen_address
 
 
 def test_a_node_with_no_way_out_has_no_such_address() -> None:
-    facts = facts_with(("lo", "127.0.0.1/8"), ("docker0", "172.17.0.1/16"))
-    assert ranks_address(facts, "127.0.0.1") == ""
+    node_info = facts_with(("lo", "127.0.0.1/8"), ("docker0", "172.17.0.1/16"))
+    assert ranks_address(node_info, "127.0.0.1") == ""

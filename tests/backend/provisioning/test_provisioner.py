@@ -38,9 +38,9 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
 
 @pytest.fixture
 def node(tmp_path: Path, house: Wheelhouse) -> Iterator[Node]:
-    made = Node.make(tmp_path, house)
-    yield made
-    made.end_agent()
+    new_node = Node.make(tmp_path, house)
+    yield new_node
+    new_node.end_agent()
 
 
 def go(node: Node, cancelled: Callable[[], bool] = lambda: False, **plan: object) -> NodeEntry:
@@ -52,14 +52,14 @@ def test_an_empty_node_becomes_ready(node: Node, house: Wheelhouse) -> None:
     entry = go(node)
     assert node.states == [StepState.DONE] * len(TITLES)
     assert node.last.is_over
-    there = entry.installation
-    assert there is not None
-    assert node.environments() == [there.environment]
-    assert there.python == f"{node.home}/environments/{there.environment}/bin/python"
-    assert there.mpi_version == "5.0.11"
-    assert there.bytes > 100_000
-    assert (Path(there.bundle) / "backend/node/agent/control.py").is_file()
-    assert Path(there.ssh_config).is_file()
+    installation = entry.installation
+    assert installation is not None
+    assert node.environments() == [installation.environment]
+    assert installation.python == f"{node.home}/environments/{installation.environment}/bin/python"
+    assert installation.mpi_version == "5.0.11"
+    assert installation.bytes > 100_000
+    assert (Path(installation.bundle) / "backend/node/agent/control.py").is_file()
+    assert Path(installation.ssh_config).is_file()
     assert "horovod" in node.last.steps[4].output
     assert all(step.seconds > 0 for step in node.last.steps)
     sent = sum(wheel.bytes for wheel in (*house.wheels, house.uv))
@@ -74,26 +74,26 @@ def test_without_horovod_torch_and_mpi4py_are_installed_and_imported(node: Node)
     with pytest.raises(BackendError, match="mpi4py cannot be used on gpu1: ImportError"):
         go(node)
     node.shell.on_run = lambda argv: None
-    there = go(node).installation
-    assert there is not None
-    assert there.without_horovod
-    assert node.sentences[4].startswith("mpi4py 4.1.2, torch 2.13.0+cpu; ")
+    installation = go(node).installation
+    assert installation is not None
+    assert installation.without_horovod
+    assert node.messages[4].startswith("mpi4py 4.1.2, torch 2.13.0+cpu; ")
     assert not any((node.home / "environments").glob("*/lib/python*/site-packages/horovod"))
     node.horovod = True
     assert not node.updates[-1].failed_step
-    assert go(node).installation != there
+    assert go(node).installation != installation
 
 
 def test_the_gate_of_the_key_outlives_the_set_up_that_made_its_environment(node: Node) -> None:
     entry = go(node, limits_key=True)
     assert entry.installation is not None
-    listed = (node.shell.home / ".ssh" / "authorized_keys").read_text()
-    assert f'command="{entry.installation.python} -I ' in listed
+    key_list = (node.shell.home / ".ssh" / "authorized_keys").read_text()
+    assert f'command="{entry.installation.python} -I ' in key_list
     assert Path(entry.installation.python).exists()
 
 
 @pytest.mark.parametrize(
-    ("python", "mpirun", "fault"),
+    ("python", "mpirun", "reason"),
     [
         ("/home/lab/.ringmaster/environments/e/bin/python", "own", ""),
         ("/home/lab/.ringmaster/environments/e/bin/python", "/usr/bin/mpirun", ""),
@@ -104,13 +104,13 @@ def test_the_gate_of_the_key_outlives_the_set_up_that_made_its_environment(node:
     ],
 )
 def test_the_key_is_limited_wherever_its_filter_lets_runs_begin(
-    python: str, mpirun: str, fault: str
+    python: str, mpirun: str, reason: str
 ) -> None:
     home = NodeHome(PurePosixPath("/home/lab/.ringmaster"))
-    there = python.replace("/python", "/mpirun") if mpirun == "own" else mpirun
-    found = cluster_key.reason_against_limit(home, python, there)
-    assert fault in found
-    assert bool(fault) == bool(found)
+    mpirun_path = python.replace("/python", "/mpirun") if mpirun == "own" else mpirun
+    refusal = cluster_key.reason_against_limit(home, python, mpirun_path)
+    assert reason in refusal
+    assert bool(reason) == bool(refusal)
 
 
 def test_a_key_that_cannot_be_limited_is_installed_with_a_hint(
@@ -120,15 +120,15 @@ def test_a_key_that_cannot_be_limited_is_installed_with_a_hint(
     entry = go(node, limits_key=True)
     assert entry.installation is not None
     assert not entry.installation.limits_key
-    assert "also for a shell and files, since its path is odd" in node.sentences[3]
+    assert "also for a shell and files, since its path is odd" in node.messages[3]
     assert "key_gate" not in (node.shell.home / ".ssh" / "authorized_keys").read_text()
 
 
 def test_an_unusual_login_shell_is_said(node: Node) -> None:
-    node.facts = replace(node.facts, login_shell="/usr/bin/fish")
+    node.node_info = replace(node.node_info, login_shell="/usr/bin/fish")
     with pytest.raises(Cancelled):
         go(node, lambda: _runs(node, "Python"))
-    assert node.sentences[1].endswith("2 cores, no GPU, login shell fish.")
+    assert node.messages[1].endswith("2 cores, no GPU, login shell fish.")
 
 
 def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node) -> None:
@@ -137,7 +137,7 @@ def test_repeating_on_a_ready_node_sends_nothing_and_changes_nothing(node: Node)
     node.shell.sent_bytes = 0
     assert go(node).installation == first.installation
     assert node.shell.sent_bytes == 0
-    assert [("already" in sentence) for sentence in node.sentences[2:]] == [True] * 5
+    assert [("already" in message) for message in node.messages[2:]] == [True] * 5
     assert (node.home / "state/info.json").read_bytes() == agent
 
 
@@ -145,19 +145,19 @@ def test_every_reported_state_goes_forward(node: Node) -> None:
     go(node)
     assert [step.title for step in node.updates[0].steps] == list(TITLES)
     order = list(StepState)
-    for before, after in zip(node.updates, node.updates[1:], strict=False):
-        for old, new in zip(before.steps, after.steps, strict=True):
+    for previous_state, next_state in zip(node.updates, node.updates[1:], strict=False):
+        for old, new in zip(previous_state.steps, next_state.steps, strict=True):
             assert order.index(old.state) <= order.index(new.state)
 
 
 def test_a_set_up_cancelled_before_any_step_continues_from_it(node: Node) -> None:
-    for at, title in enumerate(TITLES):
+    for number, title in enumerate(TITLES):
         with pytest.raises(Cancelled):
             go(node, lambda: _runs(node, title))  # noqa: B023
         assert node.states == [
-            *[StepState.DONE] * at,
+            *[StepState.DONE] * number,
             StepState.CANCELLED,
-            *[StepState.WAITING] * (len(TITLES) - at - 1),
+            *[StepState.WAITING] * (len(TITLES) - number - 1),
         ]
         assert not [name for name in node.environments() if name.startswith(".building")]
     assert go(node).is_ready
@@ -168,7 +168,7 @@ def _runs(node: Node, title: str) -> bool:
     return any(step.title == title and step.state is StepState.RUNNING for step in steps)
 
 
-FAULTS = {
+FAILURES = {
     "Reach": ("id", "does not run commands"),
     "Python": ("venv", "cannot make an environment"),
     "Open MPI": ("mpirun --version", "does not start"),
@@ -180,14 +180,14 @@ FAULTS = {
 
 def test_each_failure_shows_its_cause_and_fix_and_a_repetition_continues(node: Node) -> None:
     complaint = CommandResult(1, "", "Traceback\nImportError: libmpi.so.40: no such file\n")
-    for title, (command, sentence) in FAULTS.items():
+    for title, (command, message) in FAILURES.items():
         node.shell.on_run = lambda argv: complaint if command in " ".join(argv) else None  # noqa: B023
-        with pytest.raises(BackendError, match=sentence):
+        with pytest.raises(BackendError, match=message):
             go(node)
         failed = node.last.failed_step
         assert failed is not None
         assert (failed.title, failed.state) == (title, StepState.FAILED)
-        assert sentence in failed.message
+        assert message in failed.message
         assert failed.remedy or title == "Open MPI"
         assert "libmpi.so.40" in failed.output
         assert not [name for name in node.environments() if name.startswith(".building")]
@@ -256,9 +256,9 @@ def test_a_connection_that_breaks_is_the_step_s_failure(node: Node) -> None:
 
 
 def test_old_unfinished_environments_are_cleared(node: Node) -> None:
-    left = node.home / "environments/.building-0123"
-    left.mkdir(parents=True)
-    node.shell.run(["touch", "-d", "2 hours ago", str(left)])
+    unfinished_folder = node.home / "environments/.building-0123"
+    unfinished_folder.mkdir(parents=True)
+    node.shell.run(["touch", "-d", "2 hours ago", str(unfinished_folder)])
     entry = go(node)
     assert entry.installation is not None
     assert node.environments() == [entry.installation.environment]
@@ -285,7 +285,7 @@ def test_a_disk_that_fills_up_meanwhile_is_named_and_the_half_goes(node: Node) -
 
 
 @pytest.mark.parametrize(
-    ("versions", "sentence"),
+    ("versions", "message"),
     [
         ((), "gpu1 has no Python; training needs 3.11 to 3.14"),
         (("3.8.10", "3.9.2"), "gpu1 has Python 3.8.10, 3.9.2 only"),
@@ -293,47 +293,50 @@ def test_a_disk_that_fills_up_meanwhile_is_named_and_the_half_goes(node: Node) -
     ],
 )
 def test_without_a_python_that_can_train_nothing_is_made(
-    node: Node, versions: tuple[str, ...], sentence: str
+    node: Node, versions: tuple[str, ...], message: str
 ) -> None:
-    found = tuple(NodePython(f"/usr/bin/python{v}", v, True) for v in versions)
-    node.facts = replace(node.facts, pythons=found)
-    with pytest.raises(BackendError, match=sentence) as caught:
+    node_pythons = tuple(NodePython(f"/usr/bin/python{v}", v, True) for v in versions)
+    node.node_info = replace(node.node_info, pythons=node_pythons)
+    with pytest.raises(BackendError, match=message) as caught:
         go(node)
     assert caught.value.remedy
     assert not node.home.exists()
 
 
 def test_a_replaced_python_makes_another_environment(node: Node) -> None:
-    there = go(node).installation
-    assert there is not None
-    python = Path(there.python)
+    installation = go(node).installation
+    assert installation is not None
+    python = Path(installation.python)
     python.unlink()
     python.symlink_to("/nowhere/python3")
-    assert go(node).installation == there
+    assert go(node).installation == installation
     node.shell.is_broken = False
-    assert node.shell.run([there.python, "--version"]).ok
-    assert node.environments() == [there.environment]
+    assert node.shell.run([installation.python, "--version"]).ok
+    assert node.environments() == [installation.environment]
 
 
 def test_two_desktops_at_once_both_succeed_with_one_environment(node: Node, tmp_path: Path) -> None:
-    other = replace(node, shell=type(node.shell)(node.shell.home), updates=[])
-    meeting = threading.Barrier(2, timeout=60)
+    other_node = replace(node, shell=type(node.shell)(node.shell.home), updates=[])
+    barrier = threading.Barrier(2, timeout=60)
 
     def meet(argv: tuple[str, ...]) -> None:
         if "install" in argv and "horovod" in " ".join(argv):
-            meeting.wait()
+            barrier.wait()
 
-    ended: list[NodeEntry] = []
-    for one in (node, other):
-        one.shell.on_run = meet
-    threads = [threading.Thread(target=lambda n=n: ended.append(go(n))) for n in (node, other)]
+    set_up_entries: list[NodeEntry] = []
+    for desktop_node in (node, other_node):
+        desktop_node.shell.on_run = meet
+    threads = [
+        threading.Thread(target=lambda n=n: set_up_entries.append(go(n)))
+        for n in (node, other_node)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(ended) == 2
-    assert ended[0].installation is not None
-    assert node.environments() == [ended[0].installation.environment]
+    assert len(set_up_entries) == 2
+    assert set_up_entries[0].installation is not None
+    assert node.environments() == [set_up_entries[0].installation.environment]
 
 
 def test_a_newer_bundle_replaces_the_agent_and_stays_beside_the_older(node: Node) -> None:
@@ -350,15 +353,15 @@ def test_an_agent_that_never_writes_is_a_failure(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     check = agent_commands.check
-    monkeypatch.setattr(agent_commands, "check", lambda place, limit_s=0.0: check(place))
+    monkeypatch.setattr(agent_commands, "check", lambda agent, limit_s=0.0: check(agent))
     with pytest.raises(BackendError, match="was started and wrote nothing to") as caught:
-        go(node, start_agent=lambda place: ["true"])
+        go(node, start_agent=lambda agent: ["true"])
     assert str(node.home / "agent.log") in caught.value.remedy
 
 
 def test_ranks_that_run_as_two_separate_jobs_are_a_failure(node: Node) -> None:
-    alone = CommandResult(0, "sum 1\nsum 1\n", "")
-    node.shell.on_run = lambda argv: alone if "127.0.0.1:2" in argv else None
+    separate_ranks = CommandResult(0, "sum 1\nsum 1\n", "")
+    node.shell.on_run = lambda argv: separate_ranks if "127.0.0.1:2" in argv else None
     with pytest.raises(BackendError, match="they did not get the same sum"):
         go(node)
 
@@ -379,11 +382,11 @@ def test_the_node_s_own_open_mpi_is_used_when_asked_for(node: Node, tmp_path: Pa
     mpirun = tmp_path / "mpirun"
     mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 4.1.4'\necho sum 2\necho sum 2\n")
     mpirun.chmod(0o755)
-    node.facts = replace(node.facts, mpirun=str(mpirun), mpi_version="4.1.4")
-    there = go(node, system_mpi=True).installation
-    assert there is not None
-    assert (there.mpirun, there.mpi_version) == (str(mpirun), "4.1.4")
-    environment = node.home / "environments" / there.environment
+    node.node_info = replace(node.node_info, mpirun=str(mpirun), mpi_version="4.1.4")
+    installation = go(node, system_mpi=True).installation
+    assert installation is not None
+    assert (installation.mpirun, installation.mpi_version) == (str(mpirun), "4.1.4")
+    environment = node.home / "environments" / installation.environment
     assert not (environment / "bin/mpirun").exists()
 
 
@@ -405,17 +408,17 @@ def test_a_node_without_an_address_for_the_ranks_is_refused(node: Node) -> None:
 def test_a_removal_frees_the_disk_and_leaves_only_files_of_the_user(
     node: Node,
 ) -> None:
-    listed = node.shell.home / ".ssh/authorized_keys"
-    listed.parent.mkdir()
-    listed.write_text("ssh-ed25519 AAAA me\n")
+    key_list = node.shell.home / ".ssh/authorized_keys"
+    key_list.parent.mkdir()
+    key_list.write_text("ssh-ed25519 AAAA me\n")
     entry = go(node)
     node.shell.is_broken = False
-    assert "ringmaster-cluster" in listed.read_text()
+    assert "ringmaster-cluster" in key_list.read_text()
     freed = unprovision.remove(entry, node.shell)
     assert entry.installation is not None
     assert abs(freed - entry.installation.bytes) < 100_000
     assert not node.home.exists()
-    assert listed.read_text() == "ssh-ed25519 AAAA me\n"
+    assert key_list.read_text() == "ssh-ed25519 AAAA me\n"
     assert unprovision.remove(entry, node.shell) == 0
 
 
@@ -453,9 +456,9 @@ def test_a_foreign_home_is_never_removed(node: Node, tmp_path: Path) -> None:
     assert entry.info is not None
     node.shell.is_broken = False
     for strange in (str(node.shell.home), str(tmp_path), "/"):
-        moved = replace(entry, info=replace(entry.info, home=strange), installation=None)
+        moved_entry = replace(entry, info=replace(entry.info, home=strange), installation=None)
         with pytest.raises(BackendError, match="not inside the home folder"):
-            unprovision.remove(moved, node.shell)
+            unprovision.remove(moved_entry, node.shell)
     assert node.home.is_dir()
 
 
@@ -471,12 +474,14 @@ def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
     assert old is not None
     assert new is not None
     home = unprovision.home_of(entry)
-    found = {one.name for one in unprovision.environments(node.shell, home)}
-    assert found == {old.environment, new.environment}
+    environment_names = {
+        environment.name for environment in unprovision.environments(node.shell, home)
+    }
+    assert environment_names == {old.environment, new.environment}
     assert unprovision.remove_environments(node.shell, home, [old.environment]) > 5000
     assert node.environments() == [new.environment]
-    left = {path.name for path in (node.home / "wheels").iterdir()}
-    assert left == {wheel.name for wheel in (*node.house.wheels, node.house.uv)}
+    remaining_wheels = {path.name for path in (node.home / "wheels").iterdir()}
+    assert remaining_wheels == {wheel.name for wheel in (*node.house.wheels, node.house.uv)}
 
 
 def test_a_fault_of_the_program_shows_in_the_step_and_flies(node: Node) -> None:
@@ -499,14 +504,16 @@ def test_a_package_of_user_code_is_added_and_nothing_in_the_environment_changes(
     put_wheel(folder, "einops", "0.8.2", "einops/__init__.py", "")
     # Another version of what is installed, which a job may be using.
     put_wheel(folder, "torch", "9.9", "torch/__init__.py", "__version__ = '9.9'")
-    node.more = house_of(folder)
+    node.extended_house = house_of(folder)
     entry = go(node)
     first = entry.installation
     assert first is not None
-    again = go(node, packages=("einops",)).installation
-    assert again == replace(first, packages=("einops",), bytes=again.bytes if again else 0)
+    second_installation = go(node, packages=("einops",)).installation
+    assert second_installation == replace(
+        first, packages=("einops",), bytes=second_installation.bytes if second_installation else 0
+    )
     ask = "import einops, torch; print(torch.__version__)"
     assert node.open(entry).run([first.python, "-I", "-c", ask]).out == "2.13.0+cpu\n"
-    assert node.sentences[4].endswith("was already installed, einops.")
+    assert node.messages[4].endswith("was already installed, einops.")
     go(node, packages=("einops",))
     assert node.asked_more == ["einops"], "it was installed before"

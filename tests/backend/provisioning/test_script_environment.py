@@ -19,14 +19,14 @@ print(importlib.util.find_spec("mpi4py") is not None)"""
 def test_our_mpi4py_is_out_of_a_scripts_sight_unless_it_lists_it(
     tmp_path: Path, is_listed: bool
 ) -> None:
-    below = tmp_path / "below"
-    for package in (below / "mpi4py", below / "other"):
+    lower_folder = tmp_path / "below"
+    for package in (lower_folder / "mpi4py", lower_folder / "other"):
         package.mkdir(parents=True)
         (package / "__init__.py").touch()
     base = f"{sys.base_prefix}/bin/python3"
     subprocess.run([base, "-m", "venv", "--without-pip", tmp_path / "made"], check=True)
     python = tmp_path / "made/bin/python"
-    subprocess.run([python, "-I", "-c", _LAYER, str(below)], check=True)
+    subprocess.run([python, "-I", "-c", _LAYER, str(lower_folder)], check=True)
     if is_listed:
         version = sysconfig.get_python_version()
         (tmp_path / f"made/lib/python{version}/site-packages/mpi4py").mkdir()

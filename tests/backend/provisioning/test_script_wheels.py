@@ -76,14 +76,14 @@ def fetched(tmp_path: Path, files: dict[str, str]) -> list[str]:
         uv = str(Path(sys.executable).with_name("uv"))
         lock = [uv, "lock", "--quiet", "--no-index", "--find-links", str(tmp_path / "index")]
         subprocess.run(lock, cwd=script, check=True)
-    before = sorted(script.rglob("*"))
+    previous_paths = sorted(script.rglob("*"))
     wheels = ScriptWheels(tmp_path / "houses", CONSTRAINTS)
     house = wheels.gather_for(script, "name", BASE)
-    assert sorted(script.rglob("*")) == before
-    assert sorted(one.name for one in house.folder.iterdir() if one.suffix != ".whl") == [
+    assert sorted(script.rglob("*")) == previous_paths
+    assert sorted(path.name for path in house.folder.iterdir() if path.suffix != ".whl") == [
         "wheels.json"
     ]
-    return [f"{one.package}=={one.version}" for one in house.wheels]
+    return [f"{path.package}=={path.version}" for path in house.wheels]
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_only_packages_that_a_node_lacks_are_fetched(
 
 
 @pytest.mark.parametrize(
-    ("wanted", "words"),
+    ("requirement", "message"),
     [
         ("compiled", "compiled==1.0 has no wheel for Python 3.11 on x86_64 without CUDA, and is"),
         ("torch==2.14", "require torch==2.14 and torch==2.13.0+cpu"),
@@ -137,13 +137,13 @@ def test_only_packages_that_a_node_lacks_are_fetched(
     ],
 )
 def test_an_unavailable_package_is_one_sentence_and_leaves_no_folder(
-    tmp_path: Path, index: Path, wanted: str, words: str
+    tmp_path: Path, index: Path, requirement: str, message: str
 ) -> None:
-    with pytest.raises(UnresolvedPackages, match=re.escape(words)) as caught:
-        fetched(tmp_path, {"requirements.txt": wanted})
+    with pytest.raises(UnresolvedPackages, match=re.escape(message)) as caught:
+        fetched(tmp_path, {"requirements.txt": requirement})
     assert "\n" not in str(caught.value)
     assert str(tmp_path) not in str(caught.value)
-    assert [one.suffix for one in (tmp_path / "houses").iterdir()] == [".lock"]
+    assert [path.suffix for path in (tmp_path / "houses").iterdir()] == [".lock"]
 
 
 def test_uv_is_fetched_if_this_computer_has_none(

@@ -32,8 +32,8 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
 def cluster(
     tmp_path: Path, house: Wheelhouse, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Cluster]:
-    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as made:
-        yield made
+    with cluster_of(tmp_path, house, monkeypatch, sees_data_root=True) as new_cluster:
+        yield new_cluster
 
 
 def sent(cluster: Cluster) -> int:
@@ -46,7 +46,7 @@ def wheel_bytes(house: Wheelhouse) -> int:
 
 def assert_all_ready(cluster: Cluster, *names: str) -> None:
     done = cluster.set_up(*names)
-    assert [type(one) for one in done.values()] == [NodeEntry] * len(names), done
+    assert [type(result) for result in done.values()] == [NodeEntry] * len(names), done
     assert not list(cluster.root.path.glob("shared/.relay-*")), "it was left on the data root"
 
 
@@ -71,7 +71,7 @@ def test_a_node_without_the_data_root_is_sent_the_wheels(
     cluster: Cluster, house: Wheelhouse
 ) -> None:
     node = cluster.nodes["gpu2"]
-    node.facts = replace(node.facts, data_root="", data_root_writable=False)
+    node.node_info = replace(node.node_info, data_root="", data_root_writable=False)
     assert_all_ready(cluster, *NAMES)
     assert node.shell.sent_bytes >= wheel_bytes(house)
 

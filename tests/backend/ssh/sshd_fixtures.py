@@ -22,16 +22,16 @@ def no_keys_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.fixture
 def make_sshd(tmp_path: Path, no_keys_of_the_user: None) -> Iterator[Callable[..., Sshd]]:
-    made: list[Sshd] = []
+    servers: list[Sshd] = []
 
     def make(*settings: str, small_disk: Path | None = None) -> Sshd:
-        made.append(Sshd(tmp_path / f"sshd-{len(made)}", settings, small_disk))
-        made[-1].start()
-        made[-1].trust()
-        return made[-1]
+        servers.append(Sshd(tmp_path / f"sshd-{len(servers)}", settings, small_disk))
+        servers[-1].start()
+        servers[-1].trust()
+        return servers[-1]
 
     yield make
-    for sshd in made:
+    for sshd in servers:
         sshd.stop()
 
 
@@ -42,14 +42,14 @@ def sshd(make_sshd: Callable[..., Sshd]) -> Sshd:
 
 @pytest.fixture
 def enter() -> Iterator[Callable[..., Shell]]:
-    opened: list[Shell] = []
+    shells: list[Shell] = []
 
     def enter(sshd: Sshd, **limits: float) -> Shell:
-        opened.append(connect(sshd.address, sshd.known_hosts, ssh_config=sshd.ssh_config, **limits))
-        return opened[-1]
+        shells.append(connect(sshd.address, sshd.known_hosts, ssh_config=sshd.ssh_config, **limits))
+        return shells[-1]
 
     yield enter
-    for shell in opened:
+    for shell in shells:
         shell.close()
 
 

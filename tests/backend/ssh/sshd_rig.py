@@ -29,10 +29,10 @@ def make_key(
     path: Path, passphrase: str = "", kind: str = "ed25519", cipher: str = "", form: str = ""
 ) -> Path:
     """A pair; ``cipher`` and ``form`` are those of ssh-keygen's -Z and -m."""
-    more = [*(["-Z", cipher] if cipher else []), *(["-m", form] if form else [])]
+    options = [*(["-Z", cipher] if cipher else []), *(["-m", form] if form else [])]
     subprocess.run(
         # One round: a passphrase is made slow to guess on purpose.
-        ["ssh-keygen", "-qa1", "-t", kind, "-N", passphrase, "-C", path.name, "-f", path, *more],
+        ["ssh-keygen", "-qa1", "-t", kind, "-N", passphrase, "-C", path.name, "-f", path, *options],
         check=True,
     )
     return path
@@ -77,8 +77,8 @@ class Sshd:
     @property
     def fingerprint(self) -> str:
         key = str(self._folder / "host-key.pub")
-        said = subprocess.run(["ssh-keygen", "-lf", key], capture_output=True, check=True)
-        return said.stdout.decode().split()[1]
+        completed = subprocess.run(["ssh-keygen", "-lf", key], capture_output=True, check=True)
+        return completed.stdout.decode().split()[1]
 
     @property
     def host_key(self) -> HostKey:
@@ -160,4 +160,6 @@ def _descendants(pid: int) -> list[int]:
     except (FileNotFoundError, ProcessLookupError):
         # A session that ended by itself meanwhile.
         return []
-    return [found for child in map(int, children) for found in (child, *_descendants(child))]
+    return [
+        descendant for child in map(int, children) for descendant in (child, *_descendants(child))
+    ]

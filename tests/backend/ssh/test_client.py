@@ -130,11 +130,11 @@ def test_keys_of_the_home_folder_and_of_the_settings_are_tried(sshd: Sshd, tmp_p
     key = make_key(folder / "id_ed25519")
     sshd.allow(key)
     assert gets_in(enter(sshd, identity=""))
-    other = make_key(tmp_path / "other")
-    sshd.allow(other)
+    other_key = make_key(tmp_path / "other")
+    sshd.allow(other_key)
     with pytest.raises(LoginRefused):
         enter(sshd, identity="")
-    sshd.ssh_config.write_text(f"IdentityFile {other}\n")
+    sshd.ssh_config.write_text(f"IdentityFile {other_key}\n")
     assert gets_in(enter(sshd, identity=""))
 
 
@@ -157,17 +157,21 @@ def test_without_a_file_named_the_users_own_settings_are_read(sshd: Sshd) -> Non
 @contextmanager
 def agent_with(*keys: Path) -> Iterator[None]:
     """A real ssh-agent that holds ``keys``, in this process's environment."""
-    said = subprocess.run(["ssh-agent", "-s"], capture_output=True, text=True, check=True).stdout
-    values = dict(part.split("=", 1) for part in said.replace("\n", ";").split(";") if "=" in part)
-    found = {name.strip(): value for name, value in values.items()}
-    os.environ.update(found)
+    agent_output = subprocess.run(
+        ["ssh-agent", "-s"], capture_output=True, text=True, check=True
+    ).stdout
+    values = dict(
+        part.split("=", 1) for part in agent_output.replace("\n", ";").split(";") if "=" in part
+    )
+    agent_variables = {name.strip(): value for name, value in values.items()}
+    os.environ.update(agent_variables)
     try:
         for key in keys:
             subprocess.run(["ssh-add", "-q", str(key)], check=True)
         yield
     finally:
         subprocess.run(["ssh-agent", "-k"], capture_output=True, check=True)
-        for name in found:
+        for name in agent_variables:
             os.environ.pop(name, None)
 
 
@@ -194,12 +198,12 @@ def agent_that_signs_nothing(*keys: tuple[str, bytes]) -> Iterator[None]:
         return struct.pack(">I", len(value)) + value
 
     def answer(line: socket.socket) -> None:
-        with line, line.makefile("rb") as asked:
-            while len(head := asked.read(4)) == 4:
-                question = asked.read(*struct.unpack(">I", head))
-                listed = b"".join(text(blob) + text(name.encode()) for name, blob in keys)
-                said = b"\x0c" + struct.pack(">I", len(keys)) + listed
-                line.sendall(text(said if question[0] == 11 else b"\x05"))
+        with line, line.makefile("rb") as request:
+            while len(head := request.read(4)) == 4:
+                question = request.read(*struct.unpack(">I", head))
+                key_list = b"".join(text(blob) + text(name.encode()) for name, blob in keys)
+                answer = b"\x0c" + struct.pack(">I", len(keys)) + key_list
+                line.sendall(text(answer if question[0] == 11 else b"\x05"))
 
     def serve() -> None:
         with suppress(OSError):
@@ -221,7 +225,7 @@ def agent_that_signs_nothing(*keys: tuple[str, bytes]) -> Iterator[None]:
 
 
 def blob(kind: str, *parts: bytes) -> bytes:
-    return b"".join(struct.pack(">I", len(one)) + one for one in (kind.encode(), *parts))
+    return b"".join(struct.pack(">I", len(part)) + part for part in (kind.encode(), *parts))
 
 
 STICK = ("mai@stick", blob("sk-ssh-ed25519@openssh.com", bytes(32), b"ssh:"))
@@ -229,10 +233,10 @@ STICK = ("mai@stick", blob("sk-ssh-ed25519@openssh.com", bytes(32), b"ssh:"))
 
 def test_a_key_that_the_agent_does_not_sign_with_is_passed_over(sshd: Sshd) -> None:
     public = Path(f"{sshd.client_key}.pub").read_text().split()[1]
-    own = ("mai@own", base64.b64decode(public))
+    own_key = ("mai@own", base64.b64decode(public))
     broken = ("mai@broken", blob("ssh-ed25519", b"short"))
     sshd.ssh_config.write_text(f"IdentityFile {sshd.client_key}\n")
-    with agent_that_signs_nothing(STICK, broken, own):
+    with agent_that_signs_nothing(STICK, broken, own_key):
         assert gets_in(enter(sshd, identity=""))
 
 
@@ -257,8 +261,8 @@ def test_a_key_of_a_kind_that_the_server_has_not_is_passed_over(
     make_sshd: Callable[..., Sshd], tmp_path: Path
 ) -> None:
     sshd = make_sshd("PubkeyAcceptedAlgorithms ssh-ed25519")
-    other = make_key(tmp_path / "rsa", kind="rsa")
-    sshd.ssh_config.write_text(f"IdentityFile {other}\nIdentityFile {sshd.client_key}\n")
+    other_key = make_key(tmp_path / "rsa", kind="rsa")
+    sshd.ssh_config.write_text(f"IdentityFile {other_key}\nIdentityFile {sshd.client_key}\n")
     assert gets_in(enter(sshd, identity=""))
 
 
@@ -282,13 +286,13 @@ UNUSABLE = {
 def test_a_key_file_that_cannot_be_used_is_passed_over_or_named_with_the_way_out(
     sshd: Sshd, tmp_path: Path, kind: str
 ) -> None:
-    content, why, way_out = UNUSABLE[kind]
+    content, reason, remedy = UNUSABLE[kind]
     (tmp_path / kind).write_bytes(content)
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\n")
-    with pytest.raises(LoginRefused, match=why) as caught:
+    with pytest.raises(LoginRefused, match=reason) as caught:
         enter(sshd, identity="")
     assert str(tmp_path / kind) in caught.value.message
-    assert re.search(way_out, caught.value.remedy)
+    assert re.search(remedy, caught.value.remedy)
     sshd.ssh_config.write_text(f"IdentityFile {tmp_path / kind}\nIdentityFile {sshd.client_key}\n")
     assert gets_in(enter(sshd, identity=""))
 
@@ -400,12 +404,12 @@ def test_f61_the_accepted_keys_are_the_users_alone(sshd: Sshd) -> None:
 
 
 def test_f52_a_wrong_key_names_user_host_and_the_tried_keys(sshd: Sshd, tmp_path: Path) -> None:
-    wrong = make_key(tmp_path / "wrong-key")
+    wrong_key = make_key(tmp_path / "wrong-key")
     with pytest.raises(LoginRefused) as caught:
-        enter(sshd, identity=str(wrong))
-    sentence = caught.value.message
-    assert f"127.0.0.1 refuses {USER}" in sentence
-    assert str(wrong) in sentence
+        enter(sshd, identity=str(wrong_key))
+    message = caught.value.message
+    assert f"127.0.0.1 refuses {USER}" in message
+    assert str(wrong_key) in message
     assert "ssh-copy-id" in caught.value.remedy
 
 
@@ -462,15 +466,15 @@ def test_f52_a_host_that_does_not_answer_is_named(sshd: Sshd) -> None:
         full.listen(0)
         port = full.getsockname()[1]
         # The queue holds one; what comes after it gets no answer.
-        waiting = socket.create_connection(("127.0.0.1", port))
+        connection = socket.create_connection(("127.0.0.1", port))
         address = replace(sshd.address, port=port)
         with pytest.raises(Unreachable, match=f"did not answer on port {port} within 1 s"):
             connect(address, sshd.known_hosts, limit_s=1.0, ssh_config=sshd.ssh_config)
-        waiting.close()
+        connection.close()
 
 
 @pytest.mark.parametrize(
-    ("greeting", "sentence"),
+    ("greeting", "message"),
     [
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "is not an SSH server"),
         (b"220 mail.lab ESMTP\r\n", "is not an SSH server"),
@@ -479,17 +483,17 @@ def test_f52_a_host_that_does_not_answer_is_named(sshd: Sshd) -> None:
     ],
 )
 def test_f52_a_port_of_something_else_is_named(
-    sshd: Sshd, greeting: bytes | None, sentence: str
+    sshd: Sshd, greeting: bytes | None, message: str
 ) -> None:
-    with socket.socket() as other:
-        other.bind(("127.0.0.1", 0))
-        other.listen()
-        address = replace(sshd.address, port=other.getsockname()[1])
-        held = []
+    with socket.socket() as other_key:
+        other_key.bind(("127.0.0.1", 0))
+        other_key.listen()
+        address = replace(sshd.address, port=other_key.getsockname()[1])
+        connections = []
 
         def answer() -> None:
-            peer, _ = other.accept()
-            held.append(peer)
+            peer, _ = other_key.accept()
+            connections.append(peer)
             if greeting is not None:
                 peer.sendall(greeting)
                 peer.shutdown(socket.SHUT_WR)
@@ -497,10 +501,10 @@ def test_f52_a_port_of_something_else_is_named(
         answering = threading.Thread(target=answer)
         answering.start()
         limit_s = 1.0 if greeting is None else LIMIT_S
-        with pytest.raises(Unreachable, match=sentence):
+        with pytest.raises(Unreachable, match=message):
             connect(address, sshd.known_hosts, limit_s=limit_s, ssh_config=sshd.ssh_config)
         answering.join(LIMIT_S)
-        for peer in held:
+        for peer in connections:
             peer.close()
 
 
@@ -534,13 +538,13 @@ def test_settings_that_cannot_be_used_are_named(sshd: Sshd) -> None:
 def test_a_node_behind_a_jump_host(make_sshd: Callable[..., Sshd]) -> None:
     jump, node = make_sshd(), make_sshd()
     jump.allow(node.client_key)
-    way = f"{USER}@127.0.0.1:{jump.port}"
+    jump_address = f"{USER}@127.0.0.1:{jump.port}"
     with pytest.raises(HostKeyUnknown) as caught:
-        enter(node, jump=way)
+        enter(node, jump=jump_address)
     assert caught.value.key == jump.host_key
     node.known_hosts.add(jump.host_key)
     node.ssh_config.write_text(f"IdentityFile {node.client_key}\n")
-    assert gets_in(enter(node, jump=way))
+    assert gets_in(enter(node, jump=jump_address))
     node.ssh_config.write_text(
         f"IdentityFile {node.client_key}\nHost gpu1\n HostName 127.0.0.1\n Port {node.port}\n"
         f" ProxyJump way-in\nHost way-in\n HostName 127.0.0.1\n Port {jump.port}\n"

@@ -11,7 +11,7 @@ from backend.base.errors import BackendError
 from backend.records.nodes.entry import NodeAddress
 from backend.ssh.client import hops_of
 
-BOTH = pytest.mark.parametrize("has_ssh", [True, False], ids=["ssh", "no ssh"])
+WITH_AND_WITHOUT_SSH = pytest.mark.parametrize("has_ssh", [True, False], ids=["ssh", "no ssh"])
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def hide_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
 
 
-@BOTH
+@WITH_AND_WITHOUT_SSH
 def test_a_comment_behind_a_value_ends_the_value(
     settings: Path, monkeypatch: pytest.MonkeyPatch, has_ssh: bool
 ) -> None:
@@ -39,13 +39,13 @@ def test_a_comment_behind_a_value_ends_the_value(
     (hop,) = hops_of(NodeAddress("gpu1"))
     assert (hop.host, hop.port, hop.user) == ("10.0.0.1", 22033, "root")
     home = str(settings.parent.parent)
-    assert [one.replace("~", home) for one in hop.identities] == [
+    assert [identity.replace("~", home) for identity in hop.identities] == [
         f"{home}/.ssh/a # b",
         f"{home}/c#d",
     ]
 
 
-@BOTH
+@WITH_AND_WITHOUT_SSH
 @pytest.mark.parametrize(
     ("first", "user"),
     [

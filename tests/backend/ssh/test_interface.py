@@ -23,13 +23,27 @@ from tests.backend.ssh.sshd_rig import Sshd
 from tests.waiting import LIMIT_S
 
 pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
-ODD = ["a b", "it's", '"', "$HOME", "`id`", ";", "*", "\\n", "", "é ☃", "-e", "line\nbreak", "!x"]
+ODD_ARGUMENTS = [
+    "a b",
+    "it's",
+    '"',
+    "$HOME",
+    "`id`",
+    ";",
+    "*",
+    "\\n",
+    "",
+    "é ☃",
+    "-e",
+    "line\nbreak",
+    "!x",
+]
 
 
 def test_words_arrive_as_they_are(shell: Shell) -> None:
-    answer = shell.run(["printf", "<%s>\\n", *ODD])
+    answer = shell.run(["printf", "<%s>\\n", *ODD_ARGUMENTS])
     assert (answer.code, answer.err) == (0, "")
-    assert answer.out == "".join(f"<{word}>\n" for word in ODD)
+    assert answer.out == "".join(f"<{word}>\n" for word in ODD_ARGUMENTS)
 
 
 def test_a_list_of_processes_ends_where_it_ends(shell: Shell) -> None:
@@ -89,17 +103,17 @@ def test_the_end_of_endless_output_is_kept(shell: Shell) -> None:
 
 def test_lines_come_while_the_command_runs(shell: Shell, sshd: Sshd) -> None:
     go = sshd.home / "go"
-    seen = []
+    printed_lines = []
 
     def on_line(line: str) -> None:
-        seen.append(line)
+        printed_lines.append(line)
         go.touch()
 
     # It ends only when its first line was read.
     script = f"echo first; while ! test -e {go}; do sleep 0.05; done; echo second >&2; printf third"
     assert shell.run(["sh", "-c", script], on_line=on_line, limit_s=LIMIT_S).ok
-    assert seen[0] == "first"
-    assert sorted(seen) == ["first", "second", "third"]
+    assert printed_lines[0] == "first"
+    assert sorted(printed_lines) == ["first", "second", "third"]
 
 
 def test_a_background_process_with_the_output_open_delays_no_command(
@@ -193,7 +207,7 @@ def test_a_file_is_replaced_whole_and_has_its_mode(shell: Shell, sshd: Sshd) -> 
     shell.write(str(path), b"two" * 100_000, mode=0o600)
     assert path.read_bytes() == b"two" * 100_000
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert [one.name for one in sshd.home.iterdir()] == [path.name]
+    assert [entry.name for entry in sshd.home.iterdir()] == [path.name]
 
 
 @pytest.mark.parametrize(
@@ -231,7 +245,7 @@ def test_a_secret_is_at_no_moment_readable_for_others(
     modes = []
 
     def record_modes(*_: object) -> None:
-        modes.extend(stat.S_IMODE(one.stat().st_mode) for one in sshd.home.iterdir())
+        modes.extend(stat.S_IMODE(entry.stat().st_mode) for entry in sshd.home.iterdir())
 
     source = sshd.home.parent / "key"
     source.write_bytes(b"k" * 200_000)
@@ -258,9 +272,9 @@ def test_a_file_is_read_from_anywhere_in_it(shell: Shell, sshd: Sshd) -> None:
 def test_a_folder_is_listed(shell: Shell, sshd: Sshd) -> None:
     (sshd.home / "b").mkdir()
     (sshd.home / "a").write_bytes(b"123")
-    found = [(one.path, one.bytes, one.is_folder) for one in shell.listing(str(sshd.home))]
-    assert found[0] == (str(sshd.home / "a"), 3, False)
-    assert (found[1][0], found[1][2]) == (str(sshd.home / "b"), True)
+    files = [(entry.path, entry.bytes, entry.is_folder) for entry in shell.listing(str(sshd.home))]
+    assert files[0] == (str(sshd.home / "a"), 3, False)
+    assert (files[1][0], files[1][2]) == (str(sshd.home / "b"), True)
     with pytest.raises(FileNotFoundError):
         shell.listing(str(sshd.home / "nothing"))
     (sshd.home / "c").mkdir()
@@ -312,15 +326,15 @@ def test_a_cancelled_transfer_leaves_no_file(shell: Shell, sshd: Sshd, tmp_path:
 def test_each_piece_of_a_file_is_read_once_and_few_are_kept(
     get: str, shell: Shell, sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-    kept: set[int] = set()
+    offsets: list[int] = []
+    kept_chunks: set[int] = set()
     threads: set[threading.Thread] = set()
     request = paramiko.SFTPClient._async_request
 
     def count(client: paramiko.SFTPClient, file: Any, kind: int, *values: Any) -> int:
         if kind == CMD_READ:
-            asked.append(int(values[1]))
-            kept.add(len(file._prefetch_extents) + len(file._prefetch_data))
+            offsets.append(int(values[1]))
+            kept_chunks.add(len(file._prefetch_extents) + len(file._prefetch_data))
             threads.add(threading.current_thread())
         return request(client, file, kind, *values)
 
@@ -332,8 +346,8 @@ def test_each_piece_of_a_file_is_read_once_and_few_are_kept(
     else:
         shell.fetch(str(sshd.home / "wheel"), tmp_path / "wheel", None)
         assert (tmp_path / "wheel").read_bytes() == content
-    assert sorted(asked) == list(range(0, len(content), 32_768))
-    assert max(kept) < 64
+    assert sorted(offsets) == list(range(0, len(content), 32_768))
+    assert max(kept_chunks) < 64
     assert threads == {threading.current_thread()}
 
 
@@ -345,7 +359,9 @@ def test_f52_a_full_disk_is_named(
     shell.write(f"{tmp_path}/small/fits", b"1" * 1000)
     with pytest.raises(BackendError, match=r"The disk of .*small on .* is full"):
         shell.write(f"{tmp_path}/small/too-large", bytes(1_000_000))
-    assert [one.path for one in shell.listing(f"{tmp_path}/small")] == [f"{tmp_path}/small/fits"]
+    assert [entry.path for entry in shell.listing(f"{tmp_path}/small")] == [
+        f"{tmp_path}/small/fits"
+    ]
 
 
 def test_f52_no_permission_is_named(
@@ -439,16 +455,16 @@ def test_an_answer_to_files_that_never_comes_is_given_up(
 
 
 def test_closing_from_another_thread_ends_a_command(shell: Shell) -> None:
-    begun = threading.Event()
+    has_begun = threading.Event()
 
     def close() -> None:
-        begun.wait(LIMIT_S)
+        has_begun.wait(LIMIT_S)
         shell.close()
 
     closing = threading.Thread(target=close)
     closing.start()
     with pytest.raises(Unreachable):
-        shell.run(["sh", "-c", "echo begun; sleep 30"], on_line=lambda _: begun.set())
+        shell.run(["sh", "-c", "echo begun; sleep 30"], on_line=lambda _: has_begun.set())
     closing.join(LIMIT_S)
     assert not closing.is_alive()
     shell.close()

@@ -34,78 +34,87 @@ def empty(tmp_path_factory: pytest.TempPathFactory) -> KnownHosts:
 def test_an_added_key_is_found_only_under_its_host(
     tmp_path_factory: pytest.TempPathFactory, added: list[HostKey]
 ) -> None:
-    known = empty(tmp_path_factory)
+    known_hosts = empty(tmp_path_factory)
     for key in added:
-        known.add(key)
+        known_hosts.add(key)
     for key in added:
-        found = known.keys(key.host, key.port)
-        wanted = [one for one in added if (one.host, one.port) == (key.host, key.port)]
-        assert list(found) == list(dict.fromkeys(wanted))
-        assert known.keys(key.host, 1) == ()
+        found_keys = known_hosts.keys(key.host, key.port)
+        expected_keys = [
+            host_key for host_key in added if (host_key.host, host_key.port) == (key.host, key.port)
+        ]
+        assert list(found_keys) == list(dict.fromkeys(expected_keys))
+        assert known_hosts.keys(key.host, 1) == ()
 
 
 @given(st.lists(st.one_of(keys, foreign), max_size=12), keys)
 def test_removing_touches_no_other_line(
-    tmp_path_factory: pytest.TempPathFactory, lines: list[HostKey | str], gone: HostKey
+    tmp_path_factory: pytest.TempPathFactory, lines: list[HostKey | str], removed_key: HostKey
 ) -> None:
-    known = empty(tmp_path_factory)
-    known.path.parent.mkdir(exist_ok=True)
-    name = host_name(gone.host, gone.port)
+    known_hosts = empty(tmp_path_factory)
+    known_hosts.path.parent.mkdir(exist_ok=True)
+    name = host_name(removed_key.host, removed_key.port)
     texts = [
         f"{host_name(line.host, line.port)} {line.text}" if isinstance(line, HostKey) else line
         for line in lines
     ]
-    known.path.write_text("".join(f"{text}\n" for text in texts), newline="\n")
-    known.add(gone)
-    assert known.remove(gone.host, gone.port) >= 1
-    assert known.keys(gone.host, gone.port) == ()
-    left = known.path.read_bytes().decode().split("\n")[:-1]
+    known_hosts.path.write_text("".join(f"{text}\n" for text in texts), newline="\n")
+    known_hosts.add(removed_key)
+    assert known_hosts.remove(removed_key.host, removed_key.port) >= 1
+    assert known_hosts.keys(removed_key.host, removed_key.port) == ()
+    remaining_lines = known_hosts.path.read_bytes().decode().split("\n")[:-1]
     # A line of anything else may by chance be one of this host's.
-    assert left == [text for text in texts if text and not str(text).strip().startswith(f"{name} ")]
-    assert known.remove(gone.host, gone.port) == 0
+    assert remaining_lines == [
+        text for text in texts if text and not str(text).strip().startswith(f"{name} ")
+    ]
+    assert known_hosts.remove(removed_key.host, removed_key.port) == 0
 
 
 @given(st.binary(max_size=400))
 def test_any_bytes_are_read_and_kept(
     tmp_path_factory: pytest.TempPathFactory, content: bytes
 ) -> None:
-    known = empty(tmp_path_factory)
-    known.path.write_bytes(content)
-    known.keys("gpu1")
-    known.add(host_key("gpu1", 22, "ssh-ed25519", b"key"))
-    kept = known.path.read_bytes()
-    assert [line for line in content.split(b"\n") if line] == kept.split(b"\n")[:-2]
-    assert len(known.keys("gpu1")) == 1
+    known_hosts = empty(tmp_path_factory)
+    known_hosts.path.write_bytes(content)
+    known_hosts.keys("gpu1")
+    known_hosts.add(host_key("gpu1", 22, "ssh-ed25519", b"key"))
+    kept_content = known_hosts.path.read_bytes()
+    assert [line for line in content.split(b"\n") if line] == kept_content.split(b"\n")[:-2]
+    assert len(known_hosts.keys("gpu1")) == 1
 
 
 def test_a_line_of_several_names_loses_the_one(tmp_path: Path) -> None:
-    known = KnownHosts(tmp_path / "known_hosts")
+    known_hosts = KnownHosts(tmp_path / "known_hosts")
     text = f"ssh-rsa {base64.b64encode(b'key').decode()} a comment"
-    known.path.write_text(f"gpu1,10.0.0.1,[gpu1]:2222 {text}\n")
-    assert len(known.keys("GPU1")) == len(known.keys("10.0.0.1")) == 1
-    assert known.remove("gpu1") == 1
-    assert known.path.read_text() == f"10.0.0.1,[gpu1]:2222 {text}\n"
+    known_hosts.path.write_text(f"gpu1,10.0.0.1,[gpu1]:2222 {text}\n")
+    assert len(known_hosts.keys("GPU1")) == len(known_hosts.keys("10.0.0.1")) == 1
+    assert known_hosts.remove("gpu1") == 1
+    assert known_hosts.path.read_text() == f"10.0.0.1,[gpu1]:2222 {text}\n"
 
 
 @pytest.mark.parametrize("kind", ["ed25519", "ecdsa", "rsa"])
 def test_openssh_reads_the_file_and_prints_the_same_fingerprint(tmp_path: Path, kind: str) -> None:
     public = Path(f"{make_key(tmp_path / 'key', kind=kind)}.pub").read_text().split()
     blob = base64.b64decode(public[1])
-    known = KnownHosts(tmp_path / "profile" / "known_hosts")
-    known.add(host_key("gpu1", 2222, public[0], blob))
-    for words in (["-lf", str(known.path)], ["-lF", "[gpu1]:2222", "-f", str(known.path)]):
-        said = subprocess.run(["ssh-keygen", *words], capture_output=True, text=True, check=True)
-        assert fingerprint(blob) in said.stdout
+    known_hosts = KnownHosts(tmp_path / "profile" / "known_hosts")
+    known_hosts.add(host_key("gpu1", 2222, public[0], blob))
+    for arguments in (
+        ["-lf", str(known_hosts.path)],
+        ["-lF", "[gpu1]:2222", "-f", str(known_hosts.path)],
+    ):
+        completed = subprocess.run(
+            ["ssh-keygen", *arguments], capture_output=True, text=True, check=True
+        )
+        assert fingerprint(blob) in completed.stdout
 
 
 def test_f61_file_and_folder_are_the_users_alone(tmp_path: Path) -> None:
-    known = KnownHosts(tmp_path / "profile" / "known_hosts")
-    known.add(host_key("gpu1", 22, "ssh-rsa", b"1"))
-    known.path.chmod(0o644)
-    known.path.parent.chmod(0o755)
-    known.add(host_key("gpu2", 22, "ssh-rsa", b"2"))
-    assert known.path.stat().st_mode & 0o777 == 0o600
-    assert known.path.parent.stat().st_mode & 0o777 == 0o700
+    known_hosts = KnownHosts(tmp_path / "profile" / "known_hosts")
+    known_hosts.add(host_key("gpu1", 22, "ssh-rsa", b"1"))
+    known_hosts.path.chmod(0o644)
+    known_hosts.path.parent.chmod(0o755)
+    known_hosts.add(host_key("gpu2", 22, "ssh-rsa", b"2"))
+    assert known_hosts.path.stat().st_mode & 0o777 == 0o600
+    assert known_hosts.path.parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_many_at_once_lose_nothing(tmp_path: Path) -> None:
@@ -136,8 +145,10 @@ def test_a_file_that_cannot_be_used_is_a_sentence(tmp_path: Path) -> None:
 def test_all_accepted_keys_are_listed_with_host_and_port(
     tmp_path_factory: pytest.TempPathFactory, accepted: list[HostKey]
 ) -> None:
-    known = empty(tmp_path_factory)
+    known_hosts = empty(tmp_path_factory)
     for key in accepted:
-        known.add(key)
-    wanted = {(key.host.lower(), key.port, key.text, key.fingerprint) for key in accepted}
-    assert {(key.host, key.port, key.text, key.fingerprint) for key in known.all()} == wanted
+        known_hosts.add(key)
+    expected_keys = {(key.host.lower(), key.port, key.text, key.fingerprint) for key in accepted}
+    assert {
+        (key.host, key.port, key.text, key.fingerprint) for key in known_hosts.all()
+    } == expected_keys

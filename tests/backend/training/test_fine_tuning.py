@@ -152,9 +152,9 @@ def test_an_optimizer_of_the_model_that_cannot_be_used_is_refused(
     tmp_path: Path, body: str, message: str
 ) -> None:
     model = MODEL + f"    def optimizer(self, parameters, lr):\n        {body}\n"
-    with pytest.raises(BackendError) as refused:
+    with pytest.raises(BackendError) as refusal:
         train_here(new_training(tmp_path, model=model, **SINGLE_PROCESS))
-    assert message in str(refused.value)
+    assert message in str(refusal.value)
 
 
 def test_a_rate_of_a_layer_that_the_model_lacks_is_refused(tmp_path: Path) -> None:

@@ -34,19 +34,19 @@ def view(qtbot, model) -> QTableView:
 def test_a_longer_text_has_room_and_the_taker_has_the_rest(view, model, qtbot):
     share_column_width(view, 0)
     view.show()
-    model.put([("a", "1"), ("b", "2")])
+    model.set_records([("a", "1"), ("b", "2")])
     narrow = view.columnWidth(1)
-    model.put([("a", "1"), ("b", "2,000,000,000")])
+    model.set_records([("a", "1"), ("b", "2,000,000,000")])
     assert view.columnWidth(1) > narrow
     qtbot.waitUntil(lambda: view.columnWidth(0) + view.columnWidth(1) == view.viewport().width())
-    model.put([("a", "1"), ("b", "2")])
+    model.set_records([("a", "1"), ("b", "2")])
     assert view.columnWidth(1) == narrow
 
 
 def test_all_columns_of_a_wide_table_are_equally_wide(view, model, qtbot):
     share_column_width(view, 0)
     view.show()
-    model.put([("a", "1"), ("b", "2")])
+    model.set_records([("a", "1"), ("b", "2")])
     share_column_width(view, 0, equally=True)
     qtbot.waitUntil(lambda: abs(view.columnWidth(0) - view.columnWidth(1)) <= 1)
     share_column_width(view, 0)
@@ -56,7 +56,7 @@ def test_all_columns_of_a_wide_table_are_equally_wide(view, model, qtbot):
 def test_the_whole_row_under_the_pointer_is_highlighted(view, model, qtbot, theme_manager):
     share_column_width(view, 0)
     view.show()
-    model.put([("a", "1"), ("b", "2")])
+    model.set_records([("a", "1"), ("b", "2")])
     viewport = view.viewport()
 
     def backgrounds() -> list[QColor]:

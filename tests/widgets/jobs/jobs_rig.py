@@ -12,14 +12,14 @@ from widgets.jobs.page.jobs_page import JobsPage
 def show_jobs(page: JobsPage, views, lines=()):
     """These are all jobs there are; gives who finds them. ``lines`` are not known whole."""
     finder = next((f for f in page.findChildren(ListController)), None)
-    gone = ()
+    removed_ids = ()
     if finder is None:
         finder = ListController(SynchronousRunner(), page, page)
-        finder.shown = set()
+        finder.shown_ids = set()
     ids = {view.id for view in views} | {line.id for line in lines}
-    gone = tuple(finder.shown - ids)
-    finder.shown = ids
-    finder.take_listing(JobListing(tuple(views), tuple(lines), gone, len(ids)))
+    removed_ids = tuple(finder.shown_ids - ids)
+    finder.shown_ids = ids
+    finder.take_listing(JobListing(tuple(views), tuple(lines), removed_ids, len(ids)))
     return finder
 
 

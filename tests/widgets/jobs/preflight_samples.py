@@ -76,11 +76,17 @@ BROKEN = TrialResult(
 )
 
 
-def preflight(*wrong: PreflightFinding, placement: tuple[Placement, ...] = PLACEMENT) -> Preflight:
-    blocking_findings = [finding for finding in wrong if finding.blocks]
+def preflight(
+    *all_findings: PreflightFinding, placement: tuple[Placement, ...] = PLACEMENT
+) -> Preflight:
+    blocking_findings = [finding for finding in all_findings if finding.blocks]
     smaller = smaller_placement(placement, blocking_findings) if blocking_findings else ()
-    findings = (*blocking_findings, *(finding for finding in wrong if not finding.blocks), *PASSED_CHECKS)
-    return Preflight(tuple(finding.node for finding in placement), findings, 6.2, smaller)
+    findings = (
+        *blocking_findings,
+        *(finding for finding in all_findings if not finding.blocks),
+        *PASSED_CHECKS,
+    )
+    return Preflight(tuple(entry.node for entry in placement), findings, 6.2, smaller)
 
 
 def many(count: int, name: str = "node-rack3-row7-machine-{:03d}.cluster.example.org") -> Preflight:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError
 from backend.records.jobs.view import JobView
-from tests.widgets.jobs.list.test_jobs_table import LOCAL_CONFIG, GPU_CONFIG, TWO, VIEWS, job
+from tests.widgets.jobs.list.test_jobs_table import LOCAL_CONFIG, NODE, TWO, VIEWS, job
 
 S = JobState
 LR = "sweep:digits lr"
@@ -15,7 +15,13 @@ LONG = "sweep:a sweep whose owner was never told where a name is to end, and wen
 
 
 def swept(tag, values, state, number, **changes):
-    view = job(f"{tag[6:]} {values}", state, changes.pop("config", LOCAL_CONFIG), tags=(tag, "mnist"), **changes)
+    view = job(
+        f"{tag[6:]} {values}",
+        state,
+        changes.pop("config", LOCAL_CONFIG),
+        tags=(tag, "mnist"),
+        **changes,
+    )
     return replace(view, id=f"{tag[6:20]}-{number}", created=f"2026-11-20T08:{number:02d}:00Z")
 
 
@@ -35,6 +41,6 @@ LONG_JOBS: tuple[JobView, ...] = tuple(
     for n in range(9)
 )  # fmt: skip
 WAITING_JOBS: tuple[JobView, ...] = tuple(
-    swept("sweep:unet seeds", f"seed={n}", S.QUEUED, n, config=GPU_CONFIG) for n in range(3)
+    swept("sweep:unet seeds", f"seed={n}", S.QUEUED, n, config=NODE) for n in range(3)
 )
 EVERY = (*VIEWS, *LR_JOBS, *LONG_JOBS, *WAITING_JOBS)

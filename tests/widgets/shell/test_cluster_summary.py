@@ -107,11 +107,11 @@ def test_a_low_window_hides_the_map_first_then_the_sentences(summary):
     def visible_parts():
         return summary.map.isVisible(), summary._notes.isVisible(), summary.counts.isVisible()
 
-    summary.set_room(900)
+    summary.set_available_height(900)
     assert visible_parts() == (True, True, True)
-    summary.set_room(800)
+    summary.set_available_height(800)
     assert visible_parts() == (False, True, True)
-    summary.set_room(620)
+    summary.set_available_height(620)
     assert visible_parts() == (False, False, True)
 
 

@@ -42,7 +42,7 @@ def window(qtbot):
 
 def test_a_click_on_a_place_opens_it(window, qtbot):
     qtbot.mouseClick(page_buttons(window.side_bar)["models"], Qt.MouseButton.LeftButton)
-    assert window.place == "models"
+    assert window.page_key == "models"
 
 
 @pytest.mark.parametrize("page", ["settings", "help", "new-job"])
@@ -50,15 +50,15 @@ def test_no_place_is_lit_while_a_page_without_a_place_is_shown(window, qtbot, pa
     def lit():
         return [key for key, button in page_buttons(window.side_bar).items() if button.isChecked()]
 
-    window.go("nodes")
+    window.open_page("nodes")
     assert lit() == ["nodes"]
-    window.go(page)
+    window.open_page(page)
     assert lit() == []
     window.back()
     assert lit() == ["nodes"]
-    window.go(page)
+    window.open_page(page)
     qtbot.mouseClick(page_buttons(window.side_bar)["nodes"], Qt.MouseButton.LeftButton)
-    assert (window.place, lit()) == ("nodes", ["nodes"])
+    assert (window.page_key, lit()) == ("nodes", ["nodes"])
 
 
 @pytest.mark.parametrize(
@@ -74,26 +74,26 @@ def test_keys_and_help_have_a_button(window, qtbot, button, attribute, width):
 
 
 def test_back_and_forward_work_as_in_a_browser(window):
-    window.go("datasets")
-    window.go("new-job")
+    window.open_page("datasets")
+    window.open_page("new-job")
     window.back()
-    assert window.place == "datasets"
+    assert window.page_key == "datasets"
     window.back()
-    assert window.place == "jobs"
+    assert window.page_key == "jobs"
     window.forward()
-    assert window.place == "datasets"
-    window.go("nodes")
+    assert window.page_key == "datasets"
+    window.open_page("nodes")
     window.forward()
-    assert window.place == "nodes", "a new way forgets the old one"
+    assert window.page_key == "nodes", "a new way forgets the old one"
 
 
 def test_a_window_used_for_weeks_remembers_the_last_hundred_steps(window):
     for _ in range(500):
-        window.go("datasets")
-        window.go("nodes")
+        window.open_page("datasets")
+        window.open_page("nodes")
     for _ in range(1001):
         window.back()
-    assert window.place == "nodes", "not the jobs, where it began"
+    assert window.page_key == "nodes", "not the jobs, where it began"
 
 
 def test_below_1180_px_the_side_bar_is_a_rail(window):
@@ -103,7 +103,7 @@ def test_below_1180_px_the_side_bar_is_a_rail(window):
 
 
 def test_running_jobs_are_seen_from_every_place_and_a_click_opens_one(window, qtbot):
-    window.go("datasets")
+    window.open_page("datasets")
     live = tuple(replace(LIVE, id=name, name=f"job {name}") for name in "abcde")
     window.side_bar.show_live(live)
     jobs = window.side_bar.findChildren(RunningJob)
@@ -141,7 +141,7 @@ def test_the_side_bar_has_room_for_all_that_it_shows_at_every_height(
 
 def test_the_side_bar_says_that_nothing_is_running_once_it_knows(window):
     window.side_bar.show_nodes(())
-    window.side_bar.set_room(900)
+    window.side_bar.set_available_height(900)
     assert "Nothing is running" not in visible_texts(window.side_bar)
     window.side_bar.show_live(())
     assert "Nothing is running" in visible_texts(window.side_bar)
@@ -159,12 +159,12 @@ def test_a_data_root_that_does_not_answer_is_a_red_line_and_mutes_the_figures(wi
     bar.show_live((LIVE,))
     bar.show_error("/lab/ring does not answer.")
     assert shows_text(bar, "does not answer")
-    assert bar._jobs[0]._percent.tone() == bar._jobs[0]._left.tone() == "text3"
+    assert bar._jobs[0]._percent.color_role() == bar._jobs[0]._time_left.color_role() == "text3"
     bar.show_live((LIVE,))
-    assert bar._jobs[0]._left.tone() == "text3", "what is shown again is no newer"
+    assert bar._jobs[0]._time_left.color_role() == "text3", "what is shown again is no newer"
     bar.show_error("")
     assert not shows_text(bar, "does not answer")
-    assert bar._jobs[0]._percent.tone() == "text"
+    assert bar._jobs[0]._percent.color_role() == "text"
 
 
 def test_the_rail_says_the_percent_in_the_ring_and_that_the_data_root_is_silent(window):
@@ -219,7 +219,7 @@ def test_a_dropped_web_address_is_refused(window, qtbot):
     data = QMimeData()
     data.setUrls([QUrl("https://lab.example/plankton.zip")])
     assert not drags.drag_over(window, data)
-    assert not window.drop_sheet.isVisible()
+    assert not window.drop_overlay.isVisible()
     with qtbot.assertNotEmitted(window.dropped):
         drags.drop(window, data)
 
@@ -234,7 +234,7 @@ def test_the_window_refuses_a_drag_that_began_in_it(window, tmp_path):
     event = OwnDragEvent(QPoint(500, 300), Qt.DropAction.CopyAction, data, *button_and_keys)
     window.dragEnterEvent(event)
     assert not event.isAccepted()
-    assert not window.drop_sheet.isVisible()
+    assert not window.drop_overlay.isVisible()
 
 
 def test_every_place_has_its_key_in_its_tool_tip(window):

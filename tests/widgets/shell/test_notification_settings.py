@@ -122,6 +122,6 @@ def test_a_test_is_sent_with_the_typed_settings_and_its_result_is_a_sentence(
         qtbot.mouseClick(senders(settings)[1], Qt.MouseButton.LeftButton)
     assert requested.args == [ChannelTest("mail", Channels(mail=MAIL), "typed")]
     assert not find_button(settings, "Sending…").isEnabled()
-    settings.show_said("mail", "smtp.lab did not accept the user or the password.", "bad")
+    settings.show_test_result("mail", "smtp.lab did not accept the user or the password.", "bad")
     assert shows_text(settings, "smtp.lab did not accept the user")
     assert [b.isEnabled() for b in senders(settings)] == [False, True]

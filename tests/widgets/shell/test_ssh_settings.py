@@ -53,22 +53,22 @@ def page(qtbot):
     ],
 )
 def test_the_page_shows_the_tried_keys(page, changes, text):
-    page.show_facts(replace(OVERVIEW, **changes))
+    page.show_details(replace(OVERVIEW, **changes))
     assert f"{text} {OTHER_KEYS_NOTE}" in visible_texts(page)
 
 
 def test_the_page_counts_passphrases_and_says_why_none_can_be_kept(page):
-    page.show_facts(OVERVIEW)
+    page.show_details(OVERVIEW)
     assert not shows_text(page, "known now")
-    page.show_facts(replace(OVERVIEW, passphrases=1, keyring_fault="There is no keyring here."))
+    page.show_details(replace(OVERVIEW, passphrases=1, keyring_fault="There is no keyring here."))
     text = page._passphrases.text()
     assert text.endswith("1 passphrase is kept now. There is no keyring here.")
-    page.show_facts(replace(OVERVIEW, passphrases=2))
+    page.show_details(replace(OVERVIEW, passphrases=2))
     assert shows_text(page, "2 passphrases are kept now.")
 
 
 def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_key(page, qtbot):
-    page.show_facts(replace(OVERVIEW, accepted_keys=KEYS))
+    page.show_details(replace(OVERVIEW, accepted_keys=KEYS))
     for key in KEYS:
         find_only(ComboBox, page).choose(f"{key.host}:{key.port}")
         assert find_only(SettingsRow, page).description.text() == f"ssh-ed25519 {key.fingerprint}"
@@ -78,20 +78,20 @@ def test_the_page_shows_the_fingerprint_of_the_chosen_machine_and_forgets_its_ke
 
 
 def test_the_page_has_no_forget_button_without_a_trusted_machine(page):
-    page.show_facts(OVERVIEW)
+    page.show_details(OVERVIEW)
     assert not find_button(page, "Forget").isVisible()
     assert find_only(SettingsRow, page).description.text().startswith("None yet.")
 
 
 def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):
-    page.show_facts(OVERVIEW)
+    page.show_details(OVERVIEW)
     hosts, config = (
         next(b for b in page.findChildren(IconButton) if b.accessibleName() == name)
         for name in ("Open file of accepted host keys", "Open SSH client settings")
     )
     assert {OVERVIEW.known_hosts, "none"} <= {label.text() for label in page.findChildren(Label)}
     assert not config.isEnabled(), "there are none"
-    with qtbot.waitSignal(page.place_opened) as signal:
+    with qtbot.waitSignal(page.path_opened) as signal:
         hosts.click()
     assert signal.args == [OVERVIEW.known_hosts]
 
@@ -99,5 +99,5 @@ def test_the_files_are_named_and_their_folder_is_opened(page, qtbot):
 def test_the_page_shows_a_read_error_until_a_read_succeeds(page):
     page.show_error("known_hosts cannot be read.")
     assert "known_hosts cannot be read." in visible_texts(page)
-    page.show_facts(OVERVIEW)
+    page.show_details(OVERVIEW)
     assert shows_text(page, "No SSH agent")

@@ -91,7 +91,7 @@ class PreflightDialog(Dialog):
             gap=S2,
             margins=(S6, S4, S6, S4),
         )
-        # Wrapped text requests the height of a narrow page; `_fit` knows the width.
+        # Wrapped text requests the height of a narrow page; `_fit_height` knows the width.
         content.setSizeConstraint(QLayout.SizeConstraint.SetNoConstraint)
         self.setLayout(content)
         self.show_busy("Checking the nodes")

@@ -32,7 +32,7 @@ def bundle(
     written_bundle = services.bundles.bundle(
         id, file, with_data=with_data, checkpoint=checkpoint, progress=progress
     )
-    included = (
+    checkpoint_text = (
         f"checkpoint {written_bundle.checkpoint}" if written_bundle.checkpoint else "no checkpoint"
     )
     notes = []
@@ -45,7 +45,7 @@ def bundle(
     size = size_text(written_bundle.bytes)
     return Answer(
         written_bundle,
-        f"Wrote {written_bundle.path} ({written_bundle.files} files, {size}, {included}).",
+        f"Wrote {written_bundle.path} ({written_bundle.files} files, {size}, {checkpoint_text}).",
         notes,
     )
 

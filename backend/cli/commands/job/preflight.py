@@ -53,7 +53,7 @@ def fix_findings(services: Services, result: Preflight, asks: bool) -> bool:
         finding
         for finding in (*result.blocking_findings, *result.warnings)
         if not finding.fix.needs_a_person
-        or (asks and finding.host_key is not None and questions.accepts(finding.host_key))
+        or (asks and finding.host_key is not None and questions.ask_about_key(finding.host_key))
     ]
     for finding in fixable_findings:
         print_note(f"{finding.check}: {finding.message} Fixing: {finding.fix.value}")

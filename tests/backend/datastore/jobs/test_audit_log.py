@@ -43,9 +43,9 @@ def test_actions_are_in_the_order_of_their_doing(
     job: tuple[OpenJob, JobFile], clocks: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, file = job
-    begin = time.time_ns()
+    started_ns = time.time_ns()
     for number, hour in enumerate(clocks):
-        monkeypatch.setattr(time, "time_ns", lambda hour=hour: begin + hour * _HOUR_NS)
+        monkeypatch.setattr(time, "time_ns", lambda hour=hour: started_ns + hour * _HOUR_NS)
         stamp = f"2026-01-01T{10 + hour:02d}:00:00Z"
         monkeypatch.setattr(timestamps, "now", lambda stamp=stamp: stamp)
         audit_log.add(folder, f"action {number}")
@@ -54,7 +54,7 @@ def test_actions_are_in_the_order_of_their_doing(
 
 
 @pytest.mark.parametrize(
-    ("what", "user", "sentence"),
+    ("action", "user", "message"),
     [
         ("Stopped", "ben", "Stopped by ben on desk"),
         ("Started over", "ben", "Started over by ben on desk"),
@@ -80,7 +80,7 @@ def test_actions_are_in_the_order_of_their_doing(
     ],
 )
 def test_the_computer_of_an_action_does_not_read_as_a_part_of_it(
-    what: str, user: str, sentence: str
+    action: str, user: str, message: str
 ) -> None:
-    assert AuditEntry("", what, user, "desk").message == sentence
-    assert AuditEntry("", what).message == what
+    assert AuditEntry("", action, user, "desk").message == message
+    assert AuditEntry("", action).message == action

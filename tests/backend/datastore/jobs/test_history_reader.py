@@ -52,7 +52,7 @@ def test_a_metric_that_a_block_does_not_have_is_nan_there(tmp_path: Path) -> Non
     assert accuracy[2] == 0.75
 
 
-@pytest.mark.parametrize("at_once", [True, False])
+@pytest.mark.parametrize("in_one_write", [True, False])
 @pytest.mark.parametrize(
     ("first", "message", "steps", "starts"),
     [
@@ -63,7 +63,7 @@ def test_a_metric_that_a_block_does_not_have_is_nan_there(tmp_path: Path) -> Non
 )
 def test_a_block_that_says_so_replaces_the_steps_from_its_first_on(
     tmp_path: Path,
-    at_once: bool,
+    in_one_write: bool,
     first: int,
     message: str,
     steps: list[int],
@@ -73,11 +73,11 @@ def test_a_block_that_says_so_replaces_the_steps_from_its_first_on(
     values = [float(step) for step in range(first, 4)]
     stamp = "2026-11-21T07:00:01.000000Z"
     old = block(1, [9.0]) + block(2, [9.0, 9.0], run=2)
-    again = encode(Block("TRAINING", 2, 1, 1, first, stamp, {"loss": values}, message))
-    path.write_bytes(old + again if at_once else old)
+    repeated_block = encode(Block("TRAINING", 2, 1, 1, first, stamp, {"loss": values}, message))
+    path.write_bytes(old + repeated_block if in_one_write else old)
     update, cursor = read_history(path)
-    if not at_once:
-        path.write_bytes(old + again)
+    if not in_one_write:
+        path.write_bytes(old + repeated_block)
         update = join_updates(update, read_history(path, cursor)[0])
     assert not update.problems
     assert list(update.steps) == steps
@@ -128,9 +128,9 @@ def test_f36_a_damaged_block_in_the_middle_costs_only_itself_and_is_reported(
     tmp_path: Path, spoil: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "history.toml"
-    middle = block(3, [2.0, 1.5])
-    spoiled = spoil(middle)
-    assert spoiled != middle
+    damaged_block = block(3, [2.0, 1.5])
+    spoiled = spoil(damaged_block)
+    assert spoiled != damaged_block
     path.write_bytes(block(1, [3.0, 2.5]) + spoiled + block(5, [1.0, 0.5]))
     update, _ = read_history(path)
     assert list(update.steps) == [1, 2, 5, 6]
@@ -144,19 +144,19 @@ def test_a_run_resumed_from_an_older_checkpoint_replaces_later_steps(
 ) -> None:
     path = tmp_path / "history.toml"
     path.write_bytes(block(1, [9.0, 8.0, 7.0]) + block(4, [6.0, 5.0]))
-    before, cursor = read_history(path)
+    first_update, cursor = read_history(path)
     with path.open("ab") as file:
         file.write(block(3, [6.5, 5.5], run=2))
-    after, _ = read_history(path, cursor)
-    assert after.drop_from == 3
-    assert after.run_starts == (RunStart(2, 3),)
-    whole, _ = read_history(path)
-    assert list(whole.steps) == [1, 2, 3, 4]
-    assert list(whole.metrics["loss"]) == [9.0, 8.0, 6.5, 5.5]
-    together = join_updates(before, after)
-    assert list(together.steps) == list(whole.steps)
-    assert list(together.metrics["loss"]) == list(whole.metrics["loss"])
-    assert together.run_starts == whole.run_starts
+    second_update, _ = read_history(path, cursor)
+    assert second_update.drop_from == 3
+    assert second_update.run_starts == (RunStart(2, 3),)
+    full_update, _ = read_history(path)
+    assert list(full_update.steps) == [1, 2, 3, 4]
+    assert list(full_update.metrics["loss"]) == [9.0, 8.0, 6.5, 5.5]
+    joined_update = join_updates(first_update, second_update)
+    assert list(joined_update.steps) == list(full_update.steps)
+    assert list(joined_update.metrics["loss"]) == list(full_update.metrics["loss"])
+    assert joined_update.run_starts == full_update.run_starts
 
 
 def test_a_history_that_begins_again_is_read_from_its_start(tmp_path: Path) -> None:
@@ -164,11 +164,11 @@ def test_a_history_that_begins_again_is_read_from_its_start(tmp_path: Path) -> N
     path.write_bytes(block(1, [9.0, 8.0, 7.0]))
     _, cursor = read_history(path)
     path.unlink()
-    gone, cursor_of_none = read_history(path, cursor)
-    assert gone.drop_from == 0
+    empty_update, cursor_of_none = read_history(path, cursor)
+    assert empty_update.drop_from == 0
     path.write_bytes(block(1, [5.0], second=30) + block(2, [4.0]) + block(3, [3.0]))
-    for known in (cursor, cursor_of_none):
-        update, _ = read_history(path, known)
+    for known_cursor in (cursor, cursor_of_none):
+        update, _ = read_history(path, known_cursor)
         assert update.drop_from == 0
         assert list(update.metrics["loss"]) == [5.0, 4.0, 3.0]
 
@@ -219,10 +219,12 @@ def test_the_reader_agrees_with_a_toml_parser_on_all_that_can_be_written(
     assert cursor.offset == len(content)
     for number, entry in enumerate(entries):
         for name, values in entry["metrics"].items():
-            there = np.asarray(update.metrics[name])[3 * number : 3 * number + 3]
-            assert np.array_equal(there, np.array(values, float), equal_nan=True)
+            stored_values = np.asarray(update.metrics[name])[3 * number : 3 * number + 3]
+            assert np.array_equal(stored_values, np.array(values, float), equal_nan=True)
             assert np.array_equal(
-                there.astype(np.float32), np.array(tables[number][name], np.float32), equal_nan=True
+                stored_values.astype(np.float32),
+                np.array(tables[number][name], np.float32),
+                equal_nan=True,
             )
 
 
@@ -234,7 +236,7 @@ def long_history(path: Path, later: float = 0.123456789) -> None:
     assert path.stat().st_size > WORTH_KEEPING_BYTES
 
 
-def same(a: HistoryUpdate, b: HistoryUpdate) -> bool:
+def is_equal(a: HistoryUpdate, b: HistoryUpdate) -> bool:
     return (
         list(a.steps) == list(b.steps)
         and list(a.epochs) == list(b.epochs)
@@ -252,13 +254,13 @@ def test_a_cached_history_is_equal_and_newer_steps_are_added(
     long_history(path)
     first, cursor = reader.read(path)
     assert len(list((tmp_path / "cache").iterdir())) == 1
-    again, cursor_again = reader.read(path)
-    assert same(first, again)
+    repeated_update, cursor_again = reader.read(path)
+    assert is_equal(first, repeated_update)
     assert cursor == cursor_again
     with path.open("ab") as file:
         file.write(block(119_991, [1.0] * 20, run=2, accuracy=[0.5] * 20))
     grown, _ = reader.read(path)
-    assert same(grown, read_history(path)[0])
+    assert is_equal(grown, read_history(path)[0])
     assert list(reader.read(path, cursor)[0].steps) == list(range(119_991, 120_011))
 
 
@@ -270,10 +272,10 @@ def test_a_cache_of_another_file_or_a_spoiled_one_is_not_believed(tmp_path: Path
     path.write_bytes(block(1, [1.0, 2.0]))
     assert list(reader.read(path)[0].steps) == [1, 2]
     long_history(path)
-    whole = read_history(path)[0]
+    full_update = read_history(path)[0]
     long_history(path, later=0.987654321)
-    assert same(reader.read(path)[0], read_history(path)[0])
+    assert is_equal(reader.read(path)[0], read_history(path)[0])
     long_history(path)
     for spoiled in (b"", b"{}\n", cache.read_bytes()[:5000], b"\x00" * 100):
         cache.write_bytes(spoiled)
-        assert same(reader.read(path)[0], whole)
+        assert is_equal(reader.read(path)[0], full_update)

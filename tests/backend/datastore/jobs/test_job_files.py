@@ -83,8 +83,8 @@ def test_a_checkpoint_with_a_replaced_record_is_read_again(tmp_path: Path) -> No
     path.write_bytes(b"abc")
     for loss in (0.5, 0.25):
         replace_json(path.with_suffix(".json"), replace(record, metrics={"loss": loss}).to_dict())
-        (found,) = list_checkpoints(folder, file.config.checkpoint)
-        assert found.metrics == {"loss": loss}
+        (checkpoint,) = list_checkpoints(folder, file.config.checkpoint)
+        assert checkpoint.metrics == {"loss": loss}
 
 
 @pytest.mark.parametrize("name", HARD_NAMES)
@@ -128,7 +128,7 @@ ON_CPUS = [{"node": "gpu03", "processes": 1}]
 
 
 @pytest.mark.parametrize(
-    ("made", "later"),
+    ("created_changes", "later"),
     [
         ({"gives_way": True, "placement": ON_GPUS}, {"gives_way": False}),
         ({"gives_way": True, "placement": ON_GPUS}, {"gives_way": False, "placement": ON_CPUS}),
@@ -139,9 +139,9 @@ ON_CPUS = [{"node": "gpu03", "processes": 1}]
     ],
 )
 def test_a_desktop_reads_the_changes_of_another_desktop(
-    tmp_path: Path, made: dict[str, Any], later: dict[str, Any]
+    tmp_path: Path, created_changes: dict[str, Any], later: dict[str, Any]
 ) -> None:
-    file, folder = make(tmp_path, **made)
+    file, folder = make(tmp_path, **created_changes)
     changed = with_changes(file.config, later).config
     assert changed is not None
     job_files.write_placement(folder, changed)
@@ -154,8 +154,8 @@ def test_a_desktop_reads_the_changes_of_another_desktop(
 def test_one_damaged_value_of_a_change_does_not_spoil_the_others(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     replace_json(folder.placement, {"batch_size": 7, "gives_way": "maybe", "quiet_minutes": -1})
-    found = job_files.read_job(folder).config
-    assert (found.batch_size, found.gives_way, found.quiet_minutes) == (7, False, 5.0)
+    config = job_files.read_job(folder).config
+    assert (config.batch_size, config.gives_way, config.quiet_minutes) == (7, False, 5.0)
 
 
 def test_a_lock_file_made_by_hand_requests_a_stop(tmp_path: Path) -> None:
@@ -180,8 +180,8 @@ def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> 
         (folder.path / name).write_bytes(content)
     run_start.claim(folder, 2, MOUNTED)
     run_start.move_earlier_runs(folder, 2, MOUNTED)
-    moved = folder.runs / "1"
-    assert {n: (moved / n).read_bytes() for n in files} == files
+    moved_folder = folder.runs / "1"
+    assert {n: (moved_folder / n).read_bytes() for n in files} == files
     assert folder.newest_run() == 2
     assert list(folder.output.iterdir()) == []
     assert list(folder.checkpoints.iterdir()) == []
@@ -223,11 +223,11 @@ def _bytes_of(folder: Path) -> dict[str, bytes]:
 def test_a_job_is_restored_from_the_trash_byte_for_byte(tmp_path: Path) -> None:
     file, folder = make(tmp_path)
     (folder.checkpoints / "epoch-0001.pt").write_bytes(b"weights")
-    before = _bytes_of(folder.path)
+    previous_bytes = _bytes_of(folder.path)
     job_files.move_to_trash(mounted(tmp_path), folder)
     assert not folder.path.exists()
     assert job_files.take_from_trash(mounted(tmp_path), file.id)
-    assert _bytes_of(folder.path) == before
+    assert _bytes_of(folder.path) == previous_bytes
     assert not job_files.take_from_trash(mounted(tmp_path), file.id), "there is no other one"
 
 
@@ -258,7 +258,7 @@ def test_an_existing_job_is_not_replaced_from_the_trash(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("metrics", "judged", "best_mode"),
+    ("metrics", "best_metric", "best_mode"),
     [
         ({"loss": 2.0, "val_acc": 0.5}, ("val_acc", 0.5), "max"),
         ({"train/loss": 2.0, "val/loss": 3.0}, ("val/loss", 3.0), "min"),
@@ -273,13 +273,13 @@ def test_an_existing_job_is_not_replaced_from_the_trash(tmp_path: Path) -> None:
     ],
 )
 def test_a_script_is_judged_by_a_number_that_it_writes(
-    tmp_path: Path, metrics: Any, judged: Any, best_mode: str | None
+    tmp_path: Path, metrics: Any, best_metric: Any, best_mode: str | None
 ) -> None:
     raw = {"name": "mine", "script": "s", "placement": [{"node": "a", "processes": 1}]}
     parsed = parse_job(raw).config
     assert parsed is not None
     file = job_files.create_job(mounted(tmp_path), parsed, {})
     view = job_files.view_of(file, RunStatus(JobState.FINISHED, metrics=metrics))
-    assert view.best_metric == judged
-    assert best_mode is None or rated_metrics([view]) == (judged[0],)
+    assert view.best_metric == best_metric
+    assert best_mode is None or rated_metrics([view]) == (best_metric[0],)
     assert best_mode is None or summary_of(view).best_mode == best_mode

@@ -38,21 +38,21 @@ TEXTS = st.lists(st.text(st.sampled_from("ab é─"), max_size=40), max_size=30)
 
 @pytest.mark.usefixtures("small_blocks")
 @settings(max_examples=400)
-@given(lines=TEXTS, ends=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
+@given(lines=TEXTS, ends_line=st.booleans(), first=st.integers(0, 35), count=st.integers(0, 35))
 def test_lines_are_those_of_the_file_wherever_blocks_end(
     tmp_path_factory: pytest.TempPathFactory,
     lines: list[str],
-    ends: bool,
+    ends_line: bool,
     first: int,
     count: int,
 ) -> None:
-    content = "\n".join(lines).encode() + (b"\n" if ends else b"")
+    content = "\n".join(lines).encode() + (b"\n" if ends_line else b"")
     path = tmp_path_factory.getbasetemp() / "any.log"
     path.write_bytes(content)
-    wanted = plainly(content)
+    expected_lines = plainly(content)
     index = indexed(path)
-    assert index.lines == len(wanted)
-    assert list(index.read(first, count)) == wanted[first : first + count]
+    assert index.lines == len(expected_lines)
+    assert list(index.read(first, count)) == expected_lines[first : first + count]
 
 
 @pytest.mark.usefixtures("small_blocks")
@@ -63,8 +63,10 @@ def test_a_search_finds_the_lines_that_hold_the_text_in_whatever_case(
 ) -> None:
     path = tmp_path_factory.getbasetemp() / "searched.log"
     path.write_text("\n".join(lines))
-    wanted = plainly(path.read_bytes())
-    holding = tuple(n for n, line in enumerate(wanted) if text.casefold() in line.casefold())
+    expected_lines = plainly(path.read_bytes())
+    holding = tuple(
+        n for n, line in enumerate(expected_lines) if text.casefold() in line.casefold()
+    )
     assert indexed(path).find(text.upper()) == (holding, False)
     later = tuple(n for n in holding if n >= 5)
     assert indexed(path).find(text, from_line=5) == (later, False)
@@ -151,10 +153,10 @@ def test_a_search_can_be_ended(tmp_path: Path) -> None:
     path = tmp_path / "rank-0.log"
     path.write_text("epoch 1\n" * 1000)
     index = indexed(path)
-    ended = Progress()
-    ended.cancel()
+    cancelled_progress = Progress()
+    cancelled_progress.cancel()
     with pytest.raises(Cancelled):
-        index.find("epoch", ended)
+        index.find("epoch", cancelled_progress)
 
 
 def test_only_the_end_of_a_remote_log_is_fetched(tmp_path: Path) -> None:
@@ -163,9 +165,9 @@ def test_only_the_end_of_a_remote_log_is_fetched(tmp_path: Path) -> None:
         fetched = 0
 
         def read(self, path: Path, offset: int, limit_bytes: int) -> bytes:
-            piece = super().read(path, offset, limit_bytes)
-            self.fetched += len(piece)
-            return piece
+            chunk = super().read(path, offset, limit_bytes)
+            self.fetched += len(chunk)
+            return chunk
 
     path = tmp_path / "rank-0.log"
     path.write_text("".join(f"step {n:09d}\n" for n in range(1_000_000)))

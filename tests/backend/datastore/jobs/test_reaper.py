@@ -78,16 +78,16 @@ def test_an_age_is_that_of_the_shares_clock_and_stays_as_it_was(
 ) -> None:
     folder.attempt(1).supervisor.unlink()
     replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())
-    ours = time.time
-    monkeypatch.setattr(time, "time", lambda: ours() + ahead_s)
+    local_time = time.time
+    monkeypatch.setattr(time, "time", lambda: local_time() + ahead_s)
     disk = Aged()
     attempt = folder.attempt(1).path
-    before = disk.changed_s(attempt)
+    previous_s = disk.changed_s(attempt)
     for disk.age_s, reason in ((50, None), (200, UnrecordedEnd.NEVER_STARTED)):
         for _ in range(2):
             if reason is None:
                 assert reap(OpenJob(folder.path, disk)) is None
-                assert MountedAccess().changed_s(attempt) == before
+                assert MountedAccess().changed_s(attempt) == previous_s
         assert reap(OpenJob(folder.path, disk)) is reason
 
 
@@ -103,9 +103,9 @@ def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
         process_identity.send_signal(mpirun, signal.SIGKILL)
     wait_for(lambda: not process_identity.is_alive(run.supervisor))
     assert reap(run.folder) is UnrecordedEnd.SUPERVISOR_GONE
-    found = RunStateReader(run.folder).read()
-    assert found.state is JobState.ERROR
-    assert found.status.message == "The supervisor of the run ended without a record."
+    run_state = RunStateReader(run.folder).read()
+    assert run_state.state is JobState.ERROR
+    assert run_state.status.message == "The supervisor of the run ended without a record."
     assert run.leftovers() == ()
     assert not run.session.exists()
     assert not run.shared_memory.exists()
@@ -115,22 +115,22 @@ def test_f04_f05_a_killed_supervisor_ends_as_an_error_and_leaves_nothing(
 
 
 def test_a_read_of_a_dead_run_signals_no_process_and_writes_no_file(folder: OpenJob) -> None:
-    gone = replace(process_identity.own_process(), start_ticks=1)
-    replace_json(folder.attempt(1).supervisor, gone.to_dict())
+    dead_process = replace(process_identity.own_process(), start_ticks=1)
+    replace_json(folder.attempt(1).supervisor, dead_process.to_dict())
     old = folder.attempt(1).path.stat().st_mtime - 200
     os.utime(folder.attempt(1).path, (old, old))
     environment = {**os.environ, RUN_VARIABLE: run_tag(folder.job_id, 1)}
     rank = subprocess.Popen(["sleep", "600"], env=environment)
     try:
-        before = contents(folder)
+        previous_s = contents(folder)
         reader = RunStateReader(folder)
         reasons = {reader.read().unrecorded_end for _ in range(3)}
         assert reasons == {UnrecordedEnd.SUPERVISOR_GONE}
-        assert contents(folder) == before
+        assert contents(folder) == previous_s
         assert rank.poll() is None
         assert reap(folder) is UnrecordedEnd.SUPERVISOR_GONE
         assert rank.wait(LIMIT_S) == -signal.SIGTERM
-        assert contents(folder) != before
+        assert contents(folder) != previous_s
     finally:
         rank.kill()
         rank.wait()
@@ -142,8 +142,8 @@ def test_a_run_with_finished_ranks_is_finished_though_its_supervisor_was_killed(
     for rank in (0, 1):
         record = {"rank": rank, "run": 1, "host": "h", "node": "this-computer"}
         replace_json(run.attempt.rank_exit(rank), {**record, "outcome": "finished"})
-    gone = replace(process_identity.own_process(), start_ticks=1)
-    replace_json(run.attempt.supervisor, gone.to_dict())
+    dead_process = replace(process_identity.own_process(), start_ticks=1)
+    replace_json(run.attempt.supervisor, dead_process.to_dict())
     assert reap(run.folder) is UnrecordedEnd.SUPERVISOR_GONE
     assert RunStateReader(run.folder).read().state is JobState.FINISHED
 
@@ -151,8 +151,8 @@ def test_a_run_with_finished_ranks_is_finished_though_its_supervisor_was_killed(
 def test_an_end_that_cannot_be_written_is_an_error_and_is_tried_again(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    gone = replace(process_identity.own_process(), start_ticks=1)
-    replace_json(folder.attempt(1).supervisor, gone.to_dict())
+    dead_process = replace(process_identity.own_process(), start_ticks=1)
+    replace_json(folder.attempt(1).supervisor, dead_process.to_dict())
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -173,8 +173,8 @@ def test_a_run_that_another_desktop_moves_away_meanwhile_is_not_reaped(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It reads its supervisor, which is gone, and then finds no end: both were moved."""
-    gone = replace(process_identity.own_process(), start_ticks=1)
-    replace_json(folder.attempt(1).supervisor, gone.to_dict())
+    dead_process = replace(process_identity.own_process(), start_ticks=1)
+    replace_json(folder.attempt(1).supervisor, dead_process.to_dict())
     replace_json(folder.attempt(1).exit, RunExit(1, JobState.FINISHED, "").to_dict())
 
     def read(path: Path) -> Mapping[str, Any]:

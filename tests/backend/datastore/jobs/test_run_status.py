@@ -93,18 +93,18 @@ def test_a_job_that_gave_way_is_paused_while_it_waits_and_stopped_if_it_leaves_t
     alive = RunObservation(run=1, status=TRAINING, supervision=Supervision.ALIVE)
     stops = derive_state(replace(alive, stop_requested=True, pause=pause))
     assert (stops.state, stops.status.message) == (JobState.STOPPING, pause)
-    said = f"{pause} Saved at epoch 1, step 5."
-    ended = replace(alive, exit=RunExit(1, JobState.INTERRUPTED, said, pause=pause))
-    waits = derive_state(replace(ended, is_queued=True, pause=pause))
+    message = f"{pause} Saved at epoch 1, step 5."
+    ended_observation = replace(alive, exit=RunExit(1, JobState.INTERRUPTED, message, pause=pause))
+    waits = derive_state(replace(ended_observation, is_queued=True, pause=pause))
     assert (waits.state, waits.status.message) == (JobState.PAUSED, pause)
-    by_a_user = derive_state(replace(ended, is_queued=True))
+    by_a_user = derive_state(replace(ended_observation, is_queued=True))
     assert (by_a_user.state, by_a_user.status.message) == (JobState.QUEUED, "")
-    assert derive_state(ended).state is JobState.INTERRUPTED
+    assert derive_state(ended_observation).state is JobState.INTERRUPTED
 
 
 @pytest.mark.parametrize("supervision", [Supervision.ALIVE, Supervision.ON_OTHER_HOST])
 @pytest.mark.parametrize(
-    ("nodes", "doubt"),
+    ("nodes", "uncertainty"),
     [
         (("gpu02",), "gpu02 gives no sign of life"),
         (("gpu01", "gpu02"), "gpu01, gpu02 give no sign of life"),
@@ -112,30 +112,30 @@ def test_a_job_that_gave_way_is_paused_while_it_waits_and_stopped_if_it_leaves_t
     ],
 )
 def test_a_live_run_names_its_silent_nodes_and_gives_no_forecast(
-    supervision: Supervision, nodes: tuple[str, ...], doubt: str
+    supervision: Supervision, nodes: tuple[str, ...], uncertainty: str
 ) -> None:
     status = replace(TRAINING, eta_s=352.0, samples_per_second=9.0)
-    facts = RunObservation(run=1, status=status, supervision=supervision, silent_nodes=nodes)
-    found = derive_state(facts)
-    assert (found.state, found.uncertainty) == (JobState.TRAINING, doubt)
-    assert (found.status.eta_s is None) is bool(nodes)
-    over = derive_state(replace(facts, exit=RunExit(1, JobState.FINISHED, "")))
-    assert (over.state, over.uncertainty) == (JobState.FINISHED, "")
+    observation = RunObservation(run=1, status=status, supervision=supervision, silent_nodes=nodes)
+    run_state = derive_state(observation)
+    assert (run_state.state, run_state.uncertainty) == (JobState.TRAINING, uncertainty)
+    assert (run_state.status.eta_s is None) is bool(nodes)
+    ended_state = derive_state(replace(observation, exit=RunExit(1, JobState.FINISHED, "")))
+    assert (ended_state.state, ended_state.uncertainty) == (JobState.FINISHED, "")
 
 
 def test_a_run_that_makes_steps_names_no_node(folder: OpenJob, clock: Clock) -> None:
     launch = make_launch(folder.path)
     replace_json(folder.launch, launch.to_dict())
-    asked: list[list[str]] = []
+    requests: list[list[str]] = []
 
     def silent(nodes: Sequence[str]) -> tuple[str, ...]:
-        asked.append(list(nodes))
+        requests.append(list(nodes))
         return tuple(nodes[1:2])
 
     reader = RunStateReader(folder, clock, silent)
     # Whether it moved before the first look is not known.
     assert reader.read().uncertainty == "gpu02 gives no sign of life"
-    assert asked == [["gpu01", "gpu02", "gpu03"]]
+    assert requests == [["gpu01", "gpu02", "gpu03"]]
     for step in range(41, 46):
         clock.now += 20
         replace_json(folder.status, replace(TRAINING, step=step, heartbeat=step).to_dict())
@@ -155,7 +155,7 @@ def saved(run: int, epoch: int, step: int) -> Checkpoint:
 
 
 @pytest.mark.parametrize(
-    ("status", "history", "checkpoints", "found"),
+    ("status", "history", "checkpoints", "stored_progress"),
     [
         ((1, 0), block(1, 3, 80), (), (3, 80)),
         ((1, 0), block(1, 3, 80) + block(1, 4, 90)[:-9], (), (3, 80)),
@@ -173,18 +173,20 @@ def test_a_status_that_could_not_be_written_yields_to_the_last_step_on_record(
     status: tuple[int, int],
     history: bytes | None,
     checkpoints: tuple[Checkpoint, ...],
-    found: tuple[int, int],
+    stored_progress: tuple[int, int],
 ) -> None:
     folder.history.parent.mkdir(exist_ok=True)
     if history is not None:
         folder.history.write_bytes(history)
     epoch, step = status
-    shown = with_progress(
-        RunStatus(JobState.ERROR, run=2 if found == (5, 50) else 1, epoch=epoch, step=step),
+    shown_status = with_progress(
+        RunStatus(
+            JobState.ERROR, run=2 if stored_progress == (5, 50) else 1, epoch=epoch, step=step
+        ),
         folder,
         checkpoints,
     )
-    assert (shown.epoch, shown.step) == found
+    assert (shown_status.epoch, shown_status.step) == stored_progress
 
 
 def test_a_queued_run_claimed_during_the_read_is_no_draft(
@@ -203,38 +205,42 @@ def test_a_queued_run_claimed_during_the_read_is_no_draft(
         return run
 
     monkeypatch.setattr(JobFolder, "newest_run", claimed_after)
-    found = RunStateReader(folder).read().status
-    assert (found.state, found.run) == (JobState.STARTING, 1)
+    job_status = RunStateReader(folder).read().status
+    assert (job_status.state, job_status.run) == (JobState.STARTING, 1)
 
 
 def test_the_exit_record_is_believed_before_status_and_process() -> None:
-    ended = RunExit(1, JobState.FINISHED, "")
+    run_exit = RunExit(1, JobState.FINISHED, "")
     for supervision in Supervision:
         evidence = RunObservation(
-            run=1, exit=ended, status=TRAINING, supervision=supervision, silent_s=9e9
+            run=1, exit=run_exit, status=TRAINING, supervision=supervision, silent_s=9e9
         )
-        found = derive_state(evidence)
-        assert (found.state, found.status.step, found.uncertainty) == (JobState.FINISHED, 40, "")
+        run_state = derive_state(evidence)
+        assert (run_state.state, run_state.status.step, run_state.uncertainty) == (
+            JobState.FINISHED,
+            40,
+            "",
+        )
 
 
 def test_a_reader_between_the_last_two_writes_sees_the_final_state(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ended = RunExit(1, JobState.FINISHED, "", ended_at="2026-11-23T18:42:44.100Z")
+    run_exit = RunExit(1, JobState.FINISHED, "", ended_at="2026-11-23T18:42:44.100Z")
     last_of_rank_0 = replace(TRAINING, step=64, eta_s=0.1, updated_at="2026-11-23T18:42:43.856090Z")
 
     def read_as_the_run_ends(path: Path) -> Mapping[str, Any]:
         if path == folder.attempt(1).exit and not path.exists():
             replace_json(folder.status, last_of_rank_0.to_dict())
-            replace_json(path, ended.to_dict())
+            replace_json(path, run_exit.to_dict())
         return read_json(path)
 
     monkeypatch.setattr(run_status, "read_json", read_as_the_run_ends)
-    early = RunStateReader(folder).read().status
-    replace_json(folder.status, final_status(ended, last_of_rank_0).to_dict())
+    early_status = RunStateReader(folder).read().status
+    replace_json(folder.status, final_status(run_exit, last_of_rank_0).to_dict())
     later = RunStateReader(folder).read().status
-    assert (early.step, early.updated_at) == (64, ended.ended_at)
-    assert replace(early, heartbeat=0) == replace(later, heartbeat=0)
+    assert (early_status.step, early_status.updated_at) == (64, run_exit.ended_at)
+    assert replace(early_status, heartbeat=0) == replace(later, heartbeat=0)
 
 
 def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
@@ -245,9 +251,11 @@ def test_a_run_supervised_on_another_computer_is_never_called_ended() -> None:
         silent_s=3600,
         last_news="14:02",
     )
-    found = derive_state(evidence)
-    assert (found.state, found.uncertainty) == (JobState.TRAINING, "no news since 14:02")
-    assert (found.status.eta_s, found.status.samples_per_second) == (None, None), "not foreseen"
+    run_state = derive_state(evidence)
+    assert (run_state.state, run_state.uncertainty) == (JobState.TRAINING, "no news since 14:02")
+    assert (run_state.status.eta_s, run_state.status.samples_per_second) == (None, None), (
+        "not foreseen"
+    )
 
 
 def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
@@ -255,8 +263,8 @@ def test_a_request_to_stop_shows_at_once_and_not_after_the_end() -> None:
         run=1, status=TRAINING, supervision=Supervision.ALIVE, stop_requested=True
     )
     assert derive_state(evidence).state is JobState.STOPPING
-    over = replace(TRAINING, state=JobState.FINISHED)
-    assert derive_state(replace(evidence, status=over)).state is JobState.FINISHED
+    ended_status = replace(TRAINING, state=JobState.FINISHED)
+    assert derive_state(replace(evidence, status=ended_status)).state is JobState.FINISHED
 
 
 def test_f22_the_status_names_who_stops_a_run_until_the_run_has_its_own_message() -> None:
@@ -282,9 +290,9 @@ def test_a_stop_request_that_the_ranks_do_not_see_is_said_within_10_s(
     for later_s, is_unseen in ((0.0, False), (7.0, False), (10.0, state is not JobState.STOPPING)):
         disk = Later(later_s)
         replace_json(folder.status, replace(TRAINING, state=state).to_dict())
-        found = RunStateReader(OpenJob(folder.path, disk)).read()
-        assert found.state is JobState.STOPPING
-        assert ("do not see the stop request" in found.status.message) is is_unseen
+        run_state = RunStateReader(OpenJob(folder.path, disk)).read()
+        assert run_state.state is JobState.STOPPING
+        assert ("do not see the stop request" in run_state.status.message) is is_unseen
 
 
 def test_a_stop_request_that_cannot_be_read_here_is_one_and_is_replaced(
@@ -292,12 +300,12 @@ def test_a_stop_request_that_cannot_be_read_here_is_one_and_is_replaced(
 ) -> None:
     """Another desktop made it; root may read it, so the refusal is that of the disk's call."""
     replace_json(folder.lock, {"run": 1, "user": "ben"})
-    opened = Path.open
+    real_open = Path.open
 
     def refuse(path: Path, *args: Any, **options: Any) -> Any:
         if path == folder.lock and read_json(path).get("user") == "ben":
             raise PermissionError(13, "Permission denied", str(path))
-        return opened(path, *args, **options)
+        return real_open(path, *args, **options)
 
     monkeypatch.setattr(Path, "open", refuse)
     assert RunStateReader(folder).read().state is JobState.STOPPING
@@ -314,8 +322,8 @@ def test_a_status_of_the_run_before_says_nothing_about_this_one() -> None:
 def test_m07_nothing_stays_starting_for_more_than_120_s_without_a_supervisor(
     claimed_s: float,
 ) -> None:
-    found = derive_state(RunObservation(run=1, claimed_s=claimed_s))
-    assert found.state is (JobState.STARTING if claimed_s < 120 else JobState.ERROR)
+    run_state = derive_state(RunObservation(run=1, claimed_s=claimed_s))
+    assert run_state.state is (JobState.STARTING if claimed_s < 120 else JobState.ERROR)
 
 
 def test_doubt_comes_from_a_heartbeat_that_stands_still_by_the_readers_own_clock(
@@ -326,9 +334,9 @@ def test_doubt_comes_from_a_heartbeat_that_stands_still_by_the_readers_own_clock
     clock.now += 29
     assert reader.read().uncertainty == ""
     clock.now += 2
-    found = reader.read()
-    assert found.uncertainty.startswith("no news since ")
-    assert found.state is JobState.TRAINING
+    run_state = reader.read()
+    assert run_state.uncertainty.startswith("no news since ")
+    assert run_state.state is JobState.TRAINING
     replace_json(folder.status, replace(TRAINING, heartbeat=8).to_dict())
     assert reader.read().uncertainty == ""
 
@@ -354,9 +362,11 @@ def test_f35_a_broken_status_keeps_the_last_good_values_and_is_reported(
     reader = RunStateReader(folder)
     assert reader.read().problems == ()
     folder.status.write_bytes(content)
-    found = reader.read()
-    assert (found.state, found.status.step) == (JobState.TRAINING, 40)
-    assert "status.json cannot be read, so the values are the last good ones" in found.problems[0]
+    run_state = reader.read()
+    assert (run_state.state, run_state.status.step) == (JobState.TRAINING, 40)
+    assert (
+        "status.json cannot be read, so the values are the last good ones" in run_state.problems[0]
+    )
     replace_json(folder.status, replace(TRAINING, step=41).to_dict())
     assert (reader.read().status.step, reader.read().problems) == (41, ())
 
@@ -366,16 +376,16 @@ def test_f35_a_broken_status_is_reported_at_the_first_read_too(
     folder: OpenJob, content: bytes
 ) -> None:
     folder.status.write_bytes(content)
-    found = RunStateReader(folder).read()
-    assert found.state is JobState.STARTING
-    assert "status.json cannot be read" in found.problems[0]
+    run_state = RunStateReader(folder).read()
+    assert run_state.state is JobState.STARTING
+    assert "status.json cannot be read" in run_state.problems[0]
 
 
 def test_a_broken_supervisor_record_ends_no_run(folder: OpenJob) -> None:
     folder.attempt(1).supervisor.write_text("{}")
-    found = RunStateReader(folder).read()
-    assert found.state is JobState.TRAINING
-    assert "supervisor.json of run 1 cannot be read" in found.problems[0]
+    run_state = RunStateReader(folder).read()
+    assert run_state.state is JobState.TRAINING
+    assert "supervisor.json of run 1 cannot be read" in run_state.problems[0]
 
 
 def test_f32_a_missing_data_root_makes_a_run_stale_and_not_failed(
@@ -384,9 +394,9 @@ def test_f32_a_missing_data_root_makes_a_run_stale_and_not_failed(
     reader = RunStateReader(folder)
     reader.read()
     (tmp_path / "jobs").rename(tmp_path / "away")
-    found = reader.read()
-    assert found.state is JobState.TRAINING
-    assert found.uncertainty.startswith("no news since ")
+    run_state = reader.read()
+    assert run_state.state is JobState.TRAINING
+    assert run_state.uncertainty.startswith("no news since ")
     (tmp_path / "away").rename(tmp_path / "jobs")
     assert reader.read().uncertainty == ""
 
@@ -404,16 +414,20 @@ def test_f10_a_reused_pid_is_not_the_supervisor(folder: OpenJob) -> None:
 
 def test_f06_m12_a_new_reader_finds_a_run_alive_that_another_process_started(run: Run) -> None:
     run.start().wait_until_training()
-    found = RunStateReader(run.folder).read()
-    assert (found.state, found.uncertainty, found.problems) == (JobState.TRAINING, "", ())
+    run_state = RunStateReader(run.folder).read()
+    assert (run_state.state, run_state.uncertainty, run_state.problems) == (
+        JobState.TRAINING,
+        "",
+        (),
+    )
     run.stop()
     run.end()
     assert RunStateReader(run.folder).read().state is JobState.INTERRUPTED
 
 
 def test_a_supervisor_that_comes_after_its_run_was_given_up_starts_nothing(run: Run) -> None:
-    ended = RunExit(1, JobState.ERROR, "The run did not start within 120 s.")
-    replace_json(run.attempt.exit, ended.to_dict())
+    run_exit = RunExit(1, JobState.ERROR, "The run did not start within 120 s.")
+    replace_json(run.attempt.exit, run_exit.to_dict())
     run.start()
     wait_for(lambda: not run.leftovers(), "the supervisor's end")
     assert not run.attempt.supervisor.exists()
@@ -425,11 +439,11 @@ def test_each_run_start_says_how_the_run_before_ended(folder: OpenJob) -> None:
         folder.attempt(run).path.mkdir(parents=True, exist_ok=True)
         replace_json(folder.attempt(run).exit, RunExit(run, state, "").to_dict())
     starts = tuple(RunStart(run, 20 * run) for run in (1, 2, 3, 4))
-    shown = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
-    assert [one.previous_state for one in shown] == [
+    run_starts = run_status.with_ends(HistoryUpdate(run_starts=starts), folder).run_starts
+    assert [run_start.previous_state for run_start in run_starts] == [
         None,
         JobState.INTERRUPTED,
         JobState.ERROR,
         None,
     ]
-    assert [one.first_step for one in shown] == [20, 40, 60, 80]
+    assert [run_start.first_step for run_start in run_starts] == [20, 40, 60, 80]

@@ -25,29 +25,29 @@ def import_now(
 
 
 @contextmanager
-def refused(root: Path, *words: str) -> Iterator[None]:
+def import_refused(root: Path, *phrases: str) -> Iterator[None]:
     """Refused in one sentence with these words, and nothing was created in the data root."""
-    before = everything(root)
+    previous_files = read_tree(root)
     with pytest.raises(BackendError) as caught:
         yield
-    sentence = caught.value.message
-    for word in words:
-        assert word in sentence, sentence
-    assert sentence.endswith(".")
-    assert "\n" not in sentence + caught.value.remedy
-    assert everything(root) == before
+    message = caught.value.message
+    for word in phrases:
+        assert word in message, message
+    assert message.endswith(".")
+    assert "\n" not in message + caught.value.remedy
+    assert read_tree(root) == previous_files
 
 
-def everything(folder: Path) -> dict[str, bytes | None]:
+def read_tree(folder: Path) -> dict[str, bytes | None]:
     """Every file and folder below, hidden ones too; empty folders for a kind do not count."""
-    found: dict[str, bytes | None] = {}
-    for place, folders, files in os.walk(folder):
+    contents: dict[str, bytes | None] = {}
+    for parent, folders, files in os.walk(folder):
         for name in folders:
-            if Path(place) != folder:
-                found[os.path.join(place, name)] = None
+            if Path(parent) != folder:
+                contents[os.path.join(parent, name)] = None
         for name in files:
-            found[os.path.join(place, name)] = Path(place, name).read_bytes()
-    return found
+            contents[os.path.join(parent, name)] = Path(parent, name).read_bytes()
+    return contents
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.records.library.item import Kind
-from tests.backend.datastore.library.import_rig import contents, import_now, refused
+from tests.backend.datastore.library.import_rig import contents, import_now, import_refused
 
-ENDINGS = {"tar": "", "tar.gz": "gz", "tgz": "gz", "tar.bz2": "bz2", "TAR.XZ": "xz"}
+COMPRESSIONS = {"tar": "", "tar.gz": "gz", "tgz": "gz", "tar.bz2": "bz2", "TAR.XZ": "xz"}
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ def member(name: str, kind: bytes = tarfile.REGTYPE, **fields: object) -> tarfil
     return info
 
 
-@pytest.mark.parametrize("ending", ENDINGS)
+@pytest.mark.parametrize("suffix", COMPRESSIONS)
 def test_a_tar_archive_is_the_folder_that_was_packed(
-    tmp_path: Path, root: Path, ending: str
+    tmp_path: Path, root: Path, suffix: str
 ) -> None:
     files = {f"b/{n}.txt": b"%d" % n * n for n in range(30)} | {"a.csv": b"1,2\n"}
     members = [(member(f"./top/{name}"), content) for name, content in files.items()]
     top = (member("./top", tarfile.DIRTYPE), b"")
-    path = pack(tmp_path / f"data.{ending}", top, *members, mode=ENDINGS[ending])
+    path = pack(tmp_path / f"data.{suffix}", top, *members, mode=COMPRESSIONS[suffix])
     item = import_now(root, path)
     assert contents(root / "datasets/digits/v1/files") == files
     folder = tmp_path / "top"
@@ -79,7 +79,7 @@ def test_a_member_that_cannot_be_stored_is_named(
     tmp_path: Path, root: Path, entry: tarfile.TarInfo, reason: str
 ) -> None:
     path = pack(tmp_path / "data.tar.gz", (member("a.csv"), b"1"), (entry, b""), mode="gz")
-    with refused(root, "data.tar.gz cannot be imported", reason):
+    with import_refused(root, "data.tar.gz cannot be imported", reason):
         import_now(root, path)
 
 
@@ -94,8 +94,8 @@ def test_a_damaged_archive_is_refused_or_read_whole(
     files = {f"{n}.bin": bytes(range(256)) * 9 for n in range(4)}
     path = tmp_path / "data.tar"
     pack(path, *((member(name), content) for name, content in files.items()), mode=mode)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: data.draw(st.integers(0, len(whole) - 1))])
+    full_content = path.read_bytes()
+    path.write_bytes(full_content[: data.draw(st.integers(0, len(full_content) - 1))])
     try:
         item = import_now(root, path)
     except BackendError:
@@ -108,7 +108,7 @@ def test_an_archive_that_fills_a_disk_is_refused(tmp_path: Path, root: Path) -> 
     huge = member("huge.bin", tarfile.GNUTYPE_SPARSE)
     huge.type, huge.size = tarfile.REGTYPE, 10**13
     path.write_bytes(huge.tobuf() + bytes(1024))
-    with refused(root, "data.tar"):
+    with import_refused(root, "data.tar"):
         import_now(root, path)
 
 
@@ -117,7 +117,7 @@ def test_what_python_cannot_unpack_is_refused_with_the_way_out(
     tmp_path: Path, root: Path, name: str
 ) -> None:
     (tmp_path / name).write_bytes(b"7z\xbc\xaf\x27\x1c")
-    with refused(root, f"{name} is an archive that cannot be unpacked here"):
+    with import_refused(root, f"{name} is an archive that cannot be unpacked here"):
         import_now(root, tmp_path / name)
 
 
@@ -133,7 +133,7 @@ def test_a_single_file_is_a_dataset(tmp_path: Path, root: Path, name: str) -> No
 
 def test_a_single_file_of_data_is_no_code(tmp_path: Path, root: Path) -> None:
     (tmp_path / "a.csv").write_text("1")
-    with refused(root, "neither a folder nor an archive nor Python code"):
+    with import_refused(root, "neither a folder nor an archive nor Python code"):
         import_now(root, tmp_path / "a.csv", kind=Kind.LOADER)
 
 

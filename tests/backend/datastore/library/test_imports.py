@@ -28,10 +28,10 @@ from backend.records.base.validation import name_error
 from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
     contents,
-    everything,
     import_now,
+    import_refused,
     make_zip,
-    refused,
+    read_tree,
 )
 from tests.fakes.mounted_root import mounted
 
@@ -69,16 +69,16 @@ def test_a_folder_is_imported_with_every_byte(root: Path, source: Path) -> None:
 
 def test_other_users_of_a_node_can_read_an_import(root: Path, source: Path) -> None:
     (source / "a.csv").chmod(0o600)
-    before = os.umask(0o077)
+    previous_umask = os.umask(0o077)
     try:
         import_now(root, source)
     finally:
-        os.umask(before)
+        os.umask(previous_umask)
     for path in (root / "datasets").rglob("*"):
-        wanted = 0o755 if path.is_dir() else 0o555 if path.name == "run.sh" else 0o444
+        expected_mode = 0o755 if path.is_dir() else 0o555 if path.name == "run.sh" else 0o444
         if path.parent.name == "v1" and path.is_file():
-            wanted = 0o644
-        assert stat.S_IMODE(path.stat().st_mode) == wanted, path
+            expected_mode = 0o644
+        assert stat.S_IMODE(path.stat().st_mode) == expected_mode, path
 
 
 def test_a_version_can_be_verified_with_sha256sum(root: Path, source: Path) -> None:
@@ -98,11 +98,11 @@ def test_importing_again_makes_the_next_version_and_leaves_the_first(
     root: Path, source: Path
 ) -> None:
     first = import_now(root, source)
-    kept = everything(root)
+    previous_tree = read_tree(root)
     (source / "a.csv").write_bytes(b"4\n")
     second = import_now(root, source)
     assert (second.version, second.sha256 == first.sha256) == (2, False)
-    assert kept.items() <= everything(root).items()
+    assert previous_tree.items() <= read_tree(root).items()
 
 
 def test_the_number_of_a_removed_version_is_not_used_again(root: Path, source: Path) -> None:
@@ -119,10 +119,10 @@ def test_f45_two_desktops_that_import_one_name_at_once_get_two_versions(
 ) -> None:
     (source / "sub" / "large.bin").unlink()
     versions: list[int] = []
-    together = threading.Barrier(8)
+    barrier = threading.Barrier(8)
 
     def work() -> None:
-        together.wait()
+        barrier.wait()
         for _ in range(5):
             versions.append(import_now(root, source).version)  # noqa: PERF401
 
@@ -143,9 +143,9 @@ def test_f45_two_desktops_that_import_one_name_at_once_get_two_versions(
 def test_f48_a_file_that_cannot_be_read_is_named(root: Path, source: Path, tmp_path: Path) -> None:
     # Root may read everything, so this is tried as another user.
     (source / "sub" / "run.sh").chmod(0)
-    for place in (tmp_path, *tmp_path.parents):
-        if place.stat().st_mode & 0o5 != 0o5:
-            place.chmod(0o755)
+    for parent in (tmp_path, *tmp_path.parents):
+        if parent.stat().st_mode & 0o5 != 0o5:
+            parent.chmod(0o755)
     root.chmod(0o777)
     script = (
         "import os, sys; from pathlib import Path\n"
@@ -168,14 +168,14 @@ def test_f48_a_file_that_cannot_be_read_is_named(root: Path, source: Path, tmp_p
 
 def test_f48_a_link_out_of_the_folder_is_named(root: Path, source: Path) -> None:
     (source / "link").symlink_to("/etc/passwd")
-    with refused(root, "“link” is a link out of the folder, to /etc/passwd"):
+    with import_refused(root, "“link” is a link out of the folder, to /etc/passwd"):
         import_now(root, source)
 
 
 @pytest.mark.parametrize("target", ["nowhere", "link"])
 def test_f48_a_link_that_cannot_be_followed_is_named(root: Path, source: Path, target: str) -> None:
     (source / "link").symlink_to(target)
-    with refused(root, "“link” is a broken link"):
+    with import_refused(root, "“link” is a broken link"):
         import_now(root, source)
 
 
@@ -227,31 +227,31 @@ def test_links_of_tools_are_left_out_wherever_they_lead(root: Path, tmp_path: Pa
 
 def test_f48_a_socket_a_pipe_and_a_device_are_named(root: Path, source: Path) -> None:
     os.mkfifo(source / "pipe")
-    with refused(root, "“pipe” is a pipe, not a file"):
+    with import_refused(root, "“pipe” is a pipe, not a file"):
         import_now(root, source)
     (source / "pipe").unlink()
     with socket.socket(socket.AF_UNIX) as server:
-        here = os.getcwd()
+        working_folder = os.getcwd()
         os.chdir(source)
         server.bind("socket")
-        os.chdir(here)
-        with refused(root, "“socket” is a socket, not a file"):
+        os.chdir(working_folder)
+        with import_refused(root, "“socket” is a socket, not a file"):
             import_now(root, source)
     (source / "socket").unlink()
     (source / "null").symlink_to("/dev/null")
-    with refused(root, "“null” is a link out"):
+    with import_refused(root, "“null” is a link out"):
         import_now(root, source)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [(b"new\nline", "line break"), (b"esc\x1b[2J", "control"), (b"caf\xe9", "not UTF-8")],
 )
 def test_f48_a_name_that_not_every_computer_can_show_is_named(
-    root: Path, source: Path, name: bytes, said: str
+    root: Path, source: Path, name: bytes, message: str
 ) -> None:
     Path(os.fsdecode(os.fsencode(source / "sub") + b"/" + name)).touch()
-    with refused(root, said):
+    with import_refused(root, message):
         import_now(root, source)
 
 
@@ -267,7 +267,7 @@ def test_f48_a_file_that_is_written_to_meanwhile_is_not_imported_half(
 
     (source / "sub" / "large.bin").unlink()
     monkeypatch.setattr("backend.datastore.library.sources.os.read", read)
-    with refused(root, "was written to while it was imported"):
+    with import_refused(root, "was written to while it was imported"):
         import_now(root, source)
 
 
@@ -292,7 +292,7 @@ def test_a_source_that_is_neither_folder_nor_archive_nor_code_is_refused_as_code
     if name.startswith("x."):
         # Files of data, each of them a zip file inside.
         make_zip(source / name, ("x.npy", b"1"))
-    with refused(root, name):
+    with import_refused(root, name):
         import_now(root, source / name, kind=Kind.LOADER)
 
 
@@ -320,7 +320,7 @@ def test_an_import_of_code_leaves_out_caches_and_git(root: Path, tmp_path: Path)
 
 @pytest.mark.parametrize("kind", [Kind.MODEL, Kind.LOADER])
 def test_f49_code_without_its_file_is_refused(root: Path, source: Path, kind: Kind) -> None:
-    with refused(root, f"has no {kind.entry_file}"):
+    with import_refused(root, f"has no {kind.entry_file}"):
         import_now(root, source, kind=kind)
 
 
@@ -334,7 +334,7 @@ def test_f54_every_name_is_refused_in_words_or_works(tmp_path: Path, name: str) 
     root.mkdir(exist_ok=True)
     source.mkdir(exist_ok=True)
     if name_error(name):
-        with refused(root):
+        with import_refused(root):
             import_now(root, source, name)
     else:
         item = import_now(root, source, name)
@@ -351,11 +351,11 @@ def test_progress_counts_the_copied_bytes(root: Path, source: Path) -> None:
     reports: list[tuple[float, float, str]] = []
 
     class Notes(Progress):
-        def report(self, done: float, total: float, what: str) -> None:
-            reports.append((done, total, what))
+        def report(self, done: float, total: float, label: str) -> None:
+            reports.append((done, total, label))
 
     item, _ = import_version(mounted(root), Kind.DATASET, source, "digits", Notes())
-    copying = [done for done, total, what in reports if what == "Copying files"]
+    copying = [done for done, total, label in reports if label == "Copying files"]
     assert copying == sorted(copying)
     assert copying[-1] == item.bytes
 
@@ -364,16 +364,16 @@ def test_progress_counts_the_copied_bytes(root: Path, source: Path) -> None:
 def test_f28_a_disk_that_fails_meanwhile_leaves_nothing(
     root: Path, source: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    def write(descriptor: int, piece: bytes) -> int:
+    def write(descriptor: int, chunk: bytes) -> int:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr("backend.datastore.library.sources.os.write", write)
-    with refused(root, "full" if number == errno.ENOSPC else "cannot be written to"):
+    with import_refused(root, "full" if number == errno.ENOSPC else "cannot be written to"):
         import_now(root, source)
 
 
 @pytest.mark.parametrize(
-    ("number", "said", "remedy"),
+    ("number", "message", "remedy"),
     [
         (errno.ENAMETOOLONG, "“sub/run.sh” cannot be written to the data root", "shorten"),
         (errno.EINVAL, "“sub/run.sh” cannot be written to the data root", "Rename"),
@@ -387,7 +387,7 @@ def test_a_file_that_the_data_root_cannot_hold_is_named(
     source: Path,
     monkeypatch: pytest.MonkeyPatch,
     number: int,
-    said: str,
+    message: str,
     remedy: str,
 ) -> None:
     real = os.open
@@ -400,7 +400,7 @@ def test_a_file_that_the_data_root_cannot_hold_is_named(
     monkeypatch.setattr("backend.datastore.library.imports.os.open", open_)
     with pytest.raises(BackendError) as caught:
         import_now(root, source)
-    assert said in str(caught.value)
+    assert message in str(caught.value)
     assert remedy in caught.value.remedy
 
 
@@ -411,7 +411,7 @@ def test_a_file_that_cannot_be_read_meanwhile_is_no_fault_of_the_data_root(
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr("backend.datastore.library.sources.os.read", read)
-    with refused(root, "cannot be read: Input/output error"):
+    with import_refused(root, "cannot be read: Input/output error"):
         import_now(root, source)
 
 
@@ -419,7 +419,9 @@ def test_a_too_long_path_is_named(root: Path, tmp_path: Path) -> None:
     deep = make_zip(
         tmp_path / "deep.zip", ("d" * 60 + f"/{'d' * 60}" * 79 + "/x", b"1"), ("a", b"")
     )
-    with refused(root, "“dddddd", "cannot be written to the data root", "File name too long"):
+    with import_refused(
+        root, "“dddddd", "cannot be written to the data root", "File name too long"
+    ):
         import_now(root, deep)
 
 
@@ -446,14 +448,14 @@ def test_f43_a_killed_import_is_never_listed_and_swept_by_the_next(
     for number in range(files):
         (source / f"{number}.bin").write_bytes(os.urandom(1000))
     dice = random.Random(43)
-    half = 0
+    partial_count = 0
     for _ in range(12):
         # Each file is opened twice, and removed once by the sweep: anywhere in two imports.
         last = dice.randint(1, 5 * files)
         command = [sys.executable, "-c", IMPORTER, str(root), str(source), str(last)]
         importer = subprocess.run(command, capture_output=True, text=True, check=False)
         assert importer.returncode == -signal.SIGKILL, importer.stderr
-        half += any(name.startswith(".") for name in _names(root / "datasets"))
+        partial_count += any(name.startswith(".") for name in _names(root / "datasets"))
         for folder in library_files.all_versions(mounted(root), Kind.DATASET):
             item = library_files.read_item(folder)
             assert len(contents(folder.content)) == item.files == files
@@ -461,7 +463,7 @@ def test_f43_a_killed_import_is_never_listed_and_swept_by_the_next(
                 manifest(read_manifest((folder.path / MANIFEST).read_bytes()))
                 == folder.manifest.read_bytes()
             )
-    assert half > 0, "no import was killed half way"
+    assert partial_count > 0, "no import was killed half way"
     import_now(root, source)
     assert [name for name in os.listdir(root / "datasets") if name.startswith(".")] == []
 
@@ -477,32 +479,34 @@ def test_f43_a_running_import_is_not_swept(root: Path, source: Path) -> None:
     staging = make_staging(root / "datasets", "digits")
     import_now(root, source)
     assert staging.is_dir()
-    (found,) = stagings(root / "datasets")
-    assert (found.name, found.is_left_over) == ("digits", False)
+    (staging_entry,) = stagings(root / "datasets")
+    assert (staging_entry.name, staging_entry.is_left_over) == ("digits", False)
 
 
 def test_f43_an_import_of_another_computer_is_left_over_only_after_a_week(root: Path) -> None:
     folder = root / "datasets"
-    theirs = folder / ".digits.importing-gpu3-00ff00ff00ff-77-123-0a0b0c0d"
-    (theirs / "files").mkdir(parents=True)
-    assert [each.is_left_over for each in stagings(folder)] == [False]
+    other_staging = folder / ".digits.importing-gpu3-00ff00ff00ff-77-123-0a0b0c0d"
+    (other_staging / "files").mkdir(parents=True)
+    assert [entry.is_left_over for entry in stagings(folder)] == [False]
     week_ago = (folder.stat().st_mtime - 8 * 86_400,) * 2
-    os.utime(theirs / "files", week_ago)
-    os.utime(theirs, week_ago)
-    assert [each.is_left_over for each in stagings(folder)] == [True]
+    os.utime(other_staging / "files", week_ago)
+    os.utime(other_staging, week_ago)
+    assert [entry.is_left_over for entry in stagings(folder)] == [True]
 
 
 def test_f43_an_import_from_before_a_reboot_is_left_over(root: Path) -> None:
     staging = make_staging(root / "datasets", "digits")
-    host, _, rest = staging.name.partition(".importing-")[2].partition("-")
-    before = staging.with_name(f".digits.importing-{host}-00ff00ff00ff-{rest.partition('-')[2]}")
-    shutil.move(staging, before)
-    assert [each.is_left_over for each in stagings(root / "datasets")] == [True]
+    host, _, suffix = staging.name.partition(".importing-")[2].partition("-")
+    earlier_staging = staging.with_name(
+        f".digits.importing-{host}-00ff00ff00ff-{suffix.partition('-')[2]}"
+    )
+    shutil.move(staging, earlier_staging)
+    assert [entry.is_left_over for entry in stagings(root / "datasets")] == [True]
 
 
 def test_a_name_with_the_words_of_a_staging_folder_is_its_own(root: Path) -> None:
     make_staging(root / "datasets", "a.importing-b-0-1-2-0a0b0c0d")
-    assert [each.name for each in stagings(root / "datasets")] == ["a.importing-b-0-1-2-0a0b0c0d"]
+    assert [entry.name for entry in stagings(root / "datasets")] == ["a.importing-b-0-1-2-0a0b0c0d"]
 
 
 def test_a_read_only_data_root_is_a_sentence(

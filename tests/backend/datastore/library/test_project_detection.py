@@ -19,8 +19,8 @@ from tests.backend.datastore.library.import_rig import contents, make_zip
 from tests.fakes.mounted_root import mounted
 
 MODEL, LOADER, DATASET = Kind.MODEL, Kind.LOADER, Kind.DATASET
-APART = ("model/bks_model.py", "loader/bks_dataset.py")
-TOGETHER = ("bks_model.py", "bks_dataset.py", "utils.py", "README.md")
+SEPARATE_FILES = ("model/bks_model.py", "loader/bks_dataset.py")
+SHARED_FILES = ("bks_model.py", "bks_dataset.py", "utils.py", "README.md")
 
 
 def parts(*paths: str) -> dict[str, str]:
@@ -61,40 +61,48 @@ def parts(*paths: str) -> dict[str, str]:
     ],
 )
 def test_the_data_are_in_a_folder_called_so_or_without_code(paths: list[str], data: str) -> None:
-    assert parts(*APART, *paths) == {"dataset": data, "loader": "loader", "model": "model"}
-    assert parts(*TOGETHER, *paths) == {"dataset": data, "loader": ".", "model": "."}
+    assert parts(*SEPARATE_FILES, *paths) == {"dataset": data, "loader": "loader", "model": "model"}
+    assert parts(*SHARED_FILES, *paths) == {"dataset": data, "loader": ".", "model": "."}
 
 
 @pytest.mark.parametrize(
-    ("paths", "wanted"),
+    ("paths", "expected_parts"),
     [
         (["bks_model.py", "reader/bks_dataset.py", "data/a"], {"loader": "reader", "model": "."}),
         (
             ["code/bks_model.py", "code/bks_dataset.py", "data/a"],
             {"loader": "code", "model": "code"},
         ),
-        ([*APART, "old/bks_model.py", "data/a"], {"loader": "loader", "model": "model"}),
+        ([*SEPARATE_FILES, "old/bks_model.py", "data/a"], {"loader": "loader", "model": "model"}),
         (
             ["bks_model.py", "bks_dataset.py", "old/bks_model.py", "data/a"],
             {"loader": ".", "model": "."},
         ),
-        ([*APART, ".backup/bks_model.py", "data/a"], {"loader": "loader", "model": "model"}),
+        (
+            [*SEPARATE_FILES, ".backup/bks_model.py", "data/a"],
+            {"loader": "loader", "model": "model"},
+        ),
     ],
 )
 def test_code_lies_at_the_top_or_in_one_folder_there(
-    paths: list[str], wanted: dict[str, str]
+    paths: list[str], expected_parts: dict[str, str]
 ) -> None:
-    assert parts(*paths) == {"dataset": "data", **wanted}
-    within = {kind: f"p/{place}".removesuffix("/.") for kind, place in wanted.items()}
-    assert parts(*(f"p/{path}" for path in paths)) == {"dataset": "p/data", **within}
+    assert parts(*paths) == {"dataset": "data", **expected_parts}
+    nested_parts = {
+        kind: f"p/{location}".removesuffix("/.") for kind, location in expected_parts.items()
+    }
+    assert parts(*(f"p/{path}" for path in paths)) == {"dataset": "p/data", **nested_parts}
 
 
 def test_data_beside_the_code_in_its_folder_are_found_and_code_alone_is_both() -> None:
     src = ("src/bks_model.py", "src/bks_dataset.py", "README.md")
     assert parts(*src, "src/data/a.csv")["dataset"] == "src/data"
     assert parts(*src) == {"loader": "src", "model": "src"}
-    assert parts(*APART, "loader/pictures/1.png")["dataset"] == "loader/pictures"
-    assert parts(*APART, "model/vocabulary/1.txt") == {"loader": "loader", "model": "model"}
+    assert parts(*SEPARATE_FILES, "loader/pictures/1.png")["dataset"] == "loader/pictures"
+    assert parts(*SEPARATE_FILES, "model/vocabulary/1.txt") == {
+        "loader": "loader",
+        "model": "model",
+    }
 
 
 @pytest.mark.parametrize(
@@ -117,12 +125,14 @@ def test_any_other_folder_is_one_item(paths: list[str], kind: Kind) -> None:
 
 
 def test_files_outside_the_three_parts_are_named() -> None:
-    found = recognise([*APART, "data/a", "README.md", "notebooks/1.ipynb", ".git/HEAD"]).project
-    assert found is not None
-    assert found.other_entries == ("README.md", "notebooks/")
-    found = recognise([*TOGETHER, "data/a"]).project
-    assert found is not None
-    assert found.other_entries == (), "all is taken that lies beside the code"
+    project = recognise(
+        [*SEPARATE_FILES, "data/a", "README.md", "notebooks/1.ipynb", ".git/HEAD"]
+    ).project
+    assert project is not None
+    assert project.other_entries == ("README.md", "notebooks/")
+    project = recognise([*SHARED_FILES, "data/a"]).project
+    assert project is not None
+    assert project.other_entries == (), "all is taken that lies beside the code"
 
 
 def test_only_a_part_of_a_folder_of_many_files_is_read(tmp_path: Path) -> None:
@@ -140,12 +150,12 @@ def test_only_a_part_of_a_folder_of_many_files_is_read(tmp_path: Path) -> None:
 
 def make_project(folder: Path, *paths: str) -> Path:
     for path in paths:
-        place = folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
         if path.endswith("/"):
-            place.mkdir(exist_ok=True)
+            target.mkdir(exist_ok=True)
         else:
-            place.write_text(path)
+            target.write_text(path)
     return folder
 
 
@@ -156,35 +166,35 @@ PATHS = (
 )
 
 
-def brought(root: Path, source: Path) -> dict[Kind, Path]:
+def import_parts(root: Path, source: Path) -> dict[Kind, Path]:
     """Each part as it lies in the data root."""
     project = recognised(source).project
     assert project is not None
-    found = {}
+    imported_parts = {}
     root.mkdir(exist_ok=True)
     for kind, part in project.parts.items():
         content = inspect(kind, source, Progress(), part)
         item, _ = import_source(mounted(root), kind, content, "p", "there", Progress())
-        found[kind] = root / kind.folder / "p" / f"v{item.version}" / kind.content
-    return found
+        imported_parts[kind] = root / kind.folder / "p" / f"v{item.version}" / kind.content
+    return imported_parts
 
 
 def test_each_part_is_imported_without_the_others_and_without_litter(tmp_path: Path) -> None:
     source = make_project(tmp_path / "source", *PATHS)
-    found = brought(tmp_path / "root", source)
+    imported_parts = import_parts(tmp_path / "root", source)
     code = {"bks_model.py", "bks_dataset.py", "utils/__init__.py", "requirements.txt"}
-    assert contents(found[MODEL]).keys() == contents(found[LOADER]).keys() == code
-    assert contents(found[DATASET]).keys() == {"train/1.png", "labels.csv"}
-    assert (found[DATASET] / "sub/empty").is_dir()
-    assert (found[MODEL] / "empty").is_dir()
+    assert contents(imported_parts[MODEL]).keys() == contents(imported_parts[LOADER]).keys() == code
+    assert contents(imported_parts[DATASET]).keys() == {"train/1.png", "labels.csv"}
+    assert (imported_parts[DATASET] / "sub/empty").is_dir()
+    assert (imported_parts[MODEL] / "empty").is_dir()
 
 
 @pytest.mark.parametrize("wrapped", ["", "project/"])
 def test_a_zip_brings_the_same_files(tmp_path: Path, wrapped: str) -> None:
-    by_folder = brought(tmp_path / "root", make_project(tmp_path / "source", *PATHS))
+    by_folder = import_parts(tmp_path / "root", make_project(tmp_path / "source", *PATHS))
     entries = [(wrapped + path, path.encode()) for path in PATHS]
     zipped = make_zip(tmp_path / "p.zip", *entries, (f"__MACOSX/{wrapped}._data", b"of a Mac"))
-    by_zip = brought(tmp_path / "other", zipped)
+    by_zip = import_parts(tmp_path / "other", zipped)
     for kind, folder in by_folder.items():
         assert (folder.parent / "files.sha256").read_text() == (
             by_zip[kind].parent / "files.sha256"
@@ -192,26 +202,30 @@ def test_a_zip_brings_the_same_files(tmp_path: Path, wrapped: str) -> None:
 
 
 def test_several_folders_of_data_keep_their_names(tmp_path: Path) -> None:
-    source = make_project(tmp_path / "p", *APART, "train/1.png", "test_data/1.png", "README.md")
-    found = brought(tmp_path / "root", source)
-    assert contents(found[DATASET]).keys() == {"train/1.png", "test_data/1.png"}
+    source = make_project(
+        tmp_path / "p", *SEPARATE_FILES, "train/1.png", "test_data/1.png", "README.md"
+    )
+    imported_parts = import_parts(tmp_path / "root", source)
+    assert contents(imported_parts[DATASET]).keys() == {"train/1.png", "test_data/1.png"}
 
 
 def test_links_follow_the_rules_of_a_chosen_folder(tmp_path: Path) -> None:
     disk = make_project(tmp_path / "disk", "1.png")
-    source = make_project(tmp_path / "source", *APART, "shared/utils.py")
+    source = make_project(tmp_path / "source", *SEPARATE_FILES, "shared/utils.py")
     (source / "data").symlink_to(disk)
     (source / "model/utils.py").symlink_to("../shared/utils.py")
-    found = brought(tmp_path / "root", source)
-    assert contents(found[DATASET]) == contents(disk), "as where the link itself is chosen"
-    assert contents(found[MODEL]).keys() == {"bks_model.py", "utils.py"}, "it is in the project"
+    imported_parts = import_parts(tmp_path / "root", source)
+    assert contents(imported_parts[DATASET]) == contents(disk), "as where the link itself is chosen"
+    assert contents(imported_parts[MODEL]).keys() == {"bks_model.py", "utils.py"}, (
+        "it is in the project"
+    )
     (source / "model/more.py").symlink_to(disk / "1.png")
     with pytest.raises(BackendError, match=r"more\.py” is a link out of the folder"):
-        brought(tmp_path / "root", source)
+        import_parts(tmp_path / "root", source)
 
 
 def test_a_link_to_a_folder_that_holds_it_is_no_data(tmp_path: Path) -> None:
-    source = make_project(tmp_path / "source", *APART)
+    source = make_project(tmp_path / "source", *SEPARATE_FILES)
     (source / "data").symlink_to("..")
     (source / "files").symlink_to(".")
     (source / "loop").symlink_to("loop")
@@ -232,8 +246,8 @@ def test_the_example_is_recognised() -> None:
 def test_a_folder_that_cannot_be_read_is_recognised_as_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(place: Path) -> None:
-        raise PermissionError(place)
+    def refuse(location: Path) -> None:
+        raise PermissionError(location)
 
     monkeypatch.setattr(os, "scandir", refuse)
     assert recognised(tmp_path) == ImportGuess()

@@ -23,10 +23,10 @@ from backend.records.library.item import Kind
 from tests.backend.datastore.library.import_rig import (
     contents,
     entry,
-    everything,
     import_now,
+    import_refused,
     make_zip,
-    refused,
+    read_tree,
 )
 
 
@@ -43,7 +43,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("/etc/cron.d/x", "absolute path"),
         ("../x", "“..”"),
@@ -62,15 +62,15 @@ def path(tmp_path: Path) -> Path:
     ],
 )
 def test_f47_a_name_that_leads_astray_is_refused(
-    root: Path, path: Path, name: str, said: str
+    root: Path, path: Path, name: str, message: str
 ) -> None:
     make_zip(path, ("good.csv", b"1"), (name, b"2"))
-    with refused(root, "upload.zip", said):
+    with import_refused(root, "upload.zip", message):
         import_now(root, path)
 
 
 @pytest.mark.parametrize(
-    ("mode", "said"),
+    ("mode", "message"),
     [
         (stat.S_IFLNK | 0o777, "is a link"),
         (stat.S_IFCHR | 0o600, "is a device"),
@@ -79,9 +79,9 @@ def test_f47_a_name_that_leads_astray_is_refused(
         (stat.S_IFSOCK | 0o600, "is a device"),
     ],
 )
-def test_f47_an_irregular_file_is_refused(root: Path, path: Path, mode: int, said: str) -> None:
+def test_f47_an_irregular_file_is_refused(root: Path, path: Path, mode: int, message: str) -> None:
     make_zip(path, ("good.csv", b"1"), (entry("odd", mode), b"/etc/passwd"))
-    with refused(root, "“odd”", said):
+    with import_refused(root, "“odd”", message):
         import_now(root, path)
 
 
@@ -93,7 +93,7 @@ def test_f47_a_bomb_is_refused_without_unpacking_it(root: Path, path: Path) -> N
     # A listing can say anything; whether it is true must not be tried out.
     raw[listing + 24 : listing + 28] = struct.pack("<I", 0xFFFFFFFE)
     path.write_bytes(raw)
-    with refused(root, "to 4.3 GB", "“bomb”"):
+    with import_refused(root, "to 4.3 GB", "“bomb”"):
         import_now(root, path)
 
 
@@ -104,7 +104,7 @@ def test_f47_entries_that_share_their_bytes_are_refused(root: Path, path: Path) 
     second = raw.index(b"PK\1\2", raw.index(b"PK\1\2") + 1)
     raw[second + 42 : second + 46] = struct.pack("<I", 10)
     path.write_bytes(raw)
-    with refused(root, "overlaps"):
+    with import_refused(root, "overlaps"):
         import_now(root, path)
 
 
@@ -114,7 +114,7 @@ def test_f47_an_entry_cannot_give_more_than_it_said(root: Path, path: Path) -> N
     listing = raw.index(b"PK\1\2")
     raw[listing + 24 : listing + 28] = struct.pack("<I", 10)
     path.write_bytes(raw)
-    with refused(root, "“a”"):
+    with import_refused(root, "“a”"):
         import_now(root, path)
 
 
@@ -131,7 +131,7 @@ def test_f47_a_million_entries_are_refused_at_once(root: Path, path: Path) -> No
     locator = struct.pack("<4sLQL", b"PK\6\7", 0, len(listing), 1)
     end = struct.pack("<4s4H2LH", b"PK\5\6", 0, 0, 0xFFFF, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFF, 0)
     path.write_bytes(listing + end64 + locator + end)
-    with refused(root, f"{count} entries"):
+    with import_refused(root, f"{count} entries"):
         import_now(root, path)
 
 
@@ -141,7 +141,7 @@ def test_f47_an_encrypted_entry_is_refused(root: Path, path: Path) -> None:
     listing = raw.index(b"PK\1\2", raw.index(b"PK\1\2") + 1)
     raw[listing + 8] |= 1
     path.write_bytes(raw)
-    with refused(root, "“secret.csv” is encrypted"):
+    with import_refused(root, "“secret.csv” is encrypted"):
         import_now(root, path)
 
 
@@ -149,13 +149,13 @@ def test_f47_a_duplicate_name_is_refused(root: Path, path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         make_zip(path, ("a.csv", b"1"), ("b.csv", b"2"), ("a.csv", b"3"))
-    with refused(root, "“a.csv” is in it twice"):
+    with import_refused(root, "“a.csv” is in it twice"):
         import_now(root, path)
 
 
 def test_f47_a_name_of_both_a_file_and_a_folder_is_refused(root: Path, path: Path) -> None:
     make_zip(path, ("a", b"1"), ("a/b", b"2"))
-    with refused(root, "“a” is a file and a folder"):
+    with import_refused(root, "“a” is a file and a folder"):
         import_now(root, path)
 
 
@@ -166,10 +166,10 @@ def test_f47_a_name_that_is_not_utf8_is_refused(root: Path, path: Path, has_flag
     listing = raw.index(b"PK\1\2")
     changed = bytearray(raw)
     if has_flag:
-        for place in (6, listing + 8):
-            changed[place : place + 2] = struct.pack("<H", 0x800)
+        for offset in (6, listing + 8):
+            changed[offset : offset + 2] = struct.pack("<H", 0x800)
     path.write_bytes(changed)
-    with refused(root, "not UTF-8"):
+    with import_refused(root, "not UTF-8"):
         import_now(root, path)
 
 
@@ -182,17 +182,17 @@ def test_a_utf8_name_without_its_flag_is_read_as_it_was_meant(root: Path, path: 
 
 def test_f47_a_zip_cut_off_anywhere_is_refused(root: Path, path: Path) -> None:
     make_zip(path, ("a.csv", os.urandom(3000)), ("b.csv", os.urandom(3000)))
-    whole = path.read_bytes()
-    for length in (0, 10, 1000, 4000, len(whole) - 200, len(whole) - 1):
-        path.write_bytes(whole[:length])
-        with refused(root, "not a complete zip file"):
+    content = path.read_bytes()
+    for length in (0, 10, 1000, 4000, len(content) - 200, len(content) - 1):
+        path.write_bytes(content[:length])
+        with import_refused(root, "not a complete zip file"):
             import_now(root, path)
 
 
 def test_f47_a_damaged_entry_is_found_while_it_is_unpacked(root: Path, path: Path) -> None:
     make_zip(path, ("a.csv", b"x" * 3000), ("b.csv", b"y" * 3000))
     path.write_bytes(path.read_bytes().replace(b"y" * 3000, b"y" * 2999 + b"z"))
-    with refused(root, "“b.csv” is cut off or damaged"):
+    with import_refused(root, "“b.csv” is cut off or damaged"):
         import_now(root, path)
 
 
@@ -201,7 +201,7 @@ def test_f47_a_packing_that_python_does_not_know_is_named(root: Path, path: Path
     raw = bytearray(path.read_bytes())
     raw[raw.index(b"PK\1\2") + 10] = 93
     path.write_bytes(raw)
-    with refused(root, "“a.csv”", "method 93"):
+    with import_refused(root, "“a.csv”", "method 93"):
         import_now(root, path)
 
 
@@ -210,7 +210,7 @@ def test_f47_a_zip_larger_than_the_disk_is_refused_first(
 ) -> None:
     make_zip(path, ("a.csv", b"1" * 1000))
     monkeypatch.setattr(imports, "disk_space", lambda path: DiskSpace(10**9, 1000, None))
-    with refused(root, "GB left"):
+    with import_refused(root, "GB left"):
         import_now(root, path)
 
 
@@ -226,18 +226,21 @@ def test_f47_a_zip_with_any_bytes_changed_is_refused_or_imported_whole(
     make_zip(path, ("sub/a", b"a" * 40), (deflated, b"b" * 400), ("c", b""))
     raw = bytearray(path.read_bytes())
     for _ in range(data.draw(st.integers(1, 4))):
-        place = data.draw(st.integers(0, len(raw) - 1))
-        raw[place] = data.draw(st.integers(0, 255))
+        offset = data.draw(st.integers(0, len(raw) - 1))
+        raw[offset] = data.draw(st.integers(0, 255))
     path.write_bytes(raw)
-    before = everything(root)
+    previous_tree = read_tree(root)
     try:
         item = import_now(root, path)
     except BackendError:
-        assert everything(root) == before
+        assert read_tree(root) == previous_tree
     else:
-        found = contents(root / f"datasets/digits/v{item.version}/files")
-        assert (len(found), sum(map(len, found.values()))) == (item.files, item.bytes)
-        assert set(found.values()) <= {b"a" * 40, b"b" * 400, b""}
+        file_contents = contents(root / f"datasets/digits/v{item.version}/files")
+        assert (len(file_contents), sum(map(len, file_contents.values()))) == (
+            item.files,
+            item.bytes,
+        )
+        assert set(file_contents.values()) <= {b"a" * 40, b"b" * 400, b""}
     # Nothing is ever written outside of the data root.
     assert set(os.listdir(tmp_path)) == {"root", "fuzz.zip"}
 
@@ -246,12 +249,12 @@ def test_f47_a_windows_path_that_leads_out_is_refused(root: Path, path: Path) ->
     info = entry("..\\..\\x")
     info.create_system = 0
     make_zip(path, (info, b"1"))
-    with refused(root, "“../../x” leads out"):
+    with import_refused(root, "“../../x” leads out"):
         import_now(root, path)
 
 
 @pytest.mark.parametrize(
-    ("field", "crc_of", "said"),
+    ("field", "crc_of", "message"),
     [
         ("../../evil.csv", b"caf\xe9.csv", "“../../evil.csv” leads out"),
         ("CON.csv", b"caf\xe9.csv", "Windows reserves"),
@@ -259,10 +262,10 @@ def test_f47_a_windows_path_that_leads_out_is_refused(root: Path, path: Path) ->
     ],
 )
 def test_f47_a_unicode_path_field_is_judged_like_any_name_and_belongs_to_its_entry(
-    root: Path, path: Path, field: str, crc_of: bytes, said: str
+    root: Path, path: Path, field: str, crc_of: bytes, message: str
 ) -> None:
     zip_with_unicode_path(path, b"caf\xe9.csv", field.encode(), zlib.crc32(crc_of))
-    with refused(root, said):
+    with import_refused(root, message):
         import_now(root, path)
 
 
@@ -298,7 +301,7 @@ def test_parts_of_a_path_that_name_nothing_are_dropped(root: Path, path: Path) -
 
 def test_names_that_become_equal_are_duplicates(root: Path, path: Path) -> None:
     make_zip(path, ("a.csv", b"1"), ("./a.csv", b"2"))
-    with refused(root, "“a.csv” is in it twice"):
+    with import_refused(root, "“a.csv” is in it twice"):
         import_now(root, path)
 
 
@@ -342,7 +345,7 @@ def test_a_model_may_stand_in_folders_in_folders(root: Path, path: Path) -> None
 
 def test_a_model_without_its_file_is_refused(root: Path, path: Path) -> None:
     make_zip(path, ("model.py", b"class UserModel"))
-    with refused(root, "upload.zip has no bks_model.py"):
+    with import_refused(root, "upload.zip has no bks_model.py"):
         import_now(root, path, kind=Kind.MODEL)
 
 
@@ -385,9 +388,9 @@ OF_TOOLS = (
 def test_a_folder_its_zip_and_the_one_of_finder_are_the_same_and_litter_is_left_out_and_said(
     root: Path, path: Path, tmp_path: Path, kind: Kind, top: str
 ) -> None:
-    kept = ("bks_model.py", "bks_dataset.py", "a.csv", "sub/env/b.csv", ".gitignore", "x.npz")
+    kept_names = ("bks_model.py", "bks_dataset.py", "a.csv", "sub/env/b.csv", ".gitignore", "x.npz")
     litter = LITTER + (() if kind is Kind.DATASET else OF_TOOLS)
-    names = (*kept, *litter)
+    names = (*kept_names, *litter)
     folder = tmp_path / "folder"
     for name in names:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -395,12 +398,12 @@ def test_a_folder_its_zip_and_the_one_of_finder_are_the_same_and_litter_is_left_
     make_zip(path, *((top + name, name.encode()) for name in names))
     finder = make_zip(
         tmp_path / "finder.zip",
-        *((top + name, name.encode()) for name in kept),
-        *((f"__MACOSX/{top}._{Path(name).name}", b"x") for name in kept),
+        *((top + name, name.encode()) for name in kept_names),
+        *((f"__MACOSX/{top}._{Path(name).name}", b"x") for name in kept_names),
     )
     imports = [import_now(root, source, kind=kind) for source in (folder, path, finder)]
     files = root / kind.folder / "digits/v1" / kind.content
-    assert contents(files).keys() == set(kept)
+    assert contents(files).keys() == set(kept_names)
     assert len({item.sha256 for item in imports}) == 1
     first, second, third = (item.details for item in imports)
     assert first == second
@@ -418,14 +421,14 @@ def test_a_folder_and_its_zip_are_refused_alike(
     (tmp_path / "folder" / name).parent.mkdir(parents=True)
     (tmp_path / "folder" / name).write_text("x")
     make_zip(path, (name, b"x"), ("b", b"x"))
-    said = []
+    message = []
     for source in (tmp_path / "folder", path):
         with pytest.raises(BackendError) as caught:
             import_now(root, source)
-        said.append(str(caught.value).removeprefix("upload.zip cannot be imported: "))
+        message.append(str(caught.value).removeprefix("upload.zip cannot be imported: "))
         assert "mend" not in caught.value.remedy
     # The folder is named itself where its own name is the fault.
-    assert said[0].partition("” has")[2] == said[1].partition("” has")[2]
+    assert message[0].partition("” has")[2] == message[1].partition("” has")[2]
 
 
 def test_an_import_of_data_keeps_files_of_other_tools(root: Path, path: Path) -> None:
@@ -481,9 +484,9 @@ def test_a_zip_of_any_program_has_the_same_files_and_folders(
 ) -> None:
     """``tree`` says of each path whether it is a file; what has others below it is a folder."""
     system, separator, mark = STYLES[style]
-    above = {name[:n] for name in tree for n in range(1, len(name))}
-    files = {name for name, is_file in tree.items() if is_file and name not in above}
-    folders = above | (tree.keys() - files)
+    parent_names = {name[:n] for name in tree for n in range(1, len(name))}
+    files = {name for name, is_file in tree.items() if is_file and name not in parent_names}
+    folders = parent_names | (tree.keys() - files)
     if mark in ("nothing", "none"):
         # Without a mark only what has files below it is known as a folder.
         folders = {name[:n] for name in files for n in range(1, len(name))}
@@ -498,10 +501,10 @@ def test_a_zip_of_any_program_has_the_same_files_and_folders(
             info = zipfile.ZipInfo("x")
             info.filename, info.create_system, info.external_attr = name, system, attributes
             archive.writestr(info, content)
-    found = zip_source.scan_zip(Kind.DATASET, path, Progress())
-    assert {file.path for file in found.files} == {"/".join(name) for name in files}
-    assert set(found.folders) == {"/".join(name) for name in folders}
-    found.close()
+    zip_scan = zip_source.scan_zip(Kind.DATASET, path, Progress())
+    assert {file.path for file in zip_scan.files} == {"/".join(name) for name in files}
+    assert set(zip_scan.folders) == {"/".join(name) for name in folders}
+    zip_scan.close()
 
 
 @pytest.mark.parametrize("content", [b"", b"full"])
@@ -510,7 +513,7 @@ def test_an_entry_with_others_below_it_is_a_folder_unless_it_has_content(
 ) -> None:
     make_zip(path, (entry("digits"), content), ("digits/a.csv", b"1"), ("b", b"2"))
     if content:
-        with refused(root, "“digits” is a file and a folder at once"):
+        with import_refused(root, "“digits” is a file and a folder at once"):
             import_now(root, path)
         return
     import_now(root, path)

@@ -71,26 +71,26 @@ Write = Callable[..., "NodeReading | Finding"]
 def read_back(root: OpenRoot) -> Write:
     """What is read after a reading with other values was written."""
 
-    def write(**other: Any) -> NodeReading | Finding:
-        raw = json.dumps({**READING.to_dict(), **other})
+    def write(**changes: Any) -> NodeReading | Finding:
+        raw = json.dumps({**READING.to_dict(), **changes})
         root.node("gpu1").status.write_text(raw)
         return node_files.read_status(root, "gpu1")
 
     return write
 
 
-def refusal(found: NodeReading | Finding) -> str:
-    assert isinstance(found, Finding)
-    assert not found.ok
-    assert found.message.count("\n") == 0
-    return found.message
+def refusal(result: NodeReading | Finding) -> str:
+    assert isinstance(result, Finding)
+    assert not result.ok
+    assert result.message.count("\n") == 0
+    return result.message
 
 
 def test_the_status_of_an_agent_reads_back_unchanged(root: OpenRoot, read_back: Write) -> None:
     assert read_back() == READING
-    mine = Probe("gpu1", root.path).read()
-    replace_json(root.node("gpu1").status, mine.to_dict())
-    assert node_files.read_status(root, "gpu1") == mine
+    own_reading = Probe("gpu1", root.path).read()
+    replace_json(root.node("gpu1").status, own_reading.to_dict())
+    assert node_files.read_status(root, "gpu1") == own_reading
 
 
 def test_no_status_yet_is_said(root: OpenRoot) -> None:
@@ -122,12 +122,12 @@ def test_f59_a_terabyte_is_not_read(root: OpenRoot) -> None:
 )
 def test_f59_a_malformed_status_is_refused_in_one_sentence(root: OpenRoot, content: bytes) -> None:
     root.node("gpu1").status.write_bytes(content)
-    sentence = refusal(node_files.read_status(root, "gpu1"))
-    assert sentence.startswith("The agent of gpu1 writes a status that cannot be used: ")
+    message = refusal(node_files.read_status(root, "gpu1"))
+    assert message.startswith("The agent of gpu1 writes a status that cannot be used: ")
 
 
 @pytest.mark.parametrize(
-    ("other", "complaint"),
+    ("changes", "complaint"),
     [
         ({"heartbeat": "seven"}, "heartbeat must be a whole number, not text"),
         ({"heartbeat": True}, "heartbeat must be a whole number, not true or false"),
@@ -154,9 +154,9 @@ def test_f59_a_malformed_status_is_refused_in_one_sentence(root: OpenRoot, conte
     ],
 )
 def test_f59_values_of_the_wrong_kind_make_a_node_faulty(
-    read_back: Write, other: dict[str, Any], complaint: str
+    read_back: Write, changes: dict[str, Any], complaint: str
 ) -> None:
-    assert complaint in refusal(read_back(**other))
+    assert complaint in refusal(read_back(**changes))
 
 
 def test_f59_names_can_command_no_terminal_and_turn_no_line(read_back: Write) -> None:
@@ -165,11 +165,16 @@ def test_f59_names_can_command_no_terminal_and_turn_no_line(read_back: Write) ->
     )
     process = {"pid": 1, "user": hostile, "memory_bytes": None, "command": hostile}
     gpu = {"index": 0, "uuid": "u", "name": hostile, "processes": [process]}
-    found = read_back(host=hostile, name=hostile, gpu_message=hostile, gpus=[gpu])
-    assert isinstance(found, NodeReading)
-    assert found.name == "gpu1"
-    shown = (found.host, found.gpus[0].name, found.gpus[0].processes[0].user, found.gpu_message)
-    for text in shown:
+    reading = read_back(host=hostile, name=hostile, gpu_message=hostile, gpus=[gpu])
+    assert isinstance(reading, NodeReading)
+    assert reading.name == "gpu1"
+    texts = (
+        reading.host,
+        reading.gpus[0].name,
+        reading.gpus[0].processes[0].user,
+        reading.gpu_message,
+    )
+    for text in texts:
         assert text.isprintable()
         assert text.startswith("?[31mred?]0;title? <b>bold</b><img src=x> ?gnp.exe ?x??é")
         assert len(text) == 300
@@ -202,18 +207,18 @@ anything = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(sorted(READING.to_dict())), anything))
-def test_f59_any_written_data_is_a_reading_or_is_refused(other: dict[str, Any]) -> None:
+def test_f59_any_written_data_is_a_reading_or_is_refused(changes: dict[str, Any]) -> None:
     raw = {
         **READING.to_dict(),
         "gpus": [],
         "cpu": {"model": "", "cores": 1, "use_percent": None, "load_1min": 0},
-        **other,
+        **changes,
     }
     with suppress(ValueError):
-        found = untrusted.build(NodeReading, raw)
-        assert found.heartbeat >= 0
-        assert found.host.isprintable()
-        assert json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        reading = untrusted.build(NodeReading, raw)
+        assert reading.heartbeat >= 0
+        assert reading.host.isprintable()
+        assert json.loads(json.dumps(reading.to_dict(), allow_nan=False))
 
 
 # Who lives.
@@ -237,8 +242,8 @@ def watch(root: OpenRoot, clock: Clock) -> StatusWatch:
     return StatusWatch(root, clock)
 
 
-def beat(root: OpenRoot, number: int, **other: Any) -> None:
-    replace_json(root.node("gpu1").status, replace(READING, heartbeat=number, **other).to_dict())
+def beat(root: OpenRoot, number: int, **changes: Any) -> None:
+    replace_json(root.node("gpu1").status, replace(READING, heartbeat=number, **changes).to_dict())
 
 
 def test_m15_a_node_is_offline_after_three_missed_heartbeats_and_online_with_the_next(

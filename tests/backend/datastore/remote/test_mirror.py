@@ -54,15 +54,15 @@ def test_regular_polls_transfer_little(remote_site: DataSite, beat: Beat) -> Non
     update = services.jobs.queries.poll(view.id)
     size = run.folder.history.stat().st_size
     assert remote_site.wire.came_bytes > size
-    before = remote_site.wire.came_bytes
+    previous_bytes = remote_site.wire.came_bytes
     polls = 10
     for _ in range(polls):
         run.train(10)
         update = services.jobs.queries.poll(view.id, update.cursor)
         assert update.view.step == run.step
         assert len(update.history.steps) == 10
-    each = (remote_site.wire.came_bytes - before) / polls
-    assert each < 8_000 < size / 10
+    bytes_per_poll = (remote_site.wire.came_bytes - previous_bytes) / polls
+    assert bytes_per_poll < 8_000 < size / 10
 
 
 def test_the_age_of_a_claim_is_measured_with_one_clock(remote_site: DataSite, beat: Beat) -> None:
@@ -86,13 +86,13 @@ def test_a_cut_or_replaced_history_is_read_again(remote_site: DataSite, beat: Be
     view, run = started(remote_site, services)
     run.train(50)
     cursor = services.jobs.queries.poll(view.id).cursor
-    whole = run.folder.history.read_bytes()
-    block = whole[: whole.index(b"# end\n") + 6]
+    content = run.folder.history.read_bytes()
+    block = content[: content.index(b"# end\n") + 6]
     run.folder.history.write_bytes(block)
     update = services.jobs.queries.poll(view.id, cursor)
     assert (update.history.drop_from, list(update.history.steps)) == (0, [1])
     assert list(services.jobs.queries.history(view.id).steps) == [1]
-    run.folder.history.write_bytes(whole.replace(b"2026-", b"2027-") + b"\n")
+    run.folder.history.write_bytes(content.replace(b"2026-", b"2027-") + b"\n")
     assert len(services.jobs.queries.poll(view.id).history.steps) == 51
 
 
@@ -121,11 +121,11 @@ def test_a_cut_connection_delays_updates_and_loses_none(
     remote_site.wire.repair()
 
     def back() -> RunUpdate | None:
-        seen = services.jobs.queries.poll(view.id, silent.cursor)
-        return None if seen.view.contact_warning else seen
+        update = services.jobs.queries.poll(view.id, silent.cursor)
+        return None if update.view.contact_warning else update
 
-    seen = wait_for(back, "an update")
-    assert (seen.view.step, list(seen.history.steps)) == (11, list(range(7, 12)))
+    later_update = wait_for(back, "an update")
+    assert (later_update.view.step, list(later_update.history.steps)) == (11, list(range(7, 12)))
 
 
 def test_a_silent_host_is_waited_for_once(
@@ -141,13 +141,13 @@ def test_a_silent_host_is_waited_for_once(
     remote_site.wire.repair()
     monkeypatch.setattr("backend.ssh.persistent_connection.SILENCE_S", 0.5)
     monkeypatch.setattr("backend.ssh.persistent_connection._PAUSE_S", LIMIT_S)
-    before = remote_site.wire.connections
+    previous_connections = remote_site.wire.connections
     with ThreadPoolExecutor(4) as pool:
-        seen = list(pool.map(lambda _: services.jobs.queries.poll(view.id, cursor), range(4)))
-    assert {one.view.contact_warning[:13] for one in seen} == {"no news since"}
+        updates = list(pool.map(lambda _: services.jobs.queries.poll(view.id, cursor), range(4)))
+    assert {update.view.contact_warning[:13] for update in updates} == {"no news since"}
     # The wire counts a connection when it gets to it, which may be later.
-    wait_for(lambda: remote_site.wire.connections > before, "the connection")
-    assert remote_site.wire.connections == before + 1
+    wait_for(lambda: remote_site.wire.connections > previous_connections, "the connection")
+    assert remote_site.wire.connections == previous_connections + 1
 
 
 def test_a_broken_transfer_continues_at_its_last_byte(
@@ -162,8 +162,8 @@ def test_a_broken_transfer_continues_at_its_last_byte(
     class Cutting(Progress):
         cuts = 0
 
-        def report(self, done: float, total: float, what: str) -> None:
-            if what == "Sending files" and done > 450_000 and not self.cuts:
+        def report(self, done: float, total: float, label: str) -> None:
+            if label == "Sending files" and done > 450_000 and not self.cuts:
                 self.cuts += 1
                 remote_site.wire.cut()
                 remote_site.wire.repair()
@@ -180,10 +180,10 @@ def test_this_computer_cannot_train_on_an_unmounted_data_root(remote_site: DataS
     services = remote_site.desktop()
     remote_site.stock(services)
     check = services.jobs.check(raw_job())
-    (fault,) = check.errors
-    assert fault.path == "placement[0].node"
-    assert "does not mount the data root" in fault.message
-    assert "--data-root DIR" in fault.message
+    (config_error,) = check.errors
+    assert config_error.path == "placement[0].node"
+    assert "does not mount the data root" in config_error.message
+    assert "--data-root DIR" in config_error.message
     assert services.nodes.reading().name == "this-computer"
 
 
@@ -198,17 +198,17 @@ def test_only_a_yes_opens_a_data_root_over_ssh(remote_site: DataSite, tmp_path: 
 def test_an_account_without_a_shell_is_enough(
     tmp_path: Path, make_sshd, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = DataSite(tmp_path, make_sshd("ForceCommand internal-sftp"), False)
+    site = DataSite(tmp_path, make_sshd("ForceCommand internal-sftp"), False)
     try:
-        services, other = place.desktop(), place.desktop()
-        place.stock(services)
-        pin = other.library.pin(Kind.DATASET, "tiny")
-        other.library.verify(Kind.DATASET, pin)
-        (place.root / "datasets" / "tiny" / "v1" / "files" / "README").write_text("no\n")
+        services, other_services = site.desktop(), site.desktop()
+        site.stock(services)
+        pin = other_services.library.pin(Kind.DATASET, "tiny")
+        other_services.library.verify(Kind.DATASET, pin)
+        (site.root / "datasets" / "tiny" / "v1" / "files" / "README").write_text("no\n")
         with pytest.raises(BackendError, match="README"):
-            other.library.verify(Kind.DATASET, pin)
+            other_services.library.verify(Kind.DATASET, pin)
     finally:
-        place.close()
+        site.close()
 
 
 def test_the_remote_stop_request_decides_whether_it_is_cleared(
@@ -231,12 +231,12 @@ def test_nodes_stay_known_while_the_host_has_lost_the_data_root(
 ) -> None:
     services = remote_site.desktop()
     heart = beat(remote_site)
-    names = [one.name for one in services.nodes.list()]
+    names = [node.name for node in services.nodes.list()]
     heart.stop()
     assert len(names) == 2
     for _ in range(2):
-        aside = remote_site.data.path / "aside"
-        remote_site.data.nodes.rename(aside)
-        assert [one.name for one in services.nodes.list()] == names
-        aside.rename(remote_site.data.nodes)
-        assert [one.name for one in services.nodes.list()] == names
+        renamed_folder = remote_site.data.path / "aside"
+        remote_site.data.nodes.rename(renamed_folder)
+        assert [node.name for node in services.nodes.list()] == names
+        renamed_folder.rename(remote_site.data.nodes)
+        assert [node.name for node in services.nodes.list()] == names

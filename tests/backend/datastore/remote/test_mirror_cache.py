@@ -30,10 +30,10 @@ DAY_S = 86_400.0
 @pytest.fixture
 def fetched(remote_site: DataSite, beat: Beat) -> tuple[Services, JobFolder, Path]:
     """A desktop that fetched two checkpoints and the files of a model; its mirror is read."""
-    one, services = remote_site.desktop(), remote_site.desktop()
-    remote_site.stock(one)
+    first_services, services = remote_site.desktop(), remote_site.desktop()
+    remote_site.stock(first_services)
     beat(remote_site)
-    view, run = started(remote_site, one)
+    view, run = started(remote_site, first_services)
     for step in (2, 5):
         add_checkpoint(run, step)
     services.jobs.queries.show(view.id)
@@ -46,8 +46,8 @@ def fetched(remote_site: DataSite, beat: Beat) -> tuple[Services, JobFolder, Pat
 
 def unwanted_for(path: Path, age_s: float) -> None:
     """As if it had not been requested for so long."""
-    then, now = time.time() - age_s, path.stat().st_mtime
-    os.utime(path, (then, then if path.is_dir() else now))
+    used_s, now = time.time() - age_s, path.stat().st_mtime
+    os.utime(path, (used_s, used_s if path.is_dir() else now))
 
 
 def weights(folder: JobFolder) -> list[str]:
@@ -74,14 +74,14 @@ def test_the_next_fetch_drops_files_unused_for_long_and_they_come_back(
 
 def test_a_file_requested_again_is_kept(fetched: tuple[Services, JobFolder, Path]) -> None:
     services, folder, source = fetched
-    kept = [source, *(folder.checkpoints / name for name in weights(folder))]
-    for path in kept:
+    kept_paths = [source, *(folder.checkpoints / name for name in weights(folder))]
+    for path in kept_paths:
         unwanted_for(path, 31 * DAY_S)
     services.library.open_content(Kind.MODEL, "tiny")
-    for path in kept[1:]:
+    for path in kept_paths[1:]:
         services.data_root.files.bring_file(path, Progress())
     services.library.open_content(Kind.LOADER, "tiny")
-    assert [path.exists() for path in kept] == [True, True, True]
+    assert [path.exists() for path in kept_paths] == [True, True, True]
 
 
 def test_a_full_cache_drops_the_longest_unused_files_and_none_of_the_last_hour(
@@ -103,8 +103,8 @@ def test_clearing_keeps_files_that_the_data_root_lost_or_changed(
 ) -> None:
     services, folder, source = fetched
     first, _ = weights(folder)
-    there = remote_site.data.job(folder.job_id).checkpoints
-    (there / first).unlink()
+    remote_checkpoints = remote_site.data.job(folder.job_id).checkpoints
+    (remote_checkpoints / first).unlink()
     shutil.rmtree(remote_site.root / "models" / "tiny" / "v1" / "src")
     (remote_site.root / "models" / "tiny" / "v1" / "src").mkdir()
     freed = services.data_root.files.clear()
@@ -154,28 +154,36 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     # What is installed here is another matter, and takes seconds to ask.
     monkeypatch.setattr("backend.services.nodes.service.findings", lambda *_: ())
     services, folder, source = fetched
-    found = next(one for one in services.nodes.doctor() if one.check == "mirror")
-    room = services.data_root.files.mirror_usage()
-    assert room is not None
-    assert room.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
-    assert found.ok
-    assert str(services.data_root.path) in found.message
-    assert f"--data-root {remote_site.address} mirror clear" in found.message
+    mirror_finding = next(
+        doctor_finding
+        for doctor_finding in services.nodes.doctor()
+        if doctor_finding.check == "mirror"
+    )
+    usage = services.data_root.files.mirror_usage()
+    assert usage is not None
+    assert usage.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
+    assert mirror_finding.ok
+    assert str(services.data_root.path) in mirror_finding.message
+    assert f"--data-root {remote_site.address} mirror clear" in mirror_finding.message
 
-    where = ["--data-root", str(remote_site.address), "--catalogue", str(services.catalogue.path)]
-    assert cli([*where, "mirror", "clear", "--json"], lambda *_: 1) == 0
-    assert json.loads(capsys.readouterr().out) == {"bytes": room.fetched_bytes}
+    options = ["--data-root", str(remote_site.address), "--catalogue", str(services.catalogue.path)]
+    assert cli([*options, "mirror", "clear", "--json"], lambda *_: 1) == 0
+    assert json.loads(capsys.readouterr().out) == {"bytes": usage.fetched_bytes}
     assert weights(folder) == []
-    after = services.data_root.files.mirror_usage()
-    assert after is not None
-    assert after.fetched_bytes == 0
-    finding = next(one for one in services.nodes.doctor() if one.check == "mirror")
+    later_usage = services.data_root.files.mirror_usage()
+    assert later_usage is not None
+    assert later_usage.fetched_bytes == 0
+    finding = next(
+        doctor_finding
+        for doctor_finding in services.nodes.doctor()
+        if doctor_finding.check == "mirror"
+    )
     assert "mirror clear" not in finding.message
 
 
 def test_a_mounted_data_root_has_no_mirror(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    where = ["--data-root", str(tmp_path / "d"), "--catalogue", str(tmp_path / "c.sqlite")]
-    assert cli([*where, "mirror", "clear"], lambda *_: 1) == 1
+    options = ["--data-root", str(tmp_path / "d"), "--catalogue", str(tmp_path / "c.sqlite")]
+    assert cli([*options, "mirror", "clear"], lambda *_: 1) == 1
     assert "is mounted here" in capsys.readouterr().err

@@ -31,9 +31,9 @@ pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 
 @pytest.fixture
 def service(tmp_path: Path, sshd: Sshd) -> NodeRegistry:
-    made = NodeRegistry(mounted(tmp_path), tmp_path / "desktop", sshd.ssh_config)
-    made.accept_key(sshd.host_key)
-    return made
+    registry = NodeRegistry(mounted(tmp_path), tmp_path / "desktop", sshd.ssh_config)
+    registry.accept_key(sshd.host_key)
+    return registry
 
 
 @pytest.fixture(autouse=True)
@@ -74,26 +74,26 @@ def test_f11_an_sshd_that_hangs_is_given_up(sshd: Sshd) -> None:
         check_banner(Hop("gpu1", "127.0.0.1", sshd.port, USER), limit_s=0.3)
 
 
-@pytest.mark.parametrize("words", [b"HTTP/1.1 400 Bad Request\r\n", b"SS", b""])
-def test_a_host_without_an_ssh_banner_is_refused(words: bytes) -> None:
+@pytest.mark.parametrize("banner", [b"HTTP/1.1 400 Bad Request\r\n", b"SS", b""])
+def test_a_host_without_an_ssh_banner_is_refused(banner: bytes) -> None:
     with (
-        listening(lambda line: line.sendall(words)) as hop,
+        listening(lambda line: line.sendall(banner)) as hop,
         pytest.raises(Unreachable, match="is not an SSH server"),
     ):
         check_banner(hop)
 
 
 def test_a_server_that_drips_bytes_is_given_up() -> None:
-    over = threading.Event()
+    is_over = threading.Event()
 
     def drip(line: socket.socket) -> None:
         line.sendall(b"S")
-        over.wait(LIMIT_S)
+        is_over.wait(LIMIT_S)
 
     with listening(drip) as hop:
         with pytest.raises(Unreachable, match="did not answer"):
             check_banner(hop, limit_s=0.3)
-        over.set()
+        is_over.set()
 
 
 def test_the_node_behind_a_jump_host_must_answer(
@@ -114,18 +114,18 @@ def test_the_node_behind_a_jump_host_must_answer(
 
 def test_a_bare_node_is_read_and_nothing_is_left_on_it(tmp_path: Path) -> None:
     shell = LocalShell(tmp_path / "home")
-    before = sorted(path for path in shell.home.rglob("*"))
+    previous_paths = sorted(path for path in shell.home.rglob("*"))
     entry = NodeEntry("bare", samples.entry("bare").address)
     first, second = ssh_reading.read(shell, entry), ssh_reading.read(shell, entry)
     assert (first.name, first.cpu.cores > 0, first.memory_used_bytes > 0) == ("bare", True, True)
     assert first.cpu.use_percent is not None
     assert second.heartbeat > first.heartbeat
-    assert sorted(path for path in shell.home.rglob("*")) == before
+    assert sorted(path for path in shell.home.rglob("*")) == previous_paths
     assert shell.commands[0][0] == "python3"
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [
         "",
         "[" * 100_000,
@@ -136,9 +136,9 @@ def test_a_bare_node_is_read_and_nothing_is_left_on_it(tmp_path: Path) -> None:
     ],
     ids=["nothing", "deep", "list", "half", "nan", "long"],
 )
-def test_f59_the_answer_of_a_node_is_not_trusted(tmp_path: Path, said: str) -> None:
+def test_f59_the_answer_of_a_node_is_not_trusted(tmp_path: Path, answer: str) -> None:
     shell = LocalShell(tmp_path / "home")
-    shell.on_run = lambda argv: CommandResult(0, said, "")
+    shell.on_run = lambda argv: CommandResult(0, answer, "")
     with pytest.raises(BackendError, match="gpu1 returns no reading over SSH"):
         ssh_reading.read(shell, samples.entry("gpu1"))
 
@@ -147,14 +147,14 @@ def test_f59_text_read_over_ssh_controls_no_terminal(tmp_path: Path) -> None:
     shell = LocalShell(tmp_path / "home")
     raw = {**samples.reading("other").to_dict(), "host": "\x1b[2Jx", "heartbeat": 0}
     shell.on_run = lambda argv: CommandResult(0, json.dumps(raw), "")
-    found = ssh_reading.read(shell, samples.entry("gpu1"))
-    assert (found.name, "\x1b" in found.host) == ("gpu1", False)
+    reading = ssh_reading.read(shell, samples.entry("gpu1"))
+    assert (reading.name, "\x1b" in reading.host) == ("gpu1", False)
 
 
 def test_f59_the_process_report_of_a_node_is_not_trusted() -> None:
     record = {**samples.orphan(7).to_dict(), "command": "\x1b[2Jrm"}
-    (found,) = _orphans("gpu1", {"orphans": [record]})
-    assert (found.process.pid, "\x1b" in found.command) == (7, False)
-    for said in ([], {}, {"orphans": 1}, {"orphans": [{**record, "age_s": "old"}]}):
+    (orphan,) = _orphans("gpu1", {"orphans": [record]})
+    assert (orphan.process.pid, "\x1b" in orphan.command) == (7, False)
+    for report in ([], {}, {"orphans": 1}, {"orphans": [{**record, "age_s": "old"}]}):
         with pytest.raises(BackendError, match="The answer of gpu1 about its processes"):
-            _orphans("gpu1", said)
+            _orphans("gpu1", report)

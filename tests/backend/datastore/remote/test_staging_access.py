@@ -61,11 +61,11 @@ pytest_plugins = [
 @pytest.fixture
 def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterator[StagedSite]:
     """With the tiny library in its data root, and an agent that beats."""
-    place = StagedSite(tmp_path, sshd)
-    heart = Heart(place.remote.path)
-    yield place
+    site = StagedSite(tmp_path, sshd)
+    heart = Heart(site.remote.path)
+    yield site
     heart.stop()
-    place.close()
+    site.close()
 
 
 # How the node is.
@@ -92,8 +92,8 @@ def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
     services = blind.desktop()
     state = comes_online(services)
     assert state.reading is not None
-    seen = state.reading.heartbeat
-    wait_for(lambda: read_json(blind.remote.node(NODE).status)["heartbeat"] > seen, "a beat")
+    heartbeat = state.reading.heartbeat
+    wait_for(lambda: read_json(blind.remote.node(NODE).status)["heartbeat"] > heartbeat, "a beat")
     (remote,) = services.data_root.files._remote.values()  # type: ignore[attr-defined]
     wait_for(lambda: not remote._status_thread.is_alive(), "the read before")
     # However busy this machine is.
@@ -108,17 +108,17 @@ def test_a_slow_line_is_not_taken_for_silence_at_the_first_reading(
     blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # No connection is there so soon; the beats may come late.
-    monkeypatch.setattr(heartbeats, "missed_after_s", lambda seen: 180.0 if seen else 0.003)
+    monkeypatch.setattr(heartbeats, "missed_after_s", lambda beats: 180.0 if beats else 0.003)
     monkeypatch.setattr(staging_access, "_AFTER_PAUSE_S", 60.0)
     assert state_of(blind.desktop()).presence is Presence.ONLINE
 
 
 @pytest.mark.slow
 def test_two_desktops_fetch_files_and_neither_harms_the_other(blind: StagedSite) -> None:
-    one, other = blind.desktop(), blind.desktop()
+    first_services, second_services = blind.desktop(), blind.desktop()
     for _ in range(3):
-        comes_online(one)
-        comes_online(other)
+        comes_online(first_services)
+        comes_online(second_services)
 
 
 def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
@@ -131,8 +131,8 @@ def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
     blind.sshd.freeze()
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     wait_for(lambda: state_of(services).presence is Presence.OFFLINE, "silence of the node")
-    other = blind.desktop()
-    assert state_of(other).presence is Presence.OFFLINE
+    other_services = blind.desktop()
+    assert state_of(other_services).presence is Presence.OFFLINE
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 1.0)
     blind.wire.cut()
 
@@ -145,11 +145,11 @@ def test_a_start_stages_the_files_of_the_job(blind: StagedSite) -> None:
     view, _ = start_staged_job(services, blind)
     folder, remote = blind.data.job(view.id), blind.remote.job(view.id)
     for kind in ("models", "loaders", "datasets"):
-        here = sorted(p.relative_to(blind.root) for p in (blind.root / kind).rglob("*"))
-        there = sorted(
+        local_paths = sorted(p.relative_to(blind.root) for p in (blind.root / kind).rglob("*"))
+        remote_paths = sorted(
             p.relative_to(blind.remote.path) for p in (blind.remote.path / kind).rglob("*")
         )
-        assert here == there
+        assert local_paths == remote_paths
     launch = read_json(remote.launch)
     assert launch == read_json(folder.launch)
     assert Path(launch["dataset_files"]).is_relative_to(blind.remote.path)
@@ -164,10 +164,10 @@ def test_a_start_stages_the_files_of_the_job(blind: StagedSite) -> None:
 def test_a_second_start_stages_nothing_again(blind: StagedSite) -> None:
     services = stocked(blind)
     start_staged_job(services, blind)
-    before = files_below(blind.remote.datasets) | files_below(blind.remote.models)
-    assert before
+    previous_files = files_below(blind.remote.datasets) | files_below(blind.remote.models)
+    assert previous_files
     start_staged_job(services, blind)
-    assert files_below(blind.remote.datasets) | files_below(blind.remote.models) == before
+    assert files_below(blind.remote.datasets) | files_below(blind.remote.models) == previous_files
 
 
 def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: StagedSite) -> None:
@@ -176,8 +176,8 @@ def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: StagedSite
     view = services.jobs.create(on_node())
 
     class Cancelling(Progress):
-        def report(self, done: float, total: float, what: str) -> None:
-            if what.startswith("Sending tiny@1 to gpu1"):
+        def report(self, done: float, total: float, label: str) -> None:
+            if label.startswith("Sending tiny@1 to gpu1"):
                 self.cancel()
 
     with pytest.raises(Cancelled):
@@ -225,20 +225,20 @@ def test_the_end_of_a_run_copies_everything_back(blind: StagedSite) -> None:
     replace_json(run.folder.attempt(1).environment, {})
     run.end(JobState.FINISHED)
     assert services.jobs.queries.wait(view.id).state is JobState.FINISHED
-    here = blind.data.job(view.id)
-    comes_home(here)
+    local_job = blind.data.job(view.id)
+    comes_home(local_job)
     blind.wire.cut()
-    assert (here.tensorboard / "events.out").read_bytes() == b"curves"
-    assert here.rank_log(0).read_text() == "hello\n"
-    assert here.attempt(1).environment.exists()
+    assert (local_job.tensorboard / "events.out").read_bytes() == b"curves"
+    assert local_job.rank_log(0).read_text() == "hello\n"
+    assert local_job.attempt(1).environment.exists()
     assert len(services.jobs.queries.history(view.id).steps) == 31
-    found = services.jobs.queries.checkpoints(view.id)
-    assert [one.name for one in found] == names
-    for one in found:
-        verify(MOUNTED, one)
+    checkpoints = services.jobs.queries.checkpoints(view.id)
+    assert [checkpoint.name for checkpoint in checkpoints] == names
+    for checkpoint in checkpoints:
+        verify(MOUNTED, checkpoint)
 
 
-WRITTEN = (
+SCRIPT_FILES = (
     "output/model.pt",
     "output/checkpoint-4",
     "output/deep/best.ckpt",
@@ -250,7 +250,7 @@ WRITTEN = (
 
 def of_script(run: StagedRun) -> list[str]:
     """Checkpoints that a script wrote at six places, files and folders."""
-    for number, file in enumerate(WRITTEN, 1):
+    for number, file in enumerate(SCRIPT_FILES, 1):
         path = run.folder.path / file
         path.parent.mkdir(parents=True, exist_ok=True)
         parts = [path]
@@ -264,24 +264,24 @@ def of_script(run: StagedRun) -> list[str]:
         sidecar.with_suffix(".pt").unlink()
         size, sha256 = size_of(path), sha256_of(path, lambda _: None)
         replace_json(sidecar, {**read_json(sidecar), "file": file, "bytes": size, "sha256": sha256})
-    return [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")]
+    return [checkpoint.name for checkpoint in read_checkpoints(run.folder.checkpoints, ".json")]
 
 
 def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: StagedSite) -> None:
     services = stocked(blind)
     view, run = start_staged_job(services, blind)
     names = of_script(run)
-    for one in services.jobs.queries.checkpoints(view.id)[1:5:3]:
-        assert not Path(one.path).exists()
-        verify(services.data_root.files, one)
+    for checkpoint in services.jobs.queries.checkpoints(view.id)[1:5:3]:
+        assert not Path(checkpoint.path).exists()
+        verify(services.data_root.files, checkpoint)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     comes_home(blind.data.job(view.id))
     blind.wire.cut()
-    found = services.jobs.queries.checkpoints(view.id)
-    assert [one.name for one in found] == names
-    for one in found:
-        verify(MOUNTED, one)
+    checkpoints = services.jobs.queries.checkpoints(view.id)
+    assert [checkpoint.name for checkpoint in checkpoints] == names
+    for checkpoint in checkpoints:
+        verify(MOUNTED, checkpoint)
 
 
 @pytest.mark.slow
@@ -297,13 +297,17 @@ def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: St
         path.rmdir() if path.is_dir() else path.unlink()
     view = services.jobs.lifecycle.resume(view.id, names[4])
     run = StagedRun(blind, view)
-    assert [one.name for one in read_checkpoints(run.folder.checkpoints, ".json")] == names
-    assert (run.folder.path / WRITTEN[4] / "weights.bin").exists()
-    assert (run.folder.path / WRITTEN[0]).exists()
+    assert [
+        checkpoint.name for checkpoint in read_checkpoints(run.folder.checkpoints, ".json")
+    ] == names
+    assert (run.folder.path / SCRIPT_FILES[4] / "weights.bin").exists()
+    assert (run.folder.path / SCRIPT_FILES[0]).exists()
     # It writes the first one again; of those in its working folder it has one.
     for name in (names[0], names[3]):
         (run.folder.checkpoints / f"{name}.json").unlink()
-    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == names[1:]
+    assert [checkpoint.name for checkpoint in services.jobs.queries.checkpoints(view.id)] == names[
+        1:
+    ]
 
 
 @pytest.mark.slow
@@ -328,7 +332,7 @@ def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: StagedSit
     view = services.jobs.lifecycle.resume(view.id)
     run = StagedRun(blind, view)
     second, third = add_checkpoint(run, 2), add_checkpoint(run, 3)
-    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [
+    assert [checkpoint.name for checkpoint in services.jobs.queries.checkpoints(view.id)] == [
         first,
         second,
         third,
@@ -337,7 +341,10 @@ def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: StagedSit
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / name).with_suffix(suffix).unlink()
     # The folder changes within the second in which it was read; a read knows that.
-    assert [one.name for one in services.jobs.queries.checkpoints(view.id)] == [first, third]
+    assert [checkpoint.name for checkpoint in services.jobs.queries.checkpoints(view.id)] == [
+        first,
+        third,
+    ]
 
 
 def test_a_resume_sends_only_missing_files(blind: StagedSite) -> None:
@@ -348,10 +355,10 @@ def test_a_resume_sends_only_missing_files(blind: StagedSite) -> None:
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     checkpoint = run.folder.checkpoints / f"{name}.pt"
-    before = files_below(run.folder.checkpoints) | files_below(run.folder.output)
+    previous_files = files_below(run.folder.checkpoints) | files_below(run.folder.output)
     view = services.jobs.lifecycle.resume(view.id)
     assert read_json(run.folder.launch)["resume_from"] == str(checkpoint)
-    assert files_below(run.folder.checkpoints) | files_below(run.folder.output) == before
+    assert files_below(run.folder.checkpoints) | files_below(run.folder.output) == previous_files
 
     run = StagedRun(blind, view)
     run.end(JobState.INTERRUPTED)
@@ -395,9 +402,9 @@ def test_a_job_on_a_silent_node_is_shown_as_last_seen(
     blind.sshd.freeze()
     blind.wire.repair()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 1.0)
-    other = blind.desktop()
-    known = other.jobs.queries.show(view.id)
-    assert (known.state, known.step) == (JobState.TRAINING, 6)
+    other_services = blind.desktop()
+    view_elsewhere = other_services.jobs.queries.show(view.id)
+    assert (view_elsewhere.state, view_elsewhere.step) == (JobState.TRAINING, 6)
     with pytest.raises(Unreachable):
         services.jobs.lifecycle.stop(view.id)
     assert not blind.data.job(view.id).attempt(1).exit.exists()
@@ -424,50 +431,56 @@ def test_uncopied_files_are_set_aside_before_another_run(
     services.jobs.queries.wait(view.id)
     view = services.jobs.lifecycle.resume(view.id)
     run = StagedRun(blind, view)
-    lost = add_checkpoint(run, 2)
+    lost_checkpoint = add_checkpoint(run, 2)
     # A later run went on elsewhere while this node was away.
     run.end(JobState.INTERRUPTED)
-    here = blind.data.job(view.id)
-    replace_json(here.attempt(2).exit, read_json(run.folder.attempt(2).exit))
-    here.attempt(3).path.mkdir()
-    replace_json(here.attempt(3).exit, {**read_json(here.attempt(2).exit), "run": 3})
+    local_job = blind.data.job(view.id)
+    replace_json(local_job.attempt(2).exit, read_json(run.folder.attempt(2).exit))
+    local_job.attempt(3).path.mkdir()
+    replace_json(local_job.attempt(3).exit, {**read_json(local_job.attempt(2).exit), "run": 3})
     view = services.jobs.lifecycle.resume(view.id)
     assert view.run == 4
     assert {p.stem for p in run.folder.checkpoints.glob("*.pt")} == {name}
-    (aside,) = blind.remote.trash.iterdir()
-    assert (aside / "checkpoints" / f"{lost}.pt").exists()
+    (renamed_folder,) = blind.remote.trash.iterdir()
+    assert (renamed_folder / "checkpoints" / f"{lost_checkpoint}.pt").exists()
 
 
 def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: StagedSite) -> None:
     services = stocked(blind)
     comes_online(services)
     mixed = [{"node": NODE, "processes": 1}, {"node": "this-computer", "processes": 1}]
-    (fault,) = services.jobs.check(on_node(placement=mixed)).errors
-    assert "this-computer sees the data root and gpu1 does not" in fault.message
-    (fault,) = services.jobs.check(on_node(on_failure={"retries": 1})).errors
-    assert "gpu1 does not see the data root, so no node can continue the job" in fault.message
+    (config_error,) = services.jobs.check(on_node(placement=mixed)).errors
+    assert "this-computer sees the data root and gpu1 does not" in config_error.message
+    (config_error,) = services.jobs.check(on_node(on_failure={"retries": 1})).errors
+    assert (
+        "gpu1 does not see the data root, so no node can continue the job" in config_error.message
+    )
     view = services.jobs.create(on_node())
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and so not the queue"):
         services.queue.enqueue(view.id)
 
 
 def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> None:
-    sees = PreflightTarget(
+    mounted_target = PreflightTarget(
         "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
     )
-    blind = replace(sees, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", is_staged=True)
-    for head, other in ((sees, blind), (blind, sees)):
-        nodes = tuple(NodePreflight(one.placement, one) for one in (head, other))
+    blind = replace(
+        mounted_target, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", is_staged=True
+    )
+    for head, other_target in ((mounted_target, blind), (blind, mounted_target)):
+        nodes = tuple(NodePreflight(target.placement, target) for target in (head, other_target))
         job = JobPreflight("", "", nodes)
-        (result,) = (one for judge in BY_NAME[DATA_ROOT].job_judges for one in judge(job))
+        (result,) = (target for judge in BY_NAME[DATA_ROOT].job_judges for target in judge(job))
         assert "gpu1 does not see the data root and gpu2 does" in result.message
         finding = BY_NAME[DATA_ROOT].finding(result)
-        assert (finding.nodes, finding.fix) == ((other.node,), Fix.LEAVE_OUT)
-    lost = {"there": False, "seen": False, "why": "", "free": None}
-    for facts in (None, lost):
-        found = [one for one in answered(blind, data_root=facts) if one.check == DATA_ROOT]
-        assert [one.fix for one in found] == [Fix.SET_UP_AGAIN]
-        assert "gpu1 cannot read the staged files in" in found[0].message
+        assert (finding.nodes, finding.fix) == ((other_target.node,), Fix.LEAVE_OUT)
+    lost_reply = {"there": False, "seen": False, "why": "", "free": None}
+    for reply in (None, lost_reply):
+        findings = [
+            target for target in answered(blind, data_root=reply) if target.check == DATA_ROOT
+        ]
+        assert [target.fix for target in findings] == [Fix.SET_UP_AGAIN]
+        assert "gpu1 cannot read the staged files in" in findings[0].message
 
 
 def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
@@ -479,12 +492,12 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
     blind.address = RemoteRoot("lab", str(blind.root))
     remote = blind.desktop()
     FakeHead().instead_of(remote)
-    seen = (services, remote)
+    desktops = (services, remote)
     with monkeypatch.context() as patch:
         # The first poll of the other desktop waits for a heartbeat that this one has yet to fetch.
         patch.setattr(health, "_SHORTEST_S", 1.0)
         wait_for(
-            lambda: {state_of(one).presence for one in seen} == {Presence.ONLINE},
+            lambda: {state_of(services).presence for services in desktops} == {Presence.ONLINE},
             "what the other one fetches",
         )
     with pytest.raises(BackendError, match="gpu1 does not see the data root, and this computer"):
@@ -515,4 +528,4 @@ def test_a_keep_mark_is_also_on_the_node_that_prunes(blind: StagedSite) -> None:
     assert (run.folder.checkpoints / f"{name}.keep").exists(), "and for the next run, too"
     services.jobs.keep(view.id, name, is_kept=False)
     assert not (run.folder.checkpoints / f"{name}.keep").exists()
-    assert not any(one.is_kept for one in services.jobs.queries.checkpoints(view.id))
+    assert not any(checkpoint.is_kept for checkpoint in services.jobs.queries.checkpoints(view.id))

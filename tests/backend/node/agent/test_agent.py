@@ -110,10 +110,10 @@ def test_the_agent_writes_its_identity_and_the_state_of_the_node_until_it_ends(
     wait_for_heartbeats(folder)
     # Two readings of one moment know no rates.
     wait_for(lambda: reading(folder).cpu.use_percent is not None, "a rate")
-    info, found = read_json(folder.info), reading(folder)
+    info, current_reading = read_json(folder.info), reading(folder)
     assert ProcessIdentity.from_dict(info) == process_identity.process(agent.pid)
     assert (info["interval_s"], info["bundle"]) == (0.1, str(ROOT))
-    assert (found.name, found.disk_path) == ("gpu1", str(root.path))
+    assert (current_reading.name, current_reading.disk_path) == ("gpu1", str(root.path))
     assert end(agent) == ""
     names = [".status.json.spare", "info.json", "past.jsonl", "status.json", "week.jsonl"]
     assert sorted(path.name for path in folder.path.iterdir()) == names

@@ -265,26 +265,26 @@ def test_the_command_line_says_which_way_was_taken(
     assert machine.table.read_text() == ""
 
 
-@pytest.mark.parametrize("ends", ["killed", "removed", "lives"])
+@pytest.mark.parametrize("ending_kind", ["killed", "removed", "lives"])
 def test_a_contact_of_another_node_starts_an_installed_agent_that_does_not_run(
-    machine: Machine, service: AgentService, tmp_path: Path, ends: str
+    machine: Machine, service: AgentService, tmp_path: Path, ending_kind: str
 ) -> None:
     service = replace(service, log=str(tmp_path / "agent.log"))
     agent_autostart.install(service)
     lock = ServiceLock(Path(service.folder))
     first = wait_for(lock.holder)
-    if ends == "killed":
+    if ending_kind == "killed":
         process_identity.send_signal(first, signal.SIGKILL)
         wait_for(lambda: not process_identity.is_alive(first))
-    elif ends == "removed":
+    elif ending_kind == "removed":
         agent_autostart.remove(service)
 
     agent_autostart.start_recorded(tmp_path)
 
-    if ends == "killed":
+    if ending_kind == "killed":
         assert wait_for(lock.holder) != first
     else:
-        assert lock.holder() == (first if ends == "lives" else None)
+        assert lock.holder() == (first if ending_kind == "lives" else None)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"name": 1}', '{"x": 1}', "\0"])

@@ -57,8 +57,8 @@ def test_every_check_is_made_and_two_ranks_must_find_each_other(
     tmp_path: Path, ranks: str, is_well: bool
 ) -> None:
     python = script(tmp_path / "python", "echo 3.11.2")
-    said = f"case $1 in --version) echo 'mpirun (Open MPI) 5.0.8';; *) echo {ranks};; esac"
-    script(tmp_path / "mpirun", said)
+    mpirun_script = f"case $1 in --version) echo 'mpirun (Open MPI) 5.0.8';; *) echo {ranks};; esac"
+    script(tmp_path / "mpirun", mpirun_script)
     findings_by_name = findings(
         DoctorPaths(tmp_path, Path("/tmp/catalogue.sqlite"), python), smoke=True
     )

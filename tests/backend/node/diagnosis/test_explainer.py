@@ -103,17 +103,17 @@ def test_there_are_enough_real_logs_with_their_sources_and_each_half_is_whole() 
 @pytest.mark.parametrize("path", [*WRITING, *LATER], ids=lambda path: path.stem)
 def test_a_log_that_rules_were_written_from_is_explained(path: Path) -> None:
     raw = case(path)
-    found = explained(raw)
+    explanation = explained(raw)
     # ``cause`` is what the thread found; ``told``, where it stands, the lesser thing that is said.
-    assert found.cause == raw.get("told", raw["cause"])
-    if found.cause == UNKNOWN:
-        assert (found.message, found.remedy) == ("", "")
+    assert explanation.cause == raw.get("told", raw["cause"])
+    if explanation.cause == UNKNOWN:
+        assert (explanation.message, explanation.remedy) == ("", "")
     else:
-        assert found.message.endswith((".", ". "))
-        assert found.remedy
+        assert explanation.message.endswith((".", ". "))
+        assert explanation.remedy
     lines = {name: text.split("\n") for name, text in raw["logs"].items()}
-    assert found.evidence
-    for line in found.evidence:
+    assert explanation.evidence
+    for line in explanation.evidence:
         # The number leads to this line, whatever stands before its text there.
         assert line.text.strip("…") in lines[line.file][line.line - 1].replace("\t", "\t")
 
@@ -128,19 +128,19 @@ def test_nothing_is_guessed_from_warnings_and_a_users_mistake_is_named_with_its_
     path: Path,
 ) -> None:
     raw = case(path)
-    found = explained(raw)
-    assert found.cause == raw["cause"]
-    assert raw["where"] in found.message
-    assert found.evidence, "the evidence is shown all the same"
+    explanation = explained(raw)
+    assert explanation.cause == raw["cause"]
+    assert raw["where"] in explanation.message
+    assert explanation.evidence, "the evidence is shown all the same"
 
 
 def test_the_cause_wins_over_its_effects() -> None:
     shut = "RuntimeError: Horovod has been shut down. This was caused by an exception.\n"
-    found = explain(
+    explanation = explain(
         Failure(0),
         logs(shut, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB"),
     )
-    assert (found.cause, found.evidence[0].file) == ("gpu_memory", "rank-1.log")
+    assert (explanation.cause, explanation.evidence[0].file) == ("gpu_memory", "rank-1.log")
 
 
 def test_a_full_disk_is_the_cause_though_another_exception_followed() -> None:
@@ -154,29 +154,29 @@ def test_a_full_disk_is_the_cause_though_another_exception_followed() -> None:
 
 def test_an_exception_after_which_the_program_wrote_on_is_no_cause() -> None:
     caught = f"{TRACE}OSError: [Errno 28] No space left on device\n"
-    after = "".join(f"epoch 1, step {step}, loss 0.5\n" for step in range(100))
-    assert explain(Failure(0), logs(caught + after)).cause == UNKNOWN
+    later_lines = "".join(f"epoch 1, step {step}, loss 0.5\n" for step in range(100))
+    assert explain(Failure(0), logs(caught + later_lines)).cause == UNKNOWN
 
 
 def test_a_user_who_speaks_of_memory_in_an_exception_of_his_own_is_quoted() -> None:
     text = f'{TRACE}ValueError: the config says "retry on out of memory"\n'
-    found = explain(Failure(0), logs(text))
-    assert found.cause == USER_CODE
-    assert "ValueError" in found.message
-    assert "model.py, line 12" in found.message
+    explanation = explain(Failure(0), logs(text))
+    assert explanation.cause == USER_CODE
+    assert "ValueError" in explanation.message
+    assert "model.py, line 12" in explanation.message
 
 
 @pytest.mark.parametrize(
-    "raised",
+    "exception",
     ["KeyboardInterrupt", "ConnectionRefusedError: [Errno 111] Connection refused", "EOFError"],
 )
-def test_an_external_cause_is_not_called_a_fault_of_the_code(raised: str) -> None:
-    found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
-    assert found.cause in ("interrupted", "connection_gone")
+def test_an_external_cause_is_not_called_a_fault_of_the_code(exception: str) -> None:
+    explanation = explain(Failure(0), logs(f"{TRACE}{exception}\n"))
+    assert explanation.cause in ("interrupted", "connection_gone")
 
 
 @pytest.mark.parametrize(
-    ("raised", "wanted"),
+    ("exception", "remedy_part"),
     [
         (
             "RuntimeError: mat1 and mat2 shapes cannot be multiplied (2x3 and 4x5)",
@@ -192,19 +192,21 @@ def test_an_external_cause_is_not_called_a_fault_of_the_code(raised: str) -> Non
         ),
     ],
 )
-def test_a_mistake_that_pytorch_names_is_quoted_with_a_remedy(raised: str, wanted: str) -> None:
-    found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
-    assert found.message == f"The program's code raised {raised}, at model.py, line 12."
-    assert (found.cause, found.is_quoted) == (USER_CODE, True)
-    assert found.remedy.startswith(wanted)
-    assert "import it as a new version" in found.remedy
+def test_a_mistake_that_pytorch_names_is_quoted_with_a_remedy(
+    exception: str, remedy_part: str
+) -> None:
+    explanation = explain(Failure(0), logs(f"{TRACE}{exception}\n"))
+    assert explanation.message == f"The program's code raised {exception}, at model.py, line 12."
+    assert (explanation.cause, explanation.is_quoted) == (USER_CODE, True)
+    assert explanation.remedy.startswith(remedy_part)
+    assert "import it as a new version" in explanation.remedy
 
 
 def test_a_missing_file_is_named_with_the_line_that_opened_it() -> None:
-    raised = "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.txt'"
-    found = explain(Failure(0), logs(f"{TRACE}{raised}\n"))
-    assert found.cause == "file_missing"
-    assert found.message == ("/data/a.txt does not exist, at model.py, line 12.")
+    exception = "FileNotFoundError: [Errno 2] No such file or directory: '/data/a.txt'"
+    explanation = explain(Failure(0), logs(f"{TRACE}{exception}\n"))
+    assert explanation.cause == "file_missing"
+    assert explanation.message == ("/data/a.txt does not exist, at model.py, line 12.")
 
 
 def test_a_name_is_shown_whichever_of_a_rules_messages_has_it() -> None:
@@ -212,31 +214,33 @@ def test_a_name_is_shown_whichever_of_a_rules_messages_has_it() -> None:
         "ImportError: libfoo.so.2: cannot open shared object file: No such file or directory",
         "ImportError: Error loading shared library libfoo.so.2: No such file or directory",
     ):
-        found = explain(Failure(0), logs(TRACE + text))
-        assert found.message == "The compiled library libfoo.so.2 was not found on the node."
+        explanation = explain(Failure(0), logs(TRACE + text))
+        assert explanation.message == "The compiled library libfoo.so.2 was not found on the node."
 
 
 def test_a_line_that_a_program_survived_by_many_others_proves_nothing() -> None:
-    early = "Connect timeout [127.0.0.1]:3977\nCould not load library libcudnn_cnn_infer.so.8\n"
-    after = "".join(f"epoch 1, step {step}, loss 0.5\n" for step in range(100))
-    assert explain(Failure(0), logs(early + after)).cause == UNKNOWN
-    assert explain(Failure(0), logs(early)).cause == "gpu_library_versions"
+    early_lines = (
+        "Connect timeout [127.0.0.1]:3977\nCould not load library libcudnn_cnn_infer.so.8\n"
+    )
+    later_lines = "".join(f"epoch 1, step {step}, loss 0.5\n" for step in range(100))
+    assert explain(Failure(0), logs(early_lines + later_lines)).cause == UNKNOWN
+    assert explain(Failure(0), logs(early_lines)).cause == "gpu_library_versions"
 
 
 def test_unknown_shows_the_last_lines_with_their_numbers() -> None:
     text = "".join(f"line {number}\n" for number in range(1, 101))
-    found = explain(Failure(0), logs(text))
-    assert (found.cause, found.message, found.remedy) == (UNKNOWN, "", "")
-    assert [line.line for line in found.evidence] == list(range(101 - LAST_LINES, 101))
-    assert found.evidence[-1].text == "line 100"
+    explanation = explain(Failure(0), logs(text))
+    assert (explanation.cause, explanation.message, explanation.remedy) == (UNKNOWN, "", "")
+    assert [line.line for line in explanation.evidence] == list(range(101 - LAST_LINES, 101))
+    assert explanation.evidence[-1].text == "line 100"
 
 
 def test_the_lines_of_a_recorded_traceback_are_found_in_the_log() -> None:
     trace = f"{TRACE}RuntimeError: CUDA error: no kernel image is available for execution\n"
     trace = trace.replace("execution\n", "execution on the device\n")
-    found = explain(Failure(0, trace, has_record=True), logs("one\ntwo\n" + trace))
-    assert found.cause == "gpu_unsupported"
-    assert [(line.file, line.line) for line in found.evidence] == [
+    explanation = explain(Failure(0, trace, has_record=True), logs("one\ntwo\n" + trace))
+    assert explanation.cause == "gpu_unsupported"
+    assert [(line.file, line.line) for line in explanation.evidence] == [
         ("rank-0.log", 4),
         ("rank-0.log", 5),
     ]
@@ -248,13 +252,13 @@ def test_only_both_ends_of_a_huge_log_are_read_with_correct_line_numbers(
     path = tmp_path / "rank-0.log"
     with path.open("w") as file:
         file.write("the run before\n")
-        begin = file.tell()
+        offset = file.tell()
         file.writelines(f"step {step:09d} loss 0.5\n" for step in range(100_000))
         file.write("RuntimeError: CUDA error: uncorrectable ECC error encountered\n")
-    parts = read_parts(path, begin)
+    parts = read_parts(path, offset)
     assert sum(len("\n".join(part.lines)) for part in parts) <= HEAD_BYTES + TAIL_BYTES
-    found = explain(Failure(0), {0: parts})
-    assert (found.cause, found.evidence[0].line) == ("gpu_ecc", 100_002)
+    explanation = explain(Failure(0), {0: parts})
+    assert (explanation.cause, explanation.evidence[0].line) == ("gpu_ecc", 100_002)
 
 
 def test_a_missing_log_explains_nothing(tmp_path: Path) -> None:

@@ -96,8 +96,8 @@ def of_mpirun(text: str) -> Explanation:
     ],
 )
 def test_help_texts_of_a_launch_name_its_cause(text: str, cause: str) -> None:
-    found = of_mpirun(text + "\n")
-    assert (found.cause, found.evidence[0].file) == (cause, "mpirun.log")
+    explanation = of_mpirun(text + "\n")
+    assert (explanation.cause, explanation.evidence[0].file) == (cause, "mpirun.log")
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_notes_after_which_a_run_goes_on_are_no_causes(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "cause"),
+    ("exception", "cause"),
     [
         (
             "RuntimeError: DDP expects same model across all ranks, but Rank 2 has 128 params, "
@@ -155,12 +155,14 @@ def test_notes_after_which_a_run_goes_on_are_no_causes(text: str) -> None:
         ("OSError: [Errno 5] Input/output error", "disk_fault"),
     ],
 )
-def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, cause: str) -> None:
-    assert of_rank(TRACE, raised, "\n").cause == cause
+def test_messages_of_pytorch_and_its_surroundings_name_their_cause(
+    exception: str, cause: str
+) -> None:
+    assert of_rank(TRACE, exception, "\n").cause == cause
 
 
 @pytest.mark.parametrize(
-    ("line", "cause", "sentence"),
+    ("line", "cause", "message"),
     [
         (
             "bash: line 7: python: command not found",
@@ -186,10 +188,10 @@ def test_messages_of_pytorch_and_its_surroundings_name_their_cause(raised: str, 
     ],
 )
 def test_a_message_of_the_shell_is_shown_with_its_names(
-    line: str, cause: str, sentence: str
+    line: str, cause: str, message: str
 ) -> None:
-    found = of_rank("starting\n", line, "\n")
-    assert (found.cause, found.message) == (cause, sentence)
+    explanation = of_rank("starting\n", line, "\n")
+    assert (explanation.cause, explanation.message) == (cause, message)
 
 
 BOX = """\
@@ -209,12 +211,14 @@ BOX = """\
 
 
 def test_a_traceback_in_a_box_is_read_like_any_other() -> None:
-    found = of_rank(BOX, "KeyError: 'vit'\n")
-    assert found.cause == UNKNOWN_EXCEPTION
-    assert found.message == "The program ended with KeyError: 'vit', at train.py, line 245."
-    assert [line.line for line in found.evidence] == [2, 13]
-    own = of_rank(BOX[: BOX.index("│ /opt")], BOX[BOX.rindex("╰") :], "KeyError: 'vit'\n")
-    assert own.cause == USER_CODE
+    explanation = of_rank(BOX, "KeyError: 'vit'\n")
+    assert explanation.cause == UNKNOWN_EXCEPTION
+    assert explanation.message == "The program ended with KeyError: 'vit', at train.py, line 245."
+    assert [line.line for line in explanation.evidence] == [2, 13]
+    user_explanation = of_rank(
+        BOX[: BOX.index("│ /opt")], BOX[BOX.rindex("╰") :], "KeyError: 'vit'\n"
+    )
+    assert user_explanation.cause == USER_CODE
 
 
 @given(st.from_regex(r"[!-~][ -~]{0,40}", fullmatch=True), st.integers(0, 9999))
@@ -226,18 +230,20 @@ def test_what_stands_before_each_line_of_a_traceback_is_no_part_of_it(
 ) -> None:
     trace = f"{TRACE}    return self.table[name]\nKeyError: 'tp'\n".splitlines()
     lines = [prefix.replace("{}", str(number + index)) + line for index, line in enumerate(trace)]
-    found = of_rank("".join(f"{line}\n" for line in lines))
-    assert found.message == "The program's code raised KeyError: 'tp', at model.py, line 12."
+    explanation = of_rank("".join(f"{line}\n" for line in lines))
+    assert explanation.message == "The program's code raised KeyError: 'tp', at model.py, line 12."
 
 
 def test_a_library_that_stumbles_over_shapes_within_itself_does_not_blame_the_program() -> None:
     library = '  File "/opt/lib/python3.11/site-packages/DCLS/modules.py", line 457, in forward\n'
-    raised = "RuntimeError: Expected all tensors to be on the same device, but found two\n"
-    found = of_rank(TRACE, library, raised)
-    assert found.cause == UNKNOWN_EXCEPTION
-    assert found.message.startswith("The program ended with RuntimeError: Expected all tensors")
-    assert found.remedy.startswith("Two tensors are on different devices")
-    assert of_rank(TRACE, raised).cause == USER_CODE
+    exception = "RuntimeError: Expected all tensors to be on the same device, but found two\n"
+    explanation = of_rank(TRACE, library, exception)
+    assert explanation.cause == UNKNOWN_EXCEPTION
+    assert explanation.message.startswith(
+        "The program ended with RuntimeError: Expected all tensors"
+    )
+    assert explanation.remedy.startswith("Two tensors are on different devices")
+    assert of_rank(TRACE, exception).cause == USER_CODE
 
 
 def test_an_exception_without_its_traceback_counts_only_as_the_last_word() -> None:
@@ -246,12 +252,12 @@ def test_an_exception_without_its_traceback_counts_only_as_the_last_word() -> No
 
 
 def test_an_exception_that_ends_in_a_question_gets_one_end_of_its_sentence() -> None:
-    raised = "AttributeError: 'Trainer' object has no attribute 'steps'. Did you mean: 'step'?\n"
-    assert of_rank(raised).message.endswith("Did you mean: 'step'.")
+    exception = "AttributeError: 'Trainer' object has no attribute 'steps'. Did you mean: 'step'?\n"
+    assert of_rank(exception).message.endswith("Did you mean: 'step'.")
 
 
 @pytest.mark.parametrize(
-    ("raised", "cause"),
+    ("exception", "cause"),
     [
         ("AssertionError: Non-existent key: TRAIN.FUSING", "options"),
         ("omegaconf.errors.ConfigAttributeError: Missing key train", "options"),
@@ -262,11 +268,11 @@ def test_an_exception_that_ends_in_a_question_gets_one_end_of_its_sentence() -> 
     ],
 )
 def test_an_error_of_the_program_itself_is_distinguished_from_a_lack_of_the_node(
-    raised: str, cause: str
+    exception: str, cause: str
 ) -> None:
     library = '  File "/opt/lib/python3.11/site-packages/yacs/config.py", line 5, in merge\n'
-    own = cause == USER_CODE
-    assert of_rank(TRACE, "" if own else library, raised, "\n").cause == cause
+    is_user_code = cause == USER_CODE
+    assert of_rank(TRACE, "" if is_user_code else library, exception, "\n").cause == cause
 
 
 @pytest.mark.parametrize(
@@ -296,8 +302,8 @@ def test_an_unknown_nccl_warning_counts_only_where_a_failure_follows() -> None:
 
 @pytest.mark.parametrize("end", [" ", "\n", "\n  "])
 def test_a_help_text_is_known_wherever_a_version_breaks_its_lines(end: str) -> None:
-    words = "The hostfile or host list contains multiple definitions of the slot count"
-    assert of_mpirun(words.replace(" ", end) + "\n").cause == "mpi_hosts"
+    help_text = "The hostfile or host list contains multiple definitions of the slot count"
+    assert of_mpirun(help_text.replace(" ", end) + "\n").cause == "mpi_hosts"
 
 
 @pytest.mark.parametrize(
@@ -352,8 +358,8 @@ def test_a_help_text_is_known_wherever_a_version_breaks_its_lines(end: str) -> N
     ],
 )
 def test_the_sentence_repeats_a_name_from_the_log(lines: str, cause: str, names: str) -> None:
-    found = of_rank(lines, "\n")
-    assert (found.cause, names in found.message) == (cause, True), found.message
+    explanation = of_rank(lines, "\n")
+    assert (explanation.cause, names in explanation.message) == (cause, True), explanation.message
 
 
 def test_the_host_prefix_of_a_parallel_shell_is_no_part_of_a_line() -> None:
@@ -362,7 +368,7 @@ def test_the_host_prefix_of_a_parallel_shell_is_no_part_of_a_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "raised",
+    "exception",
     [
         "AttributeError: module 'torch._C' has no attribute '_cuda_setDevice'",
         "AttributeError: module 'torch._C' has no attribute '_cuda_resetPeakMemoryStats'",
@@ -375,8 +381,8 @@ def test_the_host_prefix_of_a_parallel_shell_is_no_part_of_a_line() -> None:
         "backend into two shared libraries",
     ],
 )
-def test_the_cause_says_that_a_program_needs_a_gpu(raised: str) -> None:
+def test_the_cause_says_that_a_program_needs_a_gpu(exception: str) -> None:
     # All of them from PyTorch 2.13 that was built for processors.
-    found = of_rank(TRACE, raised + "\n")
-    assert found.cause == "gpu_none"
-    assert found.message.startswith("The program needs a GPU, and there is none for it")
+    explanation = of_rank(TRACE, exception + "\n")
+    assert explanation.cause == "gpu_none"
+    assert explanation.message.startswith("The program needs a GPU, and there is none for it")

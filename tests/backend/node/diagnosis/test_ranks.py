@@ -81,17 +81,17 @@ def test_a_cause_wins_over_what_it_led_to_whichever_rank_is_reported(
     text, cause = CAUSES[name]
     echo = FOLLOW_UPS[follow_up]
     for texts in ((echo, text), (text, echo)):
-        found = explained(Failure(0, is_first=is_first), *texts)
-        assert (found.cause, found.rank) == (cause, texts.index(text))
-        assert found.evidence[-1].file == f"rank-{found.rank}.log"
+        explanation = explained(Failure(0, is_first=is_first), *texts)
+        assert (explanation.cause, explanation.rank) == (cause, texts.index(text))
+        assert explanation.evidence[-1].file == f"rank-{explanation.rank}.log"
 
 
 @pytest.mark.parametrize("follow_up", FOLLOW_UPS)
 def test_what_a_rank_saw_is_reported_where_no_rank_knows_more(follow_up: str) -> None:
-    found = explained(Failure(1), "epoch 1\n", FOLLOW_UPS[follow_up], "epoch 1\n")
-    assert (found.cause == UNKNOWN, found.rank) == (False, 1)
+    explanation = explained(Failure(1), "epoch 1\n", FOLLOW_UPS[follow_up], "epoch 1\n")
+    assert (explanation.cause == UNKNOWN, explanation.rank) == (False, 1)
 
 
 def test_the_cause_of_the_rank_that_failed_first_is_not_sought_elsewhere() -> None:
-    found = explained(Failure(0, is_first=True), CAUSES["key"][0], CAUSES["disk"][0])
-    assert (found.cause, found.rank) == (USER_CODE, 0)
+    explanation = explained(Failure(0, is_first=True), CAUSES["key"][0], CAUSES["disk"][0])
+    assert (explanation.cause, explanation.rank) == (USER_CODE, 0)

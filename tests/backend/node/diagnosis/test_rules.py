@@ -33,15 +33,21 @@ the oven is at 300
 
 def text_of(rule: Rule) -> str:
     """Return the example, and the exceptions in it with the functions they came through."""
-    ends = final_exceptions(rule.example.split("\n"))
-    return "\n".join([rule.example, *(one.text_and_functions for chain in ends for one in chain)])
+    chains = final_exceptions(rule.example.split("\n"))
+    return "\n".join(
+        [rule.example, *(exception.text_and_functions for chain in chains for exception in chain)]
+    )
 
 
-def place(rule: Rule, other: Rule) -> tuple[int, int, int]:
+def match_order(rule: Rule, other_rule: Rule) -> tuple[int, int, int]:
     """Return the precedence of ``other`` in the example of ``rule``; the lowest wins."""
-    match = other.pattern.search(text_of(rule))
+    match = other_rule.pattern.search(text_of(rule))
     assert match is not None
-    return other.weight.value, rule.example.count("\n", 0, match.start()), RULES.index(other)
+    return (
+        other_rule.weight.value,
+        rule.example.count("\n", 0, match.start()),
+        RULES.index(other_rule),
+    )
 
 
 EXPLAINING = [rule for rule in RULES if rule.pattern.search(text_of(rule))]
@@ -51,10 +57,10 @@ EXPLAINING = [rule for rule in RULES if rule.pattern.search(text_of(rule))]
 @pytest.mark.parametrize("rule", EXPLAINING, ids=lambda rule: rule.id)
 def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rule) -> None:
     text = text_of(rule)
-    found = [
+    matching_rules = [
         r for r in RULES if {*r.searched_texts} & {*rule.searched_texts} and r.pattern.search(text)
     ]
-    assert min(found, key=lambda other: place(rule, other)).id == rule.id
+    assert min(matching_rules, key=lambda other_rule: match_order(rule, other_rule)).id == rule.id
     log = (LogPart.from_text("x.log", rule.example),)
     if rule.searched_texts == (SearchedText.MPIRUN,):
         explanation = explain(Failure(None), {}, log)
@@ -68,7 +74,9 @@ def test_a_rule_explains_its_example_and_no_rule_of_a_higher_rank_does(rule: Rul
 
 @pytest.mark.parametrize("hint", HINTS, ids=lambda hint: hint.id)
 def test_a_hint_is_the_first_that_fits_its_example(hint: Rule) -> None:
-    assert next(other for other in HINTS if other.pattern.search(hint.example)) is hint
+    assert (
+        next(other_rule for other_rule in HINTS if other_rule.pattern.search(hint.example)) is hint
+    )
     explanation = explain(Failure(0), {0: (LogPart.from_text("x.log", hint.example),)})
     assert explanation.remedy.startswith(hint.remedy)
 
@@ -79,9 +87,9 @@ def test_rules_have_names_of_their_own_whole_sentences_and_a_source() -> None:
     assert len({rule.cause for rule in RULES}) > 140
     for rule in RULES:
         assert rule.source.startswith("https://"), rule.id
-        for words in (rule.message, rule.otherwise or rule.message, rule.remedy):
-            assert words.endswith((".", "}")), words
-            assert not set(words) & set("!"), words
+        for text in (rule.message, rule.otherwise or rule.message, rule.remedy):
+            assert text.endswith((".", "}")), text
+            assert not set(text) & set("!"), text
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.name)
@@ -99,11 +107,11 @@ def test_every_pattern_compiles_on_python_3_9() -> None:
 def test_an_entry_is_all_that_a_new_rule_needs(tmp_path: Path) -> None:
     (tmp_path / "kitchen.toml").write_text(ENTRY)
     (rule,) = load("rule", tmp_path)
-    said = [
+    logged_messages = [
         rule.format_message(rule.pattern.search(text))
         for text in ("the oven is at 300", "oven too hot")
     ]  # type: ignore[arg-type]
-    assert said == ["The oven is at 300 degrees.", "The oven is too hot."]
+    assert logged_messages == ["The oven is at 300 degrees.", "The oven is too hot."]
 
 
 @pytest.mark.parametrize(

@@ -49,14 +49,14 @@ def write(root: DataRoot) -> Callable[..., None]:
     return write
 
 
-def used(
+def used_energy(
     root: DataRoot,
     clock: Clock,
     write: Callable[..., None],
     *,
     lasted_s: float = 600.0,
     beats: int = 300,
-    after: tuple[float | None, ...] = (1_500.0, 90_000.0),
+    end_reading: tuple[float | None, ...] = (1_500.0, 90_000.0),
 ) -> float | None:
     """What two nodes of two GPUs used; of the second one the end is given."""
     meter = EnergyMeter(root, RANKS, clock)
@@ -65,18 +65,18 @@ def used(
     meter.start()
     clock.now += lasted_s
     write("gpu0", 70 + 300, 3_000.0, 51_000.0)
-    write("gpu1", 70 + beats, *after)
+    write("gpu1", 70 + beats, *end_reading)
     return meter.used_j()
 
 
 def test_the_used_energy_is_the_sum_over_the_gpus_of_all_ranks(
     root: DataRoot, clock: Clock, write: Callable[..., None]
 ) -> None:
-    assert used(root, clock, write) == 2_000 + 1_000 + 500 + 40_000
+    assert used_energy(root, clock, write) == 2_000 + 1_000 + 500 + 40_000
 
 
 @pytest.mark.parametrize(
-    "wrong",
+    "wrong_values",
     [
         pytest.param({"beats": 100}, id="an agent that was away would have counted too little"),
         pytest.param({"lasted_s": 30.0, "beats": 15}, id="a run of some beats"),
@@ -86,9 +86,9 @@ def test_the_used_energy_is_the_sum_over_the_gpus_of_all_ranks(
     ],
 )
 def test_an_uncertain_energy_is_not_reported(
-    root: DataRoot, clock: Clock, write: Callable[..., None], wrong: dict[str, object]
+    root: DataRoot, clock: Clock, write: Callable[..., None], wrong_values: dict[str, object]
 ) -> None:
-    assert used(root, clock, write, **wrong) is None  # type: ignore[arg-type]
+    assert used_energy(root, clock, write, **wrong_values) is None  # type: ignore[arg-type]
 
 
 def test_the_energy_of_processors_and_of_a_node_without_readings_is_unknown(
@@ -103,14 +103,16 @@ def test_the_energy_of_processors_and_of_a_node_without_readings_is_unknown(
         assert meter.used_j() is None
 
 
-@pytest.mark.parametrize("wrong", [{"heartbeat": []}, {"gpus": 7}, {"gpus": [{"energy_j": []}]}])
+@pytest.mark.parametrize(
+    "wrong_values", [{"heartbeat": []}, {"gpus": 7}, {"gpus": [{"energy_j": []}]}]
+)
 def test_malformed_readings_end_no_supervisor(
-    root: DataRoot, clock: Clock, write: Callable[..., None], wrong: dict[str, object]
+    root: DataRoot, clock: Clock, write: Callable[..., None], wrong_values: dict[str, object]
 ) -> None:
     meter = EnergyMeter(root, RANKS[:2], clock)
     write("gpu0", 70, 1_000.0, 2_000.0)
     status = read_json(root.node("gpu0").status)
-    replace_json(root.node("gpu0").status, {**status, **wrong})
+    replace_json(root.node("gpu0").status, {**status, **wrong_values})
     meter.start()
     write("gpu0", 370, 1_000.0, 2_000.0)
     clock.now += 600

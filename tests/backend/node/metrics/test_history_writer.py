@@ -77,9 +77,9 @@ def clock() -> Clock:
     return Clock()
 
 
-def keep(past: HistoryWriter, *readings: NodeReading) -> None:
+def keep(writer: HistoryWriter, *readings: NodeReading) -> None:
     for reading in readings:
-        past.append(past.lines(reading), reading)
+        writer.append(writer.lines(reading), reading)
 
 
 def beats(count: int, first: int = 1) -> list[NodeReading]:
@@ -105,14 +105,14 @@ def test_a_line_has_the_figures_of_its_reading(
 def test_s13_a_slowdown_between_two_lines_is_in_the_next_one(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past = HistoryWriter(folder, every_s=3600, clock=clock)
-    keep(past, READING)
-    keep(past, replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])), *beats(9, 3))
-    past._hours._next_s = 0.0
-    keep(past, *beats(1, 20))
-    before, after = read(root, clock)
-    assert [gpu.unhealthy for gpu in before.gpus] == ["", ""]
-    assert [gpu.unhealthy for gpu in after.gpus] == ["slowed by heat", ""]
+    writer = HistoryWriter(folder, every_s=3600, clock=clock)
+    keep(writer, READING)
+    keep(writer, replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])), *beats(9, 3))
+    writer._hours._next_s = 0.0
+    keep(writer, *beats(1, 20))
+    first_line, second_line = read(root, clock)
+    assert [gpu.unhealthy for gpu in first_line.gpus] == ["", ""]
+    assert [gpu.unhealthy for gpu in second_line.gpus] == ["slowed by heat", ""]
 
 
 def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
@@ -153,9 +153,9 @@ def test_s13_the_agent_of_a_node_whose_gpu_is_slowed_by_heat_keeps_it(
 def test_both_files_together_stay_below_the_bound_and_the_newest_is_never_lost(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=clock)
+    writer = HistoryWriter(folder, every_s=0, limit_bytes=2_000, clock=clock)
     for n in range(300):
-        keep(past, replace(READING, heartbeat=n, cpu=replace(READING.cpu, use_percent=n / 10)))
+        keep(writer, replace(READING, heartbeat=n, cpu=replace(READING.cpu, use_percent=n / 10)))
         assert folder.history.stat().st_size <= 2_000
     assert folder.earlier_history.stat().st_size <= 2_000
     readings = [reading.processor_percent for reading in read(root, clock)]
@@ -178,7 +178,7 @@ def test_memory_errors_are_kept_where_a_gpu_counts_them(
     reading = replace(READING, gpus=(counts, READING.gpus[1]))
     keep(HistoryWriter(folder, every_s=0, clock=clock), reading)
     (line,) = read(root, clock)
-    assert [(one.ecc_corrected, one.ecc_uncorrected) for one in line.gpus] == [
+    assert [(gpu.ecc_corrected, gpu.ecc_uncorrected) for gpu in line.gpus] == [
         (12, 1),
         (None, None),
     ]
@@ -191,8 +191,8 @@ def write_days(folder: NodeFolder, clock: Clock, fine_days: float, wide_days: fl
         (folder.week_history, wide_days, WEEK_EVERY_S),
     ):
         times = [clock.now - every_s * n for n in range(round(days * DAY_S / every_s))]
-        alone = replace(READING, gpus=(GPU,))
-        lines = [past_line(alone, at_s, {}) for at_s in reversed(times)]
+        single_gpu = replace(READING, gpus=(GPU,))
+        lines = [past_line(single_gpu, at_s, {}) for at_s in reversed(times)]
         path.write_bytes(names_line(("GPU-a",)) + b"".join(lines))
 
 
@@ -215,15 +215,15 @@ def test_a_week_is_known_in_wide_steps_and_its_last_day_in_narrow_ones(
 def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
     folder: NodeFolder, clock: Clock
 ) -> None:
-    past = HistoryWriter(folder, every_s=0, clock=clock)
-    past.lines(READING)
-    past.lines(replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])))
-    assert past.lines(replace(READING, heartbeat=3)).week is None
-    past._week._next_s = 0.0
-    due = past.lines(replace(READING, heartbeat=4))
+    writer = HistoryWriter(folder, every_s=0, clock=clock)
+    writer.lines(READING)
+    writer.lines(replace(READING, heartbeat=2, gpus=(HOT, READING.gpus[1])))
+    assert writer.lines(replace(READING, heartbeat=3)).week is None
+    writer._week._next_s = 0.0
+    due = writer.lines(replace(READING, heartbeat=4))
     assert due.week is not None
     assert b"slowed by heat" in due.week
-    past.append(HistoryLines(week=due.week), READING)
+    writer.append(HistoryLines(week=due.week), READING)
     assert not folder.history.exists()
     assert folder.week_history.read_bytes().endswith(due.week)
 
@@ -231,16 +231,16 @@ def test_a_slowdown_between_two_lines_of_the_week_is_in_the_next_one(
 def test_a_file_that_filled_up_between_two_reads_is_found_again(
     root: DataRoot, folder: NodeFolder, clock: Clock
 ) -> None:
-    past = HistoryWriter(folder, every_s=0, limit_bytes=1_200, clock=clock)
-    seen = 0
+    writer = HistoryWriter(folder, every_s=0, limit_bytes=1_200, clock=clock)
+    line_count = 0
     for n in range(40):
-        keep(past, *beats(1, n))
+        keep(writer, *beats(1, n))
         readings = read(root, clock)
         assert [reading.at_s for reading in readings] == sorted(
             {reading.at_s for reading in readings}
         )
-        seen = max(seen, len(readings))
-    assert seen > 5
+        line_count = max(line_count, len(readings))
+    assert line_count > 5
 
 
 def test_a_line_that_an_agent_did_not_finish_takes_no_other_along(

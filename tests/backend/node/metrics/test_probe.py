@@ -167,7 +167,7 @@ def test_a_display_does_not_hold_a_gpu_unless_it_also_computes(
         f"process 1 {worker.pid} 900",
     ).gpus
     assert (len(first.display_processes), first.compute_processes) == (2, ())
-    assert sum(one.memory_bytes or 0 for one in first.display_processes) == 312 * 2**20
+    assert sum(process.memory_bytes or 0 for process in first.display_processes) == 312 * 2**20
     (shared_process,) = second.processes
     assert (second.compute_processes, second.display_processes) == ((shared_process,), ())
     assert shared_process.memory_bytes == 900 * 2**20

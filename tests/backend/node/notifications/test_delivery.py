@@ -139,10 +139,10 @@ def test_s16_mail_with_a_password_goes_over_tls(tmp_path: Path, security: str) -
         )
         trust = ssl.create_default_context(cafile=str(pem))
         send_mail(mail, "pass word", MESSAGE, trust)
-        (taken,) = server.mails
-        assert taken["Subject"] == "[Ringmaster] Failed: digits"
-        assert taken["To"] == "lab@uni.example"
-        text = taken.get_content()
+        (received_mail,) = server.mails
+        assert received_mail["Subject"] == "[Ringmaster] Failed: digits"
+        assert received_mail["To"] == "lab@uni.example"
+        text = received_mail.get_content()
         assert text.startswith("Rank 1 on gpu07 ran out of memory.\n\nTry a smaller batch.\n")
         assert "The last lines of rank-1.log:\n\nTraceback\ntorch.OutOfMemoryError\n" in text
         assert server.logins == [("ring", "pass word")]

@@ -28,7 +28,7 @@ def place_on(*nodes: str, processes: int = 2) -> tuple[Placement, ...]:
 
 
 def make_config(placement: tuple[Placement, ...]) -> JobConfig:
-    raw = raw_job(placement=[place.to_dict() for place in placement])
+    raw = raw_job(placement=[element.to_dict() for element in placement])
     config = parse_job(raw).config
     assert config is not None
     return config
@@ -101,9 +101,13 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
         quiet_s=300,
     )
 
-    (found,) = entries.entries(root)
-    assert found == entry
-    assert (found.run, found.reason, found.quiet_s) == (4, "gpu02 was lost.", 300)
+    (queued_entry,) = entries.entries(root)
+    assert queued_entry == entry
+    assert (queued_entry.run, queued_entry.reason, queued_entry.quiet_s) == (
+        4,
+        "gpu02 was lost.",
+        300,
+    )
     queued = Launch.from_dict(read_json(folder.queued_launch))
     assert {plan.node for plan in queued.ranks} == {"gpu01", "gpu03"}
     assert queued.environment[RUN_VARIABLE].endswith("4")

@@ -197,8 +197,8 @@ def test_a_heartbeat_counts_by_the_clock_of_this_computer(root: DataRoot, clock:
     assert beats.read("gpu1") == (None, False)
     for heartbeat, alive in ((1, False), (2, True), (3, True)):
         replace_json(root.node("gpu1").status, replace(READING, heartbeat=heartbeat).to_dict())
-        found, is_alive = beats.read("gpu1")
-        assert (found is not None, is_alive) == (True, alive)
+        last_beat, is_alive = beats.read("gpu1")
+        assert (last_beat is not None, is_alive) == (True, alive)
         clock.now += 2.0
     clock.now += 10.0
     assert not beats.read("gpu1")[1]

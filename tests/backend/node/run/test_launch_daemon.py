@@ -35,9 +35,11 @@ def test_a_daemon_goes_into_the_background_and_an_outsider_does_not_hold_it_up(
     daemon_file = tmp_path / "daemon"
     command = [sys.executable, "-m", "backend.node.run.launch_daemon", sys.executable, "-c", DAEMON]
     done = subprocess.run(
-        [*command, str(daemon_file), str(code)], cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)},
+        [*command, str(daemon_file), str(code)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
         check=False,
-    )  # fmt: skip
+    )
     assert done.returncode == code
     wait_for(daemon_file.exists, "the daemon")
     pid, port, python_path = daemon_file.read_text().split()

@@ -30,7 +30,7 @@ from backend.training.error_report import make_record
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))
 
 
-def ended(rank: int, outcome: str, message: str = "", secondary: bool = False) -> RankExit:
+def make_exit(rank: int, outcome: str, message: str = "", secondary: bool = False) -> RankExit:
     node = RANKS[rank].node
     error = RankError(message, rank, node) if message else None
     return RankExit(rank, 1, "host", node, outcome, error=error, secondary=secondary)
@@ -42,15 +42,17 @@ def judge(*exits: RankExit, **changes: object) -> RunExit:
 
 
 def test_code_0_of_mpirun_finishes_nothing_when_a_rank_left_no_record() -> None:
-    record = judge(ended(0, "finished"), launcher_code=0)
+    record = judge(make_exit(0, "finished"), launcher_code=0)
     assert record.state is JobState.ERROR
     assert record.message.startswith("gpu2 was lost with its rank 1: it no longer answers")
 
 
 @pytest.mark.parametrize("has_record", [True, False])
 def test_a_job_that_went_on_without_a_node_finishes_and_names_its_rank(has_record: bool) -> None:
-    echo = ended(1, "error", "Another rank ended, which interrupted their step.", secondary=True)
-    exits = [ended(0, "finished"), *[echo] * has_record]
+    echo = make_exit(
+        1, "error", "Another rank ended, which interrupted their step.", secondary=True
+    )
+    exits = [make_exit(0, "finished"), *[echo] * has_record]
     record = judge(*exits, expendable_ranks=frozenset({1}))
     assert (record.state, record.error) == (JobState.FINISHED, None)
     assert record.message == "Rank 1 on gpu2 was lost: its connection to the others broke."
@@ -70,11 +72,11 @@ def test_a_run_that_finished_early_says_why(
 ) -> None:
     early_finish = "Converged at step 9 of 40."
     status = RunStatus(JobState.SAVING, run=status_run, early_finish=early_finish)
-    worker = ended(1, "signal", loss_message) if loss_message else ended(1, "finished")
-    exits = [ended(0, "finished"), worker]
+    worker = make_exit(1, "signal", loss_message) if loss_message else make_exit(1, "finished")
+    exits = [make_exit(0, "finished"), worker]
     record = judge(*exits, expendable_ranks=frozenset({1}), last_status=status)
     assert (record.state, record.message) == (JobState.FINISHED, message)
-    stopped = judge(*(ended(n, "interrupted") for n in (0, 1)), last_status=status)
+    stopped = judge(*(make_exit(n, "interrupted") for n in (0, 1)), last_status=status)
     assert "Converged" not in stopped.message
 
 
@@ -85,7 +87,7 @@ def test_a_run_that_finished_early_says_why(
 def test_a_script_that_finishes_without_a_curve_says_which_files_hold_one(
     wrote_nothing: bool, has_no_curve: bool, message: str
 ) -> None:
-    exits = [ended(rank, "finished") for rank in (0, 1)]
+    exits = [make_exit(rank, "finished") for rank in (0, 1)]
     record = judge(*exits, wrote_nothing=wrote_nothing, has_no_curve=has_no_curve)
     assert record.state is JobState.FINISHED
     assert message in record.message
@@ -104,7 +106,7 @@ def test_a_script_that_finishes_without_a_curve_says_which_files_hold_one(
     ],
 )  # fmt: skip
 def test_a_script_that_ends_with_0_after_an_error_says_so(log: str, message: str) -> None:
-    record = judge(*[ended(rank, "finished") for rank in (0, 1)], runs_script=True, log_end=log)
+    record = judge(*[make_exit(rank, "finished") for rank in (0, 1)], runs_script=True, log_end=log)
     assert record.state is JobState.FINISHED
     assert message in record.message
     assert bool(message) == bool(record.message)
@@ -121,7 +123,10 @@ def test_a_script_that_ends_with_0_after_an_error_says_so(log: str, message: str
     ],
 )
 def test_an_unknown_end_quotes_the_last_line(log: str, message: str) -> None:
-    assert message in judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 1."), log).message
+    assert (
+        message
+        in judged_error(make_exit(1, "exit", "Rank 1 on gpu2 exited with code 1."), log).message
+    )
 
 
 def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
@@ -129,7 +134,9 @@ def test_f08_a_node_that_took_its_ranks_with_it_is_named_with_them() -> None:
         *(RankPlan(n, n, "gpu1", "10.0.0.1") for n in (0, 1)),
         *(RankPlan(n, n - 2, "gpu2", "10.0.0.2") for n in (2, 3)),
     )
-    exits_together = tuple(ended(n, "signal", "Ended together.", secondary=True) for n in (0, 1))
+    exits_together = tuple(
+        make_exit(n, "signal", "Ended together.", secondary=True) for n in (0, 1)
+    )
     record = judge(*exits_together, ranks=ranks)
     assert record.message.startswith("gpu2 was lost with its ranks 2 and 3")
     assert (record.state, record.error.node if record.error else "") == (JobState.ERROR, "gpu2")
@@ -154,22 +161,22 @@ def test_f08_a_node_lost_during_the_start_is_named(changes: dict[str, object]) -
     ("exits", "changes", "named_node"),
     [
         (
-            [ended(0, "interrupted")],
+            [make_exit(0, "interrupted")],
             {"stop_was_requested": True, "give_up_reason": "It hung."},
             True,
         ),
-        ([ended(0, "finished")], {}, True),
-        ([ended(0, "error", "The connection broke.", secondary=True)], {}, True),
+        ([make_exit(0, "finished")], {}, True),
+        ([make_exit(0, "error", "The connection broke.", secondary=True)], {}, True),
         ([], {"launcher_code": 1}, True),
         ([], {"give_up_reason": "mpirun did not start rank 1 on gpu2 within 100 s."}, True),
-        ([ended(0, "error", "ValueError: x")], {}, False),
-        ([ended(0, "finished"), ended(1, "error", "ValueError: x")], {}, False),
+        ([make_exit(0, "error", "ValueError: x")], {}, False),
+        ([make_exit(0, "finished"), make_exit(1, "error", "ValueError: x")], {}, False),
         (
-            [ended(0, "interrupted")],
+            [make_exit(0, "interrupted")],
             {"nodes_without_root": (), "unreached_nodes": ("gpu2",)},
             False,
         ),
-        ([ended(0, "interrupted")], {"end_signal": "SIGTERM"}, False),
+        ([make_exit(0, "interrupted")], {"end_signal": "SIGTERM"}, False),
     ],
 )
 def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_named(
@@ -195,7 +202,9 @@ def test_a_node_that_answers_without_its_share_is_not_lost_and_its_share_is_name
 def test_a_stop_with_a_saved_checkpoint_says_so_whatever_other_ranks_did() -> None:
     saved = {"newest_checkpoint": "epoch-0002-step-000020", "checkpoint_of_run": True}
     hung = {"stop_was_requested": True, "stopped_by": "ben", "give_up_reason": "It hung."}
-    record = judge(ended(0, "interrupted"), **saved, **hung, nodes_without_root=("gpu2",), data_root="/lab")
+    record = judge(
+        make_exit(0, "interrupted"), **saved, **hung, nodes_without_root=("gpu2",), data_root="/lab"
+    )
     assert record.state is JobState.INTERRUPTED
     assert record.message.startswith("Stopped by ben. Saved at epoch 2, step 20. gpu2 answers, but")
     # Without the record of rank 0, the checkpoint may be an older one of this run.
@@ -207,11 +216,11 @@ def logged(text: str) -> dict[str, object]:
 
 
 def exit_by_signal(name: str) -> RankExit:
-    return replace(ended(1, "signal", f"It was killed ({name})."), signal=name)
+    return replace(make_exit(1, "signal", f"It was killed ({name})."), signal=name)
 
 
-ECHO = ended(0, "error", "Another rank ended.", secondary=True)
-EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
+ECHO = make_exit(0, "error", "Another rank ended.", secondary=True)
+EXITED = make_exit(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
 
 
 @pytest.mark.parametrize(
@@ -224,7 +233,7 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
         ([], {"launcher_code": -9}, "always"),
         ([], {"launcher_error": "The computer was restarted.", "is_of_machine": True}, "always"),
         (
-            [ended(0, "interrupted")],
+            [make_exit(0, "interrupted")],
             {"nodes_without_root": ("gpu2",), "data_root": "/lab"},
             "always",
         ),
@@ -235,7 +244,11 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
             "always",
         ),
         ([EXITED], logged("OSError: [Errno 28] No space left on device"), "always"),
-        ([ECHO, ended(1, "signal", "It was ended with the others.", secondary=True)], {}, "always"),
+        (
+            [ECHO, make_exit(1, "signal", "It was ended with the others.", secondary=True)],
+            {},
+            "always",
+        ),
         # It may be the machine.
         ([exit_by_signal("SIGKILL")], {}, "once"),
         ([EXITED], logged("RuntimeError: CUDA out of memory. Tried to allocate 2 GiB"), "once"),
@@ -243,9 +256,9 @@ EXITED = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
         ([exit_by_signal("SIGSEGV")], {}, ""),
         ([EXITED], logged("ValueError: x"), ""),
         ([EXITED], logged("ModuleNotFoundError: No module named 'timm'"), ""),
-        ([ended(1, "error", "ValueError: x")], {}, ""),
-        ([ended(1, "error", "ValueError: x")], {"unreached_nodes": ("gpu2",)}, ""),
-        ([ended(1, "stalled", "Rank 1 made no progress for 600 s.")], {}, ""),
+        ([make_exit(1, "error", "ValueError: x")], {}, ""),
+        ([make_exit(1, "error", "ValueError: x")], {"unreached_nodes": ("gpu2",)}, ""),
+        ([make_exit(1, "stalled", "Rank 1 made no progress for 600 s.")], {}, ""),
         ([], {"launcher_error": "mpirun could not be started: no such file."}, ""),
         ([], {"launcher_code": 1}, ""),
     ],
@@ -263,7 +276,7 @@ def test_only_a_failure_of_the_machine_is_to_be_retried(
 @pytest.mark.parametrize("cause", [LOSS_NOT_A_NUMBER, LOSS_DIVERGED])
 def test_an_infinite_loss_is_not_retried(cause: str) -> None:
     error = RankError("The loss is not a number.", 1, "gpu2", cause=cause)
-    record = judge(replace(ended(1, "error", "x"), error=error))
+    record = judge(replace(make_exit(1, "error", "x"), error=error))
     assert record.error is not None
     assert record.error.retry == ""
 
@@ -303,7 +316,7 @@ def test_errors_of_the_cleanup_are_no_cause_of_the_end() -> None:
 )
 def test_f08_the_node_that_mpirun_lost_is_named_by_the_name_that_people_gave_it(log: str) -> None:
     exits = tuple(
-        replace(ended(n, "signal", "Ended together.", secondary=True), host=host)
+        replace(make_exit(n, "signal", "Ended together.", secondary=True), host=host)
         for n, host in enumerate(("node2", "node3"))
     )
     record = judge(*exits, launcher_log=log)
@@ -314,15 +327,15 @@ def test_f08_the_node_that_mpirun_lost_is_named_by_the_name_that_people_gave_it(
 
 def test_a_run_whose_ranks_all_finished_is_finished_whatever_mpirun_returns() -> None:
     assert (
-        judge(ended(1, "finished"), ended(0, "finished"), launcher_code=137).state
+        judge(make_exit(1, "finished"), make_exit(0, "finished"), launcher_code=137).state
         is JobState.FINISHED
     )
 
 
 def test_a_run_with_some_interrupted_ranks_is_stopped() -> None:
     record = judge(
-        ended(0, "interrupted"),
-        ended(1, "interrupted"),
+        make_exit(0, "interrupted"),
+        make_exit(1, "interrupted"),
         newest_checkpoint="epoch-0002-step-000020",
         checkpoint_of_run=True,
     )
@@ -331,7 +344,7 @@ def test_a_run_with_some_interrupted_ranks_is_stopped() -> None:
 
 
 def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
-    stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
+    stopped = tuple(make_exit(rank, "interrupted") for rank in (0, 1))
     name = "epoch-0002-step-000020"
     common_values = {"stopped_by": "ben", "newest_checkpoint": name}
     assert judge(*stopped, **common_values, checkpoint_of_run=True).message == (
@@ -351,21 +364,21 @@ def test_f22_the_outcome_names_the_user_who_stopped_a_run() -> None:
 
 
 def test_a_paused_run_names_the_other_user_and_says_that_it_is_saved() -> None:
-    stopped = tuple(ended(rank, "interrupted") for rank in (0, 1))
+    stopped = tuple(make_exit(rank, "interrupted") for rank in (0, 1))
     pause = "Paused: alice uses GPU 2 on gpu03."
     common_values = {"pause": pause, "newest_checkpoint": "epoch-0002-step-000020"}
     outcome = judge(*stopped, **common_values, checkpoint_of_run=True)
     assert (outcome.message, outcome.pause) == (f"{pause} Saved at epoch 2, step 20.", pause)
     # A run that was faster, or failed meanwhile, does not wait.
-    finished = tuple(ended(rank, "finished") for rank in (0, 1))
+    finished = tuple(make_exit(rank, "finished") for rank in (0, 1))
     assert judge(*finished, **common_values).pause == ""
-    assert judge(ended(0, "error", "It failed."), **common_values).pause == ""
+    assert judge(make_exit(0, "error", "It failed."), **common_values).pause == ""
 
 
 def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
     record = judge(
-        ended(0, "error", "Horovod has been shut down.", secondary=True),
-        ended(1, "error", "KeyError: 'colour'"),
+        make_exit(0, "error", "Horovod has been shut down.", secondary=True),
+        make_exit(1, "error", "KeyError: 'colour'"),
     )
     assert record.message == "Rank 1 on gpu2: KeyError: 'colour'"
     assert record.error == RankError("KeyError: 'colour'", 1, "gpu2")
@@ -373,7 +386,7 @@ def test_m14_the_first_cause_wins_whatever_came_before_it_as_an_echo() -> None:
 
 def test_an_echo_is_shown_when_there_is_no_better_cause() -> None:
     echo = "Another rank has gone."
-    record = judge(*(ended(rank, "error", echo, secondary=True) for rank in (0, 1)))
+    record = judge(*(make_exit(rank, "error", echo, secondary=True) for rank in (0, 1)))
     assert record.message == "Rank 0 on this computer: Another rank has gone."
 
 
@@ -407,8 +420,8 @@ ECHOES = tuple(of_rank(rank, "Another rank ended.", secondary=True) for rank in 
 def test_a_worker_that_the_job_outlived_did_not_end_it(
     exits: list[RankExit], changes: dict[str, object], message: str
 ) -> None:
-    given = {"ranks": SERVED, "expendable_ranks": frozenset({1, 2}), **changes}
-    assert judge(KILLED, *exits, **given).message.startswith(message)
+    values = {"ranks": SERVED, "expendable_ranks": frozenset({1, 2}), **changes}
+    assert judge(KILLED, *exits, **values).message.startswith(message)
 
 
 @pytest.mark.parametrize(
@@ -426,7 +439,7 @@ def test_a_worker_that_the_job_outlived_did_not_end_it(
 def test_a_signal_says_what_to_do_where_the_log_says_nothing(name: str, cause: str) -> None:
     warning = "[W1128 06:00:00.1 socket.cpp:204] [c10d] The hostname of the client socket cannot"
     log = LogPart.from_text("rank-0.log", f"{warning} be retrieved. err=-3\n")
-    killed = replace(ended(0, "signal", f"Rank 0 was killed ({name})."), signal=name)
+    killed = replace(make_exit(0, "signal", f"Rank 0 was killed ({name})."), signal=name)
     error = judge(killed, logs={0: (log,)}).error
     assert error is not None
     assert (error.cause, error.evidence) == (cause, ())
@@ -446,7 +459,7 @@ def test_a_signal_says_what_to_do_where_the_log_says_nothing(name: str, cause: s
 )
 def test_a_rank_lost_with_its_guard_is_known_from_mpiruns_words(log: str) -> None:
     record = judge(
-        ended(0, "signal", "Rank 0 on this computer was ended together.", secondary=True),
+        make_exit(0, "signal", "Rank 0 on this computer was ended together.", secondary=True),
         launcher_log=log,
         launcher_code=14,
     )
@@ -476,12 +489,12 @@ ABORTS = [
 
 def left_with(code: int, rank: int) -> RankExit:
     message = f"Rank {rank} exited with code {code} in the model's step."
-    return replace(ended(rank, "exit", message), host=f"host{rank + 1}", code=code)
+    return replace(make_exit(rank, "exit", message), host=f"host{rank + 1}", code=code)
 
 
 def terminated(rank: int) -> RankExit:
     message = f"Rank {rank} was ended together with the others."
-    record = ended(rank, "signal", message, secondary=True)
+    record = make_exit(rank, "signal", message, secondary=True)
     return replace(record, host=f"host{rank + 1}", signal="SIGTERM")
 
 
@@ -489,7 +502,7 @@ def terminated(rank: int) -> RankExit:
 def test_a_rank_that_mpi_aborted_in_its_step_is_secondary_to_the_killed_one(
     abort: str,
 ) -> None:
-    killed = ended(0, "signal", "Rank 0 on this computer was killed by signal 9 (SIGKILL).")
+    killed = make_exit(0, "signal", "Rank 0 on this computer was killed by signal 9 (SIGKILL).")
     record = judge(left_with(14, 1), killed, launcher_log=PEER_GONE + abort)
     assert record.message == "Rank 0 on this computer was killed by signal 9 (SIGKILL)."
 
@@ -497,8 +510,8 @@ def test_a_rank_that_mpi_aborted_in_its_step_is_secondary_to_the_killed_one(
 def test_a_rank_that_left_by_itself_is_blamed_and_not_the_aborted_one() -> None:
     record = judge(left_with(14, 1), left_with(3, 0), launcher_log=PEER_GONE + ABORTS[0])
     assert record.message.startswith("Rank 0 exited with code 3")
-    alone = judge(left_with(14, 1), left_with(3, 0), launcher_log=ABORTS[0])
-    assert alone.message.startswith("Rank 1 exited with code 14"), "MPI found no rank gone"
+    single_outcome = judge(left_with(14, 1), left_with(3, 0), launcher_log=ABORTS[0])
+    assert single_outcome.message.startswith("Rank 1 exited with code 14"), "MPI found no rank gone"
 
 
 @pytest.mark.parametrize("abort", ABORTS, ids=["5.0", "4.1"])
@@ -514,17 +527,22 @@ def test_a_terminated_rank_is_named_and_not_the_aborted_one(
 
 
 def test_ranks_that_the_supervisor_ended_were_not_ended_from_outside() -> None:
-    why = "mpirun did not start rank 1 on gpu2 within 300 s."
+    give_up_message = "mpirun did not start rank 1 on gpu2 within 300 s."
     log = PEER_GONE + ABORTS[0]
-    assert judge(left_with(14, 1), terminated(0), launcher_log=log, give_up_reason=why).message == why
+    assert (
+        judge(
+            left_with(14, 1), terminated(0), launcher_log=log, give_up_reason=give_up_message
+        ).message
+        == give_up_message
+    )
 
 
 @pytest.mark.parametrize("cause", [LOSS_NOT_A_NUMBER, LOSS_DIVERGED, ""])
 def test_a_sentence_on_the_loss_of_all_ranks_names_none(cause: str) -> None:
     message = "The loss became NaN at step 9 (epoch 2)."
-    outcome = ended(1, "error")
+    outcome = make_exit(1, "error")
     outcome = replace(outcome, error=RankError(message, 1, "gpu2", cause=cause))
-    record = judge(outcome, ended(0, "error", "Another rank ended.", secondary=True))
+    record = judge(outcome, make_exit(0, "error", "Another rank ended.", secondary=True))
     assert record.message == ("" if cause else "Rank 1 on gpu2: ") + message
     assert record.error is not None
     assert (record.error.cause, record.error.rank) == (cause, 1)
@@ -541,14 +559,14 @@ def test_neither_of_two_terminated_ranks_on_a_node_is_blamed() -> None:
 def test_f10_a_signal_to_the_supervisor_is_the_cause_of_ranks_that_left_then() -> None:
     record = judge(left_with(14, 1), terminated(0), end_signal="SIGTERM")
     assert record.message == "The run was ended from outside: its supervisor got SIGTERM."
-    own = judge(ended(1, "error", "KeyError: 'colour'"), end_signal="SIGTERM")
-    assert own.message == "Rank 1 on gpu2: KeyError: 'colour'"
+    own_outcome = judge(make_exit(1, "error", "KeyError: 'colour'"), end_signal="SIGTERM")
+    assert own_outcome.message == "Rank 1 on gpu2: KeyError: 'colour'"
 
 
 def test_a_stop_that_met_an_error_is_an_error() -> None:
-    record = judge(ended(1, "error", "The disk is full."), stop_was_requested=True)
+    record = judge(make_exit(1, "error", "The disk is full."), stop_was_requested=True)
     assert record.state is JobState.ERROR
-    killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
+    killed = make_exit(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL).")
     assert judge(killed, stop_was_requested=True).state is JobState.ERROR
 
 
@@ -563,8 +581,8 @@ def test_f13_code_0_is_the_end_only_after_the_last_phase(phase: Phase) -> None:
 
 
 def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None:
-    left = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.ITSELF, 14 << 8)
-    record = rank_exit(PLAN, 1, "host", left, ())
+    observation = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.ITSELF, 14 << 8)
+    record = rank_exit(PLAN, 1, "host", observation, ())
     assert (record.outcome, record.secondary) == ("exit", True)
     assert judge(record, launcher_error="The computer was restarted.").message == (
         "The computer was restarted."
@@ -573,29 +591,33 @@ def test_f10_a_waiting_rank_that_mpi_ended_is_an_echo_of_the_lost_rank() -> None
 
 @pytest.mark.parametrize("status", [signal.SIGSEGV, signal.SIGKILL, 1 << 8])
 def test_a_finished_rank_stays_finished_whatever_its_exit_status(status: int) -> None:
-    seen = RankObservation(Phase.FINISHED, EndCause.ITSELF, int(status))
-    assert rank_exit(PLAN, 1, "host", seen, ()).outcome == "finished"
+    observation = RankObservation(Phase.FINISHED, EndCause.ITSELF, int(status))
+    assert rank_exit(PLAN, 1, "host", observation, ()).outcome == "finished"
 
 
 def test_f16_a_waiting_rank_is_an_echo_of_the_rank_that_hangs() -> None:
-    seen = RankObservation(Phase.WAITING_FOR_OTHERS, EndCause.STALL, signal.SIGKILL, stall_s=600)
-    record = rank_exit(PLAN, 1, "host", seen, ())
+    observation = RankObservation(
+        Phase.WAITING_FOR_OTHERS, EndCause.STALL, signal.SIGKILL, stall_s=600
+    )
+    record = rank_exit(PLAN, 1, "host", observation, ())
     assert (record.outcome, record.secondary) == ("stalled", True)
 
 
 def test_f19_the_error_of_a_rank_out_of_memory_says_what_to_try() -> None:
-    seen = RankObservation(Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True)
-    record = rank_exit(PLAN, 1, "host", seen, ())
+    observation = RankObservation(
+        Phase.COMPUTING, EndCause.ITSELF, signal.SIGKILL, out_of_memory=True
+    )
+    record = rank_exit(PLAN, 1, "host", observation, ())
     assert record.error is not None
     assert "ran out of memory; choose a smaller batch size" in record.error.message
 
 
 def test_a_rank_may_report_the_error_of_another_one() -> None:
     error = RankError("The loss of rank 0 is not a number.", 0)
-    seen = RankObservation(
+    observation = RankObservation(
         Phase.COMPUTING, EndCause.ITSELF, 1 << 8, error=error, error_is_secondary=True
     )
-    record = rank_exit(PLAN, 1, "host", seen, ())
+    record = rank_exit(PLAN, 1, "host", observation, ())
     assert record.error is not None
     assert (record.error.rank, record.secondary) == (0, True)
 
@@ -616,8 +638,8 @@ def test_the_innermost_line_of_the_users_code_is_named_as_seen_from_its_folder()
 
 
 def test_code_of_the_user_elsewhere_is_found_and_libraries_are_not_blamed() -> None:
-    elsewhere = DUMP.replace("/models/m/src", "/home/me/shared")
-    assert innermost_user_line(elsewhere, ("/models/m/src",)) == "deep.py, line 7, in attention"
+    other_dump = DUMP.replace("/models/m/src", "/home/me/shared")
+    assert innermost_user_line(other_dump, ("/models/m/src",)) == "deep.py, line 7, in attention"
     library = "Current thread 0x1 (most recent call first):\n" + (
         '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", line 1 in forward'
     )
@@ -633,7 +655,7 @@ def test_no_dump_is_too_odd_to_be_read(text: str) -> None:
 # What the logs add to it.
 
 
-def judged(exit: RankExit, log: str) -> RankError:
+def judged_error(exit: RankExit, log: str) -> RankError:
     parts = (LogPart.from_text("rank-1.log", log),)
     error = judge(exit, logs={1: parts}).error
     assert error is not None
@@ -641,9 +663,9 @@ def judged(exit: RankExit, log: str) -> RankError:
 
 
 def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
-    left = ended(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
+    exit_record = make_exit(1, "exit", "Rank 1 on gpu2 exited with code 1 in training.")
     record = judge(
-        left,
+        exit_record,
         logs={
             1: (LogPart.from_text("rank-1.log", "x\nRuntimeError: CUDA out of memory. Tried\n"),)
         },
@@ -656,7 +678,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "own"),
+    ("changes", "keeps_message"),
     [
         # mpirun says so itself, in words that elsewhere mean that the reason is unknown.
         ({"give_up_reason": "mpirun was ended: rank 1 disappeared before any rank."}, True),
@@ -664,7 +686,7 @@ def test_a_code_without_a_reason_yields_to_the_reason_in_the_log() -> None:
     ],
 )
 def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
-    changes: dict[str, object], own: bool
+    changes: dict[str, object], keeps_message: bool
 ) -> None:
     mpirun = (
         LogPart.from_text("mpirun.log", "ssh: connect to host gpu2 port 22: No route to host\n"),
@@ -673,12 +695,16 @@ def test_a_sentence_yields_to_the_logs_by_its_cause_and_not_by_its_words(
     assert error is not None
     assert error.cause == "ssh_unreachable"
     assert error.message == (
-        str(changes["give_up_reason"]) if own else "gpu2 did not answer SSH (No route to host)."
+        str(changes["give_up_reason"])
+        if keeps_message
+        else "gpu2 did not answer SSH (No route to host)."
     )
 
 
 def test_a_code_without_a_known_reason_shows_the_last_lines() -> None:
-    error = judged(ended(1, "exit", "Rank 1 on gpu2 exited with code 7 in training."), "a\nb\n")
+    error = judged_error(
+        make_exit(1, "exit", "Rank 1 on gpu2 exited with code 7 in training."), "a\nb\n"
+    )
     assert error.message == (
         "Rank 1 on gpu2 exited with code 7 in training; the last line of its log is “b”."
     )
@@ -689,11 +715,11 @@ def test_a_code_without_a_known_reason_shows_the_last_lines() -> None:
 def test_a_sentence_of_the_programs_own_stays_and_gets_its_lines() -> None:
     trace = 'Traceback:\n  File "/m/model.py", line 3, in f\n'
     trace += "torch.OutOfMemoryError: CUDA out of memory."
-    own = replace(
-        ended(1, "error", "Out of GPU memory. Try batch size 8 instead of 16."),
+    own_error = replace(
+        make_exit(1, "error", "Out of GPU memory. Try batch size 8 instead of 16."),
         error=RankError("Out of GPU memory. Try batch size 8 instead of 16.", 1, "gpu2", trace),
     )
-    error = judged(own, trace)
+    error = judged_error(own_error, trace)
     assert error.message == "Out of GPU memory. Try batch size 8 instead of 16."
     assert (error.cause, [line.line for line in error.evidence]) == ("gpu_memory", [2, 3])
 
@@ -722,7 +748,7 @@ def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
         record = make_record(error, rank=0, node="gpu1", batch=None, batch_size=8)
     error = RankError.from_dict(record)
     assert error.traceback
-    outcome = judged(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)
+    outcome = judged_error(RankExit(0, 1, "host", "gpu1", "error", error=error), error.traceback)
     assert (outcome.message, outcome.remedy) == ("The batch cannot be made. Ask for less.", "")
     assert outcome.evidence
 
@@ -730,18 +756,18 @@ def test_the_remedy_of_a_sentence_of_ours_is_the_only_one(cause: str) -> None:
 def test_a_quoted_exception_is_explained() -> None:
     text = "RuntimeError: CUDA error: no kernel image is available for execution on the device"
     trace = f'Traceback:\n  File "/m/model.py", line 3, in f\n{text}'
-    raised = replace(
-        ended(1, "error", f"{text}, in the model's step."),
+    exception_exit = replace(
+        make_exit(1, "error", f"{text}, in the model's step."),
         error=RankError(f"{text}, in the model's step.", 1, "gpu2", trace),
     )
-    assert judged(raised, trace).message == (
+    assert judged_error(exception_exit, trace).message == (
         "The installed PyTorch does not support this GPU model."
     )
 
 
 def test_the_log_of_a_hanging_rank_is_not_its_cause() -> None:
-    still = ended(1, "stalled", "Rank 1 on gpu2 made no progress for 60 s in training.")
-    error = judged(still, "RuntimeError: CUDA out of memory.\n")
+    still = make_exit(1, "stalled", "Rank 1 on gpu2 made no progress for 60 s in training.")
+    error = judged_error(still, "RuntimeError: CUDA out of memory.\n")
     assert (error.message, error.cause) == (
         "Rank 1 on gpu2 made no progress for 60 s in training.",
         "",
@@ -806,16 +832,16 @@ PIN_MEMORY = (
 def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
     outcome: str, log: str, cause: str, says: str
 ) -> None:
-    left = replace(
-        ended(1, outcome, "Rank 1 on gpu2 made no progress for 60 s in training."),
+    exit_record = replace(
+        make_exit(1, outcome, "Rank 1 on gpu2 made no progress for 60 s in training."),
         open_files=256,
         shared_memory_bytes=8 * 2**20,
     )
     if outcome == "error":
         message = f"{log.strip().splitlines()[-1]}, while the loader made a batch."
         trace = log if "\n" in log else f'Traceback:\n  File "/m/a.py", line 3, in f\n{log}'
-        left = replace(left, error=RankError(message, 1, "gpu2", trace))
-    error = judged(left, log)
+        exit_record = replace(exit_record, error=RankError(message, 1, "gpu2", trace))
+    error = judged_error(exit_record, log)
     assert error.cause == cause
     assert says in error.message
     if cause != "disk_full":
@@ -824,14 +850,14 @@ def test_a_limit_of_the_node_is_named_with_its_size_and_its_cures(
 
 
 def test_logs_of_other_ranks_do_not_explain_the_first_failure() -> None:
-    killed = ended(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
+    killed = make_exit(1, "signal", "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training.")
     killed = replace(killed, signal="SIGKILL")
-    others = {
+    other_logs = {
         0: (LogPart.from_text("rank-0.log", "RuntimeError: CUDA out of memory.\n"),),
         1: (LogPart.from_text("rank-1.log", "epoch 1\nConnection reset by peer\n"),),
     }
     mpirun = (LogPart.from_text("mpirun.log", "Horovod has been shut down. This was caused by\n"),)
-    error = judge(killed, logs=others, mpirun_log=mpirun).error
+    error = judge(killed, logs=other_logs, mpirun_log=mpirun).error
     assert error is not None
     assert error.message == "Rank 1 on gpu2 was killed by signal 9 (SIGKILL) in training."
     assert (error.cause, error.rank, error.evidence) == ("killed", 1, ())
@@ -847,7 +873,7 @@ def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
         1: 'Traceback (most recent call last):\n  File "/m/a.py", line 3, in f\nKeyError: 7\n',
     }
     exits = [
-        ended(rank, "exit", f"Rank {rank} exited with code 1.", is_echo and rank == 0)
+        make_exit(rank, "exit", f"Rank {rank} exited with code 1.", is_echo and rank == 0)
         for rank in order
     ]
     parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
@@ -862,19 +888,19 @@ def test_the_rank_whose_log_has_the_cause_is_named_whichever_ended_first(
 def test_a_rank_that_the_job_can_lose_is_not_the_cause_of_another_ones_end() -> None:
     logs = {0: "BrokenPipeError: [Errno 32] Broken pipe\n", 1: "CUDA out of memory.\n"}
     parts = {rank: (LogPart.from_text(f"rank-{rank}.log", text),) for rank, text in logs.items()}
-    left = ended(0, "exit", "Rank 0 exited with code 1.")
-    error = judge(left, logs=parts, expendable_ranks=frozenset({1}), launcher_code=1).error
+    exit_record = make_exit(0, "exit", "Rank 0 exited with code 1.")
+    error = judge(exit_record, logs=parts, expendable_ranks=frozenset({1}), launcher_code=1).error
     assert error is not None
     assert (error.rank, error.cause) == (0, UNKNOWN)
 
 
 def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None:
-    late = replace(ended(1, "finished"), signal="SIGABRT")
-    record = judge(ended(0, "finished"), late, runs_script=True)
+    late_exit = replace(make_exit(1, "finished"), signal="SIGABRT")
+    record = judge(make_exit(0, "finished"), late_exit, runs_script=True)
     assert (record.state, record.error) == (JobState.FINISHED, None)
     assert record.message.startswith("Rank 1 on gpu2 aborted after the script's last line")
     assert "torch.distributed.destroy_process_group()" in record.message
-    assert not judge(ended(0, "finished"), ended(1, "finished"), runs_script=True).message
+    assert not judge(make_exit(0, "finished"), make_exit(1, "finished"), runs_script=True).message
 
 
 @pytest.mark.parametrize(
@@ -893,12 +919,12 @@ def test_a_script_that_aborts_after_its_last_line_finishes_with_a_word() -> None
 def test_processes_that_mpirun_ended_during_the_stop_of_a_script_were_stopped(
     exits: list[str], changes: dict[str, object], state: JobState
 ) -> None:
-    def record(rank: int, how: str) -> RankExit:
-        if how in ("together", "killed"):
-            return ended(rank, "signal", "Ended.", secondary=how == "together")
-        return ended(rank, how)
+    def record(rank: int, end_kind: str) -> RankExit:
+        if end_kind in ("together", "killed"):
+            return make_exit(rank, "signal", "Ended.", secondary=end_kind == "together")
+        return make_exit(rank, end_kind)
 
-    outcome = [record(rank, how) for rank, how in enumerate(exits)]
+    outcome = [record(rank, end_kind) for rank, end_kind in enumerate(exits)]
     changes = {"runs_script": True, "stop_was_requested": True, **changes}
     assert judge(*outcome, **changes).state is state
 
@@ -907,9 +933,9 @@ def test_processes_that_mpirun_ended_during_the_stop_of_a_script_were_stopped(
 def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
     nodes: tuple[str, ...],
 ) -> None:
-    echoes = (ended(0, "signal", "Ended together.", secondary=True), left_with(14, 1))
-    marked = [replace(one, secondary=True) for one in echoes]
-    record = judge(*marked, silent_nodes=nodes, unreached_nodes=nodes, launcher_code=137)
+    echoes = (make_exit(0, "signal", "Ended together.", secondary=True), left_with(14, 1))
+    secondary_exits = [replace(one, secondary=True) for one in echoes]
+    record = judge(*secondary_exits, silent_nodes=nodes, unreached_nodes=nodes, launcher_code=137)
     names = " and ".join(nodes)
     assert record.message == f"{names} gave no sign of life: no heartbeat, and no answer over SSH."
     assert record.error is not None

@@ -21,7 +21,7 @@ from backend.records.jobs.status import RunStatus, last_status
 from tests.integration.tiny import raw_job
 
 LAUNCH = Launch("job", 3, parse_job(raw_job()).draft, (), (), "", "", "")
-BEFORE = RunStatus(JobState.ERROR, run=2, epoch=4, step=57, total_steps=90)
+PREVIOUS_STATUS = RunStatus(JobState.ERROR, run=2, epoch=4, step=57, total_steps=90)
 
 
 class NoRoom(LocalFiles):
@@ -61,7 +61,7 @@ def folder(tmp_path: Path) -> JobFolder:
     for name in files:
         (folder.path / name).parent.mkdir(parents=True, exist_ok=True)
         (folder.path / name).write_text(name)
-    replace_json(folder.status, BEFORE.to_dict())
+    replace_json(folder.status, PREVIOUS_STATUS.to_dict())
     return folder
 
 
@@ -69,28 +69,28 @@ def folder(tmp_path: Path) -> JobFolder:
 def test_a_run_that_finds_no_room_leaves_the_job_as_it_was(
     folder: JobFolder, resume_from: str
 ) -> None:
-    before, launch = content(folder), replace(LAUNCH, resume_from=resume_from)
+    previous_content, launch = content(folder), replace(LAUNCH, resume_from=resume_from)
     for calls in range(20):
         assert run_start.claim(folder, 3, LocalFiles())
         try:
             run_start.write(folder, launch, NoRoom(calls))
         except OSError:
             run_start.give_back(folder, launch, NoRoom(0))
-            after = content(folder)
+            later_content = content(folder)
             if not resume_from:
-                assert after.keys() - before.keys() <= {str(folder.runs)}
-            assert {name: after.get(name) for name in before if "launch" not in name} == {
-                name: text for name, text in before.items() if "launch" not in name
-            }
+                assert later_content.keys() - previous_content.keys() <= {str(folder.runs)}
+            assert {
+                name: later_content.get(name) for name in previous_content if "launch" not in name
+            } == {name: text for name, text in previous_content.items() if "launch" not in name}
             assert folder.newest_run() == 2
             continue
         break
     assert calls > 1
-    assert (last_status(folder) or BEFORE).run == 3
+    assert (last_status(folder) or PREVIOUS_STATUS).run == 3
 
 
 @pytest.mark.parametrize(
-    ("resume_from", "shown"),
+    ("resume_from", "shown_progress"),
     [
         ("checkpoints/epoch-0004-step-000050.pt", (4, 50)),
         ("checkpoints/epoch-0001-step-000010.pt", (1, 10)),
@@ -102,10 +102,10 @@ def test_a_run_that_finds_no_room_leaves_the_job_as_it_was(
     ],
 )
 def test_a_resumed_run_shows_the_step_of_its_checkpoint_from_the_first_moment(
-    folder: JobFolder, resume_from: str, shown: tuple[int, int]
+    folder: JobFolder, resume_from: str, shown_progress: tuple[int, int]
 ) -> None:
     for _ in range(2):
         run_start.write(folder, replace(LAUNCH, resume_from=resume_from), LocalFiles())
         status = last_status(folder)
         assert status is not None
-        assert (status.run, status.epoch, status.step) == (3, *shown)
+        assert (status.run, status.epoch, status.step) == (3, *shown_progress)

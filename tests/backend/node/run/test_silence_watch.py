@@ -36,20 +36,20 @@ class Cluster:
         self.frozen: set[str] = set()
         self.without_agent: set[str] = set()
         self.is_moving = False
-        self.asked: list[str] = []
+        self.asked_nodes: list[str] = []
         monkeypatch.setattr(remote_cleanup, "unreachable_nodes", self._unreached)
         self.watch = SilenceWatch(
             self.job, make_launch(self.job.path, **settings), lambda: self.now
         )
 
     def _unreached(self, launch: object, nodes: list[str]) -> tuple[str, ...]:
-        self.asked += nodes
+        self.asked_nodes += nodes
         return tuple(node for node in nodes if node in self.frozen)
 
     def lost_after_s(self, limit_s: float = 132.0) -> tuple[float, tuple[str, ...]]:
         """Return after how many seconds nodes are lost, and which; (limit_s, ()) if none is."""
-        began = self.now
-        while self.now < began + limit_s:
+        started_s = self.now
+        while self.now < started_s + limit_s:
             self.now += 4.0
             for node in set(NODES) - self.frozen - self.without_agent:
                 self.heartbeats[node] += 1
@@ -59,8 +59,8 @@ class Cluster:
                 self.root.node(node).status.write_text(text)
             status = {**_STATUS, "step": self.step, "heartbeat": int(self.now)}
             self.job.status.write_text(json.dumps(status))
-            if lost := self.watch.find_silent_nodes():
-                return self.now - began, lost
+            if silent_nodes := self.watch.find_silent_nodes():
+                return self.now - started_s, silent_nodes
         return limit_s, ()
 
 
@@ -88,11 +88,11 @@ def test_a_node_that_stands_still_is_lost_after_the_limit(
     cluster = Cluster(tmp_path, monkeypatch, **settings)
     assert cluster.lost_after_s(20) == (20, ())
     cluster.frozen = frozen
-    after_s, lost = cluster.lost_after_s()
+    after_s, silent_nodes = cluster.lost_after_s()
     if expected_s is None:
-        assert lost == ()
+        assert silent_nodes == ()
     else:
-        assert set(lost) == frozen
+        assert set(silent_nodes) == frozen
         assert expected_s <= after_s <= expected_s + 8
 
 
@@ -102,7 +102,7 @@ def test_a_run_that_makes_steps_keeps_a_silent_node(
     cluster = Cluster(tmp_path, monkeypatch, shrink=True)
     cluster.is_moving, cluster.frozen = True, {"gpu02"}
     assert cluster.lost_after_s()[1] == ()
-    assert cluster.asked == []
+    assert cluster.asked_nodes == []
     cluster.is_moving = False
     assert cluster.lost_after_s()[1] == ("gpu02",)
 
@@ -113,7 +113,7 @@ def test_a_node_whose_agent_alone_ended_is_not_lost_and_seldom_asked(
     cluster = Cluster(tmp_path, monkeypatch, shrink=True)
     cluster.without_agent = {"gpu02"}
     assert cluster.lost_after_s()[1] == ()
-    assert cluster.asked == ["gpu02"] * 3
+    assert cluster.asked_nodes == ["gpu02"] * 3
 
 
 def test_a_node_that_thaws_in_time_is_not_lost(

@@ -67,17 +67,17 @@ def test_a_connection_that_keeps_a_launcher_waiting_is_ended(
 
 
 def test_a_process_that_waits_otherwise_is_left_alone() -> None:
-    ours, theirs = socket.socketpair()
+    own_socket, peer_socket = socket.socketpair()
     listener = socket.create_server(("127.0.0.1", 0))
     client = socket.create_connection(listener.getsockname())
     server, _ = listener.accept()
     reading, writing = os.pipe()
     waits = {
         "a pipe": f"import os; os.read({reading}, 1)",
-        "a local socket": f"import socket; socket.socket(fileno={theirs.fileno()}).recv(1)",
+        "a local socket": f"import socket; socket.socket(fileno={peer_socket.fileno()}).recv(1)",
         "poll": f"import select; select.select([{server.fileno()}], [], [])",
     }
-    files = (reading, theirs.fileno(), server.fileno())
+    files = (reading, peer_socket.fileno(), server.fileno())
     for wait in waits.values():
         with subprocess.Popen([sys.executable, "-c", wait], pass_fds=files) as process:
             watch = BlockedReceiveWatch(process.pid)
@@ -87,7 +87,7 @@ def test_a_process_that_waits_otherwise_is_left_alone() -> None:
             assert watch.blocking_addresses == []
             assert process.poll() is None
             process.kill()
-    for end in (ours, theirs, listener, client, server):
+    for end in (own_socket, peer_socket, listener, client, server):
         end.close()
     os.close(reading)
     os.close(writing)

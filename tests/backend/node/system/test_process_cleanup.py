@@ -17,9 +17,9 @@ from backend.records.base.layout import RUN_VARIABLE
 def started() -> Iterator[list[subprocess.Popen[bytes]]]:
     processes: list[subprocess.Popen[bytes]] = []
     yield processes
-    for one in processes:
-        one.kill()
-        one.wait()
+    for process in processes:
+        process.kill()
+        process.wait()
 
 
 def test_a_newly_started_process_is_found(
@@ -30,16 +30,16 @@ def test_a_newly_started_process_is_found(
     for _ in range(60):
         started.append(subprocess.Popen(["sleep", "600"], env=variables))
         assert process_cleanup.run_tag_of(started[-1].pid) == tag
-    found = {one.pid for one in process_cleanup.tagged(tag)}
-    assert found == {one.pid for one in started}
+    tagged_pids = {process.pid for process in process_cleanup.tagged(tag)}
+    assert tagged_pids == {process.pid for process in started}
 
 
 def test_a_process_without_variables_and_a_zombie_carry_no_tag(
     started: list[subprocess.Popen[bytes]],
 ) -> None:
     bare = subprocess.Popen(["/bin/sleep", "600"], env={})
-    ended = subprocess.Popen(["/bin/true"])
-    started.extend([bare, ended])
-    os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
-    for one in started:
-        assert not any(process_cleanup.environment(one.pid))
+    ended_process = subprocess.Popen(["/bin/true"])
+    started.extend([bare, ended_process])
+    os.waitid(os.P_PID, ended_process.pid, os.WEXITED | os.WNOWAIT)
+    for process in started:
+        assert not any(process_cleanup.environment(process.pid))

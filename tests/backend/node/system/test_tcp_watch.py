@@ -27,16 +27,16 @@ class Proc:
         self.say()
 
     def say(self, tries: int = 0, inode: int = 72, name: str = "tcp") -> None:
-        other = {"tcp": "tcp6", "tcp6": "tcp"}[name]
+        other_name = {"tcp": "tcp6", "tcp6": "tcp"}[name]
         busy = SILENT.format(tries=tries) if tries else KEPT_ALIVE
         timers = {71: KEPT_ALIVE, inode: busy, 99: SILENT.format(tries=9)}
         lines = [HEAD] + [
-            f" 0: 0100007F:872D 0200007F:0016 01 00000004:00000000 {timer} 1000 0 {one} 1"
-            for one, timer in timers.items()
+            f" 0: 0100007F:872D 0200007F:0016 01 00000004:00000000 {timer} 1000 0 {address} 1"
+            for address, timer in timers.items()
         ]
         folder = self.folder / str(PID) / "net"
         (folder / name).write_text("\n".join(lines) + "\n")
-        (folder / other).write_text(f"{HEAD}\n")
+        (folder / other_name).write_text(f"{HEAD}\n")
 
 
 @pytest.fixture
@@ -77,11 +77,11 @@ def test_connections_of_others_and_processes_that_ended_say_nothing(proc: Proc) 
 def test_the_kernel_s_own_tables_are_understood() -> None:
     with (
         socket.create_server(("127.0.0.1", 0)) as ears,
-        socket.create_connection(ears.getsockname()) as near,
+        socket.create_connection(ears.getsockname()) as client_socket,
         ears.accept()[0],
     ):
-        near.sendall(b"word")
+        client_socket.sendall(b"word")
         lines = TcpStallWatch(os.getpid())
-        assert os.readlink(f"/proc/self/fd/{near.fileno()}")[8:-1] in set(lines._sockets())
+        assert os.readlink(f"/proc/self/fd/{client_socket.fileno()}")[8:-1] in set(lines._sockets())
         assert not lines.any(0)
         assert not lines.any(2 * LIMIT_S)

@@ -42,12 +42,12 @@ def test_while_a_call_hangs_the_next_is_refused_at_once_and_then_all_is_well(
 def test_a_call_that_hangs_for_long_is_left_behind_but_not_without_end(
     back: threading.Event,
 ) -> None:
-    before = set(threading.enumerate())
+    previous_threads = set(threading.enumerate())
     bounded = TimeoutCall(0.02, give_up_s=0.0)
     for _ in range(20):
         with pytest.raises(TimeoutError):
             bounded.call(back.wait)
-    assert len(set(threading.enumerate()) - before) == 5
+    assert len(set(threading.enumerate()) - previous_threads) == 5
 
 
 def test_after_a_hanging_call_was_left_behind_the_next_one_answers(back: threading.Event) -> None:

@@ -11,7 +11,7 @@ RULE = "-" * 74
 
 
 @pytest.mark.parametrize(
-    ("output", "said"),
+    ("output", "message"),
     [
         ("", ""),
         ("one\ntwo\n\n", "two"),
@@ -26,6 +26,6 @@ RULE = "-" * 74
         (f"{RULE}\n{RULE}\n", ""),
     ],
 )
-def test_the_last_line_of_a_program_is_never_a_row_of_dashes(output: str, said: str) -> None:
-    assert last_message(output) == said
-    assert CommandResult(1, "", output).complaint == (said or "it ended with code 1")
+def test_the_last_line_of_a_program_is_never_a_row_of_dashes(output: str, message: str) -> None:
+    assert last_message(output) == message
+    assert CommandResult(1, "", output).complaint == (message or "it ended with code 1")

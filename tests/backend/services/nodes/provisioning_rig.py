@@ -67,7 +67,7 @@ class Cluster:
         return self.nodes[entry.name].open(entry)
 
     def inspect(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
-        return self.nodes[entry.name].facts
+        return self.nodes[entry.name].node_info
 
     def set_up(
         self, *names: str, options: SetUpOptions | None = None, desktop: str = "desktop"
@@ -100,7 +100,7 @@ def cluster_of(
 
     patch.setattr(Wheelhouses, "gather", gather)
     for node in cluster.nodes.values() if sees_data_root else ():
-        node.facts = replace(node.facts, data_root=str(cluster.root.path), data_root_writable=True)
+        node.node_info = replace(node.node_info, data_root=str(cluster.root.path), data_root_writable=True)
     yield cluster
     for node in cluster.nodes.values():
         node.end_agent()

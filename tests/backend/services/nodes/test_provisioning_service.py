@@ -86,8 +86,8 @@ def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Clu
     for number, name in enumerate(NAMES, start=2):
         vpn = Interface("tailscale0", f"100.64.0.{number}/32")
         node = cluster.nodes[name]
-        node.facts = replace(node.facts, interfaces=(vpn, Interface("lo", "127.0.0.1/8")))
-        entry = replace(cluster.entry(name), info=node.facts, ranks_address=f"10.88.0.{number}/32")
+        node.node_info = replace(node.node_info, interfaces=(vpn, Interface("lo", "127.0.0.1/8")))
+        entry = replace(cluster.entry(name), info=node.node_info, ranks_address=f"10.88.0.{number}/32")
         node_files.write_entry(cluster.root, entry)
     cluster.set_up("gpu1")
     # It was not there when gpu1 was set up, and is known by another address.
@@ -154,7 +154,7 @@ def test_a_node_that_no_wheel_fits_is_refused_before_anything_is_sent_there(
     cluster: Cluster, change: dict[str, object], message: str, remedy: str
 ) -> None:
     node = cluster.nodes["gpu2"]
-    node.facts = replace(node.facts, **change)  # type: ignore[arg-type] # fields by their names
+    node.node_info = replace(node.node_info, **change)  # type: ignore[arg-type] # fields by their names
     refusal = cluster.set_up("gpu1", "gpu2")["gpu2"]
     assert isinstance(refusal, BackendError)
     assert (refusal.message, refusal.remedy) == (message, remedy)
@@ -215,7 +215,7 @@ def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, at_once: bo
         mpirun.write_text(text)
         mpirun.chmod(0o755)
         node = cluster.nodes[name]
-        node.facts = replace(node.facts, mpirun=str(mpirun))
+        node.node_info = replace(node.node_info, mpirun=str(mpirun))
     system_options = SetUpOptions(system_mpi=True)
     if at_once:
         done = cluster.set_up("gpu1", "gpu2", options=system_options)

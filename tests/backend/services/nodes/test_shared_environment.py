@@ -93,7 +93,7 @@ def test_another_node_makes_the_environment_after_a_failure(cluster: Cluster) ->
 
 def test_a_node_that_cannot_write_to_the_data_root_is_refused(cluster: Cluster) -> None:
     node = cluster.nodes["gpu2"]
-    node.facts = replace(node.facts, data_root_writable=False)
+    node.node_info = replace(node.node_info, data_root_writable=False)
     done = cluster.set_up("gpu1", "gpu2", options=SHARED)
     refusal = done["gpu2"]
     assert isinstance(refusal, BackendError)

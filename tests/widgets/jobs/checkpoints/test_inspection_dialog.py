@@ -20,7 +20,7 @@ from backend.records.library.inspection import (
 )
 from backend.records.library.preview import ChannelStatistics, Histogram, SamplePart
 from backend.training.tools.thumbnails import png
-from tests.windows import find_button, show_widget, find_only
+from tests.windows import find_button, find_only, show_widget
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import SpinBox
@@ -90,7 +90,11 @@ def test_the_dialog_requests_two_checkpoints_and_a_sample(dialog, qtbot):
 def test_a_result_and_progress_move_no_button(dialog):
     def positions():
         QApplication.processEvents()
-        parts = find_button(dialog, "Show"), find_only(SegmentedControl, dialog), find_only(PageStack, dialog)
+        parts = (
+            find_button(dialog, "Show"),
+            find_only(SegmentedControl, dialog),
+            find_only(PageStack, dialog),
+        )
         return [part.mapTo(dialog, QPoint(0, 0)) for part in parts], dialog.height()
 
     previous_positions = positions()
@@ -133,7 +137,9 @@ def test_activations_and_saliency_are_shown_as_pictures(dialog):
     find_only(SegmentedControl, dialog).choose("activations")
     dialog._show_tab("activations")
     assert cells(dialog._activations, 5) == [formats.percent(0.5)]
-    assert any(f"{formats.percent(0.5)} zeros" in text for text in visible_labels(dialog._activations))
+    assert any(
+        f"{formats.percent(0.5)} zeros" in text for text in visible_labels(dialog._activations)
+    )
     dialog._show_tab("saliency")
     assert visible_labels(find_only(PageStack, dialog).currentWidget()) == [
         "Sample 7, target 3",
@@ -175,7 +181,8 @@ def test_the_button_of_a_job_opens_the_dialog_with_the_chosen_checkpoint(qtbot, 
     find_only(SpinBox, dialog).setValue(1)
     dialog.request_inspection()
     assert (
-        "There is no sample 1. They are numbered from 0." in find_only(TaskStatus, dialog).message.text()
+        "There is no sample 1. They are numbered from 0."
+        in find_only(TaskStatus, dialog).message.text()
     )
     dialog.reject()
     assert controller.dialog.dialog is None

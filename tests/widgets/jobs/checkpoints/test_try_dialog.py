@@ -13,7 +13,7 @@ from backend.records.jobs.prediction import CLASSES, VALUES, Guess, PredictedSam
 from backend.records.library.preview import SamplePart, SamplePreview
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import find_button, shows_text, visible_texts, find_only
+from tests.windows import find_button, find_only, shows_text, visible_texts
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import LineEdit
@@ -32,8 +32,8 @@ def dialog(qtbot, theme_manager):
     dialog = TryDialog(LIVE, CHECKPOINTS, CHECKPOINTS[1].name, "/home")
     qtbot.addWidget(dialog)
     dialog.show()
-    dialog.asked = []
-    dialog.try_requested.connect(dialog.asked.append)
+    dialog.requests = []
+    dialog.try_requested.connect(dialog.requests.append)
     return dialog
 
 
@@ -58,7 +58,7 @@ def prediction_views(dialog):
 def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
     assert not find_button(dialog, "Try it").isEnabled()
     drop(dialog, "/home/three.png")
-    (request,) = dialog.asked
+    (request,) = dialog.requests
     assert (request.job_id, request.checkpoints) == (LIVE.id, (CHECKPOINTS[1].name,))
     assert request.prediction_input.files == ("/home/three.png",)
     dialog.show_answers(request, (tries.photo(),))
@@ -76,7 +76,7 @@ def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
 def test_nothing_is_tried_twice_at_a_time(dialog):
     drop(dialog, "/home/three.png")
     drop(dialog, "/home/four.png")
-    assert len(dialog.asked) == 1
+    assert len(dialog.requests) == 1
 
 
 def test_some_samples_of_a_set_are_asked_for(dialog):
@@ -84,8 +84,11 @@ def test_some_samples_of_a_set_are_asked_for(dialog):
     find_only(SegmentedControl, dialog).key_chosen.emit("training")
     find_only(LineEdit, dialog).setText("3, 10-20")
     find_button(dialog, "Try it").click()
-    (request,) = dialog.asked
-    assert (request.prediction_input.split, request.prediction_input.samples) == ("training", "3, 10-20")
+    (request,) = dialog.requests
+    assert (request.prediction_input.split, request.prediction_input.samples) == (
+        "training",
+        "3, 10-20",
+    )
     assert (request.prediction_input.dataset, request.prediction_input.files) == ("", ())
 
 
@@ -94,7 +97,7 @@ def test_samples_that_are_no_numbers_are_refused_in_the_dialog(dialog):
     dialog._update_controls()
     find_only(LineEdit, dialog).setText("ten")
     find_button(dialog, "Try it").click()
-    assert dialog.asked == []
+    assert dialog.requests == []
     assert "“ten” is no number of a sample" in find_only(TaskStatus, dialog).message.text()
 
 
@@ -105,17 +108,17 @@ def test_another_dataset_is_tried_through_a_loader(dialog):
     dialog.show_library(["plankton@2"], ["nets@1"])
     dialog._loader.choose("nets@1")
     find_button(dialog, "Try it").click()
-    assert dialog.asked[0].prediction_input.dataset == "plankton@2"
-    assert dialog.asked[0].prediction_input.loader == "nets@1"
+    assert dialog.requests[0].prediction_input.dataset == "plankton@2"
+    assert dialog.requests[0].prediction_input.loader == "nets@1"
 
 
 def test_two_checkpoints_answer_next_to_each_other(dialog):
     drop(dialog, "/home/three.png")
-    dialog.show_answers(dialog.asked[0], (tries.photo(),))
+    dialog.show_answers(dialog.requests[0], (tries.photo(),))
     dialog._other_checkpoint.choose(CHECKPOINTS[0].name)
-    request = dialog.asked[1]
+    request = dialog.requests[1]
     assert request.checkpoints == (CHECKPOINTS[1].name, CHECKPOINTS[0].name)
-    assert request.prediction_input == dialog.asked[0].prediction_input
+    assert request.prediction_input == dialog.requests[0].prediction_input
     dialog.show_answers(request, (tries.whole(), tries.whole()))
     titles = [view.layout().itemAt(0).widget().text() for view in prediction_views(dialog)[-2:]]
     assert len(set(titles)) == 2
@@ -125,10 +128,14 @@ def test_a_cell_of_the_matrix_shows_its_samples(dialog):
     view = PredictionView("", tries.whole(), False)
     prediction = tries.whole()
     mistake = prediction.mistakes[0]
-    find_only(ConfusionMatrix, view).cell_chosen.emit(int(mistake.sample.target), int(mistake.prediction))
+    find_only(ConfusionMatrix, view).cell_chosen.emit(
+        int(mistake.sample.target), int(mistake.prediction)
+    )
     grid = find_only(SampleGrid, view).samples
     assert grid
-    assert {sample.target for sample in grid} == {f"{mistake.sample.target}\n→ {mistake.prediction}"}
+    assert {sample.target for sample in grid} == {
+        f"{mistake.sample.target}\n→ {mistake.prediction}"
+    }
     assert shows_text(view, f"samples of {mistake.sample.target} predicted as {mistake.prediction}")
     find_only(SegmentedControl, view).key_chosen.emit("best")
     assert len(find_only(SampleGrid, view).samples) == len(prediction.best)
@@ -220,7 +227,9 @@ def test_a_detector_shows_its_precision_and_its_boxes_next_to_the_true_ones(qtbo
     assert [table.index(1, column).data() for column in range(4)] == [
         "egg", "9", "58\N{NO-BREAK SPACE}%", "34\N{NO-BREAK SPACE}%",
     ]  # fmt: skip
-    legends = {keys.accessibleName() for keys in view.findChildren(ColourLegend) if keys.isVisible()}
+    legends = {
+        keys.accessibleName() for keys in view.findChildren(ColourLegend) if keys.isVisible()
+    }
     assert legends == {"Overlap 0.50, Overlap 0.75, copepod, egg", "Target, Prediction"}
     assert not view.findChildren(ConfusionMatrix)
 
@@ -244,7 +253,9 @@ def test_boxes_are_drawn_over_the_picture_in_two_colours(qtbot, theme_manager):
         return {image.pixelColor(x, y).name() for x in range(232) for y in range(232)}
 
     (first, *_) = tries.detections().examples
-    colours = pixels(replace(first, boxes=tuple(replace(box, confidence=1.0) for box in first.boxes)))
+    colours = pixels(
+        replace(first, boxes=tuple(replace(box, confidence=1.0) for box in first.boxes))
+    )
     truth, predicted = (theme.current().curve(number).name() for number in (2, 1))
     assert {truth, predicted} <= colours
     assert predicted not in pixels(replace(first, boxes=()))

@@ -16,7 +16,7 @@ from backend.records.jobs.status import Continuation
 from tests.asks import expect_request, open_menu_entries
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
-from tests.windows import pick, visible_texts, find_only
+from tests.windows import find_only, pick, visible_texts
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import Slider
@@ -169,7 +169,9 @@ def history(step, **metrics):
     return HistoryUpdate([step], [1], [float(step)], values, (), None, (), 1.7e9, [1.0])
 
 
-@pytest.mark.parametrize(("other_metric", "title"), [("reward", "Accuracy"), ("train_loss", "Train_loss")])
+@pytest.mark.parametrize(
+    ("other_metric", "title"), [("reward", "Accuracy"), ("train_loss", "Train_loss")]
+)
 def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, other_metric, title):
     tab = CurvesTab(JobActions())
     qtbot.addWidget(tab)
@@ -183,7 +185,9 @@ def test_a_job_without_loss_has_another_metric_large_until_a_loss_comes(qtbot, o
     metric_titles = {"Accuracy", metric_title(other_metric)}
     tab.append(history(1, **{other_metric: 9.5, "accuracy": 0.1, "learning_rate": 0.5}))
     assert plot_state() == (title, 1, {*metric_titles, "Learning rate"} - {title})
-    tab.append(history(2, **{other_metric: 9.6, "accuracy": 0.2, "learning_rate": 0.5, "loss": 1.0}))
+    tab.append(
+        history(2, **{other_metric: 9.6, "accuracy": 0.2, "learning_rate": 0.5, "loss": 1.0})
+    )
     assert plot_state() == ("Loss", 1, {*metric_titles, "Learning rate"})
     tab.clear("another")
     assert plot_state() == ("Loss", 0, set())
@@ -234,7 +238,7 @@ def test_staleness_is_one_plot_with_three_named_lines(tab):
     plots = small_plots(tab)
     assert set(plots) == {"Staleness", "Pushes/s", "Waiting pushes", "Mine"}
     stale = plots["Staleness"]
-    assert stale.panel.read(3.0)[0] == [("mean", "3.00"), ("p95", "6.00"), ("max", "9.00")]
+    assert stale.panel.readout(3.0)[0] == [("mean", "3.00"), ("p95", "6.00"), ("max", "9.00")]
     assert {"mean", "3.00"} <= set(visible_texts(stale))
     assert next(iter(plots)) == "Mine", "the user's metrics come first"
 
@@ -263,8 +267,8 @@ def test_every_plot_reads_its_value_where_the_pointer_is(tab, qtbot):
     frame = find_only(PlotView, plot.panel).frame()
     label_area = QRect(round(frame.px(20)) + find_only(PlotView, plot.panel).x() + 16, 10, 40, 20)
     assert plot.panel.grab().toImage().copy(label_area) != calm.copy(label_area)
-    assert dict(plot.panel.read(20.0)[0]) == {"train": "0.100"}
-    assert dict(plot.panel.read(50.0)[0]) == {"train": "0.0100"}
+    assert dict(plot.panel.readout(20.0)[0]) == {"train": "0.100"}
+    assert dict(plot.panel.readout(50.0)[0]) == {"train": "0.0100"}
     assert "0.0100" in visible_texts(plot), "the newest value stays in the head"
 
 
@@ -281,7 +285,9 @@ def test_the_open_job_requests_its_table_and_its_comparison(qtbot):
         open_menu_entries(detail.header.menu_button)["Compare"].trigger()
     assert requested.args == ["a"]
     with expect_request(detail.job_actions, job_actions.SAVE_CSV) as requested:
-        (csv,) = (action for action in detail.curves.findChildren(QAction) if "CSV" in action.text())
+        (csv,) = (
+            action for action in detail.curves.findChildren(QAction) if "CSV" in action.text()
+        )
         csv.trigger()
     assert requested.args == ["a"]
 
@@ -352,8 +358,8 @@ def test_a_mark_shows_that_a_job_continued_with_fewer_nodes(tab):
     chosen_nodes, placement = ("a", "b", "c"), (Placement("a", 1), Placement("b", 1))
     continuation = Continuation("c was lost.", chosen_nodes=chosen_nodes, placement=placement)
     tab.show_view(replace_fields(LIVE, run=2, continuation=continuation))
-    assert [(marker.x, marker.text) for marker in find_only(LargePlot, tab).marks.vertical_markers] == [
-        (41, "2 of 3 nodes")
-    ]
+    assert [
+        (marker.x, marker.text) for marker in find_only(LargePlot, tab).marks.vertical_markers
+    ] == [(41, "2 of 3 nodes")]
     tab.show_view(replace_fields(LIVE, run=3))
     assert not find_only(LargePlot, tab).marks.vertical_markers

@@ -46,15 +46,20 @@ def position(tab: CurvesTab, part: QWidget) -> QPoint:
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
     small = small_plots(tab)["Accuracy"]
     assert (
-        position(tab, small).y() > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
+        position(tab, small).y()
+        > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
     widen(tab, TWO)
-    assert position(tab, small).x() > position(tab, find_only(LargePlot, tab)).x() + find_only(LargePlot, tab).width()
+    assert (
+        position(tab, small).x()
+        > position(tab, find_only(LargePlot, tab)).x() + find_only(LargePlot, tab).width()
+    )
     assert position(tab, small).y() < position(tab, find_only(LargePlot, tab)).y()
     assert position(tab, small_plots(tab)["Learning rate"]).x() > position(tab, small).x()
     widen(tab, ONE_COLUMN_W)
     assert (
-        position(tab, small).y() > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
+        position(tab, small).y()
+        > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
 
 

@@ -38,7 +38,9 @@ def detail(qtbot, heard):
 
 def view_at(progress, state=JobState.TRAINING, **changes):
     step = round(progress * lab.TOTAL)
-    return replace_fields(lab.LIVE, state=state, step=step, total_steps=lab.TOTAL, name="digits", **changes)
+    return replace_fields(
+        lab.LIVE, state=state, step=step, total_steps=lab.TOTAL, name="digits", **changes
+    )
 
 
 def messages(heard):

@@ -16,7 +16,7 @@ from backend.records.queue.entry import Cause, QueuedJob, QueueEntry, WaitReason
 from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, LIVE, checkpoint, update
-from tests.windows import visible_texts, find_only
+from tests.windows import find_only, visible_texts
 from widgets.common import formats
 from widgets.common.key_value_row import KeyValueRow
 from widgets.jobs.actions.job_actions import JobActions
@@ -101,7 +101,9 @@ def test_a_queued_job_says_why_the_program_queued_it():
     assert finding.details == "gpu02 was lost. gpu02 is offline."
     tip = CELL_ROLES[Qt.ItemDataRole.ToolTipRole]
     assert tip(summary_of(RESUMED), JobColumn.STARTED, None).startswith("Run 3: ")
-    assert not tip(summary_of(replace_fields(RESUMED, run=1)), JobColumn.STARTED, None).startswith("Run")
+    assert not tip(summary_of(replace_fields(RESUMED, run=1)), JobColumn.STARTED, None).startswith(
+        "Run"
+    )
 
 
 @pytest.mark.parametrize("step", [0, 40])
@@ -119,7 +121,9 @@ def test_a_stopping_job_shows_no_time_left():
     file = JobFile("a", CONFIG, {}, "", "", "a", "", ())
     for state, is_known in ((JobState.TRAINING, True), (JobState.STOPPING, False)):
         view = view_of(file, RunStatus(state, run=1, eta_s=60.0))
-        assert {"Ready at", "Left"} & set(figures(view)) == ({"Ready at", "Left"} if is_known else set())
+        assert {"Ready at", "Left"} & set(figures(view)) == (
+            {"Ready at", "Left"} if is_known else set()
+        )
         assert (summary_of(view).eta_s is not None) is is_known
 
 
@@ -138,8 +142,14 @@ def test_after_starting_over_no_figure_of_the_old_runs_is_left(qtbot):
     assert "0.750" in visible_texts(plot)
     assert detail._run_starts
     assert detail.curves.started_s == 1.0
-    restarted_update = update(replace_fields(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0)
-    detail.show_update(replace(restarted_update, history=replace(restarted_update.history, run_starts=(), metrics={})))
+    restarted_update = update(
+        replace_fields(LIVE, state=JobState.STARTING, run=4), 1, [], drop_from=0
+    )
+    detail.show_update(
+        replace(
+            restarted_update, history=replace(restarted_update.history, run_starts=(), metrics={})
+        )
+    )
     assert "–" in visible_texts(plot)
     assert (detail._run_starts, detail.curves.started_s) == ({}, 0.0)
 

@@ -20,7 +20,7 @@ from backend.records.jobs.view import JobView, RunUpdate
 from tests.asks import expect_request, open_menu_entries
 from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import find_button, finish_timers, shows_text, visible_texts, find_only
+from tests.windows import find_button, find_only, finish_timers, shows_text, visible_texts
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
@@ -334,7 +334,7 @@ def test_doubt_is_no_state(detail):
 def test_a_rename_is_requested_only_with_a_valid_name(detail, qtbot):
     detail.open_job(LIVE)
     names = []
-    detail.job_actions.on(job_actions.SET_NAME, lambda _job, name: names.append(name))
+    detail.job_actions.add_handler(job_actions.SET_NAME, lambda _job, name: names.append(name))
     for text in ("night run", "   "):
         find_only(JobName, detail.header).edit()
         find_only(LineEdit, find_only(JobName, detail.header)).setText(text)
@@ -427,7 +427,9 @@ def test_the_latest_checkpoint_is_bundled_by_that_word(qtbot):
     ],
     ids=["the best", "one that stays", "one that is pruned"],
 )
-def test_export_writes_the_checkpoint_that_the_dialog_shows(detail, qtbot, had, current_name, exported_name):
+def test_export_writes_the_checkpoint_that_the_dialog_shows(
+    detail, qtbot, had, current_name, exported_name
+):
     detail.open_job(LIVE)
     older = checkpoint(10)
     checkpoints = (checkpoint(5), older, checkpoint(20, is_best=True, is_latest=True))
@@ -483,11 +485,11 @@ def test_f59_colour_codes_progress_bars_and_control_characters_are_not_shown():
 def test_the_slow_one_of_two_ranks_is_named(detail):
     strip = detail.curves.ranks
     strip.show_view(replace_fields(LIVE, rank_step_ms=(18.0, 27.0)))
-    assert strip._word.text() == "", "no figure alone makes a rank slow"
+    assert strip._slow_label.text() == "", "no figure alone makes a rank slow"
     strip.show_view(replace_fields(LIVE, rank_step_ms=(100.0, 140.0), slow_ranks=(1,)))
     assert shows_text(strip, "rank 1 is 40 % slower")
     strip.show_view(replace_fields(LIVE, state=JobState.FINISHED, slow_ranks=(1,)))
-    assert strip._word.text() == ""
+    assert strip._slow_label.text() == ""
 
 
 def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(detail):
@@ -535,7 +537,9 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     empty_state = find_only(EmptyState, detail.checkpoints)
     assert empty_state.accessibleName() == "Reading checkpoints…"
     detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
-    assert empty_state.accessibleName() == "Could not read the checkpoints The share does not answer."
+    assert (
+        empty_state.accessibleName() == "Could not read the checkpoints The share does not answer."
+    )
     detail.show_checkpoints(lab.STOPPED.id, ())
     assert empty_state.accessibleName().startswith("No checkpoint yet")
     detail.open_job(lab.DRAFT)
@@ -552,7 +556,9 @@ def test_shown_figures_change_to_other_units(qtbot, qapp):
     try:
         theme_manager.set_units(formats.Units(sizes=formats.BINARY, clock=formats.HOURS_12))
         assert shows_text(detail.checkpoints, "iB.")
-        end_time = next(f.value for f in find_only(KeyValueRow, detail.failure).items if f.caption == "When")
+        end_time = next(
+            f.value for f in find_only(KeyValueRow, detail.failure).items if f.caption == "When"
+        )
         assert end_time.endswith(("AM", "PM"))
     finally:
         theme_manager.set_units(formats.Units())

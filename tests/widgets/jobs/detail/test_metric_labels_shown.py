@@ -11,7 +11,7 @@ from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import finish_timers, setting_field, visible_texts, find_only
+from tests.windows import find_only, finish_timers, setting_field, visible_texts
 from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot

@@ -6,7 +6,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from tests.widgets.nodes import samples
-from tests.windows import find_button, add_widget, find_only
+from tests.windows import add_widget, find_button, find_only
 from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -50,8 +50,15 @@ def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offe
     dialog = add_widget(qtbot, MoveDialog("long", placement, nodes, excluded_node="gpu07"))
     assert find_only(PlacementPicker, dialog).value() == [{"node": "gpu01", "gpus": gpus}]
     assert find_button(dialog, "Resume on 8 processes").text() == "Resume on 8 processes"
-    assert find_button(find_only(PlacementPicker, dialog), "Select 16 for me").text() == "Select 16 for me"
-    qtbot.mouseClick(
-        find_button(find_only(PlacementPicker, dialog), "Select 16 for me"), Qt.MouseButton.LeftButton
+    assert (
+        find_button(find_only(PlacementPicker, dialog), "Select 16 for me").text()
+        == "Select 16 for me"
     )
-    assert [entry["node"] for entry in find_only(PlacementPicker, dialog).value()] == ["gpu01", "gpu09"]
+    qtbot.mouseClick(
+        find_button(find_only(PlacementPicker, dialog), "Select 16 for me"),
+        Qt.MouseButton.LeftButton,
+    )
+    assert [entry["node"] for entry in find_only(PlacementPicker, dialog).value()] == [
+        "gpu01",
+        "gpu09",
+    ]

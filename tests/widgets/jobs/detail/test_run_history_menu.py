@@ -12,7 +12,7 @@ from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE, checkpoint, update
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import shows_text, find_only
+from tests.windows import find_only, shows_text
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
@@ -102,7 +102,9 @@ def test_the_newest_run_comes_back_from_its_beginning(qtbot, page):
     detail = page.detail
     choose(page, 1)
     detail.show_earlier_run("a", 1, update(EARLIER_VIEW, 1, [5.0], run=2))
-    (back,) = (b for b in find_only(Banner, detail).findChildren(Button) if b.text() == "Show newest run")
+    (back,) = (
+        b for b in find_only(Banner, detail).findChildren(Button) if b.text() == "Show newest run"
+    )
     with qtbot.waitSignal(page.job_opened) as signal:
         qtbot.mouseClick(back, Qt.MouseButton.LeftButton)
     assert signal.args == ["a"]

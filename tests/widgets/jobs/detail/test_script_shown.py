@@ -59,7 +59,9 @@ def test_without_arguments_for_it_resume_is_off_and_says_why(state, settings, ma
     assert act.is_enabled(subject) == bool(settings)
     assert (act.disabled_tip == NO_RESUME_REASON) == (not settings)
     assert QUEUE.is_offered(subject) == MOVE.is_offered(subject) == bool(settings)
-    queued_subject = JobSubject(make_view(script(JobState.QUEUED, **settings)), has_checkpoints=True)
+    queued_subject = JobSubject(
+        make_view(script(JobState.QUEUED, **settings)), has_checkpoints=True
+    )
     assert main_action(queued_subject) == (RESUME if settings else START_OVER)
 
 

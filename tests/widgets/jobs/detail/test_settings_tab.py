@@ -13,7 +13,7 @@ from widgets.jobs.detail.settings_tab import SettingsTab
 
 
 @pytest.fixture
-def shown(qtbot, theme_manager):
+def shown_settings(qtbot, theme_manager):
     tab = show_widget(qtbot, SettingsTab(), 900, 900)
 
     def show(**raw):
@@ -27,8 +27,8 @@ def shown(qtbot, theme_manager):
     return show
 
 
-def test_settings_are_called_as_in_the_form(shown, form):  # noqa: F811
-    rows = {caption: value for _, caption, value in shown()}
+def test_settings_are_called_as_in_the_form(shown_settings, form):  # noqa: F811
+    rows = {caption: value for _, caption, value in shown_settings()}
     assert rows["Rate scaling"] == "× processes"
     assert rows["Optimizer"] == "SGD"
     assert rows["Warm-up, epochs"] == "2"
@@ -41,10 +41,12 @@ def test_settings_are_called_as_in_the_form(shown, form):  # noqa: F811
     assert {"Rate scaling", "Optimizer", "Warm-up", "Best by"} <= in_form
 
 
-def test_settings_stand_under_the_parts_of_the_form(shown):
-    headers = [head for head, *_ in shown() if head]
+def test_settings_stand_under_the_parts_of_the_form(shown_settings):
+    headers = [head for head, *_ in shown_settings() if head]
     assert headers == ["What", "Where", "How", "Keep"]
-    assert [head for head, *_ in shown(early_stop={"patience_epochs": 3}) if head] == headers
+    assert [
+        head for head, *_ in shown_settings(early_stop={"patience_epochs": 3}) if head
+    ] == headers
 
 
 def test_settings_that_differ_from_the_default_are_bold(qtbot, theme_manager):

@@ -9,7 +9,7 @@ from backend.records.jobs.state import JobState
 from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import shows_text, find_only
+from tests.windows import find_only, shows_text
 from widgets.common import theme
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
@@ -110,7 +110,9 @@ TIMES = StepTimes((4.0,) * 16, (96.0,) * 16, (25.0,) * 16, 5.0)
 
 def test_a_measured_cause_is_said_where_the_node_has_no_finding():
     slowed = replace_fields(SLOWED, slow_cause=LOADER)
-    assert without_gaps(slow_node(slowed, NODES).message) == SLOW_MESSAGE, "its finding explains more"
+    assert without_gaps(slow_node(slowed, NODES).message) == SLOW_MESSAGE, (
+        "its finding explains more"
+    )
     assert without_gaps(slow_node(slowed, {}).message) == (
         "gpu07 slows this job by 25 %: rank 11 waits 31 ms a step for its loader, "
         "the others 4.0 ms."
@@ -169,7 +171,9 @@ def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):
     on_gpus = replace(TIMES, communication_ms=None)
     strip.show_view(replace_fields(SLOWED, step_times=on_gpus, slow_cause=LOADER))
     assert strip._legend._shown_names == ("data", "compute and communication")
-    strip.show_view(replace_fields(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED))
+    strip.show_view(
+        replace_fields(SLOWED, step_times=TIMES, slow_cause=LOADER, state=JobState.FINISHED)
+    )
     assert not strip._legend.isVisible()
 
 
@@ -178,7 +182,9 @@ def test_a_bar_is_divided_as_the_step_is(qtbot):
     qtbot.addWidget(strip)
     strip.resize(1000, 300)
     step_times = StepTimes((50.0,) * 16, (50.0,) * 16, (0.0,) * 16, 0.0)
-    strip.show_view(replace_fields(SLOWED, slow_ranks=(), step_times=step_times, slow_cause=NETWORK))
+    strip.show_view(
+        replace_fields(SLOWED, slow_ranks=(), step_times=step_times, slow_cause=NETWORK)
+    )
     strip.show()
     image = strip._cells.grab().toImage()
     data, compute = (theme.current().curve(number).name() for number in (1, 0))
@@ -192,7 +198,8 @@ def test_a_bar_is_divided_as_the_step_is(qtbot):
 def test_the_table_of_ranks_has_the_parts_in_a_tool_tip():
     row, *_ = rank_rows(replace_fields(SLOWED, step_times=TIMES))
     assert (
-        without_gaps(row.whole_step) == "data 4.0 ms, compute 96 ms, communication 5.0 ms, waiting 25 ms"
+        without_gaps(row.whole_step)
+        == "data 4.0 ms, compute 96 ms, communication 5.0 ms, waiting 25 ms"
     )
     row, *_ = rank_rows(SLOWED)
     assert row.whole_step == ""

@@ -9,7 +9,7 @@ from backend.records.jobs.view import JobCheck
 from tests.asks import expect_request, open_menu_entries
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import start_buttons, find_button, visible_texts, find_only
+from tests.windows import find_button, find_only, start_buttons, visible_texts
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
@@ -42,7 +42,9 @@ def test_the_menu_of_a_job_that_does_not_run_offers_the_preflight_check(qtbot: Q
     offers = {}
     for view in (CREATED, FAILED, LIVE):
         detail.open_job(view)
-        offers[view.state.value] = "Preflight check…" in open_menu_entries(detail.header.menu_button)
+        offers[view.state.value] = "Preflight check…" in open_menu_entries(
+            detail.header.menu_button
+        )
     assert offers == {"CREATED": True, "ERROR": True, "TRAINING": False}
     detail.open_job(CREATED)
     with expect_request(detail.job_actions, job_actions.PREFLIGHT) as requested:

@@ -16,7 +16,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.jobs.view import RunUpdate
 from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import open_tab, shows_text, visible_texts, find_only
+from tests.windows import find_only, open_tab, shows_text, visible_texts
 from widgets.common import formats
 from widgets.common.fields import Slider
 from widgets.common.theme_manager import ThemeManager
@@ -70,7 +70,9 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     assert [(post.x, post.text) for post in plots.cause.marks.vertical_markers] == [
         (END_S, "failed here")
     ]
-    assert [threshold.text for threshold in plots.cause.marks.thresholds] == [f"full at 80{formats.GAP}GiB"]
+    assert [threshold.text for threshold in plots.cause.marks.thresholds] == [
+        f"full at 80{formats.GAP}GiB"
+    ]
     rows, _ = plots.cause.readout(END_S - 10)
     assert [name for name, _ in rows] == ["GPU 3"]
     assert float(rows[0][1].split(formats.GAP)[0]) > 75
@@ -139,7 +141,9 @@ def test_a_loss_shown_from_its_first_step_is_shown_once(detail: JobDetail, first
 @pytest.mark.parametrize("is_asked", [True, False])
 def test_a_card_never_stands_without_its_plot(detail: JobDetail, is_asked: bool) -> None:
     view = (
-        replace_fields(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "NaN."),)) if is_asked else FAILED
+        replace_fields(FAILED, alarms=(Alarm(NOT_A_NUMBER, FAILED.step, "NaN."),))
+        if is_asked
+        else FAILED
     )
     detail.open_job(view)
     detail.show_update(replace(lab.history(FAILED), view=view))

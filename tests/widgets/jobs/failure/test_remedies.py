@@ -14,7 +14,7 @@ from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
 from tests.widgets.nodes import samples
-from tests.windows import find_button, open_tab, visible_texts, find_only, visible_window
+from tests.windows import find_button, find_only, open_tab, visible_texts, visible_window
 from widgets.common.buttons import Button
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
@@ -95,7 +95,9 @@ def offered_labels(detail):
         ),
     ],
 )
-def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(detail, cause, checkpoints, labels):
+def test_the_best_remedy_is_first_and_the_header_has_no_second_resume(
+    detail, cause, checkpoints, labels
+):
     detail.open_job(failed(cause))
     if checkpoints is not None:
         detail.show_checkpoints("a", checkpoints)
@@ -129,7 +131,10 @@ def test_each_remedy_is_one_click(detail, qtbot):
         qtbot.mouseClick(
             find_button(detail.failure, "Resume without GPU 1 of gpu07"), Qt.MouseButton.LeftButton
         )
-    placement = [{"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]}, {"node": "gpu07", "gpus": ["GPU-0"]}]
+    placement = [
+        {"node": "gpu06", "gpus": ["GPU-0", "GPU-1"]},
+        {"node": "gpu07", "gpus": ["GPU-0"]},
+    ]
     assert requested.args == ["a", placement]
     qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
     visible_window(MoveDialog).reject()
@@ -142,7 +147,9 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     detail.show_node_histories({}, {}, 0.0)
     assert offered_labels(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
     qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    node_names = [entry["node"] for entry in find_only(PlacementPicker, visible_window(MoveDialog)).value()]
+    node_names = [
+        entry["node"] for entry in find_only(PlacementPicker, visible_window(MoveDialog)).value()
+    ]
     assert "gpu07" not in node_names
     visible_window(MoveDialog).reject()
 
@@ -154,7 +161,10 @@ def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(d
     open_tab(detail, "failure")
     assert not detail.header.main_button.isVisible()
     detail.show_starting("a", "Starting…")
-    assert (detail.header.main_button.isVisible(), detail.header.main_button.text()) == (True, "Cancel")
+    assert (detail.header.main_button.isVisible(), detail.header.main_button.text()) == (
+        True,
+        "Cancel",
+    )
 
 
 def test_a_batch_of_one_and_the_only_gpu_are_not_made_smaller():
@@ -209,11 +219,11 @@ def test_no_sentence_names_a_remedy_without_a_button(detail, cause, checkpoints)
 
 def test_a_sentence_stands_once(detail):
     view = failed("not_a_number")
-    sentence = "The loss of rank 3 became NaN at step 61."
-    error = replace(view.error, message=f"{sentence} Its input was finite.")
-    for message in (sentence, error.message, ""):
+    expected_text = "The loss of rank 3 became NaN at step 61."
+    error = replace(view.error, message=f"{expected_text} Its input was finite.")
+    for message in (expected_text, error.message, ""):
         detail.open_job(replace_fields(view, error=error, message=message))
-        texts = [text for text in visible_texts(detail.failure) if sentence in text]
+        texts = [text for text in visible_texts(detail.failure) if expected_text in text]
         assert texts == [error.message]
 
 

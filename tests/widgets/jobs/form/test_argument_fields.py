@@ -8,7 +8,7 @@ from PySide6.QtCore import Qt
 from backend.records.jobs.script_help import ScriptArgument, ScriptHelp
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import Axis, parse_axis
-from tests.windows import job_fields, shows_text, find_only
+from tests.windows import find_only, job_fields, shows_text
 from widgets.common.fields import ComboBox
 from widgets.jobs.form import argument_fields
 from widgets.jobs.form.form_sections import FormSections
@@ -55,7 +55,7 @@ class Rig:
             self.qtbot.keyClick(control, Qt.Key.Key_Delete)
 
     @property
-    def words(self):
+    def arguments(self):
         return self.form.draft().raw.get("arguments")
 
     @property
@@ -86,7 +86,7 @@ def test_the_switch_requests_the_arguments_and_the_fields_show_the_line(rig):
         "sgd (default)",
         False,
     )
-    assert rig.words == LINE
+    assert rig.arguments == LINE
 
 
 def test_a_field_writes_its_value_into_the_line(rig):
@@ -107,11 +107,11 @@ def test_a_field_writes_its_value_into_the_line(rig):
         "adam",
         "--amp",
     ]
-    assert rig.words == expected_words
+    assert rig.arguments == expected_words
     rig.type(rig.control("lr"), "")
     rig.control("opt").setCurrentIndex(0)
     rig.control("amp").click()
-    assert rig.words == expected_words[:5]
+    assert rig.arguments == expected_words[:5]
 
 
 def test_the_fields_show_arguments_typed_in_the_line(rig):
@@ -121,10 +121,10 @@ def test_the_fields_show_arguments_typed_in_the_line(rig):
     assert (rig.control("amp").isChecked(), rig.control("out").text()) == (True, "")
     rig.type(line, '--lr 0.5 --note "half')
     assert not rig.fields.field("arguments.lr").isEnabled()
-    assert rig.words == '--lr 0.5 --note "half'
+    assert rig.arguments == '--lr 0.5 --note "half'
     rig.qtbot.keyClicks(line, '"')
     assert rig.fields.field("arguments.lr").isEnabled()
-    assert rig.words == ["--lr", "0.5", "--note", "half"]
+    assert rig.arguments == ["--lr", "0.5", "--note", "half"]
 
 
 @pytest.mark.parametrize(
@@ -147,10 +147,10 @@ def test_a_value_that_is_no_number_is_marked_and_can_be_started(rig, name, text,
 
 
 def test_tab_goes_from_the_switch_through_the_fields(rig):
-    chain, one = [], rig.part.switch
+    chain, widget = [], rig.part.switch
     while len(chain) < 60:
-        one = one.nextInFocusChain()
-        chain.append(one)
+        widget = widget.nextInFocusChain()
+        chain.append(widget)
     indices = [chain.index(rig.control(name)) for name in rig.names]
     assert indices == sorted(indices)
     assert max(indices) < 30
@@ -158,9 +158,9 @@ def test_tab_goes_from_the_switch_through_the_fields(rig):
 
 def test_the_switch_takes_the_fields_away_and_the_line_stays(rig):
     rig.type(rig.control("lr"), "0.2")
-    words = rig.words
+    arguments = rig.arguments
     rig.part.switch.click()
-    assert (rig.names, rig.words) == ([], words)
+    assert (rig.names, rig.arguments) == ([], arguments)
 
 
 @pytest.mark.parametrize("path", ["script", "entry", "python"])
@@ -176,7 +176,7 @@ def test_another_script_or_entry_takes_the_fields_away(rig, path):
 def test_a_script_without_help_is_a_sentence_and_the_line_stays(rig):
     rig.form.show_arguments_error("train.py --help ended with 1: no. Type its arguments.")
     assert shows_text(rig.part, "ended with 1")
-    assert (rig.part.switch.isChecked(), rig.words) == (False, LINE)
+    assert (rig.part.switch.isChecked(), rig.arguments) == (False, LINE)
 
 
 def test_an_argument_of_hydra_is_written_as_hydra_has_it(qtbot):
@@ -184,9 +184,9 @@ def test_an_argument_of_hydra_is_written_as_hydra_has_it(qtbot):
     rig.form.show_arguments(ScriptHelp(HYDRA))
     rig.type(rig.control("epochs"), "3")
     rig.control("model").choose("b")
-    assert rig.words == ["epochs=3", "model=b"]
+    assert rig.arguments == ["epochs=3", "model=b"]
     rig.fields.swept.show_axis(parse_axis("arguments.epochs", "4,5"))
-    assert rig.words == ["epochs=4", "model=b"]
+    assert rig.arguments == ["epochs=4", "model=b"]
 
 
 def test_several_values_of_an_argument_are_an_axis(rig):
@@ -204,17 +204,17 @@ def test_several_values_of_an_argument_are_an_axis(rig):
 
 
 def test_a_job_with_a_script_has_no_gallery_and_no_trial_until_it_runs_a_model(rig):
-    def seen():
+    def visible_parts():
         rig.form.show_check(JobCheck(global_batch=1))
         return find_only(FormSections, rig.form).gallery.isVisible(), find_only(
             FormSections, rig.form
         ).trial.isVisible()
 
-    assert seen() == (False, False)
-    for what, shown in (("model", True), ("script", False), ("model", True)):
-        find_only(FormSections, rig.form).job_kind.choose(what)
+    assert visible_parts() == (False, False)
+    for kind, is_visible in (("model", True), ("script", False), ("model", True)):
+        find_only(FormSections, rig.form).job_kind.choose(kind)
         rig.form._choose_job_kind()
-        assert seen() == (shown, shown)
+        assert visible_parts() == (is_visible, is_visible)
 
 
 def test_a_sweep_over_arguments_comes_back_into_the_form(qtbot):
@@ -222,7 +222,7 @@ def test_a_sweep_over_arguments_comes_back_into_the_form(qtbot):
     rig = Rig(qtbot, ["--lr", "0.1"], axes)
     assert (rig.names, rig.form.draft().axes) == (["lr"], axes)
     rig.form.show_draft(JobDraft({"name": "y", "script": "mine", "arguments": ["--x"]}))
-    assert (rig.names, rig.form.draft().axes, rig.words) == ([], (), ["--x"])
+    assert (rig.names, rig.form.draft().axes, rig.arguments) == ([], (), ["--x"])
 
 
 def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):

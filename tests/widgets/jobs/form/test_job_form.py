@@ -22,16 +22,16 @@ from backend.records.nodes.reading import (
 )
 from tests.widgets.nodes import samples
 from tests.windows import (
-    start_buttons,
+    add_widget,
     all_fields,
+    find_only,
     finish_timers,
     job_fields,
-    add_widget,
     press_start,
-    shows_text,
     setting_field,
+    shows_text,
     side_of,
-    find_only,
+    start_buttons,
 )
 from widgets.common.banner import Banner
 from widgets.common.cards import Card, PageHeader
@@ -73,7 +73,9 @@ def reading(gpus=()):
 
 def gpu(index, owner=""):
     processes = (GpuProcess(7, owner, 18 << 30, "python"),) if owner else ()
-    return Gpu(index, f"GPU-{index}", "RTX", 18 << 30 if processes else 0, 24 << 30, processes=processes)
+    return Gpu(
+        index, f"GPU-{index}", "RTX", 18 << 30 if processes else 0, 24 << 30, processes=processes
+    )
 
 
 @pytest.fixture
@@ -217,7 +219,9 @@ def test_a_gpu_in_use_by_another_user_cannot_be_chosen(qtbot):
     cells.show_gpus((gpu(0), gpu(1, "alice"), gpu(2)))
     cells.resize(300, 28)
     for x in (40, 150, 260):
-        qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=cells.rect().topLeft() + _at(x))
+        qtbot.mouseClick(
+            cells, Qt.MouseButton.LeftButton, pos=cells.rect().topLeft() + position_at(x)
+        )
     assert cells.selected_uuids() == ("GPU-0", "GPU-2")
     assert "GPU 1, in use by alice" in cells.accessibleDescription()
 
@@ -231,27 +235,27 @@ def test_a_chosen_gpu_taken_meanwhile_stays_chosen_and_can_be_given_up(qtbot):
     with qtbot.assertNotEmitted(cells.changed), qtbot.waitSignal(cells.usage_changed):
         cells.show_gpus((gpu(0), gpu(1, "alice")))
     assert cells.selected_uuids() == ("GPU-0", "GPU-1")
-    assert [one.uuid for one in cells.busy_gpus()] == ["GPU-1"]
+    assert [g.uuid for g in cells.busy_gpus()] == ["GPU-1"]
     assert "GPU 1, selected, in use by alice" in cells.accessibleDescription()
     for _ in range(2):
-        point = cells.rect().topLeft() + _at(150)
+        point = cells.rect().topLeft() + position_at(150)
         qtbot.mouseClick(cells, Qt.MouseButton.LeftButton, pos=point)
         assert cells.selected_uuids() == ("GPU-0",), "it is not to be had again"
 
 
 @pytest.mark.usefixtures("theme_manager")
 def test_the_form_is_checked_again_when_a_chosen_gpu_is_taken(form, qtbot):
-    def here(*gpus):
+    def local_state(*gpus):
         return (NodeState("this-computer", Presence.ONLINE, reading(gpus)),)
 
     placement = [{"node": "this-computer", "gpus": ["GPU-0", "GPU-1"]}]
     form.resize(1176, 800)
     form.show()
-    form.show_nodes(here(gpu(0), gpu(1)))
+    form.show_nodes(local_state(gpu(0), gpu(1)))
     with qtbot.waitSignal(form.check_requested):
         form.show_draft(JobDraft({**DIGITS, "placement": placement}))
     with qtbot.waitSignal(form.check_requested) as request:
-        form.show_nodes(here(gpu(0), gpu(1, "alice")))
+        form.show_nodes(local_state(gpu(0), gpu(1, "alice")))
     assert request.args[0].raw["placement"] == placement
 
 
@@ -263,7 +267,7 @@ def test_gpus_can_be_chosen_by_keys_alone(qtbot):
     assert cells.selected_uuids() == ("GPU-1", "GPU-2")
 
 
-def _at(x):
+def position_at(x):
     from PySide6.QtCore import QPoint
 
     return QPoint(x, 14)
@@ -364,7 +368,11 @@ def test_the_faults_of_a_row_stand_below_it_as_whole_sentences(form):
             )
         )
     )
-    lines = [error_line for error_line in find_only(FormSections, form).findChildren(ErrorLine) if error_line.text()]
+    lines = [
+        error_line
+        for error_line in find_only(FormSections, form).findChildren(ErrorLine)
+        if error_line.text()
+    ]
     assert [error_line.text() for error_line in lines] == [
         "Epochs must be between 1 and 100. One step takes 600 items."
     ]
@@ -429,7 +437,11 @@ def test_a_fault_of_a_hidden_field_is_said_and_jumped_to(form):
     field = setting_field(form, "optimizer.momentum")
     error = ConfigError("optimizer.momentum", "optimizer.momentum: must be below 1.")
     form.show_check(JobCheck(errors=(error,)))
-    (line,) = [error_line for error_line in find_only(FormSections, form).findChildren(ErrorLine) if error_line.text()]
+    (line,) = [
+        error_line
+        for error_line in find_only(FormSections, form).findChildren(ErrorLine)
+        if error_line.text()
+    ]
     assert line.text() == "Momentum must be below 1."
     assert line.isVisible()
     assert not field.isVisible()
@@ -506,7 +518,9 @@ def test_a_new_form_is_calm_and_asks_for_what_is_not_chosen(form):
     assert find_only(FormFoot, form).result.text() == "Choose a loader"
 
 
-NODE_LOSS_SETTINGS = [f"on_failure.{key}" for key in ("nodes", "shrink", "at_least", "scaling", "grow")]
+NODE_LOSS_SETTINGS = [
+    f"on_failure.{key}" for key in ("nodes", "shrink", "at_least", "scaling", "grow")
+]
 GIVE_WAY = ["gives_way", "quiet_minutes"]
 
 
@@ -517,7 +531,11 @@ GIVE_WAY = ["gives_way", "quiet_minutes"]
         ([{"node": "gpu01", "gpus": ["GPU-0"]}], {}, GIVE_WAY),
         ([{"node": name, "processes": 1} for name in ("cpu1", "cpu2")], {}, NODE_LOSS_SETTINGS),
         ([{"node": "this-computer", "processes": 2}], {"gives_way": True}, GIVE_WAY[:1]),
-        ([{"node": "this-computer", "processes": 2}], {"on_failure": {"shrink": True}}, NODE_LOSS_SETTINGS[1:2]),
+        (
+            [{"node": "this-computer", "processes": 2}],
+            {"on_failure": {"shrink": True}},
+            NODE_LOSS_SETTINGS[1:2],
+        ),
     ],
 )
 def test_settings_for_lost_nodes_and_other_users_are_shown_where_they_apply(

@@ -16,17 +16,17 @@ from backend.records.nodes.reading import NodeState, Presence
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.widgets.jobs.form.test_job_form import DIGITS, item, reading
 from tests.windows import (
-    start_buttons,
     all_fields,
     find_button,
+    find_line,
+    find_only,
     finish_timers,
     job_fields,
-    find_line,
-    shows_text,
     setting_field,
+    shows_text,
     side_of,
+    start_buttons,
     visible_texts,
-    find_only,
 )
 from widgets.common.buttons import Switch
 from widgets.common.fields import ErrorLine, Field, LineEdit
@@ -159,7 +159,10 @@ def test_the_button_is_level_with_its_control_and_nothing_moves_when_it_lights(f
     assert (button_geometry.left() > control.right()) is not inside
     if not inside:
         return
-    geometries, margins = field_geometries(), field.control.textMargins() if path == "epochs" else None
+    geometries, margins = (
+        field_geometries(),
+        field.control.textMargins() if path == "epochs" else None,
+    )
     QApplication.sendEvent(field, QEnterEvent(*[QPointF(3, 3)] * 3))
     QApplication.processEvents()
     assert field_geometries() == geometries
@@ -197,7 +200,9 @@ def test_an_error_begins_below_its_field_or_as_near_as_it_fits(form, path):
     form.show_check(JobCheck(errors=(ConfigError(path, f"{path}: {message}"),)))
     QApplication.processEvents()
     field = setting_field(form, path)
-    (line,) = [item for item in find_only(FormSections, form).findChildren(ErrorLine) if item.text()]
+    (line,) = [
+        item for item in find_only(FormSections, form).findChildren(ErrorLine) if item.text()
+    ]
     line_x = line.contentsRect().left() + line.mapTo(form, QPoint()).x()
     field_x = field.mapTo(form, QPoint()).x()
     spare = line.contentsRect().width() - line.fontMetrics().horizontalAdvance(line.text())

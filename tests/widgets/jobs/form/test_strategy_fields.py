@@ -7,7 +7,7 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.jobs.view import JobCheck
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
-from tests.windows import all_fields, job_fields, shows_text, setting_field, side_of, find_only
+from tests.windows import all_fields, find_only, job_fields, setting_field, shows_text, side_of
 from widgets.common.fields import ComboBox
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormFoot

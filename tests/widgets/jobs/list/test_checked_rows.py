@@ -205,7 +205,7 @@ def test_keys_act_on_the_row_of_the_table_or_on_all_chosen_rows(qtbot, page, ids
     view = page.table.view
     view.setCurrentIndex(page.table.model.index(1, 1))
     view.clearSelection()
-    number = Qt.Key(ord(action.keys[-1]))
+    number = Qt.Key(ord(action.shortcut[-1]))
     with expect_request(page.job_actions, action) as requested:
         qtbot.keyClick(view, number, CTRL)
     assert requested.args == [(ids[1],)]
@@ -228,4 +228,4 @@ def test_waiting_counts_queued_jobs_and_no_drafts(page):
     queued = replace_fields(CREATED, state=JobState.QUEUED, id="queued", name="queued")
     show_jobs(page, [*views(), *drafts, queued])
     groups = find_only(SegmentedControl, page.list)
-    assert groups._group.button(groups._keys.index("waiting")).shown == "Waiting 1"
+    assert groups._group.button(groups._keys.index("waiting")).label == "Waiting 1"

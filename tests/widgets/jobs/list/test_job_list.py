@@ -282,8 +282,8 @@ def test_a_row_cuts_the_name_of_the_job_or_that_of_its_metric_but_not_both(
 ):
     painted = {}
 
-    def paint(_painter, rect, text, role="body", *_color_roles, middle=False, **_edges):
-        painted[text] = (text_width(text, role) > rect.width() + 1, middle)
+    def paint(_painter, rect, text, role="body", *_color_roles, elide_middle=False, **_edges):
+        painted[text] = (text_width(text, role) > rect.width() + 1, elide_middle)
 
     monkeypatch.setattr(job_delegate, "paint_text", paint)
     delegate = job_delegate.JobDelegate(model, model)

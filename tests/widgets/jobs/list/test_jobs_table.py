@@ -16,7 +16,7 @@ from backend.records.jobs.view import JobView
 from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import finish_timers, show_widget, add_widget, visible_texts, find_only
+from tests.windows import add_widget, find_only, finish_timers, show_widget, visible_texts
 from widgets.common.fields import LineEdit
 from widgets.common.labels import Label
 from widgets.common.painting import text_width
@@ -61,7 +61,7 @@ def config(nodes, gpus, **changes):
 
 LOCAL_CONFIG = config(["this-computer"], 0)
 TWO = config(["gpu06", "gpu07"], 8, optimizer={"name": "sgd", "lr": 0.08})
-GPU_CONFIG = config(["gpu03"], 8)
+NODE = config(["gpu03"], 8)
 MANY = config([f"gpu{n:02d}" for n in range(1, 65)], 8)
 
 
@@ -91,20 +91,20 @@ S = JobState
 VIEWS = (
     job("retinanet-r50 · coco 2x", S.TRAINING, TWO, 0.64, ("mAP", 0.371), begun=1.2,
         tags=("baseline",)),
-    job("unet-cells · dice v3", S.EVALUATING, GPU_CONFIG, 0.91, ("dice", 0.902), "ben", 0.9),
+    job("unet-cells · dice v3", S.EVALUATING, NODE, 0.91, ("dice", 0.902), "ben", 0.9),
     job("warming up", S.SETUP, MANY, 0.0, None, "chen", 0.01, tags=("sweep", "lr", "night")),
     job("retinanet-r50 · lr 0.08", S.QUEUED, TWO),
-    job("gan-textures · 256", S.CREATED, GPU_CONFIG, user="chen", notes="wait for the new textures"),
-    job("vit-s16 · plankton", S.INTERRUPTED, GPU_CONFIG, 0.48, ("validation/top-1", 0.824), "mai", 20,
+    job("gan-textures · 256", S.CREATED, NODE, user="chen", notes="wait for the new textures"),
+    job("vit-s16 · plankton", S.INTERRUPTED, NODE, 0.48, ("validation/top-1", 0.824), "mai", 20,
         3.4, message="Stopped by ben"),
-    job("vit-s16 · plankton adamw", S.ERROR, GPU_CONFIG, 0.41, ("validation/top-1", 0.817), "mai", 6, 2.2,
+    job("vit-s16 · plankton adamw", S.ERROR, NODE, 0.41, ("validation/top-1", 0.817), "mai", 6, 2.2,
         error=RankError("Out of GPU memory.", 3, "gpu03"), tags=("plankton", "adamw")),
     job(LONG, S.LOST, MANY, 0.77, ("validation/a metric with a long name", 0.142),
         "somebody-with-a-long-name", 44, 5.7, tags=("a tag that goes on and on", "b", "c", "d")),
     job("digits, two workers", S.FINISHED, LOCAL_CONFIG, 1.0, ("validation/accuracy", 0.981), "lan", 5,
         0.016, notes="as good as it gets"),
     *(
-        job(f"deeplab · road scenes {n}", S.FINISHED, GPU_CONFIG, 1.0, ("mIoU", 0.7 + n / 100), "chen",
+        job(f"deeplab · road scenes {n}", S.FINISHED, NODE, 1.0, ("mIoU", 0.7 + n / 100), "chen",
             70 + 24 * n, 5.03, tags=("roads",))
         for n in range(30)
     ),
@@ -306,8 +306,10 @@ def test_a_script_has_its_arguments_and_no_percentage_of_an_unknown_total(
 
 def test_gpu_hours_and_energy_are_columns_where_there_is_room_for_them(page):
     view, model = page.table.view, page.table.model
-    gpu_job = job("used", JobState.FINISHED, GPU_CONFIG, begun=5, took=2, earlier_gpu_s=3600.0, energy_j=9e6)
-    unknown = job("unknown", JobState.FINISHED, GPU_CONFIG, begun=4, took=2, earlier_gpu_s=None)
+    gpu_job = job(
+        "used", JobState.FINISHED, NODE, begun=5, took=2, earlier_gpu_s=3600.0, energy_j=9e6
+    )
+    unknown = job("unknown", JobState.FINISHED, NODE, begun=4, took=2, earlier_gpu_s=None)
     cpu_job = job("on processors", JobState.FINISHED, LOCAL_CONFIG, begun=3, took=2)
     show_jobs(page, (gpu_job, unknown, cpu_job))
     texts = {
@@ -497,14 +499,14 @@ def test_in_a_narrow_column_the_sort_mark_takes_room_from_the_title(page, column
 )
 def test_a_duration_is_never_cut_in_the_column_took(theme_manager, seconds):
     available_width = _WIDTHS[JobColumn.TOOK] - LEFT_W - RIGHT_W
-    line = summary_of(job("one", JobState.FINISHED, GPU_CONFIG, begun=1, took=1))
+    line = summary_of(job("one", JobState.FINISHED, NODE, begun=1, took=1))
     line = line._replace(started_s=1.0, ended_s=1.0 + seconds, earlier_s=0.0)
     assert text_width(cell_text(line, JobColumn.TOOK)) <= available_width
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 22, 30, 300])
 def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(page, count):
-    jobs = [job(f"job {n}", JobState.FINISHED, GPU_CONFIG, begun=n, took=1) for n in range(count)]
+    jobs = [job(f"job {n}", JobState.FINISHED, NODE, begun=n, took=1) for n in range(count)]
     show_jobs(page, jobs)
     # With many rows, the scroll bar takes some of the width.
     page.resize(1440 - SIDEBAR_W, 900)
@@ -528,7 +530,7 @@ def test_at_1440_px_all_usual_columns_but_those_of_hardware_are_shown(page, coun
 def test_a_column_without_a_figure_of_any_job_is_not_shown_before_it_is_chosen(
     page, figures, empty
 ):
-    values = {"config": GPU_CONFIG, "begun": 5, "took": 2, **(figures or {})}
+    values = {"config": NODE, "begun": 5, "took": 2, **(figures or {})}
     measured_job = job("one", JobState.FINISHED, values.pop("config"), **values)
     show_jobs(page, () if figures is None else (measured_job,))
     page.resize(1900, 800)
@@ -549,7 +551,10 @@ def test_list_and_table_have_one_search(qtbot, text, group):
     page.list.groups.choose(group)
     query_before = page.list.query
     page.show_table()
-    assert (page.table.query.text, page.table.query.group) == (query_before.text, query_before.group)
+    assert (page.table.query.text, page.table.query.group) == (
+        query_before.text,
+        query_before.group,
+    )
     page.table.search.setText("vit")
     page.table.groups.choose("all")
     requested = []

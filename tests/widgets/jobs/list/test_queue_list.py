@@ -20,7 +20,7 @@ from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
-from tests.windows import start_buttons, find_button, visible_texts, find_only
+from tests.windows import find_button, find_only, start_buttons, visible_texts
 from widgets.common.actions import fill_menu
 from widgets.common.banner import Banner
 from widgets.common.fields import LineEdit, SpinBox
@@ -172,7 +172,7 @@ def test_a_dragged_row_does_not_open(page, monkeypatch, open_id, row):
 def test_no_row_is_dropped_on_a_running_job_a_draft_or_itself(page, row):
     is_accepted, drop = drag(page, "nightly", row, upper=True)
     moves = []
-    page.job_actions.on(job_actions.MOVE_QUEUED, lambda *args: moves.append(args))
+    page.job_actions.add_handler(job_actions.MOVE_QUEUED, lambda *args: moves.append(args))
     drop()
     assert not is_accepted
     assert moves == []
@@ -199,7 +199,10 @@ def acts(page, view, queued_job):
     menu = QMenu(page)
     subject = job_actions.JobSubject(view, None, queued_job)
     fill_menu(
-        menu, [job_actions.QUEUE_ACTIONS], subject, lambda action: page.job_actions.ask(action, view.id)
+        menu,
+        [job_actions.QUEUE_ACTIONS],
+        subject,
+        lambda action: page.job_actions.ask(action, view.id),
     )
     return {action.text(): action for action in menu.actions()}, menu
 

@@ -13,7 +13,7 @@ from tests.job_views import replace_fields
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
 from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
-from tests.windows import find_button, finish_timers, visible_texts, find_only
+from tests.windows import find_button, find_only, finish_timers, visible_texts
 from widgets.common import formats
 from widgets.common.labels import Label
 from widgets.common.state_badge import StateBadge
@@ -207,10 +207,14 @@ def test_a_metric_whose_name_says_no_direction_is_asked_for_once(page, qtbot, an
 
 def test_an_update_of_a_job_reaches_its_open_sweep(page):
     page.open_sweep(LR)
-    done = replace_fields(LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001))
+    done = replace_fields(
+        LR_JOBS[5], state=JobState.FINISHED, best_metric=("validation/loss", 0.001)
+    )
     show_jobs(page, (*OTHER_VIEWS, *LR_JOBS[:5], done))
     assert ids(page.sweep.model)[0] == IDS[5]
-    assert "6 jobs: 1 live, 4 finished, 1 failed" in visible_texts(find_only(StateBadge, page.sweep))
+    assert "6 jobs: 1 live, 4 finished, 1 failed" in visible_texts(
+        find_only(StateBadge, page.sweep)
+    )
 
 
 def test_a_sweep_without_jobs_is_closed(page):
@@ -252,7 +256,9 @@ QUEUED, DRAFT, FINISHED = JobState.QUEUED, JobState.CREATED, JobState.FINISHED
     ],
 )
 def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, title, stop):
-    jobs = [replace_fields(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)]
+    jobs = [
+        replace_fields(job, state=state) for job, state in zip(LR_JOBS[:3], states, strict=True)
+    ]
     show_jobs(page, (*OTHER_VIEWS, *jobs))
     page.open_sweep(LR)
     stopper = page.sweep._buttons[job_actions.STOP_ALL]
@@ -270,7 +276,7 @@ def test_stop_ends_running_and_waiting_jobs_and_no_drafts(page, qtbot, states, t
 def test_a_sweep_that_still_runs_does_not_go_to_the_trash(page, qtbot):
     page.open_sweep(LR)
     requests = []
-    page.job_actions.on(job_actions.TRASH_ALL, requests.append)
+    page.job_actions.add_handler(job_actions.TRASH_ALL, requests.append)
     page.sweep.run_action(job_actions.TRASH_ALL)
     assert requests == []
     ended_jobs = tuple(replace_fields(job, state=JobState.FINISHED) for job in LR_JOBS)
@@ -297,7 +303,7 @@ def test_the_keys_that_stop_and_export_a_job_do_so_with_the_sweep(page, qtbot):
     page.open_sweep(LR)
     requests = []
     for action in (job_actions.STOP, job_actions.CLONE, job_actions.CLONE_ALL):
-        page.job_actions.on(action, requests.append)
+        page.job_actions.add_handler(action, requests.append)
     with expect_request(page.job_actions, job_actions.STOP_ALL):
         qtbot.keyClick(page.list.view, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
     with expect_request(page.job_actions, job_actions.EXPORT_ALL):
@@ -387,7 +393,11 @@ def test_stop_says_how_many_run_and_how_many_wait_everywhere(page, qtbot, live, 
     qtbot.addWidget(menu)
     line = head(page.model).data(JOB_ROLE)
     page.sweeps.add_actions(menu, LIST, line, page.job_actions, is_open=False)
-    (act,) = (menu_action for menu_action in menu.actions() if menu_action.text().startswith(text or "Stop"))
+    (act,) = (
+        menu_action
+        for menu_action in menu.actions()
+        if menu_action.text().startswith(text or "Stop")
+    )
     button = page.sweep._buttons[job_actions.STOP_ALL]
     page.show_table()
     page.table.view.selectAll()

@@ -14,7 +14,7 @@ from backend.records.jobs.status import RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE
-from tests.windows import find_button, find_line, shows_text, visible_texts, find_only
+from tests.windows import find_button, find_line, find_only, shows_text, visible_texts
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox, SearchField
 from widgets.jobs.log.log_ansi import Style, StyledText, split_styles, strip_codes
@@ -42,7 +42,7 @@ class Logs:
             )
         )
         tab.copy_requested.connect(
-            lambda ask: tab.show_copied(self._lines(ask.source, ask.first, ask.count))
+            lambda ask: tab.show_copied(self._lines(ask.source, ask.start, ask.count))
         )
 
     def answer_length(self, job, source):
@@ -56,8 +56,8 @@ class Logs:
         return LogLines(first, lines, self.generation, sources)
 
     def lines(self, ask):
-        self.requests.append((ask.source, ask.first, ask.count))
-        self.tab.show_lines(ask.job_id, ask.source, self._lines(ask.source, ask.first, ask.count))
+        self.requests.append((ask.source, ask.start, ask.count))
+        self.tab.show_lines(ask.job_id, ask.source, self._lines(ask.source, ask.start, ask.count))
 
     def find(self, search):
         job, source, text, from_line = astuple(search)
@@ -67,7 +67,9 @@ class Logs:
             matches = tuple(
                 n for n, line in enumerate(lines) if n >= from_line and text in line.casefold()
             )
-            self.tab.show_matches(job, source, LogMatches(text, matches, len(lines), self.generation))
+            self.tab.show_matches(
+                job, source, LogMatches(text, matches, len(lines), self.generation)
+            )
 
 
 @pytest.fixture
@@ -313,7 +315,10 @@ def test_a_number_in_a_line_is_marked_with_its_name(tab, qtbot):
     ]
     acts[2].trigger()
     dialog = tab.number_dialog.dialog
-    assert (find_line(dialog, "Name of the number").text(), find_line(dialog, "Pattern").text()) == (
+    assert (
+        find_line(dialog, "Name of the number").text(),
+        find_line(dialog, "Pattern").text(),
+    ) == (
         "loss",
         "loss: {loss}",
     )

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 from backend.records.nodes.health import Health
 from backend.records.nodes.reading import GpuProcess, NodeState, Presence
 from tests.widgets.nodes import samples
-from tests.windows import find_button, add_widget, find_only
+from tests.windows import add_widget, find_button, find_only
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import VerticalScrollArea
@@ -136,7 +136,10 @@ def test_without_gpus_each_healthy_node_gets_a_process(picker, qtbot):
 @pytest.mark.parametrize(
     ("state", "reason"),
     [
-        (samples.offline_node(samples.state("gpu11")), "Offline: no news since 03:12, no route to host"),
+        (
+            samples.offline_node(samples.state("gpu11")),
+            "Offline: no news since 03:12, no route to host",
+        ),
         (NEW, "Not set up"),
         (replace(samples.state("gpu11"), presence=Presence.OUT_OF_SERVICE), "Out of service"),
     ],
@@ -159,7 +162,10 @@ def test_m06_gpus_chosen_on_an_offline_node_stay_and_can_be_deselected(picker, q
     picker.put(placement)
     picker.show_nodes((samples.offline_node(samples.state("gpu01")),))
     assert picker.value() == placement
-    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.color_role()) == ("8 selected", "bad")
+    assert (figure(picker, "gpu01"), row(picker, "gpu01")._figure.color_role()) == (
+        "8 selected",
+        "bad",
+    )
     qtbot.keyClick(row(picker, "gpu01").cells, Qt.Key.Key_Space)
     assert picker.value() == []
 
@@ -224,7 +230,15 @@ def bars(cells, width=400):
 def test_neighbours_of_one_job_or_one_user_are_a_bar_with_the_memory_of_each(picker):
     free = samples.state("gpu01")
     first_run, two = {"run_tag": "20261120-aa/1"}, {"run_tag": "20261121-bb/3"}
-    uses = [(60, first_run), (60, first_run), (20, two), (9, two), (18, {}), (18, {}), (71, {"user": "ben"})]
+    uses = [
+        (60, first_run),
+        (60, first_run),
+        (20, two),
+        (9, two),
+        (18, {}),
+        (18, {}),
+        (71, {"user": "ben"}),
+    ]
     gpus = [
         holds(gpu, *use[:1], **use[1]) for gpu, use in zip(free.reading.gpus, uses, strict=False)
     ]
@@ -370,7 +384,9 @@ def test_above_sixteen_nodes_only_those_with_room_are_shown_and_they_scroll(pick
     nodes = samples.cluster(64)
     picker.show_nodes(nodes)
     assert find_only(VerticalScrollArea, picker).height() == 360
-    shown_names = [name for name, picker_row in picker._rows.items() if picker_row.isVisibleTo(picker)]
+    shown_names = [
+        name for name, picker_row in picker._rows.items() if picker_row.isVisibleTo(picker)
+    ]
     assert "gpu02" in shown_names
     assert "gpu03" not in shown_names, "all of it is in use by other users"
     find_button(picker, "Free only").setChecked(False)

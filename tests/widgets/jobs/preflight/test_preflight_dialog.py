@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.nodes.preflight import Fix, PreflightFinding, fixed_placement
 from tests.widgets.jobs import preflight_samples as samples
 from tests.widgets.jobs.preflight_samples import AGENT, BUSY, CLOCK, FULL, MPI, PLACEMENT, ROOT
-from tests.windows import find_button, shows_text, visible_texts, find_only
+from tests.windows import find_button, find_only, shows_text, visible_texts
 from widgets.common.cards import ProgressLine, VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.preflight import preflight_text as words
@@ -50,7 +50,9 @@ def row_of(dialog: PreflightDialog, finding: PreflightFinding) -> PreflightRow:
 
 def scroll_of(dialog: PreflightDialog) -> VerticalScrollArea:
     (scroll_area,) = (
-        area for area in dialog.findChildren(VerticalScrollArea) if area.isAncestorOf(rows(dialog)[0])
+        area
+        for area in dialog.findChildren(VerticalScrollArea)
+        if area.isAncestorOf(rows(dialog)[0])
     )
     return scroll_area
 
@@ -105,7 +107,9 @@ def test_a_row_shows_its_fix_and_then_the_result(dialog: PreflightDialog, qtbot:
     row = row_of(dialog, MPI)
     assert "Horovod…" in visible_texts(row)
     assert not row.button.isVisible()
-    assert not find_button(dialog, "Check again").isEnabled(), "a second check would find half-done work"
+    assert not find_button(dialog, "Check again").isEnabled(), (
+        "a second check would find half-done work"
+    )
     assert row_of(dialog, AGENT).button.isEnabled()
     dialog.show_preflight(samples.preflight(AGENT), PLACEMENT)
     assert done(dialog) == ["Open MPI: gpu12 was set up"]

@@ -24,7 +24,7 @@ from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import open_tab, shows_text, find_only
+from tests.windows import find_only, open_tab, shows_text
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import VerticalScrollArea
@@ -108,7 +108,7 @@ def is_amber(page, plot, x, other_x):
         QApplication.processEvents()
     image = page.grab().toImage()
     origin = plot.mapTo(page, QPoint(0, plot.height() // 3))
-    start_px, right = plot.stretch_px()
+    start_px, right = plot.visible_span_px()
     x0, x1 = plot.x_range()
 
     def background(x_px):
@@ -140,7 +140,9 @@ def test_s13_a_slowdown_that_the_driver_reports_is_amber_in_both_plots(detail, l
     history = history_of(to_history_data(lines))
 
     uuid = cool.gpus[1].uuid
-    view = job(Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended_at=timestamp(NOON + 3000))
+    view = job(
+        Placement("gpu1", gpus=(uuid,)), state=JobState.FINISHED, ended_at=timestamp(NOON + 3000)
+    )
     detail.open_job(view)
     detail.show_update(curve(view))
     find_only(SegmentedControl, detail.curves).choose("time")
@@ -190,7 +192,9 @@ GPU_UUIDS = ("GPU-0", "GPU-1")
 
 def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
     view = job(*TWO)
-    history = show_history(detail, view, {"gpu1": node_past(*GPU_UUIDS, is_bad=False), "gpu2": node_past(*GPU_UUIDS)})
+    history = show_history(
+        detail, view, {"gpu1": node_past(*GPU_UUIDS, is_bad=False), "gpu2": node_past(*GPU_UUIDS)}
+    )
     assert {span.color_role for span in history.plot.marks.spans} == {"warn"}
     assert [span.color_role for span in find_only(LargePlot, detail.curves).marks.spans] == [
         "warn",
@@ -200,7 +204,9 @@ def test_an_unhealthy_time_has_one_colour_however_bad_it_was(detail):
 
 def test_the_axis_covers_the_time_of_the_job_and_not_the_history_of_the_node(detail):
     view = job(*TWO, state=JobState.FINISHED, ended_at=timestamp(NOON + 3000))
-    history = show_history(detail, view, {"gpu1": node_past(*GPU_UUIDS, over_s=9000, before_s=9000)})
+    history = show_history(
+        detail, view, {"gpu1": node_past(*GPU_UUIDS, over_s=9000, before_s=9000)}
+    )
     start, end = history.plot.x_range()
     assert start == pytest.approx(NOON, abs=60)
     assert NOON + 3000 <= end < NOON + 3600
@@ -223,7 +229,7 @@ def test_findings_after_the_end_of_a_job_are_not_shown(detail):
     assert history.isVisible()
     assert history.plot.marks.spans == ()
     assert find_only(LargePlot, detail.curves).marks.spans == ()
-    assert not [curve.name for curve in history.plot.curves.values() if curve.named]
+    assert not [curve.name for curve in history.plot.curves.values() if curve.with_label]
 
 
 def test_only_the_gpus_of_the_job_are_plotted_and_named_by_their_ranks(detail):
@@ -234,7 +240,9 @@ def test_only_the_gpus_of_the_job_are_plotted_and_named_by_their_ranks(detail):
 
 def test_a_node_of_which_nothing_is_known_of_that_time_has_no_empty_plot(detail):
     view = job(*TWO, state=JobState.FINISHED, ended_at=timestamp(NOON + 3000))
-    history = show_history(detail, view, {"gpu1": node_past(*GPU_UUIDS, over_s=-100, before_s=9000)})
+    history = show_history(
+        detail, view, {"gpu1": node_past(*GPU_UUIDS, over_s=-100, before_s=9000)}
+    )
     assert not history.isVisible()
     assert history.node == ""
 

@@ -5,7 +5,7 @@ from PySide6.QtWidgets import QApplication, QTableView
 
 from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.windows import show_widget, find_only
+from tests.windows import find_only, show_widget
 from widgets.jobs.ranks.ranks_tab import RanksTab
 
 OF_GPUS = {"GPU", "Process", "Memory", "Use"}
