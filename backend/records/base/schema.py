@@ -198,7 +198,9 @@ def json_value(value: Any, documents: bool = False) -> Any:
         if to_document:
             return json_value(to_document(), documents)
         stored_fields = _stored_fields(value.__class__)
-        return {key: json_value(getattr(value, field.name), documents) for key, field in stored_fields}
+        return {
+            key: json_value(getattr(value, field.name), documents) for key, field in stored_fields
+        }
     return str(value) if isinstance(value, PurePath) else value
 
 

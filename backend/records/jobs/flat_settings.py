@@ -92,7 +92,10 @@ def default_settings(config: JobConfig) -> dict[str, str]:
         script=config.script,
     )
     names = ("strategy.name", "schedule.name")
-    return {**_effective_settings(default_config, {}), **{path: default_value(path) for path in names}}
+    return {
+        **_effective_settings(default_config, {}),
+        **{path: default_value(path) for path in names},
+    }
 
 
 def setting_changes(

@@ -61,7 +61,9 @@ def usual_mode(name: str) -> str:
     lower_tokens, higher_tokens = name_tokens & _LOWER, name_tokens & _HIGHER
     if lower_tokens and (not higher_tokens or name_tokens & _LOSS):
         return "" if group_tokens & _HIGHER else "min"
-    is_higher = (higher_tokens or "top" in name_tokens) and not lower_tokens and not group_tokens & _LOWER
+    is_higher = (
+        (higher_tokens or "top" in name_tokens) and not lower_tokens and not group_tokens & _LOWER
+    )
     return "max" if is_higher else ""
 
 

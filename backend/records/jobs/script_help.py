@@ -84,7 +84,9 @@ class ScriptHelp(Record, label="help of a script", rules=TOOL_RULES):
 
 def read_help(text: str) -> tuple[ScriptArgument, ...]:
     """Return the arguments in the help of a script; none if it has none that can be read."""
-    lines = [_remove_frame(line[:_LONGEST]) for line in _ESCAPE.sub("", text).splitlines()[:_MAX_LINES]]
+    lines = [
+        _remove_frame(line[:_LONGEST]) for line in _ESCAPE.sub("", text).splitlines()[:_MAX_LINES]
+    ]
     if _HYDRA in lines:
         arguments = [*_groups(lines), *_config(lines[lines.index(_HYDRA) + 1 :])]
     else:

@@ -85,9 +85,7 @@ class Health:
         sign_keys = {sign.key for sign in signs}
         # Findings about GPUs stay while the GPUs cannot be read.
         keeps_others = not is_new or reading.gpus_unreadable
-        kept_findings = [
-            f for f in self.findings if f.key not in sign_keys and keeps_others
-        ]
+        kept_findings = [f for f in self.findings if f.key not in sign_keys and keeps_others]
         new_findings = [_finding(previous_findings.get(sign.key), sign, now_s) for sign in signs]
         findings = (*(f for f in new_findings if f is not None), *kept_findings)
         return replace(self, findings=findings, heartbeat=reading.heartbeat)

@@ -186,8 +186,12 @@ def smaller_placement(
         return ()
     node_names = [p.node for p in placement]
     bad_gpus = {gpu for finding in blocking_findings for gpu in finding.gpus}
-    capacities = {p.nodes[0]: p.process_capacity for p in blocking_findings if p.fix is Fix.FIT_PROCESSES}
-    node_groups = [p.nodes for p in blocking_findings if not p.gpus and p.fix is not Fix.FIT_PROCESSES]
+    capacities = {
+        p.nodes[0]: p.process_capacity for p in blocking_findings if p.fix is Fix.FIT_PROCESSES
+    }
+    node_groups = [
+        p.nodes for p in blocking_findings if not p.gpus and p.fix is not Fix.FIT_PROCESSES
+    ]
     removed_nodes = {nodes[0] for nodes in node_groups if len(nodes) == 1}
     while broken_links := [
         nodes for nodes in node_groups if len(set(nodes) - removed_nodes) == len(nodes) > 1

@@ -335,8 +335,8 @@ def _job_values(sweep: Sweep) -> tuple[list[tuple[tuple[str, Any], ...]], Config
         longest_axis = max(axes, key=lambda axis: len(axis.points()))
         return [], ConfigError(
             longest_axis.path,
-            f"{longest_axis.path}: With its {len(longest_axis.points())} values the sweep has {size} "
-            f"jobs; the limit is {MAX_JOBS}. Remove values, or draw some at random.",
+            f"{longest_axis.path}: With its {len(longest_axis.points())} values the sweep has "
+            f"{size} jobs; the limit is {MAX_JOBS}. Remove values, or draw some at random.",
         )
     if sweep.draws is None:
         return _grid(axes), None
