@@ -532,6 +532,18 @@ def test_the_library_is_previewed_and_checked_in_documents(filled: Cli) -> None:
     assert filled.json("loader", "list") == []
 
 
+def test_the_rate_of_a_job_file_is_searched_without_a_job(filled: Cli, tmp_path: Path) -> None:
+    search = filled.json("job", "find-rate", job_file(tmp_path))
+    assert len(search["steps"]) > 10
+    code, out, _ = filled("job", "find-rate", job_file(tmp_path))
+    assert (code, out.splitlines()[0].split()) == (0, ["Rate", "Loss", "Smooth"])
+    assert filled.json("job", "list") == []
+    batch = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
+    placement = [{"node": "this-computer", "processes": 2}]
+    message = filled.error("job", "find-rate", job_file(tmp_path, placement=placement, **batch))
+    assert message == "Sandblaster chooses the length of each step itself."
+
+
 def test_a_job_is_simulated_with_the_given_staleness(filled: Cli, tmp_path: Path) -> None:
     downpour = {"strategy": {"name": "downpour"}}
     placement = [{"node": "this-computer", "processes": 2}]
