@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, QTimer
+from PySide6.QtCore import QEvent, QObject, QTimer
 from PySide6.QtGui import QKeySequence, QShortcut
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -161,6 +161,8 @@ def press_start(form: QWidget) -> None:
 def setting_field(form: QWidget, path: str) -> Field:
     """Return the visible field of a setting in a form, by the setting's name."""
     name = name_and_unit(path)[0]
+    # The fields of another strategy are deleted later.
+    QApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete.value)
     sweep = form.findChild(SweepCard)
     fields = [field for field in form.findChildren(Field) if field.label() == name]
     fields = [field for field in fields if sweep is None or not sweep.isAncestorOf(field)]

@@ -359,7 +359,7 @@ class JobConfig:
     )
     start_from_except: tuple[str, ...] = field(
         default=(),
-        metadata=_training_setting("texts", "Start new", term="fine-tuning", is_rare=True),
+        metadata=_training_setting("texts", "Start new layers", term="fine-tuning", is_rare=True),
     )
     freeze: tuple[str, ...] = field(
         default=(), metadata=_training_setting("texts", "Freeze", term="fine-tuning", is_rare=True)
@@ -455,12 +455,12 @@ class JobConfig:
     no_decay: bool = field(
         default=False,
         metadata=_training_setting(
-            "flag", "No decay of biases, norms", term="weight decay groups", is_rare=True
+            "flag", "No decay of biases", term="weight decay groups", is_rare=True
         ),
     )
     lr_of: tuple[str, ...] = field(
         default=(),
-        metadata=_training_setting("texts", "Rate of", term="rate of a layer", is_rare=True),
+        metadata=_training_setting("texts", "Rates of layers", term="rate of a layer", is_rare=True),
     )
     """Entries such as “backbone.=0.1”: a beginning of names, and their share of the rate."""
     precision: str = field(

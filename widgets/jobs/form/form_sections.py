@@ -83,6 +83,9 @@ _RARE_SCRIPT = (
 )
 _PLACEHOLDERS = {
     "entry": "found by itself",
+    "start_from_except": "none, or fc.",
+    "freeze": "none, or layer1.",
+    "lr_of": "none, or layer1.=0.1",
     "checkpoint_files": ", ".join(USUAL_CHECKPOINTS),
     "log_numbers": "loss: {loss}",
     "total_epochs": "as the script says",
@@ -202,7 +205,7 @@ class FormSections(QWidget):
                 field_label = self._fields.label(path)
                 if value is True:
                     texts.append(field_label)
-                elif value is not None:
+                elif value is not None and value is not False:
                     texts.append(f"{field_label.lower()} {self._fields.shown_text(path)}")
             control = self._fields.field(f"{owner}.name").control
             if isinstance(control, ComboBox):
@@ -384,7 +387,8 @@ class FormSections(QWidget):
             details=self._how_details,
             error_line=self._how_errors,
         )
-        self._how_errors.attach_fields(*map(f.make, _RARE_HOW))
+        rare_fields = (f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_HOW)
+        self._how_errors.attach_fields(*rare_fields)
         self._how_details.fill(self._strategy_note, self._settings_grid)
         return section("How", first_line, second_line, self._how_details)
 

@@ -61,6 +61,8 @@ _SKETCHES = {
 OPTIONS: Mapping[tuple[str, str], str] = {
     ("compression", "fp16"): "16 bits halve what is sent, which pays on a slow network; a gradient "
     f"above {formats.count(65_504)} overflows.",
+    ("compression", "bfloat16"): "16 bits with the range of 32 halve what is sent, which pays on a "
+    "slow network; the numbers have 8 bits of precision.",
     ("reduction", "adasum"): "Adasum weighs gradients by how much they agree: it pays with many "
     "processes, and needs no rate scaling.",
     ("reduction", "hierarchical"): "The GPUs of a node average first: it pays with several GPUs on "
