@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.rate_search import RateSearch, RateStep
-from backend.training.rate_finder import FIRST_RATE, LAST_RATE, STEP_COUNT, find_rate, propose
+from backend.training.rate_finder import FIRST_RATE, LAST_RATE, STEP_COUNT, find_rate, propose_rate
 from tests.backend.training.test_not_finite import train_here
 from tests.backend.training.training_rig import MODEL, Training, new_training
 
@@ -55,11 +55,11 @@ def test_a_batch_larger_than_the_data_is_the_data(tmp_path: Path) -> None:
 @given(st.lists(st.floats(0.1, 100), max_size=60))
 def test_a_proposal_is_below_the_rate_of_the_lowest_loss(losses: list[float]) -> None:
     steps = [RateStep(10**-6 * 1.2**n, loss, loss) for n, loss in enumerate(losses)]
-    proposal = propose(steps)
+    proposal = propose_rate(steps)
     if proposal is not None:
         lowest = losses.index(min(losses))
         assert proposal == pytest.approx(steps[lowest].rate / 10, rel=0.5)
 
 
 def test_a_loss_that_never_falls_has_no_proposal() -> None:
-    assert propose([RateStep(0.1 * n, float(n), float(n)) for n in range(1, 20)]) is None
+    assert propose_rate([RateStep(0.1 * n, float(n), float(n)) for n in range(1, 20)]) is None
