@@ -25,9 +25,9 @@ from backend.training.subject import open_subject
 STEP_COUNT = 100
 FIRST_RATE, LAST_RATE = 1e-6, 10.0
 _SMOOTHING = 0.9
-_LEAST_STEPS = 10
-_DIVERGENCE = 4.0
-"""The search ends when the smooth loss is so many times the lowest."""
+_MIN_STEPS = 10
+_DIVERGENCE_FACTOR = 4.0
+"""Factor between the smooth loss and the lowest loss at which the search ends."""
 
 
 def find_rate(launch: Launch, on_step: Callable[[int], None] = lambda step: None) -> RateSearch:
@@ -47,31 +47,31 @@ def find_rate(launch: Launch, on_step: Callable[[int], None] = lambda step: None
     )
     model.train()
     steps: list[RateStep] = []
-    average, lowest = 0.0, math.inf
+    mean_loss, lowest_loss = 0.0, math.inf
     for step in range(STEP_COUNT):
         on_step(step + 1)
         rate = FIRST_RATE * (LAST_RATE / FIRST_RATE) ** (step / (STEP_COUNT - 1))
         data, target = user_code.split_batch(next(batches))
         optimizer.zero_grad()
-        # Half precision needs a GPU; the rate is that of 32 bits.
+        # Half precision needs a GPU; the rate is found with 32 bits.
         with precision(device, config.precision if config.precision == "bfloat16" else "float32"):
             output = user_code.compute_output(model, data)
             loss = user_code.compute_loss(model, output, target)
         value = float(loss.detach())
-        average = _SMOOTHING * average + (1 - _SMOOTHING) * value
-        smooth = average / (1 - _SMOOTHING ** (step + 1))
-        steps.append(RateStep(rate, value, smooth))
-        has_diverged = step >= _LEAST_STEPS and smooth > _DIVERGENCE * lowest
-        if has_diverged or not math.isfinite(smooth):
+        mean_loss = _SMOOTHING * mean_loss + (1 - _SMOOTHING) * value
+        smooth_loss = mean_loss / (1 - _SMOOTHING ** (step + 1))
+        steps.append(RateStep(rate, value, smooth_loss))
+        has_diverged = step >= _MIN_STEPS and smooth_loss > _DIVERGENCE_FACTOR * lowest_loss
+        if has_diverged or not math.isfinite(smooth_loss):
             break
-        lowest = min(lowest, smooth)
+        lowest_loss = min(lowest_loss, smooth_loss)
         torch.autograd.backward(loss)
         if config.gradient_norm is not None:
             torch.nn.utils.clip_grad_norm_(parameters, config.gradient_norm)
         set_rate(optimizer, rate)
         optimizer.step()
-    finite = [step for step in steps if step.loss is not None and math.isfinite(step.loss)]
-    return RateSearch(tuple(map(_without_infinity, steps)), propose(finite))
+    finite_steps = [step for step in steps if step.loss is not None and math.isfinite(step.loss)]
+    return RateSearch(tuple(map(_without_infinity, steps)), propose_rate(finite_steps))
 
 
 def _endless_batches(order: TrainingOrder, batches: Any) -> Iterator[Any]:
@@ -83,14 +83,14 @@ def _endless_batches(order: TrainingOrder, batches: Any) -> Iterator[Any]:
 
 
 def _without_infinity(step: RateStep) -> RateStep:
-    loss, smooth = (
+    loss, smooth_loss = (
         value if value is not None and math.isfinite(value) else None
         for value in (step.loss, step.smooth_loss)
     )
-    return replace(step, loss=loss, smooth_loss=smooth)
+    return replace(step, loss=loss, smooth_loss=smooth_loss)
 
 
-def propose(steps: Sequence[RateStep]) -> float | None:
+def propose_rate(steps: Sequence[RateStep]) -> float | None:
     """Return a tenth of the rate with the lowest smooth loss, rounded to one digit.
 
     At the lowest loss itself the rate is about to diverge. The tenth is the rule that fastai calls
@@ -98,8 +98,8 @@ def propose(steps: Sequence[RateStep]) -> float | None:
     to change it.
     """
     losses = [step.smooth_loss for step in steps if step.smooth_loss is not None]
-    first_losses, later_losses = losses[:_LEAST_STEPS], losses[_LEAST_STEPS:]
+    first_losses, later_losses = losses[:_MIN_STEPS], losses[_MIN_STEPS:]
     if not later_losses or min(later_losses) >= min(first_losses):
         return None
-    lowest = losses.index(min(later_losses), _LEAST_STEPS)
-    return float(f"{steps[lowest].rate / 10:.0e}")
+    lowest_index = losses.index(min(later_losses), _MIN_STEPS)
+    return float(f"{steps[lowest_index].rate / 10:.0e}")

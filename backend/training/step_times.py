@@ -21,7 +21,7 @@ _BLOCK = 10
 _MIN_BLOCKS = 9
 _SHARE, _MIN_MS = 0.3, 5.0
 _SHARE_ON_ONE_NODE = 0.5
-_SOME_FOREIGN, _MUCH_FOREIGN, _MOST_FOREIGN = 0.2, 1 / 3, 0.9
+_NOTABLE_FOREIGN, _HIGH_FOREIGN, _MAX_FOREIGN = 0.2, 1 / 3, 0.9
 
 
 class RankStep(NamedTuple):
@@ -43,7 +43,7 @@ class RankStep(NamedTuple):
     @property
     def foreign_share(self) -> float:
         """The share of computing in which other programs had the core."""
-        return min(_MOST_FOREIGN, self.cpu_wait_ms / max(self.compute_ms, 1e-6))
+        return min(_MAX_FOREIGN, self.cpu_wait_ms / max(self.compute_ms, 1e-6))
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class StepBreakdown:
         foreign_shares = [
             max(rank.foreign_share for rank in block.workers) for block in self._blocks
         ]
-        if self._times_exchange and statistics.median(foreign_shares) < _SOME_FOREIGN:
+        if self._times_exchange and statistics.median(foreign_shares) < _NOTABLE_FOREIGN:
             shortest_ms = [block.communication_ms for block in self._blocks]
             causes.append(self._part_cause(Cause.COMMUNICATION, shortest_ms, self._share))
         known_causes = [cause for cause in (self._rank_cause(), *causes) if cause is not None]
@@ -152,7 +152,7 @@ class StepBreakdown:
         if self._has_servers and more_exchange_ms > max(
             slowest_step.data_ms - median_step.data_ms, more_compute_ms
         ):
-            if slowest_step.foreign_share >= _SOME_FOREIGN:
+            if slowest_step.foreign_share >= _NOTABLE_FOREIGN:
                 return None
             cause = Cause.COMMUNICATION
             return SlowCause(
@@ -180,7 +180,7 @@ class StepBreakdown:
         """Return the cause if other programs have the cores of every rank."""
         shares = [min(rank.foreign_share for rank in block.workers) for block in self._blocks]
         step_ms, median_share = self._step_ms(), statistics.median(shares)
-        is_much = sum(share >= _MUCH_FOREIGN for share in shares) >= _MIN_BLOCKS
+        is_much = sum(share >= _HIGH_FOREIGN for share in shares) >= _MIN_BLOCKS
         if not is_much or step_ms * median_share < _MIN_MS:
             return None
         return SlowCause(Cause.CPU, None, step_ms, step_ms, step_ms * (1 - median_share))

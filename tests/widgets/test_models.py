@@ -46,7 +46,7 @@ def jobs(in_columns):
 def records(kind, record, columns=1):
     title = TableColumn("Name", str, str)
     model = kind(tuple([title] * columns))
-    return model, lambda indices: model.put([record(number) for number in indices])
+    return model, lambda indices: model.set_records([record(number) for number in indices])
 
 
 def checkpoint(number):

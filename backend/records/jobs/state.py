@@ -28,12 +28,12 @@ class JobState(str, Enum):
     @property
     def is_live(self) -> bool:
         """True during a run: processes exist or are about to."""
-        return self in _LIVE
+        return self in _LIVE_STATES
 
     @property
     def is_over(self) -> bool:
         """True after a run has ended; nothing happens until the user acts."""
-        return self in _ENDED
+        return self in _ENDED_STATES
 
     @property
     def is_queued(self) -> bool:
@@ -43,7 +43,7 @@ class JobState(str, Enum):
     @property
     def has_failed(self) -> bool:
         """True if a run failed, or how it ended is not known."""
-        return self in _FAILED
+        return self in _FAILED_STATES
 
     @property
     def label(self) -> str:
@@ -61,7 +61,7 @@ class JobState(str, Enum):
         return _TEXTS[self][2]
 
 
-_LIVE = frozenset(
+_LIVE_STATES = frozenset(
     {
         JobState.STARTING,
         JobState.SETUP,
@@ -71,8 +71,8 @@ _LIVE = frozenset(
         JobState.STOPPING,
     }
 )
-_FAILED = frozenset({JobState.ERROR, JobState.LOST})
-_ENDED = frozenset({JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST})
+_FAILED_STATES = frozenset({JobState.ERROR, JobState.LOST})
+_ENDED_STATES = frozenset({JobState.INTERRUPTED, JobState.FINISHED, JobState.ERROR, JobState.LOST})
 
 _TEXTS = {
     JobState.CREATED: ("Draft", "idle", "Not started yet"),

@@ -97,8 +97,7 @@ class JobLifecycle:
         *,
         changes: Mapping[str, Any] = {},
     ) -> JobView:
-        """Continue from a checkpoint, by default `checkpoint_to_resume`; a live job stays
-        unchanged.
+        """Continue from a checkpoint, by default `checkpoint_to_resume`; a live job is unchanged.
 
         A ``placement``, and ``changes`` of `CHANGEABLE` settings, hold for this and later runs.
 
@@ -241,8 +240,7 @@ class JobLifecycle:
     def _checkpoint_to_resume(
         self, folder: OpenJob, file: JobFile, view: JobView, name: str
     ) -> Checkpoint:
-        """Return the verified checkpoint that a run continues from, by default
-        `checkpoint_to_resume`.
+        """Return the verified checkpoint of a run, by default `checkpoint_to_resume`.
 
         The error names an older valid checkpoint, if any.
         """

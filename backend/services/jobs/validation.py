@@ -406,8 +406,8 @@ def memory_hint(
 ) -> tuple[Finding, ...]:
     """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
 
-    The estimate has the tensors that autograd keeps of a batch, weights, gradients, and the state of
-    the optimizer.
+    The estimate has the tensors that autograd keeps of a batch, weights, gradients, and the state
+    of the optimizer.
     """
     capacities = []
     for placement in config.placement:

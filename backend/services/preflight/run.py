@@ -14,7 +14,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -29,6 +29,7 @@ from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.code_archive import bundle_name
 from backend.records.base.access_modes import is_narrower
 from backend.records.base.layout import NodeHome
+from backend.records.base.schema import json_value
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.nodes.entry import NodeEntry
@@ -300,7 +301,7 @@ class PreflightRun:
         assert node.target is not None
         probes = {c.probe for c in CHECKS if c.probe and c.is_relevant(node, self.job)} | {LOAD}
         return {
-            **asdict(node.target),
+            **json_value(node.target),
             "asked": {probe.name: probe.request(node.target) for probe in probes},
             "code_root": node.target.bundle or str(CODE_ROOT),
             "folder": self._folder,

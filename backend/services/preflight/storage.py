@@ -184,7 +184,9 @@ def no_free_space(free_bytes: int, needed_bytes: int) -> Result:
         if needed_bytes > free_bytes
         else f"a job needs {number_format.size(MIN_DISK_BYTES)} at least"
     )
-    return Result(f"{free_clause} {need_clause}.", "Free some space, or keep fewer checkpoints.", nodes=())
+    return Result(
+        f"{free_clause} {need_clause}.", "Free some space, or keep fewer checkpoints.", nodes=()
+    )
 
 
 def home(target: PreflightTarget, reply: Reply) -> Iterator[Result]:

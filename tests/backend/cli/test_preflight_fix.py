@@ -45,7 +45,7 @@ def test_a_host_key_is_accepted_only_if_it_is_new_and_the_user_says_yes(
     trusted_keys: list[HostKey],
 ) -> None:
     accepted_keys: list[HostKey] = []
-    monkeypatch.setattr(questions, "accepts", lambda key: answer)
+    monkeypatch.setattr(questions, "ask_about_key", lambda key: answer)
     cluster: Any = SimpleNamespace(accept_key=accepted_keys.append)
     set_up: Any = SimpleNamespace(authorize_all=None)
     fixer = PreflightFixes(PreflightContext(mounted(Path("unused")), cluster, set_up, lambda: ""))

@@ -49,7 +49,7 @@ class StagedRun(RemoteRun):
         super().__init__(self, view)  # type: ignore[arg-type]
 
 
-def stocked(site: StagedSite) -> Services:
+def open_stocked_desktop(site: StagedSite) -> Services:
     services = site.desktop()
     site.stock(services)
     comes_online(services)
@@ -63,7 +63,7 @@ def start_staged_job(services: Services, site: StagedSite) -> tuple[JobView, Sta
     return view, StagedRun(site, view)
 
 
-def comes_home(folder: JobFolder, run: int = 1) -> None:
+def wait_until_home(folder: JobFolder, run: int = 1) -> None:
     def is_home() -> bool:
         remote_run = remote_run_of(folder.attempt(run))
         return remote_run is not None and remote_run.is_home

@@ -41,12 +41,12 @@ from tests.backend.services.preflight.judging import answered
 from tests.backend.services.staged_rig import (
     StagedRun,
     StagedSite,
-    comes_home,
     comes_online,
     files_below,
+    open_stocked_desktop,
     start_staged_job,
     state_of,
-    stocked,
+    wait_until_home,
 )
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mounted_root import MOUNTED
@@ -141,7 +141,7 @@ def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
 
 
 def test_a_start_stages_the_files_of_the_job(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, _ = start_staged_job(services, blind)
     folder, remote = blind.data.job(view.id), blind.remote.job(view.id)
     for kind in ("models", "loaders", "datasets"):
@@ -162,7 +162,7 @@ def test_a_start_stages_the_files_of_the_job(blind: StagedSite) -> None:
 
 
 def test_a_second_start_stages_nothing_again(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     start_staged_job(services, blind)
     previous_files = files_below(blind.remote.datasets) | files_below(blind.remote.models)
     assert previous_files
@@ -171,7 +171,7 @@ def test_a_second_start_stages_nothing_again(blind: StagedSite) -> None:
 
 
 def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     FakeHead().instead_of(services)
     view = services.jobs.create(on_node())
 
@@ -189,7 +189,7 @@ def test_a_cancelled_sending_leaves_nothing_and_claims_nothing(blind: StagedSite
 def test_the_desktop_sees_state_curves_and_checkpoints_of_a_running_job(
     blind: StagedSite,
 ) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     update = services.jobs.queries.poll(view.id)
     assert (update.view.state, list(update.history.steps)) == (JobState.TRAINING, [1])
@@ -207,7 +207,7 @@ def test_the_desktop_sees_state_curves_and_checkpoints_of_a_running_job(
 
 
 def test_a_stop_request_goes_to_the_node_first(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert read_json(run.folder.lock) == read_json(blind.data.job(view.id).lock)
@@ -215,7 +215,7 @@ def test_a_stop_request_goes_to_the_node_first(blind: StagedSite) -> None:
 
 
 def test_the_end_of_a_run_copies_everything_back(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     run.train(30)
     names = [add_checkpoint(run, step) for step in (10, 30)]
@@ -226,7 +226,7 @@ def test_the_end_of_a_run_copies_everything_back(blind: StagedSite) -> None:
     run.end(JobState.FINISHED)
     assert services.jobs.queries.wait(view.id).state is JobState.FINISHED
     local_job = blind.data.job(view.id)
-    comes_home(local_job)
+    wait_until_home(local_job)
     blind.wire.cut()
     assert (local_job.tensorboard / "events.out").read_bytes() == b"curves"
     assert local_job.rank_log(0).read_text() == "hello\n"
@@ -268,7 +268,7 @@ def of_script(run: StagedRun) -> list[str]:
 
 
 def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     names = of_script(run)
     for checkpoint in services.jobs.queries.checkpoints(view.id)[1:5:3]:
@@ -276,7 +276,7 @@ def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: StagedS
         verify(services.data_root.files, checkpoint)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
-    comes_home(blind.data.job(view.id))
+    wait_until_home(blind.data.job(view.id))
     blind.wire.cut()
     checkpoints = services.jobs.queries.checkpoints(view.id)
     assert [checkpoint.name for checkpoint in checkpoints] == names
@@ -286,12 +286,12 @@ def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: StagedS
 
 @pytest.mark.slow
 def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     names = of_script(run)
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
-    comes_home(blind.data.job(view.id))
+    wait_until_home(blind.data.job(view.id))
     # Another disk was put into the node.
     for path in sorted(blind.remote.jobs.rglob("*"), reverse=True):
         path.rmdir() if path.is_dir() else path.unlink()
@@ -312,19 +312,19 @@ def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: St
 
 @pytest.mark.slow
 def test_a_window_that_only_reads_copies_the_checkpoint_back(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
     assert services.jobs.queries.show(view.id).state is JobState.INTERRUPTED
-    comes_home(blind.data.job(view.id))
+    wait_until_home(blind.data.job(view.id))
     (record,) = services.jobs.queries.checkpoints(view.id)
     verify(MOUNTED, record)
 
 
 @pytest.mark.slow
 def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     first = add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
@@ -348,7 +348,7 @@ def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: StagedSit
 
 
 def test_a_resume_sends_only_missing_files(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     run.train(5)
     name = add_checkpoint(run, 6)
@@ -373,7 +373,7 @@ def test_a_resume_sends_only_missing_files(blind: StagedSite) -> None:
 
 @pytest.mark.slow
 def test_starting_over_empties_the_folders_on_the_node_too(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
@@ -390,7 +390,7 @@ def test_starting_over_empties_the_folders_on_the_node_too(blind: StagedSite) ->
 def test_a_job_on_a_silent_node_is_shown_as_last_seen(
     blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     run.train(5)
     update = services.jobs.queries.poll(view.id)
@@ -412,7 +412,7 @@ def test_a_job_on_a_silent_node_is_shown_as_last_seen(
 
 @pytest.mark.slow
 def test_the_desktop_keeps_a_history_that_the_node_lost(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     run.train(5)
     services.jobs.queries.poll(view.id)
@@ -424,7 +424,7 @@ def test_the_desktop_keeps_a_history_that_the_node_lost(blind: StagedSite) -> No
 def test_uncopied_files_are_set_aside_before_another_run(
     blind: StagedSite,
 ) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     name = add_checkpoint(run, 1)
     run.end(JobState.INTERRUPTED)
@@ -446,7 +446,7 @@ def test_uncopied_files_are_set_aside_before_another_run(
 
 
 def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     comes_online(services)
     mixed = [{"node": NODE, "processes": 1}, {"node": "this-computer", "processes": 1}]
     (config_error,) = services.jobs.check(on_node(placement=mixed)).errors
@@ -486,7 +486,7 @@ def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> Non
 def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
     blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     comes_online(services)
     view = services.jobs.create(on_node())
     blind.address = RemoteRoot("lab", str(blind.root))
@@ -508,7 +508,7 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
 
 
 def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, _ = start_staged_job(services, blind)
     with pytest.raises(BackendError, match=f"The results of the job {view.id} are on gpu1"):
         services.provisioning.un_provision(NODE)
@@ -516,14 +516,14 @@ def test_a_node_with_the_only_copy_of_a_run_is_not_cleared(blind: StagedSite) ->
 
 
 def test_a_keep_mark_is_also_on_the_node_that_prunes(blind: StagedSite) -> None:
-    services = stocked(blind)
+    services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     name = add_checkpoint(run, 4)
     services.jobs.keep(view.id, name)
     assert (run.folder.checkpoints / f"{name}.keep").exists()
     run.end(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
-    comes_home(blind.data.job(view.id))
+    wait_until_home(blind.data.job(view.id))
     StagedRun(blind, services.jobs.lifecycle.resume(view.id))
     assert (run.folder.checkpoints / f"{name}.keep").exists(), "and for the next run, too"
     services.jobs.keep(view.id, name, is_kept=False)

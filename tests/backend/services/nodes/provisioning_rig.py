@@ -100,7 +100,9 @@ def cluster_of(
 
     patch.setattr(Wheelhouses, "gather", gather)
     for node in cluster.nodes.values() if sees_data_root else ():
-        node.node_info = replace(node.node_info, data_root=str(cluster.root.path), data_root_writable=True)
+        node.node_info = replace(
+            node.node_info, data_root=str(cluster.root.path), data_root_writable=True
+        )
     yield cluster
     for node in cluster.nodes.values():
         node.end_agent()

@@ -87,7 +87,9 @@ def test_nodes_without_a_common_subnet_let_each_other_in_by_address(cluster: Clu
         vpn = Interface("tailscale0", f"100.64.0.{number}/32")
         node = cluster.nodes[name]
         node.node_info = replace(node.node_info, interfaces=(vpn, Interface("lo", "127.0.0.1/8")))
-        entry = replace(cluster.entry(name), info=node.node_info, ranks_address=f"10.88.0.{number}/32")
+        entry = replace(
+            cluster.entry(name), info=node.node_info, ranks_address=f"10.88.0.{number}/32"
+        )
         node_files.write_entry(cluster.root, entry)
     cluster.set_up("gpu1")
     # It was not there when gpu1 was set up, and is known by another address.

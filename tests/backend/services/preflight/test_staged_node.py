@@ -22,7 +22,7 @@ class Files:
     def __init__(self) -> None:
         self._in_use = threading.Lock()
         self.clashes: list[str] = []
-        self.users: list[str] = []
+        self.used_paths: list[str] = []
 
     @contextmanager
     def files(self) -> Iterator[Files]:
@@ -31,7 +31,7 @@ class Files:
     def close(self) -> None: ...
 
     def read(self, path: str, *_: Any) -> bytes:
-        self.users.append(path)
+        self.used_paths.append(path)
         if not self._in_use.acquire(blocking=False):
             self.clashes.append(path)
             return b""
@@ -61,5 +61,5 @@ def test_one_thread_at_a_time_uses_the_files_of_a_node(monkeypatch: pytest.Monke
     preflight._finished_event.set()
     with ExitStack() as stack:
         preflight._query_remote_node(first, staged[0], stack)
-    assert "settings" in shell.used
+    assert "settings" in shell.used_paths
     assert shell.clashes == []

@@ -41,7 +41,7 @@ def node(name: str, *, horovod: bool) -> NodeEntry:
 
 
 WITH_HOROVOD, WITHOUT_HOROVOD = node("gpu1", horovod=True), node("gpu2", horovod=False)
-LACKS_TOO = node("gpu3", horovod=False)
+ALSO_WITHOUT_HOROVOD = node("gpu3", horovod=False)
 
 
 def run(strategy: str, *entries: NodeEntry, is_local: bool = False) -> PreflightRun:
@@ -71,11 +71,11 @@ def checks_and_nodes(preflight: PreflightRun) -> list[tuple[str, tuple[str, ...]
     ("strategy", "entries", "lacking"),
     [
         ("allreduce", [WITHOUT_HOROVOD], ["gpu2"]),
-        ("allreduce", [WITHOUT_HOROVOD, LACKS_TOO], ["gpu2", "gpu3"]),
+        ("allreduce", [WITHOUT_HOROVOD, ALSO_WITHOUT_HOROVOD], ["gpu2", "gpu3"]),
         ("allreduce", [WITH_HOROVOD, WITHOUT_HOROVOD], ["gpu2"]),
         ("allreduce", [WITH_HOROVOD], []),
         ("ddp", [WITH_HOROVOD, WITHOUT_HOROVOD], ["gpu2"]),
-        ("ddp", [WITHOUT_HOROVOD, LACKS_TOO], []),
+        ("ddp", [WITHOUT_HOROVOD, ALSO_WITHOUT_HOROVOD], []),
         ("ddp", [WITH_HOROVOD], []),
         ("alone", [WITHOUT_HOROVOD], []),
     ],

@@ -39,9 +39,9 @@ def test_layers_stand_below_those_they_read_and_none_covers_another(
 
 
 def test_a_model_of_one_layer_is_a_graph_of_one_node() -> None:
-    assert [drawn.name for drawn in graph_layers([layer("only"), layer("never", ran=False)])] == [
-        "only"
-    ]
+    assert [
+        graph_layer.name for graph_layer in graph_layers([layer("only"), layer("never", ran=False)])
+    ] == ["only"]
 
 
 def test_a_layout_without_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

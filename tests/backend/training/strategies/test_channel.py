@@ -128,10 +128,10 @@ def test_a_rank_whose_peer_has_ended_is_not_named_as_the_first_that_failed(
 ) -> None:
     server_end, worker_end = ranks.pair()
     server_end.close()
-    with pytest.raises(PeerLost) as lost:
+    with pytest.raises(PeerLost) as caught:
         exchange(worker_end, is_receiving)
     record = make_record(
-        lost.value, rank=1, node="a", batch=Batch(stage="validation"), batch_size=8
+        caught.value, rank=1, node="a", batch=Batch(stage="validation"), batch_size=8
     )
     assert record["secondary"]
     assert record["sentence"].startswith("Another rank ended")

@@ -28,21 +28,21 @@ class Door:
 
     def __init__(self) -> None:
         self.links: queue.Queue[tuple[str, PeerLink]] = queue.Queue()
-        self.links: list[PeerLink] = []
+        self.open_links: list[PeerLink] = []
         self.listener = Listener(
             "127.0.0.1", 0, SECRET, lambda name, link: self.links.put((name, link))
         )
 
     def close(self) -> None:
         self.listener.close()
-        for link in self.links:
+        for link in self.open_links:
             link.close()
 
     def enter(self, name: str = "3-1") -> tuple[PeerLink, PeerLink]:
         """Return both ends of a new link."""
         client_link = connect(*self.listener.address, SECRET, name, 20.0)
         arrived_name, link = self.links.get(timeout=60)
-        self.links += [client_link, link]
+        self.open_links += [client_link, link]
         assert arrived_name == name
         return client_link, link
 
