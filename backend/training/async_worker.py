@@ -44,6 +44,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch, norm_of
+from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
 from backend.training.step_sync import mean_metrics
@@ -106,6 +107,8 @@ class AsyncWorker:
         subject = open_subject(self.launch, self.device, worker_number, self.beat)
         self._model = subject.model
         frozen_names = self._read_weights(subject, worker_number)
+        if config.compile:
+            compile_model(self._model)
         self._traits = collect_traits(subject, self.launch, self.device)
         self._sizes = self._traits[0]
         self._epoch_batches: tuple[object, list[BatchIndices]] = (None, [])

@@ -14,7 +14,10 @@ import importlib.util
 import sys
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
 
 _NAME = "torch._dynamo"
 _OPTIMIZERS = "torch.optim."
@@ -66,3 +69,13 @@ def _load_dynamo() -> ModuleType:
         del sys.modules[_NAME]
         torch._dynamo = importlib.import_module(_NAME)
     return sys.modules[_NAME]
+
+
+def compile_model(model: torch.nn.Module) -> None:
+    """Let torch compile the forward pass in its first call; the names of the weights stay.
+
+    What the compiler cannot translate runs as before, with a warning in the log.
+    """
+    dynamo: Any = _load_dynamo()
+    dynamo.config.suppress_errors = True
+    model.compile()

@@ -43,6 +43,7 @@ from backend.training.data import (
 )
 from backend.training.evaluation import Evaluation, precision, set_precision
 from backend.training.finite import BufferWatch
+from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import (
     grouped_parameters,
     load_optimizer,
@@ -161,6 +162,8 @@ class Trainer:
             if self._averaged_state is not None:
                 self._weight_average.load(self._averaged_state)
                 self._averaged_state = None
+        if config.compile:
+            compile_model(self._model)
         self._buffers = BufferWatch(
             self._model, self.device, may_restore=not self.config.stop_on_nan
         )

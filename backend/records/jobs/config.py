@@ -452,6 +452,10 @@ class JobConfig:
             is_rare=True,
         ),
     )
+    compile: bool = field(
+        default=False,
+        metadata=_training_setting("flag", "Compile", term="compilation", is_rare=True),
+    )
     no_decay: bool = field(
         default=False,
         metadata=_training_setting(

@@ -240,6 +240,13 @@ RULES = (
         "needs a strategy in which each process has all weights; this is “{job.strategy.name}”.",
     ),
     Rule(
+        # The network is cut by tracing it.
+        "compiled parts",
+        ("compile", "strategy.name"),
+        lambda job: job.compile and job.strategy.is_split,
+        "cannot be used with a split network; this is “{job.strategy.name}”.",
+    ),
+    Rule(
         "rates of layers",
         ("lr_of",),
         lambda job: job.wrong_rate,

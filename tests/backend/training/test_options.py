@@ -84,6 +84,24 @@ def settings_of_default(strategy: str) -> dict[str, Any]:
     }
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", [*SYNCHRONOUS, "downpour"])
+def test_a_compiled_model_trains_and_resumes(tmp_path: Path, strategy: str) -> None:
+    """What is computed may differ in the last digits; names and course are those of the model."""
+    settings = {**settings_of(next(iter(OPTIONS)), strategy), "precision": "float32"}
+    model = MODEL.replace("0.2", "0.0")
+    plain = new_training(tmp_path, model=model, name="plain", **settings)
+    plain.train_well()
+    compiled = new_training(
+        tmp_path, model=pausing_model(model), name="compiled", compile=True, **settings
+    )
+    compiled.train_well(stop_condition=lambda: compiled.step() >= 2, **compiled.pause_environment)
+    compiled.train_well(resume_from=compiled.latest())
+    assert "Compil" not in compiled.log()
+    if strategy != "downpour":
+        assert compiled.curve("loss") == pytest.approx(plain.curve("loss"), rel=1e-3)
+
+
 @pytest.mark.parametrize(
     "strategy",
     ["alone", *(pytest.param(name, marks=pytest.mark.slow) for name in SYNCHRONOUS[1:])],

@@ -282,6 +282,7 @@ BROKEN = {
     "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
     "average of all": {"ema": 0.9, "strategy": SPLIT},
+    "compiled parts": {"compile": True, "strategy": SPLIT},
     "rates of layers": {"lr_of": ["backbone.=0.1", "head"]},
     "rates of servers": {"lr_of": ["fc.=2"], "strategy": {"name": "downpour"}},
     "decay of none": {**COORDINATED, "no_decay": True},
