@@ -304,7 +304,7 @@ def _(desk, press):
 @presses("Export their newest checkpoints", TABLE)
 def _(desk, press):
     """They have none, and each says so."""
-    desk.table().choose((desk.ids["fast"], desk.ids["slow"]))
+    desk.table().select_jobs((desk.ids["fast"], desk.ids["slow"]))
     _answer = answer_file_dialog(desk.folder)
     press()
     label = find_only(Label, desk.window.toast)

@@ -26,7 +26,7 @@ from backend.records.nodes import health
 from backend.records.nodes.reading import Presence
 from backend.services.context.container import open_services
 from tests.app.unreadable_folder import ShutFolder
-from tests.backend.services.access_cases import started
+from tests.backend.services.access_cases import start_job
 from tests.cluster.windows import window_on
 from tests.integration.tiny import raw_job, write_sources
 from tests.windows import find_only
@@ -194,7 +194,7 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
     desktop = remote_site.desktop()
     remote_site.stock(desktop)
     beat(remote_site)
-    view, run = started(remote_site, desktop)
+    view, run = start_job(remote_site, desktop)
     run.train(5)
     # The user of the window has accepted the host's key.
     key = remote_site.sshd.fingerprint

@@ -1,4 +1,4 @@
-"""What is imported leaves nothing behind but itself."""
+"""An import leaves nothing in memory except the module."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ from widgets.shell.overlay import RecordListModel
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 SHOWN_INDICES = ((0, 1, 2, 3), (3, 1, 0), (), (2,), (0, 1, 2, 3))
-"""What is shown one after the other: fewer, others, none, in another order, all again."""
+"""The shown rows, one set after the other: fewer, others, none, another order, all again."""
 
 
 def jobs(in_columns):
@@ -125,7 +125,7 @@ def test_no_model_of_the_window_is_left_out():
 
 
 def project_subclasses(kind):
-    """All that are made from it, of this project."""
+    """Return all subclasses of a class in this project."""
     subclasses = set()
     for child in kind.__subclasses__():
         if child.__module__.partition(".")[0] in ("app", "widgets"):

@@ -65,7 +65,7 @@ def queue_next(
         changes = {**changes, "placement": [p.to_dict() for p in placement]}
     parsed_job = with_changes(launch.config, changes)
     if parsed_job.config is None:
-        raise BackendError(" ".join(fault.message for fault in parsed_job.errors))
+        raise BackendError(" ".join(config_error.message for config_error in parsed_job.errors))
     status = last_status(folder)
     error = status.error if status is not None else None
     checkpoints = read_checkpoints(folder.checkpoints)

@@ -27,14 +27,14 @@ class Supervision(Enum):
 
     NOT_SEEN = "not seen"
     ALIVE = "alive"
-    ENDED = "gone"
+    DEAD = "gone"
     REBOOTED = "rebooted"
     ON_OTHER_HOST = "elsewhere"
 
 
 ENDED_UNRECORDED = {
     Supervision.REBOOTED: UnrecordedEnd.REBOOTED,
-    Supervision.ENDED: UnrecordedEnd.SUPERVISOR_GONE,
+    Supervision.DEAD: UnrecordedEnd.SUPERVISOR_GONE,
 }
 """Why a run without ``exit.json`` has ended, by what is known of its supervisor."""
 
@@ -47,7 +47,7 @@ def supervision_of(supervisor: ProcessIdentity) -> Supervision:
         return Supervision.ALIVE
     if supervisor.boot_id != process_identity.boot_id():
         return Supervision.REBOOTED
-    return Supervision.ENDED
+    return Supervision.DEAD
 
 
 def close_run(

@@ -148,11 +148,11 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     hands.wait(lambda: program.jobs.open_id == last_id and program.jobs.open_view is not None)
     hands.tab_to("Queue")
     hands.press("Space")
-    queue_places = program.jobs.model.queue_numbers
+    queue_numbers = program.jobs.model.queue_numbers
     hands.wait(
         lambda: (
-            last_id in queue_places()
-            and queue_places()[last_id] == len(queue_places()) > len(QUEUED_NAMES)
+            last_id in queue_numbers()
+            and queue_numbers()[last_id] == len(queue_numbers()) > len(QUEUED_NAMES)
         )
     )
 
@@ -179,7 +179,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
             )
         )
     hands.wait(
-        lambda: queue_places()[last_id] < min(queue_places()[ids[name]] for name in QUEUED_NAMES)
+        lambda: queue_numbers()[last_id] < min(queue_numbers()[ids[name]] for name in QUEUED_NAMES)
     )
     assert program.jobs.model.queued_job(last_id).entry.priority == 5
 
@@ -190,7 +190,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
         hands.wait(
             lambda is_paused=is_paused: program.jobs.list.queue_strip._is_paused is is_paused
         )
-        assert services.queue.read().paused.startswith("The queue is paused") is is_paused
+        assert services.queue.read().pause_message.startswith("The queue is paused") is is_paused
     assert last_id in {p.entry.job_id for p in services.queue.read().jobs}
 
 
@@ -297,9 +297,9 @@ def test_a_sweep_is_queued(hands, program):
     hands.wait(lambda: program.window.page_key == "jobs")
     model = program.jobs.model
 
-    def queued_lines():
+    def queued_summaries():
         """Of those in the queue the ones that the list knows."""
-        lines = (model.summary(job_id) for job_id in model.queue_numbers())
-        return [line for line in lines if line is not None and name in line.name]
+        summaries = (model.summary(job_id) for job_id in model.queue_numbers())
+        return [s for s in summaries if s is not None and name in s.name]
 
-    hands.wait(lambda: len(queued_lines()) == 2)
+    hands.wait(lambda: len(queued_summaries()) == 2)

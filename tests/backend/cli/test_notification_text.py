@@ -13,7 +13,7 @@ import pytest
 
 from backend.cli.commands import notice
 from backend.cli.main import run
-from tests.backend.services.nodes.test_node_registry import Memory
+from tests.backend.services.nodes.test_node_registry import MemoryKeyring
 from tests.fakes.mail_server import MailServer
 from tests.fakes.webhook_server import WebhookServer
 
@@ -22,8 +22,8 @@ Say = Callable[..., tuple[int, Any]]
 
 
 @pytest.fixture
-def ring() -> Iterator[Memory]:
-    previous_keyring, memory = keyring.get_keyring(), Memory()
+def ring() -> Iterator[MemoryKeyring]:
+    previous_keyring, memory = keyring.get_keyring(), MemoryKeyring()
     keyring.set_keyring(memory)
     yield memory
     keyring.set_keyring(previous_keyring)
@@ -34,7 +34,7 @@ def say(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
-    ring: Memory,
+    ring: MemoryKeyring,
 ) -> Say:
     """Speaks to the program, as a user with a home of their own."""
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
@@ -83,7 +83,7 @@ def test_the_address_of_a_webhook_can_come_from_stdin(say: Say) -> None:
 
 
 def test_mail_is_kept_with_its_password_in_the_keyring_alone(
-    say: Say, ring: Memory, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    say: Say, ring: MemoryKeyring, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(notice.PASSWORD, SECRET)
     code, stored = say(

@@ -194,7 +194,11 @@ def built(folder: Path, content: bytes = b"", **changes: object) -> HorovodWheel
         "nccl": None,
     }
     (home / "ingredients.json").write_text(json.dumps({**ingredients, **changes}))
-    return next(one for one in horovod_wheels.built_wheels([folder]) if one.path == wheel)
+    return next(
+        built_wheel
+        for built_wheel in horovod_wheels.built_wheels([folder])
+        if built_wheel.path == wheel
+    )
 
 
 def test_a_locally_built_wheel_names_the_glibc_that_it_needs(tmp_path: Path) -> None:

@@ -87,9 +87,9 @@ class Wire:
                 continue
             self._open += [client, server]
             self.connections += 1
-            threading.Thread(target=self._carry, args=(client, server), daemon=True).start()
+            threading.Thread(target=self._forward, args=(client, server), daemon=True).start()
 
-    def _carry(self, client: socket.socket, server: socket.socket) -> None:
+    def _forward(self, client: socket.socket, server: socket.socket) -> None:
         other_end = {client: server, server: client}
         with client, server, contextlib.suppress(OSError):
             while True:
@@ -257,9 +257,9 @@ class RemoteRun:
         )
         with self.folder.history.open("ab") as file:
             file.write(encode(block))
-        self.say(JobState.TRAINING)
+        self.set_state(JobState.TRAINING)
 
-    def say(self, state: JobState, **figures: Any) -> None:
+    def set_state(self, state: JobState, **figures: Any) -> None:
         status = RunStatus(
             state,
             run=self.run,
@@ -274,11 +274,11 @@ class RemoteRun:
         )
         replace_json(self.folder.status, status.to_dict())
 
-    def end(self, state: JobState) -> None:
+    def end_with(self, state: JobState) -> None:
         """As the supervisor: the record first, then the status."""
         record = RunExit(self.run, state, "", ended_at="2026-11-21T07:31:00Z")
         replace_json(self.folder.attempt(self.run).exit, record.to_dict())
-        self.say(state)
+        self.set_state(state)
 
 
 def on_node(**changes: Any) -> dict[str, Any]:
@@ -288,7 +288,7 @@ def on_node(**changes: Any) -> dict[str, Any]:
 Beat = Callable[[DataSite], Heart]
 
 
-def started(site: DataSite, services: Services) -> tuple[JobView, RemoteRun]:
+def start_job(site: DataSite, services: Services) -> tuple[JobView, RemoteRun]:
     """A job that was started, and what runs it."""
     FakeHead().instead_of(services)
     view = services.jobs.lifecycle.start(services.jobs.create(on_node()).id)

@@ -52,7 +52,7 @@ class StagedRun(RemoteRun):
 def open_stocked_desktop(site: StagedSite) -> Services:
     services = site.desktop()
     site.stock(services)
-    comes_online(services)
+    wait_until_online(services)
     return services
 
 
@@ -76,7 +76,7 @@ def state_of(services: Services) -> NodeState:
     return state
 
 
-def comes_online(services: Services) -> NodeState:
+def wait_until_online(services: Services) -> NodeState:
     """The node, once its beats are fetched: on a busy machine the first come late."""
     wait_for(lambda: state_of(services).presence is Presence.ONLINE, "beats of the node")
     return state_of(services)

@@ -404,7 +404,7 @@ def test_a_checkpoint_marked_during_pruning_stays(
         keep_for_ever(folder, 1)
         return [checkpoint for checkpoint in checkpoints if checkpoint.step == 1]
 
-    monkeypatch.setattr(checkpoint, "retired", retire_and_mark)
+    monkeypatch.setattr(checkpoint, "retired_checkpoints", retire_and_mark)
     save_steps(writer, 3)
     assert saved_steps(folder) == [1, 2, 3]
     assert load_checkpoint(path_of(folder, 1))["model"]["w"][0, 0] == 1

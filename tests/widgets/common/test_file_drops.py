@@ -22,7 +22,7 @@ def text_content() -> QMimeData:
 
 
 def file_with_text() -> QMimeData:
-    """What a file manager sends: the address, and the address as text."""
+    """Return the content that a file manager sends: the address, and the address as text."""
     content = drags.file("/home/me/shapes")
     content.setText("file:///home/me/shapes")
     return content

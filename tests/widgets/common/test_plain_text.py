@@ -192,7 +192,7 @@ PAGES: dict[str, Callable[[Stage], None]] = {
 
 
 def item_texts(widget: QWidget, role: Qt.ItemDataRole) -> Iterator[str]:
-    """What a list says in this role, its first rows."""
+    """Return the texts of the first rows of a list in a role."""
     model = widget.model() if isinstance(widget, QAbstractItemView) else None
     if model is None:
         return

@@ -51,7 +51,7 @@ def painted(width: int, height: int, paint: Callable[[QPainter, QRectF], None]) 
 
 
 def grey(image: QImage) -> Grey:
-    """How much ink each pixel has, whatever its hue."""
+    """Return the amount of ink of each pixel, of any hue."""
     alpha = image.convertToFormat(QImage.Format.Format_Alpha8)
     rows = np.frombuffer(alpha.constBits(), np.uint8).reshape(alpha.height(), -1)
     return rows[:, : alpha.width()] / 255.0

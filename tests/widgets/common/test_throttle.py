@@ -1,4 +1,4 @@
-"""What comes too often is held back, and the last is never left out."""
+"""Frequent updates are delayed, and the last update is never dropped."""
 
 from __future__ import annotations
 

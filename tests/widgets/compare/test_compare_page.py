@@ -24,7 +24,15 @@ from tests.widgets.compare.compare_samples import (
     three_updates,
     update_of,
 )
-from tests.windows import find_button, find_by_name, show_widget, pick, shows_text, visible_texts, find_only
+from tests.windows import (
+    find_button,
+    find_by_name,
+    show_widget,
+    pick,
+    shows_text,
+    visible_texts,
+    find_only,
+)
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState
@@ -365,7 +373,9 @@ def test_an_empty_page_says_what_belongs_here(page, qtbot):
     assert find_only(EmptyState, page).isVisible()
     assert not find_button(page, "Save CSV").isVisible()
     with qtbot.waitSignal(page.rows_requested):
-        qtbot.mouseClick(find_button(find_only(EmptyState, page), "Add a job"), Qt.MouseButton.LeftButton)
+        qtbot.mouseClick(
+            find_button(find_only(EmptyState, page), "Add a job"), Qt.MouseButton.LeftButton
+        )
     assert isinstance(find_only(JobPicker, page), JobPicker)
 
 

@@ -179,7 +179,7 @@ def test_a_drag_of_thousands_of_jobs_carries_only_some():
 
 @pytest.fixture
 def started_drags(monkeypatch):
-    """What is dragged, as soon as the drag begins."""
+    """Record the content of each drag at its start."""
     drags = []
 
     class RecordedDrag(QDrag):

@@ -10,7 +10,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 
 
 def show_jobs(page: JobsPage, views, lines=()):
-    """These are all jobs there are; gives who finds them. ``lines`` are not known whole."""
+    """Show these jobs, and no others; return the list controller. ``lines`` are summaries only."""
     finder = next((f for f in page.findChildren(ListController)), None)
     removed_ids = ()
     if finder is None:
@@ -24,7 +24,7 @@ def show_jobs(page: JobsPage, views, lines=()):
 
 
 def rows_of(*views):
-    """All of these, as they come."""
+    """Return rows of all these jobs, in this order."""
     import numpy as np
 
     lines = [summary_of(view) for view in views]

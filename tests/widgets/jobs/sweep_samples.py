@@ -1,4 +1,4 @@
-"""Jobs of two sweeps, and others beside them."""
+"""Jobs of three sweeps, and other jobs."""
 
 from __future__ import annotations
 

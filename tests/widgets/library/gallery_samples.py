@@ -24,7 +24,7 @@ def _figures(kinds: str, parameters: int, multiply_adds: int, complexity: float)
 
 
 def graph_of(entry: GalleryEntry) -> LayerGraph:
-    """Its layers one below the other."""
+    """Return a graph with the layers of an entry, one below the other."""
     assert entry.figures is not None
     layers = entry.figures.layers.layers
     step = NODE_H + _LAYER_GAP

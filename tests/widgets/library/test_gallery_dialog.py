@@ -79,7 +79,7 @@ def write(dialog, name, text):
 
 
 def texts(dialog):
-    """All that is read in it now."""
+    """Return all visible texts of a dialog."""
     QApplication.processEvents()
     labels = (label for label in dialog.findChildren(QLabel) if label.isVisible())
     return [label.text() if isinstance(label, Label) else "" for label in labels]

@@ -439,7 +439,9 @@ def test_an_error_goes_when_something_different_is_to_be_imported(qtbot, change)
         qtbot.mouseClick(model_button, Qt.MouseButton.LeftButton)
         assert find_only(SegmentedControl, dialog).key() == "model"
     else:
-        (find_line(dialog, "From") if change == "from" else find_line(dialog, "Name")).setText("fish")
+        (find_line(dialog, "From") if change == "from" else find_line(dialog, "Name")).setText(
+            "fish"
+        )
     assert find_only(TaskStatus, dialog).message.isHidden()
 
 

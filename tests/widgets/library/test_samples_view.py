@@ -20,7 +20,15 @@ from backend.records.library.preview import (
     ShapeCount,
 )
 from backend.records.library.sample_page import PageSample, SamplePage
-from tests.windows import find_button, find_label, show_widget, add_widget, shows_text, visible_texts, find_only
+from tests.windows import (
+    find_button,
+    find_label,
+    show_widget,
+    add_widget,
+    shows_text,
+    visible_texts,
+    find_only,
+)
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox

@@ -81,7 +81,10 @@ def test_s08_leaks_are_shown_as_pairs_in_one_row(view: ScanView, qtbot: QtBot) -
     for width in range(200, 700, 30):
         find_only(SampleGrid, view).resize(width, 600)
         pairs = [
-            (find_only(SampleGrid, view)._cell_rect(n), find_only(SampleGrid, view)._cell_rect(n + 1))
+            (
+                find_only(SampleGrid, view)._cell_rect(n),
+                find_only(SampleGrid, view)._cell_rect(n + 1),
+            )
             for n in range(0, 48, 2)
         ]
         assert all(
@@ -142,7 +145,8 @@ def test_a_dataset_without_findings_says_so(view: ScanView) -> None:
     view.show_scan(scan())
     assert "No findings" in find_only(EmptyState, view).accessibleName()
     assert (
-        "1\u202f438 training and 359 validation samples" in find_only(EmptyState, view).accessibleName()
+        "1\u202f438 training and 359 validation samples"
+        in find_only(EmptyState, view).accessibleName()
     )
 
 

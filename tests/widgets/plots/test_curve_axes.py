@@ -199,7 +199,7 @@ NAN, INF = math.nan, math.inf
 def test_the_data_marks_the_steps_at_which_values_become_nan(
     values: list[float], gaps: GapReason, nan_steps: list[int], chunk_size: int
 ) -> None:
-    """What is measured at every tenth step has nine gaps for a value, and none is a fault."""
+    """A metric of every tenth step has nine gaps for a value, and no gap is an error."""
     data = CurveData(gap_reason=gaps)
     for start in range(0, len(values), chunk_size):
         part = values[start : start + chunk_size]

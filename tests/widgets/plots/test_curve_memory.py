@@ -14,7 +14,7 @@ MILLION = 1_000_000
 
 
 def bytes_of(value: object, counted_ids: set[int]) -> int:
-    """What its arrays have allocated, those of its parts included; a view costs nothing."""
+    """Return the bytes of all arrays of a value and its parts; a view costs nothing."""
     if id(value) in counted_ids:
         return 0
     counted_ids.add(id(value))

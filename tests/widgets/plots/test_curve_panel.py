@@ -66,7 +66,7 @@ def loss(count: int = 2000) -> Floats:
 
 
 def pixels(panel: CurvePanel, colour: str) -> int:
-    """How many pixels of the plot have exactly this colour."""
+    """Return the number of pixels of the plot with exactly this colour."""
     settle()
     image = panel.grab().toImage().convertToFormat(QImage.Format.Format_RGB32)
     rows = np.frombuffer(image.constBits(), np.uint32).reshape(image.height(), -1)
@@ -74,7 +74,7 @@ def pixels(panel: CurvePanel, colour: str) -> int:
 
 
 def viewport(panel: CurvePanel) -> QWidget:
-    """What receives the mouse."""
+    """Return the widget that receives the mouse."""
     view: QWidget = find_only(PlotView, panel).viewport()
     return view
 

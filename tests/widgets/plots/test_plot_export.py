@@ -84,7 +84,7 @@ def blank(panel: CurvePanel, ratio: float = 1.0) -> QImage:
 
 
 def colour_mask(image: QImage, colour: str) -> np.ndarray:
-    """Which pixels are of about this colour."""
+    """Return a mask of the pixels of about this colour."""
     image = image.convertToFormat(QImage.Format.Format_RGB32)
     rows = np.frombuffer(image.constBits(), np.uint8).reshape(image.height(), -1, 4)
     target = np.array([int(colour[i : i + 2], 16) for i in (5, 3, 1)])
@@ -93,7 +93,7 @@ def colour_mask(image: QImage, colour: str) -> np.ndarray:
 
 
 def similarity(a: np.ndarray, b: np.ndarray) -> float:
-    """How much of what either picture shows both show; a pixel more or less is none."""
+    """Return the common share of two masks; a pixel more or less is no difference."""
 
     def grown(mask: np.ndarray) -> np.ndarray:
         wide = mask.copy()
@@ -106,7 +106,7 @@ def similarity(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def ink_of_line(image: QImage) -> float:
-    """How many pixels high a blue line is in the middle of a picture."""
+    """Return the height in pixels of a blue line in the middle of a picture."""
     column = [image.pixelColor(image.width() // 2, y) for y in range(image.height())]
     blue = [c for c in column if c.blue() > c.red() + 3]
     return sum((255 - c.red()) / (255 - QColor(BLUE).red()) for c in blue)

@@ -16,7 +16,7 @@ KINDS = {"PNG": b"\x89PNG", "SVG": b"<?xml", "PDF": b"%PDF-"}
 
 
 def saved_files(stage: Stage) -> list[tuple[str, bytes]]:
-    """What comes of every entry "This plot as …" that is seen."""
+    """Return the files of all visible entries "This plot as …"."""
     files: list[tuple[str, bytes]] = []
     buttons = [b for b in stage.window.findChildren(QPushButton) if b.isVisibleTo(stage.window)]
     # A page that is not made yet comes to the front when it is.

@@ -1,4 +1,4 @@
-"""What SSH uses, in words; which key of which machine is trusted; and to trust one no longer."""
+"""The page SSH: the settings in use, the accepted host keys, and their removal."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_the_page_shows_the_tried_keys(page, changes, text):
 def test_the_page_counts_passphrases_and_says_why_none_can_be_kept(page):
     page.show_details(OVERVIEW)
     assert not shows_text(page, "known now")
-    page.show_details(replace(OVERVIEW, passphrases=1, keyring_fault="There is no keyring here."))
+    page.show_details(replace(OVERVIEW, passphrases=1, keyring_error="There is no keyring here."))
     text = page._passphrases.text()
     assert text.endswith("1 passphrase is kept now. There is no keyring here.")
     page.show_details(replace(OVERVIEW, passphrases=2))

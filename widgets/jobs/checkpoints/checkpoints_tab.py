@@ -263,7 +263,7 @@ class CheckpointsTab(QWidget):
         _, tip = self._file_checks.get(checkpoint.sha256, ("", _VERIFIED_TIP))
         return f"{self._marks(checkpoint)}\nFile: {tip}" if tip else self._marks(checkpoint)
 
-    def _why_no_resume(self, checkpoint: Checkpoint | None) -> str:
+    def _no_resume_reason(self, checkpoint: Checkpoint | None) -> str:
         if self._is_live:
             return "The job is running"
         view = self._view
@@ -286,9 +286,9 @@ class CheckpointsTab(QWidget):
         for button in (self._inspect_button, self._new_job_button, self._try_button):
             button.setEnabled(has_selection and not is_script)
         self._verify_button.setEnabled(has_selection)
-        why_not = self._why_no_resume(checkpoint)
-        self._resume_button.setEnabled(has_selection and not why_not)
-        self._resume_button.set_tip(why_not)
+        disabled_tip = self._no_resume_reason(checkpoint)
+        self._resume_button.setEnabled(has_selection and not disabled_tip)
+        self._resume_button.set_tip(disabled_tip)
         self._export_button.setEnabled(has_selection)
 
 

@@ -340,9 +340,9 @@ class CurvesTab(QWidget):
         for base, plot in self._small_plots.items():
             names = STALENESS[:1] if base == _STALENESS_BASE else (f"{VALIDATION}{base}", base)
             last_values = [
-                (last.raw, _value_kind(name))
+                (point.raw, _value_kind(name))
                 for name in names
-                if (data := self._curves.get(name)) is not None and (last := data.last_point())
+                if (data := self._curves.get(name)) is not None and (point := data.last_point())
             ]
             plot.show_value(*(last_values[0] if last_values else (None, "")))
 

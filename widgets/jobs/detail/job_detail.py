@@ -31,7 +31,7 @@ from widgets.jobs.actions.job_actions import JobActions, JobSubject
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.exporter import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import stop_cost_message
+from widgets.jobs.detail.header_texts import stop_cost_message
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs

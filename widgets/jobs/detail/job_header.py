@@ -24,7 +24,7 @@ from widgets.jobs.actions.job_actions import (
     fill_job_menu,
     main_action,
 )
-from widgets.jobs.detail.header_facts import header_figures, run_details
+from widgets.jobs.detail.header_texts import header_figures, run_details
 from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.ranks.rank_strip import rank_marks
 

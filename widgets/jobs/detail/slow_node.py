@@ -1,4 +1,4 @@
-"""The culprit that slows a running job: a node with its cost and cause, or a part of all."""
+"""The node that slows a running job, with its cost and cause, or a cause on all nodes."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.detail.header_facts import step_label
+from widgets.jobs.detail.header_texts import step_label
 from widgets.jobs.failure.failure_causes import cause_curves
 from widgets.jobs.failure.failure_events import EventList, failure_events
 from widgets.jobs.failure.failure_plots import FailurePlots

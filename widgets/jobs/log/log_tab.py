@@ -122,8 +122,8 @@ class LogTab(QWidget):
         copy_button = IconButton("copy", "Copy the selected lines, or all")
         copy_button.clicked.connect(lambda: self._request_copy(*self.view.selection()))
         self.view.lines_requested.connect(
-            lambda first, count: self.lines_requested.emit(
-                LogRange(self._job_id, self.source, first, count)
+            lambda start, count: self.lines_requested.emit(
+                LogRange(self._job_id, self.source, start, count)
             )
         )
         self.view.copy_requested.connect(self._request_copy)

@@ -195,8 +195,8 @@ class LogView(QAbstractScrollArea):
         """Return the first line and the count of the selection; (0, 0) for none."""
         if self._anchor < 0:
             return 0, 0
-        first, last = sorted((self._anchor, self._cursor))
-        return first, last - first + 1
+        start, end = sorted((self._anchor, self._cursor))
+        return start, end - start + 1
 
     # -- painting
 

@@ -142,10 +142,14 @@ class _Frame:
             painter.drawPolyline(QPolygonF(means))
         for row in rows:
             if row.value.mean is not None and row.value.sd:
-                low, high = (self._point(row, end) for end in _error_bar(row))
+                bar_bottom, bar_top = (self._point(row, end) for end in _error_bar(row))
                 cap = QPointF(_CAP, 0)
                 painter.setPen(round_pen(t.curve(colour), _BAR_W))
-                for start, end in ((low, high), (low - cap, low + cap), (high - cap, high + cap)):
+                for start, end in (
+                    (bar_bottom, bar_top),
+                    (bar_bottom - cap, bar_bottom + cap),
+                    (bar_top - cap, bar_top + cap),
+                ):
                     painter.drawLine(start, end)
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush(t.curve(colour))

@@ -26,9 +26,9 @@ def block(
     run: int = 1,
     epoch: int = 1,
     second: int = 0,
-    **more: list[float],
+    **metric_values: list[float],
 ) -> bytes:
-    metrics: dict[str, list[float]] = {"loss": losses, **more}
+    metrics: dict[str, list[float]] = {"loss": losses, **metric_values}
     stamp = f"2026-11-21T07:{second // 60:02d}:{second % 60:02d}.000000Z"
     return encode(Block("TRAINING", run, epoch, len(losses), first, stamp, metrics))
 

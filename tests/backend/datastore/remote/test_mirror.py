@@ -26,7 +26,7 @@ from tests.backend.services.access_cases import (
     FakeHead,
     add_checkpoint,
     on_node,
-    started,
+    start_job,
 )
 from tests.integration.tiny import raw_job
 from tests.waiting import LIMIT_S, wait_for
@@ -42,7 +42,7 @@ def test_regular_polls_transfer_little(remote_site: DataSite, beat: Beat) -> Non
     services = remote_site.desktop()
     remote_site.stock(services)
     beat(remote_site)
-    view, run = started(remote_site, services)
+    view, run = start_job(remote_site, services)
     run.train(20_000)
     for step in (1, 2, 3):
         add_checkpoint(run, step, bytes(1_000_000))
@@ -83,7 +83,7 @@ def test_a_cut_or_replaced_history_is_read_again(remote_site: DataSite, beat: Be
     services = remote_site.desktop()
     remote_site.stock(services)
     beat(remote_site)
-    view, run = started(remote_site, services)
+    view, run = start_job(remote_site, services)
     run.train(50)
     cursor = services.jobs.queries.poll(view.id).cursor
     content = run.folder.history.read_bytes()
@@ -102,7 +102,7 @@ def test_a_cut_connection_delays_updates_and_loses_none(
     services = remote_site.desktop()
     remote_site.stock(services)
     beat(remote_site)
-    view, run = started(remote_site, services)
+    view, run = start_job(remote_site, services)
     run.train(5)
     update = services.jobs.queries.poll(view.id)
     remote_site.wire.cut()
@@ -134,7 +134,7 @@ def test_a_silent_host_is_waited_for_once(
     services = remote_site.desktop()
     remote_site.stock(services)
     beat(remote_site)
-    view, _ = started(remote_site, services)
+    view, _ = start_job(remote_site, services)
     cursor = services.jobs.queries.poll(view.id).cursor
     remote_site.sshd.freeze()
     remote_site.wire.cut()
@@ -217,7 +217,7 @@ def test_the_remote_stop_request_decides_whether_it_is_cleared(
     services = remote_site.desktop()
     remote_site.stock(services)
     beat(remote_site)
-    view, run = started(remote_site, services)
+    view, run = start_job(remote_site, services)
     replace_json(run.folder.lock, {"run": 1})
     folder = services.data_root.job(view.id)
     clear_old_stop_request(folder, 1, services.data_root.files)

@@ -16,7 +16,7 @@ from backend.datastore.remote import mirror_cache
 from backend.records.base.layout import JobFolder
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from tests.backend.services.access_cases import PAYLOAD, Beat, DataSite, add_checkpoint, started
+from tests.backend.services.access_cases import PAYLOAD, Beat, DataSite, add_checkpoint, start_job
 
 pytest_plugins = [
     "tests.backend.ssh.sshd_fixtures",
@@ -33,7 +33,7 @@ def fetched(remote_site: DataSite, beat: Beat) -> tuple[Services, JobFolder, Pat
     first_services, services = remote_site.desktop(), remote_site.desktop()
     remote_site.stock(first_services)
     beat(remote_site)
-    view, run = started(remote_site, first_services)
+    view, run = start_job(remote_site, first_services)
     for step in (2, 5):
         add_checkpoint(run, step)
     services.jobs.queries.show(view.id)

@@ -41,12 +41,12 @@ from tests.backend.services.preflight.judging import answered
 from tests.backend.services.staged_rig import (
     StagedRun,
     StagedSite,
-    comes_online,
     files_below,
     open_stocked_desktop,
     start_staged_job,
     state_of,
     wait_until_home,
+    wait_until_online,
 )
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mounted_root import MOUNTED
@@ -73,7 +73,7 @@ def blind(tmp_path: Path, sshd: Sshd, uncounted: None, patient: None) -> Iterato
 
 def test_readings_and_hours_of_a_node_come_over_ssh(blind: StagedSite) -> None:
     services = blind.desktop()
-    state = comes_online(services)
+    state = wait_until_online(services)
     assert state.entry is not None
     assert state.entry.is_staged
     assert state.reading is not None
@@ -90,7 +90,7 @@ def test_an_old_reading_after_a_pause_is_not_taken_for_silence(
     blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = blind.desktop()
-    state = comes_online(services)
+    state = wait_until_online(services)
     assert state.reading is not None
     heartbeat = state.reading.heartbeat
     wait_for(lambda: read_json(blind.remote.node(NODE).status)["heartbeat"] > heartbeat, "a beat")
@@ -117,8 +117,8 @@ def test_a_slow_line_is_not_taken_for_silence_at_the_first_reading(
 def test_two_desktops_fetch_files_and_neither_harms_the_other(blind: StagedSite) -> None:
     first_services, second_services = blind.desktop(), blind.desktop()
     for _ in range(3):
-        comes_online(first_services)
-        comes_online(second_services)
+        wait_until_online(first_services)
+        wait_until_online(second_services)
 
 
 def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
@@ -127,7 +127,7 @@ def test_a_silent_node_is_shown_offline_and_delays_no_desktop(
     # No poll can wait as long as the line does.
     monkeypatch.setattr(persistent_connection, "SILENCE_S", 10 * LIMIT_S)
     services = blind.desktop()
-    comes_online(services)
+    wait_until_online(services)
     blind.sshd.freeze()
     monkeypatch.setattr(health, "_SHORTEST_S", 0.3)
     wait_for(lambda: state_of(services).presence is Presence.OFFLINE, "silence of the node")
@@ -223,7 +223,7 @@ def test_the_end_of_a_run_copies_everything_back(blind: StagedSite) -> None:
     run.folder.tensorboard.mkdir()
     (run.folder.tensorboard / "events.out").write_bytes(b"curves")
     replace_json(run.folder.attempt(1).environment, {})
-    run.end(JobState.FINISHED)
+    run.end_with(JobState.FINISHED)
     assert services.jobs.queries.wait(view.id).state is JobState.FINISHED
     local_job = blind.data.job(view.id)
     wait_until_home(local_job)
@@ -274,7 +274,7 @@ def test_checkpoints_of_a_script_are_fetched_from_its_own_folders(blind: StagedS
     for checkpoint in services.jobs.queries.checkpoints(view.id)[1:5:3]:
         assert not Path(checkpoint.path).exists()
         verify(services.data_root.files, checkpoint)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     wait_until_home(blind.data.job(view.id))
     blind.wire.cut()
@@ -289,7 +289,7 @@ def test_a_script_that_resumes_knows_its_checkpoints_and_replaces_them(blind: St
     services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     names = of_script(run)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     wait_until_home(blind.data.job(view.id))
     # Another disk was put into the node.
@@ -315,7 +315,7 @@ def test_a_window_that_only_reads_copies_the_checkpoint_back(blind: StagedSite) 
     services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     add_checkpoint(run, 1)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     assert services.jobs.queries.show(view.id).state is JobState.INTERRUPTED
     wait_until_home(blind.data.job(view.id))
     (record,) = services.jobs.queries.checkpoints(view.id)
@@ -327,7 +327,7 @@ def test_pruning_by_rank_0_removes_local_copies_of_its_run_only(blind: StagedSit
     services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     first = add_checkpoint(run, 1)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     view = services.jobs.lifecycle.resume(view.id)
     run = StagedRun(blind, view)
@@ -352,7 +352,7 @@ def test_a_resume_sends_only_missing_files(blind: StagedSite) -> None:
     view, run = start_staged_job(services, blind)
     run.train(5)
     name = add_checkpoint(run, 6)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     checkpoint = run.folder.checkpoints / f"{name}.pt"
     previous_files = files_below(run.folder.checkpoints) | files_below(run.folder.output)
@@ -361,7 +361,7 @@ def test_a_resume_sends_only_missing_files(blind: StagedSite) -> None:
     assert files_below(run.folder.checkpoints) | files_below(run.folder.output) == previous_files
 
     run = StagedRun(blind, view)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     # Another disk was put into the node.
     for path in sorted(blind.remote.jobs.rglob("*"), reverse=True):
@@ -376,7 +376,7 @@ def test_starting_over_empties_the_folders_on_the_node_too(blind: StagedSite) ->
     services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     add_checkpoint(run, 1)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     services.jobs.lifecycle.start(view.id, start_over=True)
     assert not any(run.folder.checkpoints.iterdir())
@@ -427,13 +427,13 @@ def test_uncopied_files_are_set_aside_before_another_run(
     services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     name = add_checkpoint(run, 1)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     view = services.jobs.lifecycle.resume(view.id)
     run = StagedRun(blind, view)
     lost_checkpoint = add_checkpoint(run, 2)
     # A later run went on elsewhere while this node was away.
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     local_job = blind.data.job(view.id)
     replace_json(local_job.attempt(2).exit, read_json(run.folder.attempt(2).exit))
     local_job.attempt(3).path.mkdir()
@@ -447,7 +447,7 @@ def test_uncopied_files_are_set_aside_before_another_run(
 
 def test_nodes_of_two_kinds_and_the_queue_are_refused(blind: StagedSite) -> None:
     services = open_stocked_desktop(blind)
-    comes_online(services)
+    wait_until_online(services)
     mixed = [{"node": NODE, "processes": 1}, {"node": "this-computer", "processes": 1}]
     (config_error,) = services.jobs.check(on_node(placement=mixed)).errors
     assert "this-computer sees the data root and gpu1 does not" in config_error.message
@@ -487,7 +487,7 @@ def test_a_desktop_with_the_data_root_over_ssh_cannot_stage(
     blind: StagedSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     services = open_stocked_desktop(blind)
-    comes_online(services)
+    wait_until_online(services)
     view = services.jobs.create(on_node())
     blind.address = RemoteRoot("lab", str(blind.root))
     remote = blind.desktop()
@@ -521,7 +521,7 @@ def test_a_keep_mark_is_also_on_the_node_that_prunes(blind: StagedSite) -> None:
     name = add_checkpoint(run, 4)
     services.jobs.keep(view.id, name)
     assert (run.folder.checkpoints / f"{name}.keep").exists()
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.queries.wait(view.id)
     wait_until_home(blind.data.job(view.id))
     StagedRun(blind, services.jobs.lifecycle.resume(view.id))

@@ -33,7 +33,7 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def collect(*arguments: str, is_complete: bool = False, **environment: str) -> dict[str, Any]:
-    """Collect facts as a node does; only a ``whole`` run asks each Python of this computer."""
+    """Collect facts as a node does; only a complete run asks each Python of this computer."""
     source = node_facts_source().decode()
     for name in LIMITS:
         source = source.replace(f"{name} = 10", f"{name} = {LIMIT_S}")

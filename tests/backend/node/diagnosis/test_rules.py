@@ -40,7 +40,7 @@ def text_of(rule: Rule) -> str:
 
 
 def match_order(rule: Rule, other_rule: Rule) -> tuple[int, int, int]:
-    """Return the precedence of ``other`` in the example of ``rule``; the lowest wins."""
+    """Return the precedence of ``other_rule`` in the example of ``rule``; the lowest wins."""
     match = other_rule.pattern.search(text_of(rule))
     assert match is not None
     return (

@@ -934,7 +934,7 @@ def test_a_node_that_stood_still_is_named_and_the_run_is_tried_again(
     nodes: tuple[str, ...],
 ) -> None:
     echoes = (make_exit(0, "signal", "Ended together.", secondary=True), left_with(14, 1))
-    secondary_exits = [replace(one, secondary=True) for one in echoes]
+    secondary_exits = [replace(echo, secondary=True) for echo in echoes]
     record = judge(*secondary_exits, silent_nodes=nodes, unreached_nodes=nodes, launcher_code=137)
     names = " and ".join(nodes)
     assert record.message == f"{names} gave no sign of life: no heartbeat, and no answer over SSH."

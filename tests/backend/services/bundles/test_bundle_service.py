@@ -297,7 +297,7 @@ def test_a_changed_byte_is_refused_and_named(
                 assert entry.filename in message
 
 
-def rebuilt(
+def rebuild(
     bundle_path: Path, target: Path, change: Callable[[dict[str, bytes], dict[str, Any]], None]
 ) -> Path:
     """A bundle with changed files and manifest, and a seal that is right."""
@@ -318,11 +318,11 @@ def without_model(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     del files["model/bks_model.py"]
 
 
-def with_more(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+def with_added_file(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     files["model/more.py"] = b"import os"
 
 
-def with_more_in_both(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+def with_declared_file(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     files["model/more.py"] = b"import os"
     part = ArchiveMember.from_bytes("model/more.py", b"import os")
     raw["files"]["model/more.py"] = {"sha256": part.sha256, "bytes": part.size_bytes}
@@ -332,11 +332,11 @@ def newer(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     raw["format"] = 2
 
 
-def leading_out(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+def with_outside_path(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     files["../evil"] = b"x"
 
 
-def folder_leading_out(files: dict[str, bytes], raw: dict[str, Any]) -> None:
+def with_outside_folder(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     raw["things"]["dataset"]["empty_folders"] = ["../../../evil"]
 
 
@@ -362,11 +362,11 @@ def newer_python(files: dict[str, bytes], raw: dict[str, Any]) -> None:
     ("change", "message"),
     [
         (without_model, "“model/bks_model.py” is missing from it"),
-        (with_more, "“model/more.py” was added to it"),
-        (with_more_in_both, "files of the model tiny@1 do not match"),
+        (with_added_file, "“model/more.py” was added to it"),
+        (with_declared_file, "files of the model tiny@1 do not match"),
         (newer, "made by a newer Ringmaster"),
-        (leading_out, "“../evil” leads out of the folder"),
-        (folder_leading_out, "evil” is outside it"),
+        (with_outside_path, "“../evil” leads out of the folder"),
+        (with_outside_folder, "evil” is outside it"),
         (other_checkpoint, "not a checkpoint name"),
         (live, "had not ended"),
         (newer_python, "written for Python 3.99"),
@@ -380,7 +380,7 @@ def test_a_forged_bundle_is_refused(
     message: str,
 ) -> None:
     assert message in refusal(
-        other_services, rebuilt(bundle_path, tmp_path / "bad.ringmaster", change)
+        other_services, rebuild(bundle_path, tmp_path / "bad.ringmaster", change)
     )
 
 

@@ -45,7 +45,7 @@ def services(root: Path, tmp_path: Path) -> Iterator[Services]:
     container.close()
 
 
-def falling(count: int, end: float = 0.3) -> list[float]:
+def falling_losses(count: int, end: float = 0.3) -> list[float]:
     return [float(np.float32(end + 2 * math.exp(-step / 8))) for step in range(count)]
 
 
@@ -56,8 +56,8 @@ def row(rows: tuple[ComparedRow, ...], key: str) -> ComparedRow:
 def test_s3_two_runs_that_differ_in_the_rate_differ_in_one_row(
     services: Services, root: Path
 ) -> None:
-    a = trained.job(root, "slow", falling(30), [0.7, 0.8, 0.85])
-    b = trained.job(root, "fast", falling(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
+    a = trained.job(root, "slow", falling_losses(30), [0.7, 0.8, 0.85])
+    b = trained.job(root, "fast", falling_losses(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
     comparison = services.comparison.compare([a, b])
     assert [(r.label, r.values) for r in comparison.differing] == [
         ("Learning rate", ("0.01", "0.02"))
@@ -93,8 +93,8 @@ def trained_view(**settings: object) -> JobView:
 def test_s3_the_best_and_the_last_value_stand_below_each_other_and_only_the_best_is_marked(
     services: Services, root: Path
 ) -> None:
-    a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
-    b = trained.job(root, "b", falling(20), [0.8, 0.9])
+    a = trained.job(root, "a", falling_losses(30), [0.7, 0.95, 0.8])
+    b = trained.job(root, "b", falling_losses(20), [0.8, 0.9])
     rows = services.comparison.compare([a, b]).results
     metrics = {r.label: (r.values, r.best) for r in rows if r.kind is RowKind.METRIC}
     assert metrics["Best validation accuracy"] == ((0.95, 0.9), (True, False))
@@ -112,8 +112,8 @@ def test_a_metric_without_a_common_direction_has_its_last_value_and_no_best(
     services: Services, root: Path
 ) -> None:
     lower = CheckpointPolicy(best_metric="validation/accuracy", best_mode="min")
-    a = trained.job(root, "a", falling(30), [0.7, 0.95, 0.8])
-    b = trained.job(root, "b", falling(20), [0.8, 0.9], checkpoint=lower)
+    a = trained.job(root, "a", falling_losses(30), [0.7, 0.95, 0.8])
+    b = trained.job(root, "b", falling_losses(20), [0.8, 0.9], checkpoint=lower)
     rows = services.comparison.compare([a, b]).results
     metrics = {r.label: (r.values, r.best) for r in rows if r.kind is RowKind.METRIC}
     assert metrics["Last validation accuracy"] == ((0.8, 0.9), (False, False))
@@ -142,10 +142,10 @@ def test_the_nodes_of_jobs_are_compared_and_their_names_are_not(
 
 
 def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, root: Path) -> None:
-    a = trained.job(root, "a", falling(20), step_s=2.0)
-    b = trained.job(root, "b", falling(20), step_s=2.0)
+    a = trained.job(root, "a", falling_losses(20), step_s=2.0)
+    b = trained.job(root, "b", falling_losses(20), step_s=2.0)
     history = DataRoot(root).job(b).history
-    trained.write_steps(history, 21, falling(10), run=2, step_s=2.0, late_s=86_400)
+    trained.write_steps(history, 21, falling_losses(10), run=2, step_s=2.0, late_s=86_400)
     comparison = services.comparison.compare([a, b])
     seconds = row(comparison.results, "epoch_seconds")
     assert seconds.kind is RowKind.SECONDS
@@ -153,8 +153,8 @@ def test_a_pause_between_two_runs_is_no_time_spent_training(services: Services, 
 
 
 def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) -> None:
-    a = trained.job(root, "a", falling(20), state=JobState.INTERRUPTED)
-    trained.write_steps(DataRoot(root).job(a).history, 21, falling(10), run=2)
+    a = trained.job(root, "a", falling_losses(20), state=JobState.INTERRUPTED)
+    trained.write_steps(DataRoot(root).job(a).history, 21, falling_losses(10), run=2)
     starts = services.jobs.queries.poll(a).history.run_starts
     assert [(start.run, start.previous_state) for start in starts] == [
         (1, None),
@@ -165,12 +165,12 @@ def test_a_poll_says_how_the_previous_run_ended(services: Services, root: Path) 
 def test_the_best_value_of_a_resumed_run_is_not_a_dropped_one(
     services: Services, root: Path
 ) -> None:
-    a = trained.job(root, "a", falling(20), [0.7, 0.95])
+    a = trained.job(root, "a", falling_losses(20), [0.7, 0.95])
     history = DataRoot(root).job(a).history
     first = services.comparison.poll(a)
     assert first.figures.metrics["validation/accuracy"].highest == 0.95
     assert services.comparison.poll(a, first.cursor).history.steps == ()
-    trained.write_steps(history, 11, falling(10, 0.5), [0.8], run=2)
+    trained.write_steps(history, 11, falling_losses(10, 0.5), [0.8], run=2)
     later = services.comparison.poll(a, first.cursor)
     assert later.figures.metrics["validation/accuracy"].highest == 0.8
     assert len(later.history.steps) == 20
@@ -180,12 +180,12 @@ def test_the_best_value_of_a_resumed_run_is_not_a_dropped_one(
 def test_polls_of_a_growing_run_add_up_to_one_poll_of_the_whole(
     services: Services, root: Path
 ) -> None:
-    a = trained.job(root, "a", falling(10), [0.7], state=JobState.TRAINING)
+    a = trained.job(root, "a", falling_losses(10), [0.7], state=JobState.TRAINING)
     update = services.comparison.poll(a)
     assert list(update.history.epochs_done) == [step / 10 for step in range(1, 11)]
     history = DataRoot(root).job(a).history
     for first in (11, 21):
-        trained.write_steps(history, first, falling(10, first), [0.8 + first / 1000])
+        trained.write_steps(history, first, falling_losses(10, first), [0.8 + first / 1000])
         update = services.comparison.poll(a, update.cursor)
         assert len(update.history.steps) == 10
     assert update.figures == services.comparison.poll(a).figures
@@ -227,11 +227,11 @@ def number(text: str) -> float:
 def test_s4_the_table_drawn_again_is_the_screen(
     services: Services, root: Path, tmp_path: Path, smoothing: float
 ) -> None:
-    losses = falling(30)
+    losses = falling_losses(30)
     losses[7], losses[8] = math.nan, math.inf
     ids = [
         trained.job(root, "a, “b”, c", losses, [0.7, 0.8, 0.85]),
-        trained.job(root, "b", falling(15), [0.75]),
+        trained.job(root, "b", falling_losses(15), [0.75]),
     ]
     path = services.comparison.write_csv(ids, tmp_path / "all.csv")
     rows = read_csv(path)
@@ -269,7 +269,7 @@ def test_s4_the_table_drawn_again_is_the_screen(
 def test_a_metric_called_like_a_column_has_a_column_of_its_own_and_none_is_a_formula(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
-    a = trained.job(root, "=1+1", falling(2))
+    a = trained.job(root, "=1+1", falling_losses(2))
     stamp = "2026-11-21T08:30:00Z"
     block = Block("TRAINING", 1, 1, 3, 3, stamp, {"time": [7.0], "=1+1": [8.0], "run": [9.0]})
     with DataRoot(root).job(a).history.open("ab") as file:
@@ -282,8 +282,8 @@ def test_a_metric_called_like_a_column_has_a_column_of_its_own_and_none_is_a_for
 def test_the_table_says_which_run_made_a_step(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
-    a = trained.job(root, "a", falling(20))
-    trained.write_steps(DataRoot(root).job(a).history, 11, falling(10), run=2)
+    a = trained.job(root, "a", falling_losses(20))
+    trained.write_steps(DataRoot(root).job(a).history, 11, falling_losses(10), run=2)
     rows = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))
     assert [r["run"] for r in rows] == ["1"] * 10 + ["2"] * 10
 
@@ -291,7 +291,7 @@ def test_the_table_says_which_run_made_a_step(
 def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
     services: Services, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    ids = [trained.job(root, f"job {number}", falling(40), [0.7]) for number in range(4)]
+    ids = [trained.job(root, f"job {number}", falling_losses(40), [0.7]) for number in range(4)]
     live_histories = weakref.WeakSet[HistoryUpdate]()
     most_held = 0
     poll = services.jobs.queries.poll
@@ -316,7 +316,7 @@ def test_the_table_takes_any_number_of_jobs_and_holds_one_of_them_at_a_time(
 def test_a_table_that_cannot_be_finished_leaves_nothing(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
-    a = trained.job(root, "a", falling(5))
+    a = trained.job(root, "a", falling_losses(5))
     with pytest.raises(BackendError, match="There is no job “gone”"):
         services.comparison.write_csv([a, "gone"], tmp_path / "all.csv")
     assert [path.name for path in tmp_path.glob("*.csv*")] == []
@@ -326,7 +326,7 @@ def test_a_table_that_cannot_be_finished_leaves_nothing(
 def test_a_name_is_no_formula_of_a_spreadsheet(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
-    a = trained.job(root, "=HYPERLINK(1)", falling(5))
+    a = trained.job(root, "=HYPERLINK(1)", falling_losses(5))
     rows = read_csv(services.comparison.write_csv([a], tmp_path / "a.csv"))
     assert rows[0]["name"] == "'=HYPERLINK(1)"
 
@@ -334,7 +334,7 @@ def test_a_name_is_no_formula_of_a_spreadsheet(
 def test_a_table_is_never_written_over_something_unasked(
     services: Services, root: Path, tmp_path: Path
 ) -> None:
-    a = trained.job(root, "a", falling(5))
+    a = trained.job(root, "a", falling_losses(5))
     path = tmp_path / "a.csv"
     path.write_text("mine")
     with pytest.raises(BackendError, match="exists already and was not changed"):
@@ -352,8 +352,8 @@ def test_a_table_is_never_written_over_something_unasked(
 def test_job_compare_prints_a_table_and_a_document(
     services: Services, root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained.job(root, "slow", falling(30), [0.7, 0.8, 0.85])
-    trained.job(root, "fast", falling(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
+    trained.job(root, "slow", falling_losses(30), [0.7, 0.8, 0.85])
+    trained.job(root, "fast", falling_losses(20), [0.8, 0.9], optimizer=Optimizer("sgd", 0.02))
     common = ["--data-root", str(root), "--catalogue", str(tmp_path / "here" / "c.sqlite")]
 
     def compare(*arguments: str) -> tuple[int, str, str]:
@@ -383,7 +383,7 @@ def test_job_compare_prints_a_table_and_a_document(
 def test_a_poll_does_not_change_the_record_of_the_previous_one(
     services: Services, root: Path
 ) -> None:
-    a = trained.job(root, "a", falling(10), state=JobState.TRAINING)
+    a = trained.job(root, "a", falling_losses(10), state=JobState.TRAINING)
     update = services.comparison.poll(a)
     figures = replace(update.figures, metrics=dict(update.figures.metrics))
     trained.write_steps(DataRoot(root).job(a).history, 11, [0.001] * 10)

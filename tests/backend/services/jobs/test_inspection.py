@@ -31,7 +31,7 @@ def services(tmp_path: Path) -> Iterator[Services]:
     container.close()
 
 
-def model_with(services: Services, folder: Path, forward: str) -> None:
+def import_model(services: Services, folder: Path, forward: str) -> None:
     """Import a version of the model whose forward begins with this line."""
     source = (GALLERY / "model/bks_model.py").read_text()
     line = "        return self.classify("
@@ -43,7 +43,7 @@ def model_with(services: Services, folder: Path, forward: str) -> None:
 def test_the_layers_of_a_model_are_listed_once_and_kept(
     services: Services, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    model_with(services, tmp_path, "print('a line')")
+    import_model(services, tmp_path, "print('a line')")
     root, catalogue = str(tmp_path / "root"), str(tmp_path / "c.sqlite")
     line = ["--data-root", root, "--catalogue", catalogue, "--json", "model"]
     names = ["digits", "--dataset", "digits", "--loader", "digits"]
@@ -115,7 +115,7 @@ def test_a_forward_without_end_is_ended(
     forward: str,
     message: str,
 ) -> None:
-    model_with(services, tmp_path, forward)
+    import_model(services, tmp_path, forward)
     if "while" in forward:
         monkeypatch.setattr(inspection, "_LIMIT_S", 6.0)
     with pytest.raises(ToolError, match=message):

@@ -25,7 +25,7 @@ from tests.backend.services.access_cases import (
     RemoteRun,
     add_checkpoint,
     on_node,
-    started,
+    start_job,
 )
 from tests.integration.conftest import is_training
 
@@ -64,9 +64,9 @@ def test_a_job_is_restored_whole_from_the_trash_for_both_desktops(
     first, second = site.desktop(), site.desktop()
     site.stock(first)
     beat(site)
-    view, run = started(site, first)
+    view, run = start_job(site, first)
     add_checkpoint(run, 4)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     folder = site.data.job(view.id).path
 
     def content() -> dict[str, bytes]:
@@ -118,7 +118,7 @@ def test_a_run_is_followed_stopped_and_over(site: DataSite, beat: Beat) -> None:
     services, second = site.desktop(), site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     update = services.jobs.queries.poll(view.id)
     assert (update.view.state, update.view.step) == (JobState.TRAINING, 1)
     assert list(update.history.steps) == [1]
@@ -134,7 +134,7 @@ def test_a_run_is_followed_stopped_and_over(site: DataSite, beat: Beat) -> None:
     requested = run.folder.lock.read_bytes()
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
     assert run.folder.lock.read_bytes() == requested
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     assert services.jobs.queries.poll(view.id, update.cursor).view.state is JobState.INTERRUPTED
     assert [job.state for job in second.jobs.queries.list()] == [JobState.INTERRUPTED]
 
@@ -146,7 +146,7 @@ def test_a_huge_history_is_read_up_to_a_limit_that_is_shown(
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     run.train(10)
     update = services.jobs.queries.poll(view.id)
     assert (len(update.history.steps), update.history.problems) == (10 + 1, ())
@@ -167,7 +167,7 @@ def test_no_run_resumes_without_a_preflight_check(
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     add_checkpoint(run, 4)
     record = RunExit(1, JobState.INTERRUPTED, "Stopped.", ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
@@ -194,10 +194,10 @@ def test_a_finished_job_does_not_resume_and_says_why(
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     add_checkpoint(run, 4)
-    run.end(JobState.FINISHED)
-    run.say(JobState.FINISHED, early_finish=early_finish)
+    run.end_with(JobState.FINISHED)
+    run.set_state(JobState.FINISHED, early_finish=early_finish)
     with pytest.raises(BackendError) as refusal:
         services.jobs.lifecycle.resume(view.id)
     assert refusal.value.message == f"The job {view.id} {message}"
@@ -207,7 +207,7 @@ def test_a_job_with_a_rising_loss_resumes_from_before_the_rise(site: DataSite, b
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     names = [add_checkpoint(run, step) for step in (4, 7, 9)]
     error = RankError("The loss is 9.", 0, cause=LOSS_DIVERGED, sound_step=8)
     record = RunExit(1, JobState.ERROR, "The loss is 9.", error, ended_at="2026-11-21T07:31:00Z")
@@ -225,7 +225,7 @@ def test_a_checkpoint_with_nan_is_refused_and_the_one_before_is_taken(
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     sound, bad = add_checkpoint(run, 4), add_checkpoint(run, 7, not_finite="layer.bias")
     record = RunExit(1, JobState.ERROR, "It failed.", None, ended_at="2026-11-21T07:31:00Z")
     replace_json(run.folder.attempt(1).exit, record.to_dict())
@@ -242,11 +242,11 @@ def test_a_stopped_job_is_resumed_with_changes_and_started_over(site: DataSite, 
     services, second = site.desktop(), site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     name = add_checkpoint(run, 4)
     add_checkpoint(run, 7)
     second.jobs.lifecycle.stop(view.id)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     cursor = second.jobs.queries.poll(view.id).cursor
     (run.folder.checkpoints / "epoch-0001-step-000007.pt").write_bytes(b"x" * len(PAYLOAD))
     with pytest.raises(BackendError, match="is damaged") as caught:
@@ -274,7 +274,7 @@ def test_a_stopped_job_is_resumed_with_changes_and_started_over(site: DataSite, 
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
     assert not run.folder.lock.exists()
     resumed = RemoteRun(site, services.jobs.queries.show(view.id))
-    resumed.end(JobState.INTERRUPTED)
+    resumed.end_with(JobState.INTERRUPTED)
     assert services.jobs.lifecycle.start(view.id, start_over=True).run == 3
     assert sorted(path.name for path in run.folder.runs.iterdir()) == ["2"]
     second_run = RemoteRun(site, services.jobs.queries.show(view.id))
@@ -291,11 +291,11 @@ def test_m10_a_run_that_starting_over_put_away_keeps_its_curves_and_its_log(
     services, second = site.desktop(), site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     run.train(3)
     run.folder.rank_log(0).write_text("of run 1\n")
     services.jobs.lifecycle.stop(view.id)
-    run.end(JobState.INTERRUPTED)
+    run.end_with(JobState.INTERRUPTED)
     services.jobs.lifecycle.start(view.id, start_over=True)
     second_run = RemoteRun(site, services.jobs.queries.show(view.id))
     second_run.train(1)
@@ -326,7 +326,7 @@ def test_checkpoints_are_listed_and_one_is_carried_away(
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     assert services.jobs.queries.checkpoints(view.id) == ()
     names = [add_checkpoint(run, step) for step in (2, 5, 9)]
     (run.folder.checkpoints / "epoch-0001-step-000010.json").write_text("{}")
@@ -357,7 +357,7 @@ def test_a_log_is_read_in_pieces_and_from_its_end(site: DataSite, beat: Beat) ->
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     assert services.jobs.queries.log(view.id, 0).text == ""
     log = run.folder.rank_log(0)
     log.write_text("".join(f"line {n}\n" for n in range(100_000)))
@@ -400,7 +400,7 @@ def test_both_desktops_see_a_checkpoint_with_a_keep_mark(site: DataSite, beat: B
     first_desktop, second_desktop = site.desktop(), site.desktop()
     site.stock(first_desktop)
     beat(site)
-    view, run = started(site, first_desktop)
+    view, run = start_job(site, first_desktop)
     first, second = add_checkpoint(run, 4), add_checkpoint(run, 8)
     kept_checkpoint = first_desktop.jobs.keep(view.id, first)
     assert kept_checkpoint.is_kept
@@ -428,17 +428,17 @@ def test_a_just_pruned_checkpoint_cannot_be_kept(
     services = site.desktop()
     site.stock(services)
     beat(site)
-    view, run = started(site, services)
+    view, run = start_job(site, services)
     first = add_checkpoint(run, 4)
     add_checkpoint(run, 8)
     mark = services.data_root.files.replace_json
 
-    def too_late(path: Path, value: object) -> None:
+    def replace_after_pruning(path: Path, value: object) -> None:
         for suffix in (".json", ".pt"):
             (run.folder.checkpoints / first).with_suffix(suffix).unlink()
         mark(path, value)
 
-    monkeypatch.setattr(services.data_root.files, "replace_json", too_late)
+    monkeypatch.setattr(services.data_root.files, "replace_json", replace_after_pruning)
     with pytest.raises(BackendError, match="has just removed the checkpoint"):
         services.jobs.keep(view.id, first)
     assert list(run.folder.checkpoints.glob("*.keep")) == []
@@ -448,7 +448,7 @@ def test_every_desktop_shows_the_actions_of_all_users(site: DataSite, beat: Beat
     first, second = site.desktop(), site.desktop()
     site.stock(first)
     beat(site)
-    view, _ = started(site, first)
+    view, _ = start_job(site, first)
     first.jobs.annotate(view.id, name="renamed", tags=("a", "b"))
     for notes in ("w", "wo", "word"):
         first.jobs.annotate(view.id, notes=notes)

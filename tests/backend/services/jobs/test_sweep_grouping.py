@@ -144,14 +144,14 @@ def test_folding_equals_a_plain_walk(steps, kept_tags, text, order):
     query = JobQuery(text, order=order)
     plain = [index.summaries[slot] for slot in index.find(query).order.tolist()]
     assert rows(index, query, FoldState(kept_tags)) == list(
-        walked(plain, list(present.values()), query, kept_tags)
+        folded_by_walk(plain, list(present.values()), query, kept_tags)
     )
     for tag in {sweep_of(s.tags) for s in present.values()} - {""}:
         members = [s for s in present.values() if sweep_of(s.tags) == tag]
         assert index.summaries[index.slot(tag)] == sweep_summary(tag, members)
 
 
-def walked(matches, every, query, kept_tags):
+def folded_by_walk(matches, every, query, kept_tags):
     seen_tags = set()
     for summary in matches:
         tag = sweep_of(summary.tags)

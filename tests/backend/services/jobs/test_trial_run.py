@@ -23,7 +23,7 @@ pytestmark = pytest.mark.usefixtures("uncounted")
 ALONE_SETTINGS = {"strategy": {"name": "alone"}}
 
 
-def ready(site: DataSite, beat: Beat) -> Services:
+def open_ready_desktop(site: DataSite, beat: Beat) -> Services:
     services = site.desktop()
     site.stock(services)
     beat(site)
@@ -37,7 +37,7 @@ def leftover_names(site: DataSite, services: Services) -> list[str]:
 
 
 def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(site: DataSite, beat: Beat) -> None:
-    services = ready(site, beat)
+    services = open_ready_desktop(site, beat)
     old_attempt = site.data.jobs / ".canary-over" / "attempts" / "1"
     view = services.jobs.create(on_node(**ALONE_SETTINGS))
     old_attempt.mkdir(parents=True)
@@ -54,7 +54,7 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(site: DataSite, b
 
 @pytest.mark.slow
 def test_a_trial_that_fails_has_the_words_of_its_rank(site: DataSite, beat: Beat) -> None:
-    services = ready(site, beat)
+    services = open_ready_desktop(site, beat)
     view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE_SETTINGS))
     trial = services.trial_runs.run(view.id)
     assert not trial.succeeded
@@ -72,7 +72,7 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(site: DataSite, beat: Beat
 def test_cancelling_a_trial_ends_its_ranks(
     site: DataSite, beat: Beat, during: JobState | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    services = ready(site, beat)
+    services = open_ready_desktop(site, beat)
     gate = site.root.parent / "gate"
     request_stop = job_files.request_stop
 
@@ -89,11 +89,11 @@ def test_cancelling_a_trial_ends_its_ranks(
         services.trial_runs.run(
             view.id, states.append, cancelled=lambda: during is None or during in states
         )
-    assert at_work(site) == []
+    assert training_processes(site) == []
     assert leftover_names(site, services) == []
 
 
-def at_work(site: DataSite) -> list[list[str]]:
+def training_processes(site: DataSite) -> list[list[str]]:
     """Words of mpirun, guards and ranks of a trial; its supervisor ends after it has said so."""
     command_lines = []
     for process in psutil.process_iter():

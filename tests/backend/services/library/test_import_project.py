@@ -34,7 +34,7 @@ def project(tmp_path: Path) -> Path:
     return folder
 
 
-class Noted(Progress):
+class NotedProgress(Progress):
     """Keeps what was reported; may cancel once a word was said."""
 
     def __init__(self, cancel_at: str = "") -> None:
@@ -50,7 +50,7 @@ class Noted(Progress):
             self.cancel()
 
 
-def bring(
+def import_parts(
     library: LibraryService, folder: Path, progress: Progress | None = None
 ) -> tuple[LibraryItem, ...]:
     project = library.inspect(folder).project
@@ -62,15 +62,15 @@ def item_names(library: LibraryService) -> list[str]:
     return [f"{item.kind.value} {item.reference}" for kind in ORDER for item in library.list(kind)]
 
 
-def hidden(tmp_path: Path) -> list[Path]:
+def hidden_folders(tmp_path: Path) -> list[Path]:
     return [path for path in (tmp_path / "root").glob("*s/.*") if path.is_dir()]
 
 
 def test_all_three_parts_get_one_name_and_one_progress(
     library: LibraryService, project: Path
 ) -> None:
-    noted = Noted()
-    items = bring(library, project, noted)
+    noted = NotedProgress()
+    items = import_parts(library, project, noted)
     assert [(item.kind, item.reference) for item in items] == [(k, "plankton@1") for k in ORDER]
     assert [Path(item.source).name for item in items] == ["data", "loader", "model"]
     assert item_names(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
@@ -83,10 +83,10 @@ def test_all_three_parts_get_one_name_and_one_progress(
 def test_a_second_import_adds_versions_of_changed_parts_only(
     library: LibraryService, project: Path
 ) -> None:
-    bring(library, project)
+    import_parts(library, project)
     for text, versions in (("new", [1, 1, 2]), ("newer", [1, 1, 3]), ("new", [1, 1, 4])):
         (project / "model/bks_model.py").write_text(text)
-        assert [item.version for item in bring(library, project)] == versions
+        assert [item.version for item in import_parts(library, project)] == versions
 
 
 def test_a_fault_of_one_is_named_before_any_is_imported(
@@ -94,7 +94,7 @@ def test_a_fault_of_one_is_named_before_any_is_imported(
 ) -> None:
     (project / "loader/words.txt").symlink_to("nowhere")
     with pytest.raises(BackendError) as caught:
-        bring(library, project)
+        import_parts(library, project)
     assert caught.value.with_remedy == (
         "The loader cannot be imported: “words.txt” is a broken link. Remove "
         "the link; nothing was imported."
@@ -115,14 +115,14 @@ def test_a_failure_keeps_earlier_imports_and_the_rest_can_follow(
     with monkeypatch.context() as patch:
         patch.setattr(sources.FolderSource, "copy", fail)
         with pytest.raises(BackendError) as caught:
-            bring(library, project)
+            import_parts(library, project)
     assert caught.value.with_remedy == (
         "The model cannot be imported: The disk became full. Make room there. "
         "The dataset plankton@1 and the loader plankton@1 were imported before it and stay."
     )
     assert item_names(library) == ["dataset plankton@1", "loader plankton@1"]
-    assert hidden(tmp_path) == []
-    bring(library, project)
+    assert hidden_folders(tmp_path) == []
+    import_parts(library, project)
     assert item_names(library) == ["dataset plankton@1", "loader plankton@1", "model plankton@1"]
 
 
@@ -130,13 +130,13 @@ def test_a_cancelled_import_names_the_parts_that_stay(
     library: LibraryService, project: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(Cancelled):
-        bring(library, project, Noted(cancel_at="Dataset: Copying"))
+        import_parts(library, project, NotedProgress(cancel_at="Dataset: Copying"))
     assert item_names(library) == []
     with pytest.raises(BackendError) as caught:
-        bring(library, project, Noted(cancel_at="Loader: Copying"))
+        import_parts(library, project, NotedProgress(cancel_at="Loader: Copying"))
     assert str(caught.value) == ("Cancelled; the dataset plankton@1 was imported before and stays.")
     assert item_names(library) == ["dataset plankton@1"]
-    assert hidden(tmp_path) == []
+    assert hidden_folders(tmp_path) == []
 
 
 def test_a_folder_that_changed_since_its_inspection_is_refused(

@@ -84,12 +84,12 @@ def test_two_desktops_that_import_at_once_get_two_versions(site: DataSite) -> No
     (source / "a.csv").write_text("1,2\n")
     barrier = threading.Barrier(2)
 
-    def bring(services: Services) -> int:
+    def import_model(services: Services) -> int:
         barrier.wait()
         return services.library.import_item(Kind.DATASET, source, "digits").version
 
     with ThreadPoolExecutor(2) as pool:
-        assert sorted(pool.map(bring, desktops)) == [1, 2]
+        assert sorted(pool.map(import_model, desktops)) == [1, 2]
     assert sorted(path.name for path in (site.root / "datasets").iterdir()) == ["digits"]
 
 
@@ -194,7 +194,7 @@ def test_the_hours_of_a_node_are_read_on_and_through_a_change_of_files(
         services.nodes.history("nobody")
 
 
-def kept_here_bytes(services: Services) -> int:
+def mirror_bytes(services: Services) -> int:
     """Of what a desktop has of its data root, however long files say that they are."""
     return sum(path.stat().st_blocks * 512 for path in services.data_root.path.rglob("*"))
 
@@ -225,7 +225,7 @@ def test_f59_ten_gigabytes_in_a_node_s_folder_are_neither_fetched_nor_read(
         services.nodes.remote()
         if name != "node.json":
             assert services.nodes.history(NODE) == ()
-    assert kept_here_bytes(services) < 10_000_000
+    assert mirror_bytes(services) < 10_000_000
     assert site.wire.came_bytes - bytes_before < 20_000_000
 
 

@@ -300,10 +300,12 @@ def test_a_version_that_a_live_job_uses_cannot_be_removed(
 ) -> None:
     states = [state]
 
-    def see(job_id: str) -> JobView:
+    def show_job(job_id: str) -> JobView:
         return JobView(job_id, "my job", CONFIG, "", RunStatus(states[-1]))
 
-    library = LibraryService(services.data_root, services.catalogue, tmp_path / "previews", see)
+    library = LibraryService(
+        services.data_root, services.catalogue, tmp_path / "previews", show_job
+    )
     item = library.import_item(Kind.MODEL, source, "mlp")
     second_version = library.import_item(Kind.MODEL, source, "mlp")
     job = a_job(root, item, JobState.TRAINING)

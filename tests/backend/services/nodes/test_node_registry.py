@@ -28,11 +28,11 @@ pytest_plugins = ["tests.backend.ssh.sshd_fixtures"]
 PASSPHRASE = "korrekt-pferd-batterie"
 
 
-def yes(key: HostKey) -> bool:
+def accept_key(key: HostKey) -> bool:
     return True
 
 
-def no(key: HostKey) -> bool:
+def refuse_key(key: HostKey) -> bool:
     return False
 
 
@@ -52,7 +52,7 @@ def service(open_service: Callable[[], NodeRegistry]) -> NodeRegistry:
     return open_service()
 
 
-def everything_under(root: OpenRoot) -> list[Path]:
+def all_paths(root: OpenRoot) -> list[Path]:
     return sorted(root.path.rglob("*"))
 
 
@@ -90,11 +90,11 @@ def test_a_node_is_added_found_again_inspected_and_removed(
 def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, root: OpenRoot
 ) -> None:
-    first_node = open_service().add("gpu1", sshd.address, accept=yes, is_staged=True)
+    first_node = open_service().add("gpu1", sshd.address, accept=accept_key, is_staged=True)
     assert first_node.is_staged
     staged_root = Path(first_node.data_root)
     assert staged_root.parent == sshd.home / ".ringmaster" / "carried"
-    second_node = open_service().add("gpu2", sshd.address, accept=yes, is_staged=True)
+    second_node = open_service().add("gpu2", sshd.address, accept=accept_key, is_staged=True)
     assert second_node.data_root == first_node.data_root
     # It stays so, though the inspection sees the data root, as both are this machine.
     assert open_service().inspect("gpu1").data_root == first_node.data_root
@@ -104,7 +104,7 @@ def test_a_node_without_the_data_root_has_one_of_its_own_alike_on_all(
 
 
 def test_a_node_without_a_name_is_called_like_its_host(service: NodeRegistry, sshd: Sshd) -> None:
-    assert service.add("", sshd.address, accept=yes).name == "127.0.0.1"
+    assert service.add("", sshd.address, accept=accept_key).name == "127.0.0.1"
 
 
 def test_a_relative_key_is_found_from_any_folder(
@@ -112,7 +112,7 @@ def test_a_relative_key_is_found_from_any_folder(
 ) -> None:
     monkeypatch.chdir(sshd.client_key.parent)
     address = replace(sshd.address, identity=sshd.client_key.name)
-    service.add("gpu1", address, accept=yes)
+    service.add("gpu1", address, accept=accept_key)
     os.chdir("/")
     service.open_shell("gpu1").close()
 
@@ -121,24 +121,24 @@ def test_f56_only_a_yes_lets_a_node_in(
     service: NodeRegistry, sshd: Sshd, root: OpenRoot, tmp_path: Path
 ) -> None:
     with pytest.raises(HostKeyUnknown):
-        service.add("gpu1", sshd.address, accept=no)
-    assert everything_under(root) == []
+        service.add("gpu1", sshd.address, accept=refuse_key)
+    assert all_paths(root) == []
     assert not (tmp_path / "desktop").exists()
-    service.add("gpu1", sshd.address, accept=yes)
-    service.add("gpu2", sshd.address, accept=no)
+    service.add("gpu1", sshd.address, accept=accept_key)
+    service.add("gpu2", sshd.address, accept=refuse_key)
 
 
 def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
     service: NodeRegistry, sshd: Sshd
 ) -> None:
-    service.add("gpu1", sshd.address, accept=yes)
+    service.add("gpu1", sshd.address, accept=accept_key)
     sshd.stop()
     sshd.new_host_key()
     sshd.start()
     with pytest.raises(HostKeyChanged):
         service.open_shell("gpu1")
     with pytest.raises(HostKeyChanged):
-        service.add("gpu2", sshd.address, accept=yes)
+        service.add("gpu2", sshd.address, accept=accept_key)
     assert service.remove_host_key("127.0.0.1", sshd.port) == 1
     assert service.host_key("gpu1") == ""
     with pytest.raises(HostKeyUnknown) as caught:
@@ -154,7 +154,9 @@ def test_f55_a_changed_key_is_no_question_and_needs_the_old_one_forgotten(
 def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
     root: OpenRoot, tmp_path: Path, sshd: Sshd, contact: str, is_right: bool
 ) -> None:
-    NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config).add("gpu1", sshd.address, accept=yes)
+    NodeRegistry(root, tmp_path / "desktop", sshd.ssh_config).add(
+        "gpu1", sshd.address, accept=accept_key
+    )
     fingerprint = sshd.fingerprint if is_right else "SHA256:other"
     registry = NodeRegistry(
         root,
@@ -166,7 +168,7 @@ def test_every_connection_accepts_a_given_fingerprint_and_stores_its_key(
         "open_shell": lambda: registry.open_shell("gpu1").close(),
         "inspect": lambda: registry.inspect("gpu1"),
         "connect": lambda: registry.connect(sshd.address, limit_s=30.0).close(),
-        "add": lambda: registry.add("gpu2", sshd.address, accept=no),
+        "add": lambda: registry.add("gpu2", sshd.address, accept=refuse_key),
         "at once": lambda: list(ThreadPoolExecutor(3).map(registry.inspect, ["gpu1"] * 3)),
     }
     if is_right:
@@ -186,7 +188,7 @@ def test_a_given_fingerprint_replaces_no_accepted_key(
     service = NodeRegistry(
         root, tmp_path / "desktop", sshd.ssh_config, is_trusted_key=lambda key: True
     )
-    service.add("gpu1", sshd.address, accept=no)
+    service.add("gpu1", sshd.address, accept=refuse_key)
     sshd.stop()
     sshd.new_host_key()
     sshd.start()
@@ -202,17 +204,17 @@ def test_f52_a_failed_addition_creates_nothing(
 ) -> None:
     sshd.stop()
     with pytest.raises(Unreachable):
-        service.add("gpu1", sshd.address, accept=yes)
+        service.add("gpu1", sshd.address, accept=accept_key)
     sshd.environment.append("PATH=/no/programs")
     sshd.start()
     with pytest.raises(BackendError, match="gpu1 has no python3"):
-        service.add("gpu1", sshd.address, accept=yes)
-    assert everything_under(root) == []
+        service.add("gpu1", sshd.address, accept=accept_key)
+    assert all_paths(root) == []
     assert service.list() == ()
 
 
 def test_a_failed_inspection_changes_nothing(service: NodeRegistry, sshd: Sshd) -> None:
-    added = service.add("gpu1", sshd.address, accept=yes)
+    added = service.add("gpu1", sshd.address, accept=accept_key)
     sshd.stop()
     with pytest.raises(Unreachable):
         service.inspect("gpu1")
@@ -228,17 +230,17 @@ def test_f54_a_name_that_cannot_be_one_is_refused_before_anybody_is_asked(
 
     with pytest.raises(BackendError):
         service.add(name, NodeAddress("no-such-host.invalid"), accept=no_one)
-    assert everything_under(root) == []
+    assert all_paths(root) == []
 
 
 def test_a_name_is_taken_once(service: NodeRegistry, sshd: Sshd) -> None:
-    service.add("gpu1", sshd.address, accept=yes)
+    service.add("gpu1", sshd.address, accept=accept_key)
     with pytest.raises(BackendError, match="The node “gpu1” exists already"):
-        service.add("gpu1", sshd.address, accept=yes)
+        service.add("gpu1", sshd.address, accept=accept_key)
 
 
 def test_a_name_nearly_right_is_suggested(service: NodeRegistry, sshd: Sshd) -> None:
-    service.add("gpu-one", sshd.address, accept=yes)
+    service.add("gpu-one", sshd.address, accept=accept_key)
     with pytest.raises(BackendError) as caught:
         service.remove("gpu-oen")
     assert "gpu-one" in caught.value.remedy
@@ -267,7 +269,7 @@ def test_a_passphrase_is_asked_for_once_and_kept_in_memory_only(
 ) -> None:
     service, address = open_service(), locked(sshd)
     user = User("wrong", PASSPHRASE)
-    service.add("gpu1", address, accept=yes, passphrase=user)
+    service.add("gpu1", address, accept=accept_key, passphrase=user)
     assert user.questions == [address.identity] * 2
     service.open_shell("gpu1").close()
     service.inspect("gpu1")
@@ -281,15 +283,15 @@ def test_a_passphrase_is_asked_for_three_times_and_an_empty_one_is_a_no(
     address = locked(sshd)
     for user, times in ((User("a", "b", "c"), 3), (User(""), 1), (User("a", ""), 2)):
         with pytest.raises(PassphraseNeeded):
-            service.add("gpu1", address, accept=yes, passphrase=user)
+            service.add("gpu1", address, accept=accept_key, passphrase=user)
         assert len(user.questions) == times
-    assert everything_under(root) == []
+    assert all_paths(root) == []
 
 
 def test_f60_f61_nothing_secret_is_written_and_the_profile_is_the_users_alone(
     service: NodeRegistry, sshd: Sshd, tmp_path: Path
 ) -> None:
-    service.add("gpu1", locked(sshd), accept=yes, passphrase=User(PASSPHRASE))
+    service.add("gpu1", locked(sshd), accept=accept_key, passphrase=User(PASSPHRASE))
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert tmp_path / "data" / "nodes" / "gpu1" / "node.json" in files
     assert [path for path in files if PASSPHRASE.encode() in path.read_bytes()] == []
@@ -302,7 +304,7 @@ def test_f60_f61_nothing_secret_is_written_and_the_profile_is_the_users_alone(
 def test_a_node_that_does_not_see_the_data_root_is_added_without(
     service: NodeRegistry, sshd: Sshd, tmp_path: Path
 ) -> None:
-    entry = service.add("gpu1", sshd.address, accept=yes, node_data_root="/mnt/nothing")
+    entry = service.add("gpu1", sshd.address, accept=accept_key, node_data_root="/mnt/nothing")
     assert entry.data_root == ""
     (tmp_path / "mounted").symlink_to(tmp_path / "data")
     inspected = service.inspect("gpu1", node_data_root=str(tmp_path / "mounted"))
@@ -315,7 +317,7 @@ def test_the_address_of_the_ranks_stays_while_the_node_has_it(
 ) -> None:
     from backend.datastore.nodes.files import write_entry
 
-    entry: NodeEntry = service.add("gpu1", sshd.address, accept=yes)
+    entry: NodeEntry = service.add("gpu1", sshd.address, accept=accept_key)
     write_entry(root, replace(entry, ranks_address="127.0.0.1/8"))
     assert service.inspect("gpu1").ranks_address == "127.0.0.1/8"
     write_entry(root, replace(entry, ranks_address="10.9.9.9/24"))
@@ -327,7 +329,7 @@ def test_f34_a_data_root_unmounted_at_an_inspection_keeps_its_path(
 ) -> None:
     mounted = tmp_path / "mounted"
     mounted.symlink_to(root.path)
-    service.add("gpu1", sshd.address, accept=yes, node_data_root=str(mounted))
+    service.add("gpu1", sshd.address, accept=accept_key, node_data_root=str(mounted))
     mounted.unlink()
     inspected = service.inspect("gpu1")
     assert inspected.data_root == str(mounted)
@@ -339,7 +341,7 @@ def test_f34_a_data_root_unmounted_at_an_inspection_keeps_its_path(
     assert back.info.data_root_writable
 
 
-class Memory(KeyringBackend):
+class MemoryKeyring(KeyringBackend):
     """A guarded keyring, in memory."""
 
     priority = 5  # type: ignore[assignment]
@@ -358,7 +360,7 @@ class Memory(KeyringBackend):
         del self.passwords[service, username]
 
 
-class Locked(Memory):
+class LockedKeyring(MemoryKeyring):
     def set_password(self, service: str, username: str, password: str) -> None:
         raise KeyringLocked("the prompt was dismissed")
 
@@ -381,10 +383,10 @@ Use = Callable[[KeyringBackend], KeyringBackend]
 def test_f60_a_kept_passphrase_is_in_the_keyring_and_in_no_file(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, tmp_path: Path, use_keyring: Use
 ) -> None:
-    memory = Memory()
+    memory = MemoryKeyring()
     use_keyring(memory)
     service, address = open_service(), locked(sshd)
-    service.add("gpu1", address, accept=yes, passphrase=User(PASSPHRASE))
+    service.add("gpu1", address, accept=accept_key, passphrase=User(PASSPHRASE))
     assert memory.passwords == {}, "it is kept only on request"
     service.keep_passphrase(address.identity)
     assert list(memory.passwords.values()) == [PASSPHRASE]
@@ -398,24 +400,24 @@ def test_f60_a_kept_passphrase_is_in_the_keyring_and_in_no_file(
 def test_a_wrong_passphrase_in_the_keyring_is_asked_for_again(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, use_keyring: Use
 ) -> None:
-    use_keyring(Memory())
+    use_keyring(MemoryKeyring())
     address = locked(sshd)
     service = open_service()
     service.keyring.store(address.identity, "that of last year")
     user = User(PASSPHRASE)
-    service.add("gpu1", address, accept=yes, passphrase=user)
+    service.add("gpu1", address, accept=accept_key, passphrase=user)
     assert user.questions == [address.identity]
 
 
 def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
     open_service: Callable[[], NodeRegistry], sshd: Sshd, use_keyring: Use
 ) -> None:
-    memory = Memory()
+    memory = MemoryKeyring()
     use_keyring(memory)
     service, address = open_service(), locked(sshd)
     user = User(PASSPHRASE)
     for name in ("gpu1", "gpu2"):
-        service.add(name, address, accept=yes, passphrase=user)
+        service.add(name, address, accept=accept_key, passphrase=user)
     service.keep_passphrase(address.identity)
     service.remove("gpu1")
     assert memory.passwords, "gpu2 needs it still"
@@ -430,18 +432,18 @@ def test_a_passphrase_is_forgotten_by_name_and_with_the_last_node_of_its_key(
     assert memory.passwords == {}
 
 
-class Plain(Memory):
+class PlainKeyring(MemoryKeyring):
     """As `keyrings.alt` has it: a file that anybody reads."""
 
     __module__ = "keyrings.alt.file"
 
 
-class Weak(Memory):
+class WeakKeyring(MemoryKeyring):
     priority = 0.5  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize(
-    "backend", [Plain(), Weak(), Fail(), Null()], ids=lambda b: type(b).__name__
+    "backend", [PlainKeyring(), WeakKeyring(), Fail(), Null()], ids=lambda b: type(b).__name__
 )
 def test_a_keyring_that_guards_nothing_is_refused(
     backend: KeyringBackend, use_keyring: Use
@@ -456,8 +458,8 @@ def test_a_keyring_that_guards_nothing_is_refused(
 
 
 def test_the_guarded_one_of_several_keyrings_is_used(use_keyring: Use) -> None:
-    plain, guarded = Plain(), Memory()
-    chain = Memory()
+    plain, guarded = PlainKeyring(), MemoryKeyring()
+    chain = MemoryKeyring()
     chain.backends = [plain, guarded]  # type: ignore[attr-defined]
     use_keyring(chain)
     SystemKeyring().store("/key", PASSPHRASE)
@@ -466,7 +468,7 @@ def test_the_guarded_one_of_several_keyrings_is_used(use_keyring: Use) -> None:
 
 
 def test_a_keyring_that_stays_locked_is_one_sentence(use_keyring: Use) -> None:
-    use_keyring(Locked())
+    use_keyring(LockedKeyring())
     assert SystemKeyring().unavailable_reason() == ""
     with pytest.raises(BackendError, match="could not store the passphrase of /key"):
         SystemKeyring().store("/key", PASSPHRASE)

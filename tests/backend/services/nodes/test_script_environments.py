@@ -73,7 +73,7 @@ def make(cluster: Cluster, progress: Progress | None = None, node: str = "gpu1")
     )
 
 
-def builds(cluster: Cluster) -> int:
+def build_count(cluster: Cluster) -> int:
     return sum("venv" in argv for argv in cluster.nodes["gpu1"].shell.commands)
 
 
@@ -90,12 +90,12 @@ def test_only_one_of_several_starting_jobs_makes_the_environment_with_the_torch_
         thread.join()
     (python,) = set(pythons)
     assert len(pythons) == 3
-    assert builds(cluster) == 1
+    assert build_count(cluster) == 1
     output = subprocess.run([python, "-c", SAY], capture_output=True, text=True, check=True).stdout
     prefix = str(PurePosixPath(python).parents[1])
     assert output.split() == ["1", "2.13.0+cpu", prefix]
     assert make(cluster) == python
-    assert builds(cluster) == 1
+    assert build_count(cluster) == 1
 
 
 def on_install(cluster: Cluster, answer: CommandResult | BackendError) -> None:

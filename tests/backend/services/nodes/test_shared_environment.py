@@ -38,7 +38,7 @@ def environments(cluster: Cluster) -> list[str]:
     return sorted(path.name for path in (cluster.root.path / "shared/environments").iterdir())
 
 
-def did(cluster: Cluster, word: str) -> list[str]:
+def nodes_that_ran(cluster: Cluster, word: str) -> list[str]:
     return [
         name
         for name, node in cluster.nodes.items()
@@ -56,8 +56,8 @@ def test_one_node_makes_the_environment_and_each_node_tries_it(
     assert installations[0] is not None
     assert installations[0].python.startswith(f"{cluster.root.path}/shared/environments/")
     assert environments(cluster) == [installations[0].environment]
-    assert len(did(cluster, "venv")) == 1
-    assert did(cluster, "127.0.0.1:2") == list(NAMES)
+    assert len(nodes_that_ran(cluster, "venv")) == 1
+    assert nodes_that_ran(cluster, "127.0.0.1:2") == list(NAMES)
     assert all(cluster.entry(name).shares_environment for name in NAMES)
     sent = sum(node.shell.sent_bytes for node in cluster.nodes.values())
     wheels = sum(wheel.bytes for wheel in (*house.wheels, house.uv))
@@ -70,8 +70,8 @@ def test_repeating_tries_nothing_again(cluster: Cluster) -> None:
     for node in cluster.nodes.values():
         node.shell.commands.clear()
     cluster.set_up(*NAMES, options=SHARED)
-    assert did(cluster, "venv") == []
-    assert did(cluster, "127.0.0.1:2") == ["gpu3"]
+    assert nodes_that_ran(cluster, "venv") == []
+    assert nodes_that_ran(cluster, "127.0.0.1:2") == ["gpu3"]
 
 
 @pytest.mark.slow
@@ -118,7 +118,7 @@ def test_a_shared_environment_is_not_rebuilt_for_a_node_on_which_it_does_not_sta
     assert isinstance(refusal, BackendError)
     assert "does not start on gpu2" in refusal.message
     assert json.loads(stamp.read_text()) == old_stamp
-    assert did(cluster, "venv") == ["gpu1"]
+    assert nodes_that_ran(cluster, "venv") == ["gpu1"]
 
 
 @pytest.mark.slow
@@ -131,4 +131,4 @@ def test_removing_a_node_leaves_the_environment_of_the_others(cluster: Cluster) 
     for node in cluster.nodes.values():  # either of them made it
         node.shell.commands.clear()
     cluster.set_up("gpu2", options=SHARED)
-    assert did(cluster, "venv") == []
+    assert nodes_that_ran(cluster, "venv") == []

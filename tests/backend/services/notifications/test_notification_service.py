@@ -21,7 +21,7 @@ from backend.records.jobs.status import RankError, RunExit
 from backend.records.notifications.notification import MAIL, PLAIN, WEBHOOK, Channels, Mail
 from backend.services.context.container import Services
 from tests.backend.services.access_cases import NODE, DataSite, FakeHead, Heart, RemoteRun, on_node
-from tests.backend.services.nodes.test_node_registry import Memory
+from tests.backend.services.nodes.test_node_registry import MemoryKeyring
 from tests.backend.ssh.sshd_rig import Sshd
 from tests.fakes.mail_server import MailServer
 from tests.fakes.webhook_server import WebhookServer
@@ -50,8 +50,8 @@ def post() -> Iterator[MailServer]:
 
 
 @pytest.fixture
-def ring() -> Iterator[Memory]:
-    old_keyring, memory = keyring.get_keyring(), Memory()
+def ring() -> Iterator[MemoryKeyring]:
+    old_keyring, memory = keyring.get_keyring(), MemoryKeyring()
     keyring.set_keyring(memory)
     yield memory
     keyring.set_keyring(old_keyring)
@@ -77,7 +77,7 @@ def failed_run(site: DataSite, services: Services, beat: Beat, ended_at: str = L
     error = RankError("Rank 0 on gpu1 was killed.", 0, "gpu1")
     exit_record = RunExit(view.run, JobState.ERROR, "It failed.", error, ended_at=ended_at)
     replace_json(run.folder.attempt(view.run).exit, exit_record.to_dict())
-    run.say(JobState.ERROR, updated_at=ended_at)
+    run.set_state(JobState.ERROR, updated_at=ended_at)
     return view.id
 
 
@@ -128,7 +128,7 @@ def test_s16_an_unavailable_server_is_reported_and_tried_again(
 
 
 def test_f60_the_settings_are_ones_own_and_the_password_is_in_the_keyring_alone(
-    site: DataSite, home: Path, ring: Memory, tmp_path: Path, post: MailServer
+    site: DataSite, home: Path, ring: MemoryKeyring, tmp_path: Path, post: MailServer
 ) -> None:
     notices = site.desktop().notifications
     mail = replace(mail_to(post), security="starttls", user="ring")
@@ -200,7 +200,7 @@ def test_a_test_names_the_fault_before_anything_is_stored(
 
 
 def test_s16_nodes_get_channels_without_a_password_and_lose_them_again(
-    remote_site: DataSite, home: Path, ring: Memory, sshd: Sshd, post: MailServer
+    remote_site: DataSite, home: Path, ring: MemoryKeyring, sshd: Sshd, post: MailServer
 ) -> None:
     remote_site.add_node()
     notices = remote_site.desktop().notifications

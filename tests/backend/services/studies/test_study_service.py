@@ -80,7 +80,7 @@ def study(tmp_path: Path) -> Path:
     return folder / "study.toml"
 
 
-def end(services: Services, job_id: str, state: JobState = JobState.FINISHED) -> None:
+def end_run(services: Services, job_id: str, state: JobState = JobState.FINISHED) -> None:
     """Write what a run that is over leaves."""
     folder = services.data_root.job(job_id)
     folder.attempt(1).path.mkdir(parents=True)
@@ -128,8 +128,8 @@ def test_the_table_has_the_results_of_finished_jobs(
     new_study = services.studies.start(str(study))
     for number in (0, 1, 2):
         services.queue.dequeue(new_study.jobs[number].id)
-    end(services, new_study.jobs[0].id)
-    end(services, new_study.jobs[2].id)
+    end_run(services, new_study.jobs[0].id)
+    end_run(services, new_study.jobs[2].id)
     monkeypatch.setattr(
         measures, "measures_of", lambda config, _: {studies.Measure.ERROR: config.seed * 10.0}
     )
@@ -146,7 +146,7 @@ def test_stop_takes_waiting_jobs_from_the_queue_and_resume_brings_them_back(
 ) -> None:
     started = services.studies.start(str(study))
     services.queue.dequeue(started.jobs[0].id)
-    end(services, started.jobs[0].id)
+    end_run(services, started.jobs[0].id)
     stopped = services.sweeps.stop(started.tag)
     assert [view.id for view in stopped] == [view.id for view in started.jobs]
     created = JobState.CREATED
@@ -163,7 +163,7 @@ def test_a_job_that_was_stopped_before_it_had_a_checkpoint_is_resumed_from_its_b
 ) -> None:
     started = services.studies.start(str(study))
     services.sweeps.stop(started.tag)
-    end(services, started.jobs[0].id, JobState.INTERRUPTED)
+    end_run(services, started.jobs[0].id, JobState.INTERRUPTED)
     assert services.sweeps.resume(started.tag)[0].state is JobState.QUEUED
     assert services.queue.read().jobs[0].entry.run == 2
 

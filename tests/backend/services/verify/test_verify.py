@@ -42,10 +42,10 @@ def stocked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
 @pytest.fixture
 def rig(stocked: tuple[Path, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rig:
     monkeypatch.setattr(scan, "STALE_AFTER_S", 0.0)
-    return copied(stocked, tmp_path / "rig")
+    return copy_rig(stocked, tmp_path / "rig")
 
 
-def copied(stocked: tuple[Path, list[str]], to: Path) -> Rig:
+def copy_rig(stocked: tuple[Path, list[str]], to: Path) -> Rig:
     shutil.copytree(stocked[0], to)
     return Rig(to, stocked[1])
 
@@ -151,7 +151,7 @@ def test_a_repair_of_any_damages_loses_no_byte(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(scan, "STALE_AFTER_S", 0.0)
-    rig = copied(stocked, tmp_path_factory.mktemp("damaged") / "rig")
+    rig = copy_rig(stocked, tmp_path_factory.mktemp("damaged") / "rig")
     for number in sorted(numbers):
         try:
             DAMAGES[number].make(rig)

@@ -16,7 +16,7 @@ from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curve_cards import LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import header_figures
+from widgets.jobs.detail.header_texts import header_figures
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_columns import JobColumn, best_metric_labels, cell_text
 from widgets.jobs.sweeps.sweep_pane import _sort_best_first

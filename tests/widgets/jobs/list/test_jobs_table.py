@@ -101,8 +101,8 @@ VIEWS = (
         error=RankError("Out of GPU memory.", 3, "gpu03"), tags=("plankton", "adamw")),
     job(LONG, S.LOST, MANY, 0.77, ("validation/a metric with a long name", 0.142),
         "somebody-with-a-long-name", 44, 5.7, tags=("a tag that goes on and on", "b", "c", "d")),
-    job("digits, two workers", S.FINISHED, LOCAL_CONFIG, 1.0, ("validation/accuracy", 0.981), "lan", 5,
-        0.016, notes="as good as it gets"),
+    job("digits, two workers", S.FINISHED, LOCAL_CONFIG, 1.0, ("validation/accuracy", 0.981), "lan",
+        5, 0.016, notes="as good as it gets"),
     *(
         job(f"deeplab · road scenes {n}", S.FINISHED, NODE, 1.0, ("mIoU", 0.7 + n / 100), "chen",
             70 + 24 * n, 5.03, tags=("roads",))

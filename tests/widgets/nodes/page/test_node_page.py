@@ -105,7 +105,11 @@ def test_a_check_says_how_long_it_has_taken(page, monkeypatch, elapsed_s, durati
     times[0] += elapsed_s
     clock = find_only(QTimer, card)
     clock.timeout.emit()
-    assert shows_text(card, f"{duration} until now.") if duration else not shows_text(card, "until now")
+    assert (
+        shows_text(card, f"{duration} until now.")
+        if duration
+        else not shows_text(card, "until now")
+    )
     card.show_findings(())
     assert not clock.isActive()
 
@@ -235,7 +239,10 @@ def test_check_requests_once_and_shows_faults_first(page, qtbot):
 
 def test_little_disk_space_is_shown_in_the_header_and_next_to_findings_of_a_check(page):
     show_reading(page, replace(READING, disk_free_bytes=10**8))
-    assert find_only(PageHeader, page).subtitle.text() == "Needs attention: 0.1 GB left for the data root"
+    assert (
+        find_only(PageHeader, page).subtitle.text()
+        == "Needs attention: 0.1 GB left for the data root"
+    )
     page.show_findings((Finding("a", True, "fine"),))
     show_reading(page, replace(READING, disk_free_bytes=10**8, heartbeat=2))
     assert [finding_texts(page)[0], finding_texts(page)[-1]] == [
@@ -254,6 +261,8 @@ def test_no_finding_of_another_node_remains(page):
 
 
 def finding_texts(page) -> list[str]:
-    """What the card of findings says, from its top."""
-    labels = [label for row in find_only(FindingsCard, page)._rows for label in row.findChildren(Label)]
+    """Return the texts of the card of findings, from its top."""
+    labels = [
+        label for row in find_only(FindingsCard, page)._rows for label in row.findChildren(Label)
+    ]
     return [label.text() for label in labels if label.isVisibleTo(find_only(FindingsCard, page))]

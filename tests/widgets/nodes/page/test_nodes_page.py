@@ -15,7 +15,16 @@ from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import find_button, find_by_name, show_widget, add_widget, pick, shows_text, visible_texts, find_only
+from tests.windows import (
+    find_button,
+    find_by_name,
+    show_widget,
+    add_widget,
+    pick,
+    shows_text,
+    visible_texts,
+    find_only,
+)
 from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import PageHeader
@@ -184,7 +193,10 @@ def test_a_node_opens_and_esc_leads_back_to_its_row(page, qtbot):
     page.show_nodes(samples.cluster(12))
     page.open_node("gpu07")
     assert page.detail.isVisible()
-    assert find_only(PageHeader, page.detail).subtitle.text() == "Needs attention: GPU 3 slowed by heat"
+    assert (
+        find_only(PageHeader, page.detail).subtitle.text()
+        == "Needs attention: GPU 3 slowed by heat"
+    )
     assert not find_button(page.detail, "Add a node").isVisible()
     with qtbot.waitSignal(page.node_opened) as signal:
         qtbot.keyClick(page.detail, Qt.Key.Key_Escape)

@@ -151,7 +151,9 @@ def test_pointing_at_a_wall_shows_the_node_large_until_the_pointer_leaves(rack, 
     QApplication.processEvents()
     center = rack.visualRect(rack.rows_model.index(6)).center()
     qtbot.mouseMove(rack.viewport(), center)
-    qtbot.waitUntil(lambda: find_only(RowReadOut, rack) is not None and find_only(RowReadOut, rack).isVisible())
+    qtbot.waitUntil(
+        lambda: find_only(RowReadOut, rack) is not None and find_only(RowReadOut, rack).isVisible()
+    )
     assert find_only(RowReadOut, rack)._row.name == "gpu07"
     rack.viewportEntered.emit()
     assert not find_only(RowReadOut, rack).isVisible()

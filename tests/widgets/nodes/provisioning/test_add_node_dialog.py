@@ -188,7 +188,8 @@ def test_a_passphrase_is_hidden_given_once_and_forgotten(connecting, qtbot):
 def test_a_refusal_stands_beside_its_field_until_that_is_changed(connecting, qtbot):
     connecting.show_refusal("user", "gpu13 refuses logins as “mai”.", "Choose a key file.")
     assert (
-        find_field(connecting, "User").error() == "gpu13 refuses logins as “mai”. Choose a key file."
+        find_field(connecting, "User").error()
+        == "gpu13 refuses logins as “mai”. Choose a key file."
     )
     assert find_button(connecting, "Connect").isEnabled(), "it may be tried again as it is"
     assert not find_only(TaskStatus, connecting).message.isVisible()

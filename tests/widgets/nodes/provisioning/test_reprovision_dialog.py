@@ -1,4 +1,4 @@
-"""How nodes are set up: each choice says what it is for, and what does not fit says so at once."""
+"""Options of a set-up: each has a hint, and each conflict is shown at once."""
 
 from dataclasses import replace
 
@@ -83,7 +83,10 @@ def test_refresh_finds_changes_on_a_node(ask, qtbot):
     dialog.show_error("gpu1 did not answer for 10 s.")
     assert dialog._failure.isVisible()
     dialog.show_entries((node("gpu1"),))
-    assert (find_button(dialog, "Set up").isEnabled(), find_button(dialog, "Refresh").isVisible()) == (
+    assert (
+        find_button(dialog, "Set up").isEnabled(),
+        find_button(dialog, "Refresh").isVisible(),
+    ) == (
         True,
         False,
     )
@@ -96,7 +99,10 @@ def test_the_button_counts_the_nodes_and_without_one_there_is_nothing_to_do(ask,
     qtbot.mouseClick(find_button(dialog, "All"), LEFT_BUTTON)
     assert find_button(dialog, "Set up 3 nodes").text() == "Set up 3 nodes"
     qtbot.mouseClick(find_button(dialog, "None"), LEFT_BUTTON)
-    assert (dialog.selected_names(), find_button(dialog, "Set up 0 nodes").isEnabled()) == ((), False)
+    assert (dialog.selected_names(), find_button(dialog, "Set up 0 nodes").isEnabled()) == (
+        (),
+        False,
+    )
 
 
 def test_all_of_many_nodes_are_ticked_at_once(ask, qtbot):

@@ -1,4 +1,4 @@
-"""What is said of a node in one row."""
+"""The content of the row of a node."""
 
 from dataclasses import replace
 

@@ -21,7 +21,7 @@ from widgets.common import formats
 from widgets.common.key_value_row import KeyValueRow
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.curves.curves_tab import CurvesTab
-from widgets.jobs.detail.header_facts import header_figures, run_details, stop_cost_message
+from widgets.jobs.detail.header_texts import header_figures, run_details, stop_cost_message
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.detail.warning import ReplayComparison, job_finding
 from widgets.jobs.failure.failure_tab import FailureTab
