@@ -12,7 +12,7 @@ from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
 from tests.cluster.ready import made_ready
-from tests.cluster.test_clean_looks import AT_ONCE, run_checks
+from tests.cluster.test_clean_looks import CONCURRENT_CHECKS, run_checks
 from tests.cluster.test_preflight import config
 
 CHECKS = 50
@@ -31,7 +31,7 @@ def measure() -> list[Figure]:
         found = run_checks(ready, CHECKS)
     blocked = tuple(float(not one.succeeded) for one in (*alone, *found))
     took = max(one.took_s for one in found)
-    context = f"{AT_ONCE} at once; the longest took {took:.1f} s"
+    context = f"{CONCURRENT_CHECKS} at once; the longest took {took:.1f} s"
     return [
         Figure(
             "X1",

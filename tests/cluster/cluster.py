@@ -94,7 +94,7 @@ class Cluster:
                 )
                 self._prepare(plan)
             self._write_identities()
-            self._at_once(Node.boot)
+            self._run_on_all(Node.boot)
             self._stack = stack.pop_all()
         return self
 
@@ -116,15 +116,15 @@ class Cluster:
     def address_of(self, name: str) -> str:
         return self.nodes[name].address
 
-    def heal(self, before: Collection[Process] | None = None) -> None:
+    def heal(self, initial_processes: Collection[Process] | None = None) -> None:
         """Make every node whole again, whatever its methods have done to it.
 
         With ``before``, processes of people that are not among these are ended.
         """
-        self._at_once(lambda node: node.heal(before))
+        self._run_on_all(lambda node: node.heal(initial_processes))
         # After all are back: a caller that still asked for one that was away learns within three
         # seconds that there is no route to it, and so do all others who ask at that time.
-        self._at_once(lambda node: node.ask_again())
+        self._run_on_all(lambda node: node.ask_again())
 
     @property
     def ssh_options(self) -> list[str]:
@@ -179,21 +179,21 @@ class Cluster:
 
     def _prepare(self, plan: Plan) -> None:
         """A node's disk, its own files, and its way to the share."""
-        own = plan.folder / "identity"
+        identity = plan.folder / "identity"
         for folder in ("etc/ssh/sshd_config.d", "home/lab/.ssh", "usr/local/lib", "var/lib"):
-            (own / folder).mkdir(parents=True)
-        shutil.copy(self._folder / "clock.so", own / "usr/local/lib/clock.so")
-        (own / "etc/ld.so.preload").write_text("/usr/local/lib/clock.so\n")
-        (own / CLOCK_OFFSET).write_bytes(bytes(8))
-        key = own / "etc/ssh/ssh_host_ed25519_key"
+            (identity / folder).mkdir(parents=True)
+        shutil.copy(self._folder / "clock.so", identity / "usr/local/lib/clock.so")
+        (identity / "etc/ld.so.preload").write_text("/usr/local/lib/clock.so\n")
+        (identity / CLOCK_OFFSET).write_bytes(bytes(8))
+        key = identity / "etc/ssh/ssh_host_ed25519_key"
         call("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", plan.name, "-f", key)
-        (own / "etc/ssh/sshd_config.d/cluster.conf").write_text(_SSHD_CONFIG)
+        (identity / "etc/ssh/sshd_config.d/cluster.conf").write_text(_SSHD_CONFIG)
         # All nodes share the cores of one machine, which none of them can see.
-        (own / "home/lab/.openmpi").mkdir()
-        (own / "home/lab/.openmpi/mca-params.conf").write_text("mpi_yield_when_idle = 1\n")
-        (own / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
-        (own / "etc/hostname").write_text(f"{plan.name}\n")
-        shutil.copy(self.identity.with_suffix(".pub"), own / "home/lab/.ssh/authorized_keys")
+        (identity / "home/lab/.openmpi").mkdir()
+        (identity / "home/lab/.openmpi/mca-params.conf").write_text("mpi_yield_when_idle = 1\n")
+        (identity / "etc/machine-id").write_text(f"{uuid.uuid4().hex}\n")
+        (identity / "etc/hostname").write_text(f"{plan.name}\n")
+        shutil.copy(self.identity.with_suffix(".pub"), identity / "home/lab/.ssh/authorized_keys")
         node = Node(self.slot, plan)
         self.nodes[plan.name] = node
         kind, text = key.with_suffix(".pub").read_text().split()[:2]
@@ -219,7 +219,7 @@ class Cluster:
         for node in self.nodes.values():
             node.reap()
 
-    def _at_once(self, work: Callable[[Node], None]) -> None:
+    def _run_on_all(self, work: Callable[[Node], None]) -> None:
         with ThreadPoolExecutor(len(self.nodes)) as pool:
             for _ in pool.map(work, self.nodes.values()):
                 pass

@@ -21,17 +21,17 @@ def call(*argv: str | Path, input: str = "", limit_s: float = LIMIT_S) -> str:
     """
     command = [str(part) for part in argv]
     try:
-        ended = subprocess.run(
+        completed = subprocess.run(
             command, input=input, capture_output=True, text=True, timeout=limit_s, check=False
         )
     except subprocess.TimeoutExpired as error:
         raise ClusterError(f"{' '.join(command)} did not end within {limit_s:.0f} s") from error
     except FileNotFoundError as error:
         raise ClusterError(f"{command[0]} is not installed; ./installers/test does that") from error
-    if ended.returncode:
-        complaint = ended.stderr.strip() or f"it ended with code {ended.returncode}"
+    if completed.returncode:
+        complaint = completed.stderr.strip() or f"it ended with code {completed.returncode}"
         raise ClusterError(f"{' '.join(command)}: {complaint}")
-    return ended.stdout
+    return completed.stdout
 
 
 def ip(lines: Sequence[str], namespace: str = "") -> None:

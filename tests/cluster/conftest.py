@@ -30,13 +30,13 @@ _IMAGE_LIMIT_S = 1200.0
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Who wants a cluster first may wait until it is made: its image, wheels, nodes set up."""
-    seen: set[str] = set()
+    fixture_names: set[str] = set()
     for item in items:
         wanted = getattr(item, "fixturenames", ())
         if item.path.is_relative_to(Path(__file__).parent):
-            for made in {"cluster", "ready_cluster"}.intersection(wanted) - seen:
+            for made in {"cluster", "ready_cluster"}.intersection(wanted) - fixture_names:
                 item.add_marker(pytest.mark.timeout(_IMAGE_LIMIT_S))
-                seen.add(made)
+                fixture_names.add(made)
 
 
 @pytest.fixture(scope="session")
@@ -88,8 +88,8 @@ def program(
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Program]:
     """The window of a desktop that knows the ready nodes and their keys."""
-    made, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
-    with window_on(qapp, made.share, tmp_path, monkeypatch, qtbot, keys) as program:
+    cluster, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
+    with window_on(qapp, cluster.share, tmp_path, monkeypatch, qtbot, keys) as program:
         yield program
 
 

@@ -31,13 +31,13 @@ def provide(progress: Progress) -> Path:
     """
     root = image.provide(progress)
     kept = root.with_name(f"{root.name}-{PACKAGE}")
-    with locked(kept.with_name(f"{kept.name}.lock"), "Debian's Open MPI", progress) as held:
+    with locked(kept.with_name(f"{kept.name}.lock"), "Debian's Open MPI", progress) as lock:
         if not kept.exists():
             with (
                 progress.step("Fetching Debian's Open MPI for the test cluster, once"),
                 scratch_folder(kept.with_name(f"{kept.name}.tmp")) as temporary,
             ):
-                _fetch(root, temporary, kept.with_name(f"{kept.name}.log"), progress, held)
+                _fetch(root, temporary, kept.with_name(f"{kept.name}.log"), progress, lock)
                 (temporary / "archives").rename(kept)
     return kept
 

@@ -25,10 +25,10 @@ def filled(folder: Path, left_bytes: int = 0) -> Iterator[None]:
 
 def fill(folder: Path, left_bytes: int = 0) -> None:
     """Take what room there is now, beside what was taken before."""
-    room = os.statvfs(folder)
+    disk_stat = os.statvfs(folder)
     full = folder / _NAME
     had = full.stat().st_size if full.exists() else 0
-    size = had + room.f_bavail * room.f_frsize - left_bytes
+    size = had + disk_stat.f_bavail * disk_stat.f_frsize - left_bytes
     path = shlex.quote(str(full))
     rest = "" if left_bytes else f"cat /dev/zero >>{path};"
     call("sh", "-c", f"{{ fallocate -l {size} {path}; {rest} }} 2>&1; true")

@@ -8,10 +8,10 @@ from tests.cluster import (
     faults_of_set_up,
     faults_to_repair,
 )
-from tests.cluster.seeding import FAULTS
+from tests.cluster.seeding import SEEDED_FAULTS
 
 __all__ = (
-    "FAULTS",
+    "SEEDED_FAULTS",
     "faults_of_access",
     "faults_of_machine",
     "faults_of_set_up",

@@ -9,39 +9,39 @@ from backend.records.nodes.entry import Interface, NodeEntry
 from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, changed_entry, fault, moved, rewritten
+from tests.cluster.seeding import as_root, changed_entry, seeded_fault, move_away, rewritten
 
 # Getting in.
 
 
-@fault(names.SSH)
+@seeded_fault(names.SSH)
 def sshd_stopped(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].stop_sshd()
     yield
     ready[node].start_sshd()
 
 
-@fault(names.SSH)
+@seeded_fault(names.SSH)
 def sshd_hangs(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "kill -STOP $(cat /run/sshd.pid)")
     yield
     as_root(ready, node, "kill -CONT $(cat /run/sshd.pid)")
 
 
-@fault(names.SSH)
+@seeded_fault(names.SSH)
 def desktop_key_removed(ready: ReadyCluster, node: str) -> Iterator[None]:
     with rewritten(ready, node, "/home/lab/.ssh/authorized_keys", "grep restrict"):
         yield
 
 
-@fault(names.SSH)
+@seeded_fault(names.SSH)
 def authorized_keys_writable_by_all(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "chmod 666 /home/lab/.ssh/authorized_keys")
     yield
     as_root(ready, node, "chmod 600 /home/lab/.ssh/authorized_keys")
 
 
-@fault(names.SSH)
+@seeded_fault(names.SSH)
 def sshd_wants_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = "/etc/ssh/sshd_config.d/cluster.conf"
     with rewritten(ready, node, path, "cat; echo AllowUsers somebody"):
@@ -50,10 +50,10 @@ def sshd_wants_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     _read_settings_again(ready, node)
 
 
-@fault(names.HOST_KEY)
+@seeded_fault(names.HOST_KEY)
 def host_key_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     key = "/etc/ssh/ssh_host_ed25519_key"
-    with moved(ready, node, key), moved(ready, node, f"{key}.pub"):
+    with move_away(ready, node, key), move_away(ready, node, f"{key}.pub"):
         as_root(ready, node, f"ssh-keygen -q -t ed25519 -N '' -f {key}")
         _read_settings_again(ready, node)
         yield
@@ -61,14 +61,14 @@ def host_key_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     _read_settings_again(ready, node)
 
 
-@fault(names.SSH)
+@seeded_fault(names.SSH)
 def cable_pulled(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].cut()
     yield
     ready[node].repair()
 
 
-@fault(names.SSH)
+@seeded_fault(names.SSH)
 def powered_off(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].power_off()
     yield
@@ -85,32 +85,32 @@ def _read_settings_again(ready: ReadyCluster, node: str) -> None:
 # Among each other.
 
 
-@fault(names.SSH_BETWEEN_NODES)
+@seeded_fault(names.SSH_BETWEEN_NODES)
 def cluster_key_not_listed(ready: ReadyCluster, node: str) -> Iterator[None]:
     with rewritten(ready, node, "/home/lab/.ssh/authorized_keys", "grep -v restrict"):
         yield
 
 
-@fault(names.SSH_BETWEEN_NODES)
+@seeded_fault(names.SSH_BETWEEN_NODES)
 def cluster_key_readable_by_all(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"chmod 644 {ready.home}/ssh/id_cluster")
     yield
     as_root(ready, node, f"chmod 600 {ready.home}/ssh/id_cluster")
 
 
-@fault(names.SSH_BETWEEN_NODES)
+@seeded_fault(names.SSH_BETWEEN_NODES)
 def cluster_key_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, f"{ready.home}/ssh/id_cluster"):
+    with move_away(ready, node, f"{ready.home}/ssh/id_cluster"):
         yield
 
 
-@fault(names.SSH_BETWEEN_NODES)
+@seeded_fault(names.SSH_BETWEEN_NODES)
 def ssh_client_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, "/usr/bin/ssh"):
+    with move_away(ready, node, "/usr/bin/ssh"):
         yield
 
 
-@fault(names.SETTINGS)
+@seeded_fault(names.SETTINGS)
 def ssh_settings_not_writable(ready: ReadyCluster, node: str) -> Iterator[None]:
     folder = f"{ready.home}/ssh"
     as_root(ready, node, f"chown root {folder}; chmod 755 {folder}")
@@ -118,7 +118,7 @@ def ssh_settings_not_writable(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"chown lab {folder}; chmod 700 {folder}; rm -rf {folder}.not-ours-*")
 
 
-@fault(names.ROUTE)
+@seeded_fault(names.ROUTE)
 def firewall(ready: ReadyCluster, node: str) -> Iterator[None]:
     """Answers from the ports that mpirun and ranks use are lost; sshd's port is open."""
     rule = "ipproto 6 sport 1024-65534 blackhole pref 10"
@@ -127,43 +127,43 @@ def firewall(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"ip rule del {rule}")
 
 
-@fault(names.ROUTE)
+@seeded_fault(names.ROUTE)
 def mtu_too_large(ready: ReadyCluster, node: str) -> Iterator[None]:
     """Its cable's other end takes small packets only, and drops the others in silence."""
     number = list(ready.cluster.nodes).index(node) + 1
     other_end = ready.cluster.slot.link("n", number)
-    before = call("cat", f"/sys/class/net/{other_end}/mtu").strip()
+    previous_mtu = call("cat", f"/sys/class/net/{other_end}/mtu").strip()
     as_root(ready, node, "ip link set eth0 gso_max_segs 1")
     call("ip", "link", "set", other_end, "mtu", "600")
     yield
-    call("ip", "link", "set", other_end, "mtu", before)
+    call("ip", "link", "set", other_end, "mtu", previous_mtu)
     as_root(ready, node, "ip link set eth0 gso_max_segs 65535")
 
 
 # What the desktop knows.
 
 
-@fault(names.NODE)
+@seeded_fault(names.NODE)
 def out_of_service(ready: ReadyCluster, node: str) -> Iterator[None]:
     with changed_entry(ready, node, lambda entry: replace(entry, in_service=False)):
         yield
 
 
-@fault(names.NODE)
+@seeded_fault(names.NODE)
 def not_set_up(ready: ReadyCluster, node: str) -> Iterator[None]:
     with changed_entry(ready, node, lambda entry: replace(entry, installation=None)):
         yield
 
 
-@fault(names.NETWORK)
+@seeded_fault(names.NETWORK)
 def address_gone(ready: ReadyCluster, node: str) -> Iterator[None]:
     """It has another address than that by which the others know it."""
     foreign = f"{ready.cluster.subnet.rpartition('.')[0]}.99/24"
 
     def change(entry: NodeEntry) -> NodeEntry:
         assert entry.info is not None
-        facts = replace(entry.info, interfaces=(Interface("eth0", foreign),))
-        return replace(entry, ranks_address=foreign, info=facts)
+        info = replace(entry.info, interfaces=(Interface("eth0", foreign),))
+        return replace(entry, ranks_address=foreign, info=info)
 
     with changed_entry(ready, node, change):
         yield

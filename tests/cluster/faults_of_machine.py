@@ -12,21 +12,21 @@ from pathlib import Path
 from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import SITE, as_root, environment, fault, read_only_over, rewritten
+from tests.cluster.seeding import SITE, as_root, environment, seeded_fault, read_only_over, rewritten
 
 GPUS_FILE = "/run/gpus"
 
 # The machine.
 
 
-@fault(names.HOME)
+@seeded_fault(names.HOME)
 def home_disk_full(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].fill_disk()
     yield
     ready[node].free_disk()
 
 
-@fault(names.HOME)
+@seeded_fault(names.HOME)
 def home_noexec(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(
         ready,
@@ -37,14 +37,14 @@ def home_noexec(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "umount -l /home/lab")
 
 
-@fault(names.SHARED_MEMORY)
+@seeded_fault(names.SHARED_MEMORY)
 def shared_memory_tiny(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "mount -o remount,size=1m /dev/shm")
     yield
     as_root(ready, node, "mount -o remount,size=50% /dev/shm")
 
 
-@fault(names.OPEN_FILES)
+@seeded_fault(names.OPEN_FILES)
 def few_open_files(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, "prlimit --nofile=128:128 --pid $(cat /run/sshd.pid)")
     yield
@@ -53,28 +53,28 @@ def few_open_files(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].start_sshd()
 
 
-@fault(names.CLOCK)
+@seeded_fault(names.CLOCK)
 def clock_ahead(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].set_clock(600)
     yield
     ready[node].set_clock(0)
 
 
-@fault(names.GPUS)
+@seeded_fault(names.GPUS)
 def gpu_not_there(ready: ReadyCluster, node: str) -> Iterator[None]:
     describe_gpus(ready, node, "gpus 1")
     yield
     describe_gpus(ready, node)
 
 
-@fault(names.GPUS)
+@seeded_fault(names.GPUS)
 def gpu_busy(ready: ReadyCluster, node: str) -> Iterator[None]:
     describe_gpus(ready, node, "gpus 2", "process 1 1 18432")
     yield
     describe_gpus(ready, node)
 
 
-@fault(names.GPUS)
+@seeded_fault(names.GPUS)
 def gpu_lost(ready: ReadyCluster, node: str) -> Iterator[None]:
     describe_gpus(ready, node, "gpus 2", "lost 1")
     yield
@@ -93,10 +93,10 @@ def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
 
     Its agent does not outlive them: it would continue to report GPUs that do not answer any more.
     """
-    place = f"nvml-{node}"
-    shutil.copy(library, ready.cluster.share / place)
+    folder_name = f"nvml-{node}"
+    shutil.copy(library, ready.cluster.share / folder_name)
     into = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-    as_root(ready, node, f"cp {ready.cluster.data_root}/{place} {into}")
+    as_root(ready, node, f"cp {ready.cluster.data_root}/{folder_name} {into}")
     describe_gpus(ready, node)
     path = f"{environment(ready, node)}/{SITE}/torch/version.py"
     try:
@@ -110,20 +110,20 @@ def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
 # The data root.
 
 
-@fault(names.DATA_ROOT)
+@seeded_fault(names.DATA_ROOT)
 def data_root_unmounted(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready[node].unmount_share()
     yield
     ready[node].mount_share()
 
 
-@fault(names.DATA_ROOT)
+@seeded_fault(names.DATA_ROOT)
 def data_root_read_only(ready: ReadyCluster, node: str) -> Iterator[None]:
     with read_only_over(ready, node, ready.cluster.data_root):
         yield
 
 
-@fault(names.DATA_ROOT)
+@seeded_fault(names.DATA_ROOT)
 def another_folder_there(ready: ReadyCluster, node: str) -> Iterator[None]:
     root = ready.cluster.data_root
     as_root(ready, node, f"mount -t tmpfs tmpfs {root}; mkdir {root}/jobs; chmod 777 {root}")
@@ -131,11 +131,11 @@ def another_folder_there(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"umount -l {root}")
 
 
-@fault(names.DISK, shared=True)
+@seeded_fault(names.DISK, shared=True)
 def data_root_full(ready: ReadyCluster, node: str) -> Iterator[None]:
     full = ready.cluster.share / "full"
-    room = os.statvfs(ready.cluster.share)
-    size, path = room.f_bavail * room.f_frsize, shlex.quote(str(full))
+    disk_stat = os.statvfs(ready.cluster.share)
+    size, path = disk_stat.f_bavail * disk_stat.f_frsize, shlex.quote(str(full))
     call("sh", "-c", f"{{ fallocate -l {size} {path}; cat /dev/zero >>{path}; }} 2>&1; true")
     yield
     full.unlink()

@@ -11,36 +11,36 @@ from backend.records.base.layout import DataRoot
 from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import SITE, as_root, bundle, environment, fault, moved, rewritten
+from tests.cluster.seeding import SITE, as_root, bundle, environment, seeded_fault, move_away, rewritten
 from tests.waiting import wait_for
 
 
-@fault(names.PYTORCH)
+@seeded_fault(names.PYTORCH)
 def torch_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, f"{environment(ready, node)}/{SITE}/torch"):
+    with move_away(ready, node, f"{environment(ready, node)}/{SITE}/torch"):
         yield
 
 
-@fault(names.HOROVOD)
+@seeded_fault(names.HOROVOD)
 def horovod_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, f"{environment(ready, node)}/{SITE}/horovod"):
+    with move_away(ready, node, f"{environment(ready, node)}/{SITE}/horovod"):
         yield
 
 
-@fault(names.PYTORCH)
+@seeded_fault(names.PYTORCH)
 def another_torch(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/{SITE}/torch/version.py"
     with rewritten(ready, node, path, "sed \"s/^__version__ = .*/__version__ = '2.9.0'/\""):
         yield
 
 
-@fault(names.OPEN_MPI)
+@seeded_fault(names.OPEN_MPI)
 def mpirun_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, f"{environment(ready, node)}/bin/mpirun"):
+    with move_away(ready, node, f"{environment(ready, node)}/bin/mpirun"):
         yield
 
 
-@fault(names.OPEN_MPI)
+@seeded_fault(names.OPEN_MPI)
 def mpirun_not_executable(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/bin/mpirun"
     as_root(ready, node, f"chmod -x {path}")
@@ -48,37 +48,37 @@ def mpirun_not_executable(ready: ReadyCluster, node: str) -> Iterator[None]:
     as_root(ready, node, f"chmod +x {path}")
 
 
-@fault(names.OPEN_MPI)
+@seeded_fault(names.OPEN_MPI)
 def prted_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, f"{environment(ready, node)}/bin/prted"):
+    with move_away(ready, node, f"{environment(ready, node)}/bin/prted"):
         yield
 
 
-@fault(names.OPEN_MPI)
+@seeded_fault(names.OPEN_MPI)
 def another_open_mpi(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/bin/mpirun"
-    with moved(ready, node, path):
-        said = "#!/bin/sh\\necho 'mpirun (Open MPI) 4.1.4'\\n"
-        as_root(ready, node, f'printf "{said}" >{path}; chmod +x {path}')
+    with move_away(ready, node, path):
+        script = "#!/bin/sh\\necho 'mpirun (Open MPI) 4.1.4'\\n"
+        as_root(ready, node, f'printf "{script}" >{path}; chmod +x {path}')
         yield
         # What a fix has put there stays.
         as_root(ready, node, f"if head -c 99 {path} | grep -q 4.1.4; then rm -f {path}; fi")
 
 
-@fault(names.PROGRAM)
+@seeded_fault(names.PROGRAM)
 def program_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{bundle(ready, node)}/backend/node/run/rank_guard.py"
     with rewritten(ready, node, path, "cat; echo '# changed'"):
         yield
 
 
-@fault(names.PROGRAM)
+@seeded_fault(names.PROGRAM)
 def program_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, bundle(ready, node)):
+    with move_away(ready, node, bundle(ready, node)):
         yield
 
 
-@fault(names.PYTHON)
+@seeded_fault(names.PYTHON)
 def environment_of_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     folder = f"{ready.home}/environments"
     as_root(ready, node, f"chown root {folder}; chmod 700 {folder}")
@@ -87,20 +87,20 @@ def environment_of_another_user(ready: ReadyCluster, node: str) -> Iterator[None
     as_root(ready, node, f"chown lab {folder}; chmod 755 {folder}; rm -rf {folder}.not-ours-*")
 
 
-@fault(names.PYTHON)
+@seeded_fault(names.PYTHON)
 def python_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with moved(ready, node, "/usr/bin/python3.11"):
+    with move_away(ready, node, "/usr/bin/python3.11"):
         yield
 
 
-@fault(names.AGENT)
+@seeded_fault(names.AGENT)
 def agent_stopped(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready.stop_agent(node)
     yield
     ready.revive()
 
 
-@fault(names.LEFTOVERS)
+@seeded_fault(names.LEFTOVERS)
 def left_over_process(ready: ReadyCluster, node: str) -> Iterator[None]:
     jobs = DataRoot(ready.cluster.share).jobs
     make_folder(jobs, exist_ok=True)

@@ -16,12 +16,12 @@ from backend.records.base.access_modes import make_folder
 from backend.records.nodes.entry import NodeEntry
 from backend.services.preflight import names
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, bundle, changed_entry, fault, moved, rewritten
+from tests.cluster.seeding import as_root, bundle, changed_entry, seeded_fault, move_away, rewritten
 
 _CHANGE = "# older"
 
 
-@fault(names.PROGRAM)
+@seeded_fault(names.PROGRAM)
 def old_program(ready: ReadyCluster, node: str) -> Iterator[None]:
     """Set up by a Ringmaster before this one, and nothing of it is damaged."""
     here = bundle(ready, node)
@@ -54,13 +54,13 @@ def _name_of_older() -> str:
         return bundle_name(package)
 
 
-@fault(names.SSH_BETWEEN_NODES)
+@seeded_fault(names.SSH_BETWEEN_NODES)
 def cluster_key_damaged(ready: ReadyCluster, node: str) -> Iterator[None]:
     with rewritten(ready, node, f"{ready.home}/ssh/id_cluster", "head -c 120"):
         yield
 
 
-@fault(names.DATA_ROOT)
+@seeded_fault(names.DATA_ROOT)
 def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
     """It was not mounted when the node was inspected, and is now."""
 
@@ -77,8 +77,8 @@ def ssh_settings_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
     """What mpirun reads on the head; a check writes it again, and so finds no fault."""
     folder = f"{ready.home}/ssh"
     with (
-        moved(ready, node, f"{folder}/config"),
-        moved(ready, node, f"{folder}/known_hosts"),
+        move_away(ready, node, f"{folder}/config"),
+        move_away(ready, node, f"{folder}/known_hosts"),
     ):
         yield
 
@@ -88,11 +88,11 @@ def jobs_for_their_owner_alone(ready: ReadyCluster) -> Iterator[None]:
     """The desktop's user made the folder of all jobs so that no other user may write to it."""
     jobs = ready.cluster.share / "jobs"
     make_folder(jobs, exist_ok=True)
-    before = jobs.stat()
+    previous_stat = jobs.stat()
     os.chown(jobs, 0, 0)
     jobs.chmod(0o755)
     try:
         yield
     finally:
-        os.chown(jobs, before.st_uid, before.st_gid)
-        jobs.chmod(before.st_mode & 0o7777)
+        os.chown(jobs, previous_stat.st_uid, previous_stat.st_gid)
+        jobs.chmod(previous_stat.st_mode & 0o7777)

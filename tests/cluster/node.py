@@ -167,10 +167,10 @@ class Node:
         Raises:
             ClusterError: It failed, with what it complained of.
         """
-        ended = self.run(argv, user="root", limit_s=limit_s)
-        if ended.returncode:
-            raise ClusterError(f"{' '.join(argv)} on {self.name}: {ended.stderr.strip()}")
-        return ended.stdout
+        completed = self.run(argv, user="root", limit_s=limit_s)
+        if completed.returncode:
+            raise ClusterError(f"{' '.join(argv)} on {self.name}: {completed.stderr.strip()}")
+        return completed.stdout
 
     def read(self, path: str) -> str:
         """A file's text, as root."""
@@ -186,9 +186,9 @@ class Node:
                 status = dict(line.split(":", 1) for line in lines)
                 ids = status["NSpid"].split()
                 if len(ids) > 1:  # otherwise it is the desktop's end of something that runs there
-                    words = (folder / "cmdline").read_text(errors="replace").split("\0")[:-1]
+                    argv = (folder / "cmdline").read_text(errors="replace").split("\0")[:-1]
                     uid = int(status["Uid"].split()[0])
-                    found.append(Process(int(ids[-1]), host_pid, uid, tuple(words)))
+                    found.append(Process(int(ids[-1]), host_pid, uid, tuple(argv)))
         return sorted(found, key=lambda process: process.pid)
 
     def freeze(self) -> None:
@@ -305,15 +305,15 @@ class Node:
         if self._process is not None:
             self._process.wait(LIMIT_S)
 
-    def heal(self, before: Collection[Process] | None = None) -> None:
+    def heal(self, initial_processes: Collection[Process] | None = None) -> None:
         """Make it whole again, whatever its methods have done to it.
 
         With ``before``, processes of people that are not among these are ended.
         """
         if not self.is_on:
             self.boot()
-        if before is not None:
-            wait_for(lambda: not self._end_newer(before), f"the end of processes on {self.name}")
+        if initial_processes is not None:
+            wait_for(lambda: not self._end_newer(initial_processes), f"the end of processes on {self.name}")
         self.repair()
         if self._cable.is_delayed:
             self.delay(0)
@@ -338,8 +338,8 @@ class Node:
     def _mount_point(self) -> Path:
         return self._plan.folder / "srv" / Path(DATA_ROOT).name
 
-    def _end_newer(self, before: Collection[Process]) -> list[Process]:
-        older = {process.host_pid for process in before}
+    def _end_newer(self, initial_processes: Collection[Process]) -> list[Process]:
+        older = {process.host_pid for process in initial_processes}
         newer = [p for p in self.processes() if p.uid and p.host_pid not in older]
         for process in newer:
             with contextlib.suppress(ProcessLookupError):

@@ -60,13 +60,13 @@ class Processor:
     def holding(self, pid: int) -> Iterator[None]:
         """Hold a process of this machine in it, for the length of a block, with all its threads."""
         self.make()
-        before = _groups_of(pid)
+        previous_groups = _groups_of(pid)
         for folder in _folders(self._name):
             (folder / "cgroup.procs").write_text(str(pid))
         try:
             yield
         finally:
-            for folder in before:
+            for folder in previous_groups:
                 (folder / "cgroup.procs").write_text(str(pid))
 
     def throttled(self) -> int:
@@ -114,8 +114,8 @@ def _groups_of(pid: int) -> list[Path]:
     lines = Path("/proc", str(pid), "cgroup").read_text().splitlines()
     places = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
     names = [""] if _is_one_tree() else [parent.name for parent in _parents()]
-    found = zip(_parents(), names, strict=True)
-    return [parent / places[name].lstrip("/") for parent, name in found]
+    groups = zip(_parents(), names, strict=True)
+    return [parent / places[name].lstrip("/") for parent, name in groups]
 
 
 def _folders(name: str) -> list[Path]:

@@ -52,9 +52,9 @@ class ReadyCluster:
     @property
     def home(self) -> PurePosixPath:
         """The program's folder on every node."""
-        facts = self.entry("node1").info
-        assert facts is not None
-        return PurePosixPath(facts.home)
+        info = self.entry("node1").info
+        assert info is not None
+        return PurePosixPath(info.home)
 
     def revive(self) -> None:
         """Start the agents that do not live, as a cron of the node would after a boot."""
@@ -106,8 +106,8 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
         ClusterError: A node could not be set up.
     """
     # The cluster's key goes where the desktop's user keeps data; a test has its own.
-    own = {"XDG_DATA_HOME": str(folder / "data-home"), VARIABLE: PATIENT_PREFLIGHT_S}
-    with mock.patch.dict("os.environ", own):
+    environment = {"XDG_DATA_HOME": str(folder / "data-home"), VARIABLE: PATIENT_PREFLIGHT_S}
+    with mock.patch.dict("os.environ", environment):
         services = open_services(cluster.share, folder / "catalogue.sqlite")
     try:
         for name in cluster.nodes:

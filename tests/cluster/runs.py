@@ -50,21 +50,21 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
     Jobs that still run at the end of the block are stopped.
     """
     jobs = ready.services.jobs
-    begun: list[str] = []
+    job_ids: list[str] = []
 
     def start(*nodes: str, processes: int = 1, **changes: Any) -> JobView:
         placement = [{"node": node, "processes": processes} for node in nodes]
         changes["environment"] = {**CALM, **changes.get("environment", {})}
         raw = raw_job(**{"epochs": ENDLESS, **changes, "placement": placement})
         view = jobs.create(raw)
-        begun.append(view.id)
+        job_ids.append(view.id)
         jobs.lifecycle.start(view.id)
         return jobs.queries.wait(
             view.id, is_finished=lambda v: is_training(v) or not v.state.is_live
         )
 
     yield start
-    for job_id in begun:
+    for job_id in job_ids:
         jobs.lifecycle.stop(job_id)
         jobs.queries.wait(job_id)
 
@@ -103,7 +103,7 @@ def leaves_nothing(stocked: ReadyCluster) -> None:
     """Wait until every process of a run has ended; what is left after that is named."""
 
     def left() -> str:
-        return "; ".join(f"on {name}: {' '.join(one.argv)}" for name, one in of_runs(stocked))
+        return "; ".join(f"on {name}: {' '.join(process_entry.argv)}" for name, process_entry in of_runs(stocked))
 
     wait_for(lambda: not of_runs(stocked), "the end of all processes of the run", hint=left)
 
@@ -128,8 +128,8 @@ def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]
     view = stocked.services.jobs.queries.wait(
         job_id, is_finished=lambda v: is_so(v) or time.monotonic() > deadline
     )
-    said = ", ".join(filter(None, (view.state.label, view.status.message, view.contact_warning)))
-    assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {said}"
+    status_text = ", ".join(filter(None, (view.state.label, view.status.message, view.contact_warning)))
+    assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {status_text}"
     return view
 
 
@@ -140,7 +140,7 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     leaves_nothing(stocked)
-    verify(MOUNTED, next(one for one in jobs.queries.checkpoints(view.id) if one.is_latest))
+    verify(MOUNTED, next(checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest))
 
     jobs.lifecycle.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
     view = grows(stocked, view.id, view.step)
@@ -182,17 +182,17 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     leaves_nothing(stocked)
 
 
-def wait_for_message(stocked: ReadyCluster, job_id: str, words: str) -> JobView:
+def wait_for_message(stocked: ReadyCluster, job_id: str, message_part: str) -> JobView:
     """The job as it is once its message says so; "" is nothing to say."""
-    seen: list[JobView] = []
+    views: list[JobView] = []
 
     def says() -> bool:
-        seen.append(stocked.services.jobs.queries.show(job_id))
-        return words in seen[-1].status.message if words else not seen[-1].status.message
+        views.append(stocked.services.jobs.queries.show(job_id))
+        return message_part in views[-1].status.message if message_part else not views[-1].status.message
 
-    wait_for(says, f"the message “{words}”", hint=lambda: f"It was: {seen[-1].status.message}")
-    return seen[-1]
+    wait_for(says, f"the message “{message_part}”", hint=lambda: f"It was: {views[-1].status.message}")
+    return views[-1]
 
 
 def everyone_is_online(stocked: ReadyCluster) -> bool:
-    return {one.presence for one in stocked.services.nodes.list()} == {Presence.ONLINE}
+    return {node_state.presence for node_state in stocked.services.nodes.list()} == {Presence.ONLINE}

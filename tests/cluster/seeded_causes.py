@@ -106,26 +106,26 @@ def slowed(ready: ReadyCluster, cause: Cause | None) -> JobView:
         if cause is Cause.CPU:
             processes.append(stack.enter_context(_spinning(ready)))
         _prefer(processes)
-        begun = ready.services.jobs.queries.show(view.id).step
-        view = reaches(ready, view.id, lambda v: v.step >= begun + _STEPS or not v.state.is_live)
+        start_step = ready.services.jobs.queries.show(view.id).step
+        view = reaches(ready, view.id, lambda v: v.step >= start_step + _STEPS or not v.state.is_live)
         assert view.state.is_live, view.error
         return view
 
 
 def is_named(view: JobView, cause: Cause) -> bool:
-    found = view.status.slow_cause
-    return found is not None and (found.cause, found.rank) == (cause, _RANK_OF[cause])
+    slow_cause = view.status.slow_cause
+    return slow_cause is not None and (slow_cause.cause, slow_cause.rank) == (cause, _RANK_OF[cause])
 
 
 @contextlib.contextmanager
 def _spinning(ready: ReadyCluster) -> Iterator[Process]:
     """Take the core of rank 1 on node2 for another program."""
     node = ready["node2"]
-    before = {process.pid for process in node.processes()}
+    previous_pids = {process.pid for process in node.processes()}
     node.run(["sh", "-c", 'setsid python3 -c "$0" >/dev/null 2>&1 &', _SPIN])
     (spinning,) = wait_for(
         lambda: [
-            one for one in node.processes() if one.pid not in before and "python3" in one.argv[0]
+            process for process in node.processes() if process.pid not in previous_pids and "python3" in process.argv[0]
         ],
         "the other program",
     )

@@ -22,7 +22,7 @@ SITE = "lib/python3.11/site-packages"
 
 
 @dataclass(frozen=True)
-class Fault:
+class SeededFault:
     name: str
     checks: tuple[str, ...]
     spoil: Spoil
@@ -33,7 +33,7 @@ class Fault:
         return {(check, () if self.is_shared else (node,)) for check in self.checks}
 
     @contextmanager
-    def made(self, ready: ReadyCluster, node: str) -> Iterator[None]:
+    def ready_cluster(self, ready: ReadyCluster, node: str) -> Iterator[None]:
         spoiling = self.spoil(ready, node)
         next(spoiling)
         try:
@@ -43,13 +43,13 @@ class Fault:
             next(spoiling, None)
 
 
-FAULTS: dict[str, Fault] = {}
+SEEDED_FAULTS: dict[str, SeededFault] = {}
 
 
-def fault(*checks: str, shared: bool = False) -> Callable[[Spoil], Spoil]:
+def seeded_fault(*checks: str, shared: bool = False) -> Callable[[Spoil], Spoil]:
     def keep(spoil: Spoil) -> Spoil:
         name = spoil.__name__.strip("_")
-        FAULTS[name] = Fault(name, checks, spoil, shared)
+        SEEDED_FAULTS[name] = SeededFault(name, checks, spoil, shared)
         return spoil
 
     return keep
@@ -89,7 +89,7 @@ def bundle(ready: ReadyCluster, node: str) -> str:
 
 
 @contextmanager
-def moved(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
+def move_away(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
     """A file or folder that is not there; what a fix has put in its place stays."""
     quoted = shlex.quote(path)
     as_root(ready, node, f"mv {quoted} {quoted}.away")
@@ -126,11 +126,11 @@ def changed_entry(
 ) -> Iterator[None]:
     """Another ``node.json``; put back unless a fix has written it again."""
     root = mounted(ready.cluster.share)
-    before = ready.entry(node)
-    spoiled = change(before)
+    previous_entry = ready.entry(node)
+    spoiled = change(previous_entry)
     node_files.write_entry(root, spoiled)
     try:
         yield
     finally:
         if ready.entry(node) == spoiled:
-            node_files.write_entry(root, before)
+            node_files.write_entry(root, previous_entry)

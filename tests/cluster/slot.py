@@ -62,9 +62,9 @@ class Slot:
 
     def links(self) -> list[str]:
         """Its links that exist, the bridge last."""
-        mine = re.compile(rf"rmc{self.number}([a-z]\d+)?")
+        link_pattern = re.compile(rf"rmc{self.number}([a-z]\d+)?")
         names = [link["ifname"] for link in json.loads(call("ip", "-json", "link"))]
-        return sorted(filter(mine.fullmatch, names), reverse=True)
+        return sorted(filter(link_pattern.fullmatch, names), reverse=True)
 
     def namespaces(self) -> list[str]:
         """Its network namespaces that exist."""

@@ -51,14 +51,14 @@ def desktop(
             NodeAddress(
                 cluster.address_of(name), user=cluster.user, identity=str(cluster.identity)
             ),
-            accept=lambda key: any(one.endswith(f" {key.text}") for one in cluster.known_hosts),
+            accept=lambda key: any(known_host.endswith(f" {key.text}") for known_host in cluster.known_hosts),
             is_staged=True,
         )
     own_key = str(home / "ssh" / cluster_key.PRIVATE_NAME)
     done = services.provisioning.set_up(
         NODES, lambda _: None, options=SetUpOptions(own_key=own_key)
     )
-    assert all(isinstance(one, NodeEntry) for one in done.values()), done
+    assert all(isinstance(known_host, NodeEntry) for known_host in done.values()), done
     made = ReadyCluster(cluster, services)
     stock(made, folder)
     yield made
@@ -68,36 +68,36 @@ def desktop(
 
 
 @pytest.fixture
-def carried(desktop: ReadyCluster) -> ReadyCluster:
+def sftp_cluster(desktop: ReadyCluster) -> ReadyCluster:
     """Without any share on the nodes, until the end of the test."""
     for name in NODES:
         desktop[name].unmount_share()
         desktop.services.provisioning.wake(name)
     wait_for(
-        lambda: {one.presence for one in desktop.services.nodes.remote()} == {Presence.ONLINE},
+        lambda: {node_state.presence for node_state in desktop.services.nodes.remote()} == {Presence.ONLINE},
         "the agents of both nodes",
     )
     return desktop
 
 
 @pytest.fixture
-def run(carried: ReadyCluster) -> Iterator[Callable[..., JobView]]:
-    with starting(carried) as start:
+def run(sftp_cluster: ReadyCluster) -> Iterator[Callable[..., JobView]]:
+    with starting(sftp_cluster) as start:
         yield start
 
 
-def remote_files(carried: ReadyCluster, name: str, *below: str) -> str:
+def remote_files(sftp_cluster: ReadyCluster, name: str, *below: str) -> str:
     """Inode and time of each file there: one that was sent again is another."""
-    root = carried.entry(name).data_root
+    root = sftp_cluster.entry(name).data_root
     folders = [str(PurePosixPath(root, one)) for one in below]
-    return carried[name].must("find", *folders, "-type", "f", "-printf", "%p %i %T@\\n")
+    return sftp_cluster[name].must("find", *folders, "-type", "f", "-printf", "%p %i %T@\\n")
 
 
 def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
-    carried: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
+    sftp_cluster: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
 ) -> None:
-    services, jobs = carried.services, carried.services.jobs
-    assert all(one.reading and one.reading.cpu.cores for one in services.nodes.remote())
+    services, jobs = sftp_cluster.services, sftp_cluster.services.jobs
+    assert all(node_state.reading and node_state.reading.cpu.cores for node_state in services.nodes.remote())
 
     view = run("node1", processes=2)
     assert makes_steps(view)
@@ -112,22 +112,22 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
         verify(MOUNTED, record)
     assert jobs.queries.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
 
-    library = remote_files(carried, "node1", "models", "loaders", "datasets")
-    newest = next(one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
+    library = remote_files(sftp_cluster, "node1", "models", "loaders", "datasets")
+    newest = next(node_state for node_state in jobs.queries.checkpoints(view.id) if node_state.is_latest)
     there = f"jobs/{view.id}/checkpoints/{newest.name}.pt"
-    before = remote_files(carried, "node1", there)
+    previous_files = remote_files(sftp_cluster, "node1", there)
     jobs.lifecycle.resume(view.id)
-    assert remote_files(carried, "node1", there) == before
-    view = grows(carried, view.id, view.step)
+    assert remote_files(sftp_cluster, "node1", there) == previous_files
+    view = grows(sftp_cluster, view.id, view.step)
     assert makes_steps(view)
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
-    assert remote_files(carried, "node1", "models", "loaders", "datasets") == library
+    assert remote_files(sftp_cluster, "node1", "models", "loaders", "datasets") == library
 
     # The node is gone for good: what it made is in the data root.
-    carried["node1"].cut()
+    sftp_cluster["node1"].cut()
     jobs.lifecycle.resume(view.id, placement=(Placement("node2", 2),))
-    view = grows(carried, view.id, view.step)
+    view = grows(sftp_cluster, view.id, view.step)
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 3)
@@ -137,36 +137,36 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
 
 
 def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
-    carried: ReadyCluster, run: Callable[..., JobView]
+    sftp_cluster: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    jobs = carried.services.jobs
+    jobs = sftp_cluster.services.jobs
     view = run("node1", "node2", processes=1)
     assert makes_steps(view)
     assert (view.world_size, view.error) == (2, None)
-    view = grows(carried, view.id, view.step + 5)
+    view = grows(sftp_cluster, view.id, view.step + 5)
     assert jobs.queries.log(view.id, 1).size > 0
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    folder = carried.services.data_root.job(view.id)
+    folder = sftp_cluster.services.data_root.job(view.id)
     for rank in (0, 1):
         assert folder.attempt(1).rank_exit(rank).exists()
         assert folder.rank_log(rank).stat().st_size > 0
 
     jobs.lifecycle.resume(view.id, placement=(Placement("node2", 1), Placement("node1", 1)))
-    view = grows(carried, view.id, view.step)
+    view = grows(sftp_cluster, view.id, view.step)
     assert makes_steps(view)
-    error = ends_by_name_when_killed(carried, view, "node1", "backend.training.rank")
+    error = ends_by_name_when_killed(sftp_cluster, view, "node1", "backend.training.rank")
     assert (error.rank, error.node) == (1, "node1")
-    leaves_nothing(carried)
+    leaves_nothing(sftp_cluster)
 
 
 @pytest.mark.parametrize("out", ["{output}", "."], ids=["output", "work"])
 def test_files_of_a_script_are_copied_back_and_staged_to_another_node(
-    carried: ReadyCluster, tmp_path: Path, out: str
+    sftp_cluster: ReadyCluster, tmp_path: Path, out: str
 ) -> None:
-    job_id = job_of(carried.services, tmp_path, out).id
-    is_stopped_and_resumes_from_a_folder(carried.services, job_id, tmp_path / "taken.zip")
-    for record in carried.services.jobs.queries.checkpoints(job_id):
+    job_id = job_of(sftp_cluster.services, tmp_path, out).id
+    is_stopped_and_resumes_from_a_folder(sftp_cluster.services, job_id, tmp_path / "taken.zip")
+    for record in sftp_cluster.services.jobs.queries.checkpoints(job_id):
         verify(MOUNTED, record)
-    leaves_nothing(carried)
+    leaves_nothing(sftp_cluster)

@@ -16,7 +16,7 @@ from tests.cluster.test_preflight import config
 
 pytestmark = pytest.mark.slow
 
-AT_ONCE = 3
+CONCURRENT_CHECKS = 3
 SHAPES = (("node1",), ("node2",), ("node3",), ("node2", "node1"), ("node3", "node1", "node2"))
 
 
@@ -26,12 +26,12 @@ def run_checks(ready: ReadyCluster, count: int) -> list[Preflight]:
     def check(nodes: tuple[str, ...]) -> Preflight:
         return ready.services.preflight.run(config(*nodes))
 
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(CONCURRENT_CHECKS) as pool:
         return list(pool.map(check, islice(cycle(SHAPES), count)))
 
 
 def test_x1_checks_of_healthy_nodes_block_no_start(ready_cluster: ReadyCluster) -> None:
-    found = run_checks(ready_cluster, 2 * len(SHAPES))
-    assert [fault.message for one in found for fault in one.blocking_findings] == []
-    assert all(one.succeeded for one in found)
+    result = run_checks(ready_cluster, 2 * len(SHAPES))
+    assert [finding.message for finding in result for finding in finding.blocking_findings] == []
+    assert all(finding.succeeded for finding in result)
     assert not list(ready_cluster.cluster.share.glob("jobs/.*")), "something was left behind"

@@ -18,28 +18,28 @@ from tests.cluster.thief import (
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 
-ELSEWHERE = "10.78.0.1"
+OTHER_ADDRESS = "10.78.0.1"
 
 
 @pytest.fixture
-def elsewhere(ready_cluster: ReadyCluster) -> Iterator[None]:
+def other_address(ready_cluster: ReadyCluster) -> Iterator[None]:
     """Node1 has an address outside of the ranks' subnet, to which node2 knows the way back."""
     slot = ready_cluster.cluster.slot
     node1, node2 = slot.namespace("node1"), slot.namespace("node2")
-    ip([f"address add {ELSEWHERE}/32 dev eth0"], node1)
-    ip([f"route add {ELSEWHERE}/32 via {ready_cluster.cluster.address_of('node1')}"], node2)
+    ip([f"address add {OTHER_ADDRESS}/32 dev eth0"], node1)
+    ip([f"route add {OTHER_ADDRESS}/32 via {ready_cluster.cluster.address_of('node1')}"], node2)
     with unlimited(ready_cluster, ("node1", "node2")):
         yield
-    ip([f"address del {ELSEWHERE}/32 dev eth0"], node1)
-    ip([f"route del {ELSEWHERE}/32"], node2)
+    ip([f"address del {OTHER_ADDRESS}/32 dev eth0"], node1)
+    ip([f"route del {OTHER_ADDRESS}/32"], node2)
 
 
 @pytest.mark.slow
 def test_f62_the_key_is_refused_elsewhere_and_opens_no_terminal_and_no_tunnel(
-    ready_cluster: ReadyCluster, elsewhere: None
+    ready_cluster: ReadyCluster, other_address: None
 ) -> None:
     assert with_the_key(ready_cluster, "true").returncode == 0
-    away = with_the_key(ready_cluster, "true", options=("-b", ELSEWHERE))
+    away = with_the_key(ready_cluster, "true", options=("-b", OTHER_ADDRESS))
     assert away.returncode == 255
     assert "Permission denied (publickey" in away.stderr
 

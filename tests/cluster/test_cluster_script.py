@@ -43,12 +43,12 @@ def lab(ready_cluster: ReadyCluster) -> Iterator[Path]:
     ready_cluster.services.provisioning.authorize_all()
 
 
-def environment(ready: ReadyCluster, folder: Path, lost: Path) -> dict[str, str]:
+def environment(ready: ReadyCluster, folder: Path, lost_folder: Path) -> dict[str, str]:
     """With the last node's cable pulled for LOSE, and the moment of that written down."""
     cable = ready.cluster.slot.link("n", len(NODES))
     keys = folder / "keys"
     keys.write_text("\n".join(ready.cluster.known_hosts) + "\n")
-    shown = subprocess.run(
+    completed = subprocess.run(
         ["ssh-keygen", "-lf", keys], capture_output=True, text=True, check=True
     ).stdout
     return {
@@ -58,10 +58,10 @@ def environment(ready: ReadyCluster, folder: Path, lost: Path) -> dict[str, str]
         "NODE_DATA_ROOT": f"{ready.cluster.data_root}/lab",
         "USER_ON_NODES": ready.cluster.user,
         "IDENTITY": str(ready.cluster.identity),
-        "ACCEPT_KEYS": " ".join(line.split()[1] for line in shown.splitlines()),
+        "ACCEPT_KEYS": " ".join(line.split()[1] for line in completed.splitlines()),
         "PROCESSES": "1",
         "EPOCHS": EPOCHS,
-        "LOSE": f"date +%s >{shlex.quote(str(lost))}; ip link set {cable} down",
+        "LOSE": f"date +%s >{shlex.quote(str(lost_folder))}; ip link set {cable} down",
     }
 
 
@@ -71,14 +71,14 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
     ready_cluster: ReadyCluster, lab: Path, tmp_path: Path
 ) -> None:
     hosts = [ready_cluster.cluster.address_of(name) for name in NODES]
-    lost = tmp_path / "lost"
+    lost_folder = tmp_path / "lost"
     done = subprocess.run(
         [SCRIPT, lab, *hosts],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        env=environment(ready_cluster, tmp_path, lost),
+        env=environment(ready_cluster, tmp_path, lost_folder),
         cwd=tmp_path,
         timeout=_LIMIT_S,
         check=False,
@@ -111,7 +111,7 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
     assert without.error.node == "node3"
     assert without.error.message in done.stdout
     ended = datetime.fromisoformat(without.ended_at).timestamp()
-    assert ended - float(lost.read_text()) < NAMED_WITHIN_S
+    assert ended - float(lost_folder.read_text()) < NAMED_WITHIN_S
     # On either side of the cut: what runs there is seen without the network.
     assert not of_runs(ready_cluster)
 

@@ -66,13 +66,13 @@ def settled(desktop: Services, job: JobView) -> RunUpdate:
     """
 
     def poll() -> RunUpdate | None:
-        found = desktop.jobs.queries.poll(job.id)
-        steps = found.history.steps
-        return found if len(steps) and found.view.step >= steps[-1] else None
+        update = desktop.jobs.queries.poll(job.id)
+        steps = update.history.steps
+        return update if len(steps) and update.view.step >= steps[-1] else None
 
-    found = wait_for(poll, "a status that is as new as the history")
-    assert found is not None
-    return found
+    update = wait_for(poll, "a status that is as new as the history")
+    assert update is not None
+    return update
 
 
 @pytest.mark.usefixtures("soon_missed")
@@ -84,25 +84,25 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     goes_on, ends = run("node1", "node2"), run("node3", strategy={"name": "alone"})
-    before, before_end = settled(desktop, goes_on), settled(desktop, ends)
-    assert before.view.state in WORKING
-    assert (before.view.contact_warning, before_end.view.contact_warning) == ("", "")
+    previous_update, before_end = settled(desktop, goes_on), settled(desktop, ends)
+    assert previous_update.view.state in WORKING
+    assert (previous_update.view.contact_warning, before_end.view.contact_warning) == ("", "")
     wait_for(
         lambda: {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE},
         "the desktop to see the nodes",
     )
-    steps = list(before.history.steps)
+    steps = list(previous_update.history.steps)
 
     for node in stocked.cluster.nodes.values():
         node.leave_the_desktop()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", SILENCE_S)
     # Meanwhile one run ends, which another desktop asked it to.
     stocked.services.jobs.lifecycle.stop(ends.id)
-    seen, seen_end = before, before_end
+    seen, seen_end = previous_update, before_end
     for _ in range(3):
         seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
         seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
-        for now, last in ((seen.view, before.view), (seen_end.view, before_end.view)):
+        for now, last in ((seen.view, previous_update.view), (seen_end.view, before_end.view)):
             assert STALE.fullmatch(now.contact_warning)
             # How long it takes and how fast it is are known only from updates.
             assert replace(now, contact_warning="") == replace_fields(
@@ -130,7 +130,7 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     wait_for(is_current, "an update of the job")
     truth = stocked.services.jobs.queries.show(goes_on.id)
     assert seen.view.state in WORKING
-    assert before.view.step < seen.view.step <= truth.step
+    assert previous_update.view.step < seen.view.step <= truth.step
     assert steps == list(range(1, len(steps) + 1))
     # What is written comes twice a second, status and history one after the other.
     assert len(steps) >= seen.view.step

@@ -47,9 +47,9 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     folder = stocked.services.data_root.job(job_id).checkpoints
     # A live run may be trying again just now.
     wait_for(lambda: not list(folder.glob(".*")), "whole checkpoints alone")
-    (found,) = (one for one in stocked.services.jobs.queries.checkpoints(job_id) if one.is_latest)
-    verify(MOUNTED, found)
-    return found
+    (checkpoint,) = (checkpoint for checkpoint in stocked.services.jobs.queries.checkpoints(job_id) if checkpoint.is_latest)
+    verify(MOUNTED, checkpoint)
+    return checkpoint
 
 
 def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
@@ -60,27 +60,27 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share, MEBIBYTE):
-        said = wait_for_message(stocked, view.id, "could not be written: No space left on device")
-        assert said.status.message.startswith("The checkpoint epoch-")
-        kept = newest(stocked, view.id)
+        view_with_message = wait_for_message(stocked, view.id, "could not be written: No space left on device")
+        assert view_with_message.status.message.startswith("The checkpoint epoch-")
+        saved_checkpoint = newest(stocked, view.id)
 
         # Now not one block is left, not even for a status of 1 kB; it is written all the same.
         fill(share)
-        said = wait_for_message(
+        view_with_message = wait_for_message(
             stocked, view.id, "The history cannot be written and is kept in memory"
         )
-        view = grows(stocked, view.id, said.step + 5)
+        view = grows(stocked, view.id, view_with_message.step + 5)
         assert (view.state.is_live, view.contact_warning) == (True, "")
-        assert newest(stocked, view.id) == kept
+        assert newest(stocked, view.id) == saved_checkpoint
         wait_for(lambda: everyone_is_online(stocked), "every node to be online")
     wait_for_message(stocked, view.id, "")
-    wait_for(lambda: newest(stocked, view.id).step > kept.step, "a checkpoint")
+    wait_for(lambda: newest(stocked, view.id).step > saved_checkpoint.step, "a checkpoint")
 
     with filled(share):
         # A stop request needs no space; the run waits for some, as its last checkpoint does.
         jobs.lifecycle.stop(view.id)
-        said = wait_for_message(stocked, view.id, "could not be written: No space left on device")
-        assert said.state is JobState.STOPPING
+        view_with_message = wait_for_message(stocked, view.id, "could not be written: No space left on device")
+        assert view_with_message.state is JobState.STOPPING
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     assert newest(stocked, view.id).step == view.step
@@ -97,14 +97,14 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_and_resumes_with_room(
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share):
-        kept = newest(stocked, view.id)
+        saved_checkpoint = newest(stocked, view.id)
         jobs.lifecycle.stop(view.id)
         view = jobs.queries.wait(view.id)
         assert view.state is JobState.ERROR
         assert view.status.message.startswith("Rank 0 on node1: The checkpoint epoch-")
         assert "could not be written: No space left on device" in view.status.message
         assert view.status.message.endswith("Free space, then resume from the newest checkpoint.")
-        assert newest(stocked, view.id) == kept
+        assert newest(stocked, view.id) == saved_checkpoint
         leaves_nothing(stocked)
     jobs.lifecycle.resume(view.id)
     view = grows(stocked, view.id, view.step)
@@ -125,14 +125,14 @@ def test_f28_a_desktop_with_a_full_disk_loses_nothing_and_stops_runs(
 ) -> None:
     disk, services = small
     view = run("node1")
-    known = {one.id for one in services.jobs.queries.list()}
+    known_ids = {one.id for one in services.jobs.queries.list()}
     with filled(disk):
-        made = services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
-        assert "No space left" in made.contact_warning or "is full" in made.contact_warning
+        job = services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
+        assert "No space left" in job.contact_warning or "is full" in job.contact_warning
         services.jobs.lifecycle.stop(view.id)
         view = services.jobs.queries.wait(view.id)
         assert view.state is JobState.INTERRUPTED
-        assert services.catalogue.job(made.id) is None
+        assert services.catalogue.job(job.id) is None
     assert services.jobs.queries.show(view.id).contact_warning == ""
-    assert {one.id for one in services.jobs.queries.list()} == known | {made.id, view.id}
+    assert {one.id for one in services.jobs.queries.list()} == known_ids | {job.id, view.id}
     assert services.catalogue.job(view.id).status.state is JobState.INTERRUPTED

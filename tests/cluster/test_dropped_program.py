@@ -94,19 +94,19 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     mark(program, user, "loss")
     sees(program, user, "loss")
     assert user.clicks <= MOST_CLICKS
-    first = shown(program)
+    first = displayed_job(program)
     assert first.nodes == NODES
 
     user.press("Stop")
-    user.wait(lambda: shown(program).state.is_over)
-    assert shown(program).state is JobState.INTERRUPTED, shown(program).error
-    stopped_at = shown(program).step
+    user.wait(lambda: displayed_job(program).state.is_over)
+    assert displayed_job(program).state is JobState.INTERRUPTED, displayed_job(program).error
+    stopped_at = displayed_job(program).step
     user.take_pictures("stopped")
     user.press("Resume")
-    user.wait(lambda: shown(program).run == 2)
+    user.wait(lambda: displayed_job(program).run == 2)
     sees(program, user, "loss", stopped_at + 3)
     user.press("Stop")
-    user.wait(lambda: shown(program).state.is_over)
+    user.wait(lambda: displayed_job(program).state.is_over)
 
     user.choose(program.jobs.detail.header.menu_button, "Bundle…")
     bundle = tmp_path / "mine.ringmaster"
@@ -120,7 +120,7 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
 
 
 def _sweep(program: Program, user: User) -> None:
-    before = {view.id for view in services(program).jobs.queries.list()}
+    previous_ids = {view.id for view in services(program).jobs.queries.list()}
     user.choose(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("script"))
@@ -135,8 +135,8 @@ def _sweep(program: Program, user: User) -> None:
     user.press("Queue 4 jobs")
 
     def swept() -> list[JobView]:
-        found = services(program).jobs.queries.list()
-        return [view for view in found if view.id not in before]
+        views = services(program).jobs.queries.list()
+        return [view for view in views if view.id not in previous_ids]
 
     user.wait(lambda: len(swept()) == 4)
     user.take_pictures("swept")
@@ -150,7 +150,7 @@ def _sweep(program: Program, user: User) -> None:
 # Used by tries with other programs, too.
 
 
-def shown(program: Program) -> JobView:
+def displayed_job(program: Program) -> JobView:
     view = program.jobs.open_view
     assert view is not None
     return view
@@ -168,14 +168,14 @@ def to_the_form(program: Program, user: User, folder: Path) -> None:
 
 
 def start(program: Program, user: User) -> None:
-    before = {view.id for view in services(program).jobs.queries.list()}
+    previous_ids = {view.id for view in services(program).jobs.queries.list()}
     user.press("Select 3 nodes for me")
     user.wait(lambda: len(program._pages.form.draft().raw["placement"]) == 3)
     user.take_pictures("new-job")
     user.press("Start on 3 processes")
-    user.wait(lambda: (view := program.jobs.open_view) and view.id not in before)
-    user.wait(lambda: shown(program).state is JobState.TRAINING or shown(program).state.is_over)
-    assert shown(program).state is JobState.TRAINING, shown(program).error
+    user.wait(lambda: (view := program.jobs.open_view) and view.id not in previous_ids)
+    user.wait(lambda: displayed_job(program).state is JobState.TRAINING or displayed_job(program).state.is_over)
+    assert displayed_job(program).state is JobState.TRAINING, displayed_job(program).error
     user.take_pictures("training")
 
 
@@ -198,8 +198,8 @@ def sees(program: Program, user: User, curve: str, points: int = 3) -> None:
 
     def is_seen() -> bool:
         drawn = program.jobs.detail.curves.curve(curve)
-        return shown(program).state.is_over or (drawn is not None and len(drawn) >= points)
+        return displayed_job(program).state.is_over or (drawn is not None and len(drawn) >= points)
 
     user.wait(is_seen, 600_000)
-    assert not shown(program).state.is_over, shown(program).error
+    assert not displayed_job(program).state.is_over, displayed_job(program).error
     user.take_pictures(f"curve-{curve.replace('/', '-')}")

@@ -17,15 +17,15 @@ from backend.records.nodes.entry import NodeAddress
 from backend.ssh import client as ssh_client
 from backend.ssh.interface import HostKeyChanged, LoginRefused, PassphraseNeeded, Unreachable
 from tests.cluster.commands import call
-from tests.cluster.faults import FAULTS
+from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, moved
+from tests.cluster.seeding import as_root, move_away
 from tests.waiting import LIMIT_S
 
-NODE, AGAIN = "node2", "again"
+NODE, SECOND_NAME = "node2", "again"
 SHORT_S = 2.0
 QUICK = ("refused", "wrong user", "host key changed", "no Python", "disk full")
-Made = Callable[[ReadyCluster], AbstractContextManager[None]]
+MakeFault = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
 class Row(NamedTuple):
@@ -34,33 +34,33 @@ class Row(NamedTuple):
     ``limit_s`` is how long the node may be silent; where it never answers, that is short.
     """
 
-    sentence: str
+    message: str
     kind: type[BackendError] = Unreachable
-    made: Made = lambda _ready: nullcontext()
-    typed: Mapping[str, Any] = MappingProxyType({})
+    made: MakeFault = lambda _ready: nullcontext()
+    settings: Mapping[str, Any] = MappingProxyType({})
     limit_s: float = LIMIT_S
 
 
-def seeded(name: str) -> Made:
-    return lambda ready: FAULTS[name].made(ready, NODE)
+def seeded(name: str) -> MakeFault:
+    return lambda ready: SEEDED_FAULTS[name].ready_cluster(ready, NODE)
 
 
 @contextmanager
 def bashrc(text: str, ready: ReadyCluster) -> Iterator[None]:
-    place = "/home/lab/.bashrc"
-    ready[NODE].run(["sh", "-c", f"[ ! -e {place} ] || mv {place} {place}.away"])
-    ready[NODE].run(["tee", place], input=text)
+    path = "/home/lab/.bashrc"
+    ready[NODE].run(["sh", "-c", f"[ ! -e {path} ] || mv {path} {path}.away"])
+    ready[NODE].run(["tee", path], input=text)
     try:
         yield
     finally:
         ready[NODE].run(
-            ["sh", "-c", f"rm {place}; [ ! -e {place}.away ] || mv {place}.away {place}"]
+            ["sh", "-c", f"rm {path}; [ ! -e {path}.away ] || mv {path}.away {path}"]
         )
 
 
 @contextmanager
 def without_python(ready: ReadyCluster) -> Iterator[None]:
-    with moved(ready, NODE, "/usr/bin/python3"):
+    with move_away(ready, NODE, "/usr/bin/python3"):
         yield
 
 
@@ -74,21 +74,21 @@ def home_of_root(ready: ReadyCluster) -> Iterator[None]:
 
 
 ROWS = {
-    "host not found": Row("was not found", typed={"host": "no-such-host.invalid"}),
+    "host not found": Row("was not found", settings={"host": "no-such-host.invalid"}),
     "refused": Row("refuses connections on port 22", made=seeded("sshd_stopped")),
     "no answer": Row("sent no greeting within", made=seeded("sshd_hangs"), limit_s=SHORT_S),
     "no route": Row("no route|did not answer", made=seeded("cable_pulled"), limit_s=SHORT_S),
     "switched off": Row("no route|did not answer", made=seeded("powered_off"), limit_s=SHORT_S),
-    "wrong user": Row("refuses nobody-here", LoginRefused, typed={"user": "nobody-here"}),
+    "wrong user": Row("refuses nobody-here", LoginRefused, settings={"user": "nobody-here"}),
     "user not allowed": Row("refuses lab", LoginRefused, seeded("sshd_wants_another_user")),
     "wrong key": Row("refuses lab", LoginRefused, seeded("desktop_key_removed")),
     "key listed for all": Row(
         "refuses lab", LoginRefused, seeded("authorized_keys_writable_by_all")
     ),
-    "no such key": Row("no key file", BackendError, typed={"identity": "/no/such/key"}),
-    "passphrase needed": Row("passphrase", PassphraseNeeded, typed={"identity": "locked"}),
+    "no such key": Row("no key file", BackendError, settings={"identity": "/no/such/key"}),
+    "passphrase needed": Row("passphrase", PassphraseNeeded, settings={"identity": "locked"}),
     "host key changed": Row("key", HostKeyChanged, seeded("host_key_changed")),
-    "not SSH": Row("is not an SSH server", typed={"port": 8022}),
+    "not SSH": Row("is not an SSH server", settings={"port": 8022}),
     "no Python": Row("has no python3", BackendError, without_python),
     "disk full": Row("No space left", BackendError, seeded("home_disk_full")),
     "no permission": Row("Permission denied", BackendError, home_of_root),
@@ -101,23 +101,23 @@ ROWS = {
 @pytest.fixture
 def add(ready_cluster: ReadyCluster, tmp_path: Path) -> Iterator[Callable[..., None]]:
     """As the form does; the keys of the nodes were accepted before."""
-    made = ready_cluster.cluster
+    cluster = ready_cluster.cluster
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", tmp_path / "locked")
 
-    def add(**typed: Any) -> None:
-        if typed.get("identity") == "locked":
-            typed["identity"] = str(tmp_path / "locked")
-        address = NodeAddress(made.address_of(NODE), user=made.user, identity=str(made.identity))
+    def add(**settings: Any) -> None:
+        if settings.get("identity") == "locked":
+            settings["identity"] = str(tmp_path / "locked")
+        address = NodeAddress(cluster.address_of(NODE), user=cluster.user, identity=str(cluster.identity))
         ready_cluster.services.cluster.add(
-            AGAIN,
-            replace(address, **typed),
+            SECOND_NAME,
+            replace(address, **settings),
             accept=lambda key: False,
-            node_data_root=made.data_root,
+            node_data_root=cluster.data_root,
         )
 
     yield add
-    if AGAIN in {entry.name for entry in ready_cluster.services.cluster.list()}:
-        ready_cluster.services.cluster.remove(AGAIN)
+    if SECOND_NAME in {entry.name for entry in ready_cluster.services.cluster.list()}:
+        ready_cluster.services.cluster.remove(SECOND_NAME)
 
 
 @pytest.fixture
@@ -150,11 +150,11 @@ def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
 ) -> None:
     monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", row.limit_s)
     services = ready_cluster.services
-    before = services.cluster.list()
-    with row.made(ready_cluster), pytest.raises(row.kind, match=row.sentence) as caught:
-        add(**row.typed)
+    previous_entries = services.cluster.list()
+    with row.made(ready_cluster), pytest.raises(row.kind, match=row.message) as caught:
+        add(**row.settings)
     assert caught.value.remedy
-    assert services.cluster.list() == before
+    assert services.cluster.list() == previous_entries
 
 
 @pytest.mark.slow
@@ -164,6 +164,6 @@ def test_f52_a_bashrc_that_prints_prevents_no_login(
     noise = "echo noise; echo noise >&2; trap 'echo parting' EXIT; cd /\n"
     with bashrc(noise, ready_cluster):
         add()
-    facts = ready_cluster.entry(AGAIN).info
-    assert facts is not None
-    assert facts.hostname == NODE
+    info = ready_cluster.entry(SECOND_NAME).info
+    assert info is not None
+    assert info.hostname == NODE

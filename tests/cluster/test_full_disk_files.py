@@ -59,9 +59,9 @@ def test_f26_without_room_of_its_own_the_old_file_stays_whole(disk: Path) -> Non
     spare.replace_json({"step": 1})
     fill(disk)
     spare.reserve()
-    with pytest.raises(OSError, match="No space left") as refused:
+    with pytest.raises(OSError, match="No space left") as error_info:
         spare.replace_json({"step": 2})
-    assert refused.value.errno == errno.ENOSPC
+    assert error_info.value.errno == errno.ENOSPC
     assert read_json(disk / "status.json") == {"step": 1}
     (disk / "full").unlink()
     spare.reserve()

@@ -77,15 +77,15 @@ def with_gpus(ready_cluster: ReadyCluster, tmp_path: Path) -> Iterator[ReadyClus
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
 
-        def seen() -> int:
-            readings = (one.reading for one in ready_cluster.services.nodes.remote())
+        def gpu_node_count() -> int:
+            readings = (node_state.reading for node_state in ready_cluster.services.nodes.remote())
             return sum(bool(reading and reading.gpus) for reading in readings)
 
-        wait_for(lambda: seen() == len(NODES), "the agents to see GPUs")
+        wait_for(lambda: gpu_node_count() == len(NODES), "the agents to see GPUs")
         yield ready_cluster
 
 
-def _start(ready: ReadyCluster, folder: Path, name: str, **more: Any) -> JobView:
+def _start(ready: ReadyCluster, folder: Path, name: str, **settings: Any) -> JobView:
     script = folder / name
     script.mkdir()
     (script / "train.py").write_text(PROGRAM)
@@ -101,7 +101,7 @@ def _start(ready: ReadyCluster, folder: Path, name: str, **more: Any) -> JobView
             "NO_LONGER_SLOW": f"{ready.cluster.data_root}/fast-{name}",
         },
         "placement": [{"node": node, "gpus": GPUS} for node in NODES],
-        **more,
+        **settings,
     }
     view = services.jobs.create(raw)
     services.jobs.lifecycle.start(view.id)
@@ -109,7 +109,7 @@ def _start(ready: ReadyCluster, folder: Path, name: str, **more: Any) -> JobView
 
 
 def _weights(ready: ReadyCluster, job_id: str) -> dict[str, torch.Tensor]:
-    newest = next(one for one in ready.services.jobs.queries.checkpoints(job_id) if one.is_latest)
+    newest = next(checkpoint for checkpoint in ready.services.jobs.queries.checkpoints(job_id) if checkpoint.is_latest)
     assert newest.step == STEPS
     saved = torch.load(newest.path, weights_only=True)
     return dict(saved["layer"])
@@ -148,5 +148,5 @@ def test_20_pauses_on_three_nodes_lose_nothing(with_gpus: ReadyCluster, tmp_path
     calm = _start(with_gpus, tmp_path, "undisturbed")
     assert jobs.queries.wait(calm.id).state is JobState.FINISHED
     expected = _weights(with_gpus, calm.id)
-    found = _weights(with_gpus, view.id)
-    assert all(torch.equal(value, expected[name]) for name, value in found.items())
+    weights = _weights(with_gpus, view.id)
+    assert all(torch.equal(value, expected[name]) for name, value in weights.items())

@@ -40,23 +40,23 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
     view = run(*ALL, on_failure=SHRINK, checkpoint={"every_steps": 5})
     view = grows(stocked, view.id, view.step + 12)
 
-    began = time.monotonic()
+    started_s = time.monotonic()
     LOSSES[lose](stocked[victim])
 
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     view = grows(stocked, view.id, view.step)
-    sys.stderr.write(f"\n{victim}: {time.monotonic() - began:.1f} s to a step of the next run\n")
-    left = [name for name in ALL if name != victim]
-    continued = view.status.continuation
-    assert continued is not None
-    if lose == "processes" and not continued.avoids:
+    sys.stderr.write(f"\n{victim}: {time.monotonic() - started_s:.1f} s to a step of the next run\n")
+    remaining_nodes = [name for name in ALL if name != victim]
+    continuation = view.status.continuation
+    assert continuation is not None
+    if lose == "processes" and not continuation.avoids:
         # Of all that was killed there at once, mpirun may not say where it was; the node is well.
         assert list(view.nodes) == list(ALL)
     else:
-        assert list(view.nodes) == left
-        assert (continued.nodes, continued.avoids) == ("2 of 3 nodes", (victim,))
-        assert victim in continued.reason
-    assert [one.number for one in queries.runs(view.id)] == [2, 1]
+        assert list(view.nodes) == remaining_nodes
+        assert (continuation.nodes, continuation.avoids) == ("2 of 3 nodes", (victim,))
+        assert victim in continuation.reason
+    assert [run_record.number for run_record in queries.runs(view.id)] == [2, 1]
     (act, *_) = stocked.services.jobs.audit_entries(view.id)
     assert act.action.startswith("Continued without a user: ")
     stocked.services.jobs.lifecycle.stop(view.id)
@@ -102,10 +102,10 @@ def test_a_job_continues_without_a_node_that_stands_still_and_the_node_changes_n
 def test_the_loss_is_that_of_a_job_that_lost_no_node(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    more = {"on_failure": SHRINK, "epochs": 8, "checkpoint": {"every_steps": 5}}
-    calm = is_over(stocked, run(*ALL, **more).id)
+    settings = {"on_failure": SHRINK, "epochs": 8, "checkpoint": {"every_steps": 5}}
+    calm = is_over(stocked, run(*ALL, **settings).id)
     assert calm.state is JobState.FINISHED
-    view = run(*ALL, **more)
+    view = run(*ALL, **settings)
     view = grows(stocked, view.id, view.step + 8)
     stocked["node3"].power_off()
     view = reaches(stocked, view.id, lambda v: v.run == 2 and not v.state.is_live)
@@ -135,14 +135,14 @@ def test_a_lost_node_is_waited_for(stocked: ReadyCluster, run: Callable[..., Job
     view = grows(stocked, view.id, view.step + 12)
     stocked["node2"].power_off()
     view = reaches(stocked, view.id, lambda v: v.state is JobState.QUEUED)
-    place = stocked.services.queue.read().find_job(view.id)
-    assert place is not None
-    assert "Tries again on the same nodes, 1 of 1." in place.entry.reason
+    queue_position = stocked.services.queue.read().find_job(view.id)
+    assert queue_position is not None
+    assert "Tries again on the same nodes, 1 of 1." in queue_position.entry.reason
     stocked["node2"].boot()
     stocked.revive()
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     assert list(view.nodes) == ["node1", "node2"]
-    wait_for(lambda: stocked.services.jobs.queries.show(view.id).step > place.entry.run, "a step")
+    wait_for(lambda: stocked.services.jobs.queries.show(view.id).step > queue_position.entry.run, "a step")
 
 
 @slow
@@ -151,8 +151,8 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
 ) -> None:
     is_fast = "is-fast"
     until = {"PAUSE_S": "0.1", "PAUSED_UNTIL": f"{stocked.cluster.data_root}/{is_fast}"}
-    more = {"epochs": 8, "checkpoint": {"every_steps": 5}, "environment": until}
-    view = run(*ALL, on_failure={**SHRINK, "grow": True}, **more)
+    settings = {"epochs": 8, "checkpoint": {"every_steps": 5}, "environment": until}
+    view = run(*ALL, on_failure={**SHRINK, "grow": True}, **settings)
     view = grows(stocked, view.id, view.step + 8)
     stocked["node2"].power_off()
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
@@ -162,16 +162,16 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     stocked["node2"].boot()
 
     view = reaches(stocked, view.id, lambda v: v.run == 3 and v.state is JobState.TRAINING)
-    continued = view.status.continuation
-    assert continued is not None
-    assert (continued.nodes, list(view.nodes)) == ("3 of 3 nodes", list(ALL))
-    assert "node2 can be used again." in continued.reason
+    continuation = view.status.continuation
+    assert continuation is not None
+    assert (continuation.nodes, list(view.nodes)) == ("3 of 3 nodes", list(ALL))
+    assert "node2 can be used again." in continuation.reason
     (stocked.cluster.share / is_fast).touch()
     view = is_over(stocked, view.id)
     assert (view.state, view.run) == (JobState.FINISHED, 3)
     history = stocked.services.jobs.queries.history(view.id)
     assert list(history.steps) == list(range(1, view.step + 1))
-    calm = is_over(stocked, run(*ALL, **more).id)
+    calm = is_over(stocked, run(*ALL, **settings).id)
     assert view.step == calm.step
     assert view.status.metrics["validation/loss"] == pytest.approx(
         calm.status.metrics["validation/loss"], rel=1e-3

@@ -12,32 +12,32 @@ from pytestqt.qtbot import QtBot
 from app.main.bootstrap import Program
 from backend.records.base.program_name import forget_command
 from backend.records.nodes.entry import SetUp
-from tests.cluster.faults import FAULTS
+from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import services
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 
 pytestmark = pytest.mark.slow
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
 def dialog(program: Program, ready_cluster: ReadyCluster, qtbot: QtBot) -> Iterator[SetUpDialog]:
     """The set-up of node2, begun while its sshd shows another key than it did."""
-    with FAULTS["host_key_changed"].made(ready_cluster, "node2"):
+    with SEEDED_FAULTS["host_key_changed"].ready_cluster(ready_cluster, "node2"):
         program.window.open_page("nodes")
         qtbot.waitUntil(lambda: "node2" in program.nodes._states)
-        yield begun(program, qtbot)
+        yield started_dialog(program, qtbot)
 
 
-def begun(program: Program, qtbot: QtBot) -> SetUpDialog:
+def started_dialog(program: Program, qtbot: QtBot) -> SetUpDialog:
     """A ready node is set up once more, as it is."""
     set_ups = program._node_controller.provisioning
     set_ups.set_up("node2")
     qtbot.waitUntil(lambda: set_ups._options_dialog.dialog is not None)
     assert set_ups._options_dialog.dialog is not None
-    qtbot.mouseClick(set_ups._options_dialog.dialog._set_up_button, LEFT)
+    qtbot.mouseClick(set_ups._options_dialog.dialog._set_up_button, LEFT_BUTTON)
     qtbot.waitUntil(lambda: set_ups._dialog is not None)
     assert set_ups._dialog is not None
     return set_ups._dialog
@@ -49,12 +49,12 @@ def is_ready(update: SetUp) -> bool:
 
 def fingerprint(ready: ReadyCluster) -> str:
     """As the administrator of node2 reads it on that node."""
-    shown = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
-    return shown.split()[1]
+    fingerprint_line = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
+    return fingerprint_line.split()[1]
 
 
 def buttons(dialog: SetUpDialog) -> list[str]:
-    return [one.text() for one in dialog.findChildren(QPushButton) if one.isVisible()]
+    return [widget.text() for widget in dialog.findChildren(QPushButton) if widget.isVisible()]
 
 
 def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
@@ -67,14 +67,14 @@ def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     assert plate.changed_key_page._current_key.text() == fingerprint(ready_cluster)
     assert plate.changed_key_page._command.text() == forget_command(host, 22)
     assert buttons(dialog) == ["Close"]
-    qtbot.mouseClick(plate.changed_key_page.default, LEFT)
+    qtbot.mouseClick(plate.changed_key_page.default, LEFT_BUTTON)
     assert cluster.host_key("node2") == old
 
     cluster.remove_host_key(host)
-    plate = begun(program, qtbot)._key_plate
+    plate = started_dialog(program, qtbot)._key_plate
     qtbot.waitUntil(plate.trust_page.isVisible)
     assert plate.trust_page.fingerprint.text() == fingerprint(ready_cluster)
     assert cluster.host_key("node2") == "", "it was shown, and is not accepted yet"
-    qtbot.mouseClick(plate.trust_page.trust, LEFT)
+    qtbot.mouseClick(plate.trust_page.trust, LEFT_BUTTON)
     qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]))
     assert cluster.host_key("node2") not in ("", old)

@@ -19,16 +19,16 @@ NODES = ("node1", "node2")
 
 def as_now(ready: ReadyCluster) -> list[str]:
     """Inspect the nodes again and let the cluster's key in; their addresses for the ranks."""
-    found = [ready.services.cluster.inspect(name).ranks_address for name in NODES]
+    addresses = [ready.services.cluster.inspect(name).ranks_address for name in NODES]
     ready.services.provisioning.authorize_all()
-    return found
+    return addresses
 
 
 @pytest.fixture
-def alone(stocked: ReadyCluster) -> Iterator[list[str]]:
+def addresses_without_subnet(stocked: ReadyCluster) -> Iterator[list[str]]:
     slot = stocked.cluster.slot
     length = slot.subnet.prefixlen
-    before = [stocked.entry(name).ranks_address for name in NODES]
+    previous_addresses = [stocked.entry(name).ranks_address for name in NODES]
 
     def change(old: int, new: int, *more: str) -> None:
         for name in NODES:
@@ -40,19 +40,19 @@ def alone(stocked: ReadyCluster) -> Iterator[list[str]]:
     change(length, 32, f"route add {slot.subnet} dev eth0")
     yield [f"{stocked.cluster.address_of(name)}/32" for name in NODES]
     change(32, length)
-    assert as_now(stocked) == before
+    assert as_now(stocked) == previous_addresses
 
 
 @pytest.mark.slow
 def test_nodes_without_a_subnet_pass_the_preflight_check_and_train_together(
-    stocked: ReadyCluster, alone: list[str], run: Callable[..., JobView]
+    stocked: ReadyCluster, addresses_without_subnet: list[str], run: Callable[..., JobView]
 ) -> None:
-    assert as_now(stocked) == alone
+    assert as_now(stocked) == addresses_without_subnet
     placement = [{"node": name, "processes": 1} for name in NODES]
     parsed = parse_job(raw_job(placement=placement))
     assert parsed.config is not None, parsed.errors
-    found = stocked.services.preflight.run(parsed.config)
-    assert found.succeeded, found.blocking_findings
+    result = stocked.services.preflight.run(parsed.config)
+    assert result.succeeded, result.blocking_findings
     view = run(*NODES)
     assert makes_steps(view)
     assert view.world_size == 2

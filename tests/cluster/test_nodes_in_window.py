@@ -89,7 +89,7 @@ def planted(stocked: ReadyCluster) -> Iterator[None]:
 
 
 def _planted(ready_cluster: ReadyCluster) -> list[Process]:
-    return [one for one in ready_cluster["node1"].processes() if "3717" in one.argv]
+    return [process for process in ready_cluster["node1"].processes() if "3717" in process.argv]
 
 
 @pytest.mark.slow
@@ -107,5 +107,5 @@ def test_s14_only_the_orphan_of_a_run_is_offered_and_ended(
 
 
 def _offered(program: Program) -> list[Button]:
-    found = program.nodes.findChildren(Button)
-    return [one for one in found if one.isVisible() and one.text() in ("End process", "Ending…")]
+    buttons = program.nodes.findChildren(Button)
+    return [one for one in buttons if one.isVisible() and one.text() in ("End process", "Ending…")]

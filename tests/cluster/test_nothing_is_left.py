@@ -41,16 +41,16 @@ PROGRAM = """
 
 def traces(slot: Slot, folder: Path) -> list[str]:
     """Of a cluster: links, namespaces, mounts, loop devices, control groups, processes, disks."""
-    found = [*slot.links(), *slot.namespaces(), *mounts_below(folder), *loops_below(folder)]
-    found += map(str, processor.groups(slot.namespace("")))
+    traces = [*slot.links(), *slot.namespaces(), *mounts_below(folder), *loops_below(folder)]
+    traces += map(str, processor.groups(slot.namespace("")))
     for process in Path("/proc").glob("[0-9]*"):
         try:
-            words = (process / "cmdline").read_bytes()
+            argv = (process / "cmdline").read_bytes()
         except (FileNotFoundError, ProcessLookupError):
             continue
-        if os.fsencode(folder) in words and int(process.name) != os.getpid():
-            found.append(f"process {process.name}")
-    return found + [str(disk) for disk in folder.rglob("*.ext4")]
+        if os.fsencode(folder) in argv and int(process.name) != os.getpid():
+            traces.append(f"process {process.name}")
+    return traces + [str(disk) for disk in folder.rglob("*.ext4")]
 
 
 @contextmanager
@@ -87,14 +87,14 @@ def guard_of(program: subprocess.Popen[str]) -> psutil.Process:
 def test_two_clusters_stand_side_by_side_and_one_goes_without_a_trace(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    with Cluster(tmp_path, nodes=("solo",)) as other:
-        assert other.slot != cluster.slot
-        assert other.ssh("solo", "hostname").stdout == "solo\n"
-        there = " ".join(traces(other.slot, tmp_path))
-        for thing in (other.slot.bridge, "-solo", "share", "/dev/loop", "process", "disk.ext4"):
+    with Cluster(tmp_path, nodes=("solo",)) as second_cluster:
+        assert second_cluster.slot != cluster.slot
+        assert second_cluster.ssh("solo", "hostname").stdout == "solo\n"
+        there = " ".join(traces(second_cluster.slot, tmp_path))
+        for thing in (second_cluster.slot.bridge, "-solo", "share", "/dev/loop", "process", "disk.ext4"):
             assert thing in there
-    assert traces(other.slot, tmp_path) == []
-    assert is_released(other.slot)
+    assert traces(second_cluster.slot, tmp_path) == []
+    assert is_released(second_cluster.slot)
     assert cluster.ssh("node1", "hostname").stdout == "node1\n"
 
 
@@ -103,10 +103,10 @@ def test_a_test_that_fails_inside_leaves_nothing(tmp_path: Path) -> None:
         cluster["solo"].power_off()
         raise ZeroDivisionError
 
-    other = Cluster(tmp_path, nodes=("solo",))
-    with pytest.raises(ZeroDivisionError), other:
-        fail(other)
-    assert traces(other.slot, tmp_path) == []
+    second_cluster = Cluster(tmp_path, nodes=("solo",))
+    with pytest.raises(ZeroDivisionError), second_cluster:
+        fail(second_cluster)
+    assert traces(second_cluster.slot, tmp_path) == []
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
@@ -125,9 +125,9 @@ def test_the_next_start_clears_the_rest_of_a_run_with_a_dead_guard(tmp_path: Pat
         program.kill()
         program.wait(30.0)
     assert len(traces(slot, tmp_path / "killed")) > 5
-    with Cluster(tmp_path / "next", nodes=("solo",)) as other:
-        assert other.slot == slot
-        assert other.ssh("solo", "hostname").stdout == "solo\n"
+    with Cluster(tmp_path / "next", nodes=("solo",)) as second_cluster:
+        assert second_cluster.slot == slot
+        assert second_cluster.ssh("solo", "hostname").stdout == "solo\n"
     assert traces(slot, tmp_path / "killed") == []
 
 
@@ -137,10 +137,10 @@ def test_a_start_that_fails_half_way_leaves_nothing(
     broken = tmp_path / "start.sh"
     broken.write_text("echo the kernel has no overlay >&2; exit 1\n")
     monkeypatch.setattr("tests.cluster.node._START", broken)
-    other = Cluster(tmp_path / "cluster", nodes=("solo",))
-    with pytest.raises(ClusterError, match="solo did not start: the kernel has no overlay"), other:
+    second_cluster = Cluster(tmp_path / "cluster", nodes=("solo",))
+    with pytest.raises(ClusterError, match="solo did not start: the kernel has no overlay"), second_cluster:
         pass
-    assert traces(other.slot, tmp_path / "cluster") == []
+    assert traces(second_cluster.slot, tmp_path / "cluster") == []
 
 
 def test_users_other_than_root_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,7 @@ def test_users_other_than_root_are_refused(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_kernel_that_refuses_namespaces_is_quoted() -> None:
     program = "from tests.cluster.cluster import check_rights; check_rights()"
-    ended = subprocess.run(
+    completed = subprocess.run(
         ["setpriv", "--bounding-set=-sys_admin", sys.executable, "-c", program],
         cwd=REPOSITORY,
         capture_output=True,
@@ -159,6 +159,6 @@ def test_a_kernel_that_refuses_namespaces_is_quoted() -> None:
         timeout=60.0,
         check=False,
     )
-    assert ended.returncode == 1
-    assert "This kernel refuses the test cluster its namespaces" in ended.stderr
-    assert "Operation not permitted" in ended.stderr
+    assert completed.returncode == 1
+    assert "This kernel refuses the test cluster its namespaces" in completed.stderr
+    assert "Operation not permitted" in completed.stderr

@@ -22,7 +22,7 @@ from backend.services.preflight import checks, names
 from backend.services.preflight import run as preflight_run
 from backend.services.preflight.context import read_ssh_settings
 from backend.ssh.interface import Shell, Unreachable
-from tests.cluster.faults import FAULTS
+from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.faults_of_machine import GPUS_FILE, two_gpus
 from tests.cluster.faults_to_repair import jobs_for_their_owner_alone, ssh_settings_missing
 from tests.cluster.ready import ReadyCluster
@@ -31,7 +31,7 @@ from tests.integration.tiny import raw_job
 
 NODES = ("node1", "node2", "node3")
 slow = pytest.mark.slow
-TOGETHER: tuple[dict[str, str], ...] = (
+FAULT_GROUPS: tuple[dict[str, str], ...] = (
     {"node1": "cluster_key_readable_by_all", "node2": "torch_missing", "node3": "program_changed"},
     {"node1": "cluster_key_missing", "node2": "left_over_process", "node3": "mpirun_missing"},
     {"node1": "ssh_client_missing", "node2": "clock_ahead", "node3": "home_noexec"},
@@ -100,37 +100,37 @@ def _parsed(placement: Sequence[object]) -> JobConfig:
     return parsed.config
 
 
-def problems_of(found: Preflight) -> set[tuple[str, tuple[str, ...]]]:
-    return {(one.check, one.nodes) for one in found.findings if not one.ok}
+def problems_of(result: Preflight) -> set[tuple[str, tuple[str, ...]]]:
+    return {(finding.check, finding.nodes) for finding in result.findings if not finding.ok}
 
 
-def only(found: Preflight, check: str) -> PreflightFinding:
-    (finding,) = (one for one in found.findings if one.check == check and not one.ok)
+def only_finding(result: Preflight, check: str) -> PreflightFinding:
+    (finding,) = (one for one in result.findings if one.check == check and not one.ok)
     return finding
 
 
-def assert_well(ready: ReadyCluster, found: Preflight) -> None:
-    assert found.succeeded, found.blocking_findings
-    assert not problems_of(found)
-    assert found.smaller == ()
+def assert_well(ready: ReadyCluster, result: Preflight) -> None:
+    assert result.succeeded, result.blocking_findings
+    assert not problems_of(result)
+    assert result.smaller == ()
     assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
 
 
 def test_every_fault_is_seeded_and_there_are_thirty() -> None:
-    seeded = [name for batch in TOGETHER for name in batch.values()]
-    assert sorted([*seeded, *ON_GPUS]) == sorted(FAULTS)
-    assert len(FAULTS) >= 30
+    seeded = [name for batch in FAULT_GROUPS for name in batch.values()]
+    assert sorted([*seeded, *ON_GPUS]) == sorted(SEEDED_FAULTS)
+    assert len(SEEDED_FAULTS) >= 30
     # Too many processes, data, and scripts (test_script_packages_on_nodes) have tests of their own;
     # MPI for Python is imported as Horovod is.
     elsewhere = {names.PROCESSES, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
-    found = {check for fault in FAULTS.values() for check in fault.checks}
+    found = {check for fault in SEEDED_FAULTS.values() for check in fault.checks}
     assert found == set(checks.BY_NAME) - elsewhere
 
 
 def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
-    found = ready_cluster.services.preflight.run(config())
-    assert_well(ready_cluster, found)
-    checked = {finding.check for finding in found.findings}
+    result = ready_cluster.services.preflight.run(config())
+    assert_well(ready_cluster, result)
+    checked = {finding.check for finding in result.findings}
     not_asked = {names.GPUS, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
     assert checked == set(checks.BY_NAME) - not_asked
 
@@ -142,8 +142,8 @@ def test_unusual_but_working_nodes_block_no_start(ready_cluster: ReadyCluster) -
         node.add_docker_bridge()
     ready_cluster["node3"].delay(40)
     ready_cluster["node1"].run(["sh", "-c", "(while :; do :; done) >/dev/null 2>&1 </dev/null &"])
-    found = ready_cluster.services.preflight.run(config())
-    assert found.succeeded, found.blocking_findings
+    result = ready_cluster.services.preflight.run(config())
+    assert result.succeeded, result.blocking_findings
 
 
 @pytest.mark.parametrize(
@@ -154,7 +154,7 @@ def test_unusual_but_working_nodes_block_no_start(ready_cluster: ReadyCluster) -
             marks=() if "host_key_changed" in batch.values() else slow,
             id="+".join(batch.values()),
         )
-        for batch in TOGETHER
+        for batch in FAULT_GROUPS
     ],
 )
 def test_faults_are_found_by_name_and_no_other(
@@ -163,11 +163,11 @@ def test_faults_are_found_by_name_and_no_other(
     with ExitStack() as stack:
         expected = set()
         for node, name in batch.items():
-            stack.enter_context(FAULTS[name].made(ready_cluster, node))
-            expected |= FAULTS[name].expected(node)
-        found = ready_cluster.services.preflight.run(config())
-    assert problems_of(found) == expected, [finding.message for finding in found.blocking_findings]
-    for finding in found.blocking_findings:
+            stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
+            expected |= SEEDED_FAULTS[name].expected(node)
+        result = ready_cluster.services.preflight.run(config())
+    assert problems_of(result) == expected, [finding.message for finding in result.blocking_findings]
+    for finding in result.blocking_findings:
         assert finding.message.endswith(".")
         assert finding.remedy
     assert not list(ready_cluster.cluster.share.glob("jobs/.*"))
@@ -182,25 +182,25 @@ def test_busy_lost_and_missing_gpus_are_found(ready_cluster: ReadyCluster, tmp_p
     with ExitStack() as stack:
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
-        before = preflight.run(job)
-        assert problems_of(before) == set(), [finding.message for finding in before.findings]
+        first_result = preflight.run(job)
+        assert problems_of(first_result) == set(), [finding.message for finding in first_result.findings]
         for node, name in zip(NODES, ON_GPUS, strict=True):
-            stack.enter_context(FAULTS[name].made(ready_cluster, node))
-        found = preflight.run(job)
-    assert problems_of(found) == {(names.GPUS, (node,)) for node in NODES}
-    busy = next(finding for finding in found.blocking_findings if finding.nodes == ("node2",))
+            stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
+        result = preflight.run(job)
+    assert problems_of(result) == {(names.GPUS, (node,)) for node in NODES}
+    busy = next(finding for finding in result.blocking_findings if finding.nodes == ("node2",))
     assert "GPU 1 of node2 is in use by root" in busy.message
     assert "holds 18 GiB" in busy.message
-    assert found.smaller == tuple(Placement(name, gpus=(uuids[0],)) for name in NODES)
+    assert result.smaller == tuple(Placement(name, gpus=(uuids[0],)) for name in NODES)
 
 
 @slow
 def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     ready_cluster["node2"].stop_sshd()
-    found = preflight.run(config())
-    assert [placement.node for placement in found.smaller] == ["node1", "node3"]
-    finding = only(found, names.SSH)
+    result = preflight.run(config())
+    assert [placement.node for placement in result.smaller] == ["node1", "node3"]
+    finding = only_finding(result, names.SSH)
     assert finding.fix is Fix.LEAVE_OUT
     (error,) = preflight.fix_all((finding,)).values()
     assert "cannot fix this" in error.message
@@ -226,42 +226,42 @@ def test_the_program_fixes_repairable_faults(
         expected = set()
         for node, names in batch.items():
             for name in names:
-                stack.enter_context(FAULTS[name].made(ready_cluster, node))
-                expected |= FAULTS[name].expected(node)
-        before = preflight.run(config())
-        assert problems_of(before) == expected, [
-            finding.message for finding in before.blocking_findings
+                stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
+                expected |= SEEDED_FAULTS[name].expected(node)
+        first_result = preflight.run(config())
+        assert problems_of(first_result) == expected, [
+            finding.message for finding in first_result.blocking_findings
         ]
-        assert preflight.fix_all((*before.blocking_findings, *before.warnings)) == {}
-        after = preflight.run(config())
-        assert after.succeeded, after.blocking_findings
-        assert problems_of(after) == set()
+        assert preflight.fix_all((*first_result.blocking_findings, *first_result.warnings)) == {}
+        second_result = preflight.run(config())
+        assert second_result.succeeded, second_result.blocking_findings
+        assert problems_of(second_result) == set()
 
 
 def test_only_fixed_nodes_are_checked_again(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     with (
-        FAULTS["agent_stopped"].made(ready_cluster, "node2"),
-        FAULTS["agent_stopped"].made(ready_cluster, "node3"),
+        SEEDED_FAULTS["agent_stopped"].ready_cluster(ready_cluster, "node2"),
+        SEEDED_FAULTS["agent_stopped"].ready_cluster(ready_cluster, "node3"),
     ):
-        before = preflight.run(config())
-        finding = next(one for one in before.blocking_findings if one.nodes == ("node2",))
+        first_result = preflight.run(config())
+        finding = next(one for one in first_result.blocking_findings if one.nodes == ("node2",))
         assert not preflight.fix_all((finding,))
         # Had it been asked, its sshd would be the fault.
         ready_cluster["node3"].stop_sshd()
-        after = preflight.check_again(config(), before, ("node2",))
-    assert problems_of(after) == {(names.AGENT, ("node3",))}
-    assert after.nodes == NODES
-    assert [one.node for one in after.smaller] == ["node1", "node2"]
+        second_result = preflight.check_again(config(), first_result, ("node2",))
+    assert problems_of(second_result) == {(names.AGENT, ("node3",))}
+    assert second_result.nodes == NODES
+    assert [one.node for one in second_result.smaller] == ["node1", "node2"]
 
 
 @slow
 def test_the_preflight_check_writes_missing_ssh_settings(ready_cluster: ReadyCluster) -> None:
     with ssh_settings_missing(ready_cluster, "node1"):
-        found = ready_cluster.services.preflight.run(config())
-    assert found.succeeded, found.blocking_findings
-    sentences = [one.message for one in found.findings if one.check == names.SETTINGS]
-    assert sentences == ["The SSH settings of mpirun on node1 were outdated and have been updated."]
+        result = ready_cluster.services.preflight.run(config())
+    assert result.succeeded, result.blocking_findings
+    messages = [finding.message for finding in result.findings if finding.check == names.SETTINGS]
+    assert messages == ["The SSH settings of mpirun on node1 were outdated and have been updated."]
 
 
 @slow
@@ -278,20 +278,20 @@ def test_a_connection_that_breaks_while_settings_are_read_is_reported(
         return read_ssh_settings(shell, home)
 
     monkeypatch.setattr(preflight_run, "read_ssh_settings", broken_at_last)
-    found = ready_cluster.services.preflight.run(config())
-    assert problems_of(found) == {(names.SETTINGS, ("node1",))}
+    result = ready_cluster.services.preflight.run(config())
+    assert problems_of(result) == {(names.SETTINGS, ("node1",))}
 
 
 @slow
 def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     with jobs_for_their_owner_alone(ready_cluster):
-        before = preflight.run(config())
-        assert {(one.check, one.nodes, one.fix) for one in before.blocking_findings} == {
+        first_result = preflight.run(config())
+        assert {(finding.check, finding.nodes, finding.fix) for finding in first_result.blocking_findings} == {
             (names.DATA_ROOT, (node,), Fix.SHARE_JOBS) for node in NODES
         }
-        assert before.smaller == ()
-        assert not preflight.fix_all(before.blocking_findings[:1])
+        assert first_result.smaller == ()
+        assert not preflight.fix_all(first_result.blocking_findings[:1])
         assert preflight.run(config()).succeeded
         root, jobs = ready_cluster.cluster.share, ready_cluster.cluster.share / "jobs"
         assert jobs.stat().st_mode == root.stat().st_mode
@@ -309,24 +309,24 @@ def test_another_gpu_is_taken_where_one_is_free(
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
         for node, name in zip(NODES, ON_GPUS, strict=True):
-            stack.enter_context(FAULTS[name].made(ready_cluster, node))
+            stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
         placement = job.placement
         for finding in preflight.run(job).blocking_findings:
             assert finding.fix is Fix.TAKE_FREE_GPUS
             placement = fixed_placement(placement, finding)
         assert placement == tuple(Placement(name, gpus=(free,)) for name in NODES)
-        after = preflight.run(replace(job, placement=placement))
-    assert after.succeeded, after.blocking_findings
+        second_result = preflight.run(replace(job, placement=placement))
+    assert second_result.succeeded, second_result.blocking_findings
 
 
 @slow
 def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
-    found = preflight.run(config("node1", "gpu99", processes=100))
-    assert problems_of(found) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
-    finding = only(found, names.PROCESSES)
+    result = preflight.run(config("node1", "gpu99", processes=100))
+    assert problems_of(result) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
+    finding = only_finding(result, names.PROCESSES)
     fitting = fixed_placement(config("node1", processes=100).placement, finding)
-    assert found.smaller == fitting
+    assert result.smaller == fitting
     assert preflight.run(replace(config(), placement=fitting)).succeeded
 
 
@@ -338,6 +338,6 @@ def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
 
 @slow
 def test_a_job_on_this_computer_alone_waits_for_no_node(ready_cluster: ReadyCluster) -> None:
-    found = ready_cluster.services.preflight.run(config("this-computer"))
-    assert_well(ready_cluster, found)
-    assert names.SSH not in {finding.check for finding in found.findings}
+    result = ready_cluster.services.preflight.run(config("this-computer"))
+    assert_well(ready_cluster, result)
+    assert names.SSH not in {finding.check for finding in result.findings}

@@ -57,8 +57,8 @@ def python_with(
     assert installation is not None
     find = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
     of_node = ready["node1"].run([str(installation.python), "-c", find]).stdout
-    (own,) = folder.glob("own/lib/*/site-packages")
-    (own / "of_the_node.pth").write_text(of_node)
+    (site_packages,) = folder.glob("own/lib/*/site-packages")
+    (site_packages / "of_the_node.pth").write_text(of_node)
     with ExitStack() as stack:
         seen = {stack.enter_context(ready[name].lent(folder)) for name in NODES}
         yield f"{seen.pop()}/own/bin/python"
@@ -93,10 +93,10 @@ def job_of(ready: ReadyCluster, folder: Path, name: str, python: str) -> JobView
 
 def one_on_node3(ready: ReadyCluster, program: Program) -> Process:
     def found() -> Process | None:
-        for node, one in of_runs(ready):
-            words = [Path(word).name for word in one.argv[:3]]
+        for node, process_entry in of_runs(ready):
+            words = [Path(word).name for word in process_entry.argv[:3]]
             if node == "node3" and program.process in words:
-                return one
+                return process_entry
         return None
 
     return wait_for(found, "the program on node3")
@@ -202,10 +202,10 @@ def test_ultralytics_trains_on_boxes_stops_and_resumes(
     packages = ("ultralytics", "opencv-python-headless", "torchvision==0.28.*")
     of_the_node = ("numpy", "opencv-python", "torch")
     with python_with(ready_cluster, folder, packages, of_the_node) as python:
-        (own,) = folder.glob("own/lib/*/site-packages")
+        (site_packages,) = folder.glob("own/lib/*/site-packages")
         # The registry's torchvision is built for CUDA, and lacks its operators beside this torch.
-        (own / "operators_of_torchvision.py").write_text(OPERATORS)
-        with (own / "of_the_node.pth").open("a") as file:
+        (site_packages / "operators_of_torchvision.py").write_text(OPERATORS)
+        with (site_packages / "of_the_node.pth").open("a") as file:
             file.write("\nimport operators_of_torchvision\n")
         raw: dict[str, Any] = {
             "name": "ultralytics",

@@ -33,7 +33,7 @@ def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def made(stocked: ReadyCluster) -> Iterator[list[JobView]]:
+def ready_cluster(stocked: ReadyCluster) -> Iterator[list[JobView]]:
     """Jobs of which nothing is left running, and none waits."""
     found: list[JobView] = []
     yield found
@@ -58,18 +58,18 @@ def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
 
 
 def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
-    stocked: ReadyCluster, made: list[JobView]
+    stocked: ReadyCluster, ready_cluster: list[JobView]
 ) -> None:
     services = stocked.services
     cores = min(int(stocked[node].run(["nproc"]).stdout) for node in NODES)
     first, second = on_both(stocked, 1, 1_000_000), on_both(stocked, cores, 1)
-    made += [first, second]
+    ready_cluster += [first, second]
     services.jobs.lifecycle.start(first.id)
     services.jobs.queries.wait(first.id, is_finished=is_training)
-    place = services.queue.enqueue(second.id)
-    assert place.wait_reason is not None
-    assert place.wait_reason.cause is Cause.BUSY
-    assert place.message.startswith("node1 is busy with “1 each”")
+    queue_position = services.queue.enqueue(second.id)
+    assert queue_position.wait_reason is not None
+    assert queue_position.wait_reason.cause is Cause.BUSY
+    assert queue_position.message.startswith("node1 is busy with “1 each”")
     agent = next(p for p in stocked["node1"].processes() if "backend.node.agent.agent" in p.argv)
     stocked["node1"].run(["kill", "-9", str(agent.pid)])
     services.jobs.lifecycle.stop(first.id)
@@ -88,18 +88,18 @@ def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
 
 @pytest.mark.usefixtures("soon_missed")
 def test_s2_a_job_that_waits_for_a_cut_node_says_so(
-    stocked: ReadyCluster, made: list[JobView]
+    stocked: ReadyCluster, ready_cluster: list[JobView]
 ) -> None:
     services = stocked.services
     view = on_both(stocked, 1, 1)
-    made.append(view)
+    ready_cluster.append(view)
     services.queue.pause()
     services.queue.enqueue(view.id)
     stocked.stop_agent("node2")
 
     def reason() -> str:
-        place = services.queue.read().find_job(view.id)
-        return place.message if place is not None else ""
+        queue_position = services.queue.read().find_job(view.id)
+        return queue_position.message if queue_position is not None else ""
 
     assert reason() == "The queue is paused by root."
     services.queue.resume()

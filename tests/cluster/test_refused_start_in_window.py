@@ -12,7 +12,7 @@ from app.main.bootstrap import Program
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
-from tests.cluster.faults import FAULTS
+from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.windows import services
 from tests.integration.tiny import raw_job, write_sources
@@ -20,7 +20,7 @@ from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 
 pytestmark = pytest.mark.slow
 
-LEFT = Qt.MouseButton.LeftButton
+LEFT_BUTTON = Qt.MouseButton.LeftButton
 
 
 @pytest.fixture
@@ -40,10 +40,10 @@ def dialog_of(program: Program) -> PreflightDialog:
 
 
 def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
-    finding = next(one for one in dialog._rows if one.check == check)
-    qtbot.mouseClick(dialog._rows[finding].button, LEFT)
+    finding = next(row for row in dialog._rows if row.check == check)
+    qtbot.mouseClick(dialog._rows[finding].button, LEFT_BUTTON)
     qtbot.waitUntil(dialog._check_again.isEnabled)
-    assert not [one.message for one in dialog._rows if one.check == check]
+    assert not [row.message for row in dialog._rows if row.check == check]
 
 
 def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
@@ -51,8 +51,8 @@ def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
 ) -> None:
     starts = program._job_controller._start_controller
     with (
-        FAULTS["agent_stopped"].made(ready_cluster, "node2"),
-        FAULTS["cluster_key_missing"].made(ready_cluster, "node1"),
+        SEEDED_FAULTS["agent_stopped"].ready_cluster(ready_cluster, "node2"),
+        SEEDED_FAULTS["cluster_key_missing"].ready_cluster(ready_cluster, "node1"),
     ):
         program._job_controller.start(job.id)
         qtbot.waitUntil(lambda: starts.session is not None)
@@ -67,7 +67,7 @@ def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
         for check in ("agent", "SSH between nodes"):
             repair(dialog, check, qtbot)
         qtbot.waitUntil(dialog._start.isEnabled)
-        qtbot.mouseClick(dialog._start, LEFT)
+        qtbot.mouseClick(dialog._start, LEFT_BUTTON)
         qtbot.waitUntil(lambda: starts.session is None)
     done = services(program).jobs.queries.wait(job.id)
     assert (done.run, done.state) == (1, JobState.FINISHED)

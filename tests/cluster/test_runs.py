@@ -66,11 +66,11 @@ def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
 def test_f57_text_of_users_reaches_remote_ranks_unchanged_and_no_shell(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    odd = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
-    view = run("node2", "node1", environment={"ODD": odd}, name="; touch /tmp/owned", epochs=1)
+    hostile_text = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
+    view = run("node2", "node1", environment={"ODD": hostile_text}, name="; touch /tmp/owned", epochs=1)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.FINISHED
     for name, rank in (("node2", 0), ("node1", 1)):
-        assert f'"ODD": {_json(odd)}' in stocked[name].read(f"/tmp/environment-{rank}")
+        assert f'"ODD": {_json(hostile_text)}' in stocked[name].read(f"/tmp/environment-{rank}")
         assert stocked[name].run(["test", "-e", "/tmp/owned"]).returncode == 1
 
 
@@ -200,8 +200,8 @@ def test_f10_a_run_with_a_restarted_head_is_over_and_its_reused_pid_is_left_alon
     view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     # In order, its supervisor may have had the time to say so itself.
-    said = ("restarted", "its supervisor got SIGTERM") if in_order else ("restarted",)
-    assert any(words in view.status.message for words in said), view.status.message
+    messages = ("restarted", "its supervisor got SIGTERM") if in_order else ("restarted",)
+    assert any(words in view.status.message for words in messages), view.status.message
     wait_for(
         lambda: all(p.argv == _FOREIGN for _, p in of_runs(stocked)),
         "the other node to be free",
@@ -236,8 +236,8 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
 ) -> None:
     monkeypatch.setattr("app.nodes.ssh_poller.QUERY_INTERVAL_S", 2.0)
     program.window.open_page("nodes")
-    shown = program.nodes.rack.rows_model
-    qtbot.waitUntil(lambda: len(shown.rows) == 4)
+    rows_model = program.nodes.rack.rows_model
+    qtbot.waitUntil(lambda: len(rows_model.rows) == 4)
     view = run("node1", "node2")
     for name in ("node1", "node2"):
         stocked[name].stop_sshd()
@@ -294,10 +294,10 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     view = jobs.create(raw)
     stocked["node3"].power_off()
     wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed")
-    with pytest.raises(PreflightFailed, match="node3") as refused:
+    with pytest.raises(PreflightFailed, match="node3") as error_info:
         jobs.lifecycle.start(view.id)
-    assert [one.node for one in refused.value.preflight.smaller] == ["node1", "node2"]
-    assert refused.value.remedy.endswith("Or run on node1, node2 only.")
+    assert [placement.node for placement in error_info.value.preflight.smaller] == ["node1", "node2"]
+    assert error_info.value.remedy.endswith("Or run on node1, node2 only.")
     assert jobs.queries.show(view.id).state is JobState.CREATED
     assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()
 
@@ -308,24 +308,24 @@ def test_m03_on_each_node_a_rank_sees_the_gpu_that_was_chosen_for_it_and_no_othe
 ) -> None:
     library = build(tmp_path, f'STATE_FILE="{GPUS_FILE}"') / "libnvidia-ml.so.1"
     first, second = (f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd" for index in (0, 1))
-    chosen = {"node1": second, "node2": first}
+    gpu_by_node = {"node1": second, "node2": first}
     with ExitStack() as stack:
-        for name in chosen:
+        for name in gpu_by_node:
             stack.enter_context(two_gpus(stocked, name, library))
-        wait_for(lambda: _with_gpus(stocked) == set(chosen), "the agents to see GPUs")
+        wait_for(lambda: _with_gpus(stocked) == set(gpu_by_node), "the agents to see GPUs")
         # A display is on both, and keeps neither from a job.
-        for name in chosen:
+        for name in gpu_by_node:
             describe_gpus(stocked, name, "gpus 2", "graphics 0 4194000 300", "graphics 1 1 300")
-        placement = [{"node": name, "gpus": [uuid]} for name, uuid in chosen.items()]
+        placement = [{"node": name, "gpus": [uuid]} for name, uuid in gpu_by_node.items()]
         view = stocked.services.jobs.create(raw_job(placement=placement))
         stocked.services.jobs.lifecycle.start(view.id)
-        wait_for(lambda: _seen_by_ranks(stocked) == chosen, "ranks with a GPU each")
+        wait_for(lambda: _seen_by_ranks(stocked) == gpu_by_node, "ranks with a GPU each")
         # There is no CUDA on these nodes, which ends it.
         assert stocked.services.jobs.queries.wait(view.id).state is JobState.ERROR
 
 
 def _with_gpus(stocked: ReadyCluster) -> set[str]:
-    return {one.name for one in stocked.services.nodes.remote() if one.reading and one.reading.gpus}
+    return {node_state.name for node_state in stocked.services.nodes.remote() if node_state.reading and node_state.reading.gpus}
 
 
 def _seen_by_ranks(stocked: ReadyCluster) -> dict[str, str]:

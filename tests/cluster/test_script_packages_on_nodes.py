@@ -53,38 +53,38 @@ def test_three_nodes_get_the_packages_of_a_script_once(
 ) -> None:
     services = ready_cluster.services
     job = job_of(ready_cluster, tmp_path, "requirements")
-    said: set[str] = set()
+    reports: set[str] = set()
 
     class Watched(Progress):
-        def report(self, done: float, total: float, what: str) -> None:
-            said.add(what)
+        def report(self, done: float, total: float, step_name: str) -> None:
+            reports.add(step_name)
 
     services.jobs.lifecycle.start(job.id, progress=Watched())
     view = services.jobs.queries.wait(job.id)
     log = services.data_root.job(job.id).rank_log(0).read_text()
     assert view.state is JobState.FINISHED, (view.error, log)
     assert view.status.metrics == {"sum": 6.0, "lr": 0.5}
-    there = ready_cluster.entry("node1").installation
-    assert there is not None
-    assert f"torch {Path(there.python).parents[1]}/lib" in log
-    assert f"hydra {Path(there.python).parents[1]}-script-" in log
-    assert {node for node in NODES if any(f"{node}: Installing" in one for one in said)} == {*NODES}
+    installation = ready_cluster.entry("node1").installation
+    assert installation is not None
+    assert f"torch {Path(installation.python).parents[1]}/lib" in log
+    assert f"hydra {Path(installation.python).parents[1]}-script-" in log
+    assert {node for node in NODES if any(f"{node}: Installing" in one for one in reports)} == {*NODES}
     leaves_nothing(ready_cluster)
 
-    said.clear()
+    reports.clear()
     services.jobs.lifecycle.start(job.id, start_over=True, progress=Watched())
     assert services.jobs.queries.wait(job.id).state is JobState.FINISHED
-    assert not any("Installing" in one for one in said)
+    assert not any("Installing" in one for one in reports)
 
 
 def test_a_python_that_one_node_lacks_is_named_before_the_start(
     ready_cluster: ReadyCluster, tmp_path: Path
 ) -> None:
-    there = ready_cluster.entry("node1").installation
-    assert there is not None
+    installation = ready_cluster.entry("node1").installation
+    assert installation is not None
     path = str(ready_cluster.home.parent / "own-python")
     job = job_of(ready_cluster, tmp_path, path)
-    for node, python in {"node1": there.python, "node3": "/usr/bin/python3"}.items():
+    for node, python in {"node1": installation.python, "node3": "/usr/bin/python3"}.items():
         wrapper = f'#!/bin/sh\nexec {python} "$@"\n'
         put = ["sh", "-c", 'cat >"$1" && chmod +x "$1"', "sh", path]
         assert not ready_cluster[node].run(put, input=wrapper).returncode

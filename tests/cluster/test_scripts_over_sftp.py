@@ -34,12 +34,12 @@ def job_of(services: Services, folder: Path, out: str) -> JobView:
     return services.jobs.create(raw)
 
 
-def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, taken: Path) -> None:
+def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, target_folder: Path) -> None:
     """What it wrote is exported here, and another node continues from it."""
     jobs = services.jobs
 
     def folders() -> list[Checkpoint]:
-        return [one for one in jobs.queries.checkpoints(job_id) if "checkpoint-" in one.file]
+        return [checkpoint for checkpoint in jobs.queries.checkpoints(job_id) if "checkpoint-" in checkpoint.file]
 
     jobs.lifecycle.start(job_id)
     view = jobs.queries.wait(job_id, is_finished=lambda v: v.state.is_over or bool(folders()))
@@ -49,7 +49,7 @@ def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, taken:
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
     record = folders()[-1]
     step = Path(record.file).name.removeprefix("checkpoint-")
-    with zipfile.ZipFile(jobs.export(job_id, record.name, "zip", taken)) as made:
+    with zipfile.ZipFile(jobs.export(job_id, record.name, "zip", target_folder)) as made:
         (state,) = (name for name in made.namelist() if name.endswith("state.txt"))
         assert made.read(state).decode() == step
 
@@ -62,7 +62,7 @@ def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, taken:
     jobs.lifecycle.stop(job_id)
     view = jobs.queries.wait(job_id)
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
-    names = [one.file for one in jobs.queries.checkpoints(job_id)]
+    names = [checkpoint.file for checkpoint in jobs.queries.checkpoints(job_id)]
     assert len(names) == len(set(names))
 
 

@@ -38,9 +38,9 @@ ASKED: dict[str, Callable[[Services, JobView], object]] = {
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    place = tmp_path / "data"
-    place.mkdir()
-    return place
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture

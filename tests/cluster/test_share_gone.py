@@ -40,7 +40,7 @@ PATIENCE_S = 3.0
 OUTAGE_S = 60.0
 LIVE = (*WORKING, JobState.STOPPING)
 STALE = re.compile(r"no news since \d\d:\d\d")
-Taken = Callable[[ReadyCluster], AbstractContextManager[None]]
+Outage = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
 @contextmanager
@@ -63,14 +63,14 @@ def read_only(ready: ReadyCluster) -> Iterator[None]:
 
 
 @contextmanager
-def without(ready: ReadyCluster, taken: Taken) -> Iterator[None]:
+def without(ready: ReadyCluster, outage: Outage) -> Iterator[None]:
     """Without the data root, for what the ranks have open there, too.
 
     The kernel leaves files that are being written alone, whatever becomes of their mount.
     """
     ranks = ranks_of(ready)
     assert ranks
-    with taken(ready):
+    with outage(ready):
         try:
             for name, process in ranks:
                 may_write(ready[name], process, "0")
@@ -87,10 +87,10 @@ def may_write(node: Node, process: Process, limit_bytes: str) -> None:
 
 
 def ranks_of(ready: ReadyCluster) -> list[tuple[str, Process]]:
-    return [one for one in of_runs(ready) if is_one(one[1], "rank_bootstrap.py")]
+    return [process_entry for process_entry in of_runs(ready) if is_one(process_entry[1], "rank_bootstrap.py")]
 
 
-def written(ready: ReadyCluster) -> set[str]:
+def written_files(ready: ReadyCluster) -> set[str]:
     """Names of the files of the data root that runs hold open for writing, but for their ranks."""
     found = set()
     for _, process in set(of_runs(ready)) - set(ranks_of(ready)):
@@ -124,7 +124,7 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    (newest,) = (one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
+    (newest,) = (checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest)
     verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
@@ -154,10 +154,10 @@ def test_f33_only_logs_are_open_for_writing_around_the_ranks(
 ) -> None:
     """So nothing but logs is left to a run `without` its data root."""
     view = run(*NODES, checkpoint={"every_steps": 10})
-    kept = written(stocked)
+    kept = written_files(stocked)
     for _ in range(20):
         view = grows(stocked, view.id, view.step)
-        kept &= written(stocked)
+        kept &= written_files(stocked)
     assert "mpirun.log" in kept
     assert all(name.endswith(".log") for name in kept), kept
 
@@ -166,7 +166,7 @@ def test_f33_only_logs_are_open_for_writing_around_the_ranks(
 def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_failed(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
-    taken: Taken,
+    outage: Outage,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     jobs = stocked.services.jobs
@@ -175,7 +175,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
     # The desktop says sooner that the run is silent; the run knows nothing of that time.
     monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.queries.poll(view.id)
-    with without(stocked, taken):
+    with without(stocked, outage):
         while not update.view.contact_warning:
             update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state in LIVE
@@ -186,7 +186,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
     # What it had to say about a checkpoint is over with the next one.
     wait_for_message(stocked, view.id, "")
 
-    with without(stocked, taken):
+    with without(stocked, outage):
         # The request is obeyed when the data root is back, or its checkpoint is written then.
         jobs.lifecycle.stop(view.id)
         update = jobs.queries.poll(view.id)
@@ -195,7 +195,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
             assert update.view.state is JobState.STOPPING
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    (newest,) = (one for one in jobs.queries.checkpoints(view.id) if one.is_latest)
+    (newest,) = (checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest)
     verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))

@@ -31,16 +31,16 @@ def shared(stocked: ReadyCluster) -> Iterator[PurePosixPath]:
 
     The key that goes between them starts runs only, and so has to know that environment.
     """
-    before = {name: stocked.entry(name) for name in NODES}
-    place = NodeHome.shared_in(PurePosixPath(stocked.cluster.data_root))
-    yield place.environments / set_up(stocked, SetUpOptions(shared=True))
+    previous_entries = {name: stocked.entry(name) for name in NODES}
+    home = NodeHome.shared_in(PurePosixPath(stocked.cluster.data_root))
+    yield home.environments / set_up(stocked, SetUpOptions(shared=True))
     set_up(stocked, SetUpOptions())
-    for name, entry in before.items():
+    for name, entry in previous_entries.items():
         now = stocked.entry(name).installation
         assert now is not None
         assert entry.installation is not None
         assert replace(now, bytes=0) == replace(entry.installation, bytes=0)
-    shutil.rmtree(stocked.cluster.share / place.path.name)
+    shutil.rmtree(stocked.cluster.share / home.path.name)
 
 
 def set_up(ready: ReadyCluster, options: SetUpOptions) -> str:

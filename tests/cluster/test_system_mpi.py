@@ -100,12 +100,12 @@ def check(ready: ReadyCluster) -> Preflight:
 def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    there = stocked.entry("node3").installation
-    assert there is not None
-    assert (there.mpirun, there.mpi_version) == (debian_mpi.MPIRUN, DEBIANS)
-    found = check(stocked)
-    assert found.succeeded, found.blocking_findings
-    assert names.OPEN_MPI in {finding.check for finding in found.findings if finding.ok}
+    installation = stocked.entry("node3").installation
+    assert installation is not None
+    assert (installation.mpirun, installation.mpi_version) == (debian_mpi.MPIRUN, DEBIANS)
+    result = check(stocked)
+    assert result.succeeded, result.blocking_findings
+    assert names.OPEN_MPI in {finding.check for finding in result.findings if finding.ok}
 
     view = run(*NODES)
     assert makes_steps(view)
@@ -143,34 +143,34 @@ def test_f62_a_limited_key_starts_only_the_daemon_of_debian(
 def test_a_missing_daemon_is_found_before_the_start(stocked: ReadyCluster) -> None:
     stocked["node2"].must("mv", "/usr/bin/orted", "/usr/bin/orted.gone")
     try:
-        (fault,) = check(stocked).blocking_findings
+        (finding,) = check(stocked).blocking_findings
     finally:
         stocked["node2"].must("mv", "/usr/bin/orted.gone", "/usr/bin/orted")
-    assert (fault.check, fault.nodes) == (names.OPEN_MPI, ("node2",))
-    assert "/usr/bin/orted on node2 cannot be executed" in fault.message
+    assert (finding.check, finding.nodes) == (names.OPEN_MPI, ("node2",))
+    assert "/usr/bin/orted on node2 cannot be executed" in finding.message
 
 
 @pytest.mark.parametrize("odd", [("node3",), ("node1",)])
 def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
-    stocked: ReadyCluster, entries_before: dict[str, NodeEntry], odd: Sequence[str]
+    stocked: ReadyCluster, entries_before: dict[str, NodeEntry], changed_nodes: Sequence[str]
 ) -> None:
     """As when a node was off while the others were set up with their own Open MPI."""
     root = mounted(stocked.cluster.share)
-    for name in odd:
+    for name in changed_nodes:
         node_files.write_entry(root, entries_before[name])
-    found = check(stocked)
-    faults = [fault for fault in found.blocking_findings if fault.check == names.OPEN_MPI]
-    assert faults == list(found.blocking_findings)
-    versions = {name: BROUGHT if name in odd else DEBIANS for name in NODES}
-    others = [name for name in NODES[1:] if versions[name] != versions["node1"]]
-    assert [fault.nodes for fault in faults] == [(name,) for name in others]
-    for fault, name in zip(faults, others, strict=True):
-        assert fault.message == (
+    result = check(stocked)
+    findings = [finding for finding in result.blocking_findings if finding.check == names.OPEN_MPI]
+    assert findings == list(result.blocking_findings)
+    versions = {name: BROUGHT if name in changed_nodes else DEBIANS for name in NODES}
+    other_nodes = [name for name in NODES[1:] if versions[name] != versions["node1"]]
+    assert [finding.nodes for finding in findings] == [(name,) for name in other_nodes]
+    for finding, name in zip(findings, other_nodes, strict=True):
+        assert finding.message == (
             f"Open MPI is {versions['node1']} on node1 and {versions[name]} on {name}; "
             "the nodes of a job need the same."
         )
-        assert fault.remedy == f"Set up node1 and {name} again together."
-    assert not stocked.services.preflight.fix_all(faults[:1])
+        assert finding.remedy == f"Set up node1 and {name} again together."
+    assert not stocked.services.preflight.fix_all(findings[:1])
     assert {stocked.entry(name).has_own_mpi for name in NODES} == {True}
     assert check(stocked).succeeded
 

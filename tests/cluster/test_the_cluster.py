@@ -44,13 +44,13 @@ def test_the_desktops_key_opens_every_node_and_each_shows_its_own_host_key(
 
 
 def test_a_node_that_shows_another_key_is_refused(cluster: Cluster) -> None:
-    known = cluster.known_hosts_file.read_text()
+    known_hosts = cluster.known_hosts_file.read_text()
     one, other = (line.split()[2] for line in cluster.known_hosts[:2])
-    cluster.known_hosts_file.write_text(known.replace(one, other))
+    cluster.known_hosts_file.write_text(known_hosts.replace(one, other))
     try:
         answer = cluster.ssh("node1", "true")
     finally:
-        cluster.known_hosts_file.write_text(known)
+        cluster.known_hosts_file.write_text(known_hosts)
     assert answer.returncode == 255
     assert "Host key verification failed" in answer.stderr
 
@@ -101,8 +101,8 @@ def test_a_node_has_everything_that_ranks_need(cluster: Cluster) -> None:
         free = "import os; s = os.statvfs('/home/lab'); print(s.f_bavail * s.f_frsize)"
         assert int(node.run(["python3", "-c", free]).stdout) > 7_000_000_000
         for folder in ("/tmp", "/dev/shm"):
-            written = node.run(["sh", "-c", f"echo 1 >{folder}/x && cat {folder}/x; rm {folder}/x"])
-            assert written.stdout == "1\n", written.stderr
+            completed = node.run(["sh", "-c", f"echo 1 >{folder}/x && cat {folder}/x; rm {folder}/x"])
+            assert completed.stdout == "1\n", completed.stderr
 
 
 def test_orphans_are_taken_in(cluster: Cluster) -> None:
@@ -131,9 +131,9 @@ def time_to_connect_s(node: Node) -> float:
     """The least of three: other work on this machine makes a connection slower, never faster."""
     times = []
     for _ in range(3):
-        began = time.monotonic()
+        started_s = time.monotonic()
         socket.create_connection((node.address, 22), timeout=LIMIT_S).close()
-        times.append(time.monotonic() - began)
+        times.append(time.monotonic() - started_s)
     return min(times)
 
 
@@ -195,8 +195,8 @@ def test_a_clock_goes_wrong_for_running_programs_too(cluster: Cluster) -> None:
         assert offset_s() == pytest.approx(0, abs=60)
         node.set_clock(-600)
         assert offset_s() == pytest.approx(-600, abs=60)
-        shown = float(cluster.ssh("node1", "date", "+%s.%N").stdout)
-        assert shown - time.time() == pytest.approx(-600, abs=60)
+        node_time_s = float(cluster.ssh("node1", "date", "+%s.%N").stdout)
+        assert node_time_s - time.time() == pytest.approx(-600, abs=60)
         assert cluster["node2"].run(["date", "+%s"]).stdout >= str(int(time.time()) - 60)
         node.run(["touch", "new"])
         touched = float(node.run(["stat", "-c", "%Y", "new"]).stdout)
@@ -209,7 +209,7 @@ def test_a_reboot_closes_connections_keeps_files_and_gives_a_new_boot_id(
     cluster: Cluster,
 ) -> None:
     node = cluster["node2"]
-    before = boot_id(node)
+    previous_boot_id = boot_id(node)
     assert node.run(["sh", "-c", "echo kept >kept; echo gone >/tmp/gone"]).returncode == 0
     with connection_to(node) as connection:
         node.shut_down()
@@ -217,7 +217,7 @@ def test_a_reboot_closes_connections_keeps_files_and_gives_a_new_boot_id(
     assert not node.is_on
     node.boot()
     assert cluster.ssh("node2", "cat", "kept", "/tmp/gone").stdout == "kept\n"
-    assert boot_id(node) != before
+    assert boot_id(node) != previous_boot_id
 
 
 def test_a_loss_of_power_closes_nothing(cluster: Cluster) -> None:
@@ -248,8 +248,8 @@ def test_the_share_is_seen_by_all_and_can_go(cluster: Cluster) -> None:
     (cluster.share / "from-desktop").write_text("desktop")
     for name in cluster.nodes:
         path = f"{cluster.data_root}/from-{name}"
-        written = f"cat {cluster.data_root}/from-desktop; echo {name} >{path}"
-        assert cluster.ssh(name, "sh", "-c", written).stdout == "desktop"
+        command = f"cat {cluster.data_root}/from-desktop; echo {name} >{path}"
+        assert cluster.ssh(name, "sh", "-c", command).stdout == "desktop"
         assert (cluster.share / f"from-{name}").read_text() == f"{name}\n"
     node = cluster["node1"]
     node.unmount_share()
@@ -291,23 +291,23 @@ def test_without_sshd_a_node_refuses_and_open_sessions_stay(cluster: Cluster) ->
 def test_dockers_address_can_be_the_same_on_every_node(cluster: Cluster) -> None:
     for node in cluster.nodes.values():
         node.add_docker_bridge()
-        shown = node.run(["ip", "-brief", "-4", "address", "show", "docker0"]).stdout
-        assert shown.split() == ["docker0", "UP", "172.17.0.1/16"]
+        address_line = node.run(["ip", "-brief", "-4", "address", "show", "docker0"]).stdout
+        assert address_line.split() == ["docker0", "UP", "172.17.0.1/16"]
     cluster.heal()
     assert "172.17" not in cluster["node1"].run(["ip", "-brief", "address"]).stdout
 
 
 def test_healing_ends_the_processes_of_a_test_and_fixes_its_damage(cluster: Cluster) -> None:
     node, other = cluster["node1"], cluster["node2"]
-    before = set(node.processes())
+    initial_processes = set(node.processes())
     node.run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
     node.fill_disk()
     node.unmount_share()
     node.stop_sshd()
     node.cut()
     other.power_off()
-    cluster.heal(before)
-    assert {p.argv for p in node.processes()} == {p.argv for p in before}
+    cluster.heal(initial_processes)
+    assert {p.argv for p in node.processes()} == {p.argv for p in initial_processes}
     assert cluster.ssh("node1", "sh", "-c", "echo text >file && cat file").stdout == "text\n"
     assert node.run(["test", "-w", cluster.data_root]).returncode == 0
     assert cluster.ssh("node2", "hostname").stdout == "node2\n"

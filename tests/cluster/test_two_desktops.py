@@ -45,19 +45,19 @@ def test_f45_both_desktops_see_everything_that_they_write_at_once(
     imported: dict[str, str] = {}
     all_begin = threading.Barrier(4, timeout=LIMIT_S)
 
-    def make_jobs(services: Services, who: str) -> None:
+    def make_jobs(services: Services, desktop_name: str) -> None:
         jobs = services.jobs
         for _ in range(ROUNDS):
             all_begin.wait()
-            view = jobs.create(raw_job(name=who, placement=ON_NODE1))
+            view = jobs.create(raw_job(name=desktop_name, placement=ON_NODE1))
             made.append(view.id)
             made.append(jobs.create(jobs.clone(view.id)).id)
-            jobs.annotate(view.id, notes=f"by {who}")
+            jobs.annotate(view.id, notes=f"by {desktop_name}")
 
-    def import_versions(services: Services, who: str) -> None:
+    def import_versions(services: Services, desktop_name: str) -> None:
         for number in range(ROUNDS):
             all_begin.wait()
-            text = f"{who}, {number}"
+            text = f"{desktop_name}, {number}"
             source = tmp_path / text
             source.mkdir()
             (source / "text").write_text(text)
@@ -68,8 +68,8 @@ def test_f45_both_desktops_see_everything_that_they_write_at_once(
     work = (make_jobs, import_versions)
     with ThreadPoolExecutor(4) as pool:
         doing = [
-            pool.submit(one, services, who)
-            for services, who in zip(desktops, ("mounted", "remote"), strict=True)
+            pool.submit(one, services, desktop_name)
+            for services, desktop_name in zip(desktops, ("mounted", "remote"), strict=True)
             for one in work
         ]
         for one in doing:
@@ -82,9 +82,9 @@ def test_f45_both_desktops_see_everything_that_they_write_at_once(
         views = {view.id: view for view in services.catalogue.jobs()}
         assert set(made) <= views.keys()
         notes = Counter((views[one].name, views[one].notes) for one in made)
-        for who in ("mounted", "remote"):
-            assert notes[who, f"by {who}"] == ROUNDS
-            copies = [name for name, _ in notes if name.startswith(f"{who} (copy")]
+        for desktop_name in ("mounted", "remote"):
+            assert notes[desktop_name, f"by {desktop_name}"] == ROUNDS
+            copies = [name for name, _ in notes if name.startswith(f"{desktop_name} (copy")]
             assert sum(notes[name, ""] for name in copies) == ROUNDS
         items = {item.reference: item for item in services.catalogue.items(Kind.DATASET)}
         assert imported.keys() <= items.keys()

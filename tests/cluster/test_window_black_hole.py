@@ -17,7 +17,7 @@ from widgets.nodes.page.node_actions import CHECK, RETRY
 
 pytestmark = pytest.mark.slow
 
-OTHERS = ("node1", "node3")
+OTHER_NODES = ("node1", "node3")
 UPDATES = 3
 
 
@@ -28,15 +28,15 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     qtbot: QtBot,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    seen: dict[str, Presence] = {}
+    presences: dict[str, Presence] = {}
     updates: Counter[str] = Counter()
-    shown: dict[str, int] = {}
+    beat_counts: dict[str, int] = {}
 
     def take(states: tuple[NodeState, ...]) -> None:
         for state in states:
-            seen[state.name] = state.presence
-            if state.reading is not None and shown.get(state.name) != state.reading.heartbeat:
-                shown[state.name] = state.reading.heartbeat
+            presences[state.name] = state.presence
+            if state.reading is not None and beat_counts.get(state.name) != state.reading.heartbeat:
+                beat_counts[state.name] = state.reading.heartbeat
                 updates[state.name] += 1
 
     def swallow() -> None:
@@ -45,7 +45,7 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
 
     program.window.open_page("nodes")
     program._node_controller.nodes_listed.connect(take)
-    qtbot.waitUntil(lambda: list(seen.values()) == [Presence.ONLINE] * 4)
+    qtbot.waitUntil(lambda: list(presences.values()) == [Presence.ONLINE] * 4)
     qtbot.waitUntil(lambda: not program._background._queues)
     # Who asks the silent node waits until the end of the test.
     monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", LIMIT_S)
@@ -56,12 +56,12 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     # What the user does then; each of these waits for an answer that does not come.
     program.nodes.node_actions.ask(CHECK, "node2")
     program.nodes.node_actions.ask(RETRY, "node2")
-    qtbot.waitUntil(lambda: seen["node2"] is Presence.OFFLINE)
+    qtbot.waitUntil(lambda: presences["node2"] is Presence.OFFLINE)
     qtbot.waitUntil(lambda: "wake node2" in program._background._queues)
     updates.clear()
-    qtbot.waitUntil(lambda: all(updates[name] >= UPDATES for name in OTHERS))
+    qtbot.waitUntil(lambda: all(updates[name] >= UPDATES for name in OTHER_NODES))
     assert "wake node2" in program._background._queues, "it had an answer, and held up nothing"
-    assert {name: seen[name] for name in OTHERS} == dict.fromkeys(OTHERS, Presence.ONLINE)
+    assert {name: presences[name] for name in OTHER_NODES} == dict.fromkeys(OTHER_NODES, Presence.ONLINE)
     ready_cluster["node2"].find_the_desktop()
     ready_cluster["node2"].mount_share()
-    qtbot.waitUntil(lambda: seen["node2"] is Presence.ONLINE)
+    qtbot.waitUntil(lambda: presences["node2"] is Presence.ONLINE)

@@ -46,17 +46,17 @@ def job(
     services.close()
     jobs = stocked.services.jobs
     placement = [{"node": node, "processes": 1} for node in ("node1", "node2")]
-    made = jobs.create(raw_job(placement=placement, epochs=ENDLESS, environment=CALM))
-    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), made.id]
+    job = jobs.create(raw_job(placement=placement, epochs=ENDLESS, environment=CALM))
+    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), job.id]
     window = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
-        wait_for(lambda: jobs.queries.show(made.id).step > 5, "a job that the window started")
+        wait_for(lambda: jobs.queries.show(job.id).step > 5, "a job that the window started")
     finally:
         window.send_signal(signal.SIGKILL)
         window.wait()
-    yield jobs.queries.show(made.id)
-    jobs.lifecycle.stop(made.id)
-    jobs.queries.wait(made.id)
+    yield jobs.queries.show(job.id)
+    jobs.lifecycle.stop(job.id)
+    jobs.queries.wait(job.id)
 
 
 def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(

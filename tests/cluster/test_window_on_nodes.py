@@ -39,15 +39,15 @@ def share(cluster: Cluster) -> Iterator[Path]:
 
     Below the cluster's folder, so that it goes with that, however a test ends.
     """
-    place = cluster.share.with_name("desktop")
-    place.mkdir()
-    call("mount", "--bind", cluster.share, place)
-    call("mount", "--make-private", place)
+    folder = cluster.share.with_name("desktop")
+    folder.mkdir()
+    call("mount", "--bind", cluster.share, folder)
+    call("mount", "--make-private", folder)
     try:
-        yield place
+        yield folder
     finally:
-        call("umount", "--lazy", place)
-        place.rmdir()
+        call("umount", "--lazy", folder)
+        folder.rmdir()
 
 
 @pytest.fixture
@@ -92,7 +92,7 @@ def cut_off(cluster: Cluster, share: Path) -> Iterator[None]:
 def test_m03_m05_m12_f08_the_whole_way_with_three_bare_machines_is_gone_in_the_window(
     program: Program, cluster: Cluster, share: Path, user: User, tmp_path: Path
 ) -> None:
-    seen = ReadyCluster(cluster, services(program))
+    ready_cluster = ReadyCluster(cluster, services(program))
     _add_and_set_up(program, cluster, user)
     _bring_the_example(program, user)
     job = _start_on_three(program, user)
@@ -100,8 +100,8 @@ def test_m03_m05_m12_f08_the_whole_way_with_three_bare_machines_is_gone_in_the_w
     stopped_at = _stop(program, user, job)
     _export(program, user, tmp_path / "digits.zip")
     _go_on_on_two(program, user, stopped_at)
-    _lose_a_node(program, seen, user, job)
-    _take_everything_from_one(seen)
+    _lose_a_node(program, ready_cluster, user, job)
+    _take_everything_from_one(ready_cluster)
 
 
 def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
@@ -174,12 +174,12 @@ def _start_on_three(program: Program, user: User) -> str:
     assert talk is not None
     user.wait(talk.dialog._start.isEnabled)
     user.take_pictures("before-the-start")
-    assert not [one for one in talk.dialog._rows if one.blocks]
+    assert not [row for row in talk.dialog._rows if row.blocks]
     user.press("Start on 6 processes")
     view = program.jobs.open_view
     assert view is not None
-    user.wait(lambda: _shown(program).step > 50)
-    assert (_shown(program).world_size, _shown(program).run) == (6, 1)
+    user.wait(lambda: _displayed_job(program).step > 50)
+    assert (_displayed_job(program).world_size, _displayed_job(program).run) == (6, 1)
     user.take_pictures("training")
     return view.id
 
@@ -188,23 +188,23 @@ def _live_through_a_cut(
     program: Program, cluster: Cluster, share: Path, user: User, job: str
 ) -> None:
     with cut_off(cluster, share):
-        user.wait(lambda: _shown(program).contact_warning)
-        assert _shown(program).contact_warning.startswith("no news since")
-        assert makes_steps(_shown(program))
+        user.wait(lambda: _displayed_job(program).contact_warning)
+        assert _displayed_job(program).contact_warning.startswith("no news since")
+        assert makes_steps(_displayed_job(program))
         user.wait(lambda: not _online(program))
-        silent_at = _shown(program).step
+        silent_at = _displayed_job(program).step
         user.take_pictures("cut-off")
-    user.wait(lambda: not _shown(program).contact_warning and _shown(program).step > silent_at)
+    user.wait(lambda: not _displayed_job(program).contact_warning and _displayed_job(program).step > silent_at)
     user.wait(lambda: _online(program) >= set(NODES))
-    assert makes_steps(_shown(program))
+    assert makes_steps(_displayed_job(program))
     _has_no_gap(program, user, job)
     user.take_picture("back-again")
 
 
 def _stop(program: Program, user: User, job: str) -> int:
     user.press("Stop")
-    user.wait(lambda: _shown(program).state is JobState.INTERRUPTED)
-    stopped_at = _shown(program).step
+    user.wait(lambda: _displayed_job(program).state is JobState.INTERRUPTED)
+    stopped_at = _displayed_job(program).step
     _has_no_gap(program, user, job)
     user.take_pictures("stopped")
     return stopped_at
@@ -215,8 +215,8 @@ def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
     user.write("Processes on node1", "0")
     user.take_picture("resume-on-other-nodes")
     user.press("Resume on 4 processes")
-    user.wait(lambda: _shown(program).step > stopped_at + 20)
-    assert (_shown(program).world_size, _shown(program).run) == (4, 2)
+    user.wait(lambda: _displayed_job(program).step > stopped_at + 20)
+    assert (_displayed_job(program).world_size, _displayed_job(program).run) == (4, 2)
 
 
 def _export(program: Program, user: User, to: Path) -> None:
@@ -233,28 +233,28 @@ def _export(program: Program, user: User, to: Path) -> None:
     assert any(name.endswith("load.py") for name in names)
 
 
-def _lose_a_node(program: Program, seen: ReadyCluster, user: User, job: str) -> None:
-    seen["node3"].cut()
-    user.wait(lambda: _shown(program).state.is_over, int(1000 * LOST_LIMIT_S))
-    view = _shown(program)
+def _lose_a_node(program: Program, ready_cluster: ReadyCluster, user: User, job: str) -> None:
+    ready_cluster["node3"].cut()
+    user.wait(lambda: _displayed_job(program).state.is_over, int(1000 * LOST_LIMIT_S))
+    view = _displayed_job(program)
     assert view.state is JobState.ERROR
     assert view.status.message.startswith("node3 no longer answers")
     assert view.error is not None
     assert view.error.node == "node3"
-    leaves_nothing(seen)
+    leaves_nothing(ready_cluster)
     user.take_pictures("a-node-is-lost")
-    seen["node3"].repair()
+    ready_cluster["node3"].repair()
 
 
-def _take_everything_from_one(seen: ReadyCluster) -> None:
+def _take_everything_from_one(ready_cluster: ReadyCluster) -> None:
     """What no button does: `node unprovision`."""
-    home = seen.home
-    held = int(seen["node1"].must("du", "-s", "--block-size=1", str(home)).split()[0])
-    assert seen.services.provisioning.un_provision("node1") == pytest.approx(held, rel=0.1)
-    assert seen["node1"].run(["test", "-e", str(home)]).returncode == 1
-    assert "restrict" not in seen["node1"].read(f"/home/{seen.cluster.user}/.ssh/authorized_keys")
-    assert not [one for one in seen["node1"].processes() if "backend.node.agent.agent" in one.argv]
-    assert seen.entry("node1").installation is None
+    home = ready_cluster.home
+    held = int(ready_cluster["node1"].must("du", "-s", "--block-size=1", str(home)).split()[0])
+    assert ready_cluster.services.provisioning.un_provision("node1") == pytest.approx(held, rel=0.1)
+    assert ready_cluster["node1"].run(["test", "-e", str(home)]).returncode == 1
+    assert "restrict" not in ready_cluster["node1"].read(f"/home/{ready_cluster.cluster.user}/.ssh/authorized_keys")
+    assert not [process for process in ready_cluster["node1"].processes() if "backend.node.agent.agent" in process.argv]
+    assert ready_cluster.entry("node1").installation is None
 
 
 def _has_no_gap(program: Program, user: User, job: str) -> None:
@@ -280,7 +280,7 @@ def _views(program: Program) -> list[JobView]:
     return list(services(program).jobs.queries.list())
 
 
-def _shown(program: Program) -> JobView:
+def _displayed_job(program: Program) -> JobView:
     """The open job as the window has it."""
     view = program.jobs.open_view
     assert view is not None

@@ -17,27 +17,27 @@ from tests.cluster.runs import leaves_nothing, makes_steps, of_runs
 
 
 def with_the_key(
-    ready: ReadyCluster, *words: str, options: tuple[str, ...] = (), input: str = ""
+    ready: ReadyCluster, *argv: str, options: tuple[str, ...] = (), input: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """What OpenSSH gets."""
     config = f"{ready.home}/ssh/config"
-    command = ["ssh", "-F", config, *options, ready.cluster.address_of("node2"), *words]
+    command = ["ssh", "-F", config, *options, ready.cluster.address_of("node2"), *argv]
     return ready["node1"].run(command, input=input, limit_s=20)
 
 
 @contextmanager
 def unlimited(ready: ReadyCluster, nodes: Sequence[str]) -> Iterator[None]:
     """Nodes that are set up with a key that starts any program, otherwise as before."""
-    before = {name: ready.entry(name).installation for name in nodes}
+    previous_entry = {name: ready.entry(name).installation for name in nodes}
     _set_up(ready, nodes, SetUpOptions(limits_key=False))
     try:
         yield
     finally:
         for name, entry in _set_up(ready, nodes, SetUpOptions()).items():
-            there, was = entry.installation, before[name]
-            assert there is not None
+            installation, was = entry.installation, previous_entry[name]
+            assert installation is not None
             assert was is not None
-            assert replace(there, bytes=0) == replace(was, bytes=0)
+            assert replace(installation, bytes=0) == replace(was, bytes=0)
 
 
 def _set_up(
@@ -55,10 +55,10 @@ def _set_up(
 
 
 def gets_no_shell_and_no_files(ready: ReadyCluster) -> None:
-    for words in ((), ("id",), ("bash", "-c", "id"), ("cat", "/etc/passwd")):
-        refused = with_the_key(ready, *words, input="id\n")
-        assert (refused.returncode, refused.stdout) == (1, "")
-        assert REFUSAL in refused.stderr
+    for argv in ((), ("id",), ("bash", "-c", "id"), ("cat", "/etc/passwd")):
+        completed = with_the_key(ready, *argv, input="id\n")
+        assert (completed.returncode, completed.stdout) == (1, "")
+        assert REFUSAL in completed.stderr
     target = ready.cluster.address_of("node2")
     config = f"{ready.home}/ssh/config"
     for program in (["sftp", "-b", "-"], ["scp", "/etc/hostname"]):

@@ -27,7 +27,7 @@ _MENU_MS = 50
 _PASSES = 10
 _MOST_TABS = 20
 _SMALL = (1000, 640)
-_LEFT = Qt.MouseButton.LeftButton
+_LEFT_BUTTON = Qt.MouseButton.LeftButton
 _Widget = TypeVar("_Widget", bound=QWidget)
 
 
@@ -42,10 +42,10 @@ class User:
         self._program = program
         self._window = program.window
         self._qtbot = qtbot
-        chosen = os.environ.get("CLUSTER_PICTURES", "")
-        self._folder = Path(chosen) if chosen else folder
+        pictures_folder = os.environ.get("CLUSTER_PICTURES", "")
+        self._folder = Path(pictures_folder) if pictures_folder else folder
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._also_small = bool(chosen)
+        self._also_small = bool(pictures_folder)
         self._count = 0
         self.clicks = 0
 
@@ -56,13 +56,13 @@ class User:
     def wait(self, is_so: Callable[[], object], limit_ms: int = LIMIT_MS) -> None:
         self._qtbot.waitUntil(lambda: bool(is_so()), timeout=limit_ms)
 
-    def press(self, words: str, limit_ms: int = LIMIT_MS) -> None:
+    def press(self, label: str, limit_ms: int = LIMIT_MS) -> None:
         """The button that says so, or that is heard so."""
 
         def is_it(one: QAbstractButton) -> bool:
-            return re.fullmatch(words, one.text() or _heard(one)) is not None
+            return re.fullmatch(label, one.text() or _heard(one)) is not None
 
-        self._click(self._find(QAbstractButton, is_it, words, limit_ms))
+        self._click(self._find(QAbstractButton, is_it, label, limit_ms))
 
     def write(self, field: str, text: str) -> None:
         """Into a field by its name, over what it holds."""
@@ -113,22 +113,22 @@ class User:
                     continue
                 if entries is not menu:
                     opener = next(one for one in more if one.menu() is entries)
-                    QTest.mouseClick(menu, _LEFT, pos=menu.actionGeometry(opener).center())
+                    QTest.mouseClick(menu, _LEFT_BUTTON, pos=menu.actionGeometry(opener).center())
                     self.clicks += 1
-                QTest.mouseClick(entries, _LEFT, pos=entries.actionGeometry(action).center())
+                QTest.mouseClick(entries, _LEFT_BUTTON, pos=entries.actionGeometry(action).center())
                 return
         menu.close()
         raise AssertionError([action.text() for action in menu.actions()])
 
-    def open_menu(self, place: QWidget, at: QPoint) -> None:
+    def open_menu(self, parent: QWidget, at: QPoint) -> None:
         """With the right button, at a point of something."""
         self.clicks += 1
         reason = QContextMenuEvent.Reason.Mouse
-        QApplication.sendEvent(place, QContextMenuEvent(reason, at, place.mapToGlobal(at)))
+        QApplication.sendEvent(parent, QContextMenuEvent(reason, at, parent.mapToGlobal(at)))
 
     def _click(self, button: QWidget) -> None:
         self.clicks += 1
-        self._qtbot.mouseClick(button, _LEFT)
+        self._qtbot.mouseClick(button, _LEFT_BUTTON)
 
     def windows(self, kind: type[_Widget]) -> list[_Widget]:
         """Those of a kind that are open."""
@@ -174,8 +174,8 @@ class User:
         return QPoint(max(0, free.width() // 2), max(0, free.height() // 2))
 
     def _dialogs(self) -> list[QWidget]:
-        found = [one for one in QApplication.topLevelWidgets() if isinstance(one, QDialog)]
-        return [one for one in found if one.isVisible()]
+        dialogs = [one for one in QApplication.topLevelWidgets() if isinstance(one, QDialog)]
+        return [one for one in dialogs if one.isVisible()]
 
     def _find(
         self,
@@ -184,25 +184,25 @@ class User:
         what: str,
         limit_ms: int = LIMIT_MS,
     ) -> _Widget:
-        found: list[_Widget] = []
+        widgets: list[_Widget] = []
 
         def is_there() -> bool:
             modal = QApplication.activeModalWidget()
             places = [modal] if modal is not None else [*self._dialogs(), self._window]
-            found[:] = [
-                one
+            widgets[:] = [
+                widget
                 for place in places
-                for one in place.findChildren(kind)
-                if one.isVisible() and one.isEnabled() and is_it(one)
+                for widget in place.findChildren(kind)
+                if widget.isVisible() and widget.isEnabled() and is_it(widget)
             ]
-            return bool(found)
+            return bool(widgets)
 
         try:
             self.wait(is_there, limit_ms)
         except TimeoutError as error:
             self.take_picture("not-found")
             raise AssertionError(f"“{what}” is not in the window") from error
-        return found[0]
+        return widgets[0]
 
 
 def _heard(widget: QWidget) -> str:

@@ -17,7 +17,7 @@ from backend.records.sweeps.spec import QueuedSweep
 from tests.job_views import replace_fields
 from tests.pictures.screens.studies import epoch_time, gallery, split
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.widgets.jobs.sweep_samples import EVERY, LONG, LONG_JOBS, LR, LR_JOBS
+from tests.widgets.jobs.sweep_samples import ALL_JOBS, LONG, LONG_JOBS, LR, LR_JOBS
 from tests.windows import find_button, find_only, show_widget, visible_texts
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.jobs.page.jobs_page import JobsPage
@@ -99,7 +99,7 @@ def press(part, text):
 
 
 def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
-    show_jobs(page, tuple(view for view in EVERY if view not in LR_JOBS))
+    show_jobs(page, tuple(view for view in ALL_JOBS if view not in LR_JOBS))
     controller.choose()
     dialog = controller.dialog.dialog
     names = [study.name for study in dialog.model.rows]
@@ -141,7 +141,7 @@ def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatc
 
 
 def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, page, studies):
-    show_jobs(page, EVERY)
+    show_jobs(page, ALL_JOBS)
     page.open_sweep(LR)
     pane = page.sweep
     assert pane.study.isVisible()
@@ -159,7 +159,7 @@ def test_an_open_study_shows_its_table_and_another_sweep_its_jobs(controller, pa
 
 
 def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, page, studies):
-    show_jobs(page, EVERY)
+    show_jobs(page, ALL_JOBS)
     page.open_sweep(LR)
     page.repaint_slots((0,))
     assert studies.read == [LR]
@@ -168,7 +168,7 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
         view if view.state.is_over else replace_fields(view, state=JobState.FINISHED)
         for view in LR_JOBS
     )
-    show_jobs(page, (*EVERY[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *finished_views))
+    show_jobs(page, (*ALL_JOBS[: -len(LR_JOBS) - len(LONG_JOBS) - 3], *finished_views))
     assert studies.read == [LR, LR]
     assert page.sweep.study.table == split()
 
@@ -176,7 +176,7 @@ def test_the_table_is_read_again_when_a_job_finishes_and_not_before(controller, 
 def test_resume_and_export_act_on_the_open_study(
     controller, page, studies, resumed_tags, monkeypatch
 ):
-    show_jobs(page, EVERY)
+    show_jobs(page, ALL_JOBS)
     page.open_sweep(LR)
     result = page.sweep.study
     assert not find_button(result, "Resume study").isEnabled(), "two jobs still run"
@@ -190,14 +190,14 @@ def test_resume_and_export_act_on_the_open_study(
 
 
 def test_a_new_study_is_opened_when_its_row_is_known(controller, page):
-    other_views = tuple(view for view in EVERY if view not in LR_JOBS)
+    other_views = tuple(view for view in ALL_JOBS if view not in LR_JOBS)
     show_jobs(page, other_views)
     page.open_new_sweep(LR, LR_JOBS)
     assert page.open_sweep_tag == LR
 
 
 def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
-    show_jobs(page, EVERY)
+    show_jobs(page, ALL_JOBS)
     page.open_sweep(LR)
     plot = find_only(StudyPlot, page.sweep.study)
     assert (

@@ -11,7 +11,7 @@ from backend.records.studies.table import Cell, Column, StudyTable, TableRow
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.widgets.jobs.sweep_samples import EVERY, LR
+from tests.widgets.jobs.sweep_samples import ALL_JOBS, LR
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog
 from widgets.jobs.sweeps.sweep_pane import JOBS
@@ -71,7 +71,7 @@ def split() -> StudyTable:
 
 def _pane(stage: Stage, table: StudyTable) -> JobsPage:
     page = stage.jobs
-    show_jobs(page, EVERY)
+    show_jobs(page, ALL_JOBS)
     page.open_sweep(LR)
     page.sweep.show_study(LR, table)
     return page
@@ -97,7 +97,7 @@ def study_jobs(stage: Stage) -> None:
 
 @screen("new-study", THREE)
 def new_study(stage: Stage) -> None:
-    show_jobs(stage.jobs, EVERY)
+    show_jobs(stage.jobs, ALL_JOBS)
     dialog = StudyDialog(stage.window)
     dialog.show_studies(gallery())
     stage.lay_over(dialog)
@@ -105,7 +105,7 @@ def new_study(stage: Stage) -> None:
 
 @screen("new-study-refused")
 def new_study_refused(stage: Stage) -> None:
-    show_jobs(stage.jobs, EVERY)
+    show_jobs(stage.jobs, ALL_JOBS)
     dialog = StudyDialog(stage.window)
     dialog.show_studies(gallery())
     dialog.show_error(

@@ -9,7 +9,7 @@ from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
 from tests.pictures.screens.new_job import RAW, filled, scroll_to, show_sweep
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.widgets.jobs.sweep_samples import EVERY, LONG, LR
+from tests.widgets.jobs.sweep_samples import ALL_JOBS, LONG, LR
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.multi_value_editor import MultiValueEditor
@@ -21,7 +21,7 @@ RATE, BATCH = Axis("optimizer.lr", (0.01, 0.03, 0.1)), Axis("batch_size", (16, 3
 
 def _jobs(stage: Stage) -> JobsPage:
     page = stage.jobs
-    show_jobs(page, EVERY)
+    show_jobs(page, ALL_JOBS)
     return page
 
 

@@ -43,4 +43,4 @@ LONG_JOBS: tuple[JobView, ...] = tuple(
 WAITING_JOBS: tuple[JobView, ...] = tuple(
     swept("sweep:unet seeds", f"seed={n}", S.QUEUED, n, config=NODE) for n in range(3)
 )
-EVERY = (*VIEWS, *LR_JOBS, *LONG_JOBS, *WAITING_JOBS)
+ALL_JOBS = (*VIEWS, *LR_JOBS, *LONG_JOBS, *WAITING_JOBS)

@@ -57,8 +57,10 @@ def test_the_metric_by_which_checkpoints_are_judged_has_its_whole_name(tab):
 
 
 def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
-    none = tuple(replace(checkpoint, is_best=False) for checkpoint in CHECKPOINTS)
-    tab.show_checkpoints(view_with_policy(CheckpointPolicy(best_metric="validation/dice")), none)
+    unmeasured = tuple(replace(checkpoint, is_best=False) for checkpoint in CHECKPOINTS)
+    tab.show_checkpoints(
+        view_with_policy(CheckpointPolicy(best_metric="validation/dice")), unmeasured
+    )
     best_group = "the best by validation dice (not measured by this job yet)"
     assert best_group in tab._policy_label.text()
 
@@ -106,7 +108,7 @@ def test_a_checkpoint_has_one_name_everywhere(tab, name, label):
 
 
 @pytest.mark.parametrize(
-    ("epoch", "epoch_step", "live", "able"),
+    ("epoch", "epoch_step", "live", "is_enabled"),
     [
         (20, 0, False, False),
         (20, 7, False, True),
@@ -116,10 +118,10 @@ def test_a_checkpoint_has_one_name_everywhere(tab, name, label):
         (20, 0, True, False),
     ],
 )
-def test_a_job_resumes_from_any_checkpoint_but_its_end(tab, epoch, epoch_step, live, able):
+def test_a_job_resumes_from_any_checkpoint_but_its_end(tab, epoch, epoch_step, live, is_enabled):
     view = view_with_policy(BY_ACCURACY)
     view = replace(view, config=replace(view.config, epochs=20))
     tab.show_checkpoints(view, (replace(CHECKPOINTS[0], epoch=epoch, epoch_step=epoch_step),))
     tab.set_live(live)
-    assert find_button(tab, "Resume from this").isEnabled() is able
-    assert bool(find_button(tab, "Resume from this").toolTip()) is not able
+    assert find_button(tab, "Resume from this").isEnabled() is is_enabled
+    assert bool(find_button(tab, "Resume from this").toolTip()) is not is_enabled

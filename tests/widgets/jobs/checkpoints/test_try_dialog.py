@@ -40,15 +40,17 @@ def dialog(qtbot, theme_manager):
 def drop(dialog, *paths):
     data = QMimeData()
     data.setUrls([QUrl.fromLocalFile(path) for path in paths])
-    copy, left_button, none = (
+    copy, left_button, no_modifier = (
         Qt.DropAction.CopyAction,
         Qt.MouseButton.LeftButton,
         Qt.KeyboardModifier.NoModifier,
     )
-    entering = QDragEnterEvent(dialog.rect().center(), copy, data, left_button, none)
+    entering = QDragEnterEvent(dialog.rect().center(), copy, data, left_button, no_modifier)
     dialog.dragEnterEvent(entering)
     assert entering.isAccepted()
-    dialog.dropEvent(QDropEvent(QPointF(dialog.rect().center()), copy, data, left_button, none))
+    dialog.dropEvent(
+        QDropEvent(QPointF(dialog.rect().center()), copy, data, left_button, no_modifier)
+    )
 
 
 def prediction_views(dialog):

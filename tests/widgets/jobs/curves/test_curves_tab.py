@@ -135,14 +135,14 @@ def test_a_job_that_ended_before_its_first_step_waits_for_no_points(qtbot):
     qtbot.addWidget(tab)
     empty_history = HistoryUpdate([], [], [], {}, (), None, (), 0.0, [])
     first, reading = "Curves appear after the first step.", "Reading curves…"
-    none = "No curves: the history of this job has no steps."
+    no_steps_text = "No curves: the history of this job has no steps."
     for state, step, text, final_text in (
         (JobState.STARTING, 0, first, first),
         (JobState.TRAINING, 0, first, first),
         (JobState.TRAINING, 60, reading, first),
-        (JobState.INTERRUPTED, 60, reading, none),
-        (JobState.ERROR, 60, reading, none),
-        (JobState.FINISHED, 60, reading, none),
+        (JobState.INTERRUPTED, 60, reading, no_steps_text),
+        (JobState.ERROR, 60, reading, no_steps_text),
+        (JobState.FINISHED, 60, reading, no_steps_text),
         (JobState.ERROR, 0, "No curves: the job ended before its first step.", None),
     ):
         view = replace_fields(LIVE, state=state, step=step)

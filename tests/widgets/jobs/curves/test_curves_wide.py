@@ -44,21 +44,21 @@ def position(tab: CurvesTab, part: QWidget) -> QPoint:
 
 
 def test_small_plots_have_a_column_of_their_own_only_where_there_is_room(tab: CurvesTab) -> None:
-    small = small_plots(tab)["Accuracy"]
+    small_plot = small_plots(tab)["Accuracy"]
     assert (
-        position(tab, small).y()
+        position(tab, small_plot).y()
         > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
     widen(tab, TWO)
     assert (
-        position(tab, small).x()
+        position(tab, small_plot).x()
         > position(tab, find_only(LargePlot, tab)).x() + find_only(LargePlot, tab).width()
     )
-    assert position(tab, small).y() < position(tab, find_only(LargePlot, tab)).y()
-    assert position(tab, small_plots(tab)["Learning rate"]).x() > position(tab, small).x()
+    assert position(tab, small_plot).y() < position(tab, find_only(LargePlot, tab)).y()
+    assert position(tab, small_plots(tab)["Learning rate"]).x() > position(tab, small_plot).x()
     widen(tab, ONE_COLUMN_W)
     assert (
-        position(tab, small).y()
+        position(tab, small_plot).y()
         > position(tab, find_only(LargePlot, tab)).y() + find_only(LargePlot, tab).height()
     )
 
@@ -77,15 +77,15 @@ def test_the_visible_plot_keeps_its_place_when_the_width_crosses_the_limit(tab: 
 def test_a_plot_at_the_bottom_is_still_seen_in_two_columns(tab: CurvesTab) -> None:
     bar = find_only(VerticalScrollArea, tab).verticalScrollBar()
     bar.setValue(bar.maximum())
-    last = list(small_plots(tab).values())[-1]
+    last_plot = list(small_plots(tab).values())[-1]
     assert (
         0
-        <= position(tab, last).y() + last.height()
+        <= position(tab, last_plot).y() + last_plot.height()
         <= find_only(VerticalScrollArea, tab).viewport().height()
     )
     widen(tab, TWO)
-    plot_position = position(tab, last)
-    assert plot_position.y() + last.height() > 0
+    plot_position = position(tab, last_plot)
+    assert plot_position.y() + last_plot.height() > 0
     assert plot_position.y() < find_only(VerticalScrollArea, tab).viewport().height()
 
 

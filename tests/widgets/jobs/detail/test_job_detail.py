@@ -498,10 +498,14 @@ def test_s12_an_alarm_is_a_banner_while_the_job_runs_and_stays_on_the_curve(deta
     detail.show_update(update(replace_fields(LIVE, alarms=(alarm,)), 1, [1.0] * 30))
     assert find_only(Banner, detail)._headline.text() == alarm.message
     posts = find_only(LargePlot, detail.curves).marks.vertical_markers
-    assert [(post.x, post.text, post.color_role) for post in posts] == [(12.0, "diverges", "warn")]
+    assert [(marker.x, marker.text, marker.color_role) for marker in posts] == [
+        (12.0, "diverges", "warn")
+    ]
     detail.show_view(replace_fields(FAILED, alarms=(alarm,)))
     assert not find_only(Banner, detail).isVisible()
-    assert [post.text for post in find_only(LargePlot, detail.curves).marks.vertical_markers] == [
+    assert [
+        marker.text for marker in find_only(LargePlot, detail.curves).marks.vertical_markers
+    ] == [
         "diverges",
         "failed here",
     ]
@@ -511,9 +515,9 @@ def test_s12_the_post_of_an_alarm_that_ended_the_job_says_both(detail):
     alarm = Alarm(NOT_A_NUMBER, 30, "The loss of rank 1 became NaN at step 30.")
     detail.open_job(LIVE)
     detail.show_update(update(replace_fields(FAILED, alarms=(alarm,)), 1, [1.0] * 30))
-    assert [post.text for post in find_only(LargePlot, detail.curves).marks.vertical_markers] == [
-        "failed here, not a number"
-    ]
+    assert [
+        marker.text for marker in find_only(LargePlot, detail.curves).marks.vertical_markers
+    ] == ["failed here, not a number"]
 
 
 def test_each_button_that_copies_says_what(detail):

@@ -57,8 +57,10 @@ def test_redundant_columns_of_checkpoints_are_hidden_before_the_table_scrolls(
     tab = CheckpointsTab(actions, Exporter(actions, window))
     qtbot.addWidget(tab)
     # No moment is written with more words than one of another year.
-    old = (replace(checkpoint, created="2020-11-20T07:30:00Z") for checkpoint in lab.checkpoints())
-    tab.show_checkpoints(lab.LIVE, tuple(old))
+    old_checkpoints = (
+        replace(checkpoint, created="2020-11-20T07:30:00Z") for checkpoint in lab.checkpoints()
+    )
+    tab.show_checkpoints(lab.LIVE, tuple(old_checkpoints))
     tab.show()
     table = tab.findChild(QTableView)
     assert isinstance(table, QTableView)

@@ -67,7 +67,7 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     assert plots.loss is not None
     assert plots.cause.axis is XAxis.CLOCK
     assert len(plots.cause.curves) == 8
-    assert [(post.x, post.text) for post in plots.cause.marks.vertical_markers] == [
+    assert [(marker.x, marker.text) for marker in plots.cause.marks.vertical_markers] == [
         (END_S, "failed here")
     ]
     assert [threshold.text for threshold in plots.cause.marks.thresholds] == [
@@ -76,7 +76,7 @@ def test_a_full_gpu_is_shown_with_its_memory_up_to_the_end(detail: JobDetail) ->
     rows, _ = plots.cause.readout(END_S - 10)
     assert [name for name, _ in rows] == ["GPU 3"]
     assert float(rows[0][1].split(formats.GAP)[0]) > 75
-    assert [post.x for post in plots.loss.marks.vertical_markers] == [FAILED.step]
+    assert [marker.x for marker in plots.loss.marks.vertical_markers] == [FAILED.step]
 
 
 def test_the_loss_stands_alone_without_a_history_of_the_node(detail: JobDetail) -> None:
@@ -123,7 +123,7 @@ def test_a_loss_that_ran_away_is_shown_from_before_it_did(detail: JobDetail) -> 
     assert panel is not None
     assert shows_text(detail.failure.plots, "Loss since step 7")
     assert panel.x_range()[0] == FAILED.step - 600
-    assert [(post.x, post.text) for post in panel.marks.vertical_markers] == [
+    assert [(marker.x, marker.text) for marker in panel.marks.vertical_markers] == [
         (FAILED.step - 300, "diverges"),
         (FAILED.step, "not a number"),
     ]

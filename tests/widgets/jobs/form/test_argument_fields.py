@@ -63,7 +63,7 @@ class Rig:
         return [path.partition(".")[2] for path in self.part._paths]
 
 
-def several(form):
+def sweep_button_names(form):
     """The buttons for several values that Tab reaches."""
     buttons = form.findChildren(MultiValueButton)
     return {button.accessibleName() for button in buttons if button.isVisible()}
@@ -231,7 +231,7 @@ def test_a_program_with_very_many_arguments_has_fields_for_the_first(qtbot):
     rig.form.show_arguments(ScriptHelp(many))
     assert len(rig.names) == argument_fields.MAX_FIELDS
     assert shows_text(rig.part, f"of {argument_fields.MAX_FIELDS + 7}")
-    qtbot.waitUntil(lambda: "Several values of x0" in several(rig.form))
+    qtbot.waitUntil(lambda: "Several values of x0" in sweep_button_names(rig.form))
 
 
 def test_the_next_job_with_a_script_has_its_fields_again(qtbot) -> None:

@@ -12,7 +12,7 @@ from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.list.test_jobs_table import VIEWS, click_head
-from tests.widgets.jobs.sweep_samples import EVERY, LR, LR_JOBS
+from tests.widgets.jobs.sweep_samples import ALL_JOBS, LR, LR_JOBS
 from tests.windows import find_button, find_only, finish_timers, visible_texts
 from widgets.common import formats
 from widgets.common.labels import Label
@@ -74,7 +74,7 @@ def click(qtbot, view, index, dx=40):
 @pytest.mark.parametrize("in_columns", [False, True])
 def test_rows_of_sweeps_keep_the_promises_of_qt(in_columns, qtmodeltester):
     index = JobIndex()
-    index.update(map(summary_of, EVERY))
+    index.update(map(summary_of, ALL_JOBS))
     model = JobListModel(has_columns=in_columns)
 
     def show(query=JobQuery(), **folds):  # noqa: B008 - frozen
