@@ -135,9 +135,13 @@ class LogWatch(logging.Handler):
 
     def check(self) -> None:
         messages = [record.getMessage() for record in self._records]
-        missing = [part for part in self.expected if not any(part in message for message in messages)]
+        missing = [
+            part for part in self.expected if not any(part in message for message in messages)
+        ]
         assert not missing, f"not logged: {missing}"
-        unexpected_messages = [message for message in messages if not any(part in message for part in self.expected)]
+        unexpected_messages = [
+            message for message in messages if not any(part in message for part in self.expected)
+        ]
         assert not unexpected_messages, f"logged and not expected: {unexpected_messages}"
 
 

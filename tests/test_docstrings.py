@@ -40,7 +40,9 @@ def _signals(node: ast.ClassDef) -> Iterator[str]:
 
 def _members(node: ast.ClassDef, classes: dict[str, list[ast.ClassDef]]) -> set[str]:
     members = set()
-    for base in (ast.unparse(base_node).partition("[")[0].rpartition(".")[2] for base_node in node.bases):
+    for base in (
+        ast.unparse(base_node).partition("[")[0].rpartition(".")[2] for base_node in node.bases
+    ):
         for base_node in classes.get(base, ()):
             members |= _members(base_node, classes) if base != node.name else set()
     for part in ast.walk(node):

@@ -36,7 +36,9 @@ def _tests_on_numbers() -> Iterator[str]:
             continue
         for test in tree.body:
             if isinstance(test, ast.FunctionDef) and test.name.startswith("test_"):
-                used_names = {getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(test)}
+                used_names = {
+                    getattr(node, "attr", getattr(node, "id", "")) for node in ast.walk(test)
+                }
                 used_names |= {argument.arg for argument in test.args.args}
                 if used_names & _COMPARE:
                     yield f"{path.relative_to(ROOT)}::{test.name}"

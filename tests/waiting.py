@@ -30,6 +30,8 @@ def wait_for(
     end = time.monotonic() + limit_s
     while not (value := condition()):
         if time.monotonic() > end:
-            raise AssertionError(f"Not within {limit_s:g} s: {description or condition}. {hint()}".strip())
+            raise AssertionError(
+                f"Not within {limit_s:g} s: {description or condition}. {hint()}".strip()
+            )
         time.sleep(_POLL_INTERVAL_S)
     return value

@@ -56,14 +56,20 @@ def find_only(kind: type[Part], parent: QObject) -> Part:
 def find_button(parent: QWidget, text: str) -> QAbstractButton:
     """Return the only button with a text or name; one that is visible comes before others."""
     buttons = parent.findChildren(QAbstractButton)
-    buttons = [candidate for candidate in buttons if text in (candidate.text(), candidate.accessibleName())]
-    (only_button,) = [candidate for candidate in buttons if candidate.isVisibleTo(parent)] or buttons
+    buttons = [
+        candidate for candidate in buttons if text in (candidate.text(), candidate.accessibleName())
+    ]
+    (only_button,) = [
+        candidate for candidate in buttons if candidate.isVisibleTo(parent)
+    ] or buttons
     return only_button
 
 
 def find_by_name(kind: type[W], parent: QWidget, name: str) -> W:
     """Return the only widget of a kind that a screen reader calls so."""
-    (only_widget,) = [widget for widget in parent.findChildren(kind) if widget.accessibleName() == name]
+    (only_widget,) = [
+        widget for widget in parent.findChildren(kind) if widget.accessibleName() == name
+    ]
     return only_widget
 
 
@@ -80,7 +86,9 @@ def find_field(parent: QWidget, label: str) -> Field:
 
 def find_label(parent: QWidget, text: str) -> Label:
     """Return the only visible label with this text."""
-    labels = [candidate for candidate in parent.findChildren(Label) if candidate.isVisibleTo(parent)]
+    labels = [
+        candidate for candidate in parent.findChildren(Label) if candidate.isVisibleTo(parent)
+    ]
     (only_label,) = [candidate for candidate in labels if candidate.text() == text]
     return only_label
 
@@ -105,7 +113,9 @@ def visible_window(kind: type[W]) -> W:
 def visible_texts(parent: QWidget) -> list[str]:
     """Return what the visible labels, buttons and fields of a place say."""
     parts = [part for part in parent.findChildren(QWidget) if part.isVisibleTo(parent)]
-    lines = [part.text() for part in parts if isinstance(part, (QLabel, QAbstractButton, QLineEdit))]
+    lines = [
+        part.text() for part in parts if isinstance(part, (QLabel, QAbstractButton, QLineEdit))
+    ]
     return lines + [part.toPlainText() for part in parts if isinstance(part, QPlainTextEdit)]
 
 
@@ -137,9 +147,16 @@ def job_fields(form: QWidget) -> JobFields:
 
 def all_fields(form: QWidget) -> dict[str, Field]:
     """Return the fields of a form by the path of their setting."""
-    options = (f"{part}.{key}" for part, options_by_name in OPTIONS.items() for o in options_by_name.values() for key in o)
+    options = (
+        f"{part}.{key}"
+        for part, options_by_name in OPTIONS.items()
+        for o in options_by_name.values()
+        for key in o
+    )
     paths = dict.fromkeys((*SETTINGS, *options))
-    return {path: job_fields(form).field(path) for path in paths if job_fields(form).has_field(path)}
+    return {
+        path: job_fields(form).field(path) for path in paths if job_fields(form).has_field(path)
+    }
 
 
 def side_of(form: QWidget) -> FormSide:
@@ -154,7 +171,11 @@ def start_buttons(form: QWidget) -> StartButtons:
 
 def press_start(form: QWidget) -> None:
     """Press the key that starts a job, which works while the buttons do not."""
-    (key,) = [shortcut for shortcut in form.findChildren(QShortcut) if shortcut.key() == QKeySequence(START_KEY)]
+    (key,) = [
+        shortcut
+        for shortcut in form.findChildren(QShortcut)
+        if shortcut.key() == QKeySequence(START_KEY)
+    ]
     key.activated.emit()
 
 

@@ -9,7 +9,7 @@ from backend.records.nodes.entry import Interface, NodeEntry
 from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, changed_entry, seeded_fault, move_away, rewritten
+from tests.cluster.seeding import as_root, changed_entry, move_away, rewritten, seeded_fault
 
 # Getting in.
 

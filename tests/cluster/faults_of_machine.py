@@ -12,7 +12,14 @@ from pathlib import Path
 from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import SITE, as_root, environment, seeded_fault, read_only_over, rewritten
+from tests.cluster.seeding import (
+    SITE,
+    as_root,
+    environment,
+    read_only_over,
+    rewritten,
+    seeded_fault,
+)
 
 GPUS_FILE = "/run/gpus"
 

@@ -11,7 +11,15 @@ from backend.records.base.layout import DataRoot
 from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import SITE, as_root, bundle, environment, seeded_fault, move_away, rewritten
+from tests.cluster.seeding import (
+    SITE,
+    as_root,
+    bundle,
+    environment,
+    move_away,
+    rewritten,
+    seeded_fault,
+)
 from tests.waiting import wait_for
 
 

@@ -16,7 +16,7 @@ from backend.records.base.access_modes import make_folder
 from backend.records.nodes.entry import NodeEntry
 from backend.services.preflight import names
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, bundle, changed_entry, seeded_fault, move_away, rewritten
+from tests.cluster.seeding import as_root, bundle, changed_entry, move_away, rewritten, seeded_fault
 
 _CHANGE = "# older"
 

@@ -313,7 +313,10 @@ class Node:
         if not self.is_on:
             self.boot()
         if initial_processes is not None:
-            wait_for(lambda: not self._end_newer(initial_processes), f"the end of processes on {self.name}")
+            wait_for(
+                lambda: not self._end_newer(initial_processes),
+                f"the end of processes on {self.name}",
+            )
         self.repair()
         if self._cable.is_delayed:
             self.delay(0)

@@ -103,7 +103,9 @@ def leaves_nothing(stocked: ReadyCluster) -> None:
     """Wait until every process of a run has ended; what is left after that is named."""
 
     def left() -> str:
-        return "; ".join(f"on {name}: {' '.join(process_entry.argv)}" for name, process_entry in of_runs(stocked))
+        return "; ".join(
+            f"on {name}: {' '.join(process_entry.argv)}" for name, process_entry in of_runs(stocked)
+        )
 
     wait_for(lambda: not of_runs(stocked), "the end of all processes of the run", hint=left)
 
@@ -128,7 +130,9 @@ def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]
     view = stocked.services.jobs.queries.wait(
         job_id, is_finished=lambda v: is_so(v) or time.monotonic() > deadline
     )
-    status_text = ", ".join(filter(None, (view.state.label, view.status.message, view.contact_warning)))
+    status_text = ", ".join(
+        filter(None, (view.state.label, view.status.message, view.contact_warning))
+    )
     assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {status_text}"
     return view
 
@@ -140,7 +144,12 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     leaves_nothing(stocked)
-    verify(MOUNTED, next(checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest))
+    verify(
+        MOUNTED,
+        next(
+            checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest
+        ),
+    )
 
     jobs.lifecycle.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
     view = grows(stocked, view.id, view.step)
@@ -188,11 +197,19 @@ def wait_for_message(stocked: ReadyCluster, job_id: str, message_part: str) -> J
 
     def says() -> bool:
         views.append(stocked.services.jobs.queries.show(job_id))
-        return message_part in views[-1].status.message if message_part else not views[-1].status.message
+        return (
+            message_part in views[-1].status.message
+            if message_part
+            else not views[-1].status.message
+        )
 
-    wait_for(says, f"the message “{message_part}”", hint=lambda: f"It was: {views[-1].status.message}")
+    wait_for(
+        says, f"the message “{message_part}”", hint=lambda: f"It was: {views[-1].status.message}"
+    )
     return views[-1]
 
 
 def everyone_is_online(stocked: ReadyCluster) -> bool:
-    return {node_state.presence for node_state in stocked.services.nodes.list()} == {Presence.ONLINE}
+    return {node_state.presence for node_state in stocked.services.nodes.list()} == {
+        Presence.ONLINE
+    }

@@ -107,14 +107,19 @@ def slowed(ready: ReadyCluster, cause: Cause | None) -> JobView:
             processes.append(stack.enter_context(_spinning(ready)))
         _prefer(processes)
         start_step = ready.services.jobs.queries.show(view.id).step
-        view = reaches(ready, view.id, lambda v: v.step >= start_step + _STEPS or not v.state.is_live)
+        view = reaches(
+            ready, view.id, lambda v: v.step >= start_step + _STEPS or not v.state.is_live
+        )
         assert view.state.is_live, view.error
         return view
 
 
 def is_named(view: JobView, cause: Cause) -> bool:
     slow_cause = view.status.slow_cause
-    return slow_cause is not None and (slow_cause.cause, slow_cause.rank) == (cause, _RANK_OF[cause])
+    return slow_cause is not None and (slow_cause.cause, slow_cause.rank) == (
+        cause,
+        _RANK_OF[cause],
+    )
 
 
 @contextlib.contextmanager
@@ -125,7 +130,9 @@ def _spinning(ready: ReadyCluster) -> Iterator[Process]:
     node.run(["sh", "-c", 'setsid python3 -c "$0" >/dev/null 2>&1 &', _SPIN])
     (spinning,) = wait_for(
         lambda: [
-            process for process in node.processes() if process.pid not in previous_pids and "python3" in process.argv[0]
+            process
+            for process in node.processes()
+            if process.pid not in previous_pids and "python3" in process.argv[0]
         ],
         "the other program",
     )

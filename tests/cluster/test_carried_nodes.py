@@ -51,7 +51,9 @@ def desktop(
             NodeAddress(
                 cluster.address_of(name), user=cluster.user, identity=str(cluster.identity)
             ),
-            accept=lambda key: any(known_host.endswith(f" {key.text}") for known_host in cluster.known_hosts),
+            accept=lambda key: any(
+                known_host.endswith(f" {key.text}") for known_host in cluster.known_hosts
+            ),
             is_staged=True,
         )
     own_key = str(home / "ssh" / cluster_key.PRIVATE_NAME)
@@ -74,7 +76,10 @@ def sftp_cluster(desktop: ReadyCluster) -> ReadyCluster:
         desktop[name].unmount_share()
         desktop.services.provisioning.wake(name)
     wait_for(
-        lambda: {node_state.presence for node_state in desktop.services.nodes.remote()} == {Presence.ONLINE},
+        lambda: (
+            {node_state.presence for node_state in desktop.services.nodes.remote()}
+            == {Presence.ONLINE}
+        ),
         "the agents of both nodes",
     )
     return desktop
@@ -97,7 +102,10 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     sftp_cluster: ReadyCluster, run: Callable[..., JobView], tmp_path: Path
 ) -> None:
     services, jobs = sftp_cluster.services, sftp_cluster.services.jobs
-    assert all(node_state.reading and node_state.reading.cpu.cores for node_state in services.nodes.remote())
+    assert all(
+        node_state.reading and node_state.reading.cpu.cores
+        for node_state in services.nodes.remote()
+    )
 
     view = run("node1", processes=2)
     assert makes_steps(view)
@@ -113,7 +121,9 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     assert jobs.queries.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
 
     library = remote_files(sftp_cluster, "node1", "models", "loaders", "datasets")
-    newest = next(node_state for node_state in jobs.queries.checkpoints(view.id) if node_state.is_latest)
+    newest = next(
+        node_state for node_state in jobs.queries.checkpoints(view.id) if node_state.is_latest
+    )
     there = f"jobs/{view.id}/checkpoints/{newest.name}.pt"
     previous_files = remote_files(sftp_cluster, "node1", there)
     jobs.lifecycle.resume(view.id)

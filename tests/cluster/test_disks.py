@@ -47,7 +47,11 @@ def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     folder = stocked.services.data_root.job(job_id).checkpoints
     # A live run may be trying again just now.
     wait_for(lambda: not list(folder.glob(".*")), "whole checkpoints alone")
-    (checkpoint,) = (checkpoint for checkpoint in stocked.services.jobs.queries.checkpoints(job_id) if checkpoint.is_latest)
+    (checkpoint,) = (
+        checkpoint
+        for checkpoint in stocked.services.jobs.queries.checkpoints(job_id)
+        if checkpoint.is_latest
+    )
     verify(MOUNTED, checkpoint)
     return checkpoint
 
@@ -60,7 +64,9 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled(share, MEBIBYTE):
-        view_with_message = wait_for_message(stocked, view.id, "could not be written: No space left on device")
+        view_with_message = wait_for_message(
+            stocked, view.id, "could not be written: No space left on device"
+        )
         assert view_with_message.status.message.startswith("The checkpoint epoch-")
         saved_checkpoint = newest(stocked, view.id)
 
@@ -79,7 +85,9 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     with filled(share):
         # A stop request needs no space; the run waits for some, as its last checkpoint does.
         jobs.lifecycle.stop(view.id)
-        view_with_message = wait_for_message(stocked, view.id, "could not be written: No space left on device")
+        view_with_message = wait_for_message(
+            stocked, view.id, "could not be written: No space left on device"
+        )
         assert view_with_message.state is JobState.STOPPING
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED

@@ -174,7 +174,12 @@ def start(program: Program, user: User) -> None:
     user.take_pictures("new-job")
     user.press("Start on 3 processes")
     user.wait(lambda: (view := program.jobs.open_view) and view.id not in previous_ids)
-    user.wait(lambda: displayed_job(program).state is JobState.TRAINING or displayed_job(program).state.is_over)
+    user.wait(
+        lambda: (
+            displayed_job(program).state is JobState.TRAINING
+            or displayed_job(program).state.is_over
+        )
+    )
     assert displayed_job(program).state is JobState.TRAINING, displayed_job(program).error
     user.take_pictures("training")
 

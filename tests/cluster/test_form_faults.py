@@ -53,9 +53,7 @@ def bashrc(text: str, ready: ReadyCluster) -> Iterator[None]:
     try:
         yield
     finally:
-        ready[NODE].run(
-            ["sh", "-c", f"rm {path}; [ ! -e {path}.away ] || mv {path}.away {path}"]
-        )
+        ready[NODE].run(["sh", "-c", f"rm {path}; [ ! -e {path}.away ] || mv {path}.away {path}"])
 
 
 @contextmanager
@@ -107,7 +105,9 @@ def add(ready_cluster: ReadyCluster, tmp_path: Path) -> Iterator[Callable[..., N
     def add(**settings: Any) -> None:
         if settings.get("identity") == "locked":
             settings["identity"] = str(tmp_path / "locked")
-        address = NodeAddress(cluster.address_of(NODE), user=cluster.user, identity=str(cluster.identity))
+        address = NodeAddress(
+            cluster.address_of(NODE), user=cluster.user, identity=str(cluster.identity)
+        )
         ready_cluster.services.cluster.add(
             SECOND_NAME,
             replace(address, **settings),

@@ -109,7 +109,11 @@ def _start(ready: ReadyCluster, folder: Path, name: str, **settings: Any) -> Job
 
 
 def _weights(ready: ReadyCluster, job_id: str) -> dict[str, torch.Tensor]:
-    newest = next(checkpoint for checkpoint in ready.services.jobs.queries.checkpoints(job_id) if checkpoint.is_latest)
+    newest = next(
+        checkpoint
+        for checkpoint in ready.services.jobs.queries.checkpoints(job_id)
+        if checkpoint.is_latest
+    )
     assert newest.step == STEPS
     saved = torch.load(newest.path, weights_only=True)
     return dict(saved["layer"])

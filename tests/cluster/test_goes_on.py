@@ -45,7 +45,9 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
 
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     view = grows(stocked, view.id, view.step)
-    sys.stderr.write(f"\n{victim}: {time.monotonic() - started_s:.1f} s to a step of the next run\n")
+    sys.stderr.write(
+        f"\n{victim}: {time.monotonic() - started_s:.1f} s to a step of the next run\n"
+    )
     remaining_nodes = [name for name in ALL if name != victim]
     continuation = view.status.continuation
     assert continuation is not None
@@ -142,7 +144,10 @@ def test_a_lost_node_is_waited_for(stocked: ReadyCluster, run: Callable[..., Job
     stocked.revive()
     view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     assert list(view.nodes) == ["node1", "node2"]
-    wait_for(lambda: stocked.services.jobs.queries.show(view.id).step > queue_position.entry.run, "a step")
+    wait_for(
+        lambda: stocked.services.jobs.queries.show(view.id).step > queue_position.entry.run,
+        "a step",
+    )
 
 
 @slow

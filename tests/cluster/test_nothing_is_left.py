@@ -91,7 +91,14 @@ def test_two_clusters_stand_side_by_side_and_one_goes_without_a_trace(
         assert second_cluster.slot != cluster.slot
         assert second_cluster.ssh("solo", "hostname").stdout == "solo\n"
         there = " ".join(traces(second_cluster.slot, tmp_path))
-        for thing in (second_cluster.slot.bridge, "-solo", "share", "/dev/loop", "process", "disk.ext4"):
+        for thing in (
+            second_cluster.slot.bridge,
+            "-solo",
+            "share",
+            "/dev/loop",
+            "process",
+            "disk.ext4",
+        ):
             assert thing in there
     assert traces(second_cluster.slot, tmp_path) == []
     assert is_released(second_cluster.slot)
@@ -138,7 +145,10 @@ def test_a_start_that_fails_half_way_leaves_nothing(
     broken.write_text("echo the kernel has no overlay >&2; exit 1\n")
     monkeypatch.setattr("tests.cluster.node._START", broken)
     second_cluster = Cluster(tmp_path / "cluster", nodes=("solo",))
-    with pytest.raises(ClusterError, match="solo did not start: the kernel has no overlay"), second_cluster:
+    with (
+        pytest.raises(ClusterError, match="solo did not start: the kernel has no overlay"),
+        second_cluster,
+    ):
         pass
     assert traces(second_cluster.slot, tmp_path / "cluster") == []
 

@@ -166,7 +166,9 @@ def test_faults_are_found_by_name_and_no_other(
             stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
             expected |= SEEDED_FAULTS[name].expected(node)
         result = ready_cluster.services.preflight.run(config())
-    assert problems_of(result) == expected, [finding.message for finding in result.blocking_findings]
+    assert problems_of(result) == expected, [
+        finding.message for finding in result.blocking_findings
+    ]
     for finding in result.blocking_findings:
         assert finding.message.endswith(".")
         assert finding.remedy
@@ -183,7 +185,9 @@ def test_busy_lost_and_missing_gpus_are_found(ready_cluster: ReadyCluster, tmp_p
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
         first_result = preflight.run(job)
-        assert problems_of(first_result) == set(), [finding.message for finding in first_result.findings]
+        assert problems_of(first_result) == set(), [
+            finding.message for finding in first_result.findings
+        ]
         for node, name in zip(NODES, ON_GPUS, strict=True):
             stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
         result = preflight.run(job)
@@ -287,9 +291,10 @@ def test_jobs_that_their_owner_kept_for_himself_are_shared(ready_cluster: ReadyC
     preflight = ready_cluster.services.preflight
     with jobs_for_their_owner_alone(ready_cluster):
         first_result = preflight.run(config())
-        assert {(finding.check, finding.nodes, finding.fix) for finding in first_result.blocking_findings} == {
-            (names.DATA_ROOT, (node,), Fix.SHARE_JOBS) for node in NODES
-        }
+        assert {
+            (finding.check, finding.nodes, finding.fix)
+            for finding in first_result.blocking_findings
+        } == {(names.DATA_ROOT, (node,), Fix.SHARE_JOBS) for node in NODES}
         assert first_result.smaller == ()
         assert not preflight.fix_all(first_result.blocking_findings[:1])
         assert preflight.run(config()).succeeded

@@ -33,7 +33,9 @@ def test_programs_on_a_node_stay_below_its_share_of_the_processor(small: Cluster
     for start in (lambda: small.ssh("node1", *burn), lambda: node.run(burn)):
         previous_throttling = node.processor.throttled()
         assert start().returncode == 0
-        assert node.processor.throttled() > previous_throttling, "it is not in the group, or has no quota"
+        assert node.processor.throttled() > previous_throttling, (
+            "it is not in the group, or has no quota"
+        )
 
 
 def test_a_node_has_its_processor_after_a_reboot_as_well(small: Cluster) -> None:

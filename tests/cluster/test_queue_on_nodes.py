@@ -24,16 +24,16 @@ NODES = ("node1", "node2")
 
 
 @pytest.fixture(scope="module")
-def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
-    library = ready_cluster.services.library
+def stocked(created_jobs: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
+    library = created_jobs.services.library
     model, loader, dataset = write_sources(tmp_path_factory.mktemp("sources"))
     for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
         library.import_item(kind, path, "queued")
-    return ready_cluster
+    return created_jobs
 
 
 @pytest.fixture
-def ready_cluster(stocked: ReadyCluster) -> Iterator[list[JobView]]:
+def created_jobs(stocked: ReadyCluster) -> Iterator[list[JobView]]:
     """Jobs of which nothing is left running, and none waits."""
     found: list[JobView] = []
     yield found
@@ -58,12 +58,12 @@ def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
 
 
 def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
-    stocked: ReadyCluster, ready_cluster: list[JobView]
+    stocked: ReadyCluster, created_jobs: list[JobView]
 ) -> None:
     services = stocked.services
     cores = min(int(stocked[node].run(["nproc"]).stdout) for node in NODES)
     first, second = on_both(stocked, 1, 1_000_000), on_both(stocked, cores, 1)
-    ready_cluster += [first, second]
+    created_jobs += [first, second]
     services.jobs.lifecycle.start(first.id)
     services.jobs.queries.wait(first.id, is_finished=is_training)
     queue_position = services.queue.enqueue(second.id)
@@ -88,11 +88,11 @@ def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
 
 @pytest.mark.usefixtures("soon_missed")
 def test_s2_a_job_that_waits_for_a_cut_node_says_so(
-    stocked: ReadyCluster, ready_cluster: list[JobView]
+    stocked: ReadyCluster, created_jobs: list[JobView]
 ) -> None:
     services = stocked.services
     view = on_both(stocked, 1, 1)
-    ready_cluster.append(view)
+    created_jobs.append(view)
     services.queue.pause()
     services.queue.enqueue(view.id)
     stocked.stop_agent("node2")

@@ -66,8 +66,12 @@ def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
 def test_f57_text_of_users_reaches_remote_ranks_unchanged_and_no_shell(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    hostile_text = "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
-    view = run("node2", "node1", environment={"ODD": hostile_text}, name="; touch /tmp/owned", epochs=1)
+    hostile_text = (
+        "-mca plm_rsh_agent 'touch /tmp/owned' $(touch /tmp/owned); \"`touch /tmp/owned`\" ✓"
+    )
+    view = run(
+        "node2", "node1", environment={"ODD": hostile_text}, name="; touch /tmp/owned", epochs=1
+    )
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.FINISHED
     for name, rank in (("node2", 0), ("node1", 1)):
         assert f'"ODD": {_json(hostile_text)}' in stocked[name].read(f"/tmp/environment-{rank}")
@@ -296,7 +300,10 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed")
     with pytest.raises(PreflightFailed, match="node3") as error_info:
         jobs.lifecycle.start(view.id)
-    assert [placement.node for placement in error_info.value.preflight.smaller] == ["node1", "node2"]
+    assert [placement.node for placement in error_info.value.preflight.smaller] == [
+        "node1",
+        "node2",
+    ]
     assert error_info.value.remedy.endswith("Or run on node1, node2 only.")
     assert jobs.queries.show(view.id).state is JobState.CREATED
     assert not (stocked.services.data_root.job(view.id).attempts / "1").exists()
@@ -325,7 +332,11 @@ def test_m03_on_each_node_a_rank_sees_the_gpu_that_was_chosen_for_it_and_no_othe
 
 
 def _with_gpus(stocked: ReadyCluster) -> set[str]:
-    return {node_state.name for node_state in stocked.services.nodes.remote() if node_state.reading and node_state.reading.gpus}
+    return {
+        node_state.name
+        for node_state in stocked.services.nodes.remote()
+        if node_state.reading and node_state.reading.gpus
+    }
 
 
 def _seen_by_ranks(stocked: ReadyCluster) -> dict[str, str]:

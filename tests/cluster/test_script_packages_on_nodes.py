@@ -68,7 +68,9 @@ def test_three_nodes_get_the_packages_of_a_script_once(
     assert installation is not None
     assert f"torch {Path(installation.python).parents[1]}/lib" in log
     assert f"hydra {Path(installation.python).parents[1]}-script-" in log
-    assert {node for node in NODES if any(f"{node}: Installing" in one for one in reports)} == {*NODES}
+    assert {node for node in NODES if any(f"{node}: Installing" in one for one in reports)} == {
+        *NODES
+    }
     leaves_nothing(ready_cluster)
 
     reports.clear()

@@ -78,7 +78,9 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     view = jobs.queries.wait(job.id)
     assert view.state is JobState.INTERRUPTED, view.error
     leaves_nothing(ready_cluster)
-    saved = next(checkpoint for checkpoint in jobs.queries.checkpoints(job.id) if checkpoint.is_latest).step
+    saved = next(
+        checkpoint for checkpoint in jobs.queries.checkpoints(job.id) if checkpoint.is_latest
+    ).step
     assert saved >= 5
 
     jobs.lifecycle.resume(job.id)
@@ -89,8 +91,13 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     assert view.state is JobState.TRAINING, (view.error, view.status.message)
 
     def on_node3() -> Process | None:
-        processes = [process_entry for node, process_entry in of_runs(ready_cluster) if node == "node3"]
-        return next((process_entry for process_entry in processes if is_one(process_entry, "train.py")), None)
+        processes = [
+            process_entry for node, process_entry in of_runs(ready_cluster) if node == "node3"
+        ]
+        return next(
+            (process_entry for process_entry in processes if is_one(process_entry, "train.py")),
+            None,
+        )
 
     process = wait_for(on_node3, "the program on node3")
     os.kill(process.host_pid, signal.SIGKILL)

@@ -34,12 +34,18 @@ def job_of(services: Services, folder: Path, out: str) -> JobView:
     return services.jobs.create(raw)
 
 
-def is_stopped_and_resumes_from_a_folder(services: Services, job_id: str, target_folder: Path) -> None:
+def is_stopped_and_resumes_from_a_folder(
+    services: Services, job_id: str, target_folder: Path
+) -> None:
     """What it wrote is exported here, and another node continues from it."""
     jobs = services.jobs
 
     def folders() -> list[Checkpoint]:
-        return [checkpoint for checkpoint in jobs.queries.checkpoints(job_id) if "checkpoint-" in checkpoint.file]
+        return [
+            checkpoint
+            for checkpoint in jobs.queries.checkpoints(job_id)
+            if "checkpoint-" in checkpoint.file
+        ]
 
     jobs.lifecycle.start(job_id)
     view = jobs.queries.wait(job_id, is_finished=lambda v: v.state.is_over or bool(folders()))

@@ -87,7 +87,11 @@ def may_write(node: Node, process: Process, limit_bytes: str) -> None:
 
 
 def ranks_of(ready: ReadyCluster) -> list[tuple[str, Process]]:
-    return [process_entry for process_entry in of_runs(ready) if is_one(process_entry[1], "rank_bootstrap.py")]
+    return [
+        process_entry
+        for process_entry in of_runs(ready)
+        if is_one(process_entry[1], "rank_bootstrap.py")
+    ]
 
 
 def written_files(ready: ReadyCluster) -> set[str]:
@@ -124,7 +128,9 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    (newest,) = (checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest)
+    (newest,) = (
+        checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest
+    )
     verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
@@ -162,7 +168,7 @@ def test_f33_only_logs_are_open_for_writing_around_the_ranks(
     assert all(name.endswith(".log") for name in kept), kept
 
 
-@pytest.mark.parametrize("taken", [unmounted, read_only])
+@pytest.mark.parametrize("outage", [unmounted, read_only])
 def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_failed(
     stocked: ReadyCluster,
     run: Callable[..., JobView],
@@ -195,7 +201,9 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
             assert update.view.state is JobState.STOPPING
     view = jobs.queries.wait(view.id)
     assert (view.state, view.error) == (JobState.INTERRUPTED, None)
-    (newest,) = (checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest)
+    (newest,) = (
+        checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest
+    )
     verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))

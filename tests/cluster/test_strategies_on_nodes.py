@@ -89,7 +89,9 @@ def test_a_job_goes_on_without_a_worker_on_another_node(
         p for p in stocked["node3"].processes() if "rank_bootstrap.py" in " ".join(p.argv)
     )
     stocked["node3"].run(["kill", "-9", str(victim.pid)])
-    lost_view = wait_for_message(stocked, view.id, "Rank 2 on node3 has ended; 1 of 2 workers train on.")
+    lost_view = wait_for_message(
+        stocked, view.id, "Rank 2 on node3 has ended; 1 of 2 workers train on."
+    )
     assert grows(stocked, view.id, lost_view.step + 2).state.is_live
     stocked.services.jobs.lifecycle.stop(view.id)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
@@ -104,7 +106,9 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     view = train(strategy, epochs=60, environment={**CALM, "PAUSED_UNTIL": str(go)})
     stocked["node3"].cut()
     started_s = time.monotonic()
-    lost_view = wait_for_message(stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on.")
+    lost_view = wait_for_message(
+        stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on."
+    )
     assert time.monotonic() - started_s < LOST_WITHIN_S
     assert lost_view.state.is_live
     leaves_nothing_on(stocked, "node3")
@@ -133,7 +137,8 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
 
 
 @pytest.mark.parametrize(
-    ("strategy", "cut"), [*((checkpoint, "node3") for checkpoint in ALONE_TO_FAIL), ("sandblaster", "node1")]
+    ("strategy", "cut"),
+    [*((checkpoint, "node3") for checkpoint in ALONE_TO_FAIL), ("sandblaster", "node1")],
 )
 def test_a_job_that_cannot_go_on_without_a_node_names_it_and_is_resumed_elsewhere(
     stocked: ReadyCluster, train: Train, strategy: str, cut: str
@@ -151,7 +156,9 @@ def test_a_job_that_cannot_go_on_without_a_node_names_it_and_is_resumed_elsewher
     assert all(node in view.status.message for node in named), view.status.message
     leaves_nothing(stocked)
     other_nodes = [Placement(node, 1) for node in NODES if node != cut]
-    saved = next(checkpoint.step for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest)
+    saved = next(
+        checkpoint.step for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest
+    )
     jobs.lifecycle.resume(view.id, placement=tuple(other_nodes))
     view = grows(stocked, view.id, saved)
     assert (view.world_size, view.run) == (2, 2), view.error

@@ -150,7 +150,7 @@ def test_a_missing_daemon_is_found_before_the_start(stocked: ReadyCluster) -> No
     assert "/usr/bin/orted on node2 cannot be executed" in finding.message
 
 
-@pytest.mark.parametrize("odd", [("node3",), ("node1",)])
+@pytest.mark.parametrize("changed_nodes", [("node3",), ("node1",)])
 def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
     stocked: ReadyCluster, entries_before: dict[str, NodeEntry], changed_nodes: Sequence[str]
 ) -> None:

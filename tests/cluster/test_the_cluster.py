@@ -101,7 +101,9 @@ def test_a_node_has_everything_that_ranks_need(cluster: Cluster) -> None:
         free = "import os; s = os.statvfs('/home/lab'); print(s.f_bavail * s.f_frsize)"
         assert int(node.run(["python3", "-c", free]).stdout) > 7_000_000_000
         for folder in ("/tmp", "/dev/shm"):
-            completed = node.run(["sh", "-c", f"echo 1 >{folder}/x && cat {folder}/x; rm {folder}/x"])
+            completed = node.run(
+                ["sh", "-c", f"echo 1 >{folder}/x && cat {folder}/x; rm {folder}/x"]
+            )
             assert completed.stdout == "1\n", completed.stderr
 
 

@@ -61,7 +61,9 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     updates.clear()
     qtbot.waitUntil(lambda: all(updates[name] >= UPDATES for name in OTHER_NODES))
     assert "wake node2" in program._background._queues, "it had an answer, and held up nothing"
-    assert {name: presences[name] for name in OTHER_NODES} == dict.fromkeys(OTHER_NODES, Presence.ONLINE)
+    assert {name: presences[name] for name in OTHER_NODES} == dict.fromkeys(
+        OTHER_NODES, Presence.ONLINE
+    )
     ready_cluster["node2"].find_the_desktop()
     ready_cluster["node2"].mount_share()
     qtbot.waitUntil(lambda: presences["node2"] is Presence.ONLINE)

@@ -194,7 +194,11 @@ def _live_through_a_cut(
         user.wait(lambda: not _online(program))
         silent_at = _displayed_job(program).step
         user.take_pictures("cut-off")
-    user.wait(lambda: not _displayed_job(program).contact_warning and _displayed_job(program).step > silent_at)
+    user.wait(
+        lambda: (
+            not _displayed_job(program).contact_warning and _displayed_job(program).step > silent_at
+        )
+    )
     user.wait(lambda: _online(program) >= set(NODES))
     assert makes_steps(_displayed_job(program))
     _has_no_gap(program, user, job)
@@ -252,8 +256,14 @@ def _take_everything_from_one(ready_cluster: ReadyCluster) -> None:
     held = int(ready_cluster["node1"].must("du", "-s", "--block-size=1", str(home)).split()[0])
     assert ready_cluster.services.provisioning.un_provision("node1") == pytest.approx(held, rel=0.1)
     assert ready_cluster["node1"].run(["test", "-e", str(home)]).returncode == 1
-    assert "restrict" not in ready_cluster["node1"].read(f"/home/{ready_cluster.cluster.user}/.ssh/authorized_keys")
-    assert not [process for process in ready_cluster["node1"].processes() if "backend.node.agent.agent" in process.argv]
+    assert "restrict" not in ready_cluster["node1"].read(
+        f"/home/{ready_cluster.cluster.user}/.ssh/authorized_keys"
+    )
+    assert not [
+        process
+        for process in ready_cluster["node1"].processes()
+        if "backend.node.agent.agent" in process.argv
+    ]
     assert ready_cluster.entry("node1").installation is None
 
 

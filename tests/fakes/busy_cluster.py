@@ -166,7 +166,13 @@ class BusyCluster:
     """
 
     def __init__(
-        self, root: OpenRoot, driver: FakeDriver, nodes: int, jobs: int, life_s: float, ended_count: int
+        self,
+        root: OpenRoot,
+        driver: FakeDriver,
+        nodes: int,
+        jobs: int,
+        life_s: float,
+        ended_count: int,
     ) -> None:
         self._root = root
         self._driver = driver
@@ -220,7 +226,9 @@ class BusyCluster:
             return
         lines = [f"gpus {GPUS}"]
         if number % UNHEALTHY_EVERY:
-            lines += [f"{word} {gpu} {well}" for gpu in range(GPUS) for word, well in _HEALTHY_READINGS]
+            lines += [
+                f"{word} {gpu} {well}" for gpu in range(GPUS) for word, well in _HEALTHY_READINGS
+            ]
         for training, nodes in zip(self._trainings, self._job_nodes, strict=True):
             if self._names[number] in nodes:
                 for gpu in range(GPUS):

@@ -15,7 +15,10 @@ class CpuLaunch(Launch, label="launch record"):
     @classmethod
     def from_dict(cls, raw: Mapping[str, Any]) -> Launch:  # type: ignore[override]
         launch = Launch.from_dict(raw)
-        placement = tuple(Placement(gpu_placement.node, gpu_placement.slots) for gpu_placement in launch.config.placement)
+        placement = tuple(
+            Placement(gpu_placement.node, gpu_placement.slots)
+            for gpu_placement in launch.config.placement
+        )
         return replace(launch, config=replace(launch.config, placement=placement))
 
 

@@ -68,7 +68,9 @@ def wait_for_ranks(word: str) -> None:
     """Wait for all ranks, as the collectives of a real training do."""
     (attempt.path / f"fake-{word}-{rank}").touch()
     beat.beat(Phase.WAITING_FOR_OTHERS)
-    while not all((attempt.path / f"fake-{word}-{other_rank}").exists() for other_rank in range(size)):
+    while not all(
+        (attempt.path / f"fake-{word}-{other_rank}").exists() for other_rank in range(size)
+    ):
         time.sleep(0.01)
 
 

@@ -98,7 +98,9 @@ class LocalShell:
                 kill_timer.cancel()
         if is_timeout:
             raise Unreachable(f"{argv[0]} did not end within {limit_s:g} s.")
-        return CommandResult(code, "".join(lines), b"".join(error_output).decode("utf-8", "replace"))
+        return CommandResult(
+            code, "".join(lines), b"".join(error_output).decode("utf-8", "replace")
+        )
 
     def write(self, path: str, content: bytes, mode: int = 0o644) -> None:
         self._check()

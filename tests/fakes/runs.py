@@ -105,7 +105,9 @@ class Run:
             "strategy": {"name": strategy},
             "placement": [{"node": "this-computer", "processes": ranks}],
             "environment": {
-                "FAKE": json.dumps({str(rank): behaviour for rank, behaviour in (behaviours or {}).items()}),
+                "FAKE": json.dumps(
+                    {str(rank): behaviour for rank, behaviour in (behaviours or {}).items()}
+                ),
                 "FAKE_STEPS": str(steps),
                 **({"FAKE_MPI": "1"} if mpi else {}),
             },
@@ -226,7 +228,9 @@ class Run:
 
         def search() -> ProcessIdentity | None:
             for process in self.leftovers():
-                if part in command_line(process.pid) and (rank is None or _rank(process.pid) == rank):
+                if part in command_line(process.pid) and (
+                    rank is None or _rank(process.pid) == rank
+                ):
                     return process
             return None
 

@@ -90,7 +90,9 @@ def write_steps(
     pending = list(accuracies)
     with path.open("ab") as file:
         while start < first + len(losses):
-            end = min(start + half_epoch_steps - (start - 1) % half_epoch_steps, first + len(losses))
+            end = min(
+                start + half_epoch_steps - (start - 1) % half_epoch_steps, first + len(losses)
+            )
             metrics: dict[str, Sequence[float]] = {"loss": losses[start - first : end - first]}
             if (end - 1) % STEPS_PER_EPOCH == 0 and pending:
                 gaps = [float("nan")] * (end - start - 1)
