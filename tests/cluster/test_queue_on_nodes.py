@@ -24,12 +24,12 @@ NODES = ("node1", "node2")
 
 
 @pytest.fixture(scope="module")
-def stocked(created_jobs: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
-    library = created_jobs.services.library
+def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
+    library = ready_cluster.services.library
     model, loader, dataset = write_sources(tmp_path_factory.mktemp("sources"))
     for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
         library.import_item(kind, path, "queued")
-    return created_jobs
+    return ready_cluster
 
 
 @pytest.fixture
