@@ -109,6 +109,6 @@ class CheckpointDragSource(QObject):
         self, promise: FilePromise, key: tuple[str, ...], error: BackendError
     ) -> None:
         self._late_files.pop(key, None)
-        promise.settle()
+        promise.finish()
         if not isinstance(error, Cancelled):
             self._runner.notify(error.with_remedy)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from backend.node.system.wording import last_message, seconds
 from backend.records.base.account import expand_home
-from backend.records.base.program_name import forget_command
+from backend.records.base.program_name import host_key_removal_command
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import HostKey
 from backend.ssh.known_hosts import host_name
@@ -230,7 +230,7 @@ def key_changed(offered_key: HostKey, accepted_key: HostKey) -> MessageAndRemedy
         "Either it was "
         "reinstalled, or someone is intercepting the connection.",
         "Ask its administrator. Only if the change is intended, remove the old key: "
-        f"{forget_command(offered_key.host, offered_key.port)}; then accept the new one with any "
+        f"{host_key_removal_command(offered_key.host, offered_key.port)}; then accept the new one with any "
         "command that "
         f"connects: --accept-key {offered_key.fingerprint}",
     )

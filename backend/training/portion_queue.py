@@ -17,7 +17,7 @@ class PortionQueue:
     """Queue of the portions 0, 1, … of one pass; with copies, the first result counts.
 
     Attributes:
-        copy_count: The number of backup copies so far.
+        copy_count: The number of backup copies until now.
     """
 
     def __init__(self, portion_count: int, default_s: float = math.inf) -> None:

@@ -67,7 +67,7 @@ class _StepCounter:
     """Counter of the steps of a file; ``steps_before`` are those of an earlier count.
 
     ``first_epoch`` is 0 if the script counts its epochs from 0; ``row_hashes`` are those of the
-    rows read so far, in case the file is written again.
+    rows read until now, in case the file is written again.
     """
 
     row_hashes: set[int]

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
-from backend.records.base.program_name import forget_command
+from backend.records.base.program_name import host_key_removal_command
 from backend.records.nodes.entry import SetUp
 from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.ready import ReadyCluster
@@ -65,7 +65,7 @@ def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     old = cluster.host_key("node2")
     qtbot.waitUntil(plate.changed_key_page.isVisible)
     assert plate.changed_key_page._current_key.text() == fingerprint(ready_cluster)
-    assert plate.changed_key_page._command.text() == forget_command(host, 22)
+    assert plate.changed_key_page._command.text() == host_key_removal_command(host, 22)
     assert buttons(dialog) == ["Close"]
     qtbot.mouseClick(plate.changed_key_page.default, LEFT_BUTTON)
     assert cluster.host_key("node2") == old

@@ -49,9 +49,9 @@ class FilePromise(QObject):
 
     def fulfil(self) -> None:
         self.is_fulfilled = True
-        self.settle()
+        self.finish()
 
-    def settle(self) -> None:
+    def finish(self) -> None:
         self.is_settled = True
         self.settled.emit()
 

@@ -70,8 +70,8 @@ class CurvePanel(QWidget):
 
     Signals:
         x_range_changed: The user zoomed or panned: the new ends, for other plots of the page.
-        fitted: The user wants everything in view again.
-        redrawn: The visible range or content may have changed.
+        fit_requested: The user wants everything in view again.
+        redraw_finished: The visible range or content may have changed.
 
     Attributes:
         title: The metric; also names its pictures and tables.

@@ -17,7 +17,7 @@ def _command_name() -> str:
 COMMAND = _command_name()
 
 
-def forget_command(host: str, port: int) -> str:
+def host_key_removal_command(host: str, port: int) -> str:
     """Return the command that removes the accepted keys of an sshd."""
     return (
         f"{COMMAND} node forget {shlex.quote(host)}{'' if port in (0, 22) else f' --port {port}'}"

@@ -93,7 +93,7 @@ class JobQueryResult:
         waiting_count: Number of waiting jobs.
         match_count: Number of matching jobs.
         sweep_slots: After folding, the slot of a job's sweep by the job's slot, -1 for none.
-        empty: Columns of figures that no job has.
+        empty_columns: Columns of figures that no job has.
     """
 
     summaries: list[JobSummary]
@@ -111,7 +111,7 @@ class IndexUpdate:
     """Result of updating the index.
 
     Attributes:
-        changed: Slots whose summary changed.
+        changed_slots: Slots whose summary changed.
         order_changed: Whether a list may have other rows, or another order.
         jobs_added_or_removed: Whether a job was added or removed.
     """

@@ -68,7 +68,7 @@ class NodePreflight:
     Attributes:
         target: None for a node that cannot be probed.
         entry: None for this computer, and for an unknown node.
-        setup_error: Why this computer cannot train.
+        training_error: Why this computer cannot train.
         error: Why the node could not be probed, or only in part.
         listener_reply: The node's answer to ``listen`` of the probe, with its load. With an answer,
             SSH and the node's Python work.

@@ -6,7 +6,7 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QLineEdit, QWidget
 
-from backend.records.base.program_name import forget_command
+from backend.records.base.program_name import host_key_removal_command
 from backend.records.nodes.entry import HostKey
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, CheckBox, IconButton
@@ -162,7 +162,7 @@ class ChangedKeyPage(QWidget):
         )
         self._previous_key.setText(known_fingerprint)
         self._current_key.setText(key.fingerprint)
-        self._command.setText(forget_command(key.host, key.port))
+        self._command.setText(host_key_removal_command(key.host, key.port))
 
 
 class KeyPlate(QWidget):

@@ -44,7 +44,7 @@ class SetUpAgainDialog(Dialog):
         set_up_requested: Names of the selected nodes, a tuple, and the `SetUpOptions`.
         refresh_requested: Read these nodes again, a tuple of names; answer with `show_entries`,
         `show_key` or `show_error`.
-        trusted: The `HostKey` of `show_key`; read again.
+        key_trusted: The `HostKey` of `show_key`; read again.
     """
 
     set_up_requested = Signal(object, object)

@@ -31,8 +31,8 @@ def is_feasible(
     sums = [sum(a * 2**i for i, a in enumerate(plan[:stage])) for stage in range(1, len(plan) + 1)]
     right = Fraction(kernel) / (least_c * (kernel - 1))
     return all(
-        sum_so_far <= Fraction(2) ** (stage - (not as_printed)) * right
-        for stage, sum_so_far in enumerate(sums, 1)
+        partial_sum <= Fraction(2) ** (stage - (not as_printed)) * right
+        for stage, partial_sum in enumerate(sums, 1)
     ) and sums[-1] <= Fraction(side, kernel - 1)
 
 
