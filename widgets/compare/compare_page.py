@@ -27,7 +27,7 @@ from backend.records.jobs.comparison import (
 )
 from backend.records.jobs.summary import JobQuery
 from backend.records.jobs.view import JobView
-from backend.records.sweeps.summary import shared_token_count, job_label
+from backend.records.sweeps.summary import job_label, shared_token_count
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, VerticalScrollArea

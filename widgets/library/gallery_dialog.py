@@ -371,7 +371,9 @@ class GalleryDialog(Dialog):
             field = self._fields[key] = Field(setting.label, control)
             field.set_note(_setting_note(setting))
             if key in misfits:
-                field.set_note(f"The data has {misfits[key]}; valid is {setting.valid_text()}.", "warn")
+                field.set_note(
+                    f"The data has {misfits[key]}; valid is {setting.valid_text()}.", "warn"
+                )
             self._settings.addWidget(
                 field, *divmod(number, _SETTING_COLUMNS), Qt.AlignmentFlag.AlignTop
             )

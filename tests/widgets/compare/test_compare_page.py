@@ -27,11 +27,11 @@ from tests.widgets.compare.compare_samples import (
 from tests.windows import (
     find_button,
     find_by_name,
-    show_widget,
+    find_only,
     pick,
+    show_widget,
     shows_text,
     visible_texts,
-    find_only,
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, IconButton, SegmentedControl

@@ -20,7 +20,7 @@ from tests.widgets import drags
 from tests.widgets.compare.compare_samples import draft, eight_updates
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import show_widget, add_widget, page_buttons
+from tests.windows import add_widget, page_buttons, show_widget
 from widgets.common import theme
 from widgets.common.job_mime import dragged_jobs, put_jobs
 from widgets.compare.compare_page import ComparePage

@@ -15,7 +15,7 @@ from backend.records.jobs.history_update import HistoryUpdate
 from backend.records.sweeps.parallel_coordinates import parallel_plot
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.compare.test_compare_page import process_events
-from tests.windows import show_widget, add_widget
+from tests.windows import add_widget, show_widget
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
 from widgets.compare.parallel_picture import ParallelPicture

@@ -10,7 +10,7 @@ from app.library.package_controller import PackageController
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from tests.conftest import SynchronousRunner
-from tests.windows import find_button, add_widget, find_only
+from tests.windows import add_widget, find_button, find_only
 from widgets.common.fields import Field, LineEdit
 from widgets.common.task_status import TaskStatus
 from widgets.library.install_dialog import InstallDialog

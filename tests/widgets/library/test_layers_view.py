@@ -9,7 +9,7 @@ from backend.records.library.item import Combination, Kind, LibraryItem
 from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
 from backend.records.library.layers import Layer, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
-from tests.windows import finish_timers, show_widget, open_tab, visible_texts, find_only
+from tests.windows import find_only, finish_timers, open_tab, show_widget, visible_texts
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.page_stack import PageStack

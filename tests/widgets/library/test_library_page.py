@@ -19,18 +19,18 @@ from backend.records.library.preview import (
 )
 from backend.records.library.project import ImportGuess, Project, ProjectPart
 from tests.windows import (
+    add_widget,
     find_button,
-    finish_timers,
+    find_by_name,
     find_field,
     find_label,
     find_line,
-    find_by_name,
-    show_widget,
+    find_only,
+    finish_timers,
     open_tab,
-    add_widget,
+    show_widget,
     shows_text,
     visible_texts,
-    find_only,
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs

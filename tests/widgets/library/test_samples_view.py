@@ -21,13 +21,13 @@ from backend.records.library.preview import (
 )
 from backend.records.library.sample_page import PageSample, SamplePage
 from tests.windows import (
+    add_widget,
     find_button,
     find_label,
+    find_only,
     show_widget,
-    add_widget,
     shows_text,
     visible_texts,
-    find_only,
 )
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState

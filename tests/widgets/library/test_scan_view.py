@@ -8,7 +8,7 @@ from pytestqt.qtbot import QtBot
 from backend.records.library.preview import SampleError, SamplePart, SamplePreview
 from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
-from tests.windows import find_button, add_widget, visible_texts, find_only
+from tests.windows import add_widget, find_button, find_only, visible_texts
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.cards import EmptyState, ProgressLine

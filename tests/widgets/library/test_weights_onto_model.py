@@ -11,7 +11,7 @@ from backend.services.context.container import open_services
 from backend.services.tools import tool_process
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
-from tests.windows import show_widget, add_widget, find_only
+from tests.windows import add_widget, find_only, show_widget
 from widgets.library.library_detail import PreviewBanner
 from widgets.library.library_page import LibraryPage
 from widgets.shell.main_window import MainWindow

@@ -298,7 +298,8 @@ class SetUpDialog(Dialog):
             ready_count = sum(_is_ready(set_up) for set_up in self._set_ups.values())
             asking_count = sum(_asks(set_up) for set_up in self._set_ups.values())
             failed_count = (
-                sum(set_up.failed_step is not None for set_up in self._set_ups.values()) - asking_count
+                sum(set_up.failed_step is not None for set_up in self._set_ups.values())
+                - asking_count
             )
             summary = f"{formats.count_of(ready_count, len(self._set_ups))} nodes are ready"
             summary += f", {failed_count} failed" if failed_count else ""

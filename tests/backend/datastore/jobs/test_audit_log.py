@@ -47,7 +47,7 @@ def test_actions_are_in_the_order_of_their_doing(
     for number, hour in enumerate(clocks):
         monkeypatch.setattr(time, "time_ns", lambda hour=hour: started_ns + hour * _HOUR_NS)
         stamp = f"2026-01-01T{10 + hour:02d}:00:00Z"
-        monkeypatch.setattr(timestamps, "now", lambda stamp=stamp: stamp)
+        monkeypatch.setattr(timestamps, "utc_now", lambda stamp=stamp: stamp)
         audit_log.add(folder, f"action {number}")
     done = [act.action for act in audit_log.acts_of(folder, file)]
     assert done == ["action 3", "action 2", "action 1", "action 0", "Created"]

@@ -80,9 +80,9 @@ def test_the_used_energy_is_the_sum_over_the_gpus_of_all_ranks(
     [
         pytest.param({"beats": 100}, id="an agent that was away would have counted too little"),
         pytest.param({"lasted_s": 30.0, "beats": 15}, id="a run of some beats"),
-        pytest.param({"after": (500.0, 90_000.0)}, id="a driver that was loaded again"),
-        pytest.param({"after": (1_500.0, None)}, id="a GPU that counts nothing"),
-        pytest.param({"after": (1_500.0,)}, id="a GPU that is gone"),
+        pytest.param({"end_reading": (500.0, 90_000.0)}, id="a driver that was loaded again"),
+        pytest.param({"end_reading": (1_500.0, None)}, id="a GPU that counts nothing"),
+        pytest.param({"end_reading": (1_500.0,)}, id="a GPU that is gone"),
     ],
 )
 def test_an_uncertain_energy_is_not_reported(

@@ -16,7 +16,7 @@ from backend.records.nodes.history import PastGpu, PastReading
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import show_widget, shows_text, visible_texts, find_only
+from tests.windows import find_only, show_widget, shows_text, visible_texts
 from widgets.common import theme
 from widgets.nodes.history.history_card import HistoryCard, JobPeriod
 from widgets.nodes.history.job_timeline import JobBar, arrange_bars, job_bars
@@ -181,8 +181,8 @@ def test_heat_stands_beside_where_it_gets_hot_and_not_beside_its_own_noise(card)
 
 def test_a_cold_room_is_in_the_picture_however_short_it_was(card):
     history = NodeHistory()
-    history.set_agent_history(to_history_data([past_reading(age, 65.0 if age != 5000 else 11.0) for age in
-                              range(10_800, 0, -20)]))  # fmt: skip
+    readings = [past_reading(age, 65.0 if age != 5000 else 11.0) for age in range(10_800, 0, -20)]
+    history.set_agent_history(to_history_data(readings))
     history.append(STATE.reading, NOON)
     card.show_history(history, STATE)
     low, _ = card.plot.y_range()

@@ -18,7 +18,7 @@ from backend.records.nodes.reading import (
 from tests.asks import expect_request
 from tests.pictures import lab
 from tests.widgets.nodes import samples
-from tests.windows import find_label, shows_text, visible_texts, find_only
+from tests.windows import find_label, find_only, shows_text, visible_texts
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import PageHeader

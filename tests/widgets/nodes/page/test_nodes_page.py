@@ -16,14 +16,14 @@ from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import (
+    add_widget,
     find_button,
     find_by_name,
-    show_widget,
-    add_widget,
+    find_only,
     pick,
+    show_widget,
     shows_text,
     visible_texts,
-    find_only,
 )
 from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button, SegmentedControl

@@ -8,7 +8,7 @@ from PySide6.QtGui import QAccessible
 from PySide6.QtWidgets import QApplication
 
 from tests.widgets.nodes import samples
-from tests.windows import show_widget, find_only
+from tests.windows import find_only, show_widget
 from widgets.nodes.page.rack import DIMMED_ROLE, Density, Rack, RackDelegate, RowReadOut, density_of
 from widgets.nodes.page.rack_paint import use_figure
 from widgets.nodes.row.node_row import node_row

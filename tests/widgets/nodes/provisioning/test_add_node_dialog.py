@@ -5,7 +5,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QApplication, QPushButton
 
 from backend.records.nodes.entry import HostKey, NodeAddress
-from tests.windows import find_button, find_field, find_line, visible_texts, find_only
+from tests.windows import find_button, find_field, find_line, find_only, visible_texts
 from widgets.common.buttons import Button
 from widgets.common.fields import Field
 from widgets.common.task_status import TaskStatus

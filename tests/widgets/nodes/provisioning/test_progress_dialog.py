@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QPushButton
 
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY, default_button
-from tests.windows import find_button, shows_text, visible_texts, find_only
+from tests.windows import find_button, find_only, shows_text, visible_texts
 from widgets.nodes.provisioning.host_key_pages import KeyPlate, TrustedKey
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.step_list import STEPS, SetUpView, last_lines, step_time

@@ -13,7 +13,7 @@ from backend.records.nodes.provisioning_options import (
     SetUpOptions,
 )
 from tests.widgets.nodes import samples
-from tests.windows import find_button, show_widget, add_widget
+from tests.windows import add_widget, find_button, show_widget
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.options_form import OptionsForm
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog, installation_text
