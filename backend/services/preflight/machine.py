@@ -30,10 +30,12 @@ _OPEN_FILES_OF_WORKER, _MAX_COUNTED_WORKERS = 32, 16
 READ_GPUS = """
 import json
 from backend.node.metrics.gpus import Gpus
-from backend.records.base.schema import json_value
+from backend.records.base import schema
 gpus, message = Gpus().read()
-print(json.dumps({"gpus": json_value(gpus), "message": message}))
+to_json = getattr(schema, "json_value", None) or schema.plain
+print(json.dumps({"gpus": to_json(gpus), "message": message}))
 """
+"""The node runs its own version of the program, which may be an older one."""
 
 
 def gpus(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
