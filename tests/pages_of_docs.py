@@ -23,7 +23,8 @@ def page_text(name: str) -> str:
     """Return the text of a page with the table as it is now."""
     text = (DOCS / name).read_text(encoding="utf-8")
     text_before, _, text_after = text.partition(TABLE_START)
-    return f"{text_before}{TABLE_START}\n{TABLES[name]()}\n{TABLE_END}{text_after.partition(TABLE_END)[2]}"
+    text_after = text_after.partition(TABLE_END)[2]
+    return f"{text_before}{TABLE_START}\n{TABLES[name]()}\n{TABLE_END}{text_after}"
 
 
 if __name__ == "__main__":

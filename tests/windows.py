@@ -45,7 +45,7 @@ def show_widget(qtbot: QtBot, widget: W, *size: int) -> W:
 
 
 def find_only(kind: type[Part], parent: QObject) -> Part:
-    """Return the only part of a kind in a place; of several, the only visible one."""
+    """Return the only part of a kind below a parent; of several, the only visible part."""
     parts = parent.findChildren(kind)
     if len(parts) > 1 and isinstance(parent, QWidget):
         parts = [part for part in parts if isinstance(part, QWidget) and part.isVisibleTo(parent)]

@@ -12,7 +12,7 @@ from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.library.gallery import GalleryEntry
 from backend.records.library.item import Kind
-from backend.training.loop import make_optimizer
+from backend.training.optimizer import make_optimizer
 from tests.gallery.figures import HERE, build
 
 MODELS = HERE.list(Kind.MODEL)
@@ -81,7 +81,7 @@ def test_a_network_trains_with_the_settings_of_its_card(entry: GalleryEntry) -> 
     torch.manual_seed(1)
     config, settings = config_of(entry), settings_of(entry)
     model: Any = build(entry.name, **settings).train()
-    optimizer = make_optimizer(config.optimizer, list(model.parameters()))
+    optimizer = make_optimizer(config, model, list(model.parameters()))
     losses = []
     for step in range(STEPS):
         for group in optimizer.param_groups:

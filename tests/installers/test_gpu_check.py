@@ -255,7 +255,7 @@ def test_without_a_gpu_each_check_fails_with_the_reason(tmp_path: Path) -> None:
     command = [REPOSITORY / "installers/gpu-check", *words]
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
     lines = done.stdout.splitlines()
-    assert (done.returncode, len(lines)) == (1, 7), done.stderr
+    assert (done.returncode, len(lines)) == (1, 8), done.stderr
     for line in lines:
         assert line.startswith("FAIL")
         assert "The agent reads no GPU. CPU only: no NVIDIA driver was found." in line
