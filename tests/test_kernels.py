@@ -75,7 +75,8 @@ def test_no_result_depends_on_the_kernels_of_a_processor(threads: int, tmp_path:
                 [sys.executable, "-m", "pytest", "-q", "-m", "not slow", "-p", "no:cacheprovider",
                  *_tests_on_numbers()],
                 cwd=ROOT, stdout=file, stderr=file, check=False,
-                env={**environment, "ATEN_CPU_CAPABILITY": capability, "OMP_NUM_THREADS": str(threads)},
+                env={**environment, "ATEN_CPU_CAPABILITY": capability,
+                     "OMP_NUM_THREADS": str(threads)},
             )  # fmt: skip
         if completed.returncode:
             failures.append(f"{capability}, {threads} threads:\n{log.read_text()[-8000:]}")
