@@ -7,7 +7,7 @@ flipped bit in 0 of 20 tries; hence the rename and the hash.
 
 A full disk does not end the training at once: `Checkpointer.failure` has the reason, the last good
 checkpoint stays, and the next checkpoint is tried as usual. After a second failure in a row the job
-ends, unless its settings allow it to continue (``continue_unsaved``), because its work could be lost.
+ends, because its work could be lost, unless its settings allow more (``continue_unsaved``).
 """
 
 from __future__ import annotations
