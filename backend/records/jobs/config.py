@@ -464,7 +464,9 @@ class JobConfig:
     )
     lr_of: tuple[str, ...] = field(
         default=(),
-        metadata=_training_setting("texts", "Rates of layers", term="rate of a layer", is_rare=True),
+        metadata=_training_setting(
+            "texts", "Rates of layers", term="rate of a layer", is_rare=True
+        ),
     )
     """Entries such as “backbone.=0.1”: a beginning of names, and their share of the rate."""
     precision: str = field(

@@ -163,9 +163,7 @@ def simulate(
     )
 
 
-def find_rate(
-    launch: Launch, time_limit_s: float, progress: Progress | None = None
-) -> RateSearch:
+def find_rate(launch: Launch, time_limit_s: float, progress: Progress | None = None) -> RateSearch:
     """Search for the learning rate of a job in one process; its launch names the files."""
     request = {"launch": launch.to_dict()}
     return run_tool(

@@ -57,7 +57,9 @@ def preflight_tried(stage: Stage) -> None:
     dialog.show_trial(checks.BROKEN)
 
 
-screen("preflight-sound")(lambda stage: _preflight(stage, checks.preflight()).show_trial(checks.SOUND))
+screen("preflight-sound")(
+    lambda stage: _preflight(stage, checks.preflight()).show_trial(checks.SOUND)
+)
 
 
 TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
@@ -106,7 +108,9 @@ def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
         shown = replace(
             inspected.INSPECTION,
             weights=tuple(
-                replace(inspected.INSPECTION.weights[n % 2], name=f"backbone.layer{n // 2}.{n % 2}.conv")
+                replace(
+                    inspected.INSPECTION.weights[n % 2], name=f"backbone.layer{n // 2}.{n % 2}.conv"
+                )
                 for n in count
             ),
             activations=tuple(

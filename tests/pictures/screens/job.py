@@ -189,7 +189,9 @@ def job_stopping(stage: Stage) -> None:
 @screen("job-overdue")
 def job_overdue(stage: Stage) -> None:
     """It should have stopped by now."""
-    view = replace_fields(lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None)
+    view = replace_fields(
+        lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None
+    )
     page = open_job(stage, view, _others(view))
     page.detail._stopping_s = -1e6
     page.detail.show_view(view)

@@ -357,7 +357,9 @@ def _choices(stage: Stage, *arguments: object) -> None:
     stage.lay_over(SetUpAgainDialog(*arguments, "5.0.11", stage.window))
 
 
-screen("set-up-choices")(lambda stage: _choices(stage, THREE_NODES, ("gpu1", "gpu3"), SetUpOptions()))
+screen("set-up-choices")(
+    lambda stage: _choices(stage, THREE_NODES, ("gpu1", "gpu3"), SetUpOptions())
+)
 
 
 @screen("set-up-choices-misfit")
