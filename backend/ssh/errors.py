@@ -227,11 +227,10 @@ def key_changed(offered_key: HostKey, accepted_key: HostKey) -> MessageAndRemedy
     return (
         f"{name} presents another host key than the accepted one: {offered_key.fingerprint} "
         f"({offered_key.kind}) instead of {accepted_key.fingerprint} ({accepted_key.kind}). "
-        "Either it was "
-        "reinstalled, or someone is intercepting the connection.",
+        "Either it was reinstalled, or someone is intercepting the connection.",
         "Ask its administrator. Only if the change is intended, remove the old key: "
-        f"{host_key_removal_command(offered_key.host, offered_key.port)}; then accept the new one with any "
-        "command that "
+        f"{host_key_removal_command(offered_key.host, offered_key.port)}; then accept the new one "
+        "with any command that "
         f"connects: --accept-key {offered_key.fingerprint}",
     )
 

@@ -60,7 +60,7 @@ def measure() -> list[Figure]:
             0.0,
             "%",
             at_least=True,
-            context=f"{asgd.name} {asgd.further_cells[-1].mean}; {dc_asgd.name} {dc_asgd.further_cells[-1].mean}",
+            context="; ".join(f"{row.name} {row.further_cells[-1].mean}" for row in (asgd, dc_asgd)),
         )
     ]
 

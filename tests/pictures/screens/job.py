@@ -198,7 +198,8 @@ def job_overdue(stage: Stage) -> None:
 
 
 _RUNS = (
-    JobRun(3, JobState.TRAINING, started_at=lab.LIVE.status.started_at, first_step=1, last_step=9600),
+    JobRun(3, JobState.TRAINING, started_at=lab.LIVE.status.started_at,
+           first_step=1, last_step=9600),
     JobRun(2, JobState.INTERRUPTED, 2, "Stopped by ben. Saved at epoch 4, step 4,000.",
            "2026-11-12T09:10:00Z", "2026-11-12T13:04:00Z", 2001, 4000),
     JobRun(1, JobState.ERROR, 2, "", "2026-11-11T16:00:00Z", "2026-11-11T18:21:00Z", 1, 2000),
@@ -228,8 +229,8 @@ def job_earlier_run(stage: Stage) -> None:
 
 @screen("job-set-up")
 def job_set_up(stage: Stage) -> None:
-    view = replace_fields(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={}, best_metric=None,
-                   eta_s=None, samples_per_second=None, rank_step_ms=(), slow_ranks=())  # fmt: skip
+    view = replace_fields(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={},
+                   best_metric=None, eta_s=None, samples_per_second=None, rank_step_ms=(), slow_ranks=())  # fmt: skip
     page = open_job(stage, replace_fields(view, run=0), _others(view))
     page.show_view(view)
 
