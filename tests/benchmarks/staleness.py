@@ -60,7 +60,9 @@ def measure() -> list[Figure]:
             0.0,
             "%",
             at_least=True,
-            context="; ".join(f"{row.name} {row.further_cells[-1].mean}" for row in (asgd, dc_asgd)),
+            context="; ".join(
+                f"{row.name} {row.further_cells[-1].mean}" for row in (asgd, dc_asgd)
+            ),
         )
     ]
 

@@ -19,14 +19,14 @@ from backend.records.library.item import Kind
 from backend.records.sweeps.spec import Sweep
 from backend.records.sweeps.values import Axis
 from backend.services.context.container import Services
-from tests.chaos.world import World, one
+from tests.chaos.world import World, choose
 from tests.integration.tiny import ALONE, CALM, MODEL, raw_job
 from tests.waiting import wait_for
 
-_MOST_LIVE = 2
-_MOST_JOBS = 8
-Do = Callable[[World, random.Random], object]
-OfJob = Callable[[Services, str], object]
+_MAX_LIVE_JOBS = 2
+_MAX_JOBS = 8
+RunAct = Callable[[World, random.Random], object]
+JobAction = Callable[[Services, str], object]
 
 
 @dataclass(frozen=True)
@@ -38,33 +38,33 @@ class Act:
 
     name: str
     weight: int
-    able: Callable[[World], object]
-    do: Do
+    is_possible: Callable[[World], object]
+    do: RunAct
 
 
-def on_a_job(
-    of: Callable[[World], list[str]], do: OfJob, *marks: Callable[[World, str], object]
-) -> Do:
+def on_random_job(
+    list_jobs: Callable[[World], list[str]], do: JobAction, *marks: Callable[[World, str], object]
+) -> RunAct:
     """An act of a desktop on one of some jobs; ``marks`` note what may follow from it."""
 
     def act(world: World, chance: random.Random) -> str:
-        job = one(chance, of(world))
+        job = choose(chance, list_jobs(world))
         for mark in marks:
             mark(world, job)
-        do(one(chance, world.desktops), job)
+        do(choose(chance, world.desktops), job)
         return job
 
     return act
 
 
-def raw(world: World, chance: random.Random) -> dict[str, Any]:
+def random_job(world: World, chance: random.Random) -> dict[str, Any]:
     """A job that ends soon, or one that lasts until it is stopped; some are scripts."""
     is_long = chance.random() < 0.7
     placement = world.placement(chance)
-    is_alone = sum(place["processes"] for place in placement) == 1
+    is_alone = sum(node_processes["processes"] for node_processes in placement) == 1
     policy = {"shrink": True} if len(placement) > 1 and chance.random() < 0.5 else {}
     policies: tuple[dict[str, Any], ...] = ({}, {}, {"retries": 1, **policy})
-    again = one(chance, policies)
+    retry_policy = choose(chance, policies)
     if chance.random() < 0.2:
         return {
             "name": "tiny script",
@@ -72,15 +72,15 @@ def raw(world: World, chance: random.Random) -> dict[str, Any]:
             "arguments": ["--out", "{output}", "--steps", "100000" if is_long else "40"],
             "resume_arguments": ["--resume", "{checkpoint}"],
             "placement": placement,
-            "on_failure": again,
+            "on_failure": retry_policy,
         }
     strategy: dict[str, Any] = ALONE if is_alone else {}
     return raw_job(
         epochs=100_000 if is_long else 2,
         environment=CALM if is_long else {},
-        checkpoint={**one(chance, ({"every_steps": 10}, {"every_epochs": 1})), "keep_latest": 2},
+        checkpoint={**choose(chance, ({"every_steps": 10}, {"every_epochs": 1})), "keep_latest": 2},
         placement=placement,
-        on_failure=again,
+        on_failure=retry_policy,
         **strategy,
     )
 
@@ -88,25 +88,25 @@ def raw(world: World, chance: random.Random) -> dict[str, Any]:
 def import_model(world: World, chance: random.Random) -> str:
     folder = world.folder / "sources" / "model"
     (folder / "bks_model.py").write_text(f"{MODEL}\n# {chance.random()}\n")
-    item = one(chance, world.desktops).library.import_item(Kind.MODEL, folder, "tiny")
+    item = choose(chance, world.desktops).library.import_item(Kind.MODEL, folder, "tiny")
     return f"version {item.version}"
 
 
 def create(world: World, chance: random.Random) -> str:
-    return one(chance, world.desktops).jobs.create(raw(world, chance)).id
+    return choose(chance, world.desktops).jobs.create(random_job(world, chance)).id
 
 
 def create_and_start(world: World, chance: random.Random) -> str:
-    return one(chance, world.desktops).jobs.create_and_start(raw(world, chance)).id
+    return choose(chance, world.desktops).jobs.create_and_start(random_job(world, chance)).id
 
 
 def sweep(world: World, chance: random.Random) -> str:
-    base = raw(world, chance)
+    base = random_job(world, chance)
     axes = (Axis("seed", (1, 2)),)
     if "script" not in base:
         base |= {"epochs": 1, "environment": {}}
         axes = (Axis("batch_size", (64, 128)),)
-    return one(chance, world.desktops).sweeps.queue(Sweep(base, axes)).tag
+    return choose(chance, world.desktops).sweeps.queue(Sweep(base, axes)).tag
 
 
 def _start(services: Services, job: str) -> None:
@@ -142,7 +142,7 @@ def _export(services: Services, job: str) -> None:
     services.jobs.export(job, "latest", "zip", output)
 
 
-_AT_ONCE: dict[str, OfJob] = {
+_SIMULTANEOUS_ACTIONS: dict[str, JobAction] = {
     "start": _start,
     "resume": _resume,
     "stop": _stop,
@@ -152,22 +152,22 @@ _AT_ONCE: dict[str, OfJob] = {
 }
 
 
-def both(world: World, chance: random.Random) -> str:
+def act_on_both_desktops(world: World, chance: random.Random) -> str:
     """Let two desktops do something to one job at the same moment."""
-    job = one(chance, world.jobs())
-    chosen = [one(chance, list(_AT_ONCE)) for _ in world.desktops]
-    if "stop" in chosen:
+    job = choose(chance, world.jobs())
+    action_names = [choose(chance, list(_SIMULTANEOUS_ACTIONS)) for _ in world.desktops]
+    if "stop" in action_names:
         # Whichever run is the newest when the stop comes.
         run = world.folder_of(job).newest_run()
-        world.stopped |= {(job, run), (job, run + 1)}
+        world.stopped_runs |= {(job, run), (job, run + 1)}
 
-    def do(services: Services, what: str) -> None:
+    def run_action(services: Services, action_name: str) -> None:
         with suppress(BackendError):
-            _AT_ONCE[what](services, job)
+            _SIMULTANEOUS_ACTIONS[action_name](services, job)
 
-    with ThreadPoolExecutor(len(chosen)) as pool:
-        list(pool.map(do, world.desktops, chosen))
-    return f"{' and '.join(chosen)} {job}"
+    with ThreadPoolExecutor(len(action_names)) as pool:
+        list(pool.map(run_action, world.desktops, action_names))
+    return f"{' and '.join(action_names)} {job}"
 
 
 def reopen(world: World, chance: random.Random) -> str:
@@ -177,45 +177,45 @@ def reopen(world: World, chance: random.Random) -> str:
     for file in world.catalogue(number).parent.glob("catalogue.sqlite*") if is_lost else ():
         if file.is_file():
             file.unlink()
-    world.desktops[number] = world.opened(number)
+    world.desktops[number] = world.open_desktop(number)
     return f"desktop {number}{' without its catalogue' if is_lost else ''}"
 
 
-def killed_command(world: World, chance: random.Random) -> str:
+def kill_command(world: World, chance: random.Random) -> str:
     """Kill a program of a desktop at a random moment of what it does."""
-    job = one(chance, world.resting())
+    job = choose(chance, world.resting_jobs())
     model = str(world.folder / "sources" / "model")
-    commands = [("job", what, job) for what in ("start", "resume", "queue", "remove")]
-    words = one(chance, [*commands, ("model", "import", model, "--name", "tiny")])
-    process = world.command(chance.randrange(2), *words)
-    moment = time.monotonic() + chance.uniform(0.3, 4)
-    while process.poll() is None and time.monotonic() < moment:
+    commands = [("job", action, job) for action in ("start", "resume", "queue", "remove")]
+    command = choose(chance, [*commands, ("model", "import", model, "--name", "tiny")])
+    process = world.start_command(chance.randrange(2), *command)
+    kill_time_s = time.monotonic() + chance.uniform(0.3, 4)
+    while process.poll() is None and time.monotonic() < kill_time_s:
         time.sleep(0.01)
     process.kill()
     process.wait()
-    world.harm(job)
-    return " ".join(words)
+    world.mark_harmed(job)
+    return " ".join(command)
 
 
-def killing(what: str, number: signal.Signals = signal.SIGKILL) -> Do:
+def kill_process_with(command_word: str, number: signal.Signals = signal.SIGKILL) -> RunAct:
     """An act that signals one process of a run, by a word in its command line."""
 
     def kill(world: World, chance: random.Random) -> str:
-        job = one(chance, world.live())
-        found = world.processes(job, what)
-        if found:
-            world.harm(job)
-            world.kill(one(chance, found), number)
-        return f"{job}{'' if found else ' has none'}"
+        job = choose(chance, world.live_jobs())
+        processes = world.processes(job, command_word)
+        if processes:
+            world.mark_harmed(job)
+            world.kill(choose(chance, processes), number)
+        return f"{job}{'' if processes else ' has none'}"
 
     return kill
 
 
 def shut_down(world: World, chance: random.Random) -> None:
     """Signal everything, as a computer that shuts down does, and kill it at once."""
-    world.harm()
+    world.mark_harmed()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for process in [each for job in world.jobs() for each in world.processes(job)]:
+        for process in [job_process for job in world.jobs() for job_process in world.processes(job)]:
             world.kill(process, number)
         world.kill(world.keeper(), number)
 
@@ -223,85 +223,85 @@ def shut_down(world: World, chance: random.Random) -> None:
 def make_read_only(world: World, chance: random.Random) -> str:
     folders = [world.root.models, world.root.queue]
     folders += [world.folder_of(job).path for job in world.jobs()]
-    folder = one(chance, [folder for folder in folders if folder.is_dir()])
+    folder = choose(chance, [folder for folder in folders if folder.is_dir()])
     world.make_read_only(folder)
     return folder.name
 
 
 def repair(world: World, chance: random.Random) -> str:
-    name = one(chance, sorted(world.faults))
-    world.harm()
-    world.faults.pop(name)()
-    return name
+    damage_name = choose(chance, sorted(world.repairs))
+    world.mark_harmed()
+    world.repairs.pop(damage_name)()
+    return damage_name
 
 
 def jump_clock(world: World, chance: random.Random) -> str:
-    offset_s = one(chance, (-86_400.0, -3_600.0, -30.0, 0.0, 30.0, 3_600.0, 86_400.0))
-    world.clock.set(offset_s)
+    offset_s = choose(chance, (-86_400.0, -3_600.0, -30.0, 0.0, 30.0, 3_600.0, 86_400.0))
+    world.clock.set_offset(offset_s)
     return f"to {offset_s:+.0f} s"
 
 
 def let_it_train(world: World, chance: random.Random) -> str:
     """Wait until a job has made some more steps, or is over."""
-    job = one(chance, world.live())
+    job = choose(chance, world.live_jobs())
     view = world.desktops[0].jobs.queries.show(job)
-    goal = view.step + chance.randrange(1, 30)
+    goal_step = view.step + chance.randrange(1, 30)
 
-    def has() -> bool:
+    def has_advanced() -> bool:
         world.tick()
-        now = world.desktops[0].jobs.queries.show(job)
-        return now.step >= goal or now.run != view.run or not now.state.is_live
+        current_view = world.desktops[0].jobs.queries.show(job)
+        return current_view.step >= goal_step or current_view.run != view.run or not current_view.state.is_live
 
     # With a full disk, or a stop that is on its way, no step is reported.
     with suppress(AssertionError):
-        wait_for(has, limit_s=30)
+        wait_for(has_advanced, limit_s=30)
     return job
 
 
 def end_of_day(world: World) -> None:
     """Repair everything, stop all runs, and see a job start from the queue and end."""
-    world.harm()
-    world.clock.set(0)
-    while world.faults:
-        world.faults.popitem()[1]()
+    world.mark_harmed()
+    world.clock.set_offset(0)
+    while world.repairs:
+        world.repairs.popitem()[1]()
     services = world.desktops[0]
 
     def is_at_rest() -> bool:
         # A run that a machine ended may be tried again.
-        for job in _queued(world):
+        for job in _queued_jobs(world):
             services.queue.dequeue(job)
         services.queue.resume()
-        for job in world.live():
-            world.ask_to_stop(job)
+        for job in world.live_jobs():
+            world.mark_stopped(job)
             services.jobs.lifecycle.stop(job)
-        return not world.live() and not _queued(world)
+        return not world.live_jobs() and not _queued_jobs(world)
 
-    world.until(is_at_rest, "the end of all runs")
-    last = raw_job(1, epochs=1, placement=world.placement(random.Random(0)))
-    job = services.jobs.create(last).id
+    world.wait_until(is_at_rest, "the end of all runs")
+    last_job = raw_job(1, epochs=1, placement=world.placement(random.Random(0)))
+    job = services.jobs.create(last_job).id
     services.queue.enqueue(job)
 
     def has_run() -> bool:
         return services.jobs.queries.show(job).state is JobState.FINISHED
 
-    world.until(has_run, "the end of a queued job")
+    world.wait_until(has_run, "the end of a queued job")
 
 
 def _may_start(world: World) -> bool:
-    return len(world.live()) < _MOST_LIVE
+    return len(world.live_jobs()) < _MAX_LIVE_JOBS
 
 
-def _resumable(world: World) -> list[str]:
-    over = {v.id for v in world.views() if v.state.is_over and v.state is not JobState.FINISHED}
-    return [job for job in world.with_checkpoints() if job in over]
+def _resumable_jobs(world: World) -> list[str]:
+    over_ids = {v.id for v in world.views() if v.state.is_over and v.state is not JobState.FINISHED}
+    return [job for job in world.jobs_with_checkpoints() if job in over_ids]
 
 
-def _queued(world: World) -> list[str]:
+def _queued_jobs(world: World) -> list[str]:
     return [view.id for view in world.views() if view.state is JobState.QUEUED]
 
 
-def _few(world: World) -> bool:
-    return len(world.jobs()) < _MOST_JOBS
+def _has_few_jobs(world: World) -> bool:
+    return len(world.jobs()) < _MAX_JOBS
 
 
 def _always(_world: World) -> bool:
@@ -309,57 +309,57 @@ def _always(_world: World) -> bool:
 
 
 def is_whole(world: World) -> bool:
-    return not world.faults
+    return not world.repairs
 
 
-_rests, _saved, _trashed = World.resting, World.with_checkpoints, World.trashed
+_resting_jobs, _saved_jobs, _trashed_jobs = World.resting_jobs, World.jobs_with_checkpoints, World.trashed_jobs
 PEOPLE: tuple[Act, ...] = (
     Act("import", 2, _always, import_model),
-    Act("create", 3, _few, create),
-    Act("create and start", 6, lambda world: _few(world) and _may_start(world), create_and_start),
-    Act("start", 3, lambda w: _may_start(w) and w.resting(), on_a_job(_rests, _start)),
-    Act("resume", 8, lambda w: _may_start(w) and _resumable(w), on_a_job(_resumable, _resume)),
-    Act("stop", 6, World.live, on_a_job(World.live, _stop, World.ask_to_stop)),
-    Act("kill", 2, World.live, on_a_job(World.live, _kill, World.ask_to_stop, World.harm)),
-    Act("both", 6, World.jobs, both),
+    Act("create", 3, _has_few_jobs, create),
+    Act("create and start", 6, lambda world: _has_few_jobs(world) and _may_start(world), create_and_start),
+    Act("start", 3, lambda w: _may_start(w) and w.resting_jobs(), on_random_job(_resting_jobs, _start)),
+    Act("resume", 8, lambda w: _may_start(w) and _resumable_jobs(w), on_random_job(_resumable_jobs, _resume)),
+    Act("stop", 6, World.live_jobs, on_random_job(World.live_jobs, _stop, World.mark_stopped)),
+    Act("kill", 2, World.live_jobs, on_random_job(World.live_jobs, _kill, World.mark_stopped, World.mark_harmed)),
+    Act("both", 6, World.jobs, act_on_both_desktops),
     Act(
-        *("clone", 2, lambda w: _few(w) and w.jobs()),
-        on_a_job(World.jobs, lambda s, job: s.jobs.create(s.jobs.clone(job))),
+        *("clone", 2, lambda w: _has_few_jobs(w) and w.jobs()),
+        on_random_job(World.jobs, lambda s, job: s.jobs.create(s.jobs.clone(job))),
     ),
-    Act("queue", 5, World.resting, on_a_job(_rests, _queue)),
-    Act("leave the queue", 2, _queued, on_a_job(_queued, _leave)),
+    Act("queue", 5, World.resting_jobs, on_random_job(_resting_jobs, _queue)),
+    Act("leave the queue", 2, _queued_jobs, on_random_job(_queued_jobs, _leave)),
     Act(
         "pause the queue",
         1,
         _always,
-        lambda w, chance: one(chance, w.desktops).queue.pause().pause_message,
+        lambda w, chance: choose(chance, w.desktops).queue.pause().pause_message,
     ),
     Act(
         "resume the queue",
         3,
         _always,
-        lambda w, chance: one(chance, w.desktops).queue.resume().pause_message,
+        lambda w, chance: choose(chance, w.desktops).queue.resume().pause_message,
     ),
-    Act("sweep", 2, _few, sweep),
-    Act("export", 2, _saved, on_a_job(_saved, _export)),
+    Act("sweep", 2, _has_few_jobs, sweep),
+    Act("export", 2, _saved_jobs, on_random_job(_saved_jobs, _export)),
     Act(
-        "predict", 2, _saved, on_a_job(_saved, lambda s, job: s.predictions.predict(job, "latest"))
+        "predict", 2, _saved_jobs, on_random_job(_saved_jobs, lambda s, job: s.predictions.predict(job, "latest"))
     ),
-    Act("remove", 2, World.resting, on_a_job(_rests, lambda s, job: s.jobs.remove(job))),
-    Act("restore", 2, _trashed, on_a_job(_trashed, lambda s, job: s.jobs.restore(job))),
+    Act("remove", 2, World.resting_jobs, on_random_job(_resting_jobs, lambda s, job: s.jobs.remove(job))),
+    Act("restore", 2, _trashed_jobs, on_random_job(_trashed_jobs, lambda s, job: s.jobs.restore(job))),
     Act("reopen", 2, lambda world: world.may_compare(), reopen),
-    Act("let it train", 12, World.live, let_it_train),
-    Act("repair", 8, lambda world: world.faults, repair),
-    Act("kill rank", 3, World.live, killing("backend.training")),
-    Act("kill guard", 3, World.live, killing("rank_guard")),
-    Act("kill mpirun", 3, World.live, killing("mpirun")),
-    Act("kill supervisor", 4, World.live, killing("run.supervisor")),
-    Act("end supervisor", 1, World.live, killing("run.supervisor", signal.SIGTERM)),
+    Act("let it train", 12, World.live_jobs, let_it_train),
+    Act("repair", 8, lambda world: world.repairs, repair),
+    Act("kill rank", 3, World.live_jobs, kill_process_with("backend.training")),
+    Act("kill guard", 3, World.live_jobs, kill_process_with("rank_guard")),
+    Act("kill mpirun", 3, World.live_jobs, kill_process_with("mpirun")),
+    Act("kill supervisor", 4, World.live_jobs, kill_process_with("run.supervisor")),
+    Act("end supervisor", 1, World.live_jobs, kill_process_with("run.supervisor", signal.SIGTERM)),
 )
 ACTS: tuple[Act, ...] = (
     *PEOPLE,
-    Act("killed command", 5, World.resting, killed_command),
-    Act("shut down", 1, World.live, shut_down),
+    Act("killed command", 5, World.resting_jobs, kill_command),
+    Act("shut down", 1, World.live_jobs, shut_down),
     Act("kill keeper", 2, World.keeper, lambda world, chance: world.kill(world.keeper())),
     Act("fill disk", 2, is_whole, lambda world, chance: world.fill_disk()),
     Act("make read-only", 2, is_whole, make_read_only),
@@ -367,7 +367,7 @@ ACTS: tuple[Act, ...] = (
 )
 
 
-def drawn(seed: int, acts: Sequence[Act]) -> Iterator[tuple[str, int]]:
+def draw_acts(seed: int, acts: Sequence[Act]) -> Iterator[tuple[str, int]]:
     """Draw acts for ever, each with the number that decides all else about it."""
     chance = random.Random(seed)
     names, weights = [act.name for act in acts], [act.weight for act in acts]

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.base.errors import BackendError
-from tests.chaos.acts import Act, drawn
-from tests.chaos.invariants import Broken
+from tests.chaos.acts import Act, draw_acts
+from tests.chaos.invariants import BrokenPromiseError
 
 Steps = list[tuple[str, int]]
 Say = Callable[[str], None]
@@ -39,55 +39,55 @@ class Driver:
     """``world`` makes a fresh one; ``require`` raises `Broken`; ``rest`` ends a day in order."""
 
     acts: Sequence[Act]
-    world: Callable[[], AbstractContextManager[Any]]
+    make_world: Callable[[], AbstractContextManager[Any]]
     require: Callable[[Any], None]
-    rest: Callable[[Any], None] = lambda world: None
+    end_day: Callable[[Any], None] = lambda make_world: None
     say: Say = _say
     counts: Counter[str] = field(default_factory=Counter)
-    begin: float = field(default_factory=time.monotonic)
+    started_s: float = field(default_factory=time.monotonic)
     refusals: Counter[str] = field(default_factory=Counter)
 
-    def live(self, steps: Iterable[tuple[str, int]], number: int) -> Failure | None:
+    def replay(self, steps: Iterable[tuple[str, int]], act_count: int) -> Failure | None:
         """Do that many of the acts in a fresh world, until a promise is broken."""
-        table = {act.name: act for act in self.acts}
-        done: Steps = []
-        with self.world() as world:
+        act_table = {act.name: act for act in self.acts}
+        completed_steps: Steps = []
+        with self.make_world() as world:
             try:
-                for name, chance in steps:
-                    if len(done) == number:
+                for name, seed in steps:
+                    if len(completed_steps) == act_count:
                         break
-                    if not table[name].able(world):
+                    if not act_table[name].is_possible(world):
                         continue
-                    done.append((name, chance))
+                    completed_steps.append((name, seed))
                     self.counts[name] += 1
                     try:
-                        what = table[name].do(world, random.Random(chance)) or ""
+                        outcome = act_table[name].do(world, random.Random(seed)) or ""
                     except BackendError as error:
                         self.refusals[name] += 1
-                        what = f"refused: {error.with_remedy}"
-                    self.say(f"{time.monotonic() - self.begin:6.1f} s {len(done)}. {name}: {what}")
+                        outcome = f"refused: {error.with_remedy}"
+                    self.say(f"{time.monotonic() - self.started_s:6.1f} s {len(completed_steps)}. {name}: {outcome}")
                     self.require(world)
-                self.rest(world)
+                self.end_day(world)
                 self.require(world)
-            except Broken as broken:
-                return Failure(broken.promise, str(broken), done)
+            except BrokenPromiseError as broken:
+                return Failure(broken.promise, str(broken), completed_steps)
             except Exception as error:  # noqa: BLE001 - a fault of the program, which is reported
                 text = "".join(traceback.format_exception(error))
-                return Failure(type(error).__name__, text, done)
+                return Failure(type(error).__name__, text, completed_steps)
         return None
 
-    def shortened(self, failure: Failure, limit_s: float) -> Failure:
+    def shorten(self, failure: Failure, limit_s: float) -> Failure:
         """Replay ever shorter sequences, each in a fresh world; keep what breaks the same."""
-        end = time.monotonic() + limit_s
+        deadline_s = time.monotonic() + limit_s
         size = max(1, len(failure.steps) // 2)
-        while time.monotonic() < end:
-            for begin in range(0, len(failure.steps), size):
-                fewer = failure.steps[:begin] + failure.steps[begin + size :]
-                if not fewer or time.monotonic() > end:
+        while time.monotonic() < deadline_s:
+            for start in range(0, len(failure.steps), size):
+                fewer_steps = failure.steps[:start] + failure.steps[start + size :]
+                if not fewer_steps or time.monotonic() > deadline_s:
                     continue
-                again = self.live(fewer, len(fewer))
-                if again is not None and again.promise == failure.promise:
-                    failure = again
+                repeated_failure = self.replay(fewer_steps, len(fewer_steps))
+                if repeated_failure is not None and repeated_failure.promise == failure.promise:
+                    failure = repeated_failure
                     size = max(1, min(size, len(failure.steps) // 2))
                     break
             else:
@@ -96,29 +96,29 @@ class Driver:
                 size //= 2
         return failure
 
-    def day(self, seed: int, number: int, shorten_s: float) -> Failure | None:
+    def run_day(self, seed: int, act_count: int, shorten_s: float) -> Failure | None:
         """Live one day; a failure is shortened and reported."""
-        failure = self.live(drawn(seed, self.acts), number)
+        failure = self.replay(draw_acts(seed, self.acts), act_count)
         if failure is None:
             return None
         self.say(f"Seed {seed}, after {len(failure.steps)} acts: {failure.text}")
-        short = self.shortened(failure, shorten_s)
-        self.say(f"The shortest sequence found, of seed {seed}:\n  {written(short.steps)}")
-        self.say(short.text)
-        return short
+        shortest_failure = self.shorten(failure, shorten_s)
+        self.say(f"The shortest sequence found, of seed {seed}:\n  {format_steps(shortest_failure.steps)}")
+        self.say(shortest_failure.text)
+        return shortest_failure
 
     def summary(self) -> str:
-        refused = self.refusals
+        refusals = self.refusals
         names = sorted(act.name for act in self.acts)
-        parts = (f"{name} {self.counts[name]} ({refused[name]} refused)" for name in names)
+        parts = (f"{name} {self.counts[name]} ({refusals[name]} refused)" for name in names)
         return f"{self.counts.total()} acts: {', '.join(parts)}"
 
 
-def written(steps: Steps) -> str:
+def format_steps(steps: Steps) -> str:
     """Write a sequence as it is given to ``--acts``."""
     return "; ".join(f"{name} {number}" for name, number in steps)
 
 
-def read(text: str) -> Steps:
-    pairs = (one.strip().rpartition(" ") for one in text.split(";"))
+def parse_steps(text: str) -> Steps:
+    pairs = (step.strip().rpartition(" ") for step in text.split(";"))
     return [(name, int(number)) for name, _, number in pairs]

@@ -25,15 +25,15 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import START_LIMIT_S
 from tests.chaos.world import World, polls
 
-_VERIFIED_EVERY = 20
+_VERIFICATION_INTERVAL = 20
 """Acts; it reads everything."""
 
 
-class Broken(Exception):
+class BrokenPromiseError(Exception):
     """A promise that is not kept within its limit."""
 
-    def __init__(self, promise: str, what: str) -> None:
-        super().__init__(f"{promise}: {what}")
+    def __init__(self, promise: str, message: str) -> None:
+        super().__init__(f"{promise}: {message}")
         self.promise = promise
 
 
@@ -45,34 +45,34 @@ class Invariant:
     """
 
     name: str
-    broken: Callable[[World], str]
+    find_breach: Callable[[World], str]
     limit_s: float
     is_left_alone: bool = False
 
 
-def require(world: World) -> None:
+def require_invariants(world: World) -> None:
     """Wait until every promise holds.
 
     Raises:
         Broken: One does not within its limit.
     """
-    if world.faults:
-        world.harm()
-    world.acts += 1
+    if world.repairs:
+        world.mark_harmed()
+    world.act_count += 1
     for invariant in INVARIANTS:
         for _ in polls(invariant.limit_s):
-            wrong = _broken(invariant, world)
-            if not wrong:
+            breach = _find_breach(invariant, world)
+            if not breach:
                 break
             if not invariant.is_left_alone:
                 world.tick()
         else:
-            raise Broken(invariant.name, wrong)
+            raise BrokenPromiseError(invariant.name, breach)
 
 
-def _broken(invariant: Invariant, world: World) -> str:
+def _find_breach(invariant: Invariant, world: World) -> str:
     try:
-        return invariant.broken(world)
+        return invariant.find_breach(world)
     except BackendError as error:
         return f"it cannot be known: {error.message}"
 
@@ -81,8 +81,8 @@ def ranks_end_without_supervisor(world: World) -> str:
     """90 s, the time in which no dead job holds a GPU, and without the help of any window."""
     for job in world.jobs():
         run = world.folder_of(job).newest_run()
-        if run and world.supervisor(job, run) is None and (left := world.processes(job)):
-            return f"run {run} of {job} has no supervisor and {len(left)} processes"
+        if run and world.supervisor(job, run) is None and (processes := world.processes(job)):
+            return f"run {run} of {job} has no supervisor and {len(processes)} processes"
     return ""
 
 
@@ -92,8 +92,8 @@ def states_are_true(world: World) -> str:
         for view in world.views(number):
             is_supervised = world.supervisor(view.id, view.run) is not None
             if view.state.is_live != is_supervised and not world.may_doubt(view):
-                has = "a" if is_supervised else "no"
-                return f"{view.id} is {view.state.value} and has {has} supervisor"
+                article = "a" if is_supervised else "no"
+                return f"{view.id} is {view.state.value} and has {article} supervisor"
     return ""
 
 
@@ -105,18 +105,18 @@ def ends_have_causes(world: World) -> str:
     for view in world.views():
         key = (view.id, view.run)
         if view.state.has_failed:
-            said = view.error.message if view.error is not None else view.status.message
-            if not said:
+            message = view.error.message if view.error is not None else view.status.message
+            if not message:
                 return f"{view.id} does not say why it failed"
-            if key not in world.harmed:
-                return f"run {view.run} of {view.id} failed of itself: {said}"
-        if view.state is JobState.INTERRUPTED and key not in world.stopped | world.harmed:
+            if key not in world.harmed_runs:
+                return f"run {view.run} of {view.id} failed of itself: {message}"
+        if view.state is JobState.INTERRUPTED and key not in world.stopped_runs | world.harmed_runs:
             return f"run {view.run} of {view.id} stopped of itself: {view.status.message}"
-        exit = world.folder_of(view.id).attempt(view.run).exit
+        exit_file = world.folder_of(view.id).attempt(view.run).exit
         if (
-            key not in world.harmed
-            and exit.exists()
-            and not json.loads(exit.read_bytes())["took_s"]
+            key not in world.harmed_runs
+            and exit_file.exists()
+            and not json.loads(exit_file.read_bytes())["took_s"]
         ):
             return f"the supervisor did not write the end of run {view.run} of {view.id}"
     return ""
@@ -126,24 +126,24 @@ def checkpoints_stay(world: World) -> str:
     """At once: what was once the newest is whole where it was, moved away or replaced by newer."""
     for job in world.jobs():
         folder = world.folder_of(job)
-        times = sum(1 for _ in folder.runs.glob("*"))
-        newest = _newest(world, job)
+        start_over_count = sum(1 for _ in folder.runs.glob("*"))
+        newest = _newest_checkpoint(world, job)
         if newest is not None:
             path = Path(newest.path)
-            world.newest[job, times] = (newest.name, newest.step, _sha256(path))
-            if world.newest[job, times][2] != newest.sha256:
+            world.newest_checkpoints[job, start_over_count] = (newest.name, newest.step, _sha256(path))
+            if world.newest_checkpoints[job, start_over_count][2] != newest.sha256:
                 return f"{newest.name} of {job} is not what was saved"
-    for (job, _), (name, step, sha256) in world.newest.items():
+    for (job, _), (name, step, sha256) in world.newest_checkpoints.items():
         folder = world.folder_of(job)
         if not folder.path.exists():
             continue  # in the trash
-        places = [folder.checkpoints, *folder.runs.glob("*/checkpoints")]
-        found = [one for place in places for one in read_checkpoints(place)]
+        checkpoint_folders = [folder.checkpoints, *folder.runs.glob("*/checkpoints")]
+        checkpoints = [checkpoint for checkpoint_folder in checkpoint_folders for checkpoint in read_checkpoints(checkpoint_folder)]
         if not any(
-            (one.name == name and _sha256(Path(one.path)) == sha256) or one.step > step
-            for one in found
+            (checkpoint.name == name and _sha256(Path(checkpoint.path)) == sha256) or checkpoint.step > step
+            for checkpoint in checkpoints
         ):
-            return f"{name} of {job} is gone; what is left: {[one.name for one in found]}"
+            return f"{name} of {job} is gone; what is left: {[checkpoint.name for checkpoint in checkpoints]}"
     return ""
 
 
@@ -152,9 +152,9 @@ def ends_are_saved(world: World) -> str:
     for view in world.views():
         if view.state not in (JobState.INTERRUPTED, JobState.FINISHED) or not view.step:
             continue
-        if (view.id, view.run) in world.harmed:
+        if (view.id, view.run) in world.harmed_runs:
             continue
-        newest = _newest(world, view.id)
+        newest = _newest_checkpoint(world, view.id)
         # At which step a script saves is its own choice.
         if newest is None or (newest.step != view.step and not view.config.script):
             name = newest and newest.name
@@ -167,12 +167,12 @@ def ends_are_saved(world: World) -> str:
 def nothing_is_left(world: World) -> str:
     """30 s after the end of a run, no process has its tag."""
     for job in world.jobs():
-        newest = world.folder_of(job).newest_run()
-        for run in range(1, newest + 1):
-            is_over = run < newest or world.folder_of(job).attempt(run).exit.exists()
-            left = process_cleanup.tagged(run_tag(job, run)) if is_over else ()
-            if left and world.supervisor(job, run) is None:
-                return f"run {run} of {job} is over and has {[one.pid for one in left]}"
+        newest_run = world.folder_of(job).newest_run()
+        for run in range(1, newest_run + 1):
+            is_over = run < newest_run or world.folder_of(job).attempt(run).exit.exists()
+            processes = process_cleanup.tagged(run_tag(job, run)) if is_over else ()
+            if processes and world.supervisor(job, run) is None:
+                return f"run {run} of {job} is over and has {[process.pid for process in processes]}"
     return ""
 
 
@@ -200,21 +200,21 @@ def files_are_readable(world: World) -> str:
         if not world.catalogue(number).exists():
             continue  # It is made when it is first used.
         with contextlib.closing(sqlite3.connect(world.catalogue(number))) as catalogue:
-            (said,) = catalogue.execute("PRAGMA integrity_check").fetchone()
-        if said != "ok":
-            return f"catalogue {number}: {said}"
+            (integrity,) = catalogue.execute("PRAGMA integrity_check").fetchone()
+        if integrity != "ok":
+            return f"catalogue {number}: {integrity}"
     return ""
 
 
-def jobs_start_or_say_why(world: World) -> str:
+def jobs_start_or_have_reasons(world: World) -> str:
     """30 s: each job at rest can be continued or started over; else it has a sentence for it."""
     for view in world.views():
         if view.state.is_live or view.state is JobState.QUEUED:
             continue
         refusals = list(_refusals(world, view.id, bool(view.run)))
-        if not all(one.endswith(".") for one in refusals):
+        if not all(refusal.endswith(".") for refusal in refusals):
             return f"{view.id} is refused by no sentence: {refusals}"
-        if len(refusals) == 2 and not world.faults and world.folder_of(view.id).path.exists():
+        if len(refusals) == 2 and not world.repairs and world.folder_of(view.id).path.exists():
             return f"{view.id} cannot be started: {refusals}"
     return ""
 
@@ -231,7 +231,7 @@ def desktops_agree(world: World) -> str:
     """30 s, for what both can know: a step that is made meanwhile is no difference."""
     if not world.may_compare():
         return ""
-    found = [
+    job_summaries = [
         {
             view.id: (view.run, view.name, view.tags)
             + ((True,) if view.state.is_live else (view.state, view.step))
@@ -239,23 +239,23 @@ def desktops_agree(world: World) -> str:
         }
         for desktop in world.desktops
     ]
-    if found[0] != found[1]:
-        return f"{set(found[0].items()) ^ set(found[1].items())}"
-    missing = set(world.jobs()) ^ found[0].keys()
-    return f"not in the lists, or only there: {sorted(missing)}" if missing else ""
+    if job_summaries[0] != job_summaries[1]:
+        return f"{set(job_summaries[0].items()) ^ set(job_summaries[1].items())}"
+    missing_jobs = set(world.jobs()) ^ job_summaries[0].keys()
+    return f"not in the lists, or only there: {sorted(missing_jobs)}" if missing_jobs else ""
 
 
 def waiting_has_reasons(world: World) -> str:
     """30 s: each place in the queue says what it waits for."""
-    for place in world.desktops[world.may_compare()].queue.read().jobs:
-        if not place.message:
-            return f"{place.entry.job_id} waits and does not say for what"
+    for queued_job in world.desktops[world.may_compare()].queue.read().jobs:
+        if not queued_job.message:
+            return f"{queued_job.entry.job_id} waits and does not say for what"
     return ""
 
 
-def everything_is_found_sound(world: World) -> str:
+def verification_is_clean(world: World) -> str:
     """30 s, now and then: `ringmaster verify` finds nothing that no act explains."""
-    return "" if world.faults or world.acts % _VERIFIED_EVERY else world.has_left()
+    return "" if world.repairs or world.act_count % _VERIFICATION_INTERVAL else world.unexplained_finding()
 
 
 INVARIANTS = (
@@ -266,10 +266,10 @@ INVARIANTS = (
     Invariant("ends are saved", ends_are_saved, 10),
     Invariant("nothing is left", nothing_is_left, 30),
     Invariant("files are readable", files_are_readable, 0),
-    Invariant("jobs start or say why", jobs_start_or_say_why, 30),
+    Invariant("jobs start or say why", jobs_start_or_have_reasons, 30),
     Invariant("desktops agree", desktops_agree, 30),
     Invariant("waiting has reasons", waiting_has_reasons, 30),
-    Invariant("everything is found sound", everything_is_found_sound, 30),
+    Invariant("everything is found sound", verification_is_clean, 30),
 )
 
 
@@ -277,8 +277,8 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-def _newest(world: World, job: str) -> Checkpoint | None:
+def _newest_checkpoint(world: World, job: str) -> Checkpoint | None:
     folder = world.folder_of(job)
     name = newest_name(folder)
-    found = list_checkpoints(folder, CheckpointPolicy())
-    return next((one for one in found if one.name == name), None)
+    checkpoints = list_checkpoints(folder, CheckpointPolicy())
+    return next((checkpoint for checkpoint in checkpoints if checkpoint.name == name), None)

@@ -16,8 +16,8 @@ from typing import Any
 
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services, open_services
-from tests.chaos.acts import PEOPLE, Act, Do, is_whole, killed_command, make_read_only
-from tests.chaos.world import Clock, World, import_script, one
+from tests.chaos.acts import PEOPLE, Act, RunAct, is_whole, kill_command, make_read_only
+from tests.chaos.world import Clock, World, import_script, choose
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster, made_ready
@@ -26,7 +26,7 @@ from tests.cluster.runs import stock
 
 
 @dataclass
-class Place:
+class ClusterDesktops:
     """The nodes with their two desktops, for all days; ``folder`` has the desktops' files."""
 
     cluster: Cluster
@@ -34,55 +34,55 @@ class Place:
     desktops: list[Services]
 
 
-class Nodes(World):
+class ClusterWorld(World):
     """A day on the nodes; the second desktop reaches the data root through node1."""
 
-    def __init__(self, folder: Path, place: Place, clock: Clock) -> None:
+    def __init__(self, folder: Path, cluster_desktops: ClusterDesktops, clock: Clock) -> None:
         super().__init__(folder, folder, clock)
-        self._place = place
-        self.root = place.desktops[0].data_root
-        self.desktops = place.desktops
+        self._cluster_desktops = cluster_desktops
+        self.root = cluster_desktops.desktops[0].data_root
+        self.desktops = cluster_desktops.desktops
 
     @property
     def ready(self) -> ReadyCluster:
-        return ReadyCluster(self._place.cluster, self.desktops[0])
+        return ReadyCluster(self._cluster_desktops.cluster, self.desktops[0])
 
-    def __enter__(self) -> Nodes:
+    def __enter__(self) -> ClusterWorld:
         self.ready.revive()
         (self.folder / "sources" / "model").mkdir(parents=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for repair in self.faults.values():
+        for repair in self.repairs.values():
             repair()
         for name in self.ready.cluster.nodes:
             with contextlib.suppress(IndexError):
                 self.ready.stop_agent(name)
         self.ready.cluster.heal(())
         for folder in (self.root.jobs, self.root.queue, self.root.trash):
-            for left in folder.glob("*"):
-                if left.is_dir():
-                    shutil.rmtree(left)
+            for path in folder.glob("*"):
+                if path.is_dir():
+                    shutil.rmtree(path)
                 else:
-                    left.unlink()
+                    path.unlink()
         self.desktops[0].library.rescan()
 
-    def opened(self, number: int) -> Services:
+    def open_desktop(self, number: int) -> Services:
         """Open it again as the same user of the same computer, whose nodes' keys were accepted."""
         if number:
-            return open_remote(self._place.cluster, self._place.folder / "remote")
-        return open_services(self._place.cluster.share, self.catalogue(number))
+            return open_remote(self._cluster_desktops.cluster, self._cluster_desktops.folder / "remote")
+        return open_services(self._cluster_desktops.cluster.share, self.catalogue(number))
 
     def catalogue(self, number: int) -> Path:
-        return (self._place.folder, self._place.folder / "remote")[number] / "catalogue.sqlite"
+        return (self._cluster_desktops.folder, self._cluster_desktops.folder / "remote")[number] / "catalogue.sqlite"
 
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:
         nodes = chance.sample(sorted(self.ready.cluster.nodes), chance.randrange(1, 4))
         return [{"node": node, "processes": 1} for node in nodes]
 
-    def command(self, number: int, *words: str) -> subprocess.Popen[bytes]:
+    def start_command(self, number: int, *argv: str) -> subprocess.Popen[bytes]:
         """Of the first desktop: the other one's place is no folder."""
-        return super().command(0, *words)
+        return super().start_command(0, *argv)
 
     def make_read_only(self, folder: Path) -> None:
         """For the nodes and the desktop that works through one; root may still write."""
@@ -93,16 +93,16 @@ class Nodes(World):
             with contextlib.suppress(FileNotFoundError):
                 folder.chmod(mode)
 
-        self.faults[f"read-only {folder.name}"] = repair
+        self.repairs[f"read-only {folder.name}"] = repair
 
     def may_doubt(self, view: JobView) -> bool:
-        return bool(self.faults) and bool(view.contact_warning)
+        return bool(self.repairs) and bool(view.contact_warning)
 
     def may_compare(self) -> bool:
-        return not self.faults
+        return not self.repairs
 
 
-_OLDER = """
+_OLDER_AGENT = """
 import sys
 from backend.node.agent import agent
 from backend.records.nodes.reading import NodeReading
@@ -123,31 +123,31 @@ sys.exit(agent.main())
 """An agent as it was before there was a queue, or the newest of its figures."""
 
 
-def run_older_agent(world: Nodes, node: Node) -> None:
+def run_older_agent(world: ClusterWorld, node: Node) -> None:
     entry = world.ready.entry(node.name)
     assert entry.installation is not None
     folder = f"{entry.data_root}/nodes/{node.name}"
     world.ready.stop_agent(node.name)
-    words = ("--name", node.name, "--folder", folder, "--data-root", entry.data_root, "--detach")
-    there = entry.installation
-    node.run(("env", f"PYTHONPATH={there.bundle}", there.python, "-c", _OLDER, *words))
+    argv = ("--name", node.name, "--folder", folder, "--data-root", entry.data_root, "--detach")
+    installation = entry.installation
+    node.run(("env", f"PYTHONPATH={installation.bundle}", installation.python, "-c", _OLDER_AGENT, *argv))
 
 
-def breaking(what: str, do: Callable[[Nodes, Node], object]) -> Do:
+def break_node_with(damage_name: str, damage_node: Callable[[ClusterWorld, Node], object]) -> RunAct:
     """An act that breaks one node until it is repaired."""
 
     def act(world: World, chance: random.Random) -> str:
-        assert isinstance(world, Nodes)
-        node = one(chance, list(world.ready.cluster.nodes.values()))
+        assert isinstance(world, ClusterWorld)
+        node = choose(chance, list(world.ready.cluster.nodes.values()))
 
         def repair() -> None:
             world.ready.cluster.heal()
             # As a cron of the node would.
             world.ready.revive()
 
-        world.harm()
-        world.faults[f"{what} {node.name}"] = repair
-        do(world, node)
+        world.mark_harmed()
+        world.repairs[f"{damage_name} {node.name}"] = repair
+        damage_node(world, node)
         return node.name
 
     return act
@@ -159,7 +159,7 @@ def kill_agent(node: Node) -> None:
             os.kill(process.host_pid, signal.SIGKILL)
 
 
-_BREAKS: tuple[tuple[str, Callable[[Nodes, Node], object]], ...] = (
+_NODE_DAMAGES: tuple[tuple[str, Callable[[ClusterWorld, Node], object]], ...] = (
     ("cut", lambda world, node: node.cut()),
     ("slow", lambda world, node: node.delay(300)),
     ("power off", lambda world, node: node.power_off()),
@@ -174,14 +174,14 @@ _BREAKS: tuple[tuple[str, Callable[[Nodes, Node], object]], ...] = (
 )
 ACTS: tuple[Act, ...] = (
     *PEOPLE,
-    *(Act(what, 2, is_whole, breaking(what, do)) for what, do in _BREAKS),
+    *(Act(damage_name, 2, is_whole, break_node_with(damage_name, damage_node)) for damage_name, damage_node in _NODE_DAMAGES),
     Act("make read-only", 2, is_whole, make_read_only),
-    Act("killed command", 3, World.resting, killed_command),
+    Act("killed command", 3, World.resting_jobs, kill_command),
 )
 
 
 @contextlib.contextmanager
-def made(folder: Path) -> Iterator[Place]:
+def open_cluster_desktops(folder: Path) -> Iterator[ClusterDesktops]:
     """Bring the cluster up, and set its nodes and two desktops up."""
     with (
         Cluster(folder / "cluster") as cluster,
@@ -190,7 +190,7 @@ def made(folder: Path) -> Iterator[Place]:
     ):
         stock(ready, folder / "sources")
         import_script(ready.services, folder / "sources")
-        place = Place(cluster, folder, [ready.services, remote])
-        yield place
-        for desktop in place.desktops:
+        cluster_desktops = ClusterDesktops(cluster, folder, [ready.services, remote])
+        yield cluster_desktops
+        for desktop in cluster_desktops.desktops:
             desktop.close()

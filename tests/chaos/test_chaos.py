@@ -13,27 +13,27 @@ from pathlib import Path
 import pytest
 
 from backend.node.system.start_supervisor import CODE_ROOT
-from tests.chaos.acts import ACTS, Act, drawn
-from tests.chaos.driver import Driver, read, written
-from tests.chaos.invariants import Broken
+from tests.chaos.acts import ACTS, Act, draw_acts
+from tests.chaos.driver import Driver, parse_steps, format_steps
+from tests.chaos.invariants import BrokenPromiseError
 from tests.waiting import LIMIT_S
 
 
-def chaos(root: Path, *words: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.chaos", *words],
+def run_chaos(root: Path, *argv: str) -> tuple[int, str]:
+    completed = subprocess.run(
+        [sys.executable, "-m", "tests.chaos", *argv],
         cwd=root,
         capture_output=True,
         text=True,
         timeout=4 * LIMIT_S,
         check=False,
     )
-    return done.returncode, done.stdout + done.stderr
+    return completed.returncode, completed.stdout + completed.stderr
 
 
 def test_a_random_day_breaks_no_promise() -> None:
-    code, said = chaos(CODE_ROOT, "--days", "1", "--seed", "36", "--length", "24", "--shorten", "0")
-    assert code == 0, said
+    code, output = run_chaos(CODE_ROOT, "--days", "1", "--seed", "36", "--length", "24", "--shorten", "0")
+    assert code == 0, output
 
 
 @pytest.mark.slow  # a copy of the program for each
@@ -67,14 +67,14 @@ def test_a_broken_program_is_found(
     text = (copy / file).read_text()
     assert line in text
     (copy / file).write_text(text.replace(line, instead))
-    code, said = chaos(copy, "--acts", acts)
-    assert (code, promise in said) == (1, True), said
+    code, output = run_chaos(copy, "--acts", acts)
+    assert (code, promise in output) == (1, True), output
 
 
 def test_a_day_is_the_same_for_its_seed_and_can_be_written_down() -> None:
-    day, again, other = ([*islice(drawn(seed, ACTS), 50)] for seed in (7, 7, 8))
-    assert day == again != other
-    assert read(written(day)) == day
+    day, same_day, other_day = ([*islice(draw_acts(seed, ACTS), 50)] for seed in (7, 7, 8))
+    assert day == same_day != other_day
+    assert parse_steps(format_steps(day)) == day
 
 
 @pytest.mark.parametrize(
@@ -87,13 +87,13 @@ def test_a_day_is_the_same_for_its_seed_and_can_be_written_down() -> None:
 def test_the_shortest_sequence_is_found(needed: str, noise: int) -> None:
     chance = random.Random(noise)
     names = chance.choices("xyz", k=noise)
-    for place in sorted(chance.choices(range(noise + 1), k=len(needed)), reverse=True):
-        names.insert(place, needed[-1 - sum(name in "abc" for name in names)])
+    for index in sorted(chance.choices(range(noise + 1), k=len(needed)), reverse=True):
+        names.insert(index, needed[-1 - sum(name in "abc" for name in names)])
 
-    def is_broken(world: list[str]) -> None:
-        left = iter(world)
-        if all(any(name == one for one in left) for name in needed):
-            raise Broken("order", "".join(world))
+    def require_no_sequence(world: list[str]) -> None:
+        remaining_names = iter(world)
+        if all(any(name == done_name for done_name in remaining_names) for name in needed):
+            raise BrokenPromiseError("order", "".join(world))
 
     def act(name: str) -> Act:
         return Act(name, 1, lambda world: True, lambda world, chance: world.append(name))  # type: ignore[attr-defined]
@@ -101,8 +101,8 @@ def test_the_shortest_sequence_is_found(needed: str, noise: int) -> None:
     def world() -> contextlib.nullcontext[list[str]]:
         return contextlib.nullcontext([])
 
-    driver = Driver([act(name) for name in "abcxyz"], world, is_broken, say=lambda text: None)
-    failure = driver.live([(name, n) for n, name in enumerate(names)], len(names))
+    driver = Driver([act(name) for name in "abcxyz"], world, require_no_sequence, say=lambda text: None)
+    failure = driver.replay([(name, n) for n, name in enumerate(names)], len(names))
     assert failure is not None
-    short = driver.shortened(failure, LIMIT_S)
-    assert [name for name, _ in short.steps] == list(needed)
+    shortest_failure = driver.shorten(failure, LIMIT_S)
+    assert [name for name, _ in shortest_failure.steps] == list(needed)

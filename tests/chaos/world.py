@@ -64,10 +64,10 @@ if is_first:
 """
 _CLOCK = Path(__file__).parents[1] / "cluster" / "clock.c"
 _DISK = "1g"
-_REST_S = 180.0
+_WAIT_LIMIT_S = 180.0
 _POLL_S = 0.2
-_MOST_BUSY = 5.0
-_EXPLAINED = ("half made", "temporary files", "catalogue")
+_MAX_LOAD_FACTOR = 5.0
+_EXPLAINED_CHECKS = ("half made", "temporary files", "catalogue")
 """Findings of `ringmaster verify` that a killed program leaves and a jump of the clock ages, or the
 other desktop when it removes something."""
 _SUPERVISOR = "backend.node.run.supervisor"
@@ -102,12 +102,12 @@ class Clock:
 
     def preload(self) -> dict[str, str]:
         """Build the library, and return the environment that loads it."""
-        self.set(0)
-        place = f'-DOFFSET_FILE="{self._offset}"'
-        call("gcc", "-shared", "-fPIC", "-O2", place, "-o", self._library, _CLOCK)
+        self.set_offset(0)
+        offset_option = f'-DOFFSET_FILE="{self._offset}"'
+        call("gcc", "-shared", "-fPIC", "-O2", offset_option, "-o", self._library, _CLOCK)
         return {"LD_PRELOAD": str(self._library)}
 
-    def set(self, offset_s: float) -> None:
+    def set_offset(self, offset_s: float) -> None:
         with self._offset.open("r+b" if self._offset.exists() else "wb") as file:
             file.write(struct.pack("=q", round(offset_s * 1e9)))
 
@@ -120,19 +120,19 @@ class World:
         self.clock = clock
         self.root = DataRoot(folder / "data")
         self.desktops: list[Services] = []
-        self.faults: dict[str, Callable[[], object]] = {}
+        self.repairs: dict[str, Callable[[], object]] = {}
         """What is broken now, and its repair."""
-        self.harmed: set[tuple[str, int]] = set()
+        self.harmed_runs: set[tuple[str, int]] = set()
         """Runs that may fail, because something was done to them."""
-        self.stopped: set[tuple[str, int]] = set()
+        self.stopped_runs: set[tuple[str, int]] = set()
         """Runs that were asked to stop."""
-        self.newest: dict[tuple[str, int], tuple[str, int, str]] = {}
+        self.newest_checkpoints: dict[tuple[str, int], tuple[str, int, str]] = {}
         """By job and number of times it started over: name, step and hash of its newest
         checkpoint."""
-        self.acts = 0
+        self.act_count = 0
         """How many were done."""
         self._cursors: dict[tuple[Services, str], object] = {}
-        self._seen: list[str] = []
+        self._known_jobs: list[str] = []
         self._stock = stock
 
     def __enter__(self) -> World:
@@ -142,13 +142,13 @@ class World:
         shutil.copytree(self._stock / "data", data, dirs_exist_ok=True)
         shutil.copytree(self._stock / "sources", self.folder / "sources")
         for number in (0, 1):
-            counted = self.folder / f"desktop-{number}" / "catalogue.sqlite.cache"
-            shutil.copytree(self._stock / "catalogue.sqlite.cache", counted)
-            self.desktops.append(self.opened(number))
+            cache = self.folder / f"desktop-{number}" / "catalogue.sqlite.cache"
+            shutil.copytree(self._stock / "catalogue.sqlite.cache", cache)
+            self.desktops.append(self.open_desktop(number))
         return self
 
     def __exit__(self, *_: object) -> None:
-        for repair in self.faults.values():
+        for repair in self.repairs.values():
             repair()
         if (holder := self.keeper()) is not None:
             process_identity.send_signal(holder, signal.SIGKILL)
@@ -159,11 +159,11 @@ class World:
         for desktop in self.desktops:
             desktop.close()
         lock_of(self.root).path.unlink(missing_ok=True)
-        self.clock.set(0)
+        self.clock.set_offset(0)
         call("umount", "--lazy", self.root.path)
         shutil.rmtree(self.folder, ignore_errors=True)
 
-    def opened(self, number: int) -> Services:
+    def open_desktop(self, number: int) -> Services:
         return open_services(self.root.path, self.catalogue(number))
 
     def catalogue(self, number: int) -> Path:
@@ -177,10 +177,10 @@ class World:
         Ids are made by chance: in their own order, a replay would choose other jobs.
         """
         with contextlib.suppress(FileNotFoundError):
-            found = {name for name in os.listdir(self.root.jobs) if not name.startswith(".")}
-            fresh = found.difference(self._seen)
-            self._seen += sorted(fresh, key=lambda job: self.root.job(job).path.stat().st_ino)
-            return [job for job in self._seen if job in found]
+            job_ids = {name for name in os.listdir(self.root.jobs) if not name.startswith(".")}
+            new_ids = job_ids.difference(self._known_jobs)
+            self._known_jobs += sorted(new_ids, key=lambda job: self.root.job(job).path.stat().st_ino)
+            return [job for job in self._known_jobs if job in job_ids]
         return []
 
     def folder_of(self, job: str) -> OpenJob:
@@ -189,51 +189,51 @@ class World:
     def views(self, desktop: int = 0) -> list[JobView]:
         """As a window shows them: only repeated polls find a silent node."""
         services = self.desktops[desktop]
-        found = []
+        views = []
         for job in self.jobs():
             update = services.jobs.queries.poll(job, self._cursors.get((services, job)))
             self._cursors[services, job] = update.cursor
-            found.append(update.view)
-        return found
+            views.append(update.view)
+        return views
 
-    def live(self) -> list[str]:
+    def live_jobs(self) -> list[str]:
         return [view.id for view in self.views() if view.state.is_live]
 
-    def resting(self) -> list[str]:
+    def resting_jobs(self) -> list[str]:
         return [view.id for view in self.views() if not view.state.is_live]
 
-    def with_checkpoints(self) -> list[str]:
+    def jobs_with_checkpoints(self) -> list[str]:
         return [job for job in self.jobs() if any(self.folder_of(job).checkpoints.glob("*.pt"))]
 
-    def trashed(self) -> list[str]:
+    def trashed_jobs(self) -> list[str]:
         with contextlib.suppress(FileNotFoundError):
             return sorted(name for name in os.listdir(self.root.trash / "jobs") if "." not in name)
         return []
 
     def supervisor(self, job: str, run: int) -> ProcessIdentity | None:
         """The living supervisor of a run, which has no tag."""
-        words = (f"{_SUPERVISOR} ", f"/{job} ", f"--run {run} ")
+        fragments = (f"{_SUPERVISOR} ", f"/{job} ", f"--run {run} ")
         for pid in process_cleanup.pids():
-            if all(word in _command_line(pid) for word in words):
+            if all(word in _command_line(pid) for word in fragments):
                 return process_identity.process(pid)
         return None
 
-    def processes(self, job: str, what: str = "") -> list[ProcessIdentity]:
+    def processes(self, job: str, command_word: str = "") -> list[ProcessIdentity]:
         """Those of the newest run with the word in their command line."""
         run = self.folder_of(job).newest_run()
-        found = [*process_cleanup.tagged(run_tag(job, run)), self.supervisor(job, run)]
-        return [one for one in found if one is not None and what in _command_line(one.pid)]
+        processes = [*process_cleanup.tagged(run_tag(job, run)), self.supervisor(job, run)]
+        return [process for process in processes if process is not None and command_word in _command_line(process.pid)]
 
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:
-        return [{"node": THIS_COMPUTER, "processes": one(chance, (1, 1, 2))}]
+        return [{"node": THIS_COMPUTER, "processes": choose(chance, (1, 1, 2))}]
 
     def keeper(self) -> ProcessIdentity | None:
         return lock_of(self.root).holder()
 
-    def has_left(self) -> str:
+    def unexplained_finding(self) -> str:
         """What a check of everything finds and no act explains, "" if there is nothing."""
         for finding in self.desktops[0].verification.verify().findings:
-            if finding.check not in _EXPLAINED:
+            if finding.check not in _EXPLAINED_CHECKS:
                 return f"{finding.check}: {finding.message}"
         return ""
 
@@ -242,7 +242,7 @@ class World:
 
         On a full disk, the age of a claim cannot be asked of the disk's clock.
         """
-        return "full disk" in self.faults and view.state is JobState.STARTING
+        return "full disk" in self.repairs and view.state is JobState.STARTING
 
     def may_compare(self) -> bool:
         """Whether both desktops reach the data root."""
@@ -258,25 +258,25 @@ class World:
                     desktop.reaper.reap(job)
                 desktop.queue.ensure_keeper()
 
-    def harm(self, *jobs: str) -> None:
+    def mark_harmed(self, *jobs: str) -> None:
         """Allow the newest runs of these jobs, by default of all, to fail."""
         for job in jobs or self.jobs():
-            self.harmed.add((job, self.folder_of(job).newest_run()))
+            self.harmed_runs.add((job, self.folder_of(job).newest_run()))
 
-    def ask_to_stop(self, job: str) -> None:
-        self.stopped.add((job, self.folder_of(job).newest_run()))
+    def mark_stopped(self, job: str) -> None:
+        self.stopped_runs.add((job, self.folder_of(job).newest_run()))
 
-    def until(self, fact: Callable[[], bool], what: str) -> None:
+    def wait_until(self, is_reached: Callable[[], bool], goal: str) -> None:
         """Wait for a fact.
 
         Raises:
             AssertionError: It does not come.
         """
-        for _ in polls(_REST_S):
+        for _ in polls(_WAIT_LIMIT_S):
             self.tick()
-            if fact():
+            if is_reached():
                 return
-        raise AssertionError(f"This did not come: {what}. {self.views()}")
+        raise AssertionError(f"This did not come: {goal}. {self.views()}")
 
     def kill(
         self, process: ProcessIdentity | None, number: signal.Signals = signal.SIGKILL
@@ -288,18 +288,18 @@ class World:
 
     def fill_disk(self) -> None:
         fill(self.root.path)
-        self.faults["full disk"] = lambda: (self.root.path / "full").unlink(missing_ok=True)
+        self.repairs["full disk"] = lambda: (self.root.path / "full").unlink(missing_ok=True)
 
     def make_read_only(self, folder: Path) -> None:
         call("mount", "--bind", folder, folder)
         call("mount", "-o", "remount,bind,ro", folder)
-        self.faults[f"read-only {folder.name}"] = lambda: call("umount", "--lazy", folder)
+        self.repairs[f"read-only {folder.name}"] = lambda: call("umount", "--lazy", folder)
 
-    def command(self, number: int, *words: str) -> subprocess.Popen[bytes]:
+    def start_command(self, number: int, *argv: str) -> subprocess.Popen[bytes]:
         """A subcommand as a process of its own, which shares the catalogue of a desktop."""
-        places = ("--data-root", self.root.path, "--catalogue", self.catalogue(number))
+        root_options = ("--data-root", self.root.path, "--catalogue", self.catalogue(number))
         return subprocess.Popen(
-            [sys.executable, str(CODE_ROOT / "main.py"), *map(str, places), *words],
+            [sys.executable, str(CODE_ROOT / "main.py"), *map(str, root_options), *argv],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
@@ -309,28 +309,28 @@ def polls(limit_s: float) -> Iterator[None]:
     """Yield until the time is over in which a machine that does nothing else does as much."""
     cores = os.cpu_count() or 1
     while True:
-        begin = time.monotonic()
+        started_s = time.monotonic()
         yield
         if limit_s <= 0:
             return
         time.sleep(_POLL_S)
-        busy = min(_MOST_BUSY, max(1.0, os.getloadavg()[0] / cores))
-        limit_s -= (time.monotonic() - begin) / busy
+        load_factor = min(_MAX_LOAD_FACTOR, max(1.0, os.getloadavg()[0] / cores))
+        limit_s -= (time.monotonic() - started_s) / load_factor
 
 
-def one(chance: random.Random, of: Sequence[T]) -> T:
+def choose(chance: random.Random, options: Sequence[T]) -> T:
     """Choose one.
 
     Raises:
         BackendError: None is left: what the act was able to do a moment ago has ended by itself.
     """
-    if not of:
+    if not options:
         raise BackendError("Nothing is left to choose from.")
-    return of[chance.randrange(len(of))]
+    return options[chance.randrange(len(options))]
 
 
 def _command_line(pid: int) -> str:
     with contextlib.suppress(OSError):
-        words = Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ")
-        return words.decode(errors="replace")
+        command_line = Path("/proc", str(pid), "cmdline").read_bytes().replace(b"\0", b" ")
+        return command_line.decode(errors="replace")
     return ""

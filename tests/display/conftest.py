@@ -16,7 +16,7 @@ def pytest_runtest_makereport(
     report = yield
     program = getattr(item, "funcargs", {}).get("program")
     if report.failed and isinstance(program, Program) and program.process.poll() is None:
-        words = [f"{part.kind}: {part.name}" for part in program.parts() if part.name]
-        words += [f"Toast before: {text}" for text in program.read_windows().get("said", ())]
-        report.sections.append(("What stood in the window", "\n".join(words)))
+        lines = [f"{part.kind}: {part.name}" for part in program.parts() if part.name]
+        lines += [f"Toast before: {text}" for text in program.read_windows().get("said", ())]
+        report.sections.append(("What stood in the window", "\n".join(lines)))
     return report

@@ -15,7 +15,7 @@ from typing import Any
 
 from tests.waiting import LIMIT_S, wait_for
 
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 PROGRAMS = ("Xvfb", "openbox", "trayer", "xdotool", "xrandr")
 WIDTH, HEIGHT = 2560, 1000
 LEFT, RIGHT = (0, 0, 1400, HEIGHT), (1400, 0, 1160, HEIGHT)
@@ -63,11 +63,11 @@ class Desk:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("QT_", "DBUS_", "XDG_"))}
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(("QT_", "DBUS_", "XDG_"))}
         home = self._folder / "home"
         home.mkdir(exist_ok=True)
         return {
-            **kept,
+            **variables,
             "DISPLAY": self.display,
             "QT_QPA_PLATFORM": "xcb",
             "HOME": str(home),
@@ -81,32 +81,32 @@ class Desk:
 
     def set_screens(self, *boxes: tuple[int, int, int, int]) -> None:
         """Screens next to each other, as the server reports them to programs."""
-        listed = self._do("xrandr", "--listmonitors").splitlines()[1:]
-        known = [line.split()[1].lstrip("+*") for line in listed]
+        monitor_lines = self._do("xrandr", "--listmonitors").splitlines()[1:]
+        monitor_names = [line.split()[1].lstrip("+*") for line in monitor_lines]
         for number, (x, y, width, height) in enumerate(boxes):
-            place = f"{width}/{width // 4}x{height}/{height // 4}+{x}+{y}"
+            geometry = f"{width}/{width // 4}x{height}/{height // 4}+{x}+{y}"
             output = "screen" if number == 0 else "none"
-            if f"m{number}" not in known:
-                self._do("xrandr", "--setmonitor", f"m{number}", place, output)
-        for name in known:
+            if f"m{number}" not in monitor_names:
+                self._do("xrandr", "--setmonitor", f"m{number}", geometry, output)
+        for name in monitor_names:
             if name.startswith("m") and int(name[1:]) >= len(boxes):
                 self._do("xrandr", "--delmonitor", name)
 
-    def hands(self, *words: object) -> None:
+    def hands(self, *arguments: object) -> None:
         """What xdotool does, word by word."""
-        self._do("xdotool", *map(str, words))
+        self._do("xdotool", *map(str, arguments))
 
-    def click(self, at: tuple[int, int]) -> None:
-        self.hands("mousemove", "--sync", *at, "click", 1)
+    def click(self, point: tuple[int, int]) -> None:
+        self.hands("mousemove", "--sync", *point, "click", 1)
 
     def drag(
-        self, begin: tuple[int, int], end: tuple[int, int], until: Callable[[], object]
+        self, start: tuple[int, int], end: tuple[int, int], until: Callable[[], object]
     ) -> None:
         """Pull something there; it is let go when ``until`` says that it is being taken."""
-        self.hands("mousemove", "--sync", *begin, "mousedown", 1)
+        self.hands("mousemove", "--sync", *start, "mousedown", 1)
         try:
             for part in range(1, 5):
-                x, y = (b + (e - b) * part // 4 for b, e in zip(begin, end, strict=True))
+                x, y = (b + (e - b) * part // 4 for b, e in zip(start, end, strict=True))
                 self.hands("mousemove", "--sync", x, y)
             # Not to where it is: xdotool waits 15 s for a pointer that does not move.
             shaking = iter(range(1, 10_000))
@@ -124,11 +124,11 @@ class Desk:
     def start_program(self, arguments: Sequence[str], name: str, **variables: str) -> Program:
         environment = {**self.environment, **variables}
         path = self._folder / f"{name}.socket"
-        command = [sys.executable, str(HERE / "probe.py"), str(path), *arguments]
+        command = [sys.executable, str(FOLDER / "probe.py"), str(path), *arguments]
         return Program(self._start(command, environment), path)
 
     def start_neighbour(self, gives: Path, box: Sequence[int]) -> Neighbour:
-        command = [sys.executable, str(HERE / "neighbour.py"), str(gives), json.dumps(list(box))]
+        command = [sys.executable, str(FOLDER / "neighbour.py"), str(gives), json.dumps(list(box))]
         return Neighbour(self._start(command, self.environment))
 
     def close(self) -> None:
@@ -145,14 +145,14 @@ class Desk:
                     pipe.close()
 
     def _do(self, *command: str) -> str:
-        done = subprocess.run(
+        completed = subprocess.run(
             command, env=self.environment, capture_output=True, text=True, check=False, timeout=30
         )
-        assert done.returncode == 0, f"{command}: {done.stderr}"
-        return done.stdout
+        assert completed.returncode == 0, f"{command}: {completed.stderr}"
+        return completed.stdout
 
     def _start(
-        self, command: Sequence[str], environment: Mapping[str, str], **more: Any
+        self, command: Sequence[str], environment: Mapping[str, str], **options: Any
     ) -> subprocess.Popen[str]:
         log = (self._folder / f"{Path(command[0]).name}-{len(self._running)}.log").open("w")
         with log:
@@ -163,7 +163,7 @@ class Desk:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                **more,
+                **options,
             )
         self._running.append(process)
         return process
@@ -195,11 +195,11 @@ class Program:
             connection.close()
         self._line.write(b"?")
         self._line.flush()
-        found: dict[str, Any] = json.loads(self._line.readline() or b"{}")
-        return found
+        content: dict[str, Any] = json.loads(self._line.readline() or b"{}")
+        return content
 
     def windows(self, kind: str) -> list[dict[str, Any]]:
-        return [each for each in self.read_windows().get("windows", ()) if each["class"] == kind]
+        return [window for window in self.read_windows().get("windows", ()) if window["class"] == kind]
 
     def window(self, kind: str = "MainWindow") -> dict[str, Any]:
         """The one window of this kind, as soon as it is there."""
@@ -221,25 +221,25 @@ class Program:
     def find(self, name: str, kind: str = "") -> Part:
         """What is called so, as soon as it is there."""
 
-        def found() -> Part | None:
+        def find_part() -> Part | None:
             for part in self.parts():
                 if part.name == name and kind in ("", part.kind):
                     return part
             return None
 
-        part: Part = wait_for(found, f"“{name}”")
+        part: Part = wait_for(find_part, f"“{name}”")
         return part
 
     def at_rest(self, name: str) -> tuple[int, int]:
         """Where something is to be clicked when a page that fills no longer moves it."""
-        seen = [self.find(name).middle]
+        centers = [self.find(name).middle]
 
         def stays() -> bool:
-            seen.append(self.find(name).middle)
-            return len(seen) > _STEADY and len(set(seen[-_STEADY:])) == 1
+            centers.append(self.find(name).middle)
+            return len(centers) > _STEADY and len(set(centers[-_STEADY:])) == 1
 
         wait_for(stays, f"“{name}” to stand still")
-        return seen[-1]
+        return centers[-1]
 
     def has(self, name: str, kind: str = "") -> bool:
         return any(part.name == name and kind in ("", part.kind) for part in self.parts())
@@ -259,7 +259,7 @@ class Neighbour:
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
-        self.source, self.target = (tuple(at) for at in self.ask("where"))
+        self.source, self.target = (tuple(point) for point in self.ask("where"))
 
     def ask(self, command: str) -> Any:
         assert self._process.stdin is not None
@@ -267,11 +267,11 @@ class Neighbour:
         self._process.stdin.flush()
         return self.hear(command)
 
-    def hear(self, what: str) -> Any:
+    def hear(self, event_name: str) -> Any:
         """The value of the next such event; others before it are let pass."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             event = json.loads(line)
-            if event["what"] == what:
+            if event["what"] == event_name:
                 return event["value"]
-        raise AssertionError(f"it ended without “{what}”")
+        raise AssertionError(f"it ended without “{event_name}”")

@@ -22,8 +22,8 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QLabel, QVBoxLayout, QWidget
 
 
-def report(what: str, value: object = None) -> None:
-    sys.stdout.write(json.dumps({"what": what, "value": value}) + "\n")
+def report(event_name: str, value: object = None) -> None:
+    sys.stdout.write(json.dumps({"what": event_name, "value": value}) + "\n")
     sys.stdout.flush()
 
 
@@ -92,8 +92,8 @@ def main() -> int:
         if command == "clipboard":
             report("clipboard", QGuiApplication.clipboard().text())
         elif command == "where":
-            corners = [part.mapToGlobal(part.rect().center()) for part in (source, target)]
-            report("where", [[at.x(), at.y()] for at in corners])
+            centers = [part.mapToGlobal(part.rect().center()) for part in (source, target)]
+            report("where", [[point.x(), point.y()] for point in centers])
         elif not command:
             app.quit()
 

@@ -42,11 +42,11 @@ def read_windows() -> dict[str, Any]:
         "tray": [_box(icon.geometry()) for icon in _Tray.every if icon.isVisible()],
         "has_tray": QSystemTrayIcon.isSystemTrayAvailable(),
         "screens": [_box(screen.geometry()) for screen in QGuiApplication.screens()],
-        "said": _SAID,
+        "said": _TOAST_TEXTS,
     }
 
 
-_SAID: list[str] = []
+_TOAST_TEXTS: list[str] = []
 """Every toast, which a later read does not show any more."""
 
 
@@ -55,9 +55,9 @@ def _listen_to_toasts() -> None:
 
     show_message = Toast.show_message
 
-    def heard(self: Toast, text: str, **more: Any) -> None:
-        _SAID.append(text)
-        show_message(self, text, **more)
+    def heard(self: Toast, text: str, **options: Any) -> None:
+        _TOAST_TEXTS.append(text)
+        show_message(self, text, **options)
 
     Toast.show_message = heard  # type: ignore[method-assign]
 
@@ -67,8 +67,8 @@ class _Tray(QSystemTrayIcon):
 
     every: ClassVar[list[QSystemTrayIcon]] = []
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.every.append(self)
 
 
@@ -94,14 +94,14 @@ def _window(window: QWidget) -> dict[str, Any]:
 
 def _parts(widget: QWidget) -> list[dict[str, Any]]:
     text = getattr(widget, "text", None)
-    said = str(text()) if callable(text) else ""
-    chosen = getattr(widget, "isChecked", None)
+    label = str(text()) if callable(text) else ""
+    is_checked = getattr(widget, "isChecked", None)
     part = {
         "class": type(widget).__name__,
-        "name": widget.accessibleName() or said,
-        "text": said,
+        "name": widget.accessibleName() or label,
+        "text": label,
         "description": widget.accessibleDescription(),
-        "is_chosen": bool(chosen()) if callable(chosen) else False,
+        "is_chosen": bool(is_checked()) if callable(is_checked) else False,
         "has_focus": widget.hasFocus(),
         "box": _box(QRect(widget.mapToGlobal(QPoint(0, 0)), widget.size())),
     }
@@ -111,13 +111,13 @@ def _parts(widget: QWidget) -> list[dict[str, Any]]:
 
 
 def _rows(view: QAbstractItemView) -> list[dict[str, Any]]:
-    found = []
+    rows = []
     model = view.model()
     for row in range(min(model.rowCount(), 50)):
         index = model.index(row, 0)
         box = view.visualRect(index)
         corner = view.viewport().mapToGlobal(box.topLeft())
-        found.append(
+        rows.append(
             {
                 "class": "row",
                 "name": str(index.data() or ""),
@@ -128,7 +128,7 @@ def _rows(view: QAbstractItemView) -> list[dict[str, Any]]:
                 "box": _box(QRect(corner, box.size())),
             }
         )
-    return found
+    return rows
 
 
 def _box(rect: QRect) -> list[int]:

@@ -28,7 +28,7 @@ CHECKPOINT = "epoch-3-step-30"
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory):
+def used_root(tmp_path_factory):
     """Its data root, its catalogue, and the ids of the jobs there."""
     folder = tmp_path_factory.mktemp("real")
     root, catalogue = folder / "root", folder / "catalogue.sqlite"
@@ -50,7 +50,7 @@ def put_checkpoint(root, job_id):
     file = folder / f"{CHECKPOINT}.pt"
     torch.save({"model": {"weight": torch.arange(64.0)}}, file)
     content = file.read_bytes()
-    made = Checkpoint(
+    record = Checkpoint(
         CHECKPOINT,
         1,
         3,
@@ -62,7 +62,7 @@ def put_checkpoint(root, job_id):
         "2026-11-21T08:00:00Z",
         {},
     )
-    replace_json(folder / f"{CHECKPOINT}.json", made.to_dict())
+    replace_json(folder / f"{CHECKPOINT}.json", record.to_dict())
 
 
 @pytest.fixture(scope="module")
@@ -83,8 +83,8 @@ def neighbour(desk, tmp_path_factory):
     return desk.start_neighbour(folder, (RIGHT[0] + 600, 100, 300, 300))
 
 
-def opened(desk, places, config, name):
-    root, catalogue, _ = places
+def open_program(desk, used_root, config, name):
+    root, catalogue, _ = used_root
     arguments = ["--data-root", str(root), "--catalogue", str(catalogue)]
     program = desk.start_program(arguments, name, XDG_CONFIG_HOME=str(config))
     wait_for(lambda: program.has(QUEUED_NAMES[0], "row"), "the list of jobs")
@@ -92,7 +92,7 @@ def opened(desk, places, config, name):
     return program
 
 
-def ended(program):
+def end_program(program):
     program.hang_up()
     program.process.send_signal(signal.SIGINT)
     assert program.process.wait(60) == 0
@@ -110,24 +110,24 @@ def config(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def program(desk, places, config):
-    program = opened(desk, places, config, "first")
+def program(desk, used_root, config):
+    program = open_program(desk, used_root, config, "first")
     yield program
     if program.process.poll() is None:
-        ended(program)
+        end_program(program)
 
 
-def key(desk, *keys):
-    for each in keys:
-        desk.hands("key", "--clearmodifiers", each)
+def press_keys(desk, *keys):
+    for name in keys:
+        desk.hands("key", "--clearmodifiers", name)
 
 
 def open_job(desk, program, name):
-    key(desk, "ctrl+k")
+    press_keys(desk, "ctrl+k")
     wait_for(lambda: program.has("Command palette", "LineEdit"), "the palette")
     desk.hands("type", "--delay", 1, name)
     wait_for(lambda: any(p.name == name and p.text == "Matches" for p in program.parts()), name)
-    key(desk, "Return")
+    press_keys(desk, "Return")
     wait_for(lambda: not program.has("Command palette", "LineEdit"), "the palette to close")
 
 
@@ -144,18 +144,18 @@ def test_a_folder_dropped_on_a_plot_opens_the_import_with_its_guess(program, des
     desk.drag(neighbour.source, plot.middle, lambda: program.has("Import “cats”", "DropOverlay"))
     assert neighbour.hear("dragged") == "CopyAction"
     dialog = wait_for(lambda: program.windows("ImportDialog"), "the dialog")[0]
-    chosen = [part["name"] for part in dialog["parts"] if part["is_chosen"]]
-    assert chosen == ["Model"]
+    chosen_names = [part["name"] for part in dialog["parts"] if part["is_chosen"]]
+    assert chosen_names == ["Model"]
     assert program.find("Name", "LineEdit").text == "cats"
     assert not program.has("Import “cats”", "DropOverlay")
-    key(desk, "Escape")
+    press_keys(desk, "Escape")
     wait_for(lambda: not program.windows("ImportDialog"), "the dialog to close")
 
 
 def test_a_dragged_checkpoint_is_the_file_that_export_writes(
-    program, desk, neighbour, places, tmp_path
+    program, desk, neighbour, used_root, tmp_path
 ):
-    root, catalogue, ids = places
+    root, catalogue, ids = used_root
     open_job(desk, program, "kept")
     tab = wait_for(
         lambda: [p for p in program.parts() if p.kind == "_Tab" and "Checkpoints 1" in p.name],
@@ -163,73 +163,73 @@ def test_a_dragged_checkpoint_is_the_file_that_export_writes(
     )[0]
     desk.click(tab.middle)
     row = program.find(CHECKPOINT, "row")
-    begin = (row.box[0] + 40, row.middle[1])
+    start = (row.box[0] + 40, row.middle[1])
     ready = "“kept.zip” is ready: drop it in a folder"
-    desk.drag(begin, neighbour.target, lambda: program.has_said(ready))
+    desk.drag(start, neighbour.target, lambda: program.has_said(ready))
     dropped = neighbour.hear("dropped")
-    written = tmp_path / "export.zip"
+    exported_file = tmp_path / "export.zip"
     services = open_services(root, catalogue)
-    services.jobs.export(ids["kept"], CHECKPOINT, "zip", written)
+    services.jobs.export(ids["kept"], CHECKPOINT, "zip", exported_file)
     services.close()
     (path,) = map(Path, dropped["paths"])
     assert path.name == "kept.zip"
     assert root not in path.parents, "the checkpoint itself is not given away"
-    assert dropped["sha256"] == [hashlib.sha256(written.read_bytes()).hexdigest()]
+    assert dropped["sha256"] == [hashlib.sha256(exported_file.read_bytes()).hexdigest()]
     assert dropped["offered"] == ["CopyAction"], "it must not be moved out of its job"
 
 
-def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk, places):
-    root, catalogue, _ = places
+def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk, used_root):
+    root, catalogue, _ = used_root
     open_job(desk, program, QUEUED_NAMES[2])
 
-    def order():
-        found = [p for p in program.parts() if p.kind == "row" and p.name in QUEUED_NAMES]
-        return [p.name for p in sorted(found, key=lambda p: p.box[1])]
+    def shown_names():
+        rows = [p for p in program.parts() if p.kind == "row" and p.name in QUEUED_NAMES]
+        return [p.name for p in sorted(rows, key=lambda p: p.box[1])]
 
     services = open_services(root, catalogue)
 
-    def queued():
-        return [place.entry.name for place in services.queue.read().jobs]
+    def queued_names():
+        return [job.entry.name for job in services.queue.read().jobs]
 
-    before = queued()
-    wait_for(lambda: order() == before, "the queue in its order")
-    first, last = program.find(before[0], "row"), program.find(before[2], "row")
-    above = (first.middle[0], first.box[1] + 6)
+    old_order = queued_names()
+    wait_for(lambda: shown_names() == old_order, "the queue in its order")
+    first_row, last_row = program.find(old_order[0], "row"), program.find(old_order[2], "row")
+    drop_point = (first_row.middle[0], first_row.box[1] + 6)
 
     def is_aimed():
-        return any(p.description == f"Before {before[0]}" for p in program.parts())
+        return any(p.description == f"Before {old_order[0]}" for p in program.parts())
 
-    desk.drag((last.box[0] + 60, last.middle[1]), above, is_aimed)
-    requested = [before[2], before[0], before[1]]
-    wait_for(lambda: order() == requested, "the row where it was dropped")
-    assert queued() == requested
+    desk.drag((last_row.box[0] + 60, last_row.middle[1]), drop_point, is_aimed)
+    new_order = [old_order[2], old_order[0], old_order[1]]
+    wait_for(lambda: shown_names() == new_order, "the row where it was dropped")
+    assert queued_names() == new_order
     services.close()
 
 
 def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program, desk):
     open_job(desk, program, "slow")
-    place = program.find("Compare", "NavButton")
+    button = program.find("Compare", "NavButton")
 
-    def says(words):
+    def has_description(description):
         return lambda: any(
-            p.kind == "NavButton" and p.description == words for p in program.parts()
+            p.kind == "NavButton" and p.description == description for p in program.parts()
         )
 
     row = program.find("slow", "row")
-    desk.drag((row.box[0] + 60, row.middle[1]), place.middle, says("Compare “slow”"))
+    desk.drag((row.box[0] + 60, row.middle[1]), button.middle, has_description("Compare “slow”"))
     wait_for(lambda: program.has_said("1 job is compared"), "the job to be compared")
 
     # Held over the place for a while, Compare itself comes, and takes it as well.
-    key(desk, "ctrl+1")
+    press_keys(desk, "ctrl+1")
     row = program.find("fast", "row")
     desk.hands("mousemove", "--sync", row.box[0] + 60, row.middle[1], "mousedown", 1)
     try:
         desk.hands("mousemove", "--sync", row.box[0] + 90, row.middle[1])
-        desk.hands("mousemove", "--sync", *place.middle)
+        desk.hands("mousemove", "--sync", *button.middle)
         shaking = iter(range(1, 10_000))
 
         def is_there():
-            desk.hands("mousemove", "--sync", place.middle[0] + next(shaking) % 2, place.middle[1])
+            desk.hands("mousemove", "--sync", button.middle[0] + next(shaking) % 2, button.middle[1])
             return program.has("", "ComparePage")
 
         wait_for(is_there, "Compare")
@@ -243,15 +243,15 @@ def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program
     wait_for(lambda: program.has("slow", "") and program.has("fast", ""), "both of them")
 
 
-def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
-    root, _, _ = places
+def test_weights_are_dropped_on_a_model(program, desk, used_root, tmp_path):
+    root, _, _ = used_root
     file = tmp_path / "best.pt"
     file.write_bytes(b"PK\x03\x04 numbers")
     giver = desk.start_neighbour(file, (RIGHT[0] + 200, 500, 200, 200))
-    key(desk, "ctrl+4")
+    press_keys(desk, "ctrl+4")
     row = program.find("digits", "row")
-    words = "Give digits @ 1 the weights “best.pt”"
-    desk.drag(giver.source, row.middle, lambda: program.has(words, "DropOverlay"))
+    message = "Give digits @ 1 the weights “best.pt”"
+    desk.drag(giver.source, row.middle, lambda: program.has(message, "DropOverlay"))
     assert giver.hear("dragged") == "CopyAction"
     wait_for(
         lambda: program.has_said("New jobs of digits start from these weights"),
@@ -260,7 +260,7 @@ def test_weights_are_dropped_on_a_model(program, desk, places, tmp_path):
     assert (root / "models/digits/v1/weights.pt").read_bytes() == file.read_bytes()
 
 
-def test_a_copied_command_can_be_pasted_elsewhere(program, desk, neighbour, places):
+def test_a_copied_command_can_be_pasted_elsewhere(program, desk, neighbour, used_root):
     open_job(desk, program, QUEUED_NAMES[0])
     tab = next(p for p in program.parts() if p.kind == "_Tab" and p.name == "Settings")
     desk.click(tab.middle)
@@ -281,17 +281,17 @@ def test_a_closed_window_stays_in_the_tray_and_a_click_restores_it(program, desk
 
 def close(desk, program):
     """As the user does: by the cross of the frame, that is, by what it sends to the window."""
-    key(desk, "alt+F4")
+    press_keys(desk, "alt+F4")
 
 
-def test_a_removed_screen_hides_no_window(program, desk, places, config):
+def test_a_removed_screen_hides_no_window(program, desk, used_root, config):
     window = program.window()
     bar = (window["frame"][0] + 600, window["frame"][1] + 8)
-    there = (RIGHT[0] + 640, 40)
+    target = (RIGHT[0] + 640, 40)
     desk.hands("mousemove", "--sync", *bar, "mousedown", 1)
     try:
         desk.hands("mousemove", "--sync", bar[0] + 30, bar[1] + 5)
-        desk.hands("mousemove", "--sync", *there)
+        desk.hands("mousemove", "--sync", *target)
     finally:
         desk.hands("mouseup", 1)
     wait_for(lambda: program.window()["frame"][0] >= RIGHT[0] - 100, "the window on the right")
@@ -305,18 +305,18 @@ def is_on(frame, screen):
     return screen[0] <= x + width // 2 <= screen[0] + screen[2] and y >= 0
 
 
-def test_a_window_remembered_on_a_removed_screen_opens_on_the_other(desk, places, tmp_path):
+def test_a_window_remembered_on_a_removed_screen_opens_on_the_other(desk, used_root, tmp_path):
     settings = tmp_path / "ringmaster" / "window.toml"
     settings.parent.mkdir()
     settings.write_text(f"width = 1100\nheight = 760\nposition = [{RIGHT[0] + 40}, 60]\n")
-    program = opened(desk, places, tmp_path, "right")
+    program = open_program(desk, used_root, tmp_path, "right")
     assert program.window()["frame"][0] == RIGHT[0] + 40
-    key(desk, "alt+F4")
+    press_keys(desk, "alt+F4")
     assert program.process.wait(60) == 0, "without the setting, closing ends it"
     desk.set_screens((0, 0, LEFT[2], HEIGHT))
-    program = opened(desk, places, tmp_path, "left")
+    program = open_program(desk, used_root, tmp_path, "left")
     frame = program.window()["frame"]
     assert is_on(frame, LEFT)
     assert frame[0] + frame[2] <= LEFT[2]
-    ended(program)
+    end_program(program)
     desk.set_screens(LEFT, RIGHT)

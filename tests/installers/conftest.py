@@ -102,13 +102,13 @@ def cache(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def said() -> io.StringIO:
+def output() -> io.StringIO:
     """All that a set-up says to the user."""
     return io.StringIO()
 
 
 @pytest.fixture
-def set_up(project: Path, cache: Path, said: io.StringIO) -> Callable[..., Path]:
+def set_up(project: Path, cache: Path, output: io.StringIO) -> Callable[..., Path]:
     """Set the project up in this process."""
 
     def set_up(
@@ -118,7 +118,7 @@ def set_up(project: Path, cache: Path, said: io.StringIO) -> Callable[..., Path]
     ) -> Path:
         if not (cache / "tools").exists():
             put_uv(cache)
-        return Preparation(project, cache, purpose, Progress(said), build, has_horovod).python()
+        return Preparation(project, cache, purpose, Progress(output), build, has_horovod).python()
 
     return set_up
 

@@ -13,7 +13,7 @@ BROKEN_HOROVOD = "raise ImportError('libmpi.so.40: cannot open shared object fil
 
 
 def put_wheel(
-    folder: Path, name: str, version: str, module: str, text: str, needs: str = ""
+    folder: Path, name: str, version: str, module: str, text: str, requirement: str = ""
 ) -> Path:
     """Write a wheel that holds one module; with ``needs`` it requires that package."""
     info = f"{name}-{version}.dist-info"
@@ -21,7 +21,7 @@ def put_wheel(
     files = {
         module: text,
         f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
-        + (f"Requires-Dist: {needs}\n" if needs else ""),
+        + (f"Requires-Dist: {requirement}\n" if requirement else ""),
         f"{info}/WHEEL": "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
     }
     record = "".join(f"{path},,\n" for path in files) + f"{info}/RECORD,,\n"

@@ -20,23 +20,23 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(bundled_python, "compile_sources", lambda *given: None)
+def own_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(bundled_python, "compile_sources", lambda *args: None)
     folder = tmp_path / "own"
     builder = BundleBuilder(ROOT, tmp_path / "cache", Progress(io.StringIO()))
     builder._lay_out(folder, "2.35", dict(os.environ))
     return folder
 
 
-def test_the_bundle_has_all_data_files_and_no_tests(own: Path) -> None:
-    app = own / "app"
+def test_the_bundle_has_all_data_files_and_no_tests(own_part: Path) -> None:
+    app = own_part / "app"
     assert make_bundle(app / "backend").name == make_bundle().name
     assert all((app / "docs" / name).is_file() for name, _ in TOPICS)
     assert {path.name for path in app.iterdir()} >= {"main.py", "widgets", "resources"}
     assert not (app / "tests").exists()
     assert os.access(app / "installers/run", os.X_OK)
     assert "torch==2.13.0" in json.loads((app / "bundle.json").read_text())["requirements"]
-    launcher = own / "ringmaster"
+    launcher = own_part / "ringmaster"
     assert os.access(launcher, os.X_OK)
     assert "python/bin/python3" in launcher.read_text()
 
@@ -58,8 +58,8 @@ def test_the_same_files_are_the_same_bytes_without_traces_of_their_packer(
         assert archive.write_archive(target, {"top": tree}) == 14
         packed.append(target.read_bytes())
     assert packed[0] == packed[1]
-    with tarfile.open(tmp_path / "one.tar.gz") as opened:
-        members = opened.getmembers()
+    with tarfile.open(tmp_path / "one.tar.gz") as tar:
+        members = tar.getmembers()
     assert {(one.uid, one.gid, one.uname, one.gname, one.mtime) for one in members} == {
         (0, 0, "", "", 315_532_800)
     }

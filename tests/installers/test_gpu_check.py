@@ -64,15 +64,15 @@ def row_of(name: str, check: Callable[[], Iterator[CheckRow]]) -> CheckRow:
 
 def test_readings_that_agree_pass_and_a_wrong_one_is_named(fake: FakeGpus) -> None:
     fake.driver.describe(f"process 1 {os.getpid()} 700", "temperature 0 51")
-    good = row_of("readings", lambda: gpu_check.check_readings(fake.context))
-    assert good.has_passed, good
-    assert good.figure == f"0 of {2 * (len(QUERY) + 2)} differ"
+    good_row = row_of("readings", lambda: gpu_check.check_readings(fake.context))
+    assert good_row.has_passed, good_row
+    assert good_row.figure == f"0 of {2 * (len(QUERY) + 2)} differ"
 
-    wrong = {**fake.context.environment, "FAKE_SMI_WRONG": "temperature.gpu 57"}
-    fake.context.environment = wrong
-    bad = row_of("readings", lambda: gpu_check.check_readings(fake.context, tries=1))
-    assert not bad.has_passed
-    assert bad.message.startswith(
+    environment = {**fake.context.environment, "FAKE_SMI_WRONG": "temperature.gpu 57"}
+    fake.context.environment = environment
+    bad_row = row_of("readings", lambda: gpu_check.check_readings(fake.context, tries=1))
+    assert not bad_row.has_passed
+    assert bad_row.message.startswith(
         "GPU 0: temperature.gpu is 57 for nvidia-smi and 51 for the agent; GPU 1: "
     )
 
@@ -93,7 +93,7 @@ SMI = {
     "ecc.errors.uncorrected.volatile.total": "2", "ecc.errors.corrected.aggregate.total": "3",
     "ecc.errors.uncorrected.aggregate.total": "4", "mig.mode.current": "Disabled",
 }  # fmt: skip
-WRONG = {
+WRONG_VALUES = {
     "name": "NVIDIA A100", "memory.total": "81900", "memory.used": "10900",
     "temperature.gpu": "46", "utilization.gpu": "[N/A]", "power.draw": "[N/A]", "pstate": "P8",
     "mig.mode.current": "Enabled", "clocks.sm": "1980", "clocks.mem": "1593",
@@ -103,7 +103,7 @@ WRONG = {
 @pytest.mark.parametrize("field", QUERY)
 def test_each_field_is_compared(field: str) -> None:
     assert dict(gpu_check.differences(SMI, {}, (GPU, GPU))) == {}
-    changed = {**SMI, field: WRONG.get(field, "77")}
+    changed = {**SMI, field: WRONG_VALUES.get(field, "77")}
     assert field in dict(gpu_check.differences(changed, {}, (GPU, GPU)))
     unknown = replace(GPU, **{QUERY[field][0]: None})
     assert field in dict(gpu_check.differences(SMI, {}, (unknown, unknown)))
@@ -114,12 +114,12 @@ def test_a_process_that_one_of_them_does_not_see_is_named(fake: FakeGpus) -> Non
     gpu = fake.context.read_gpus(2)[1]
     line = gpu_check.query_smi(fake.context, "gpu", ("uuid", *QUERY))[1]
 
-    def found(on_it: dict[int, str]) -> set[str]:
-        return {name for name, _ in gpu_check.differences(line, on_it, (gpu, gpu))}
+    def different_names(processes: dict[int, str]) -> set[str]:
+        return {name for name, _ in gpu_check.differences(line, processes, (gpu, gpu))}
 
-    assert found({os.getpid(): "704"}) == set()
-    assert found({}) == {"processes"}
-    assert found({os.getpid(): "720"}) == {f"process {os.getpid()}"}
+    assert different_names({os.getpid(): "704"}) == set()
+    assert different_names({}) == {"processes"}
+    assert different_names({os.getpid(): "720"}) == {f"process {os.getpid()}"}
 
 
 def test_a_foreign_process_is_shown_with_its_owner(fake: FakeGpus) -> None:
@@ -141,14 +141,14 @@ def test_a_foreign_process_is_shown_with_its_owner(fake: FakeGpus) -> None:
     [(1, f"{GPUS[1]} 1", True), (0, f"{GPUS[1]} 1", False), (1, "0 2", False)],
 )
 def test_a_pinned_rank_is_on_its_gpu_alone(
-    fake: FakeGpus, monkeypatch: pytest.MonkeyPatch, on: int, sees: str, passed: bool
+    fake: FakeGpus, monkeypatch: pytest.MonkeyPatch, gpu_index: int, visible_gpus: str, has_passed: bool
 ) -> None:
     def train(
         context: CheckContext, name: str, observe: Callable[[str], None], **_changes: Any
     ) -> tuple[JobFolder, RunExit]:
         folder = DataRoot(context.folder / "root").job("pinned")
         folder.logs.mkdir(parents=True)
-        folder.rank_log(0).write_text(f"SEES {sees}\n")
+        folder.rank_log(0).write_text(f"SEES {visible_gpus}\n")
         rank = CheckContext(
             context.folder, environment={**context.environment, RUN_VARIABLE: "pinned/1"}
         )
@@ -157,14 +157,14 @@ def test_a_pinned_rank_is_on_its_gpu_alone(
         with rank.python_process("-c", code, **pipes) as process:
             assert process.stdout is not None
             process.stdout.readline()
-            fake.driver.describe(f"process {on} {process.pid} 300")
+            fake.driver.describe(f"process {gpu_index} {process.pid} 300")
             context.read_gpus(2)
             observe("pinned/1")
         return folder, RunExit(1, JobState.FINISHED, "")
 
     monkeypatch.setattr(CheckContext, "train_job", train)
     row = row_of("pin", lambda: gpu_check.check_pin(fake.context))
-    assert row.has_passed == passed, row
+    assert row.has_passed == has_passed, row
 
 
 def test_a_job_that_needs_too_much_memory_is_explained(on_processors: CheckContext) -> None:
@@ -200,11 +200,11 @@ def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckConte
     ],
 )
 def test_a_step_is_held_against_the_bare_loop(
-    step_ms: float, busy: tuple[float, float | None], passed: list[bool]
+    step_ms: float, busy: tuple[float, float | None], has_passed: list[bool]
 ) -> None:
     bare, job = [StepTiming(10.0, busy[0])] * 3, [StepTiming(step_ms, busy[1])] * 3
     rows = gpu_check.run_check("steps", lambda: gpu_check.compare_steps(bare, job))
-    assert [row.has_passed for row in rows] == passed
+    assert [row.has_passed for row in rows] == has_passed
 
 
 def test_checks_without_a_job_are_made_where_no_job_can_run(
@@ -215,7 +215,7 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
         fake.driver.describe(f"process 1 {os.getpid()} 700")
         yield os.getpid()
 
-    def no_job(*_given: Any, **_changes: Any) -> None:
+    def no_job(*_args: Any, **_changes: Any) -> None:
         raise CheckFailed("There is no CUDA.")
 
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
@@ -236,26 +236,26 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
 
 @pytest.mark.parametrize("passed", [True, False])
 def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
-    passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    has_passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     rows = [
         CheckRow("pin", True, "1 GPU", "Pinned."),
-        CheckRow("readings", passed, "0", "Compared."),
+        CheckRow("readings", has_passed, "0", "Compared."),
     ]
     monkeypatch.setattr(gpu_check, "check_all", lambda context: iter(rows))
-    assert gpu_check.main([]) == (0 if passed else 1)
-    word = "pass" if passed else "FAIL"
+    assert gpu_check.main([]) == (0 if has_passed else 1)
+    word = "pass" if has_passed else "FAIL"
     assert capsys.readouterr().out == (
         f"pass  pin       1 GPU  Pinned.\n{word}  readings      0  Compared.\n"
     )
 
 
 def test_without_a_gpu_each_check_fails_with_the_reason(tmp_path: Path) -> None:
-    words = ["--wheels", tmp_path, "--python", sys.executable]
-    command = [REPOSITORY / "installers/gpu-check", *words]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    lines = done.stdout.splitlines()
-    assert (done.returncode, len(lines)) == (1, 8), done.stderr
+    arguments = ["--wheels", tmp_path, "--python", sys.executable]
+    command = [REPOSITORY / "installers/gpu-check", *arguments]
+    completed = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    lines = completed.stdout.splitlines()
+    assert (completed.returncode, len(lines)) == (1, 8), completed.stderr
     for line in lines:
         assert line.startswith("FAIL")
         assert "The agent reads no GPU. CPU only: no NVIDIA driver was found." in line
@@ -265,7 +265,7 @@ def test_missing_modules_come_from_the_folder_of_wheels(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What it needs is installed, and not in the folder.
-    put_wheel(tmp_path, "lacking", "1.0", "lacking_here.py", "", needs="pytest")
+    put_wheel(tmp_path, "lacking", "1.0", "lacking_here.py", "", requirement="pytest")
     monkeypatch.setattr(gpu_check, "MODULES", {"lacking_here": "lacking"})
     monkeypatch.setattr(sys, "path", [*sys.path])
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))

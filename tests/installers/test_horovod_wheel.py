@@ -50,11 +50,11 @@ def test_a_whole_wheel_is_not_built_twice(provide) -> None:
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.5, 0.99], ids=["empty", "half", "last bytes missing"])
-def test_a_truncated_wheel_is_noticed_and_built_again(provide, kept: float) -> None:
+def test_a_truncated_wheel_is_noticed_and_built_again(provide, share: float) -> None:
     wheel = provide()
     content = wheel.read_bytes()
-    wheel.write_bytes(content[: int(len(content) * kept)])
-    assert provide().read_bytes() != content[: int(len(content) * kept)]
+    wheel.write_bytes(content[: int(len(content) * share)])
+    assert provide().read_bytes() != content[: int(len(content) * share)]
     assert provide.builds == 2
     assert "is damaged; it is built again" in provide.said.getvalue()
 
@@ -75,11 +75,11 @@ def test_a_wheel_without_its_checksum_is_noticed(provide) -> None:
 
 
 def test_the_rest_of_an_interrupted_build_is_cleared(provide, tmp_path: Path) -> None:
-    rest = tmp_path / "wheels" / f"{CPU.folder_name}.build"
-    (rest / "fresh").mkdir(parents=True)
-    (rest / "horovod-0.28.1-py3-none-any.whl").touch()
+    remains = tmp_path / "wheels" / f"{CPU.folder_name}.build"
+    (remains / "fresh").mkdir(parents=True)
+    (remains / "horovod-0.28.1-py3-none-any.whl").touch()
     assert find_wheel(provide().parent)
-    assert not rest.exists()
+    assert not remains.exists()
 
 
 @pytest.mark.parametrize("field", [field.name for field in dataclasses.fields(Ingredients)])
@@ -111,12 +111,12 @@ def test_the_environments_mpi_comes_before_the_systems(tmp_path: Path) -> None:
 def test_only_inputs_that_change_the_wheel_change_the_recipe(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    before = horovod_wheel.recipe_hash()
+    recipe_hash = horovod_wheel.recipe_hash()
     with monkeypatch.context() as patch:
         patch.setattr(horovod_wheel, "_PERCENT", "")
-        assert horovod_wheel.recipe_hash() == before
+        assert horovod_wheel.recipe_hash() == recipe_hash
     for name in ("_PATCHES", "_NO_CUDA", "_RUNPATH", "_SOURCE", "_OPTIONS"):
         with monkeypatch.context() as patch:
             patch.setattr(horovod_wheel, name, "another")
-            assert horovod_wheel.recipe_hash() != before, name
-    assert horovod_wheel.recipe_hash() == before
+            assert horovod_wheel.recipe_hash() != recipe_hash, name
+    assert horovod_wheel.recipe_hash() == recipe_hash

@@ -20,13 +20,13 @@ class Clock:
 
 
 def test_a_log_gets_a_whole_line_every_ten_seconds() -> None:
-    said, clock = io.StringIO(), Clock()
-    progress = Progress(said, clock)
+    output, clock = io.StringIO(), Clock()
+    progress = Progress(output, clock)
     with progress.step("Building"):
         for second in range(25):
             clock.now = second
             progress.detail(f"{4 * second} %")
-    assert said.getvalue().splitlines() == [
+    assert output.getvalue().splitlines() == [
         "Building …",
         "Building: 10 s, 40 %",
         "Building: 20 s, 80 %",
@@ -35,15 +35,15 @@ def test_a_log_gets_a_whole_line_every_ten_seconds() -> None:
 
 
 def test_a_terminal_gets_one_line_that_moves() -> None:
-    ours, theirs = pty.openpty()
-    with open(theirs, "w") as terminal:
+    reader_fd, terminal_fd = pty.openpty()
+    with open(terminal_fd, "w") as terminal:
         progress = Progress(terminal, Clock())
         with progress.step("Building"):
             progress.detail("50 %")
-    with open(ours, "rb") as screen:
+    with open(reader_fd, "rb") as screen:
         # What was written comes in as many pieces as the terminal likes.
-        said = b"".join(iter(lambda: screen.read1(1), b"\n")).decode() + "\n"
-    assert said.endswith("Building: 0 s, done\r\n")
+        text = b"".join(iter(lambda: screen.read1(1), b"\n")).decode() + "\n"
+    assert text.endswith("Building: 0 s, done\r\n")
 
 
 def run(tmp_path: Path, code: str, on_line=lambda line: None) -> str:
@@ -81,13 +81,13 @@ def test_undecodable_bytes_do_no_harm(tmp_path: Path) -> None:
     ],
 )
 def test_a_program_that_stops_becomes_one_sentence(
-    tmp_path: Path, output: str, sentence: str
+    tmp_path: Path, output: str, message: str
 ) -> None:
-    with pytest.raises(PreparationError) as refused:
+    with pytest.raises(PreparationError) as raised:
         run(tmp_path, f"print({output!r}); raise SystemExit(3)")
-    assert str(refused.value).startswith("The build stopped")
-    assert sentence in str(refused.value)
-    assert str(tmp_path) in str(refused.value)
+    assert str(raised.value).startswith("The build stopped")
+    assert message in str(raised.value)
+    assert str(tmp_path) in str(raised.value)
 
 
 def test_a_full_disk_is_named_before_the_errors_it_causes() -> None:

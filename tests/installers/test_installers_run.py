@@ -48,24 +48,24 @@ def test_horovod_is_left_out_by_an_argument_anywhere_and_a_node_keeps_its_own(
     start: Start, ready: Path, project: Path, cache: Path, tmp_path: Path
 ) -> None:
     python = str(put_python(tmp_path, 'echo "without: ${RINGMASTER_WITHOUT_HOROVOD:-}"; exit 1'))
-    left_out = start("--without-horovod", "doctor", RINGMASTER_PYTHON=python)
-    assert left_out.stdout == "without: 1\n"
+    answer = start("--without-horovod", "doctor", RINGMASTER_PYTHON=python)
+    assert answer.stdout == "without: 1\n"
     start("doctor")
-    (made,) = (cache / "ready").iterdir()
-    made.rename(f"{made}-without-horovod")
+    (mark,) = (cache / "ready").iterdir()
+    mark.rename(f"{mark}-without-horovod")
     assert start("--without-horovod", "doctor").stdout.split()[1:] == ["doctor"]
     assert start("doctor", "a b", "--without-horovod").stdout.split("\n")[1:3] == ["doctor", "a b"]
-    for_a_node = start("node", "provision", "--without-horovod", RINGMASTER_PYTHON=python)
-    assert for_a_node.stdout == "without: \n"
+    node_answer = start("node", "provision", "--without-horovod", RINGMASTER_PYTHON=python)
+    assert node_answer.stdout == "without: \n"
 
 
 def test_main_gets_the_path_that_the_user_called(start: Start, ready: Path, project: Path) -> None:
     (project / "main.py").write_text("import os; print(os.environ['RINGMASTER_CALLED'])")
     assert start("doctor").stdout == f"{project / 'installers/run'}\n"
-    done = subprocess.run(
+    completed = subprocess.run(
         ["./installers/run", "--help"], cwd=project, capture_output=True, text=True
     )
-    assert done.stdout == "./installers/run\n", done.stderr
+    assert completed.stdout == "./installers/run\n", completed.stderr
 
 
 def test_the_program_starts_from_any_folder_and_through_a_link(
@@ -76,8 +76,8 @@ def test_the_program_starts_from_any_folder_and_through_a_link(
     link = tmp_path / "bin/ringmaster"
     link.symlink_to(project / "installers/run")
     for _ in ("first", "and fast"):
-        done = subprocess.run([link, "doctor"], cwd=tmp_path, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
+        completed = subprocess.run([link, "doctor"], cwd=tmp_path, capture_output=True, text=True)
+        assert completed.returncode == 0, completed.stderr
 
 
 def test_no_variable_leads_to_the_modules_of_another_python(
@@ -90,9 +90,9 @@ def test_no_variable_leads_to_the_modules_of_another_python(
     foreign |= {"PYTHONSAFEPATH": "1", "PYTHONUSERBASE": folder, "PYTHONINSPECT": "1"}
     show = "import json, logging, os\nprint(*(n for n in os.environ if n.startswith('PYTHON')))\n"
     (project / "main.py").write_text(show)
-    done = start("doctor", **foreign)
-    assert (done.returncode, done.stderr) == (0, "")
-    names = set(done.stdout.split())
+    completed = start("doctor", **foreign)
+    assert (completed.returncode, completed.stderr) == (0, "")
+    names = set(completed.stdout.split())
     assert not names & set(foreign)
     assert "PYTHONUTF8" in names, "names of files do not depend on the locale"
 
@@ -153,8 +153,8 @@ def test_an_unreachable_index_is_reported_in_one_sentence(start: Start, project:
     nowhere |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
     answer = start("doctor", **nowhere)
     assert answer.returncode == 1
-    last = answer.stderr.splitlines()[-1]
-    assert last.startswith(
+    last_line = answer.stderr.splitlines()[-1]
+    assert last_line.startswith(
         "ringmaster: Fetching uv stopped because the package index cannot be reached"
     )
     assert "Traceback" not in answer.stderr
@@ -166,10 +166,10 @@ def test_a_change_of_versions_is_noticed_at_the_next_start(
     assert start("doctor").returncode == 0
     with (project / "installers/constraints.txt").open("a") as constraints:
         constraints.write("another==1.0\n")
-    asked = tmp_path / "asked"
-    python = put_python(tmp_path, f"touch {asked}; exit 1")
+    mark = tmp_path / "asked"
+    python = put_python(tmp_path, f"touch {mark}; exit 1")
     assert start("doctor", RINGMASTER_PYTHON=str(python)).returncode == 1
-    assert asked.exists()
+    assert mark.exists()
 
 
 def test_a_deleted_environment_is_not_started(start: Start, project: Path, ready: Path) -> None:

@@ -113,15 +113,15 @@ class Unpacked:
             "QT_QPA_PLATFORM": "offscreen",
         }
 
-    def command(self, *words: str | Path) -> list[str | Path]:
+    def command(self, *arguments: str | Path) -> list[str | Path]:
         """Executes something of the bundle's where nothing of ours is to be seen."""
         hide = "".join('mount -t tmpfs none "$1" && shift && ' for _ in HIDDEN)
         shell = ("sh", "-c", f'{hide} exec "$@"', "sh", *HIDDEN)
-        return ["unshare", "--mount", "--propagation", "private", *shell, *words]
+        return ["unshare", "--mount", "--propagation", "private", *shell, *arguments]
 
-    def run(self, *words: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str | Path, **variables: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            self.command(*words),
+            self.command(*arguments),
             cwd=self.folder / "app",
             env={**self.variables, **variables},
             stdin=subprocess.DEVNULL,
@@ -130,54 +130,54 @@ class Unpacked:
             timeout=120,
         )
 
-    def ringmaster(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return self.run(self.folder / "ringmaster", *words)
+    def ringmaster(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self.run(self.folder / "ringmaster", *arguments)
 
-    def ask(self, code: str, *words: str | Path) -> str:
+    def ask(self, code: str, *arguments: str | Path) -> str:
         """What some code prints that the bundle's Python executes."""
-        done = self.run(self.python, "-W", "error", "-c", code, *words, PYTHONPATH=".")
-        assert done.returncode == 0, done.stderr
-        return done.stdout
+        completed = self.run(self.python, "-W", "error", "-c", code, *arguments, PYTHONPATH=".")
+        assert completed.returncode == 0, completed.stderr
+        return completed.stdout
 
 
 @pytest.fixture(scope="module")
 def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed")
-    done = subprocess.run(
+    completed = subprocess.run(
         [ROOT / "installers/bundle", folder],
         env={**os.environ, "RINGMASTER_PYTHON": sys.executable},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     (archive,) = folder.iterdir()
     return archive
 
 
 @pytest.fixture(scope="module")
 def unpacked(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
-    place = tmp_path_factory.mktemp("unpacked") / "größe (neu) 100% ☂"
-    place.mkdir()
-    subprocess.run(["tar", "--extract", "--gzip", "--file", packed], cwd=place, check=True)
+    folder = tmp_path_factory.mktemp("unpacked") / "größe (neu) 100% ☂"
+    folder.mkdir()
+    subprocess.run(["tar", "--extract", "--gzip", "--file", packed], cwd=folder, check=True)
     home = tmp_path_factory.mktemp("user")
-    return Unpacked(place / packed.name.removesuffix(".tar.gz"), home)
+    return Unpacked(folder / packed.name.removesuffix(".tar.gz"), home)
 
 
 def test_the_bundle_is_one_folder_without_traces_of_its_maker(packed: Path) -> None:
-    mine = [os.fsencode(path) for path in (ROOT, sys.prefix, "/ringmaster/bundles/")]
+    maker_paths = [os.fsencode(path) for path in (ROOT, sys.prefix, "/ringmaster/bundles/")]
     with tarfile.open(packed) as archive:
         members = archive.getmembers()
         for member in members:
             if (content := archive.extractfile(member)) is not None:
                 data = content.read()
-                assert not any(path in data for path in mine), member.name
+                assert not any(path in data for path in maker_paths), member.name
     (top,) = {member.name.partition("/")[0] for member in members}
     assert top == packed.name.removesuffix(".tar.gz")
-    twice = len(members) - len({member.name for member in members})
-    assert twice == 1, "of all that is in it, only the folder itself is in both parts"
-    facts = {(one.uid, one.gid, one.uname, one.gname, one.mtime) for one in members}
-    assert facts == {(0, 0, "", "", 315_532_800)}
+    repeated_count = len(members) - len({member.name for member in members})
+    assert repeated_count == 1, "of all that is in it, only the folder itself is in both parts"
+    owners = {(one.uid, one.gid, one.uname, one.gname, one.mtime) for one in members}
+    assert owners == {(0, 0, "", "", 315_532_800)}
     assert {member.mode for member in members} == {0o644, 0o755}
 
 
@@ -190,8 +190,8 @@ def test_the_bundle_holds_no_more_than_a_desktop_needs(packed: Path, unpacked: U
 def test_the_command_line_starts(unpacked: Unpacked) -> None:
     assert unpacked.ringmaster("--version").stdout == f"Ringmaster {VERSION}\n"
     assert unpacked.ringmaster("--help").stdout.startswith("usage: ringmaster [")
-    listed = unpacked.ringmaster("job", "list", "--json")
-    assert (listed.returncode, json.loads(listed.stdout)) == (0, []), listed.stderr
+    answer = unpacked.ringmaster("job", "list", "--json")
+    assert (answer.returncode, json.loads(answer.stdout)) == (0, []), answer.stderr
 
 
 def test_the_bundle_starts_through_a_link_and_ignores_settings_of_other_pythons(
@@ -210,8 +210,8 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
 ) -> None:
     picture = tmp_path / "window.png"
     answer = json.loads(unpacked.ask(WINDOW, tmp_path / "root", picture))
-    if kept := os.environ.get("RINGMASTER_BUNDLE_PICTURE"):
-        shutil.copy(picture, kept)
+    if copy_path := os.environ.get("RINGMASTER_BUNDLE_PICTURE"):
+        shutil.copy(picture, copy_path)
     assert answer == {"code": 0, "torch": False, "foreign": []}
     image = QImage(str(picture))
     assert (image.width(), image.height()) >= (1000, 640)
@@ -243,8 +243,8 @@ def test_the_window_ends_on_sigint_without_complaints(unpacked: Unpacked) -> Non
     finally:
         window.kill()
         window.communicate()
-    said = set(complaints.splitlines()) - {"This plugin does not support propagateSizeHints()"}
-    assert (window.returncode, said) == (0, set())
+    unexpected_lines = set(complaints.splitlines()) - {"This plugin does not support propagateSizeHints()"}
+    assert (window.returncode, unexpected_lines) == (0, set())
 
 
 def test_every_module_finds_its_imports(unpacked: Unpacked) -> None:
@@ -253,11 +253,11 @@ def test_every_module_finds_its_imports(unpacked: Unpacked) -> None:
 
 def test_libraries_come_from_the_folder_but_those_of_the_desktop(unpacked: Unpacked) -> None:
     paths = [Path(line) for line in unpacked.ask(LIBRARIES).splitlines()]
-    brought = {path.name for path in paths if unpacked.folder in path.parents}
-    assert {"libxcb-cursor.so.0", "libxkbcommon-x11.so.0", "libssl.so.3"} <= brought
-    assert any(name.startswith("libsqlite3.so") for name in brought)
-    others = {path.name for path in paths} - brought
-    assert not {name for name in others if name.startswith(("libQt", "libicu", "libxcb-c"))}
+    bundled_names = {path.name for path in paths if unpacked.folder in path.parents}
+    assert {"libxcb-cursor.so.0", "libxkbcommon-x11.so.0", "libssl.so.3"} <= bundled_names
+    assert any(name.startswith("libsqlite3.so") for name in bundled_names)
+    desktop_names = {path.name for path in paths} - bundled_names
+    assert not {name for name in desktop_names if name.startswith(("libQt", "libicu", "libxcb-c"))}
 
 
 def test_the_bundle_has_all_data_files(unpacked: Unpacked) -> None:
@@ -276,35 +276,35 @@ def test_the_bundle_has_all_data_files(unpacked: Unpacked) -> None:
         "import importlib.metadata as m; print(sorted(e.name for e in m.entry_points(group={!r})))"
     )
     keyrings = names.format("keyring.backends")
-    here = subprocess.run([sys.executable, "-c", keyrings], capture_output=True, text=True)
-    assert unpacked.ask(keyrings) == here.stdout != "[]\n"
+    completed = subprocess.run([sys.executable, "-c", keyrings], capture_output=True, text=True)
+    assert unpacked.ask(keyrings) == completed.stdout != "[]\n"
 
 
 def test_an_older_catalogue_is_rebuilt(unpacked: Unpacked, tmp_path: Path) -> None:
     catalogue = tmp_path / "old.sqlite"
     shutil.copy(ROOT / "tests/data/catalogues/v1.sqlite", catalogue)
     root = tmp_path / "root"
-    words = ("--data-root", str(root), "--catalogue", str(catalogue))
-    listed = unpacked.ringmaster("dataset", "list", "--json", *words)
-    assert listed.returncode == 0, listed.stderr
-    assert json.loads(listed.stdout) == [], "what the data root has no more"
+    options = ("--data-root", str(root), "--catalogue", str(catalogue))
+    answer = unpacked.ringmaster("dataset", "list", "--json", *options)
+    assert answer.returncode == 0, answer.stderr
+    assert json.loads(answer.stdout) == [], "what the data root has no more"
 
 
 def test_a_checkout_reads_imports_of_the_bundle(unpacked: Unpacked, tmp_path: Path) -> None:
     root, example = tmp_path / "root", unpacked.folder / "app/resources/gallery/digits"
-    words = ("--data-root", str(root), "--json")
-    made = unpacked.ringmaster(
-        "dataset", "import", str(example / "dataset"), "--name", "digits", *words
+    options = ("--data-root", str(root), "--json")
+    imported = unpacked.ringmaster(
+        "dataset", "import", str(example / "dataset"), "--name", "digits", *options
     )
-    assert made.returncode == 0, made.stderr
-    other = tmp_path / "catalogue.sqlite"
-    read = subprocess.run(
-        [sys.executable, ROOT / "main.py", "dataset", "list", *words, "--catalogue", other],
+    assert imported.returncode == 0, imported.stderr
+    catalogue = tmp_path / "catalogue.sqlite"
+    listing = subprocess.run(
+        [sys.executable, ROOT / "main.py", "dataset", "list", *options, "--catalogue", catalogue],
         capture_output=True,
         text=True,
     )
-    (found,) = json.loads(read.stdout)
-    assert found == json.loads(made.stdout)
+    (version,) = json.loads(listing.stdout)
+    assert version == json.loads(imported.stdout)
 
 
 def test_the_pip_that_fetches_wheels_for_nodes_is_there(unpacked: Unpacked) -> None:
@@ -313,11 +313,11 @@ def test_the_pip_that_fetches_wheels_for_nodes_is_there(unpacked: Unpacked) -> N
 
 
 def test_the_bundle_has_the_horovod_of_its_maker_for_nodes(unpacked: Unpacked) -> None:
-    places = (
+    imports = (
         "from backend.services.nodes.provisioning import default_paths; from pathlib import Path; "
     )
-    ask = f"{places}print(*default_paths('', Path('x')).horovod, sep='\\n')"
-    folders = [Path(line) for line in unpacked.ask(ask).splitlines()]
+    code = f"{imports}print(*default_paths('', Path('x')).horovod, sep='\\n')"
+    folders = [Path(line) for line in unpacked.ask(code).splitlines()]
     assert unpacked.folder / "app/wheels" in folders
     built = {path.parent.name for path in (unpacked.folder / "app/wheels").glob("*/*.whl")}
     (name,) = built
@@ -325,35 +325,35 @@ def test_the_bundle_has_the_horovod_of_its_maker_for_nodes(unpacked: Unpacked) -
     assert built_wheels([unpacked.folder / "app/wheels"])[0].target.machine == platform.machine()
 
 
-def doctor(answer: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
-    return {one["check"]: one for one in json.loads(answer.stdout)}
+def findings_by_check(answer: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
+    return {finding["check"]: finding for finding in json.loads(answer.stdout)}
 
 
 def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unpacked) -> None:
-    refused = unpacked.ringmaster("demo", "--headless")
-    assert refused.returncode == 1
-    last = refused.stderr.strip().splitlines()[-1]
-    assert last.startswith(
+    answer = unpacked.ringmaster("demo", "--headless")
+    assert answer.returncode == 1
+    last_line = answer.stderr.strip().splitlines()[-1]
+    assert last_line.startswith(
         "This copy of Ringmaster has no PyTorch, so this computer cannot train. "
     )
     set_up = unpacked.folder / "app/installers/run"
-    assert f"Run '{set_up}' doctor once to set it up" in last
+    assert f"Run '{set_up}' doctor once to set it up" in last_line
     assert os.access(set_up, os.X_OK)
-    findings = doctor(unpacked.ringmaster("doctor", "--json"))
-    assert findings["pytorch"]["sentence"] in last
+    findings = findings_by_check(unpacked.ringmaster("doctor", "--json"))
+    assert findings["pytorch"]["sentence"] in last_line
     assert not {"horovod", "mpirun"} & findings.keys(), "one cause is one finding"
 
 
 def test_user_code_is_inspected_in_a_ready_environment(unpacked: Unpacked, tmp_path: Path) -> None:
-    wanted = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]
+    requirements = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]
     environment = tmp_path / "cache/ringmaster/environments/one"
     environment.mkdir(parents=True)
-    record = {"python": sys.executable, "requirements": wanted}
+    record = {"python": sys.executable, "requirements": requirements}
     (environment / "ringmaster.json").write_text(json.dumps(record))
 
-    def ringmaster(*words: str) -> subprocess.CompletedProcess[str]:
+    def ringmaster(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [unpacked.folder / "ringmaster", *words, "--data-root", tmp_path / "root"],
+            [unpacked.folder / "ringmaster", *arguments, "--data-root", tmp_path / "root"],
             env={**unpacked.variables, "XDG_CACHE_HOME": str(tmp_path / "cache")},
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -361,17 +361,17 @@ def test_user_code_is_inspected_in_a_ready_environment(unpacked: Unpacked, tmp_p
         )
 
     for kind in ("dataset", "loader"):
-        made = ringmaster(kind, "import", str(EXAMPLE / kind), "--name", "digits")
-        assert made.returncode == 0, made.stderr
-    seen = ringmaster("dataset", "preview", "digits", "--loader", "digits", "--json")
-    assert seen.returncode == 0, seen.stderr
-    assert json.loads(seen.stdout)["samples"]
+        imported = ringmaster(kind, "import", str(EXAMPLE / kind), "--name", "digits")
+        assert imported.returncode == 0, imported.stderr
+    preview = ringmaster("dataset", "preview", "digits", "--loader", "digits", "--json")
+    assert preview.returncode == 0, preview.stderr
+    assert json.loads(preview.stdout)["samples"]
 
 
 def test_the_menu_starts_the_program_of_the_folder(unpacked: Unpacked, tmp_path: Path) -> None:
     data = {"XDG_DATA_HOME": str(tmp_path)}
-    done = unpacked.run(unpacked.folder / "menu-entry", **data)
-    assert done.returncode == 0, done.stderr
+    completed = unpacked.run(unpacked.folder / "menu-entry", **data)
+    assert completed.returncode == 0, completed.stderr
     entry = (tmp_path / "applications/ringmaster.desktop").read_text()
     program = str(unpacked.folder / "ringmaster").replace("%", "%%")
     assert f'Exec="{program}"\n' in entry

@@ -16,10 +16,10 @@ from PySide6.QtSvg import QSvgRenderer
 ROOT = Path(__file__).parents[2]
 
 
-def menu_entry(project: Path, home: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def menu_entry(project: Path, home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "XDG_DATA_HOME": str(home)}
     return subprocess.run(
-        [project / "installers/menu-entry", *words],
+        [project / "installers/menu-entry", *arguments],
         env=environment,
         capture_output=True,
         text=True,
@@ -40,8 +40,8 @@ def home(tmp_path: Path) -> Path:
 
 
 def test_the_menu_entry_starts_this_program(project: Path, ready: Path, home: Path) -> None:
-    done = menu_entry(project, home)
-    assert done.returncode == 0, done.stderr
+    completed = menu_entry(project, home)
+    assert completed.returncode == 0, completed.stderr
     entry = configparser.RawConfigParser()
     entry.optionxform = str  # type: ignore[assignment] # keys keep their case
     entry.read(home / "applications/ringmaster.desktop")
@@ -52,25 +52,25 @@ def test_the_menu_entry_starts_this_program(project: Path, ready: Path, home: Pa
 
 
 def test_a_folder_with_odd_characters_is_quoted(project: Path, ready: Path, home: Path) -> None:
-    odd = project.with_name("50% of $HOME")
-    shutil.copytree(project, odd, symlinks=True)
-    assert menu_entry(odd, home).returncode == 0
+    odd_folder = project.with_name("50% of $HOME")
+    shutil.copytree(project, odd_folder, symlinks=True)
+    assert menu_entry(odd_folder, home).returncode == 0
     text = (home / "applications/ringmaster.desktop").read_text()
     assert "50%% of \\\\$HOME/installers/run" in text
 
 
 def test_the_menu_entry_is_removed_alone(project: Path, ready: Path, home: Path) -> None:
     menu_entry(project, home)
-    other = home / "applications/other.desktop"
-    other.write_text("[Desktop Entry]\n")
+    other_entry = home / "applications/other.desktop"
+    other_entry.write_text("[Desktop Entry]\n")
     assert menu_entry(project, home, "--remove").returncode == 0
-    assert [path for path in home.rglob("*") if path.is_file()] == [other]
+    assert [path for path in home.rglob("*") if path.is_file()] == [other_entry]
 
 
 def test_an_unknown_argument_changes_nothing(project: Path, home: Path) -> None:
-    done = menu_entry(project, home, "--delete")
-    assert done.returncode == 1
-    assert "unknown argument --delete" in done.stderr
+    completed = menu_entry(project, home, "--delete")
+    assert completed.returncode == 1
+    assert "unknown argument --delete" in completed.stderr
     assert not home.exists()
 
 

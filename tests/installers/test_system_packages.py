@@ -47,9 +47,9 @@ def test_without_root_one_sentence_names_missing_packages_and_the_command(
 ) -> None:
     as_user(monkeypatch, 1000)
     calls = put_apt(machine, "")
-    with pytest.raises(PreparationError) as refused:
+    with pytest.raises(PreparationError) as raised:
         install_missing((CXX, MAKE, NO_LIBRARY), tmp_path / "log", Progress(io.StringIO()))
-    assert str(refused.value) == (
+    assert str(raised.value) == (
         "This machine lacks g++, make and libnowhere1; an administrator installs them with: "
         "apt-get install g++ make libnowhere1"
     )
@@ -100,9 +100,9 @@ def test_missing_fonts_are_a_hint_and_no_reason_to_stop(
     as_user(monkeypatch, 1000)
     font = SystemPackage("fonts-nowhere", "*NoSuchFont*", system_packages._has_font)
     monkeypatch.setattr(system_packages, "FONTS", (font,))
-    said = io.StringIO()
-    recommend_fonts(tmp_path / "log", Progress(said))
-    assert "apt-get install fonts-nowhere" in said.getvalue()
+    output = io.StringIO()
+    recommend_fonts(tmp_path / "log", Progress(output))
+    assert "apt-get install fonts-nowhere" in output.getvalue()
 
 
 def test_training_without_a_window_needs_no_library_of_a_desktop() -> None:

@@ -230,7 +230,8 @@ def job_earlier_run(stage: Stage) -> None:
 @screen("job-set-up")
 def job_set_up(stage: Stage) -> None:
     view = replace_fields(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={},
-                   best_metric=None, eta_s=None, samples_per_second=None, rank_step_ms=(), slow_ranks=())  # fmt: skip
+                   best_metric=None, eta_s=None, samples_per_second=None,
+                   rank_step_ms=(), slow_ranks=())  # fmt: skip
     page = open_job(stage, replace_fields(view, run=0), _others(view))
     page.show_view(view)
 
