@@ -43,7 +43,8 @@ def main() -> int:
 def _run_isolated(has_clock: bool) -> int:
     """Run this again with mounts of its own, and with a clock that can be set."""
     with tempfile.TemporaryDirectory(prefix="chaos-", ignore_cleanup_errors=True) as folder:
-        environment = {**os.environ, _FOLDER_VARIABLE: folder, "XDG_DATA_HOME": f"{folder}/data-home"}
+        environment = {**os.environ, _FOLDER_VARIABLE: folder}
+        environment["XDG_DATA_HOME"] = f"{folder}/data-home"
         if not has_clock:
             command = [sys.executable, "-m", "tests.chaos", *sys.argv[1:]]
             return os.spawnve(os.P_WAIT, command[0], command, environment)

@@ -31,7 +31,7 @@ JobAction = Callable[[Services, str], object]
 
 @dataclass(frozen=True)
 class Act:
-    """``do`` returns what it did. An act that is not ``able`` at its turn is left out.
+    """``do`` returns the act's outcome. An act that is not possible at its turn is left out.
 
     A `BackendError` of ``do`` is a refusal in a sentence; any other exception is a fault.
     """
@@ -45,7 +45,7 @@ class Act:
 def on_random_job(
     list_jobs: Callable[[World], list[str]], do: JobAction, *marks: Callable[[World, str], object]
 ) -> RunAct:
-    """An act of a desktop on one of some jobs; ``marks`` note what may follow from it."""
+    """Return an act of a desktop on one of some jobs; ``marks`` note its consequences."""
 
     def act(world: World, chance: random.Random) -> str:
         job = choose(chance, list_jobs(world))
@@ -153,7 +153,7 @@ _SIMULTANEOUS_ACTIONS: dict[str, JobAction] = {
 
 
 def act_on_both_desktops(world: World, chance: random.Random) -> str:
-    """Let two desktops do something to one job at the same moment."""
+    """Let two desktops act on one job at the same moment."""
     job = choose(chance, world.jobs())
     action_names = [choose(chance, list(_SIMULTANEOUS_ACTIONS)) for _ in world.desktops]
     if "stop" in action_names:
@@ -182,7 +182,7 @@ def reopen(world: World, chance: random.Random) -> str:
 
 
 def kill_command(world: World, chance: random.Random) -> str:
-    """Kill a program of a desktop at a random moment of what it does."""
+    """Kill a command of a desktop at a random moment of its work."""
     job = choose(chance, world.resting_jobs())
     model = str(world.folder / "sources" / "model")
     commands = [("job", action, job) for action in ("start", "resume", "queue", "remove")]
@@ -198,7 +198,7 @@ def kill_command(world: World, chance: random.Random) -> str:
 
 
 def kill_process_with(command_word: str, number: signal.Signals = signal.SIGKILL) -> RunAct:
-    """An act that signals one process of a run, by a word in its command line."""
+    """Return an act that signals one process of a run, by a word in its command line."""
 
     def kill(world: World, chance: random.Random) -> str:
         job = choose(chance, world.live_jobs())
@@ -215,7 +215,7 @@ def shut_down(world: World, chance: random.Random) -> None:
     """Signal everything, as a computer that shuts down does, and kill it at once."""
     world.mark_harmed()
     for number in (signal.SIGTERM, signal.SIGKILL):
-        for process in [job_process for job in world.jobs() for job_process in world.processes(job)]:
+        for process in [p for job in world.jobs() for p in world.processes(job)]:
             world.kill(process, number)
         world.kill(world.keeper(), number)
 
@@ -249,8 +249,8 @@ def let_it_train(world: World, chance: random.Random) -> str:
 
     def has_advanced() -> bool:
         world.tick()
-        current_view = world.desktops[0].jobs.queries.show(job)
-        return current_view.step >= goal_step or current_view.run != view.run or not current_view.state.is_live
+        latest = world.desktops[0].jobs.queries.show(job)
+        return latest.step >= goal_step or latest.run != view.run or not latest.state.is_live
 
     # With a full disk, or a stop that is on its way, no step is reported.
     with suppress(AssertionError):
@@ -312,15 +312,36 @@ def is_whole(world: World) -> bool:
     return not world.repairs
 
 
-_resting_jobs, _saved_jobs, _trashed_jobs = World.resting_jobs, World.jobs_with_checkpoints, World.trashed_jobs
+_resting_jobs, _trashed_jobs = World.resting_jobs, World.trashed_jobs
+_saved_jobs = World.jobs_with_checkpoints
 PEOPLE: tuple[Act, ...] = (
     Act("import", 2, _always, import_model),
     Act("create", 3, _has_few_jobs, create),
-    Act("create and start", 6, lambda world: _has_few_jobs(world) and _may_start(world), create_and_start),
-    Act("start", 3, lambda w: _may_start(w) and w.resting_jobs(), on_random_job(_resting_jobs, _start)),
-    Act("resume", 8, lambda w: _may_start(w) and _resumable_jobs(w), on_random_job(_resumable_jobs, _resume)),
+    Act(
+        "create and start",
+        6,
+        lambda world: _has_few_jobs(world) and _may_start(world),
+        create_and_start,
+    ),
+    Act(
+        "start",
+        3,
+        lambda w: _may_start(w) and w.resting_jobs(),
+        on_random_job(_resting_jobs, _start),
+    ),
+    Act(
+        "resume",
+        8,
+        lambda w: _may_start(w) and _resumable_jobs(w),
+        on_random_job(_resumable_jobs, _resume),
+    ),
     Act("stop", 6, World.live_jobs, on_random_job(World.live_jobs, _stop, World.mark_stopped)),
-    Act("kill", 2, World.live_jobs, on_random_job(World.live_jobs, _kill, World.mark_stopped, World.mark_harmed)),
+    Act(
+        "kill",
+        2,
+        World.live_jobs,
+        on_random_job(World.live_jobs, _kill, World.mark_stopped, World.mark_harmed),
+    ),
     Act("both", 6, World.jobs, act_on_both_desktops),
     Act(
         *("clone", 2, lambda w: _has_few_jobs(w) and w.jobs()),
@@ -343,10 +364,23 @@ PEOPLE: tuple[Act, ...] = (
     Act("sweep", 2, _has_few_jobs, sweep),
     Act("export", 2, _saved_jobs, on_random_job(_saved_jobs, _export)),
     Act(
-        "predict", 2, _saved_jobs, on_random_job(_saved_jobs, lambda s, job: s.predictions.predict(job, "latest"))
+        "predict",
+        2,
+        _saved_jobs,
+        on_random_job(_saved_jobs, lambda s, job: s.predictions.predict(job, "latest")),
     ),
-    Act("remove", 2, World.resting_jobs, on_random_job(_resting_jobs, lambda s, job: s.jobs.remove(job))),
-    Act("restore", 2, _trashed_jobs, on_random_job(_trashed_jobs, lambda s, job: s.jobs.restore(job))),
+    Act(
+        "remove",
+        2,
+        World.resting_jobs,
+        on_random_job(_resting_jobs, lambda s, job: s.jobs.remove(job)),
+    ),
+    Act(
+        "restore",
+        2,
+        _trashed_jobs,
+        on_random_job(_trashed_jobs, lambda s, job: s.jobs.restore(job)),
+    ),
     Act("reopen", 2, lambda world: world.may_compare(), reopen),
     Act("let it train", 12, World.live_jobs, let_it_train),
     Act("repair", 8, lambda world: world.repairs, repair),
@@ -368,7 +402,7 @@ ACTS: tuple[Act, ...] = (
 
 
 def draw_acts(seed: int, acts: Sequence[Act]) -> Iterator[tuple[str, int]]:
-    """Draw acts for ever, each with the number that decides all else about it."""
+    """Draw acts for ever, each with the seed of its own choices."""
     chance = random.Random(seed)
     names, weights = [act.name for act in acts], [act.weight for act in acts]
     while True:

@@ -36,7 +36,7 @@ def _say(text: str) -> None:
 
 @dataclass
 class Driver:
-    """``world`` makes a fresh one; ``require`` raises `Broken`; ``rest`` ends a day in order."""
+    """``require`` raises `BrokenPromiseError`; ``end_day`` ends a day in order."""
 
     acts: Sequence[Act]
     make_world: Callable[[], AbstractContextManager[Any]]
@@ -65,7 +65,8 @@ class Driver:
                     except BackendError as error:
                         self.refusals[name] += 1
                         outcome = f"refused: {error.with_remedy}"
-                    self.say(f"{time.monotonic() - self.started_s:6.1f} s {len(completed_steps)}. {name}: {outcome}")
+                    elapsed_s = time.monotonic() - self.started_s
+                    self.say(f"{elapsed_s:6.1f} s {len(completed_steps)}. {name}: {outcome}")
                     self.require(world)
                 self.end_day(world)
                 self.require(world)
@@ -103,7 +104,8 @@ class Driver:
             return None
         self.say(f"Seed {seed}, after {len(failure.steps)} acts: {failure.text}")
         shortest_failure = self.shorten(failure, shorten_s)
-        self.say(f"The shortest sequence found, of seed {seed}:\n  {format_steps(shortest_failure.steps)}")
+        text = format_steps(shortest_failure.steps)
+        self.say(f"The shortest sequence found, of seed {seed}:\n  {text}")
         self.say(shortest_failure.text)
         return shortest_failure
 

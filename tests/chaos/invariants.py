@@ -26,7 +26,7 @@ from backend.records.jobs.status import START_LIMIT_S
 from tests.chaos.world import World, polls
 
 _VERIFICATION_INTERVAL = 20
-"""Acts; it reads everything."""
+"""Acts between two verifications, which read everything."""
 
 
 class BrokenPromiseError(Exception):
@@ -54,7 +54,7 @@ def require_invariants(world: World) -> None:
     """Wait until every promise holds.
 
     Raises:
-        Broken: One does not within its limit.
+        BrokenPromiseError: A promise does not hold within its limit.
     """
     if world.repairs:
         world.mark_harmed()
@@ -130,20 +130,21 @@ def checkpoints_stay(world: World) -> str:
         newest = _newest_checkpoint(world, job)
         if newest is not None:
             path = Path(newest.path)
-            world.newest_checkpoints[job, start_over_count] = (newest.name, newest.step, _sha256(path))
-            if world.newest_checkpoints[job, start_over_count][2] != newest.sha256:
+            sha256 = _sha256(path)
+            world.newest_checkpoints[job, start_over_count] = (newest.name, newest.step, sha256)
+            if sha256 != newest.sha256:
                 return f"{newest.name} of {job} is not what was saved"
     for (job, _), (name, step, sha256) in world.newest_checkpoints.items():
         folder = world.folder_of(job)
         if not folder.path.exists():
             continue  # in the trash
         checkpoint_folders = [folder.checkpoints, *folder.runs.glob("*/checkpoints")]
-        checkpoints = [checkpoint for checkpoint_folder in checkpoint_folders for checkpoint in read_checkpoints(checkpoint_folder)]
+        checkpoints = [c for path in checkpoint_folders for c in read_checkpoints(path)]
         if not any(
-            (checkpoint.name == name and _sha256(Path(checkpoint.path)) == sha256) or checkpoint.step > step
-            for checkpoint in checkpoints
+            (c.name == name and _sha256(Path(c.path)) == sha256) or c.step > step
+            for c in checkpoints
         ):
-            return f"{name} of {job} is gone; what is left: {[checkpoint.name for checkpoint in checkpoints]}"
+            return f"{name} of {job} is gone; what is left: {[c.name for c in checkpoints]}"
     return ""
 
 
@@ -172,7 +173,7 @@ def nothing_is_left(world: World) -> str:
             is_over = run < newest_run or world.folder_of(job).attempt(run).exit.exists()
             processes = process_cleanup.tagged(run_tag(job, run)) if is_over else ()
             if processes and world.supervisor(job, run) is None:
-                return f"run {run} of {job} is over and has {[process.pid for process in processes]}"
+                return f"run {run} of {job} is over and has {[p.pid for p in processes]}"
     return ""
 
 
@@ -255,7 +256,8 @@ def waiting_has_reasons(world: World) -> str:
 
 def verification_is_clean(world: World) -> str:
     """30 s, now and then: `ringmaster verify` finds nothing that no act explains."""
-    return "" if world.repairs or world.act_count % _VERIFICATION_INTERVAL else world.unexplained_finding()
+    is_due = not world.repairs and world.act_count % _VERIFICATION_INTERVAL == 0
+    return world.unexplained_finding() if is_due else ""
 
 
 INVARIANTS = (

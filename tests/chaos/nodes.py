@@ -17,7 +17,7 @@ from typing import Any
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services, open_services
 from tests.chaos.acts import PEOPLE, Act, RunAct, is_whole, kill_command, make_read_only
-from tests.chaos.world import Clock, World, import_script, choose
+from tests.chaos.world import Clock, World, choose, import_script
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster, made_ready
@@ -70,18 +70,20 @@ class ClusterWorld(World):
     def open_desktop(self, number: int) -> Services:
         """Open it again as the same user of the same computer, whose nodes' keys were accepted."""
         if number:
-            return open_remote(self._cluster_desktops.cluster, self._cluster_desktops.folder / "remote")
+            folder = self._cluster_desktops.folder / "remote"
+            return open_remote(self._cluster_desktops.cluster, folder)
         return open_services(self._cluster_desktops.cluster.share, self.catalogue(number))
 
     def catalogue(self, number: int) -> Path:
-        return (self._cluster_desktops.folder, self._cluster_desktops.folder / "remote")[number] / "catalogue.sqlite"
+        folder = self._cluster_desktops.folder
+        return (folder, folder / "remote")[number] / "catalogue.sqlite"
 
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:
         nodes = chance.sample(sorted(self.ready.cluster.nodes), chance.randrange(1, 4))
         return [{"node": node, "processes": 1} for node in nodes]
 
     def start_command(self, number: int, *argv: str) -> subprocess.Popen[bytes]:
-        """Of the first desktop: the other one's place is no folder."""
+        """Start it for the first desktop: the data root of the other is no folder."""
         return super().start_command(0, *argv)
 
     def make_read_only(self, folder: Path) -> None:
@@ -130,11 +132,14 @@ def run_older_agent(world: ClusterWorld, node: Node) -> None:
     world.ready.stop_agent(node.name)
     argv = ("--name", node.name, "--folder", folder, "--data-root", entry.data_root, "--detach")
     installation = entry.installation
-    node.run(("env", f"PYTHONPATH={installation.bundle}", installation.python, "-c", _OLDER_AGENT, *argv))
+    python_path = f"PYTHONPATH={installation.bundle}"
+    node.run(("env", python_path, installation.python, "-c", _OLDER_AGENT, *argv))
 
 
-def break_node_with(damage_name: str, damage_node: Callable[[ClusterWorld, Node], object]) -> RunAct:
-    """An act that breaks one node until it is repaired."""
+def break_node_with(
+    damage_name: str, damage_node: Callable[[ClusterWorld, Node], object]
+) -> RunAct:
+    """Return an act that damages one node until it is repaired."""
 
     def act(world: World, chance: random.Random) -> str:
         assert isinstance(world, ClusterWorld)
@@ -174,7 +179,10 @@ _NODE_DAMAGES: tuple[tuple[str, Callable[[ClusterWorld, Node], object]], ...] = 
 )
 ACTS: tuple[Act, ...] = (
     *PEOPLE,
-    *(Act(damage_name, 2, is_whole, break_node_with(damage_name, damage_node)) for damage_name, damage_node in _NODE_DAMAGES),
+    *(
+        Act(damage_name, 2, is_whole, break_node_with(damage_name, damage_node))
+        for damage_name, damage_node in _NODE_DAMAGES
+    ),
     Act("make read-only", 2, is_whole, make_read_only),
     Act("killed command", 3, World.resting_jobs, kill_command),
 )

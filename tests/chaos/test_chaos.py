@@ -14,7 +14,7 @@ import pytest
 
 from backend.node.system.start_supervisor import CODE_ROOT
 from tests.chaos.acts import ACTS, Act, draw_acts
-from tests.chaos.driver import Driver, parse_steps, format_steps
+from tests.chaos.driver import Driver, format_steps, parse_steps
 from tests.chaos.invariants import BrokenPromiseError
 from tests.waiting import LIMIT_S
 
@@ -32,7 +32,9 @@ def run_chaos(root: Path, *argv: str) -> tuple[int, str]:
 
 
 def test_a_random_day_breaks_no_promise() -> None:
-    code, output = run_chaos(CODE_ROOT, "--days", "1", "--seed", "36", "--length", "24", "--shorten", "0")
+    code, output = run_chaos(
+        CODE_ROOT, "--days", "1", "--seed", "36", "--length", "24", "--shorten", "0"
+    )
     assert code == 0, output
 
 
@@ -49,7 +51,7 @@ def test_a_random_day_breaks_no_promise() -> None:
         ),
         (
             "backend/training/checkpoint.py",
-            "            replace_json(self._folder.latest, self._saved.to_dict())",
+            "            replace_json(self._folder.latest, self._last_checkpoint.to_dict())",
             "            pass",
             "create and start 1; let it train 2; stop 3",
             "ends are saved",
@@ -78,21 +80,21 @@ def test_a_day_is_the_same_for_its_seed_and_can_be_written_down() -> None:
 
 
 @pytest.mark.parametrize(
-    ("needed", "noise"),
+    ("needed_names", "noise"),
     [
         *(("a", 0), ("a", 30), ("ab", 30)),
         *(("ba", 30), ("aba", 60), ("abcba", 60)),
     ],
 )
-def test_the_shortest_sequence_is_found(needed: str, noise: int) -> None:
+def test_the_shortest_sequence_is_found(needed_names: str, noise: int) -> None:
     chance = random.Random(noise)
     names = chance.choices("xyz", k=noise)
-    for index in sorted(chance.choices(range(noise + 1), k=len(needed)), reverse=True):
-        names.insert(index, needed[-1 - sum(name in "abc" for name in names)])
+    for index in sorted(chance.choices(range(noise + 1), k=len(needed_names)), reverse=True):
+        names.insert(index, needed_names[-1 - sum(name in "abc" for name in names)])
 
     def require_no_sequence(world: list[str]) -> None:
         remaining_names = iter(world)
-        if all(any(name == done_name for done_name in remaining_names) for name in needed):
+        if all(any(name == done_name for done_name in remaining_names) for name in needed_names):
             raise BrokenPromiseError("order", "".join(world))
 
     def act(name: str) -> Act:
@@ -101,8 +103,9 @@ def test_the_shortest_sequence_is_found(needed: str, noise: int) -> None:
     def world() -> contextlib.nullcontext[list[str]]:
         return contextlib.nullcontext([])
 
-    driver = Driver([act(name) for name in "abcxyz"], world, require_no_sequence, say=lambda text: None)
+    acts = [act(name) for name in "abcxyz"]
+    driver = Driver(acts, world, require_no_sequence, say=lambda text: None)
     failure = driver.replay([(name, n) for n, name in enumerate(names)], len(names))
     assert failure is not None
     shortest_failure = driver.shorten(failure, LIMIT_S)
-    assert [name for name, _ in shortest_failure.steps] == list(needed)
+    assert [name for name, _ in shortest_failure.steps] == list(needed_names)

@@ -121,7 +121,7 @@ class World:
         self.root = DataRoot(folder / "data")
         self.desktops: list[Services] = []
         self.repairs: dict[str, Callable[[], object]] = {}
-        """What is broken now, and its repair."""
+        """Repairs of the damages that exist now, by name."""
         self.harmed_runs: set[tuple[str, int]] = set()
         """Runs that may fail, because something was done to them."""
         self.stopped_runs: set[tuple[str, int]] = set()
@@ -130,7 +130,7 @@ class World:
         """By job and number of times it started over: name, step and hash of its newest
         checkpoint."""
         self.act_count = 0
-        """How many were done."""
+        """Number of acts so far."""
         self._cursors: dict[tuple[Services, str], object] = {}
         self._known_jobs: list[str] = []
         self._stock = stock
@@ -169,7 +169,7 @@ class World:
     def catalogue(self, number: int) -> Path:
         return self.folder / f"desktop-{number}" / "catalogue.sqlite"
 
-    # What is so.
+    # State.
 
     def jobs(self) -> list[str]:
         """The ids of all jobs, as they came; read without the program's help.
@@ -179,7 +179,9 @@ class World:
         with contextlib.suppress(FileNotFoundError):
             job_ids = {name for name in os.listdir(self.root.jobs) if not name.startswith(".")}
             new_ids = job_ids.difference(self._known_jobs)
-            self._known_jobs += sorted(new_ids, key=lambda job: self.root.job(job).path.stat().st_ino)
+            self._known_jobs += sorted(
+                new_ids, key=lambda job: self.root.job(job).path.stat().st_ino
+            )
             return [job for job in self._known_jobs if job in job_ids]
         return []
 
@@ -187,7 +189,7 @@ class World:
         return OpenJob(self.root.job(job).path, MOUNTED)
 
     def views(self, desktop: int = 0) -> list[JobView]:
-        """As a window shows them: only repeated polls find a silent node."""
+        """Return the jobs as a window shows them: only repeated polls find a silent node."""
         services = self.desktops[desktop]
         views = []
         for job in self.jobs():
@@ -222,7 +224,7 @@ class World:
         """Those of the newest run with the word in their command line."""
         run = self.folder_of(job).newest_run()
         processes = [*process_cleanup.tagged(run_tag(job, run)), self.supervisor(job, run)]
-        return [process for process in processes if process is not None and command_word in _command_line(process.pid)]
+        return [p for p in processes if p is not None and command_word in _command_line(p.pid)]
 
     def placement(self, chance: random.Random) -> list[dict[str, Any]]:
         return [{"node": THIS_COMPUTER, "processes": choose(chance, (1, 1, 2))}]
@@ -231,7 +233,7 @@ class World:
         return lock_of(self.root).holder()
 
     def unexplained_finding(self) -> str:
-        """What a check of everything finds and no act explains, "" if there is nothing."""
+        """Return a finding of a whole check that no act explains, or ""."""
         for finding in self.desktops[0].verification.verify().findings:
             if finding.check not in _EXPLAINED_CHECKS:
                 return f"{finding.check}: {finding.message}"
@@ -248,7 +250,7 @@ class World:
         """Whether both desktops reach the data root."""
         return True
 
-    # What is done.
+    # Acts.
 
     def tick(self) -> None:
         """Do what every open window does again and again."""
@@ -267,10 +269,10 @@ class World:
         self.stopped_runs.add((job, self.folder_of(job).newest_run()))
 
     def wait_until(self, is_reached: Callable[[], bool], goal: str) -> None:
-        """Wait for a fact.
+        """Wait until a goal is reached.
 
         Raises:
-            AssertionError: It does not come.
+            AssertionError: The goal is not reached in time.
         """
         for _ in polls(_WAIT_LIMIT_S):
             self.tick()
@@ -319,10 +321,10 @@ def polls(limit_s: float) -> Iterator[None]:
 
 
 def choose(chance: random.Random, options: Sequence[T]) -> T:
-    """Choose one.
+    """Return a random option.
 
     Raises:
-        BackendError: None is left: what the act was able to do a moment ago has ended by itself.
+        BackendError: No option is left: the act was possible a moment ago.
     """
     if not options:
         raise BackendError("Nothing is left to choose from.")

@@ -49,7 +49,7 @@ def _name_of_older() -> str:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "backend"
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
-        with (package / "node" / "guard.py").open("a") as file:
+        with (package / "node" / "run" / "rank_guard.py").open("a") as file:
             file.write(f"{_CHANGE}\n")
         return bundle_name(package)
 
