@@ -16,7 +16,7 @@ WARM_ACTS = 30
 
 @pytest.mark.slow
 def test_a_window_in_use_sees_every_node_and_job_and_leaves_no_file_open():
-    result = soak(SECONDS, NODES, JOBS, life_s=20.0, ended=ENDED_JOBS, warm_acts=WARM_ACTS)
+    result = soak(SECONDS, NODES, JOBS, life_s=20.0, ended_jobs=ENDED_JOBS, warm_acts=WARM_ACTS)
     assert result["nodes"] == NODES + 1, "this computer is one more"
     assert abs(result["jobs"] - JOBS - ENDED_JOBS) <= 1, "a job that ends is followed by another"
     assert result["acts"] >= 10

@@ -24,28 +24,28 @@ ON_REQUEST = ("goes_on", "provisioning_nodes", "slow_causes", "soak")
 
 def main() -> int:
     folder = Path(__file__).parent
-    known = sorted(
+    known_names = sorted(
         path.stem
         for path in folder.glob("*.py")
         if path.stem not in ("__main__", "__init__", "figures")
         and "def measure(" in path.read_text()
     )
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks")
-    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
+    parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known_names))
     parser.add_argument("--json", type=Path, default=Path("benchmarks.json"))
     parser.add_argument("--minutes", type=float, help="how long the soak goes on")
-    given = parser.parse_args()
-    for name in given.names:
-        if name not in known:
-            parser.error(f"{name} is no benchmark; there are {', '.join(known)}")
+    args = parser.parse_args()
+    for name in args.names:
+        if name not in known_names:
+            parser.error(f"{name} is no benchmark; there are {', '.join(known_names)}")
     machine = {"cores": os.cpu_count(), "python": platform.python_version()}
     figures: list[Figure] = []
-    for name in given.names or [name for name in known if name not in ON_REQUEST]:
+    for name in args.names or [name for name in known_names if name not in ON_REQUEST]:
         sys.stderr.write(f"{name} …\n")
-        minutes = {"minutes": given.minutes} if name == "soak" and given.minutes else {}
+        minutes = {"minutes": args.minutes} if name == "soak" and args.minutes else {}
         figures += importlib.import_module(f"tests.benchmarks.{name}").measure(**minutes)
         # After each: what was measured stays, whatever becomes of the next.
-        given.json.write_text(
+        args.json.write_text(
             json.dumps({"machine": machine, "figures": [asdict(f) for f in figures]}, indent=1)
             + "\n"
         )
@@ -61,7 +61,7 @@ def table(figures: list[Figure]) -> str:
             figure.what,
             f"{figure.median:.4g} {figure.unit}".strip(),
             f"{figure.minimum:.4g}",
-            figure.wanted,
+            figure.goal_text,
             "" if figure.is_met else "falls short",
             figure.context,
         )

@@ -32,13 +32,13 @@ def measure() -> list[Figure]:
         driver = FakeDriver(build(folder / "library"), folder / "state")
         workers = [_worker() for _ in range(8)]
         try:
-            owners = [f"process {n} {one.pid} 10240" for n, one in enumerate(workers)]
+            owners = [f"process {n} {worker.pid} 10240" for n, worker in enumerate(workers)]
             driver.describe("gpus 8", *owners)
             return _figures(DataRoot(folder / "data"), driver)
         finally:
-            for one in workers:
-                one.kill()
-                one.wait()
+            for worker in workers:
+                worker.kill()
+                worker.wait()
 
 
 def _figures(root: DataRoot, driver: FakeDriver) -> list[Figure]:
@@ -55,10 +55,10 @@ def _figures(root: DataRoot, driver: FakeDriver) -> list[Figure]:
         wait_for(lambda: node.status.exists() and read_json(node.status)["heartbeat"] >= 2)
         shares, sizes = [], []
         for _ in range(SPANS):
-            begin_s, begin = _processor_s(agent.pid), time.monotonic()
+            used_s, started_s = _processor_s(agent.pid), time.monotonic()
             time.sleep(SPAN_S)
-            over_s = time.monotonic() - begin
-            shares.append(100 * (_processor_s(agent.pid) - begin_s) / over_s)
+            span_s = time.monotonic() - started_s
+            shares.append(100 * (_processor_s(agent.pid) - used_s) / span_s)
             sizes.append(_resident_mb(agent.pid))
         reading = read_json(node.status)
         assert [len(gpu["processes"]) for gpu in reading["gpus"]] == [1] * 8

@@ -43,10 +43,10 @@ def measure() -> list[Figure]:
             ]
 
 
-def _figure(what: str, work: Callable[[], object]) -> Figure:
+def _figure(name: str, work: Callable[[], object]) -> Figure:
     times = []
     for _ in range(REPETITIONS):
-        begin = time.perf_counter()
+        started_s = time.perf_counter()
         work()
-        times.append(1000 * (time.perf_counter() - begin))
-    return Figure("P10", f"{what}, {JOBS:,} jobs", tuple(times), 100, "ms")
+        times.append(1000 * (time.perf_counter() - started_s))
+    return Figure("P10", f"{name}, {JOBS:,} jobs", tuple(times), 100, "ms")

@@ -35,7 +35,7 @@ def measure() -> list[Figure]:
         first = _stall(writer, state, 0)
         stalls, plains = [], []
         for number in range(1, PAIRS + 1):
-            plains.append(_plain(Path(folder) / "plain.pt", state))
+            plains.append(_save_plainly(Path(folder) / "plain.pt", state))
             stalls.append(_stall(writer, state, number))
             ratios.append(stalls[-1] / plains[-1])
     context = (
@@ -45,19 +45,19 @@ def measure() -> list[Figure]:
     return [Figure("P5", "stall / torch.save + fsync", tuple(ratios), 0.25, context=context)]
 
 
-def _plain(path: Path, state: Any) -> float:
-    began = time.perf_counter()
+def _save_plainly(path: Path, state: Any) -> float:
+    started_s = time.perf_counter()
     with path.open("wb") as file:
         torch.save(state, file)
         file.flush()
         os.fsync(file.fileno())
-    return time.perf_counter() - began
+    return time.perf_counter() - started_s
 
 
 def _stall(writer: Checkpointer, state: Any, number: int) -> float:
     """Until the training may go on; the writing is waited for outside of the figure."""
-    began = time.perf_counter()
+    started_s = time.perf_counter()
     writer.save(state, epoch=number, step=number, epoch_step=0, metrics={}, reason="policy")
-    spent = time.perf_counter() - began
+    spent = time.perf_counter() - started_s
     writer.wait()
     return spent

@@ -17,7 +17,7 @@ from tests.cluster.test_preflight import config
 
 CHECKS = 50
 FOUR = ("node1", "node2", "node3", "node4")
-ALONE = 3
+SINGLE_CHECKS = 3
 LIMIT_S = 20.0
 
 
@@ -27,10 +27,10 @@ def measure() -> list[Figure]:
         cluster = Cluster(folder / "cluster", FOUR, progress=Progress(sys.stderr))
         ready = stack.enter_context(made_ready(stack.enter_context(cluster), folder))
         # The first imports PyTorch on every node.
-        alone = [ready.services.preflight.run(config(*FOUR)) for _ in range(ALONE)]
-        found = run_checks(ready, CHECKS)
-    blocked = tuple(float(not one.succeeded) for one in (*alone, *found))
-    took = max(one.took_s for one in found)
+        single_results = [ready.services.preflight.run(config(*FOUR)) for _ in range(SINGLE_CHECKS)]
+        results = run_checks(ready, CHECKS)
+    blocked = tuple(float(not result.succeeded) for result in (*single_results, *results))
+    took = max(result.took_s for result in results)
     context = f"{CONCURRENT_CHECKS} at once; the longest took {took:.1f} s"
     return [
         Figure(
@@ -43,7 +43,7 @@ def measure() -> list[Figure]:
         Figure(
             "X1",
             "for a check of four nodes, the longest",
-            (max(one.took_s for one in alone),),
+            (max(result.took_s for result in single_results),),
             LIMIT_S,
             "s",
         ),

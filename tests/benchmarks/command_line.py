@@ -17,23 +17,23 @@ LIMITS = {"--version": 0.3, "job list": 1.6}
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
-        places = ("--data-root", f"{name}/root", "--catalogue", f"{name}/catalogue.sqlite")
+        options = ("--data-root", f"{name}/root", "--catalogue", f"{name}/catalogue.sqlite")
         ratios: dict[str, list[float]] = {command: [] for command in LIMITS}
         # The first round makes the catalogue, and compiles the modules.
         for _ in range(PAIRS + 1):
-            theirs = _seconds("-c", "import sqlalchemy")
-            for command, found in ratios.items():
-                found.append(_seconds(str(MAIN), *places, *command.split()) / theirs)
+            import_s = _seconds("-c", "import sqlalchemy")
+            for command, values in ratios.items():
+                values.append(_seconds(str(MAIN), *options, *command.split()) / import_s)
         return [
             Figure(
-                "", f"processor time of {command}, by an import of SQLAlchemy", (*found[1:],), limit
+                "", f"processor time of {command}, by an import of SQLAlchemy", (*values[1:],), limit
             )
-            for (command, found), limit in zip(ratios.items(), LIMITS.values(), strict=True)
+            for (command, values), limit in zip(ratios.items(), LIMITS.values(), strict=True)
         ]
 
 
 def _seconds(*arguments: str) -> float:
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    old_usage = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    new_usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return new_usage.ru_utime + new_usage.ru_stime - old_usage.ru_utime - old_usage.ru_stime

@@ -232,9 +232,9 @@ _SHARES = (
 
 
 def measure() -> list[Figure]:
-    rows = _measured(SCRIPT, RUNS, POINTS, FRAMES, PAIRS)
+    rows = run_script(SCRIPT, RUNS, POINTS, FRAMES, PAIRS)
     frame, append, plain, bare_frame, bare_append = zip(*rows, strict=True)
-    shares = zip(*_measured(SHARES, PAIRS), strict=True)
+    shares = zip(*run_script(SHARES, PAIRS), strict=True)
     what = f"{RUNS} runs × {POINTS:,} points"
     bare = f"pyqtgraph alone {1 / min(bare_frame):.1f} frames/s at best"
     grown = f"pyqtgraph alone {min(bare_append) * 1e3:.1f} ms at best"
@@ -242,7 +242,7 @@ def measure() -> list[Figure]:
         Figure(
             "P7",
             f"pan and zoom, {what}",
-            tuple(1 / each for each in frame),
+            tuple(1 / value for value in frame),
             FRAMES_A_SECOND,
             "frames/s",
             True,
@@ -251,7 +251,7 @@ def measure() -> list[Figure]:
         Figure(
             "P7",
             "25 points more for each run",
-            tuple(each * 1e3 for each in append),
+            tuple(value * 1e3 for value in append),
             APPEND_S * 1e3,
             "ms",
             context=grown,
@@ -269,9 +269,9 @@ def measure() -> list[Figure]:
     ]
 
 
-def _measured(script: str, *arguments: int) -> list[tuple[float, ...]]:
+def run_script(script: str, *arguments: int) -> list[tuple[float, ...]]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "QT_QPA_PLATFORM": "offscreen"}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script, *map(str, arguments)],
         env=environment,
         capture_output=True,
@@ -279,4 +279,4 @@ def _measured(script: str, *arguments: int) -> list[tuple[float, ...]]:
         check=True,
         timeout=600,
     )
-    return [tuple(map(float, line.split())) for line in done.stdout.splitlines()]
+    return [tuple(map(float, line.split())) for line in completed.stdout.splitlines()]

@@ -34,5 +34,5 @@ class Figure:
         return self.median >= self.limit if self.at_least else self.median <= self.limit
 
     @property
-    def wanted(self) -> str:
+    def goal_text(self) -> str:
         return f"{'≥' if self.at_least else '≤'} {self.limit:g}"

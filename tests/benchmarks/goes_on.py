@@ -36,7 +36,7 @@ _JOB: dict[str, Any] = {
     "checkpoint": {"every_steps": 5},
     "environment": {"PAUSE_S": "0.02"},
 }
-_MIDDLE = 0.2, 0.7
+_LOSS_SHARES = 0.2, 0.7
 """The shares of the steps between which the node is lost."""
 _ROUNDING = 1e-3
 """Fewer ranks add the same numbers in another order."""
@@ -62,36 +62,36 @@ def measure(seeds: int = SEEDS) -> list[Figure]:
         ready = stack.enter_context(made_ready(cluster, folder))
         stock(ready, folder / "sources")
         order = [(kind, seed) for seed in range(1, seeds + 1) for kind in (_CALM, *_KINDS)]
-        found = [_outcome(ready, kind, seed) for kind, seed in order]
-    calm = [one.loss for one in found if one.kind == _CALM]
-    low, high = min(calm) * (1 - _ROUNDING), max(calm) * (1 + _ROUNDING)
+        outcomes = [_outcome(ready, kind, seed) for kind, seed in order]
+    calm_losses = [outcome.loss for outcome in outcomes if outcome.kind == _CALM]
+    low, high = min(calm_losses) * (1 - _ROUNDING), max(calm_losses) * (1 + _ROUNDING)
     figures = []
     for kind in _KINDS:
-        runs = [one for one in found if one.kind == kind]
-        times = " ".join(f"{one.took_s:.1f}" for one in runs)
-        context = f"each: {times} s; then on {_listed(one.nodes for one in runs)} nodes"
-        slowest = (max(one.took_s for one in runs),)
+        runs = [outcome for outcome in outcomes if outcome.kind == kind]
+        times = " ".join(f"{outcome.took_s:.1f}" for outcome in runs)
+        context = f"each: {times} s; then on {_join_values(outcome.nodes for outcome in runs)} nodes"
+        slowest = (max(outcome.took_s for outcome in runs),)
         figures.append(
             Figure("X2", f"{kind}: slowest to a step", slowest, 60, "s", context=context)
         )
-        inside = (sum(low <= one.loss <= high for one in runs) / len(runs),)
-        context = f"{_listed(one.loss for one in runs)}; undisturbed {_listed(calm)}"
-        what = f"{kind}: final loss in the spread"
-        figures.append(Figure("X2", what, inside, 1, at_least=True, context=context))
+        inside_share = (sum(low <= outcome.loss <= high for outcome in runs) / len(runs),)
+        context = f"{_join_values(outcome.loss for outcome in runs)}; undisturbed {_join_values(calm_losses)}"
+        name = f"{kind}: final loss in the spread"
+        figures.append(Figure("X2", name, inside_share, 1, at_least=True, context=context))
     return figures
 
 
 def _outcome(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
     ready.revive()
-    before = [process for node in ready.cluster.nodes.values() for process in node.processes()]
+    processes = [process for node in ready.cluster.nodes.values() for process in node.processes()]
     try:
-        found = _run(ready, kind, seed)
+        outcome = _run(ready, kind, seed)
     except (AssertionError, RuntimeError) as error:
         sys.stderr.write(f"{kind}, seed {seed}: {error}\n")
-        found = _Outcome(kind)
-    ready.cluster.heal(before)
-    sys.stderr.write(f"seed {seed}: {found}\n")
-    return found
+        outcome = _Outcome(kind)
+    ready.cluster.heal(processes)
+    sys.stderr.write(f"seed {seed}: {outcome}\n")
+    return outcome
 
 
 def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
@@ -100,10 +100,10 @@ def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
     with starting(ready) as start:
         view = start(*_NODES, seed=seed, **_JOB)
         if kind != _CALM:
-            low, high = (round(share * view.status.total_steps) for share in _MIDDLE)
+            low, high = (round(share * view.status.total_steps) for share in _LOSS_SHARES)
             grows(ready, view.id, chance.randint(low, high))
             victim = "node1" if kind == "head" else chance.choice(_NODES[1:])
-            took_s = _to_a_step(ready, view.id, kind, victim)
+            took_s = _recovery_s(ready, view.id, kind, victim)
         view = is_over(ready, view.id)
     if view.state is not JobState.FINISHED:
         raise RuntimeError(f"It ended as {view.state.label}: {view.error}")
@@ -111,13 +111,13 @@ def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
     return _Outcome(kind, math.nan if loss is None else loss, took_s, len(view.nodes))
 
 
-def _to_a_step(ready: ReadyCluster, job_id: str, kind: str, victim: str) -> float:
-    began = time.monotonic()
+def _recovery_s(ready: ReadyCluster, job_id: str, kind: str, victim: str) -> float:
+    started_s = time.monotonic()
     LOSSES["power" if kind == "head" else kind](ready[victim])
     view = reaches(ready, job_id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     grows(ready, job_id, view.step)
-    return time.monotonic() - began
+    return time.monotonic() - started_s
 
 
-def _listed(values: Iterable[float]) -> str:
+def _join_values(values: Iterable[float]) -> str:
     return " ".join(f"{one:.5g}" for one in values)

@@ -20,19 +20,19 @@ from tests.benchmarks.figures import Figure
 METRICS = ("loss", "accuracy", "lr", "gradient_norm")
 BLOCK_STEPS = 50
 """Two blocks a second at 10 ms a step."""
-BEGAN = datetime(2026, 11, 21, tzinfo=UTC)
+STARTED_AT = datetime(2026, 11, 21, tzinfo=UTC)
 
 
 def blocks(first: int, steps: int) -> bytes:
     """History of ``steps`` steps as rank 0 writes it, every value with all its digits."""
     values = np.random.default_rng(first).random((len(METRICS), steps), np.float32).tolist()
-    made = []
-    for begin in range(0, steps, BLOCK_STEPS):
-        end = min(begin + BLOCK_STEPS, steps)
-        stamp = (BEGAN + timedelta(seconds=(first + end) / 100)).isoformat()
-        metrics = {name: row[begin:end] for name, row in zip(METRICS, values, strict=True)}
-        made.append(encode(Block("TRAINING", 1, 1, first + end - 1, first + begin, stamp, metrics)))
-    return b"".join(made)
+    encoded_blocks = []
+    for start in range(0, steps, BLOCK_STEPS):
+        end = min(start + BLOCK_STEPS, steps)
+        stamp = (STARTED_AT + timedelta(seconds=(first + end) / 100)).isoformat()
+        metrics = {name: row[start:end] for name, row in zip(METRICS, values, strict=True)}
+        encoded_blocks.append(encode(Block("TRAINING", 1, 1, first + end - 1, first + start, stamp, metrics)))
+    return b"".join(encoded_blocks)
 
 
 def ancestors(path: Path, steps: int) -> None:
@@ -42,7 +42,7 @@ def ancestors(path: Path, steps: int) -> None:
         for step, row in enumerate(values, 1):
             file.write(
                 f'[[entry]]\nstate = "TRAINING"\nepoch = 1\niter = {step}\ntotalIter = {step}\n'
-                f"timestamp = {(BEGAN + timedelta(seconds=step / 100)).isoformat()}\n"
+                f"timestamp = {(STARTED_AT + timedelta(seconds=step / 100)).isoformat()}\n"
                 'message = ""\n[entry.metrics]\n'
             )
             file.writelines(
@@ -74,9 +74,9 @@ def open_tensorboards(folder: Path) -> dict[str, list[float]]:
 
 
 def seconds(work: Callable[[], object]) -> float:
-    begin = time.perf_counter()
+    started_s = time.perf_counter()
     work()
-    return time.perf_counter() - begin
+    return time.perf_counter() - started_s
 
 
 PAIRS = 5
@@ -86,22 +86,22 @@ OTHERS_STEPS = 10_000
 
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
-        return [*_beside_others(Path(name)), *_alone(Path(name))]
+        return [*_compare_with_others(Path(name)), *_measure_alone(Path(name))]
 
 
-def _beside_others(folder: Path) -> list[Figure]:
-    ours, theirs, events = folder / "ours.toml", folder / "theirs.toml", folder / "events"
-    ours.write_bytes(blocks(1, OTHERS_STEPS))
-    ancestors(theirs, OTHERS_STEPS)
+def _compare_with_others(folder: Path) -> list[Figure]:
+    own_file, ancestor_file, events = folder / "ours.toml", folder / "theirs.toml", folder / "events"
+    own_file.write_bytes(blocks(1, OTHERS_STEPS))
+    ancestors(ancestor_file, OTHERS_STEPS)
     tensorboards(events, OTHERS_STEPS)
     open_tensorboards(events)
-    read_history(ours)
+    read_history(own_file)
     against_ancestor, against_tensorboard = [], []
     for _ in range(PAIRS):
-        mine = seconds(lambda: read_history(ours))
-        against_ancestor.append(seconds(lambda: open_ancestors(theirs)) / mine)
-        mine = seconds(lambda: read_history(ours))
-        against_tensorboard.append(seconds(lambda: open_tensorboards(events)) / mine)
+        own_s = seconds(lambda: read_history(own_file))
+        against_ancestor.append(seconds(lambda: open_ancestors(ancestor_file)) / own_s)
+        own_s = seconds(lambda: read_history(own_file))
+        against_tensorboard.append(seconds(lambda: open_tensorboards(events)) / own_s)
     context = f"{OTHERS_STEPS:,} steps × {len(METRICS)} metrics"
     return [
         Figure(
@@ -125,7 +125,7 @@ def _beside_others(folder: Path) -> list[Figure]:
     ]
 
 
-def _alone(folder: Path) -> list[Figure]:
+def _measure_alone(folder: Path) -> list[Figure]:
     figures = []
     for steps, limit_ms in ((100_000, 50), (1_000_000, 500)):
         path = folder / f"{steps}.toml"
@@ -135,9 +135,9 @@ def _alone(folder: Path) -> list[Figure]:
         reader.read(path)
         warm = tuple(1000 * seconds(partial(reader.read, path)) for _ in range(PAIRS))
         context = f"{len(METRICS)} metrics"
-        for when, spent in (("for the first time", cold), ("from the cache", warm)):
-            what = f"opening {steps:,} steps {when}"
-            figures.append(Figure("P6", what, spent, limit_ms, "ms", context=context))
+        for occasion, spent in (("for the first time", cold), ("from the cache", warm)):
+            name = f"opening {steps:,} steps {occasion}"
+            figures.append(Figure("P6", name, spent, limit_ms, "ms", context=context))
         size = path.stat().st_size / steps / len(METRICS)
         figures.append(
             Figure("P6", "bytes a step and metric", (size,), 24, "B", context=f"{steps:,} steps")
@@ -147,9 +147,9 @@ def _alone(folder: Path) -> list[Figure]:
         for number in range(PAIRS):
             with path.open("ab") as file:
                 file.write(blocks(steps + 1 + 100 * number, 100))
-            begin = time.perf_counter()
+            started_s = time.perf_counter()
             _, cursor = reader.read(path, cursor)
-            polls.append(1000 * (time.perf_counter() - begin))
+            polls.append(1000 * (time.perf_counter() - started_s))
         figures.append(Figure("P6", f"poll of +100 after {steps:,} steps", tuple(polls), 5, "ms"))
     with (folder / "100000.toml").open("rb") as file:
         # Still TOML, and the same values: the part before a block's end is read by tomllib.

@@ -59,31 +59,31 @@ def measure() -> list[Figure]:
         ]
 
 
-def _pair(folder: Path, source: Path, what: str, others: Sequence[Sequence[str]]) -> Figure:
+def _pair(folder: Path, source: Path, name: str, commands: Sequence[Sequence[str]]) -> Figure:
     ratios, without_sync = [], []
     for _ in range(PAIRS):
         copy = folder / "copy"
         os.sync()
-        begin = time.perf_counter()
-        for command in others:
-            words = [word.replace("COPY", str(copy)) for word in command]
-            subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
-        in_cache = time.perf_counter() - begin
+        started_s = time.perf_counter()
+        for command in commands:
+            argv = [word.replace("COPY", str(copy)) for word in command]
+            subprocess.run(argv, check=True, stdout=subprocess.DEVNULL)
+        cached_s = time.perf_counter() - started_s
         subprocess.run(["sync", "-f", str(copy)], check=True)
-        theirs = time.perf_counter() - begin
+        commands_s = time.perf_counter() - started_s
         shutil.rmtree(copy)
         root = folder / "root"
         root.mkdir()
         os.sync()
-        begin = time.perf_counter()
+        started_s = time.perf_counter()
         import_version(mounted(root), Kind.DATASET, source, "x", Progress())
-        ours = time.perf_counter() - begin
+        import_s = time.perf_counter() - started_s
         shutil.rmtree(root)
-        ratios.append(theirs / ours)
-        without_sync.append(in_cache / ours)
+        ratios.append(commands_s / import_s)
+        without_sync.append(cached_s / import_s)
     return Figure(
         "P12",
-        f"importing a {what}, speed of ours by theirs",
+        f"importing a {name}, speed of ours by theirs",
         tuple(ratios),
         0.9,
         at_least=True,

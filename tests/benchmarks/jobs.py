@@ -30,7 +30,7 @@ from tests.benchmarks.window import run
 JOBS = 100_000
 PAIRS = 5
 _BATCH = 5_000
-_OVER = (JobState.FINISHED, JobState.ERROR, JobState.INTERRUPTED, JobState.LOST)
+_END_STATES = (JobState.FINISHED, JobState.ERROR, JobState.INTERRUPTED, JobState.LOST)
 
 WINDOW = """
 import gc, json, sys, time
@@ -166,33 +166,33 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory(dir=fast) as name:
         folder = Path(name)
         _fill(folder / "root", folder / "c.sqlite")
-        found = json.loads(run(WINDOW, str(folder / "root"), str(folder / "c.sqlite"), str(JOBS)))
+        results = json.loads(run(WINDOW, str(folder / "root"), str(folder / "c.sqlite"), str(JOBS)))
         with closing(open_services(folder / "root", folder / "c.sqlite")) as services:
             lines = list(services.catalogue.job_lines())
     figures = []
-    for what, values in found.items():
+    for what, values in results.items():
         if not isinstance(values, list):
             continue
         limit = 50 if what.endswith("stall") else 100
         figures.append(Figure("P10", f"{what}, {JOBS:,} jobs", tuple(values), limit, "ms"))
     idle = 1000 * float(run(IDLE, "9"))
-    stall = found["idle stall"]
+    stall = results["idle stall"]
     figures += [
         Figure("P10", "stall while idle", (stall,), 50, "ms", context=f"idle {idle:.1f} ms"),
         Figure(
             "P10",
             "memory of the desktop, with 4 runs × 1,000,000 points",
-            (found["memory with curves"],),
+            (results["memory with curves"],),
             400,
             "MB",
-            context=f"{found['memory']:.0f} MB without them",
+            context=f"{results['memory']:.0f} MB without them",
         ),
-        Figure("P10", "until all are there", (found["all jobs there"],), 20, "s"),
+        Figure("P10", "until all are there", (results["all jobs there"],), 20, "s"),
     ]
-    return [*figures, *_beside_sqlite(lines)]
+    return [*figures, *_compare_with_sqlite(lines)]
 
 
-def _beside_sqlite(lines: list[JobSummary]) -> list[Figure]:
+def _compare_with_sqlite(lines: list[JobSummary]) -> list[Figure]:
     index = JobIndex()
     index.update(lines)
     index.sort_names()
@@ -205,14 +205,14 @@ def _beside_sqlite(lines: list[JobSummary]) -> list[Figure]:
             ((one.text, one.name, (one.best_metric or ("", 0.0))[1]) for one in lines),
         )
 
-        def ask(query: str, *words: str) -> Callable[[], object]:
-            return lambda: sqlite.execute(query, words).fetchall()
+        def ask(query: str, *values: str) -> Callable[[], object]:
+            return lambda: sqlite.execute(query, values).fetchall()
 
-        own = JobQuery(text="optics77")
+        text_query = JobQuery(text="optics77")
         return [
-            _ratio("search / SQLite LIKE", lambda: index.find(own),
+            _ratio("search / SQLite LIKE", lambda: index.find(text_query),
                    ask("SELECT rowid FROM job WHERE text LIKE ?", "%optics77%"), limit=2),
-            _ratio("search / SQLite FTS5", lambda: index.find(own),
+            _ratio("search / SQLite FTS5", lambda: index.find(text_query),
                    ask("SELECT rowid FROM found WHERE text MATCH ?", '"optics77"'), limit=40),
             _ratio("sort by name / SQLite", lambda: index.find(JobQuery(order="name")),
                    ask("SELECT rowid FROM job ORDER BY name")),
@@ -222,17 +222,17 @@ def _beside_sqlite(lines: list[JobSummary]) -> list[Figure]:
 
 
 def _ratio(
-    what: str, ours: Callable[[], object], theirs: Callable[[], object], limit: float = 1.0
+    name: str, run_index: Callable[[], object], run_sqlite: Callable[[], object], limit: float = 1.0
 ) -> Figure:
     ratios, times = [], []
     for _ in range(PAIRS):
-        begin = time.perf_counter()
-        ours()
-        middle = time.perf_counter()
-        theirs()
-        ratios.append((middle - begin) / (time.perf_counter() - middle))
-        times.append(1000 * (middle - begin))
-    return Figure("P10", what, tuple(ratios), limit, context=f"{min(times):.1f} ms at best")
+        started_s = time.perf_counter()
+        run_index()
+        indexed_s = time.perf_counter()
+        run_sqlite()
+        ratios.append((indexed_s - started_s) / (time.perf_counter() - indexed_s))
+        times.append(1000 * (indexed_s - started_s))
+    return Figure("P10", name, tuple(ratios), limit, context=f"{min(times):.1f} ms at best")
 
 
 def _fill(data_root: Path, catalogue: Path) -> None:
@@ -247,7 +247,7 @@ def _fill(data_root: Path, catalogue: Path) -> None:
                 name=f"Ziffern Größe {number}",
                 optimizer=replace(base.config.optimizer, lr=(number % 977 + 1) * 1e-5),
             )
-            state = _OVER[number % 4]
+            state = _END_STATES[number % 4]
             view = job(
                 number,
                 name=config.name,

@@ -62,10 +62,10 @@ print(longest)
 def measure() -> list[Figure]:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     with tempfile.TemporaryDirectory(dir=os.environ.get("RINGMASTER_BENCH_DIR")) as name:
-        return _measured(Path(name))
+        return _measure_root(Path(name))
 
 
-def _measured(root: Path) -> list[Figure]:
+def _measure_root(root: Path) -> list[Figure]:
     from PySide6.QtWidgets import QApplication
 
     from app.runtime.background import Background
@@ -80,19 +80,19 @@ def _measured(root: Path) -> list[Figure]:
     block = b"".join(b"epoch 1, step %07d, loss 0.5, accuracy 0.75\n" % n for n in range(20_000))
     path.write_bytes(block * (SIZE_BYTES // len(block)) + b"the end\n")
     background = Background()
-    ratios, opened, theirs = [], [], []
+    ratios, open_times, command_times = [], [], []
     for _ in range(PAIRS):
-        begin = time.perf_counter()
+        started_s = time.perf_counter()
         for command in (["wc", "-l", str(path)], ["tail", "-n", "50", str(path)]):
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        theirs.append(time.perf_counter() - begin)
+        command_times.append(time.perf_counter() - started_s)
         tab, close = _tab(root, background)
-        begin = time.perf_counter()
+        started_s = time.perf_counter()
         tab.show()
         _until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
-        opened.append(time.perf_counter() - begin)
+        open_times.append(time.perf_counter() - started_s)
         close()
-        ratios.append(opened[-1] / theirs[-1])
+        ratios.append(open_times[-1] / command_times[-1])
     path.write_text("begun\n" * 1000)
     stalls, idle = [], []
     for _ in range(PAIRS):
@@ -100,14 +100,14 @@ def _measured(root: Path) -> list[Figure]:
         tab.show()
         _until(app, lambda: tab.view.line_count >= 1000)  # noqa: B023
         path.write_text("begun\n" * 1000)
-        no_one = subprocess.Popen(
+        idle_process = subprocess.Popen(
             [sys.executable, "-c", IDLE, str(FOLLOWED_S)], stdout=subprocess.PIPE, text=True
         )
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(FOLLOWED_S * 10)])
         stalls.append(
             _until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
         )
-        idle.append(float(no_one.communicate()[0]))
+        idle.append(float(idle_process.communicate()[0]))
         writer.wait()
         close()
     background.close()
@@ -115,11 +115,11 @@ def _measured(root: Path) -> list[Figure]:
         Figure(
             "P15",
             "opening a log of 200 MB",
-            tuple(opened),
+            tuple(open_times),
             1.0,
             "s",
             context=f"{statistics.median(ratios):.2g} times wc -l and tail, "
-            f"{statistics.median(theirs):.2f} s",
+            f"{statistics.median(command_times):.2f} s",
         ),
         Figure(
             "P15",

@@ -47,7 +47,7 @@ class Steps:
     batch: int
     width: int = 256
     depth: int = 6
-    then: str = "nn.ReLU()"
+    activation: str = "nn.ReLU()"
     """What follows each layer."""
     elsewhere_s: float = 0.0
     """What a step computes on no core, a third of it forward."""
@@ -55,7 +55,7 @@ class Steps:
 
 # The longer a step, the less of it is waiting for the other node.
 EFFICIENCIES = (Steps("short", 1000, 32), Steps("long", 200, 512))
-ELSEWHERE = """
+DEVICE_LAYER = """
 class Elsewhere(nn.Module):
     def forward(self, x):
         return Wait.apply(x)
@@ -100,8 +100,8 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
     model, loader, dataset = write_sources(folder / "tiny")
     (model / "bks_model.py").write_text(stopwatch_model())
     sources = {"tiny": (model, loader)}
-    for one in (*EFFICIENCIES, *DEVICES):
-        sources[one.name] = _write_steps(folder / one.name, one)
+    for steps in (*EFFICIENCIES, *DEVICES):
+        sources[steps.name] = _write_steps(folder / steps.name, steps)
     library = ready.services.library
     library.import_item(Kind.DATASET, dataset, "tiny")
     for name, (a_model, a_loader) in sources.items():
@@ -110,17 +110,17 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
     shutil.copy(_BARE, ready.cluster.share / "bare.py")
 
 
-def _write_steps(folder: Path, one: Steps) -> tuple[Path, Path]:
+def _write_steps(folder: Path, steps: Steps) -> tuple[Path, Path]:
     model, loader = folder / "model", folder / "loader"
-    for made in (model, loader):
-        made.mkdir(parents=True)
+    for folder_of_source in (model, loader):
+        folder_of_source.mkdir(parents=True)
     text = MODEL.format(
-        width=one.width, depth=one.depth, then=one.then, steps=one.steps, warm=_WARM
+        width=steps.width, depth=steps.depth, then=steps.activation, steps=steps.steps, warm=_WARM
     )
-    a_layer_s = one.elsewhere_s / one.depth
-    text += ELSEWHERE.format(forward_s=a_layer_s / 3, backward_s=a_layer_s * 2 / 3)
+    a_layer_s = steps.elsewhere_s / steps.depth
+    text += DEVICE_LAYER.format(forward_s=a_layer_s / 3, backward_s=a_layer_s * 2 / 3)
     (model / "bks_model.py").write_text(text)
-    count = len(NODES) * one.steps * one.batch
+    count = len(NODES) * steps.steps * steps.batch
     (loader / "bks_dataset.py").write_text(LOADER.format(count=count))
     return model, loader
 
@@ -128,25 +128,25 @@ def _write_steps(folder: Path, one: Steps) -> tuple[Path, Path]:
 def _repeated_set_up(ready: ReadyCluster) -> Figure:
     spent = []
     for _ in range(PAIRS):
-        began = time.perf_counter()
+        started_s = time.perf_counter()
         ready.services.provisioning.set_up(tuple(ready.cluster.nodes), lambda update: None)
-        spent.append(time.perf_counter() - began)
+        spent.append(time.perf_counter() - started_s)
     return Figure("P11", "setting up 3 ready nodes again", tuple(spent), 3.0, "s")
 
 
 def _start(ready: ReadyCluster) -> Figure:
-    ours, bare = [], []
+    own_times, bare_times = [], []
     for number in range(PAIRS):
         for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
-            stopwatch = _fresh(ready)
-            began = time.time()
+            stopwatch = _clear_stopwatch(ready)
+            started_s = time.time()
             if side == "bare":
                 _run_bare(ready, "tiny", epochs=1, batch=8)
             else:
                 _finish(ready, model="tiny", loader="tiny", epochs=1)
-            (bare if side == "bare" else ours).append(float(stopwatch.read_text()) - began)
-    added = tuple(o - b for o, b in zip(ours, bare, strict=True))
-    context = f"2 nodes; bare {min(bare):.2f} s, ours {min(ours):.2f} s at best"
+            (bare_times if side == "bare" else own_times).append(float(stopwatch.read_text()) - started_s)
+    added = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
+    context = f"2 nodes; bare {min(bare_times):.2f} s, ours {min(own_times):.2f} s at best"
     return Figure(
         "P3", "Start to first step on nodes, ours − bare", added, 0.5, "s", context=context
     )
@@ -154,16 +154,16 @@ def _start(ready: ReadyCluster) -> Figure:
 
 def _stop(ready: ReadyCluster) -> Figure:
     jobs = ready.services.jobs
-    _fresh(ready)
+    _clear_stopwatch(ready)
     view = jobs.create(_raw(ready, epochs=1_000_000))
     jobs.lifecycle.start(view.id)
     latencies = []
     for number in range(STOPS):
         jobs.queries.wait(view.id, is_finished=_beyond(view.step))
-        began = time.perf_counter()
+        started_s = time.perf_counter()
         jobs.lifecycle.stop(view.id)
         view = jobs.queries.wait(view.id)
-        latencies.append(time.perf_counter() - began)
+        latencies.append(time.perf_counter() - started_s)
         if view.state is not JobState.INTERRUPTED:
             raise RuntimeError(view.status.message)
         if number < STOPS - 1:
@@ -177,22 +177,22 @@ def _stop(ready: ReadyCluster) -> Figure:
 
 def _efficiency(ready: ReadyCluster, steps: Steps) -> Figure:
     """A step across two nodes; the goal is on ours / bare of 1 → 2 ranks, whose 1 is the same."""
-    ours, bare = [], []
+    own_times, bare_times = [], []
     for number in range(PAIRS):
         for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
-            stopwatch = _fresh(ready)
+            stopwatch = _clear_stopwatch(ready)
             if side == "bare":
                 _run_bare(ready, steps.name, epochs=1, batch=steps.batch)
             else:
                 _finish(
                     ready, model=steps.name, loader=steps.name, epochs=1, batch_size=steps.batch
                 )
-            (bare if side == "bare" else ours).append(float(stopwatch.read_text()))
-    ratios = tuple(b / o for b, o in zip(bare, ours, strict=True))
-    at_best = f"bare {min(bare) * 1e3:.2f} ms, ours {min(ours) * 1e3:.2f} ms a step at best"
-    usual = f"{statistics.median(bare) * 1e3:.2f} and {statistics.median(ours) * 1e3:.2f} usually"
+            (bare_times if side == "bare" else own_times).append(float(stopwatch.read_text()))
+    ratios = tuple(b / o for b, o in zip(bare_times, own_times, strict=True))
+    minima = f"bare {min(bare_times) * 1e3:.2f} ms, ours {min(own_times) * 1e3:.2f} ms a step at best"
+    medians = f"{statistics.median(bare_times) * 1e3:.2f} and {statistics.median(own_times) * 1e3:.2f} usually"
     name = f"efficiency on 2 nodes, {steps.name} steps, ours / bare"
-    return Figure("P2", name, ratios, 0.99, "", True, f"{at_best}; {usual}")
+    return Figure("P2", name, ratios, 0.99, "", True, f"{minima}; {medians}")
 
 
 def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
@@ -201,21 +201,21 @@ def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
     kinds = [(side, ranks) for side in ("bare", "ours") for ranks in (1, 2)]
     for number in range(SCALINGS):
         for side, ranks in kinds if number % 2 else reversed(kinds):
-            stopwatch = _fresh(ready)
+            stopwatch = _clear_stopwatch(ready)
             placement = [{"node": node, "processes": 1} for node in NODES[:ranks]]
             # Alone it has twice the samples, and the same steps: they take the same time.
             batch = device.batch * len(NODES) // ranks
-            what = {"batch_size": batch, "placement": placement}
+            changes = {"batch_size": batch, "placement": placement}
             if side == "bare":
                 _run_bare(ready, device.name, epochs=1, batch=batch, placement=placement)
             else:
-                _finish(ready, model=device.name, loader=device.name, epochs=1, **what)
+                _finish(ready, model=device.name, loader=device.name, epochs=1, **changes)
             spent.setdefault((side, ranks), []).append(float(stopwatch.read_text()))
-    usual = {kind: statistics.median(times) * 1e3 for kind, times in spent.items()}
-    least = {kind: min(times) * 1e3 for kind, times in spent.items()}
+    medians = {kind: statistics.median(times) * 1e3 for kind, times in spent.items()}
+    minima = {kind: min(times) * 1e3 for kind, times in spent.items()}
     context = "20 MB of gradients, computed on no core; " + "; ".join(
-        f"{side} {usual[side, 1]:.1f} ms a step alone, {usual[side, 2]:.1f} on 2 nodes "
-        f"({least[side, 1]:.1f} and {least[side, 2]:.1f} at best)"
+        f"{side} {medians[side, 1]:.1f} ms a step alone, {medians[side, 2]:.1f} on 2 nodes "
+        f"({minima[side, 1]:.1f} and {minima[side, 2]:.1f} at best)"
         for side in ("ours", "bare")
     )
     ratios = {
@@ -229,28 +229,28 @@ def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
     return [
         Figure(
             "P2",
-            what,
-            tuple(a / b for a, b in zip(spent[over], spent[under], strict=True)),
+            changes,
+            tuple(a / b for a, b in zip(spent[reference], spent[compared], strict=True)),
             limit,
             "",
             True,
             context,
         )
-        for what, (over, under, limit) in ratios.items()
+        for changes, (reference, compared, limit) in ratios.items()
     ]
 
 
-def _fresh(ready: ReadyCluster) -> Path:
+def _clear_stopwatch(ready: ReadyCluster) -> Path:
     stopwatch = ready.cluster.share / "stopwatch"
     stopwatch.unlink(missing_ok=True)
     return stopwatch
 
 
 def _raw(ready: ReadyCluster, **changes: object) -> dict[str, object]:
-    there = f"{ready.cluster.data_root}/stopwatch"
+    stopwatch = f"{ready.cluster.data_root}/stopwatch"
     placement = [{"node": node, "processes": 1} for node in NODES]
-    wanted = {"placement": placement, **changes}
-    return raw_job(environment={"STOPWATCH": there, **_THREADS}, **wanted)
+    settings = {"placement": placement, **changes}
+    return raw_job(environment={"STOPWATCH": stopwatch, **_THREADS}, **settings)
 
 
 def _finish(ready: ReadyCluster, **changes: object) -> None:

@@ -28,7 +28,7 @@ from backend.services.tools import tool_process
 from backend.services.tools.tool_process import run_tool
 from tests.benchmarks.figures import Figure
 
-PAIRS, BEGINS = 7, 3
+PAIRS, STARTS = 7, 3
 _SAMPLES, _BATCH = 10_000, 64
 _MODEL = """
 import os, time
@@ -103,22 +103,22 @@ print(loss / len(dataset), right / len(dataset))
 
 
 def measure() -> list[Figure]:
-    ours: list[tuple[float, float]] = []
-    bare: list[tuple[float, float]] = []
+    own_times: list[tuple[float, float]] = []
+    bare_times: list[tuple[float, float]] = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         checkpoint = _prepare(folder)
         for number in range(PAIRS):
             for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
                 if side == "bare":
-                    bare.append(_bare(folder, checkpoint))
+                    bare_times.append(_time_bare_loop(folder, checkpoint))
                 else:
-                    ours.append(_ours(folder, checkpoint))
-        begin = _begin(folder, checkpoint)
-    figures = [begin]
-    for which, what in enumerate(("samples", "the whole process")):
-        ratios = tuple(b[which] / o[which] for b, o in zip(bare, ours, strict=True))
-        medians = (statistics.median(one[which] for one in side) for side in (bare, ours))
+                    own_times.append(_time_tool(folder, checkpoint))
+        start_figure = _measure_starts(folder, checkpoint)
+    figures = [start_figure]
+    for index, what in enumerate(("samples", "the whole process")):
+        ratios = tuple(b[index] / o[index] for b, o in zip(bare_times, own_times, strict=True))
+        medians = (statistics.median(times[index] for times in side) for side in (bare_times, own_times))
         context = "bare {:.2f} s, ours {:.2f} s for 10,000 samples".format(*medians)
         figures.append(
             Figure(
@@ -128,11 +128,11 @@ def measure() -> list[Figure]:
     return figures
 
 
-def _begin(folder: Path, checkpoint: Path) -> Figure:
+def _measure_starts(folder: Path, checkpoint: Path) -> Figure:
     """Return how long the tools of the window take until they begin."""
     parts = {part: str(folder / part) for part in ("model", "loader", "dataset")}
     inspection = {**parts, "checkpoint": str(checkpoint), "sample": 0, "batch_size": _BATCH}
-    asked = {
+    requests = {
         "Try it": ("predict", _request(folder, checkpoint)),
         "Look inside": ("inspect_checkpoint", inspection),
         "layers": ("layers", {**parts, "batch_size": 1}),
@@ -140,31 +140,31 @@ def _begin(folder: Path, checkpoint: Path) -> Figure:
     }
     tool_process.start_warm_process()
     try:
-        for tool, request in asked.values():
-            _seconds_to_begin(tool, request)
+        for tool, request in requests.values():
+            _seconds_to_start(tool, request)
         took = {
-            name: [_seconds_to_begin(tool, request) for _ in range(BEGINS)]
-            for name, (tool, request) in asked.items()
+            name: [_seconds_to_start(tool, request) for _ in range(STARTS)]
+            for name, (tool, request) in requests.items()
         }
     finally:
         tool_process.stop_warm_process()
-    values = tuple(value for some in took.values() for value in some)
-    context = ", ".join(f"{name} {statistics.median(some):.2f}" for name, some in took.items())
+    values = tuple(value for times in took.values() for value in times)
+    context = ", ".join(f"{name} {statistics.median(times):.2f}" for name, times in took.items())
     return Figure("S19", "seconds until a tool begins", values, 0.3, context=context)
 
 
-def _seconds_to_begin(tool: str, request: dict[str, Any]) -> float:
-    begin, reports = time.perf_counter(), _FirstReport()
+def _seconds_to_start(tool: str, request: dict[str, Any]) -> float:
+    started_s, reports = time.perf_counter(), _FirstReport()
     run_tool(tool, request, dict, tool, 600.0, reports)
-    return reports.at - begin
+    return reports.time_s - started_s
 
 
 class _FirstReport(Progress):
-    at = 0.0
+    time_s = 0.0
 
     def report(self, done: float, total: float, what: str) -> None:
-        if not self.at and what not in ("Starting Python", "Loading PyTorch…"):
-            self.at = time.perf_counter()
+        if not self.time_s and what not in ("Starting Python", "Loading PyTorch…"):
+            self.time_s = time.perf_counter()
 
 
 def _prepare(folder: Path) -> Path:
@@ -212,22 +212,22 @@ def _request(folder: Path, checkpoint: Path) -> dict[str, Any]:
     }
 
 
-def _ours(folder: Path, checkpoint: Path) -> tuple[float, float]:
+def _time_tool(folder: Path, checkpoint: Path) -> tuple[float, float]:
     request = _request(folder, checkpoint)
-    begin = time.perf_counter()
-    found = run_tool("predict", request, Prediction.from_dict, "The prediction", 600.0)
-    whole = time.perf_counter() - begin
-    assert found.sample_count == _SAMPLES
-    return float((folder / "stopwatch").read_text()), whole
+    started_s = time.perf_counter()
+    prediction = run_tool("predict", request, Prediction.from_dict, "The prediction", 600.0)
+    process_s = time.perf_counter() - started_s
+    assert prediction.sample_count == _SAMPLES
+    return float((folder / "stopwatch").read_text()), process_s
 
 
-def _bare(folder: Path, checkpoint: Path) -> tuple[float, float]:
+def _time_bare_loop(folder: Path, checkpoint: Path) -> tuple[float, float]:
     stopwatch = folder / "stopwatch-bare"
-    begin = time.perf_counter()
+    started_s = time.perf_counter()
     subprocess.run(
         [sys.executable, "-c", _BARE, *map(str, (folder / "model", folder / "loader", checkpoint))],
         env={**os.environ, "STOPWATCH": str(stopwatch)},
         stdout=subprocess.DEVNULL,
         check=True,
     )
-    return float(stopwatch.read_text()), time.perf_counter() - begin
+    return float(stopwatch.read_text()), time.perf_counter() - started_s

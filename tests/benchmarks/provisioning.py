@@ -48,21 +48,21 @@ class Record:
 
     answers: dict[tuple[str, ...], tuple[float, Any]] = field(default_factory=dict)
 
-    def take(self, *asked: str, work: Callable[[], Any]) -> Any:
-        began = time.perf_counter()
+    def take(self, *request: str, work: Callable[[], Any]) -> Any:
+        started_s = time.perf_counter()
         try:
-            found = work()
+            answer = work()
         except FileNotFoundError as error:
-            found = error
-        self.answers[self.key(asked)] = time.perf_counter() - began, found
-        return found
+            answer = error
+        self.answers[self.key(request)] = time.perf_counter() - started_s, answer
+        return answer
 
-    def find(self, *asked: str) -> tuple[float, Any] | None:
-        return self.answers.get(self.key(asked))
+    def find(self, *request: str) -> tuple[float, Any] | None:
+        return self.answers.get(self.key(request))
 
     @staticmethod
-    def key(asked: Sequence[str]) -> tuple[str, ...]:
-        return tuple(_TOKEN.sub("*", word) for word in asked)
+    def key(request: Sequence[str]) -> tuple[str, ...]:
+        return tuple(_TOKEN.sub("*", word) for word in request)
 
 
 class Recorded:
@@ -73,21 +73,21 @@ class Recorded:
         self._record = record
         self._is_new = is_new
 
-    def _do(self, *asked: str, work: Callable[[], Any]) -> Any:
-        known = None if self._is_new else self._record.find(*asked)
-        if known is None:
-            found = self._record.take(*asked, work=work) if self._is_new else work()
+    def _do(self, *request: str, work: Callable[[], Any]) -> Any:
+        recorded_answer = None if self._is_new else self._record.find(*request)
+        if recorded_answer is None:
+            answer = self._record.take(*request, work=work) if self._is_new else work()
         else:
-            seconds, found = known
+            seconds, answer = recorded_answer
             time.sleep(seconds)
-        if isinstance(found, Exception):
-            raise found
-        return found
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
 
-    def run(self, argv: Sequence[str], **given: Any) -> CommandResult:
-        found = self._do("run", *argv, work=lambda: self._shell.run(argv, **given))
-        assert isinstance(found, CommandResult)
-        return found
+    def run(self, argv: Sequence[str], **options: Any) -> CommandResult:
+        result = self._do("run", *argv, work=lambda: self._shell.run(argv, **options))
+        assert isinstance(result, CommandResult)
+        return result
 
     def read(self, path: str, offset: int = 0, limit_bytes: int = 4_000_000) -> bytes:
         work = functools.partial(self._shell.read, path, offset, limit_bytes)
@@ -126,10 +126,10 @@ class Bench:
         self._names = [f"gpu{number}" for number in range(1, MANY + 1)]
         for name in self._names:
             node_files.write_entry(root, replace(entry, name=name))
-        places = replace(default_paths("benchmark", _CONSTRAINTS), keys=folder / "keys")
+        paths = replace(default_paths("benchmark", _CONSTRAINTS), keys=folder / "keys")
         host_key = cluster_key.make_key().public
         self._service = ProvisioningService(
-            root, places, self._open, self._inspect, lambda one: host_key
+            root, paths, self._open, self._inspect, lambda name: host_key
         )
 
     def _open(self, entry: NodeEntry) -> Shell:
@@ -143,12 +143,12 @@ class Bench:
 
     def set_up(self, count: int) -> tuple[float, float]:
         """Seconds by the clock, and of this process's own processor time."""
-        began, spent = time.perf_counter(), time.process_time()
-        done = self._service.set_up(self._names[:count], lambda update: None)
-        took = time.perf_counter() - began, time.process_time() - spent
-        for one in done.values():
-            if isinstance(one, BackendError):
-                raise one
+        started_s, used_s = time.perf_counter(), time.process_time()
+        results = self._service.set_up(self._names[:count], lambda update: None)
+        took = time.perf_counter() - started_s, time.process_time() - used_s
+        for result in results.values():
+            if isinstance(result, BackendError):
+                raise result
         self._is_new = False
         return took
 
@@ -172,16 +172,16 @@ def measure() -> list[Figure]:
         )
         bench = Bench(real, entry, mounted(cluster.share), folder)
         load = os.getloadavg()[0]
-        first = bench.set_up(1)[0]
-        one: list[tuple[float, float]] = []
-        many: list[tuple[float, float]] = []
+        recorded_s = bench.set_up(1)[0]
+        single_times: list[tuple[float, float]] = []
+        many_times: list[tuple[float, float]] = []
         for number in range(PAIRS):
             for count in (1, MANY) if number % 2 else (MANY, 1):
-                (one if count == 1 else many).append(bench.set_up(count))
-        ratios = tuple(m[0] / o[0] for m, o in zip(many, one, strict=True))
+                (single_times if count == 1 else many_times).append(bench.set_up(count))
+        ratios = tuple(m[0] / o[0] for m, o in zip(many_times, single_times, strict=True))
         context = (
-            f"one {min(o[0] for o in one):.1f} s (recorded in {first:.1f} s at a load of "
-            f"{load:.1f}), {MANY} {min(m[0] for m in many):.1f} s at best; our own processor time "
-            f"{min(o[1] for o in one):.1f} and {min(m[1] for m in many):.1f} s"
+            f"one {min(o[0] for o in single_times):.1f} s (recorded in {recorded_s:.1f} s at a load of "
+            f"{load:.1f}), {MANY} {min(m[0] for m in many_times):.1f} s at best; our own processor time "
+            f"{min(o[1] for o in single_times):.1f} and {min(m[1] for m in many_times):.1f} s"
         )
         return [Figure("P11", f"setting up {MANY} nodes / one", ratios, 1.3, context=context)]

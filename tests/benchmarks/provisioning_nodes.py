@@ -62,17 +62,17 @@ def measure() -> list[Figure]:
         # Wheels are gathered once for good: that is no part of either.
         desktop = Processor(cluster.slot.namespace("desktop"), CORES)
         stack.enter_context(desktop.holding(os.getpid()))
-        one = _set_up(services, cluster, names[:1])
+        single = _set_up(services, cluster, names[:1])
         many = _set_up(services, cluster, names[1:])
         context = (
-            f"one {one.clock_s:.0f} s, {MANY} {many.clock_s:.0f} s; a node worked "
-            f"{one.nodes_s[0]:.1f} s of a core alone and {statistics.median(many.nodes_s):.1f} s "
-            f"beside the others, at most {max(one.largest_share, many.largest_share):.3f} of a "
-            f"core at {CORES:.3f} allowed; our own process {one.own_s:.1f} and {many.own_s:.1f} s; "
+            f"one {single.clock_s:.0f} s, {MANY} {many.clock_s:.0f} s; a node worked "
+            f"{single.nodes_s[0]:.1f} s of a core alone and {statistics.median(many.nodes_s):.1f} s "
+            f"beside the others, at most {max(single.largest_share, many.largest_share):.3f} of a "
+            f"core at {CORES:.3f} allowed; our own process {single.own_s:.1f} and {many.own_s:.1f} s; "
             f"on {os.cpu_count()} cores at a load of {load:.1f}"
         )
         what = f"setting up {MANY} real nodes / one, each with a processor of its own"
-        return [Figure("P11", what, (many.clock_s / one.clock_s,), 1.3, context=context)]
+        return [Figure("P11", what, (many.clock_s / single.clock_s,), 1.3, context=context)]
 
 
 def _add(services: Services, cluster: Cluster, name: str) -> None:
@@ -90,10 +90,10 @@ def _add(services: Services, cluster: Cluster, name: str) -> None:
 def _set_up(services: Services, cluster: Cluster, names: Collection[str]) -> Spent:
     processors = [one for name in names if (one := cluster[name].processor) is not None]
     worked = [one.used_s() for one in processors]
-    began, own = time.perf_counter(), time.process_time()
-    done = services.provisioning.set_up(tuple(names), lambda update: None)
-    clock_s, own_s = time.perf_counter() - began, time.process_time() - own
-    for one in done.values():
+    started_s, used_s = time.perf_counter(), time.process_time()
+    results = services.provisioning.set_up(tuple(names), lambda update: None)
+    clock_s, own_s = time.perf_counter() - started_s, time.process_time() - used_s
+    for one in results.values():
         if isinstance(one, BackendError):
             raise one
     nodes_s = (now.used_s() - then for now, then in zip(processors, worked, strict=True))

@@ -23,17 +23,17 @@ _WARM, _ROUNDS = 3, 20
 
 
 def main() -> None:
-    way, output = sys.argv[1:]
-    rank, exchange = (_mpi if way == "mpi" else _server)()
+    method, output = sys.argv[1:]
+    rank, exchange = (_mpi if method == "mpi" else _server)()
     for _ in range(_WARM):
         exchange()
-    began = time.perf_counter()
+    started_s = time.perf_counter()
     for _ in range(_ROUNDS):
         exchange()
-    seconds = time.perf_counter() - began
+    seconds = time.perf_counter() - started_s
     if rank == 1:
-        sent = 2 * _ROUNDS * sum(one.numel() * 4 for one in _tensors())
-        Path(output).write_text(str(sent / seconds))
+        sent_bytes = 2 * _ROUNDS * sum(tensor.numel() * 4 for tensor in _tensors())
+        Path(output).write_text(str(sent_bytes / seconds))
 
 
 def _tensors() -> list[torch.nn.Parameter]:
@@ -44,7 +44,7 @@ def _mpi() -> tuple[int, Callable[[], None]]:
     from mpi4py import MPI
 
     world: Any = MPI.COMM_WORLD
-    buffer = torch.cat([one.detach().view(-1) for one in _tensors()]).numpy()
+    buffer = torch.cat([tensor.detach().view(-1) for tensor in _tensors()]).numpy()
 
     def exchange() -> None:
         if world.rank:
@@ -58,19 +58,19 @@ def _mpi() -> tuple[int, Callable[[], None]]:
 
 
 def _server() -> tuple[int, Callable[[], None]]:
-    meeting = Rendezvous()
-    meeting.load()
-    meeting.join(60)
-    channel = Channel(meeting, 1, 0)
+    rendezvous = Rendezvous()
+    rendezvous.load()
+    rendezvous.join(60)
+    channel = Channel(rendezvous, 1, 0)
     parameters = _tensors()
     server = ParameterServer(
         parameters, torch.optim.SGD(parameters, 0.01), StrategyConfig("downpour")
     )
     server.pull(1)
-    gradients = [torch.zeros_like(one) for one in parameters]
+    gradients = [torch.zeros_like(tensor) for tensor in parameters]
 
     def exchange() -> None:
-        if meeting.rank:
+        if rendezvous.rank:
             channel.send({"kind": "push"}, gradients)
             channel.receive(parameters)
         else:
@@ -78,7 +78,7 @@ def _server() -> tuple[int, Callable[[], None]]:
             server.push(1, pushed, 0.01)
             channel.send({}, server.pull(1))
 
-    return meeting.rank, exchange
+    return rendezvous.rank, exchange
 
 
 if __name__ == "__main__":

@@ -35,20 +35,20 @@ def measure(runs: int = RUNS) -> list[Figure]:
         stock(ready, folder / "sources")
         for cause in Cause:
             views = [slowed(ready, cause) for _ in range(runs)]
-            right = sum(is_named(view, cause) for view in views)
-            said = Counter(
+            correct_count = sum(is_named(view, cause) for view in views)
+            named_causes = Counter(
                 view.status.slow_cause.cause.value
                 if view.status.slow_cause is not None
                 else "nothing"
                 for view in views
             )
-            counts = ", ".join(f"{name} {count}" for name, count in said.items())
+            counts = ", ".join(f"{name} {count}" for name, count in named_causes.items())
             context = f"{runs} runs: {counts}; such as “{views[-1].slow_message()}”"
             figures.append(
                 Figure(
                     "X4",
                     f"named rightly, {cause.value}",
-                    (right / runs,),
+                    (correct_count / runs,),
                     0.9,
                     at_least=True,
                     context=context,

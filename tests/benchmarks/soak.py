@@ -31,7 +31,7 @@ WARM_ACTS = 6000
 """Acts before the measurement, in fourteen minutes: caches fill by acts, not by time. After the
 first 2,500 acts the window grew by 8 MB in the next 4,900, 7 of them in the first 2,700."""
 NODES, JOBS = 64, 20
-ENDED = 300
+ENDED_JOBS = 300
 """Jobs that ended before: more than a window remembers whole (`services.job_list`)."""
 LIFE_S = 600.0
 _SAMPLE_S = 5.0
@@ -66,20 +66,20 @@ class Slope:
 def measure(minutes: float = MINUTES, *, life_s: float = LIFE_S) -> list[Figure]:
     results = soak(60 * minutes, life_s=life_s)
     samples = results["memory"]
-    held = least_of_each_minute([one[0] for one in samples], [one[1] for one in samples])
-    slope = slope_of(*held)
-    sys.stderr.write(_words(results, slope, minutes))
-    late = results["all"]
+    minima = least_of_each_minute([sample[0] for sample in samples], [sample[1] for sample in samples])
+    slope = slope_of(*minima)
+    sys.stderr.write(_report(results, slope, minutes))
+    delays = results["all"]
     context = (
         f"{minutes:g} min, {results['nodes'] - 1} nodes, {results['acts']} acts of a user, "
-        f"p50 {late['p50']:.1f}, p99 {late['p99']:.1f}, worst {late['worst']:.0f} ms, "
-        f"{late['long']} of {late['turns']} turns over 50 ms; idle p99.9 {results['idle'][0]:.1f}, "
+        f"p50 {delays['p50']:.1f}, p99 {delays['p99']:.1f}, worst {delays['worst']:.0f} ms, "
+        f"{delays['long']} of {delays['turns']} turns over 50 ms; idle p99.9 {results['idle'][0]:.1f}, "
         f"worst {results['idle'][1]:.0f} ms"
     )
-    files = [one[2] for one in samples]
-    threads = [one[3] for one in samples]
+    files = [sample[2] for sample in samples]
+    threads = [sample[3] for sample in samples]
     return [
-        Figure("P9", "a press is late by, p99.9", (late["p99.9"],), 100, "ms", context=context),
+        Figure("P9", "a press is late by, p99.9", (delays["p99.9"],), 100, "ms", context=context),
         Figure(
             "P9",
             "memory slope beyond its error",
@@ -87,12 +87,12 @@ def measure(minutes: float = MINUTES, *, life_s: float = LIFE_S) -> list[Figure]
             0.0,
             "MB/h",
             context=f"{slope.per_hour:+.1f} ± {slope.error:.1f} MB/h, "
-            f"{held[1][0]:.0f} MB then {held[1][-1]:.0f} MB",
+            f"{minima[1][0]:.0f} MB then {minima[1][-1]:.0f} MB",
         ),
         Figure(
             "P9",
             "open files, most at the end − at the beginning",
-            (_most(files, -1) - _most(files, 0),),
+            (_peak(files, -1) - _peak(files, 0),),
             5,
             context=f"threads {min(threads):.0f} to {max(threads):.0f}",
         ),
@@ -104,14 +104,14 @@ def soak(
     nodes: int = NODES,
     jobs: int = JOBS,
     life_s: float = LIFE_S,
-    ended: int = ENDED,
+    ended_jobs: int = ENDED_JOBS,
     warm_acts: int = WARM_ACTS,
 ) -> dict[str, Any]:
     """What the window reported of itself, and "idle": p99.9 and worst of the process that ticks."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         root = folder / "root"
-        stack.enter_context(_busy_cluster(folder, root, nodes, jobs, life_s, ended))
+        stack.enter_context(_busy_cluster(folder, root, nodes, jobs, life_s, ended_jobs))
         environment = {
             **os.environ,
             "PYTHONPATH": str(ROOT),
@@ -133,24 +133,24 @@ def soak(
             output = window.communicate(timeout=seconds + warm_acts + 120)[0]
             if window.returncode != 0:
                 raise RuntimeError(f"the window ended with {window.returncode}")
-            found: dict[str, Any] = json.loads(output.splitlines()[-1])
-            found["idle"] = [float(word) for word in idle.communicate(timeout=60)[0].split()]
+            results: dict[str, Any] = json.loads(output.splitlines()[-1])
+            results["idle"] = [float(word) for word in idle.communicate(timeout=60)[0].split()]
         finally:
             for process in (window, idle):
                 process.kill()
                 process.communicate()
-        return found
+        return results
 
 
 @contextlib.contextmanager
 def _busy_cluster(
-    folder: Path, root: Path, nodes: int, jobs: int, life_s: float, ended: int
+    folder: Path, root: Path, nodes: int, jobs: int, life_s: float, ended_jobs: int
 ) -> Iterator[None]:
     driver = FakeDriver(build(folder / "nvml"), folder / "nvml-state")
     # These are other machines, and take nothing from the window.
     command = ["nice", "-n", "10", sys.executable, "-m", "tests.fakes.busy_cluster", str(root)]
     command += ["--nodes", str(nodes), "--jobs", str(jobs)]
-    command += ["--life", str(life_s), "--ended", str(ended)]
+    command += ["--life", str(life_s), "--ended", str(ended_jobs)]
     process = subprocess.Popen(
         command,
         env={**driver.environment, "PYTHONPATH": str(ROOT)},
@@ -200,22 +200,22 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
     mean_x, mean_y = statistics.fmean(seconds), statistics.fmean(values)
     spread = sum((x - mean_x) ** 2 for x in seconds)
     steep = sum((x - mean_x) * (y - mean_y) for x, y in zip(seconds, values, strict=True)) / spread
-    rest = [y - mean_y - steep * (x - mean_x) for x, y in zip(seconds, values, strict=True)]
-    power = sum(one * one for one in rest)
-    likeness = sum(a * b for a, b in pairwise(rest)) / power if power else 0.0
+    residuals = [y - mean_y - steep * (x - mean_x) for x, y in zip(seconds, values, strict=True)]
+    power = sum(one * one for one in residuals)
+    likeness = sum(a * b for a, b in pairwise(residuals)) / power if power else 0.0
     likeness = min(max(likeness, 0.0), 0.99)
     widened = (1 + likeness) / (1 - likeness)
     error = math.sqrt(power / (count - 2) / spread * widened)
     return Slope(3600 * steep, 3600 * 1.96 * error)
 
 
-def _most(values: Sequence[float], which: int) -> float:
+def _peak(values: Sequence[float], end: int) -> float:
     """The most in the first or the last tenth."""
     tenth = max(1, len(values) // 10)
-    return max(values[:tenth] if which == 0 else values[-tenth:])
+    return max(values[:tenth] if end == 0 else values[-tenth:])
 
 
-def _words(results: dict[str, Any], slope: Slope, minutes: float) -> str:
+def _report(results: dict[str, Any], slope: Slope, minutes: float) -> str:
     lines = [f"all {results['all']}", f"own {results['own']}"]
     lines.append(
         f"the GUI thread computed {results['computed_s']:.1f} s, "
@@ -223,12 +223,12 @@ def _words(results: dict[str, Any], slope: Slope, minutes: float) -> str:
         f"and it stood ready without a processor {results['waited_s']:.1f} s"
     )
     samples = results["memory"][:: max(1, len(results["memory"]) // 12)]
-    for before, now in pairwise(samples):
-        at_s, mb, files, threads, computed_s, late = now
-        share = (computed_s - before[4]) / (at_s - before[0])
+    for previous_sample, sample in pairwise(samples):
+        at_s, mb, files, threads, computed_s, late_presses = sample
+        share = (computed_s - previous_sample[4]) / (at_s - previous_sample[0])
         lines.append(
             f"  until minute {at_s / 60:5.1f}: {mb:6.1f} MB, {files:.0f} files, "
-            f"{threads:.0f} threads; {100 * share:.0f} % computed, {late - before[5]:.0f} late"
+            f"{threads:.0f} threads; {100 * share:.0f} % computed, {late_presses - previous_sample[5]:.0f} late"
         )
     lines.append(f"memory {slope.per_hour:+.2f} ± {slope.error:.2f} MB/h over {minutes:g} min")
     return "\n".join(lines) + "\n"
@@ -240,10 +240,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.soak")
     parser.add_argument("--minutes", type=float, default=MINUTES)
     parser.add_argument("--life", type=float, default=LIFE_S, help="seconds that a job trains")
-    given = parser.parse_args()
-    if given.minutes < 3:
+    args = parser.parse_args()
+    if args.minutes < 3:
         parser.error("The slope of memory needs 3 minutes or more.")
-    figures = measure(given.minutes, life_s=given.life)
+    figures = measure(args.minutes, life_s=args.life)
     sys.stdout.write(table(figures) + "\n")
     return 0 if all(figure.is_met for figure in figures) else 1
 

@@ -37,7 +37,7 @@ _ACT_MS, _HASTE_MS = 700, 140
 _SAMPLE_MS = 5000
 
 
-class Late:
+class DelayHistogram:
     """How long presses had to wait, as a histogram of fixed size."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Late:
         self.worst_s = 0.0
         self.long = self.turns = 0
 
-    def take(self, late_s: float) -> None:
+    def add_stall(self, late_s: float) -> None:
         """One stall, and all presses that fell into it."""
         self.worst_s = max(self.worst_s, late_s)
         self.long += late_s > LONG_S
@@ -58,11 +58,11 @@ class Late:
         """Milliseconds, how many turns were counted, and how many of them were long."""
         total, sums = int(self.counts.sum()), np.cumsum(self.counts)
         shares = {"p50": 0.5, "p99": 0.99, "p99.9": 0.999}
-        found = {
+        percentiles = {
             name: 1000 * _BIN_S * int(np.searchsorted(sums, share * total))
             for name, share in shares.items()
         }
-        return {**found, "worst": 1000 * self.worst_s, "long": self.long, "turns": self.turns}
+        return {**percentiles, "worst": 1000 * self.worst_s, "long": self.long, "turns": self.turns}
 
 
 class Presses(QObject):
@@ -74,15 +74,15 @@ class Presses(QObject):
         self._ready_s = 0.0
         path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._schedule = os.open(path, os.O_RDONLY)
-        self.begin()
+        self.restart()
         self._timer = QTimer(self)
         self._timer.setTimerType(Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._press)
         self._timer.start(int(PRESS_S * 1000))
 
-    def begin(self) -> None:
+    def restart(self) -> None:
         """Forget what was: the window is built, and its user begins."""
-        self.all, self.own = Late(), Late()
+        self.all_delays, self.own_delays = DelayHistogram(), DelayHistogram()
         self.last, self._ready_s = time.perf_counter(), self.ready_s()
 
     def ready_s(self) -> float:
@@ -92,8 +92,8 @@ class Presses(QObject):
     def _press(self) -> None:
         now, ready_s = time.perf_counter(), self.ready_s()
         late_s = max(0.0, now - self.last - PRESS_S)
-        self.all.take(late_s)
-        self.own.take(max(0.0, late_s - (ready_s - self._ready_s)))
+        self.all_delays.add_stall(late_s)
+        self.own_delays.add_stall(max(0.0, late_s - (ready_s - self._ready_s)))
         self.last, self._ready_s = now, ready_s
 
 
@@ -133,7 +133,7 @@ class User(QObject):
     def _round(self) -> Iterator[Callable[[], object]]:
         program, window = self._program, self._program.window
         jobs, nodes = program.jobs, program.nodes
-        yield lambda: self._press_place("jobs")
+        yield lambda: self._press_page("jobs")
         yield self._open_some_job
         for _ in range(6):
             yield lambda: jobs.detail.step_tab(1)
@@ -146,27 +146,27 @@ class User(QObject):
         yield lambda: QTest.keyClicks(jobs.table.search, "vit")
         yield jobs.table.clear
         yield jobs.show_list
-        yield lambda: self._press_place("nodes")
+        yield lambda: self._press_page("nodes")
         yield lambda: nodes.open_node(self._random.choice(program._node_names))
         yield lambda: None
         yield nodes.show_rack
-        yield lambda: self._press_place("compare")
+        yield lambda: self._press_page("compare")
         yield lambda: program._compare_controller.compare(self._some_jobs(4))
         yield lambda: None
-        for place in ("datasets", "models", "loaders"):
-            yield lambda place=place: self._press_place(place)
-        for place in ("new-job", "settings", "help"):
-            yield lambda place=place: window.open_page(place)
+        for page in ("datasets", "models", "loaders"):
+            yield lambda page=page: self._press_page(page)
+        for page in ("new-job", "settings", "help"):
+            yield lambda page=page: window.open_page(page)
         yield lambda: window.resize(1000, 640)
         yield lambda: window.resize(1440, 900)
 
-    def _press_place(self, key: str) -> None:
+    def _press_page(self, key: str) -> None:
         _press(self._program.window.side_bar._buttons[key])
 
     def _open_some_job(self) -> None:
         viewport = self._program.jobs.list.view.viewport()
-        at = QPoint(viewport.width() // 2, self._random.randrange(viewport.height()))
-        _press(viewport, at)
+        point = QPoint(viewport.width() // 2, self._random.randrange(viewport.height()))
+        _press(viewport, point)
 
     def _some_jobs(self, count: int) -> tuple[str, ...]:
         live = [view.id for view in self._program._poller.live_views()]
@@ -185,12 +185,12 @@ class Memory(QObject):
         # Made at once: it is not to grow in what it measures.
         self._samples = np.zeros((int(seconds / _SAMPLE_MS * 1000) + 10, 6))
         self._count = 0
-        self._began = time.monotonic()
+        self._started_s = time.monotonic()
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._sample)
 
-    def begin(self) -> None:
-        self._began = time.monotonic()
+    def start(self) -> None:
+        self._started_s = time.monotonic()
         self._timer.start(_SAMPLE_MS)
 
     def samples(self) -> list[list[float]]:
@@ -199,12 +199,12 @@ class Memory(QObject):
     def _sample(self) -> None:
         if self._count < len(self._samples):
             self._samples[self._count] = (
-                time.monotonic() - self._began,
+                time.monotonic() - self._started_s,
                 resident_mb(),
                 len(os.listdir("/proc/self/fd")),
                 len(os.listdir("/proc/self/task")),
                 time.thread_time(),
-                self._presses.all.long,
+                self._presses.all_delays.long,
             )
             self._count += 1
 
@@ -216,9 +216,9 @@ def resident_mb() -> float:
     return kib / 1024
 
 
-def _press(widget: QWidget, at: QPoint | None = None) -> None:
+def _press(widget: QWidget, point: QPoint | None = None) -> None:
     QTest.mouseClick(
-        widget, Qt.MouseButton.LeftButton, pos=widget.rect().center() if at is None else at
+        widget, Qt.MouseButton.LeftButton, pos=widget.rect().center() if point is None else point
     )
 
 
@@ -238,14 +238,14 @@ def main() -> None:
         if program.is_built and program._services is not None and program.jobs.job_count:
             ready.stop()
             user.append(User(program, warm_acts))
-            user[0].warm.connect(begin)
+            user[0].warm.connect(start_measurement)
 
-    def begin() -> None:
+    def start_measurement() -> None:
         nonlocal waited, computed, worked
         waited, computed = presses.ready_s(), time.thread_time()
         worked = time.process_time() - computed
-        presses.begin()
-        memory.begin()
+        presses.restart()
+        memory.start()
         QTimer.singleShot(int(seconds * 1000), app.quit)
 
     ready = QTimer()
@@ -254,8 +254,8 @@ def main() -> None:
     app.exec()
     waited = presses.ready_s() - waited
     results = {
-        "all": presses.all.summary(),
-        "own": presses.own.summary(),
+        "all": presses.all_delays.summary(),
+        "own": presses.own_delays.summary(),
         "waited_s": waited,
         "computed_s": time.thread_time() - computed,
         "workers_s": time.process_time() - time.thread_time() - worked,

@@ -75,7 +75,7 @@ def simulated(path: Path) -> StudyTable:
     sweep, cells = sweep_of_study(study, FORM, (), library)
     rows = {row.name: row for row in study.rows}
     jobs: list[StudyJob] = []
-    measured: dict[str, JobMeasures] = {}
+    measures: dict[str, JobMeasures] = {}
     environments: dict[str, RunEnvironment] = {}
     for number, (job, (row, seed)) in enumerate(zip(expand(sweep).jobs, cells, strict=True), 1):
         jobs.append(StudyJob(str(number), row, seed))
@@ -93,19 +93,19 @@ def simulated(path: Path) -> StudyTable:
                 loader_source=str(Path(folder, "loader")),
                 dataset_files=str(EXAMPLE / "dataset"),
             )
-            errors = measured[str(number)] = errors_of(launch, rows[row].workers - 1)
+            errors = measures[str(number)] = errors_of(launch, rows[row].workers - 1)
         environments[str(number)] = environment_of(1, launch, torch.device("cpu"))
         sys.stderr.write(f"{number} of {len(cells)}: {row}, {seed}: {errors}\n")
     started = StartedStudy(NAME, FORM, "", tuple(jobs))
-    return study_table(study, started, measured, environments=environments)
+    return study_table(study, started, measures, environments=environments)
 
 
-def errors_of(launch: Launch, late: int) -> JobMeasures:
+def errors_of(launch: Launch, staleness: int) -> JobMeasures:
     """Return the errors after training on two halves of the digits for validation.
 
     The first half chooses the learning rates, the second one is the test set.
     """
-    simulator = Simulator(launch, Delays(late))
+    simulator = Simulator(launch, Delays(staleness))
     last = simulator.run()[-1]
     digits: Any = load_loader(Path(launch.loader_source)).validation(EXAMPLE / "dataset")
     with torch.no_grad():
@@ -120,5 +120,5 @@ def errors_of(launch: Launch, late: int) -> JobMeasures:
 
 
 if __name__ == "__main__":
-    how = f"Simulated, {datetime.now(UTC):%Y-%m-%d}."
-    write(NAME, simulated(GALLERY / NAME / FILE), how)
+    origin = f"Simulated, {datetime.now(UTC):%Y-%m-%d}."
+    write(NAME, simulated(GALLERY / NAME / FILE), origin)

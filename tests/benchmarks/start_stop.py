@@ -58,38 +58,38 @@ def stopwatch_model() -> str:
 
 
 def _start(services: Services, root: Path) -> Figure:
-    ours, bare = [], []
+    own_times, bare_times = [], []
     for number in range(PAIRS):
         # Which goes first alternates, so that a machine that slows down favours neither.
         for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
             if side == "bare":
-                bare.append(_bare(root))
+                bare_times.append(_start_bare_s(root))
             else:
-                ours.append(_ours(services, root))
-    added = tuple(o - b for o, b in zip(ours, bare, strict=True))
-    context = f"bare {min(bare):.2f} s, ours {min(ours):.2f} s at best; 2 ranks, torch imported"
+                own_times.append(_start_job_s(services, root))
+    added = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
+    context = f"bare {min(bare_times):.2f} s, ours {min(own_times):.2f} s at best; 2 ranks, torch imported"
     return Figure("P3", "Start to first step, ours − bare", added, 0.5, "s", context=context)
 
 
-def _ours(services: Services, root: Path) -> float:
+def _start_job_s(services: Services, root: Path) -> float:
     stopwatch = root / "stopwatch-ours"
     view = services.jobs.create(raw_job(epochs=1, environment={"STOPWATCH": str(stopwatch)}))
-    began = time.time()
+    started_s = time.time()
     services.jobs.lifecycle.start(view.id)
     view = services.jobs.queries.wait(view.id)
     if view.state is not JobState.FINISHED:
         raise RuntimeError(view.error)
-    return float(stopwatch.read_text()) - began
+    return float(stopwatch.read_text()) - started_s
 
 
-def _bare(root: Path) -> float:
+def _start_bare_s(root: Path) -> float:
     stopwatch = root / "stopwatch-bare"
     sources = root / "sources"
     command = [*mpirun(2), sys.executable, str(Path(__file__).with_name("bare_script.py"))]
     command += [str(sources / "model"), str(sources / "loader"), "1", "8"]
-    began = time.time()
+    started_s = time.time()
     subprocess.run(command, cwd=ROOT, env=clean_environment(STOPWATCH=str(stopwatch)), check=True)
-    return float(stopwatch.read_text()) - began
+    return float(stopwatch.read_text()) - started_s
 
 
 def _stop(services: Services, root: Path) -> Figure:
@@ -102,10 +102,10 @@ def _stop(services: Services, root: Path) -> Figure:
         reached = view.step
         services.jobs.queries.wait(view.id, is_finished=_beyond(reached))
         time.sleep(moments.uniform(0, 0.5))
-        began = time.perf_counter()
+        started_s = time.perf_counter()
         services.jobs.lifecycle.stop(view.id)
         view = services.jobs.queries.wait(view.id)
-        latencies.append(time.perf_counter() - began)
+        latencies.append(time.perf_counter() - started_s)
         if view.state is not JobState.INTERRUPTED:
             raise RuntimeError(view.error)
         verify(MOUNTED, services.jobs.queries.checkpoints(view.id)[-1])
@@ -113,9 +113,9 @@ def _stop(services: Services, root: Path) -> Figure:
             services.jobs.lifecycle.resume(view.id)
     ranked = sorted(latencies)
     # The 99th of 100, the contract's own measure.
-    late = ranked[max(0, STOPS * 99 // 100 - 1)]
+    p99_s = ranked[max(0, STOPS * 99 // 100 - 1)]
     context = f"{STOPS} stops, median {ranked[STOPS // 2]:.2f} s, worst {ranked[-1]:.2f} s"
-    return Figure("P4", "Stop to INTERRUPTED, p99", (late,), 1.0, "s", context=context)
+    return Figure("P4", "Stop to INTERRUPTED, p99", (p99_s,), 1.0, "s", context=context)
 
 
 def _beyond(step: int) -> Callable[[JobView], bool]:

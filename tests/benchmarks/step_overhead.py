@@ -75,14 +75,14 @@ _STEPS_PER_EPOCH = 100
 def measure() -> list[Figure]:
     figures = []
     for name, width, depth, epochs in (("10 ms", 352, 8, 3), ("tiny", 16, 1, 10)):
-        bare, ours = pairs(width, depth, epochs)
+        bare_times, own_times = pairs(width, depth, epochs)
         context = (
-            f"{name}: bare {statistics.median(bare) * 1e3:.2f} ms, "
-            f"ours {statistics.median(ours) * 1e3:.2f} ms a step"
+            f"{name}: bare {statistics.median(bare_times) * 1e3:.2f} ms, "
+            f"ours {statistics.median(own_times) * 1e3:.2f} ms a step"
         )
-        added = tuple((o - b) * 1e3 for b, o in zip(bare, ours, strict=True))
+        added = tuple((o - b) * 1e3 for b, o in zip(bare_times, own_times, strict=True))
         if name == "10 ms":
-            ratios = tuple(o / b for b, o in zip(bare, ours, strict=True))
+            ratios = tuple(o / b for b, o in zip(bare_times, own_times, strict=True))
             figures.append(Figure("P1", "step, ours / bare", ratios, 1.01, context=context))
         figures.append(Figure("P1", f"added, {name}", added, 0.1, "ms", context=context))
     return figures
@@ -95,8 +95,8 @@ def pairs(
     steps = epochs * _STEPS_PER_EPOCH
     model = MODEL.format(width=width, depth=depth, then="nn.ReLU()", steps=steps, warm=_WARM)
     loader = LOADER.format(count=_STEPS_PER_EPOCH * _BATCH * 2)
-    bare: list[float] = []
-    ours: list[float] = []
+    bare_times: list[float] = []
+    own_times: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         for number in range(PAIRS):
             training = new_training(
@@ -113,19 +113,19 @@ def pairs(
             # Which goes first alternates, so that a machine that slows down favours neither.
             for side in ("bare", "ours") if number % 2 else ("ours", "bare"):
                 if side == "bare":
-                    bare.append(_bare(training, epochs))
+                    bare_times.append(_bare_step_s(training, epochs))
                 else:
-                    ours.append(_ours(training))
-    return bare, ours
+                    own_times.append(_job_step_s(training))
+    return bare_times, own_times
 
 
-def _ours(training: Training) -> float:
+def _job_step_s(training: Training) -> float:
     stopwatch = training.folder.path / "stopwatch"
     training.train_well(STOPWATCH=str(stopwatch), **_THREADS)
     return float(stopwatch.read_text())
 
 
-def _bare(training: Training, epochs: int) -> float:
+def _bare_step_s(training: Training, epochs: int) -> float:
     stopwatch = training.folder.path / "stopwatch-bare"
     command = [*mpirun(2), sys.executable, str(Path(__file__).with_name("bare_script.py"))]
     command += [str(training.sources / "model"), str(training.sources / "loader")]

@@ -49,25 +49,25 @@ def measure() -> list[Figure]:
     ratios = tuple(b / o for b, o in zip(bare, ours, strict=True))
     context = f"ours {statistics.median(ours) * 1e3:.2f} ms a step"
     figures = [Figure("P2", "DDP, bare / ours", ratios, 0.99, at_least=True, context=context)]
-    both = [(_bandwidth("mpi"), _bandwidth("server")) for _ in range(_PAIRS)]
-    context = f"ours {statistics.median(ours for _, ours in both) / 1e6:.0f} MB/s"
-    ratios = tuple(ours / bare for bare, ours in both)
-    what = "push and pull of 20 MB, ours / MPI ping-pong"
-    figures.append(Figure("server", what, ratios, 0.8, at_least=True, context=context))
+    bandwidths = [(_bandwidth("mpi"), _bandwidth("server")) for _ in range(_PAIRS)]
+    context = f"ours {statistics.median(ours for _, ours in bandwidths) / 1e6:.0f} MB/s"
+    ratios = tuple(ours / bare for bare, ours in bandwidths)
+    name = "push and pull of 20 MB, ours / MPI ping-pong"
+    figures.append(Figure("server", name, ratios, 0.8, at_least=True, context=context))
     for strategy, published in _PUBLISHED.items():
         few, many = _epoch_s(strategy, 4), _epoch_s(strategy, 12)
         growth = tuple((m / f - 1) * 100 for f, m in zip(few, many, strict=True))
         context = f"{statistics.median(few):.2f} s and {statistics.median(many):.2f} s an epoch"
-        what = f"{strategy}, epoch of 12 workers over 4"
-        figures.append(Figure("epochs", what, growth, published, "%", context=context))
+        name = f"{strategy}, epoch of 12 workers over 4"
+        figures.append(Figure("epochs", name, growth, published, "%", context=context))
     return figures
 
 
-def _bandwidth(way: str) -> float:
+def _bandwidth(method: str) -> float:
     """Return bytes a second; see `server_ranks`."""
     with tempfile.NamedTemporaryFile() as output:
         over_tcp = ["tcp,self" if word == "^openib" else word for word in mpirun(2)]
-        command = [*over_tcp, sys.executable, "-m", "tests.benchmarks.server_ranks", way]
+        command = [*over_tcp, sys.executable, "-m", "tests.benchmarks.server_ranks", method]
         subprocess.run([*command, output.name], cwd=ROOT, env=clean_environment(), check=True)
         return float(output.read())
 

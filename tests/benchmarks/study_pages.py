@@ -20,7 +20,7 @@ from backend.records.studies.table import StudyTable, csv_text, markdown_text
 from backend.services.context.container import Services, open_services
 
 PAGES = Path(__file__).parents[2] / "docs" / "studies"
-BEGIN, END = "<!-- measured -->\n", "<!-- end -->\n"
+START, END = "<!-- measured -->\n", "<!-- end -->\n"
 
 
 def main() -> int:
@@ -28,15 +28,15 @@ def main() -> int:
     parser.add_argument("names", nargs="+", metavar="NAME")
     parser.add_argument("--data-root", type=Path, help="keep the jobs there")
     parser.add_argument("--started", metavar="SWEEP", help="write this one, and run nothing")
-    given = parser.parse_args()
+    args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        root = given.data_root or Path(folder) / "root"
+        root = args.data_root or Path(folder) / "root"
         services = open_services(root, Path(folder) / "catalogue.sqlite")
         try:
-            if given.started:
-                write_table(services, given.names[0], given.started)
+            if args.started:
+                write_table(services, args.names[0], args.started)
                 return 0
-            failed = [name for name in given.names if not measure(services, name)]
+            failed = [name for name in args.names if not measure(services, name)]
         finally:
             services.close()
     return 1 if failed else 0
@@ -44,16 +44,16 @@ def main() -> int:
 
 def measure(services: Services, name: str) -> bool:
     """Run a study and write its table; return whether all its jobs finished."""
-    made = services.studies.start(name)
-    ends = []
-    for number, view in enumerate(made.jobs, 1):
+    started_study = services.studies.start(name)
+    ended_views = []
+    for number, view in enumerate(started_study.jobs, 1):
         # Between the queue and the start of its run a job is a draft for a moment.
-        ended = services.jobs.queries.wait(view.id, is_finished=lambda now: now.state.is_over)
-        ends.append(ended)
+        ended_view = services.jobs.queries.wait(view.id, is_finished=lambda now: now.state.is_over)
+        ended_views.append(ended_view)
         services.reaper.reap(view.id)
-        sys.stderr.write(f"{number} of {len(made.jobs)}: {view.name}, {ends[-1].state.label}\n")
-    write_table(services, name, made.tag)
-    return all(view.state is JobState.FINISHED for view in ends)
+        sys.stderr.write(f"{number} of {len(started_study.jobs)}: {view.name}, {ended_views[-1].state.label}\n")
+    write_table(services, name, started_study.tag)
+    return all(view.state is JobState.FINISHED for view in ended_views)
 
 
 def write_table(services: Services, name: str, sweep: str) -> None:
@@ -62,17 +62,17 @@ def write_table(services: Services, name: str, sweep: str) -> None:
     write(name, table, f"Measured on {os.cpu_count()} cores, {datetime.now(UTC):%Y-%m-%d}.")
 
 
-def write(name: str, table: StudyTable, how: str) -> None:
+def write(name: str, table: StudyTable, origin: str) -> None:
     """Write a table and how it was measured into a page, and the values by seed beside it."""
     path = PAGES / f"{name}.md"
-    measured = f"{markdown_text(table)}\n{how} Values by seed: [{name}.csv]({name}.csv).\n"
-    before, after = "", ""
+    section = f"{markdown_text(table)}\n{origin} Values by seed: [{name}.csv]({name}.csv).\n"
+    head, tail = "", ""
     if path.exists():
-        before, _, rest = path.read_text().partition(BEGIN)
-        after = rest.partition(END)[2]
-    if before:
-        measured = f"#{measured}"
-    path.write_text(f"{before}{BEGIN}{measured}{END}{after}")
+        head, _, remaining_text = path.read_text().partition(START)
+        tail = remaining_text.partition(END)[2]
+    if head:
+        section = f"#{section}"
+    path.write_text(f"{head}{START}{section}{END}{tail}")
     path.with_suffix(".csv").write_text(csv_text(table))
 
 

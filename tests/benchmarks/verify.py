@@ -44,17 +44,17 @@ def _jobs(folder: Path) -> Figure:
         services.library.rescan()
         times, own_times = [], []
         for _ in range(PAIRS):
-            begin, own = time.perf_counter(), time.process_time()
-            found = services.verification.verify()
-            times.append(time.perf_counter() - begin)
-            own_times.append(time.process_time() - own)
-            assert (found.jobs, found.checkpoints) == (JOBS, JOBS * len(NAMES))
-    used = f"{statistics.median(own_times):.2f} s of processor time"
+            started_s, used_s = time.perf_counter(), time.process_time()
+            verification = services.verification.verify()
+            times.append(time.perf_counter() - started_s)
+            own_times.append(time.process_time() - used_s)
+            assert (verification.jobs, verification.checkpoints) == (JOBS, JOBS * len(NAMES))
+    context = f"{statistics.median(own_times):.2f} s of processor time"
     what = f"check of {JOBS:,} jobs without contents"
-    return Figure("S36", what, tuple(times), 5, "s", context=used)
+    return Figure("S36", what, tuple(times), 5, "s", context=context)
 
 
-def _hashes(folder: Path, count: int, size: int, what: str) -> Figure:
+def _hashes(folder: Path, count: int, size: int, name: str) -> Figure:
     source, root = folder / "source", folder / "root"
     source.mkdir()
     for number in range(count):
@@ -63,21 +63,21 @@ def _hashes(folder: Path, count: int, size: int, what: str) -> Figure:
         services.library.import_item(Kind.DATASET, source, "x")
         content = services.library.content(Kind.DATASET, "x")
         ratios = [_sha256sum(content) / _verify(services) for _ in range(PAIRS)]
-    for one in (source, root):
-        shutil.rmtree(one)
+    for path in (source, root):
+        shutil.rmtree(path)
     (folder / "root.sqlite").unlink()
     return Figure(
-        "S36", f"hashing {what}, speed of ours by sha256sum", tuple(ratios), 0.9, at_least=True
+        "S36", f"hashing {name}, speed of ours by sha256sum", tuple(ratios), 0.9, at_least=True
     )
 
 
 def _sha256sum(content: Path) -> float:
-    begin = time.perf_counter()
+    started_s = time.perf_counter()
     subprocess.run(["sha256sum", "--quiet", "-c", "../files.sha256"], cwd=content, check=True)
-    return time.perf_counter() - begin
+    return time.perf_counter() - started_s
 
 
 def _verify(services: Services) -> float:
-    begin = time.perf_counter()
+    started_s = time.perf_counter()
     assert services.verification.verify(hashes=True).findings == ()
-    return time.perf_counter() - begin
+    return time.perf_counter() - started_s

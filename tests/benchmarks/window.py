@@ -50,7 +50,7 @@ window.show()
 app.exec()
 """
 
-OURS = """
+PROGRAM = """
 import sys, time
 from pathlib import Path
 from app.main.bootstrap import Program
@@ -114,31 +114,31 @@ def measure() -> list[Figure]:
         demo = (str(folder / "demo"), str(folder / "demo.sqlite"))
         (folder / "demo").mkdir()
         _demo(Path(demo[0]), Path(demo[1]))
-        ratios, crowded, seconds = [], [], []
+        ratios, full_ratios, seconds = [], [], []
         for _ in range(PAIRS + 1):
-            bare = first_frame_s(BARE)
-            ours = first_frame_s(OURS, *empty)
-            full = first_frame_s(OURS, *many)
-            ratios.append(ours / bare)
-            crowded.append(full / ours)
-            seconds.append(ours)
+            bare_s = first_frame_s(BARE)
+            program_s = first_frame_s(PROGRAM, *empty)
+            full_s = first_frame_s(PROGRAM, *many)
+            ratios.append(program_s / bare_s)
+            full_ratios.append(full_s / program_s)
+            seconds.append(program_s)
         memory = tuple(float(run(MEMORY, *demo)) for _ in range(3))
         context = f"first frame after {min(seconds[1:]):.2f} s at best"
         return [
             Figure("P8", "first frame / bare window", tuple(ratios[1:]), 1.2, context=context),
-            Figure("P8", f"first frame, {MANY_JOBS:,} jobs / none", tuple(crowded[1:]), 1.1),
+            Figure("P8", f"first frame, {MANY_JOBS:,} jobs / none", tuple(full_ratios[1:]), 1.1),
             Figure("P8", "memory with the example's job open", memory, 250.0, "MB"),
         ]
 
 
 def first_frame_s(script: str, *arguments: str) -> float:
-    began = time.time()
-    return float(run(script, *arguments)) - began
+    started_s = time.time()
+    return float(run(script, *arguments)) - started_s
 
 
 def run(script: str, *arguments: str) -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env=environment,
         capture_output=True,
@@ -146,7 +146,7 @@ def run(script: str, *arguments: str) -> str:
         check=True,
         timeout=120,
     )
-    return done.stdout.strip().splitlines()[-1]
+    return completed.stdout.strip().splitlines()[-1]
 
 
 def _fill(data_root: Path, catalogue: Path) -> None:

@@ -36,7 +36,7 @@ class Part:
     box: tuple[int, int, int, int]
 
     @property
-    def middle(self) -> tuple[int, int]:
+    def center(self) -> tuple[int, int]:
         x, y, width, height = self.box
         return x + width // 2, y + height // 2
 
@@ -63,7 +63,9 @@ class Desk:
 
     @property
     def environment(self) -> dict[str, str]:
-        variables = {k: v for k, v in os.environ.items() if not k.startswith(("QT_", "DBUS_", "XDG_"))}
+        variables = {
+            k: v for k, v in os.environ.items() if not k.startswith(("QT_", "DBUS_", "XDG_"))
+        }
         home = self._folder / "home"
         home.mkdir(exist_ok=True)
         return {
@@ -199,7 +201,9 @@ class Program:
         return content
 
     def windows(self, kind: str) -> list[dict[str, Any]]:
-        return [window for window in self.read_windows().get("windows", ()) if window["class"] == kind]
+        return [
+            window for window in self.read_windows().get("windows", ()) if window["class"] == kind
+        ]
 
     def window(self, kind: str = "MainWindow") -> dict[str, Any]:
         """The one window of this kind, as soon as it is there."""
@@ -232,16 +236,16 @@ class Program:
 
     def at_rest(self, name: str) -> tuple[int, int]:
         """Where something is to be clicked when a page that fills no longer moves it."""
-        centers = [self.find(name).middle]
+        centers = [self.find(name).center]
 
         def stays() -> bool:
-            centers.append(self.find(name).middle)
+            centers.append(self.find(name).center)
             return len(centers) > _STEADY and len(set(centers[-_STEADY:])) == 1
 
         wait_for(stays, f"“{name}” to stand still")
         return centers[-1]
 
-    def has(self, name: str, kind: str = "") -> bool:
+    def has_part(self, name: str, kind: str = "") -> bool:
         return any(part.name == name and kind in ("", part.kind) for part in self.parts())
 
     def has_said(self, text: str) -> bool:

@@ -23,12 +23,12 @@ ROOT = Path(__file__).resolve().parents[2]
 class Teller(QObject):
     """Lives on the GUI thread."""
 
-    asked = Signal(object)
+    requested = Signal(object)
 
     def __init__(self, app: QCoreApplication) -> None:
         super().__init__()
         self.moveToThread(app.thread())
-        self.asked.connect(self._answer, Qt.ConnectionType.QueuedConnection)
+        self.requested.connect(self._answer, Qt.ConnectionType.QueuedConnection)
 
     @Slot(object)
     def _answer(self, to: socket.socket) -> None:
@@ -55,11 +55,11 @@ def _listen_to_toasts() -> None:
 
     show_message = Toast.show_message
 
-    def heard(self: Toast, text: str, **options: Any) -> None:
+    def show_and_record(self: Toast, text: str, **options: Any) -> None:
         _TOAST_TEXTS.append(text)
         show_message(self, text, **options)
 
-    Toast.show_message = heard  # type: ignore[method-assign]
+    Toast.show_message = show_and_record  # type: ignore[method-assign]
 
 
 class _Tray(QSystemTrayIcon):
@@ -150,7 +150,7 @@ def _listen(path: str) -> None:
                     continue
                 if teller is None:
                     teller = Teller(app)
-                teller.asked.emit(asker)
+                teller.requested.emit(asker)
 
 
 if __name__ == "__main__":

@@ -87,7 +87,7 @@ def open_program(desk, used_root, config, name):
     root, catalogue, _ = used_root
     arguments = ["--data-root", str(root), "--catalogue", str(catalogue)]
     program = desk.start_program(arguments, name, XDG_CONFIG_HOME=str(config))
-    wait_for(lambda: program.has(QUEUED_NAMES[0], "row"), "the list of jobs")
+    wait_for(lambda: program.has_part(QUEUED_NAMES[0], "row"), "the list of jobs")
     wait_for(lambda: program.window()["is_active"], "the window to be active")
     return program
 
@@ -124,11 +124,11 @@ def press_keys(desk, *keys):
 
 def open_job(desk, program, name):
     press_keys(desk, "ctrl+k")
-    wait_for(lambda: program.has("Command palette", "LineEdit"), "the palette")
+    wait_for(lambda: program.has_part("Command palette", "LineEdit"), "the palette")
     desk.hands("type", "--delay", 1, name)
     wait_for(lambda: any(p.name == name and p.text == "Matches" for p in program.parts()), name)
     press_keys(desk, "Return")
-    wait_for(lambda: not program.has("Command palette", "LineEdit"), "the palette to close")
+    wait_for(lambda: not program.has_part("Command palette", "LineEdit"), "the palette to close")
 
 
 def test_the_window_opens_where_it_was_closed(program):
@@ -141,13 +141,15 @@ def test_the_window_opens_where_it_was_closed(program):
 def test_a_folder_dropped_on_a_plot_opens_the_import_with_its_guess(program, desk, neighbour):
     open_job(desk, program, "slow")
     plot = program.find("Loss", "LargePlot")
-    desk.drag(neighbour.source, plot.middle, lambda: program.has("Import “cats”", "DropOverlay"))
+    desk.drag(
+        neighbour.source, plot.center, lambda: program.has_part("Import “cats”", "DropOverlay")
+    )
     assert neighbour.hear("dragged") == "CopyAction"
     dialog = wait_for(lambda: program.windows("ImportDialog"), "the dialog")[0]
     chosen_names = [part["name"] for part in dialog["parts"] if part["is_chosen"]]
     assert chosen_names == ["Model"]
     assert program.find("Name", "LineEdit").text == "cats"
-    assert not program.has("Import “cats”", "DropOverlay")
+    assert not program.has_part("Import “cats”", "DropOverlay")
     press_keys(desk, "Escape")
     wait_for(lambda: not program.windows("ImportDialog"), "the dialog to close")
 
@@ -161,9 +163,9 @@ def test_a_dragged_checkpoint_is_the_file_that_export_writes(
         lambda: [p for p in program.parts() if p.kind == "_Tab" and "Checkpoints 1" in p.name],
         "the checkpoint",
     )[0]
-    desk.click(tab.middle)
+    desk.click(tab.center)
     row = program.find(CHECKPOINT, "row")
-    start = (row.box[0] + 40, row.middle[1])
+    start = (row.box[0] + 40, row.center[1])
     ready = "“kept.zip” is ready: drop it in a folder"
     desk.drag(start, neighbour.target, lambda: program.has_said(ready))
     dropped = neighbour.hear("dropped")
@@ -194,12 +196,12 @@ def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk
     old_order = queued_names()
     wait_for(lambda: shown_names() == old_order, "the queue in its order")
     first_row, last_row = program.find(old_order[0], "row"), program.find(old_order[2], "row")
-    drop_point = (first_row.middle[0], first_row.box[1] + 6)
+    drop_point = (first_row.center[0], first_row.box[1] + 6)
 
     def is_aimed():
         return any(p.description == f"Before {old_order[0]}" for p in program.parts())
 
-    desk.drag((last_row.box[0] + 60, last_row.middle[1]), drop_point, is_aimed)
+    desk.drag((last_row.box[0] + 60, last_row.center[1]), drop_point, is_aimed)
     new_order = [old_order[2], old_order[0], old_order[1]]
     wait_for(lambda: shown_names() == new_order, "the row where it was dropped")
     assert queued_names() == new_order
@@ -216,31 +218,33 @@ def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program
         )
 
     row = program.find("slow", "row")
-    desk.drag((row.box[0] + 60, row.middle[1]), button.middle, has_description("Compare “slow”"))
+    desk.drag((row.box[0] + 60, row.center[1]), button.center, has_description("Compare “slow”"))
     wait_for(lambda: program.has_said("1 job is compared"), "the job to be compared")
 
     # Held over the place for a while, Compare itself comes, and takes it as well.
     press_keys(desk, "ctrl+1")
     row = program.find("fast", "row")
-    desk.hands("mousemove", "--sync", row.box[0] + 60, row.middle[1], "mousedown", 1)
+    desk.hands("mousemove", "--sync", row.box[0] + 60, row.center[1], "mousedown", 1)
     try:
-        desk.hands("mousemove", "--sync", row.box[0] + 90, row.middle[1])
-        desk.hands("mousemove", "--sync", *button.middle)
+        desk.hands("mousemove", "--sync", row.box[0] + 90, row.center[1])
+        desk.hands("mousemove", "--sync", *button.center)
         shaking = iter(range(1, 10_000))
 
         def is_there():
-            desk.hands("mousemove", "--sync", button.middle[0] + next(shaking) % 2, button.middle[1])
-            return program.has("", "ComparePage")
+            desk.hands(
+                "mousemove", "--sync", button.center[0] + next(shaking) % 2, button.center[1]
+            )
+            return program.has_part("", "ComparePage")
 
         wait_for(is_there, "Compare")
-        page = program.find("", "ComparePage").middle
+        page = program.find("", "ComparePage").center
         desk.hands("mousemove", "--sync", page[0] - 5, page[1])
         desk.hands("mousemove", "--sync", *page)
-        wait_for(lambda: program.has("Compare “fast”", "DropOverlay"), "what a drop would do")
+        wait_for(lambda: program.has_part("Compare “fast”", "DropOverlay"), "what a drop would do")
     finally:
         desk.hands("mouseup", 1)
     wait_for(lambda: program.has_said("2 jobs are compared"), "the other one, too")
-    wait_for(lambda: program.has("slow", "") and program.has("fast", ""), "both of them")
+    wait_for(lambda: program.has_part("slow", "") and program.has_part("fast", ""), "both of them")
 
 
 def test_weights_are_dropped_on_a_model(program, desk, used_root, tmp_path):
@@ -251,7 +255,7 @@ def test_weights_are_dropped_on_a_model(program, desk, used_root, tmp_path):
     press_keys(desk, "ctrl+4")
     row = program.find("digits", "row")
     message = "Give digits @ 1 the weights “best.pt”"
-    desk.drag(giver.source, row.middle, lambda: program.has(message, "DropOverlay"))
+    desk.drag(giver.source, row.center, lambda: program.has_part(message, "DropOverlay"))
     assert giver.hear("dragged") == "CopyAction"
     wait_for(
         lambda: program.has_said("New jobs of digits start from these weights"),
@@ -263,7 +267,7 @@ def test_weights_are_dropped_on_a_model(program, desk, used_root, tmp_path):
 def test_a_copied_command_can_be_pasted_elsewhere(program, desk, neighbour, used_root):
     open_job(desk, program, QUEUED_NAMES[0])
     tab = next(p for p in program.parts() if p.kind == "_Tab" and p.name == "Settings")
-    desk.click(tab.middle)
+    desk.click(tab.center)
     wait_for(lambda: any("mpirun" in p.text for p in program.parts()), "the command")
     desk.click(program.at_rest("Copy command"))
     wait_for(lambda: "mpirun" in neighbour.ask("clipboard"), "the command in the clipboard")

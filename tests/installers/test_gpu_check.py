@@ -137,11 +137,15 @@ def test_a_foreign_process_is_shown_with_its_owner(fake: FakeGpus) -> None:
 
 
 @pytest.mark.parametrize(
-    ("on", "sees", "passed"),
+    ("gpu_index", "visible_gpus", "has_passed"),
     [(1, f"{GPUS[1]} 1", True), (0, f"{GPUS[1]} 1", False), (1, "0 2", False)],
 )
 def test_a_pinned_rank_is_on_its_gpu_alone(
-    fake: FakeGpus, monkeypatch: pytest.MonkeyPatch, gpu_index: int, visible_gpus: str, has_passed: bool
+    fake: FakeGpus,
+    monkeypatch: pytest.MonkeyPatch,
+    gpu_index: int,
+    visible_gpus: str,
+    has_passed: bool,
 ) -> None:
     def train(
         context: CheckContext, name: str, observe: Callable[[str], None], **_changes: Any
@@ -190,7 +194,7 @@ def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckConte
 
 
 @pytest.mark.parametrize(
-    ("step_ms", "busy", "passed"),
+    ("step_ms", "busy", "has_passed"),
     [
         (10.05, (99.0, 98.0), [True, True]),
         (10.2, (99.0, 98.0), [False, True]),
@@ -234,7 +238,7 @@ def test_checks_without_a_job_are_made_where_no_job_can_run(
     }
 
 
-@pytest.mark.parametrize("passed", [True, False])
+@pytest.mark.parametrize("has_passed", [True, False])
 def test_the_table_has_a_line_for_each_check_and_a_failure_is_the_exit_code(
     has_passed: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -33,14 +33,14 @@ def provide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Pat
             wheels=tmp_path / "wheels",
             constraints=tmp_path / "constraints.txt",
             log=tmp_path / "log",
-            progress=Progress(provide.said),
+            progress=Progress(provide.output),
             environment={},
             build=build,
             install=print,
         )
 
     provide.builds = 0
-    provide.said = io.StringIO()
+    provide.output = io.StringIO()
     return provide
 
 
@@ -49,14 +49,14 @@ def test_a_whole_wheel_is_not_built_twice(provide) -> None:
     assert provide.builds == 1
 
 
-@pytest.mark.parametrize("kept", [0.0, 0.5, 0.99], ids=["empty", "half", "last bytes missing"])
+@pytest.mark.parametrize("share", [0.0, 0.5, 0.99], ids=["empty", "half", "last bytes missing"])
 def test_a_truncated_wheel_is_noticed_and_built_again(provide, share: float) -> None:
     wheel = provide()
     content = wheel.read_bytes()
     wheel.write_bytes(content[: int(len(content) * share)])
     assert provide().read_bytes() != content[: int(len(content) * share)]
     assert provide.builds == 2
-    assert "is damaged; it is built again" in provide.said.getvalue()
+    assert "is damaged; it is built again" in provide.output.getvalue()
 
 
 def test_a_flipped_bit_is_noticed(provide) -> None:

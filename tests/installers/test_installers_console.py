@@ -71,7 +71,7 @@ def test_undecodable_bytes_do_no_harm(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("output", "sentence"),
+    ("output", "message"),
     [
         ("OSError: [Errno 28] No space left on device", "is full; free some space"),
         ("NewConnectionError: Connection refused", "cannot be reached; check the network"),

@@ -163,7 +163,9 @@ def test_one_of_two_first_starts_works_and_the_other_waits(
             hint=messages.read_text,
         )
         (tmp_path / "go").touch()
-        pythons = [process.communicate(timeout=LIMIT_S)[0] for process in (first_start, second_start)]
+        pythons = [
+            process.communicate(timeout=LIMIT_S)[0] for process in (first_start, second_start)
+        ]
     assert [first_start.returncode, second_start.returncode] == [0, 0], messages.read_text()
     assert pythons[0] == pythons[1]
     assert (tmp_path / "builds").read_text() == "built\n"
@@ -296,7 +298,7 @@ def test_the_recipe_of_horovod_is_part_of_the_name(
 
 
 @pytest.mark.parametrize(
-    ("listed", "options"),
+    ("pip_output", "options"),
     [
         (
             "global.index-url='https://mirror.lab/simple'",
@@ -320,7 +322,9 @@ def test_uv_takes_packages_from_where_pip_does(pip_output: str, options: list[st
 
 
 def test_uv_reaches_a_mirror_as_pip_does() -> None:
-    pip_output = "global.cert='/etc/ca.pem'\n:env:.proxy='http://proxy:3128'\n:env:.default-timeout='9'"
+    pip_output = (
+        "global.cert='/etc/ca.pem'\n:env:.proxy='http://proxy:3128'\n:env:.default-timeout='9'"
+    )
     assert pip_options(pip_output)[1] == {
         "SSL_CERT_FILE": "/etc/ca.pem",
         "ALL_PROXY": "http://proxy:3128",

@@ -73,12 +73,12 @@ print(json.dumps({
 
 EVERY_MODULE = """
 import importlib, pkgutil
-for room in ("app", "widgets", "backend"):
-    for found in pkgutil.walk_packages([room], f"{room}."):
+for package in ("app", "widgets", "backend"):
+    for module in pkgutil.walk_packages([package], f"{package}."):
         # Not those of who trains, nor what others execute: a rank by path, Alembic by itself.
-        others = ("backend.training.", "backend.node.run.rank_bootstrap", "backend.catalogue.env")
-        if not found.name.startswith(others):
-            importlib.import_module(found.name)
+        excluded = ("backend.training.", "backend.node.run.rank_bootstrap", "backend.catalogue.env")
+        if not module.name.startswith(excluded):
+            importlib.import_module(module.name)
 """
 
 LIBRARIES = """
@@ -243,7 +243,9 @@ def test_the_window_ends_on_sigint_without_complaints(unpacked: Unpacked) -> Non
     finally:
         window.kill()
         window.communicate()
-    unexpected_lines = set(complaints.splitlines()) - {"This plugin does not support propagateSizeHints()"}
+    unexpected_lines = set(complaints.splitlines()) - {
+        "This plugin does not support propagateSizeHints()"
+    }
     assert (window.returncode, unexpected_lines) == (0, set())
 
 

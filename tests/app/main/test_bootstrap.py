@@ -21,7 +21,7 @@ from backend.records.jobs.state import JobState
 from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import open_services
 from backend.services.context.example import create_example
-from tests.benchmarks.window import OURS, run
+from tests.benchmarks.window import PROGRAM, run
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, close_programs
 from tests.windows import find_button, find_only
 from widgets.common.buttons import SegmentedControl
@@ -269,7 +269,7 @@ def test_p8_the_first_frame_waits_for_nothing_that_comes_after_it():
 
 
 def test_p8_no_module_of_the_pages_is_imported_before_the_first_frame(tmp_path):
-    script = OURS.replace("time.time()", "*sys.modules")
+    script = PROGRAM.replace("time.time()", "*sys.modules")
     imported = run(script, str(tmp_path / "root"), str(tmp_path / "c.sqlite")).split()
     assert "app.main.bootstrap" in imported
     assert not {*_QT_MODULES, "sqlalchemy", "fabric"} & {*imported}

@@ -350,7 +350,7 @@ class Window:
             "app.notifications.notification_center.notices_file", lambda: tmp_path / "notices.json"
         )
         self.tray = SimpleNamespace(received_notices=[])
-        self.tray.notify = self.tray.received.append
+        self.tray.notify = self.tray.received_notices.append
         self.bell = NotificationCenter(
             window, immediately, self.tray, lambda: notifies_finished, window
         )
@@ -359,7 +359,7 @@ class Window:
     def poll(self, *views):
         self.bell.see_listing(make_listing(*views))
         self.bell.see_jobs(views)
-        return titles(self.tray.received)
+        return titles(self.tray.received_notices)
 
     @property
     def stored_titles(self):
@@ -397,7 +397,7 @@ def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(open_
     reloaded = open_window()
     assert reloaded.poll(*now) == ["3 jobs ended while the window was closed"]
     assert reloaded.stored_titles == ["Failed: job 3", "Finished: job 1", "Failed: job 2"]
-    summary = reloaded.tray.received[0]
+    summary = reloaded.tray.received_notices[0]
     assert (summary.job_id, summary.family) == ("", "bad")
     assert summary.text == "Failed: job 2, Finished: job 1, Failed: job 3"
     notices = reloaded.bell._store.notices
@@ -407,7 +407,7 @@ def test_m20_jobs_that_ended_while_the_window_was_closed_are_reported_once(open_
         notices[2].timestamp.isoformat()
         == datetime.fromisoformat("2026-11-21T15:05Z").astimezone().isoformat()
     )
-    assert reloaded.poll(*now) == titles(reloaded.tray.received)
+    assert reloaded.poll(*now) == titles(reloaded.tray.received_notices)
     assert open_window().poll(*now) == []
 
 
@@ -420,7 +420,7 @@ def test_m20_an_end_reported_before_the_window_closed_is_not_repeated(open_windo
     window = open_window()
     window.poll(replace(LIVE, id="job-1"))
     window.bell.see_jobs((ended_job(1),))
-    assert titles(window.tray.received) == ["Failed: job 1"]
+    assert titles(window.tray.received_notices) == ["Failed: job 1"]
     assert open_window().poll(ended_job(1)) == []
 
 
@@ -472,4 +472,4 @@ def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(open_window):
     open_window().poll(ended_job(0))
     window = open_window()
     window.bell.see_listing(JobListing(summaries=(summary_of(ended_job(1, minute=5)),), total=1))
-    assert titles(window.tray.received) == ["Failed: job 1"]
+    assert titles(window.tray.received_notices) == ["Failed: job 1"]

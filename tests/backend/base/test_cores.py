@@ -12,7 +12,7 @@ JOB = "user.slice/job.scope"
 
 
 @pytest.mark.parametrize(
-    ("own", "files", "found"),
+    ("own_cgroups", "files", "core_count"),
     [
         ("0::/\n", {"cpu.max": "200000 100000"}, 2),
         (f"0::/{JOB}\n", {f"{JOB}/cpu.max": "300000 100000"}, 3),
@@ -38,11 +38,15 @@ JOB = "user.slice/job.scope"
     ],
 )
 def test_the_least_of_affinity_and_quotas_counts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: str, files: dict[str, str], found: int
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    own_cgroups: str,
+    files: dict[str, str],
+    core_count: int,
 ) -> None:
     for name, text in {
-        "own": own,
-        **{f"cgroups/{name}": one for name, one in files.items()},
+        "own": own_cgroups,
+        **{f"cgroups/{name}": content for name, content in files.items()},
     }.items():
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -50,7 +54,7 @@ def test_the_least_of_affinity_and_quotas_counts(
     monkeypatch.setattr(cores, "_OWN_CGROUPS", str(tmp_path / "own"))
     monkeypatch.setattr(cores, "_CGROUPS", str(tmp_path / "cgroups"))
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(64)))
-    assert cores.usable_cores() == found
+    assert cores.usable_cores() == core_count
 
 
 def test_a_system_without_cgroups_has_the_cores_of_its_affinity(

@@ -22,7 +22,7 @@ def loggers() -> Iterator[None]:
     root = logging.getLogger()
     handlers, levels = list(root.handlers), {n: logging.getLogger(n).level for n in log.PACKAGES}
     yield
-    for handler in [one for one in root.handlers if one not in handlers]:
+    for handler in [h for h in root.handlers if h not in handlers]:
         root.removeHandler(handler)
         handler.close()
     for name, level in levels.items():

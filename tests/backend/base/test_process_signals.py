@@ -30,14 +30,14 @@ def forbidden(_pid: int) -> int:
 
 
 @pytest.fixture(params=["pidfd", "forbidden", "none"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def signal_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "forbidden":
         monkeypatch.setattr(os, "pidfd_open", forbidden)
     elif request.param == "none":
         monkeypatch.delattr(os, "pidfd_open")
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("signal_method")
 @pytest.mark.parametrize("is_it", [True, False])
 def test_only_the_identified_process_gets_the_signal(
     child: subprocess.Popen[bytes], is_it: bool
@@ -48,7 +48,7 @@ def test_only_the_identified_process_gets_the_signal(
     assert child.wait(LIMIT_S) == (-signal.SIGTERM if is_it else -signal.SIGKILL)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("signal_method")
 def test_an_ended_process_gets_no_signal(child: subprocess.Popen[bytes]) -> None:
     child.kill()
     child.wait(LIMIT_S)

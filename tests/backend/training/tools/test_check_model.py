@@ -12,7 +12,7 @@ from backend.training.user_code import UserCodeError
 from tests.backend.training.test_resume import assert_bit_equal
 from tests.backend.training.training_rig import LOADER, MODEL, new_training, pausing_model
 
-ALONE: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
+SINGLE_PROCESS: dict[str, Any] = {"processes": 1, "strategy": {"name": "alone"}}
 
 BUFFERS = MODEL.replace(
     "    def forward(self, x):\n        return self.layers(x)\n",
@@ -55,16 +55,16 @@ GROWING = MODEL.replace(
 
 
 @pytest.mark.parametrize(
-    ("model", "sentence"),
+    ("model", "message"),
     [(PARTIAL, "refuses the result of its state_dict"), (GROWING, "state_dict: seen")],
     ids=["leaves out a part", "grows in forward"],
 )
 def test_a_model_with_an_unloadable_checkpoint_is_refused_before_the_first_step(
-    tmp_path: Path, model: str, sentence: str
+    tmp_path: Path, model: str, message: str
 ) -> None:
-    training = new_training(tmp_path, model=model, **ALONE)
+    training = new_training(tmp_path, model=model, **SINGLE_PROCESS)
     assert training.train() != 0
-    assert sentence in training.error()["sentence"]
+    assert message in training.error()["sentence"]
     assert training.step() == 0
 
 
@@ -82,7 +82,7 @@ EXTRA = (
 
 
 @pytest.mark.parametrize(
-    ("value", "sentence"),
+    ("value", "message"),
     [
         ("np.arange(3)", "_extra_state (numpy.ndarray)"),
         ("{'seen': [1, np.float64(2)]}", "_extra_state['seen'][1] (numpy.float64)"),
@@ -95,28 +95,28 @@ EXTRA = (
     ],
 )
 def test_extra_state_that_no_checkpoint_holds_is_named_by_the_check_and_before_a_step(
-    tmp_path: Path, value: str, sentence: str
+    tmp_path: Path, value: str, message: str
 ) -> None:
     model = EXTRA.replace("VALUE", value).replace("SHOULD", "[]" if "named" in value else "state")
     model = model.replace("return self.layers", "self.seen = 1; return self.layers")
-    training = new_training(tmp_path, model=model, **ALONE)
+    training = new_training(tmp_path, model=model, **SINGLE_PROCESS)
     sources = training.sources
     request = {part: str(sources / part) for part in ("model", "loader")}
     with pytest.raises(UserCodeError) as caught:
         check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
-    assert sentence in caught.value.message
+    assert message in caught.value.message
     assert "weights_only" not in caught.value.message + caught.value.remedy
     assert training.train() != 0
-    assert sentence in training.error()["sentence"]
+    assert message in training.error()["sentence"]
     assert training.step() == 0
 
 
 def test_extra_state_of_tensors_numbers_and_text_is_saved_and_resumed(tmp_path: Path) -> None:
     value = "{'text': 'a', 'list': [1, 2.5, None, True], 'tensor': torch.ones(2)}"
     model = EXTRA.replace("VALUE", value).replace("state == SHOULD", "state['text'] == 'a'")
-    training = new_training(tmp_path, model=model, epochs=1, **ALONE)
+    training = new_training(tmp_path, model=model, epochs=1, **SINGLE_PROCESS)
     training.train_well()
-    training.with_config(epochs=2, **ALONE)
+    training.with_config(epochs=2, **SINGLE_PROCESS)
     training.train_well(resume_from=training.latest())
 
 
@@ -147,10 +147,10 @@ OWN_GENERATOR = LOADER.replace(
 def test_the_check_names_state_that_a_resumed_job_would_lack(
     tmp_path: Path, model: str, loader: str, expected: str
 ) -> None:
-    sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
+    sources = new_training(tmp_path, model=model, loader=loader, **SINGLE_PROCESS).sources
     request = {part: str(sources / part) for part in ("model", "loader")}
-    found = check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
-    assert [expected in warning for warning in found["warnings"]] == [True][: bool(expected)]
+    result = check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)
+    assert [expected in warning for warning in result["warnings"]] == [True][: bool(expected)]
 
 
 @pytest.mark.parametrize(
@@ -163,7 +163,7 @@ def test_the_check_names_state_that_a_resumed_job_would_lack(
 def test_an_error_before_the_first_batch_is_blamed_on_the_loader(
     tmp_path: Path, model: str, loader: str, part: str
 ) -> None:
-    sources = new_training(tmp_path, model=model, loader=loader, **ALONE).sources
+    sources = new_training(tmp_path, model=model, loader=loader, **SINGLE_PROCESS).sources
     request = {part: str(sources / part) for part in ("model", "loader")}
     with pytest.raises(UserCodeError) as caught:
         check_model({**request, "dataset": str(sources / "files")}, lambda *_: None)

@@ -15,14 +15,14 @@ def test_a_child_that_one_listing_misses_is_killed(
     unseen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = subprocess.Popen(["sleep", "600"])
-    others = [one.pid for one in psutil.Process().children() if one.pid != child.pid]
-    listed, real = [0], psutil.Process.children
+    other_pids = [one.pid for one in psutil.Process().children() if one.pid != child.pid]
+    listing_count, real = [0], psutil.Process.children
 
     def list_children(process: psutil.Process) -> list[psutil.Process]:
-        listed[0] += 1
-        return [] if listed[0] <= unseen else real(process)
+        listing_count[0] += 1
+        return [] if listing_count[0] <= unseen else real(process)
 
     monkeypatch.setattr(psutil.Process, "children", list_children)
-    children.kill_all(others)
+    children.kill_all(other_pids)
     assert not psutil.pid_exists(child.pid)
     child.wait()

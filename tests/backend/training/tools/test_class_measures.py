@@ -13,8 +13,8 @@ CONFIDENCE = numpy.array([0.9, 0.5, 0.6, 0.8, 0.95, 0.6, 0.99])
 
 
 def test_rows_are_targets_and_columns_predictions_and_unknown_targets_do_not_count() -> None:
-    found = class_measures.confusion(TARGET, PREDICTED, 3)
-    assert found.tolist() == [[2, 1, 0], [1, 1, 0], [1, 0, 0]]
+    matrix = class_measures.confusion(TARGET, PREDICTED, 3)
+    assert matrix.tolist() == [[2, 1, 0], [1, 1, 0], [1, 0, 0]]
 
 
 def test_precision_recall_and_f1_are_undefined_without_samples() -> None:
@@ -29,10 +29,10 @@ def test_precision_recall_and_f1_are_undefined_without_samples() -> None:
 
 
 def test_the_most_confident_mistakes_come_first() -> None:
-    places = class_measures.most_confident_mistakes(TARGET, PREDICTED, CONFIDENCE, 2)
-    assert places.tolist() == [4, 2]
+    mistakes = class_measures.most_confident_mistakes(TARGET, PREDICTED, CONFIDENCE, 2)
+    assert mistakes.tolist() == [4, 2]
 
 
 def test_each_predicted_class_has_its_most_confident_samples() -> None:
-    places = class_measures.most_confident_by_class(PREDICTED, CONFIDENCE, 2)
-    assert places.tolist() == [4, 0, 3, 2, 6]
+    indices = class_measures.most_confident_by_class(PREDICTED, CONFIDENCE, 2)
+    assert indices.tolist() == [4, 0, 3, 2, 6]

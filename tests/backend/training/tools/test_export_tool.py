@@ -36,7 +36,7 @@ GALLERY = Path(__file__).parents[4] / "resources/gallery/digits"
 ANCESTOR = Path(__file__).parents[3] / "data/ancestor"
 
 
-class Made:
+class ExportedCheckpoint:
     """A checkpoint with its record, a history, and exports of them."""
 
     def __init__(self, folder: Path, source: Path = GALLERY / "model") -> None:
@@ -74,11 +74,11 @@ class Made:
         )
         return to
 
-    def refused(self, export_format: str = "pt", output: Path | None = None) -> str:
-        before = sorted(self.folder.rglob("*"))
+    def refusal(self, export_format: str = "pt", output: Path | None = None) -> str:
+        previous_files = sorted(self.folder.rglob("*"))
         with pytest.raises(BackendError) as caught:
             self.export(export_format, output)
-        assert sorted(self.folder.rglob("*")) == before, "nothing new is left"
+        assert sorted(self.folder.rglob("*")) == previous_files, "nothing new is left"
         return caught.value.message
 
 
@@ -88,10 +88,10 @@ def most_exports_need_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     run_tool = tool_process.run_tool
 
     def run_here(
-        tool: str, request: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any], *more: Any
+        tool: str, request: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any], *args: Any
     ) -> Any:
         if request["format"] == "onnx":
-            return run_tool(tool, request, read, *more)
+            return run_tool(tool, request, read, *args)
         with contextlib.closing(tool_protocol.Report(tmp_path.with_name("progress"))) as report:
             return read(export(request, report))
 
@@ -99,37 +99,39 @@ def most_exports_need_no_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Made:
-    return Made(tmp_path)
+def checkpoint(tmp_path: Path) -> ExportedCheckpoint:
+    return ExportedCheckpoint(tmp_path)
 
 
-def test_a_state_dict_loads_with_weights_only(made: Made) -> None:
-    state = torch.load(made.export("pt"), weights_only=True)
-    assert list(state) == list(made.model.state_dict())
-    assert all(torch.equal(state[name], v) for name, v in made.model.state_dict().items())
+def test_a_state_dict_loads_with_weights_only(checkpoint: ExportedCheckpoint) -> None:
+    state = torch.load(checkpoint.export("pt"), weights_only=True)
+    assert list(state) == list(checkpoint.model.state_dict())
+    assert all(torch.equal(state[name], v) for name, v in checkpoint.model.state_dict().items())
 
 
-def test_safetensors_hold_the_same_numbers(made: Made) -> None:
-    state = safetensors.torch.load_file(made.export("safetensors"))
-    assert set(state) == set(made.model.state_dict())
-    assert all(torch.equal(state[name], v) for name, v in made.model.state_dict().items())
+def test_safetensors_hold_the_same_numbers(checkpoint: ExportedCheckpoint) -> None:
+    state = safetensors.torch.load_file(checkpoint.export("safetensors"))
+    assert set(state) == set(checkpoint.model.state_dict())
+    assert all(torch.equal(state[name], v) for name, v in checkpoint.model.state_dict().items())
 
 
-def test_onnx_gives_the_outputs_of_the_model_for_any_batch_size(made: Made) -> None:
-    session = onnxruntime.InferenceSession(made.export("onnx"))
-    assert made.notes == ()
+def test_onnx_gives_the_outputs_of_the_model_for_any_batch_size(
+    checkpoint: ExportedCheckpoint,
+) -> None:
+    session = onnxruntime.InferenceSession(checkpoint.export("onnx"))
+    assert checkpoint.notes == ()
     data = load_loader(GALLERY / "loader").training(GALLERY / "dataset")
     for size in (1, 7):
         batch = torch.stack([data[index][0] for index in range(size)])
         (output,) = session.run(None, {"data": batch.numpy()})
         with torch.no_grad():
-            numpy.testing.assert_allclose(output, made.model(batch), atol=1e-5)
+            numpy.testing.assert_allclose(output, checkpoint.model(batch), atol=1e-5)
 
 
 def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
-    made: Made, tmp_path: Path
+    checkpoint: ExportedCheckpoint, tmp_path: Path
 ) -> None:
-    made.history.write_bytes(
+    checkpoint.history.write_bytes(
         encode(Block("TRAINING", 1, 1, 3, 1, "2026-11-21T07:30:00Z", {"loss": [3.0, 2.0, 1.0]}))
         + encode(
             Block(
@@ -146,27 +148,31 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
         + encode(Block("TRAINING", 2, 1, 4, 4, "2026-11-21T07:41:00Z", {"loss": [0.25]}))
         + b"[[entry]]\nhalf a blo"
     )
-    elsewhere = tmp_path / "elsewhere, far"
-    shutil.unpack_archive(made.export("zip"), elsewhere)
+    unzip_folder = tmp_path / "elsewhere, far"
+    shutil.unpack_archive(checkpoint.export("zip"), unzip_folder)
     plain = {"PATH": os.environ["PATH"]}
-    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=elsewhere, check=True)
-    listed = {line.split("  ")[1] for line in (elsewhere / "SHA256SUMS").read_text().splitlines()}
-    present = {p.relative_to(elsewhere).as_posix() for p in elsewhere.rglob("*") if p.is_file()}
-    assert listed == present - {"SHA256SUMS"}
-    said = subprocess.run(
-        [sys.executable, "load.py"], cwd=elsewhere, env=plain, check=True, capture_output=True
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=unzip_folder, check=True)
+    hashed_names = {
+        line.split("  ")[1] for line in (unzip_folder / "SHA256SUMS").read_text().splitlines()
+    }
+    present = {
+        p.relative_to(unzip_folder).as_posix() for p in unzip_folder.rglob("*") if p.is_file()
+    }
+    assert hashed_names == present - {"SHA256SUMS"}
+    completed = subprocess.run(
+        [sys.executable, "load.py"], cwd=unzip_folder, env=plain, check=True, capture_output=True
     )
-    assert b"29,066 parameters loaded" in said.stdout
+    assert b"29,066 parameters loaded" in completed.stdout
     torch.save(torch.ones(2, 1, 8, 8), tmp_path / "in.pt")
     program = (
         "import torch; from load import load_model\n"
         f"torch.save(load_model()(torch.load({str(tmp_path / 'in.pt')!r})), "
         f"{str(tmp_path / 'out-of-zip.pt')!r})"
     )
-    subprocess.run([sys.executable, "-c", program], cwd=elsewhere, env=plain, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=unzip_folder, env=plain, check=True)
     output = torch.load(tmp_path / "out-of-zip.pt", weights_only=True)
-    assert torch.equal(output, made.model(torch.ones(2, 1, 8, 8)))
-    with (elsewhere / "history.csv").open(newline="") as file:
+    assert torch.equal(output, checkpoint.model(torch.ones(2, 1, 8, 8)))
+    with (unzip_folder / "history.csv").open(newline="") as file:
         assert list(csv.reader(file)) == [
             ["step", "epoch", "loss", "validation/loss"],
             ["1", "1", "3", ""],
@@ -174,26 +180,31 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
             ["3", "1", "0.5", "0.75"],
             ["4", "1", "0.25", ""],
         ]
-    assert made.notes == (
+    assert checkpoint.notes == (
         "1 of 4 blocks of the history are damaged; history.csv lacks their steps.",
     )
-    assert made.notes[0] in (elsewhere / "README.md").read_text()
-    assert len(tomllib.loads((elsewhere / "history.toml").read_text())["entry"]) == 3
+    assert checkpoint.notes[0] in (unzip_folder / "README.md").read_text()
+    assert len(tomllib.loads((unzip_folder / "history.toml").read_text())["entry"]) == 3
     texts = [
         p.read_text()
-        for p in elsewhere.rglob("*")
+        for p in unzip_folder.rglob("*")
         if p.is_file() and p.suffix not in (".pt", ".pyc")
     ]
     assert not any(str(tmp_path) in text for text in texts), "no path of this place is in it"
 
 
-def test_m18_a_changed_file_of_the_zip_is_named(made: Made, tmp_path: Path) -> None:
-    shutil.unpack_archive(made.export("zip"), tmp_path / "z")
+def test_m18_a_changed_file_of_the_zip_is_named(
+    checkpoint: ExportedCheckpoint, tmp_path: Path
+) -> None:
+    shutil.unpack_archive(checkpoint.export("zip"), tmp_path / "z")
     (tmp_path / "z/job.toml").write_text("other")
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "load.py"], cwd=tmp_path / "z", capture_output=True, check=False
     )
-    assert (said.returncode, said.stderr) == (1, b"job.toml was changed after the export.\n")
+    assert (completed.returncode, completed.stderr) == (
+        1,
+        b"job.toml was changed after the export.\n",
+    )
 
 
 def test_m18_a_model_of_several_files_loads_from_the_zip(tmp_path: Path) -> None:
@@ -202,8 +213,8 @@ def test_m18_a_model_of_several_files_loads_from_the_zip(tmp_path: Path) -> None
     (source / "tokenize.py").write_text("HIDDEN = 8\n")
     with (source / "bks_model.py").open("a") as file:
         file.write("\nfrom tokenize import HIDDEN\n")
-    made = Made(tmp_path, source)
-    shutil.unpack_archive(made.export("zip"), tmp_path / "z")
+    checkpoint = ExportedCheckpoint(tmp_path, source)
+    shutil.unpack_archive(checkpoint.export("zip"), tmp_path / "z")
     subprocess.run([sys.executable, "load.py"], cwd=tmp_path / "z", check=True)
 
 
@@ -221,10 +232,10 @@ def test_m18_a_keras_model_loads_from_the_zip(tmp_path: Path) -> None:
         "    def call(self, data): return self.dense(self.flat(data))\n"
         "    def loss(self, output, target): return keras.ops.mean(output)\n"
     )
-    made = Made(tmp_path, source)
-    shutil.unpack_archive(made.export("zip"), tmp_path / "z")
+    checkpoint = ExportedCheckpoint(tmp_path, source)
+    shutil.unpack_archive(checkpoint.export("zip"), tmp_path / "z")
     assert torch.load(tmp_path / "z/example.pt", weights_only=True).count_nonzero() == 0
-    said = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "load.py"],
         cwd=tmp_path / "z",
         stdout=subprocess.PIPE,
@@ -232,8 +243,8 @@ def test_m18_a_keras_model_loads_from_the_zip(tmp_path: Path) -> None:
         text=True,
         check=False,
     )
-    assert said.returncode == 0, said.stdout
-    assert "650 parameters loaded" in said.stdout
+    assert completed.returncode == 0, completed.stdout
+    assert "650 parameters loaded" in completed.stdout
 
 
 def test_f60_values_of_environment_variables_do_not_leave_with_the_job_file() -> None:
@@ -254,55 +265,59 @@ def test_f60_values_of_environment_variables_do_not_leave_with_the_job_file() ->
     assert shared["start_from"] == "weights.pt"
 
 
-def test_nothing_is_overwritten(made: Made) -> None:
-    output = made.folder / "mine.pt"
+def test_nothing_is_overwritten(checkpoint: ExportedCheckpoint) -> None:
+    output = checkpoint.folder / "mine.pt"
     output.write_text("mine")
-    assert made.refused("pt", output) == f"{output} exists already and was not changed."
+    assert checkpoint.refusal("pt", output) == f"{output} exists already and was not changed."
     assert output.read_text() == "mine"
 
 
-def test_a_missing_folder_is_named(made: Made) -> None:
-    output = made.folder / "absent/out.pt"
-    assert made.refused("pt", output) == f"The folder {output.parent} does not exist."
+def test_a_missing_folder_is_named(checkpoint: ExportedCheckpoint) -> None:
+    output = checkpoint.folder / "absent/out.pt"
+    assert checkpoint.refusal("pt", output) == f"The folder {output.parent} does not exist."
 
 
-def test_f30_a_flipped_bit_is_refused(made: Made) -> None:
-    content = bytearray(made.path.read_bytes())
+def test_f30_a_flipped_bit_is_refused(checkpoint: ExportedCheckpoint) -> None:
+    content = bytearray(checkpoint.path.read_bytes())
     content[len(content) // 2] ^= 1
-    made.path.write_bytes(content)
-    assert "was changed after it was written: its hash differs" in made.refused()
+    checkpoint.path.write_bytes(content)
+    assert "was changed after it was written: its hash differs" in checkpoint.refusal()
 
 
-def test_f29_a_truncated_checkpoint_is_refused(made: Made) -> None:
-    made.path.write_bytes(made.path.read_bytes()[:-1000])
-    assert "was changed after it was written" in made.refused()
+def test_f29_a_truncated_checkpoint_is_refused(checkpoint: ExportedCheckpoint) -> None:
+    checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-1000])
+    assert "was changed after it was written" in checkpoint.refusal()
 
 
-def test_f31_a_pickle_bomb_with_a_matching_hash_is_not_run(made: Made) -> None:
-    mark = made.folder / "executed"
+def test_f31_a_pickle_bomb_with_a_matching_hash_is_not_run(checkpoint: ExportedCheckpoint) -> None:
+    mark = checkpoint.folder / "executed"
 
     class Bomb:
         def __reduce__(self) -> tuple[object, ...]:
             return os.mkdir, (str(mark),)
 
-    torch.save({"model": Bomb()}, made.path)
-    made.describe()
-    assert made.refused() == (
-        f"The checkpoint {made.path.stem} contains an object that is not allowed in one; nothing "
+    torch.save({"model": Bomb()}, checkpoint.path)
+    checkpoint.describe()
+    assert checkpoint.refusal() == (
+        f"The checkpoint {checkpoint.path.stem} contains an object that is not allowed in one; nothing "
         "of it was executed."
     )
     assert not mark.exists()
 
 
-def test_f46_a_missing_checkpoint_is_named(made: Made) -> None:
-    made.path.unlink()
-    assert "no longer exists" in made.refused()
+def test_f46_a_missing_checkpoint_is_named(checkpoint: ExportedCheckpoint) -> None:
+    checkpoint.path.unlink()
+    assert "no longer exists" in checkpoint.refusal()
 
 
-def test_f53_a_checkpoint_of_another_model_is_refused_for_onnx(made: Made) -> None:
-    torch.save({"model": {"features.0.weight": torch.zeros(1)}}, made.path)
-    made.describe()
-    assert made.refused("onnx").startswith("The checkpoint does not fit the model: the model has ")
+def test_f53_a_checkpoint_of_another_model_is_refused_for_onnx(
+    checkpoint: ExportedCheckpoint,
+) -> None:
+    torch.save({"model": {"features.0.weight": torch.zeros(1)}}, checkpoint.path)
+    checkpoint.describe()
+    assert checkpoint.refusal("onnx").startswith(
+        "The checkpoint does not fit the model: the model has "
+    )
 
 
 def test_a_model_that_cannot_be_traced_is_refused(tmp_path: Path) -> None:
@@ -317,17 +332,17 @@ def test_a_model_that_cannot_be_traced_is_refused(tmp_path: Path) -> None:
         "        return y if y.sum() > 0 else -y\n"
         "    def loss(self, o, t): return o.sum()\n"
     )
-    sentence = Made(tmp_path, source).refused("onnx")
-    assert sentence.startswith("The model cannot be exported to ONNX")
+    message = ExportedCheckpoint(tmp_path, source).refusal("onnx")
+    assert message.startswith("The model cannot be exported to ONNX")
 
 
-def test_f26_a_full_disk_is_reported(made: Made) -> None:
-    asked = {
+def test_f26_a_full_disk_is_reported(checkpoint: ExportedCheckpoint) -> None:
+    request = {
         "format": "pt",
-        "checkpoint": str(made.path),
+        "checkpoint": str(checkpoint.path),
         "partial": "/dev/full",
-        "model": str(made.source),
+        "model": str(checkpoint.source),
     }
-    report = tool_protocol.Report(made.folder / "progress")
+    report = tool_protocol.Report(checkpoint.folder / "progress")
     with contextlib.closing(report), pytest.raises(BackendError, match="cannot be written to /dev"):
-        export(asked, report)
+        export(request, report)

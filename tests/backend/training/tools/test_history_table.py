@@ -33,17 +33,17 @@ def block(first: int, metrics: dict[str, list[float]]) -> bytes:
 
 
 def table(path: Path) -> tuple[list[list[str]], int]:
-    found, damaged = rows(blocks(path))
+    block_rows, damaged_count = rows(blocks(path))
     text = io.StringIO(newline="")
-    write_csv(found, text)
-    return list(csv.reader(io.StringIO(text.getvalue(), newline=""))), damaged
+    write_csv(block_rows, text)
+    return list(csv.reader(io.StringIO(text.getvalue(), newline=""))), damaged_count
 
 
 def test_any_name_of_a_metric_is_a_column_of_its_own_and_none_a_formula(tmp_path: Path) -> None:
     path = tmp_path / "history.toml"
     path.write_bytes(block(1, {name: [float(n), n + 0.5] for n, name in enumerate(NAMES)}))
-    (head, *lines), damaged = table(path)
-    assert damaged == 0
+    (head, *lines), damaged_count = table(path)
+    assert damaged_count == 0
     assert head[:2] == ["step", "epoch"]
     assert len(set(head)) == len(head) == len(NAMES) + 2
     assert head[2 : 2 + len(NAMES) - 6] == list(NAMES[:-6])
@@ -61,13 +61,13 @@ def test_whole_numbers_have_all_their_digits(tmp_path: Path) -> None:
 
 def test_damaged_blocks_cost_their_own_steps_and_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "history.toml"
-    whole = [block(first, {"loss": [float(first)]}) for first in range(1, 6)]
-    whole[1] = whole[1].replace(b"[2.0]", b"[2.0x]")
-    whole[2] = whole[2][:-20]
-    path.write_bytes(b"".join(whole) + b"[[entry]]\nstill being writ")
-    (_, *lines), damaged = table(path)
+    intact_blocks = [block(first, {"loss": [float(first)]}) for first in range(1, 6)]
+    intact_blocks[1] = intact_blocks[1].replace(b"[2.0]", b"[2.0x]")
+    intact_blocks[2] = intact_blocks[2][:-20]
+    path.write_bytes(b"".join(intact_blocks) + b"[[entry]]\nstill being writ")
+    (_, *lines), damaged_count = table(path)
     assert [line[0] for line in lines] == ["1", "4", "5"]
-    assert damaged == 2
+    assert damaged_count == 2
 
 
 def test_a_resumed_run_replaces_its_repeated_steps(tmp_path: Path) -> None:

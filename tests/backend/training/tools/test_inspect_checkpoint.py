@@ -53,7 +53,7 @@ def inspect_model(tmp_path: Path) -> InspectModel:
         (model / "bks_model.py").write_text(HEAD + body)
         for name, state in zip(("a", "b"), weights, strict=False):
             write_checkpoint(tmp_path, {"format": 1, "model": state}, replace(RECORD, name=name))
-        asked = {
+        full_request = {
             "model": model,
             "loader": GALLERY / "loader",
             "dataset": GALLERY / "dataset",
@@ -64,10 +64,10 @@ def inspect_model(tmp_path: Path) -> InspectModel:
             **request,
         }
         with contextlib.closing(tool_protocol.Report(tmp_path / "progress")) as report:
-            raw = inspect_checkpoint(asked, report)
-        found = CheckpointInspection.from_dict(raw)
-        assert found.to_dict() == raw
-        return found
+            raw = inspect_checkpoint(full_request, report)
+        inspection = CheckpointInspection.from_dict(raw)
+        assert inspection.to_dict() == raw
+        return inspection
 
     return inspect
 
@@ -77,8 +77,10 @@ def test_weights_are_those_of_the_checkpoint_and_their_change_is_the_difference(
 ) -> None:
     weight = torch.zeros(10, 64)
     weight[3, :32] = 2.0
-    found = inspect_model(LINEAR, {"layer.weight": weight}, {"layer.weight": torch.ones(10, 64)})
-    (row,) = found.weights
+    inspection = inspect_model(
+        LINEAR, {"layer.weight": weight}, {"layer.weight": torch.ones(10, 64)}
+    )
+    (row,) = inspection.weights
     assert (row.name, row.shape, row.trained) == ("layer.weight", (10, 64), True)
     assert (row.values.count, row.values.zeros, row.values.spread.high) == (640, 608, 2.0)
     assert row.change is not None
@@ -87,8 +89,8 @@ def test_weights_are_those_of_the_checkpoint_and_their_change_is_the_difference(
     assert sum(row.values.spread.histogram.counts) == 640
     assert row.gradient is not None
     assert row.gradient.spread.std
-    assert found.loss is not None
-    assert found.top_output == 3
+    assert inspection.loss is not None
+    assert inspection.top_output == 3
 
 
 def test_a_weight_that_is_no_number_is_counted(inspect_model: InspectModel) -> None:
@@ -104,13 +106,13 @@ def test_saliency_is_bright_where_the_largest_output_comes_from(
     weight = torch.zeros(10, 64)
     weight[3, 63] = 5.0
     weight[3, :63] = 1.0
-    found = inspect_model(LINEAR, {"layer.weight": weight})
-    (saliency,) = found.saliency
+    inspection = inspect_model(LINEAR, {"layer.weight": weight})
+    (saliency,) = inspection.saliency
     assert saliency.method == "Input gradient"
     picture = QImage.fromData(base64.b64decode(saliency.part.png))
     grey = [QColor(picture.pixel(n % 8, n // 8)).lightness() for n in range(64)]
     assert grey == [0] * 63 + [255]
-    assert found.data[0].display_kind == "image"
+    assert inspection.data[0].display_kind == "image"
 
 
 def test_convolutions_show_feature_maps_and_grad_cam(inspect_model: InspectModel) -> None:
@@ -118,37 +120,40 @@ def test_convolutions_show_feature_maps_and_grad_cam(inspect_model: InspectModel
     namespace: dict[str, Any] = {}
     exec(source, namespace)
     weights = namespace["UserModel"]().state_dict()
-    found = inspect_model(source.partition("class UserModel(nn.Module):")[2], weights)
-    rows = {row.name: row for row in found.activations}
+    inspection = inspect_model(source.partition("class UserModel(nn.Module):")[2], weights)
+    rows = {row.name: row for row in inspection.activations}
     assert list(rows) == [*(f"features.{n}" for n in range(6)), "classify"]
     assert [len(row.maps) for row in rows.values()] == [6] * 6 + [0]
     assert rows["features.0"].maps[0].shape == (8, 8)
     relu = rows["features.1"].values
     assert relu.spread.low == 0
     assert 0 < relu.zero_share < 1
-    assert [one.method for one in found.saliency] == ["Input gradient", "Grad-CAM of features.2"]
-    assert found.saliency[1].part.shape == (8, 8)
+    assert [saliency.method for saliency in inspection.saliency] == [
+        "Input gradient",
+        "Grad-CAM of features.2",
+    ]
+    assert inspection.saliency[1].part.shape == (8, 8)
 
 
 def test_a_model_that_changes_its_input_in_place_is_shown(inspect_model: InspectModel) -> None:
     body = LINEAR.replace("data.flatten(1)", "data.sub_(0.5).relu_().flatten(1)")
-    found = inspect_model(body, {"layer.weight": torch.ones(10, 64)})
-    assert found.saliency
-    assert found.warnings == ()
+    inspection = inspect_model(body, {"layer.weight": torch.ones(10, 64)})
+    assert inspection.saliency
+    assert inspection.warnings == ()
 
 
 def test_a_model_without_gradients_has_warnings(inspect_model: InspectModel) -> None:
     body = LINEAR.replace("self.layer(data.flatten(1))", "self.layer(data.flatten(1)).detach()")
-    found = inspect_model(body, {"layer.weight": torch.ones(10, 64)})
-    assert [one.partition(":")[0] for one in found.warnings] == [
+    inspection = inspect_model(body, {"layer.weight": torch.ones(10, 64)})
+    assert [warning.partition(":")[0] for warning in inspection.warnings] == [
         "There is no saliency",
         "There are no gradients",
     ]
-    assert found.weights[0].gradient is None
+    assert inspection.weights[0].gradient is None
 
 
 @pytest.mark.parametrize(
-    ("state", "request_", "sentence"),
+    ("state", "request_", "message"),
     [
         ({"layer.weight": torch.ones(9, 64)}, {}, "do not belong to this model"),
         ({"other.weight": torch.ones(10, 64)}, {}, "do not belong to this model"),
@@ -159,8 +164,8 @@ def test_a_checkpoint_that_does_not_fit_is_one_sentence(
     inspect_model: InspectModel,
     state: dict[str, torch.Tensor],
     request_: dict[str, Any],
-    sentence: str,
+    message: str,
 ) -> None:
     with pytest.raises(BackendError) as caught:
         inspect_model(LINEAR, state, **request_)
-    assert sentence in caught.value.message
+    assert message in caught.value.message

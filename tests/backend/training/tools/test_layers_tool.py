@@ -47,20 +47,20 @@ class UserDataset:
     def __getitem__(self, index): return {item}
 """
             )
-        asked = {"model": model, "loader": loader, "dataset": GALLERY / "dataset", **request}
+        full_request = {"model": model, "loader": loader, "dataset": GALLERY / "dataset", **request}
         with contextlib.closing(tool_protocol.Report(tmp_path / "progress")) as report:
-            found = layers(asked, report)
-            checked = check_model(asked, report)
-        shown = ModelLayers.from_dict(found)
-        assert shown.to_dict() == found
-        assert shown.parameters == checked["parameters"]
-        return shown
+            raw = layers(full_request, report)
+            model_check = check_model(full_request, report)
+        result = ModelLayers.from_dict(raw)
+        assert result.to_dict() == raw
+        assert result.parameters == model_check["parameters"]
+        return result
 
     return layers_of
 
 
-def by_name(found: ModelLayers) -> dict[str, Layer]:
-    return {layer.name: layer for layer in found.layers}
+def by_name(result: ModelLayers) -> dict[str, Layer]:
+    return {layer.name: layer for layer in result.layers}
 
 
 NET = """
@@ -81,28 +81,28 @@ NET = """
 def test_each_layer_has_its_shape_parameters_multiply_adds_and_memory(
     read_layers: ReadLayers,
 ) -> None:
-    found = read_layers(NET, batch_size=3)
-    assert found.layers[1] == Layer(
+    result = read_layers(NET, batch_size=3)
+    assert result.layers[1] == Layer(
         "second", "Conv2d", (3, 1, 8, 8), 36, 8 * 8 * 36, 3 * 64 * 4, False, ("first",)
     )
-    assert [one.name for one in found.layers] == ["first", "second", "head", "never"]
-    assert found.layers[3].output_shape is None
-    assert found.layers[2].multiply_adds == 640
-    assert found.multiply_adds == 2 * 8 * 8 * 36 + 640
+    assert [layer.name for layer in result.layers] == ["first", "second", "head", "never"]
+    assert result.layers[3].output_shape is None
+    assert result.layers[2].multiply_adds == 640
+    assert result.multiply_adds == 2 * 8 * 8 * 36 + 640
 
 
 def test_a_large_batch_is_computed_from_a_small_one(read_layers: ReadLayers) -> None:
-    one, many = read_layers(NET), read_layers(NET, batch_size=1000)
-    assert many.layers[0].output_shape == (1000, 4, 8, 8)
-    assert many.activation_bytes == 1000 * one.activation_bytes
-    assert many.multiply_adds == one.multiply_adds
+    small_result, large_result = read_layers(NET), read_layers(NET, batch_size=1000)
+    assert large_result.layers[0].output_shape == (1000, 4, 8, 8)
+    assert large_result.activation_bytes == 1000 * small_result.activation_bytes
+    assert large_result.multiply_adds == small_result.multiply_adds
 
 
 def test_layers_are_joined_through_computations_of_the_forward(
     read_layers: ReadLayers,
 ) -> None:
     """Additions, parts assigned to, and decisions about values, which no trace can follow."""
-    found = read_layers("""
+    result = read_layers("""
     def __init__(self):
         super().__init__()
         self.a, self.b, self.c, self.d = (nn.Linear(64, 64) for _ in range(4))
@@ -117,16 +117,16 @@ def test_layers_are_joined_through_computations_of_the_forward(
         both[:, 64:] += a * b
         return self.d(self.c(both[:, 64:]) + b)
 """)
-    known = by_name(found)
-    assert known["b"].inputs == ("a",)
-    assert known["c"].inputs == ("a", "b")
-    assert known["d"].inputs == ("b", "c")
+    layer_by_name = by_name(result)
+    assert layer_by_name["b"].inputs == ("a",)
+    assert layer_by_name["c"].inputs == ("a", "b")
+    assert layer_by_name["d"].inputs == ("b", "c")
 
 
 def test_parameters_that_a_container_uses_itself_are_a_row_of_their_own(
     read_layers: ReadLayers,
 ) -> None:
-    found = read_layers("""
+    result = read_layers("""
     def __init__(self):
         super().__init__()
         self.scale = nn.Parameter(torch.ones(64))
@@ -139,16 +139,16 @@ def test_parameters_that_a_container_uses_itself_are_a_row_of_their_own(
     def forward(self, data):
         return self.tied(self.again(self.layer(data.flatten(1) * self.scale)))
 """)
-    known = by_name(found)
-    assert known["(the model)"].parameters == 67
-    assert known["layer"].inputs == ("(the model)",)
-    assert {known["layer"].parameters, known["tied"].parameters} == {4160, 64}
-    assert known["layer"].multiply_adds == 2 * 64 * 64, "it is called twice"
+    layer_by_name = by_name(result)
+    assert layer_by_name["(the model)"].parameters == 67
+    assert layer_by_name["layer"].inputs == ("(the model)",)
+    assert {layer_by_name["layer"].parameters, layer_by_name["tied"].parameters} == {4160, 64}
+    assert layer_by_name["layer"].multiply_adds == 2 * 64 * 64, "it is called twice"
 
 
 def test_a_residual_block_is_what_the_next_one_reads(read_layers: ReadLayers) -> None:
     """Otherwise each block would read the branches of all blocks before it."""
-    found = read_layers("""
+    result = read_layers("""
     def __init__(self):
         super().__init__()
         self.blocks = nn.Sequential(*(Block() for _ in range(5)))
@@ -165,14 +165,14 @@ class Block(nn.Module):
         data = data + self.layer(data)
         return data + self.more(data)
 """)
-    known = by_name(found)
-    assert known["blocks.4.layer"].inputs == ("blocks.3",)
-    assert known["blocks.4"].inputs == ("blocks.3", "blocks.4.layer", "blocks.4.more")
-    assert known["blocks.4"].activation_bytes == 256
+    layer_by_name = by_name(result)
+    assert layer_by_name["blocks.4.layer"].inputs == ("blocks.3",)
+    assert layer_by_name["blocks.4"].inputs == ("blocks.3", "blocks.4.layer", "blocks.4.more")
+    assert layer_by_name["blocks.4"].activation_bytes == 256
 
 
 def test_attention_and_recurrent_layers_are_counted(read_layers: ReadLayers) -> None:
-    found = read_layers("""
+    result = read_layers("""
     def __init__(self):
         super().__init__()
         self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
@@ -183,13 +183,13 @@ def test_attention_and_recurrent_layers_are_counted(read_layers: ReadLayers) -> 
         output, (hidden, cell) = self.memory(self.encoder(data[:, 0]))
         return self.shape(hidden[-1])
 """)
-    known = by_name(found)
-    assert known["encoder.self_attn"].multiply_adds == 8 * 8 * 8 * 4 + 2 * 8 * 8 * 8
-    assert known["encoder.linear1"].output_shape == (1, 8, 16)
-    assert known["memory"].multiply_adds == 8 * (8 * 20 + 5 * 20)
-    assert known["memory"].output_shape == (1, 8, 5)
-    assert known["memory"].inputs == ("encoder.norm2",)
-    assert known["shape"].inputs == ("memory",)
+    layer_by_name = by_name(result)
+    assert layer_by_name["encoder.self_attn"].multiply_adds == 8 * 8 * 8 * 4 + 2 * 8 * 8 * 8
+    assert layer_by_name["encoder.linear1"].output_shape == (1, 8, 16)
+    assert layer_by_name["memory"].multiply_adds == 8 * (8 * 20 + 5 * 20)
+    assert layer_by_name["memory"].output_shape == (1, 8, 5)
+    assert layer_by_name["memory"].inputs == ("encoder.norm2",)
+    assert layer_by_name["shape"].inputs == ("memory",)
 
 
 @pytest.mark.parametrize(
@@ -204,7 +204,7 @@ def test_attention_and_recurrent_layers_are_counted(read_layers: ReadLayers) -> 
 def test_a_layer_that_cannot_be_inspected_is_listed_anyway(
     read_layers: ReadLayers, layer: str
 ) -> None:
-    found = read_layers(f"""
+    result = read_layers(f"""
     def __init__(self):
         super().__init__()
         self.begin = nn.ReLU()
@@ -230,12 +230,12 @@ class Refuser(nn.Module):
         assert _get_current_function_mode() is None
         return self.inner(data)
 """)
-    assert by_name(found)["end"].output_shape == (1, 10)
-    assert found.parameters == 64 * 10 + 10 + 110
+    assert by_name(result)["end"].output_shape == (1, 10)
+    assert result.parameters == 64 * 10 + 10 + 110
 
 
 def test_a_model_that_runs_under_no_counter_is_shown_in_order(read_layers: ReadLayers) -> None:
-    found = read_layers("""
+    result = read_layers("""
     def __init__(self):
         super().__init__()
         self.a, self.b = nn.Linear(64, 4), nn.Linear(4, 4)
@@ -245,12 +245,12 @@ def test_a_model_that_runs_under_no_counter_is_shown_in_order(read_layers: ReadL
         assert _get_current_function_mode() is None
         return self.b(self.a(data.flatten(1)))
 """)
-    assert (found.multiply_adds, found.layers[1].inputs) == (None, ("a",))
-    assert "could not be counted" in found.warnings[0]
+    assert (result.multiply_adds, result.layers[1].inputs) == (None, ("a",))
+    assert "could not be counted" in result.warnings[0]
 
 
 def test_a_forward_that_catches_an_error_of_a_layer_is_followed(read_layers: ReadLayers) -> None:
-    found = read_layers("""
+    result = read_layers("""
     def __init__(self):
         super().__init__()
         self.wrong, self.right = nn.Linear(3, 3), nn.Linear(64, 4)
@@ -261,12 +261,12 @@ def test_a_forward_that_catches_an_error_of_a_layer_is_followed(read_layers: Rea
         except RuntimeError:
             return self.right(data.flatten(1))
 """)
-    assert by_name(found)["right"].output_shape == (1, 4)
-    assert by_name(found)["wrong"].output_shape is None
+    assert by_name(result)["right"].output_shape == (1, 4)
+    assert by_name(result)["wrong"].output_shape is None
 
 
 def test_batches_of_any_structure_are_passed_on(read_layers: ReadLayers) -> None:
-    found = read_layers(
+    result = read_layers(
         """
     def __init__(self):
         super().__init__()
@@ -278,12 +278,12 @@ def test_batches_of_any_structure_are_passed_on(read_layers: ReadLayers) -> None
         item='{"ids": torch.arange(5), "name": "a"}, 0',
         batch_size=2,
     )
-    assert [one.output_shape for one in found.layers] == [(2, 5, 4), (2, 2)]
-    assert found.layers[1].inputs == ("words",)
+    assert [layer.output_shape for layer in result.layers] == [(2, 5, 4), (2, 2)]
+    assert result.layers[1].inputs == ("words",)
 
 
 @pytest.mark.parametrize(
-    ("body", "sentence"),
+    ("body", "message"),
     [
         ("return None", "The model's forward returns nothing"),
         ("return data.cuda()", "The model's forward"),
@@ -291,7 +291,7 @@ def test_batches_of_any_structure_are_passed_on(read_layers: ReadLayers) -> None
     ],
 )
 def test_a_forward_that_cannot_be_used_is_one_sentence(
-    read_layers: ReadLayers, body: str, sentence: str
+    read_layers: ReadLayers, body: str, message: str
 ) -> None:
     with pytest.raises(UserCodeError) as caught:
         read_layers(f"""
@@ -302,5 +302,5 @@ def test_a_forward_that_cannot_be_used_is_one_sentence(
     def forward(self, data):
         {body}
 """)
-    assert caught.value.message.startswith(sentence)
+    assert caught.value.message.startswith(message)
     assert "\n" not in caught.value.message

@@ -59,7 +59,7 @@ class Rig:
         assert config is not None
         model, loader, dataset = map(str, self.sources)
         launch = Launch("job", 1, config, (), (), model, loader, dataset)
-        whole: Mapping[str, Any] = {
+        full_request: Mapping[str, Any] = {
             "launch": launch.to_dict(),
             "checkpoint": str(checkpoint or self.save()),
             "table": str(self.table),
@@ -67,13 +67,13 @@ class Rig:
         }
         progress = self.folder / "progress"
         with contextlib.closing(tool_protocol.Report(progress)) as report:
-            return Prediction.from_dict(predict_tool.predict(whole, report))
+            return Prediction.from_dict(predict_tool.predict(full_request, report))
 
     def rows(self) -> list[dict[str, str]]:
         with self.table.open(newline="") as file:
             return list(csv.DictReader(file))
 
-    def refused(self, **request: Any) -> BackendError:
+    def refusal(self, **request: Any) -> BackendError:
         with pytest.raises(BackendError) as caught:
             self.predict(**request)
         return caught.value
@@ -91,15 +91,17 @@ def test_mistakes_are_shown_the_most_confident_first_with_the_names_of_the_class
         MODEL,
         LOADER.replace("seed, count = 1, 512", 'classes, seed, count = "no yes".split(), 1, 512'),
     )
-    found = rig.predict()
-    assert found.task == CLASSES
-    assert [one.name for one in found.classes] == ["no", "yes"]
-    wrong = [row for row in rig.rows() if row["prediction"] != row["target"]]
-    wrong.sort(key=lambda row: -float(row["confidence"]))
-    assert [str(one.sample.index) for one in found.mistakes] == [row["index"] for row in wrong[:48]]
-    assert found.mistakes[0].sample.target != found.mistakes[0].prediction
-    assert {one.prediction for one in found.best} == {"no", "yes"}
-    assert len(found.best) == 10
+    result = rig.predict()
+    assert result.task == CLASSES
+    assert [entry.name for entry in result.classes] == ["no", "yes"]
+    wrong_rows = [row for row in rig.rows() if row["prediction"] != row["target"]]
+    wrong_rows.sort(key=lambda row: -float(row["confidence"]))
+    assert [str(entry.sample.index) for entry in result.mistakes] == [
+        row["index"] for row in wrong_rows[:48]
+    ]
+    assert result.mistakes[0].sample.target != result.mistakes[0].prediction
+    assert {entry.prediction for entry in result.best} == {"no", "yes"}
+    assert len(result.best) == 10
 
 
 def test_predictions_come_from_the_evaluated_model(rig: Rig) -> None:
@@ -110,14 +112,14 @@ def test_predictions_come_from_the_evaluated_model(rig: Rig) -> None:
             "return self.scale * nn.functional.dropout(self.layer(data), 0.9, self.training)",
         )
     )
-    found = rig.predict(checkpoint=rig.save(scale=torch.tensor([3.0])), samples=[0])
+    result = rig.predict(checkpoint=rig.save(scale=torch.tensor([3.0])), samples=[0])
     (row,) = rig.rows()
     torch.manual_seed(1)
     layer = load_model(rig.sources[0]).get_submodule("layer")
     data = torch.randn(64, 4, generator=torch.Generator().manual_seed(2))
     expected = (3 * layer(data[:1])).softmax(1).max().detach()
     assert float(row["confidence"]) == pytest.approx(float(expected), abs=2e-6)
-    assert found.sample_count == 1
+    assert result.sample_count == 1
 
 
 def test_an_output_that_is_a_probability_already_stays_one(rig: Rig) -> None:
@@ -129,9 +131,9 @@ def test_an_output_that_is_a_probability_already_stays_one(rig: Rig) -> None:
 
 def test_without_a_validation_set_the_training_samples_are_predicted(rig: Rig) -> None:
     rig.write(MODEL, LOADER.partition("class UserValDataset")[0])
-    found = rig.predict()
-    assert found.sample_count == 512
-    assert found.notes == ("There is no validation set; these are the training samples.",)
+    result = rig.predict()
+    assert result.sample_count == 512
+    assert result.notes == ("There is no validation set; these are the training samples.",)
 
 
 def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
@@ -139,13 +141,13 @@ def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
         "nn.functional.cross_entropy(output, target)", "((output - target) ** 2).mean()"
     )
     rig.write(model.partition("    def metrics")[0], LOADER.replace(".long()", ".float()"))
-    found = rig.predict()
-    assert (found.task, found.classes, found.confusion) == (VALUES, (), ())
-    first, row = found.examples[0], rig.rows()[0]
+    result = rig.predict()
+    assert (result.task, result.classes, result.confusion) == (VALUES, (), ())
+    first, row = result.examples[0], rig.rows()[0]
     assert float(row["prediction"]) == pytest.approx(float(first.prediction), rel=1e-5)
     assert row["target"] in ("0", "1")
     assert first.output[0].display_kind == "values"
-    assert found.metrics["validation/loss"] == pytest.approx(
+    assert result.metrics["validation/loss"] == pytest.approx(
         sum((float(r["prediction"]) - float(r["target"])) ** 2 for r in rig.rows()) / 64, rel=1e-3
     )
 
@@ -161,10 +163,10 @@ def test_numbers_are_shown_with_their_targets(rig: Rig) -> None:
 )
 def test_an_output_of_another_form_is_shown_by_its_shape(rig: Rig, output: str, form: str) -> None:
     rig.forward(f"return {output}", LOADER.replace(".long()", ".float()"))
-    found = rig.predict(samples=[2, 5])
-    assert [one.sample.index for one in found.examples] == [2, 5]
-    assert [part.display_kind for part in found.examples[0].output] == [form]
-    assert found.notes[0].startswith("There are no metrics: The model's ")
+    result = rig.predict(samples=[2, 5])
+    assert [example.sample.index for example in result.examples] == [2, 5]
+    assert [part.display_kind for part in result.examples[0].output] == [form]
+    assert result.notes[0].startswith("There are no metrics: The model's ")
     assert len(rig.rows()) == 2
 
 
@@ -178,24 +180,24 @@ def test_boxes_are_shares_of_the_picture(rig: Rig) -> None:
         "self.data = torch.rand(self.count, 3, 8, 16, generator=made)",
     ).replace("self.data.sum(1) > 0", "self.data.sum((1, 2, 3)) > 0")
     rig.forward(boxes, loader.replace("seed, count = 1", "classes, seed, count = ['a', 'ox'], 1"))
-    found = rig.predict()
-    assert found.task == BOXES
-    box = found.examples[0].boxes[0]
+    result = rig.predict()
+    assert result.task == BOXES
+    box = result.examples[0].boxes[0]
     assert (box.name, box.confidence, box.corners) == ("ox", 0.75, (0.25, 0.25, 0.5, 0.75))
     assert rig.rows()[0]["prediction"] == "ox 0.75 [4.0, 2.0, 8.0, 6.0]"
     assert rig.rows()[0]["confidence"] == "0.75"
 
 
 def test_boxes_are_measured_against_those_of_the_targets(rig: Rig) -> None:
-    found = boxes_of(rig, "{'boxes': torch.tensor([[4.0, 2.0, 8.0, 6.0], [0.0, 0.0, 1.0, 1.0]])}")
-    (measures,) = found.detections
+    result = boxes_of(rig, "{'boxes': torch.tensor([[4.0, 2.0, 8.0, 6.0], [0.0, 0.0, 1.0, 1.0]])}")
+    (measures,) = result.detections
     assert (measures.name, measures.count) == ("ox", 128)
     # One of two true boxes is found in each picture, and nothing wrong.
     assert measures.ap50 == measures.ap75 == pytest.approx(51 / 101)
     assert measures.at_50[:51] == (1.0,) * 51
     assert measures.at_50[51:] == (0.0,) * 50
-    assert found.metrics["validation/AP50"] == pytest.approx(51 / 101)
-    assert [box.corners for box in found.examples[0].truth] == [
+    assert result.metrics["validation/AP50"] == pytest.approx(51 / 101)
+    assert [box.corners for box in result.examples[0].truth] == [
         (0.25, 0.25, 0.5, 0.75),
         (0.0, 0.0, 0.0625, 0.125),
     ]
@@ -205,9 +207,9 @@ def test_boxes_are_measured_against_those_of_the_targets(rig: Rig) -> None:
     "target", ["0", "{'masks': torch.ones(1)}", "{'boxes': torch.ones(1, 5)}", "{'boxes': 'none'}"]
 )
 def test_boxes_without_true_boxes_have_no_measures(rig: Rig, target: str) -> None:
-    found = boxes_of(rig, target)
-    assert (found.task, found.detections, found.examples[0].truth) == (BOXES, (), ())
-    assert "validation/AP50" not in found.metrics
+    result = boxes_of(rig, target)
+    assert (result.task, result.detections, result.examples[0].truth) == (BOXES, (), ())
+    assert "validation/AP50" not in result.metrics
 
 
 def boxes_of(rig: Rig, target: str) -> Prediction:
@@ -241,10 +243,10 @@ READ = """
 
 def test_files_with_a_loader_that_returns_a_whole_sample(rig: Rig) -> None:
     rig.write(MODEL, LOADER + READ.replace("float(path[-1]))", "float(path[-1])), 1"))
-    found = rig.predict(files=["/x/1", "/x/2"])
-    assert (found.sample_count, found.task) == (2, CLASSES)
-    assert [one.file for one in found.examples] == ["/x/1", "/x/2"]
-    assert found.examples[0].sample.target == ""
+    result = rig.predict(files=["/x/1", "/x/2"])
+    assert (result.sample_count, result.task) == (2, CLASSES)
+    assert [example.file for example in result.examples] == ["/x/1", "/x/2"]
+    assert result.examples[0].sample.target == ""
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9 1", b"\xff\xfe1", "süß 1".encode(), b"\xe4\xb8 1"])
@@ -252,61 +254,61 @@ def test_a_name_of_any_bytes_is_exact_in_the_table_and_shown_by_escapes(
     rig: Rig, name: bytes
 ) -> None:
     rig.write(MODEL, LOADER + READ)
-    found = rig.predict(files=["/x/2", os.fsdecode(b"/x/" + name)])
+    result = rig.predict(files=["/x/2", os.fsdecode(b"/x/" + name)])
     assert name in rig.table.read_bytes()
-    assert found.sample_count == 2
-    file = found.examples[1].file
+    assert result.sample_count == 2
+    file = result.examples[1].file
     assert file == (b"/x/" + name).decode("utf-8", "backslashreplace")
     file.encode()
 
 
 def test_files_of_different_sizes_are_batches_of_one(rig: Rig) -> None:
-    own = READ.replace("torch.full((4,)", "torch.full((4 * int(path[-1]),)")
-    rig.forward("return self.layer(data[:, :4])", LOADER + own)
+    loader_code = READ.replace("torch.full((4,)", "torch.full((4 * int(path[-1]),)")
+    rig.forward("return self.layer(data[:, :4])", LOADER + loader_code)
     assert rig.predict(files=["/x/1", "/x/2"]).sample_count == 2
 
 
 def test_a_file_that_is_no_picture_is_a_sentence_with_its_name(rig: Rig) -> None:
     rig.write(MODEL, LOADER + READ)
-    sentence = rig.refused(files=["/x/bad"]).message
-    assert sentence.startswith("UserValDataset.read of bad raised OSError: cannot identify")
+    message = rig.refusal(files=["/x/bad"]).message
+    assert message.startswith("UserValDataset.read of bad raised OSError: cannot identify")
 
 
 def test_a_loader_without_read_says_how_to_read_files(rig: Rig) -> None:
-    error = rig.refused(files=["/x/1"])
+    error = rig.refusal(files=["/x/1"])
     assert "has no method read" in error.message
     assert "def read(self, path)" in error.remedy
 
 
 def test_more_classes_than_are_measured_are_a_note(rig: Rig) -> None:
     rig.write(MODEL.replace("Linear(4, 2)", "Linear(4, 300)"))
-    found = rig.predict()
-    assert (found.task, found.classes, found.confusion) == (CLASSES, (), ())
-    assert "at most 200 classes; there are 300" in found.notes[0]
+    result = rig.predict()
+    assert (result.task, result.classes, result.confusion) == (CLASSES, (), ())
+    assert "at most 200 classes; there are 300" in result.notes[0]
 
 
 @pytest.mark.parametrize(
-    ("text", "sentence"),
+    ("text", "message"),
     [
         ("self.layer(data)", "The model's forward returns nothing."),
         ("return self.layer(data.cuda())", "The model's forward raised "),
         ("return self.layer(data).squeeze(1)[0, 0, 0]", "The model's forward raised IndexError"),
     ],
 )
-def test_a_forward_that_gives_no_output_is_a_sentence(rig: Rig, text: str, sentence: str) -> None:
+def test_a_forward_that_gives_no_output_is_a_sentence(rig: Rig, text: str, message: str) -> None:
     rig.forward(text)
-    assert rig.refused().message.startswith(sentence)
+    assert rig.refusal().message.startswith(message)
 
 
 def test_a_model_that_needs_a_gpu_gets_a_remedy(rig: Rig) -> None:
     rig.forward("raise RuntimeError('No CUDA GPUs are available')")
-    assert "device of the data" in rig.refused().remedy
+    assert "device of the data" in rig.refusal().remedy
 
 
 def test_a_forward_that_hangs_is_ended(rig: Rig) -> None:
     # Its time is over at once, and the batch before it has all of its own.
     rig.forward("import signal; signal.raise_signal(signal.SIGALRM)")
-    assert rig.refused().message == "The model's forward did not end within 120 s."
+    assert rig.refusal().message == "The model's forward did not end within 120 s."
 
 
 def test_a_loader_that_hangs_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -317,13 +319,13 @@ def test_a_loader_that_hangs_is_ended(rig: Rig, monkeypatch: pytest.MonkeyPatch)
             "def __init__(self, folder):", "def __init__(self, folder):\n        time.sleep(60)"
         ),
     )
-    assert rig.refused().message.startswith("Opening data and model did not end")
+    assert rig.refusal().message.startswith("Opening data and model did not end")
 
 
 def test_a_checkpoint_of_another_model_is_refused(rig: Rig) -> None:
     checkpoint = rig.save()
     rig.write(MODEL.replace("nn.Linear(4, 2)", "nn.Linear(4, 3)"))
-    assert rig.refused(checkpoint=checkpoint).message.startswith(
+    assert rig.refusal(checkpoint=checkpoint).message.startswith(
         "The checkpoint does not fit the model"
     )
 
@@ -333,7 +335,7 @@ def test_a_damaged_checkpoint_is_refused(rig: Rig) -> None:
     content = bytearray(checkpoint.read_bytes())
     content[len(content) // 2] ^= 1
     checkpoint.write_bytes(content)
-    assert "cannot be used" in rig.refused(checkpoint=checkpoint).message
+    assert "cannot be used" in rig.refusal(checkpoint=checkpoint).message
 
 
 def test_a_class_name_with_a_formula_sign_is_text_in_the_table(rig: Rig) -> None:
@@ -350,7 +352,7 @@ BY_FILE = """
 """
 CROSS = "nn.functional.cross_entropy(output, target)"
 GAUSS = "((output[:, 0] - target) ** 2 / output[:, 1].exp() + output[:, 1]).mean()"
-NAMED = """
+OUTPUT_TYPES = """
 import collections
 import dataclasses
 Out = collections.namedtuple("Out", "scores features")
@@ -394,24 +396,26 @@ def test_each_sample_has_its_own_answer_alone_in_a_set_and_as_a_file(
 ) -> None:
     model = MODEL.replace(LINEAR, f"x = self.layer(data)\n        return {output}")
     model = model.replace(CROSS, loss).partition("    def metrics")[0]
-    rig.write(model.replace("class UserModel", NAMED + "\nclass UserModel"), LOADER + BY_FILE)
+    rig.write(
+        model.replace("class UserModel", OUTPUT_TYPES + "\nclass UserModel"), LOADER + BY_FILE
+    )
     samples = [*range(16), 16]  # The last batch has one sample.
-    found = rig.predict(samples=samples)
-    assert found.task == task
+    result = rig.predict(samples=samples)
+    assert result.task == task
     rows = [{**row, "target": "", "file": ""} for row in rig.rows()]
     assert re.fullmatch(first or ".*", rows[5]["prediction"])
     assert (rows[5]["confidence"] == "") == (task == VALUES)
-    for asked in ({"samples": [5]}, {"samples": [16]}, {"samples": [16, 5]}):
-        rig.predict(**asked)
+    for request in ({"samples": [5]}, {"samples": [16]}, {"samples": [16, 5]}):
+        rig.predict(**request)
         assert [{**one, "target": "", "file": ""} for one in rig.rows()] == [
-            rows[number] for number in asked["samples"]
+            rows[number] for number in request["samples"]
         ]
     rig.predict(files=["/x/5", "/x/16"])
-    own = [
+    file_rows = [
         {**one, "target": "", "file": "", "index": i}
         for one, i in zip(rig.rows(), "56", strict=True)
     ]
-    assert own == [{**rows[n], "index": i} for n, i in ((5, "5"), (16, "6"))]
+    assert file_rows == [{**rows[n], "index": i} for n, i in ((5, "5"), (16, "6"))]
 
 
 @pytest.mark.parametrize(
@@ -425,20 +429,20 @@ def test_each_sample_has_its_own_answer_alone_in_a_set_and_as_a_file(
 def test_a_note_names_outputs_that_belong_to_no_sample(rig: Rig, output: str, note: str) -> None:
     rig.forward(f"x = self.layer(data[:, :3] @ torch.eye(3, 4)); return {output}")
     notes = rig.predict(samples=list(range(16))).notes
-    assert any(one.startswith(note) for one in notes), notes
+    assert any(line.startswith(note) for line in notes), notes
 
 
 def test_an_output_that_is_no_number_is_no_class(rig: Rig) -> None:
     rig.forward("x = self.layer(data); return torch.where(data[:, :1] > 1, torch.nan, x)")
-    found = rig.predict()
+    result = rig.predict()
     missing = [row for row in rig.rows() if row["prediction"] == "not a number"]
     assert 0 < len(missing) < 64
     assert {row["confidence"] + row["top_2"] for row in missing} == {"not a number"}
-    assert sum(map(sum, found.confusion)) == 64 - len(missing)
-    assert {one.prediction for one in (*found.best, *found.mistakes)} == {"0", "1"}
-    shown = {str(one.sample.index): one for one in found.examples}
-    assert shown[missing[0]["index"]].guesses == ()
-    assert f"{len(missing)} of 64 samples is not a number (NaN), first of " in found.notes[0]
+    assert sum(map(sum, result.confusion)) == 64 - len(missing)
+    assert {example.prediction for example in (*result.best, *result.mistakes)} == {"0", "1"}
+    example_by_index = {str(example.sample.index): example for example in result.examples}
+    assert example_by_index[missing[0]["index"]].guesses == ()
+    assert f"{len(missing)} of 64 samples is not a number (NaN), first of " in result.notes[0]
     rig.forward("return self.layer(data) * torch.nan")
     assert rig.predict().task == CLASSES
 
@@ -446,6 +450,6 @@ def test_an_output_that_is_no_number_is_no_class(rig: Rig) -> None:
 def test_targets_beyond_the_scores_are_no_classes(rig: Rig) -> None:
     rig.write(MODEL.partition("    def metrics")[0].replace(CROSS, GAUSS),
               LOADER.replace(".long()", ".long() * 7"))  # fmt: skip
-    found = rig.predict()
-    assert (found.task, found.notes) == (VALUES, ())
+    result = rig.predict()
+    assert (result.task, result.notes) == (VALUES, ())
     assert {row["target"] for row in rig.rows()} == {"0", "7"}

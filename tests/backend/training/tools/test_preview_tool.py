@@ -46,18 +46,23 @@ class Previews:
         self.folder = folder
         self.report = report
 
-    def of(self, item: str, length: str = "20", **request: object) -> Preview:
+    def read(self, item: str, length: str = "20", **request: object) -> Preview:
         """The preview of a loader whose ``__getitem__`` is ``item``."""
         source = self.folder / "loader"
         source.mkdir(exist_ok=True)
         (source / "bks_dataset.py").write_text(LOADER.format(item=item, length=length))
-        return self.at(source, self.folder, **request)
+        return self.read_folder(source, self.folder, **request)
 
-    def at(self, loader: Path, dataset: Path, **request: object) -> Preview:
-        asked = {"loader": str(loader), "dataset": str(dataset), "budget_s": LIMIT_S, **request}
-        found = preview(asked, self.report)
-        assert Preview.from_dict(found).to_dict() == {**found, "output": ""}
-        return Preview.from_dict(found)
+    def read_folder(self, loader: Path, dataset: Path, **request: object) -> Preview:
+        full_request = {
+            "loader": str(loader),
+            "dataset": str(dataset),
+            "budget_s": LIMIT_S,
+            **request,
+        }
+        result = preview(full_request, self.report)
+        assert Preview.from_dict(result).to_dict() == {**result, "output": ""}
+        return Preview.from_dict(result)
 
 
 @pytest.fixture
@@ -67,24 +72,26 @@ def previews(tmp_path: Path) -> Iterator[Previews]:
 
 
 def test_s08_the_digits_are_seen_as_pictures_in_ten_classes(previews: Previews) -> None:
-    found = previews.at(GALLERY / "loader", GALLERY / "dataset", samples=3)
-    assert (found.count, found.examined, found.is_complete) == (1438, 1438, True)
-    assert [sample.index for sample in found.samples] == [0, 479, 958]
-    picture, digit = found.samples[0].parts
+    result = previews.read_folder(GALLERY / "loader", GALLERY / "dataset", samples=3)
+    assert (result.count, result.examined, result.is_complete) == (1438, 1438, True)
+    assert [sample.index for sample in result.samples] == [0, 479, 958]
+    picture, digit = result.samples[0].parts
     assert (picture.display_kind, picture.shape, picture.dtype) == ("image", (1, 8, 8), "float32")
-    shown = QImage.fromData(base64.b64decode(picture.png))
-    assert (shown.width(), shown.height(), shown.isGrayscale()) == (8, 8, True)
-    assert found.samples[0].target == digit.text
-    assert [one.name for one in found.classes] == [str(digit) for digit in range(10)]
-    assert sum(one.count for one in found.classes) == 1438
-    (values,) = found.statistics
+    image = QImage.fromData(base64.b64decode(picture.png))
+    assert (image.width(), image.height(), image.isGrayscale()) == (8, 8, True)
+    assert result.samples[0].target == digit.text
+    assert [entry.name for entry in result.classes] == [str(digit) for digit in range(10)]
+    assert sum(entry.count for entry in result.classes) == 1438
+    (values,) = result.statistics
     assert (values.low, values.high) == (0.0, 1.0)
-    assert (found.errors, found.warnings, found.nan_count) == ((), (), 0)
+    assert (result.errors, result.warnings, result.nan_count) == ((), (), 0)
 
 
 def test_the_validation_set_has_a_preview_of_its_own(previews: Previews) -> None:
-    found = previews.at(GALLERY / "loader", GALLERY / "dataset", split="validation", samples=1)
-    assert (found.class_name, found.count) == ("UserValDataset", 359)
+    result = previews.read_folder(
+        GALLERY / "loader", GALLERY / "dataset", split="validation", samples=1
+    )
+    assert (result.class_name, result.count) == ("UserValDataset", 359)
 
 
 def test_the_two_sets_of_the_digits_share_no_picture(previews: Previews) -> None:
@@ -97,35 +104,39 @@ def test_the_two_sets_of_the_digits_share_no_picture(previews: Previews) -> None
 
 
 def test_statistics_are_those_of_all_values(previews: Previews) -> None:
-    found = previews.of("return torch.arange(6.).reshape(1, 6) * index + 1e6, index % 3")
+    result = previews.read("return torch.arange(6.).reshape(1, 6) * index + 1e6, index % 3")
     values = numpy.concatenate([numpy.arange(6.0) * index + 1e6 for index in range(20)])
-    (one,) = found.statistics
-    assert one.mean == pytest.approx(values.mean(), rel=1e-12)
-    assert one.std == pytest.approx(values.std(), rel=1e-6)
-    assert (one.low, one.high) == (values.min(), values.max())
+    (statistic,) = result.statistics
+    assert statistic.mean == pytest.approx(values.mean(), rel=1e-12)
+    assert statistic.std == pytest.approx(values.std(), rel=1e-6)
+    assert (statistic.low, statistic.high) == (values.min(), values.max())
 
 
 def test_each_channel_of_a_colour_picture_has_its_own_statistics(previews: Previews) -> None:
-    found = previews.of(
+    result = previews.read(
         "return torch.tensor([1., 2., 3.]).reshape(3, 1, 1).expand(3, 16, 16), index % 2"
     )
-    assert [(one.channel, one.mean) for one in found.statistics] == [(0, 1.0), (1, 2.0), (2, 3.0)]
+    assert [(statistic.channel, statistic.mean) for statistic in result.statistics] == [
+        (0, 1.0),
+        (1, 2.0),
+        (2, 3.0),
+    ]
 
 
 def test_s08_a_set_of_one_class_is_flagged(previews: Previews) -> None:
-    found = previews.of("return torch.ones(4), 7")
-    assert found.warnings == (
+    result = previews.read("return torch.ones(4), 7")
+    assert result.warnings == (
         "All 20 samples read are of one class (7); a model cannot learn from that.",
     )
 
 
 def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
-    found = previews.of(
+    result = previews.read(
         "x = torch.ones(4); x[0] = float('nan' if index > 4 else 1)\n"
         "        x[1] = float('inf' if index == 9 else 1); return x, index % 2"
     )
-    assert (found.nan_count, found.inf_count) == (15, 1)
-    assert found.warnings == (
+    assert (result.nan_count, result.inf_count) == (15, 1)
+    assert result.warnings == (
         "The data contains NaN or infinite values (15 NaN and 1 infinite), first in item 5, so "
         "the loss will be NaN too.",
     )
@@ -147,56 +158,56 @@ def test_s08_values_that_are_no_numbers_are_flagged(previews: Previews) -> None:
     ],
 )
 def test_data_is_shown_in_the_form_that_fits_it(previews: Previews, data: str, form: str) -> None:
-    found = previews.of(f"return {data}, index % 2")
-    assert found.samples[0].parts[0].display_kind == form
-    assert not found.errors
+    result = previews.read(f"return {data}, index % 2")
+    assert result.samples[0].parts[0].display_kind == form
+    assert not result.errors
 
 
 def test_nested_data_is_shown_part_by_part(previews: Previews) -> None:
-    found = previews.of(
+    result = previews.read(
         "return {'image': torch.zeros(1, 16, 16), 'more': [torch.zeros(2), 1.0]}, 'cat'"
     )
-    paths = [part.path for part in found.samples[0].parts]
+    paths = [part.path for part in result.samples[0].parts]
     assert paths == ["data.image", "data.more[0]", "data.more[1]", "target"]
-    assert found.classes[0].name == "cat"
+    assert result.classes[0].name == "cat"
 
 
 def test_targets_that_are_no_classes_make_no_histogram(previews: Previews) -> None:
-    assert previews.of("return torch.zeros(4), index / 7").classes == ()
+    assert previews.read("return torch.zeros(4), index / 7").classes == ()
 
 
 def test_f50_an_error_at_item_1000_is_named_and_the_rest_is_shown(previews: Previews) -> None:
-    found = previews.of(
+    result = previews.read(
         "if index in (1000, 1700): raise OSError('cannot read picture')\n"
         "        return torch.zeros(4), index % 2",
         "2100",
     )
-    assert (found.examined, found.error_count) == (2100, 2)
-    assert [fault.index for fault in found.errors] == [1000, 1700]
-    assert found.errors[0].message == (
+    assert (result.examined, result.error_count) == (2100, 2)
+    assert [error.index for error in result.errors] == [1000, 1700]
+    assert result.errors[0].message == (
         f"UserDataset, item {count(1000)}, raised OSError: cannot read picture "
         "(bks_dataset.py, line 8)."
     )
-    assert "bks_dataset.py" in found.errors[0].traceback
-    assert len(found.samples) == 48
+    assert "bks_dataset.py" in result.errors[0].traceback
+    assert len(result.samples) == 48
 
 
 def test_f50_every_item_fails(previews: Previews) -> None:
-    found = previews.of("raise KeyError('label')", "5000")
-    assert (found.error_count, len(found.errors), found.samples) == (5000, 20, ())
-    assert [fault.index for fault in found.errors] == list(range(20))
+    result = previews.read("raise KeyError('label')", "5000")
+    assert (result.error_count, len(result.errors), result.samples) == (5000, 20, ())
+    assert [error.index for error in result.errors] == list(range(20))
 
 
 @pytest.mark.parametrize(("length", "says"), [("0", "has no items"), ("'ten'", "returns a str")])
 def test_f50_a_length_that_is_none(previews: Previews, length: str, says: str) -> None:
     with pytest.raises(UserCodeError, match=says):
-        previews.of("return 1, 2", length)
+        previews.read("return 1, 2", length)
 
 
 def test_f50_unequal_shapes_are_found_even_when_the_first_items_agree(previews: Previews) -> None:
-    found = previews.of("return torch.zeros(4 + (index == 13)), index % 2")
-    assert len(found.errors) == 1
-    assert found.errors[0].message == (
+    result = previews.read("return torch.zeros(4 + (index == 13)), index % 2")
+    assert len(result.errors) == 1
+    assert result.errors[0].message == (
         "Items of UserDataset have different shapes at data, so they cannot form a batch: [4] "
         "and [5]."
     )
@@ -208,9 +219,9 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
     (tmp_path / "rows.txt").write_text(
         "".join(f"{n % 3} {'0.5 ' * (n % 6 + 1)}\n" for n in range(50))
     )
-    found = previews.at(ANCESTOR / "loader", tmp_path)
-    assert (found.count, found.errors) == (40, ())
-    assert len({shape.shape for shape in found.shapes if shape.path == "data"}) == 6
+    result = previews.read_folder(ANCESTOR / "loader", tmp_path)
+    assert (result.count, result.errors) == (40, ())
+    assert len({shape.shape for shape in result.shapes if shape.path == "data"}) == 6
 
 
 @pytest.mark.parametrize(
@@ -223,7 +234,7 @@ def test_unequal_shapes_are_right_where_a_collate_joins_them(
     ],
 )
 def test_f50_items_of_the_wrong_type(previews: Previews, item: str, says: str) -> None:
-    assert says in previews.of(item).errors[0].message
+    assert says in previews.read(item).errors[0].message
 
 
 @pytest.fixture
@@ -236,15 +247,15 @@ def ticking(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ticking")
 def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previews) -> None:
-    found = previews.of("return torch.zeros(4), index // 500", "1000", budget_s=60.0)
-    assert 100 < found.examined < 400
-    assert not found.is_complete
-    counts = [one.count for one in found.classes]
+    result = previews.read("return torch.zeros(4), index // 500", "1000", budget_s=60.0)
+    assert 100 < result.examined < 400
+    assert not result.is_complete
+    counts = [entry.count for entry in result.classes]
     assert len(counts) == 2
-    assert min(counts) > found.examined / 3, "the read samples lie over the whole set"
-    expected = f"Read {count(found.examined)} of {count(1000)} samples"
-    assert found.warnings[0].startswith(expected)
-    assert found.item_time_ms == pytest.approx(100)
+    assert min(counts) > result.examined / 3, "the read samples lie over the whole set"
+    expected = f"Read {count(result.examined)} of {count(1000)} samples"
+    assert result.warnings[0].startswith(expected)
+    assert result.item_time_ms == pytest.approx(100)
 
 
 @pytest.mark.parametrize("sampled", [13, 24, 35, 48, 60, 200])
@@ -262,16 +273,18 @@ def test_f50_an_item_that_never_comes_is_named(
     # What comes before it takes none of its time, however slow the computer is.
     clock = SimpleNamespace(monotonic=lambda: 0.0, perf_counter=time.monotonic)
     monkeypatch.setattr(preview_module, "time", clock)
-    found = previews.of("while True: pass\n        return torch.zeros(4), index % 2", budget_s=2.0)
-    assert found.errors[0].index == 0
-    assert "was not read within" in found.errors[0].message
+    result = previews.read(
+        "while True: pass\n        return torch.zeros(4), index % 2", budget_s=2.0
+    )
+    assert result.errors[0].index == 0
+    assert "was not read within" in result.errors[0].message
 
 
 @pytest.mark.usefixtures("ticking")
 def test_f50_a_set_without_an_end_is_bounded(previews: Previews) -> None:
-    found = previews.of("return torch.zeros(4), index % 2", "1 << 62", budget_s=60.0)
-    assert found.count == 1 << 62
-    assert 100 < found.examined < 400
+    result = previews.read("return torch.zeros(4), index % 2", "1 << 62", budget_s=60.0)
+    assert result.count == 1 << 62
+    assert 100 < result.examined < 400
 
 
 def test_a_loader_that_fetches_its_own_data_works_on_an_empty_dataset(
@@ -279,64 +292,66 @@ def test_a_loader_that_fetches_its_own_data_works_on_an_empty_dataset(
 ) -> None:
     files = tmp_path / "files"
     files.mkdir()
-    found = previews.at(ANCESTOR / "fetching_loader", files)
-    assert (found.count, found.errors) == (24, ())
+    result = previews.read_folder(ANCESTOR / "fetching_loader", files)
+    assert (result.count, result.errors) == (24, ())
     assert [path.name for path in files.iterdir()] == ["fetched.npz"]
 
 
 def test_the_sizes_of_a_jobs_data(previews: Previews) -> None:
     loader, files = str(GALLERY / "loader"), str(GALLERY / "dataset")
-    asked = {"loader": loader, "dataset": files, "validation_loader": ""}
-    assert measure(asked, previews.report) == {"training": 1438, "validation": 359}
+    request = {"loader": loader, "dataset": files, "validation_loader": ""}
+    assert measure(request, previews.report) == {"training": 1438, "validation": 359}
 
 
 def test_a_thumbnail_holds_the_pixels_it_was_made_from() -> None:
     pixels = numpy.random.default_rng(1).integers(0, 256, (5, 7, 3), dtype=numpy.uint8)
-    shown = QImage.fromData(thumbnails.png(pixels))
-    seen = [[shown.pixelColor(x, y).getRgb()[:3] for x in range(7)] for y in range(5)]
-    assert numpy.array_equal(seen, pixels)
+    image = QImage.fromData(thumbnails.png(pixels))
+    colors = [[image.pixelColor(x, y).getRgb()[:3] for x in range(7)] for y in range(5)]
+    assert numpy.array_equal(colors, pixels)
 
 
 def test_a_large_picture_makes_a_small_thumbnail() -> None:
-    made = thumbnails.picture(numpy.random.default_rng(1).random((3, 900, 600)), "CHW")
-    shown = QImage.fromData(base64.b64decode(made))
-    assert (shown.width(), shown.height()) == (60, 90)
+    encoded_picture = thumbnails.picture(numpy.random.default_rng(1).random((3, 900, 600)), "CHW")
+    image = QImage.fromData(base64.b64decode(encoded_picture))
+    assert (image.width(), image.height()) == (60, 90)
 
 
 def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews) -> None:
-    found = previews.of("return torch.ones(4), int(index % 400 == 7)", "2000", samples=10)
-    rare = [one for one in (*found.samples, *found.class_samples) if one.of_class == "1"]
-    assert [one.index for one in rare] == [7, 407, 807, 1207, 1607]
-    assert {one.target for one in rare} == {"1"}
-    common = [one for one in found.class_samples if one.of_class == "0"]
+    result = previews.read("return torch.ones(4), int(index % 400 == 7)", "2000", samples=10)
+    rare = [sample for sample in (*result.samples, *result.class_samples) if sample.of_class == "1"]
+    assert [sample.index for sample in rare] == [7, 407, 807, 1207, 1607]
+    assert {sample.target for sample in rare} == {"1"}
+    common = [sample for sample in result.class_samples if sample.of_class == "0"]
     assert len(common) == 24
-    assert not {one.index for one in found.samples} & {one.index for one in found.class_samples}
-    assert found.warnings == (
+    assert not {sample.index for sample in result.samples} & {
+        sample.index for sample in result.class_samples
+    }
+    assert result.warnings == (
         f"Class 1 is rare: 5 of {count(2000)} samples. "
         f"A model can reach 99{GAP}% accuracy without predicting it.",
     )
 
 
 def test_each_of_many_classes_keeps_fewer_samples(previews: Previews) -> None:
-    found = previews.of("return torch.ones(4), index % 100", "2000", samples=1)
-    kept = Counter(one.of_class for one in found.class_samples)
-    assert len(kept) == 100
-    assert set(kept.values()) == {2}
+    result = previews.read("return torch.ones(4), index % 100", "2000", samples=1)
+    sample_counts = Counter(sample.of_class for sample in result.class_samples)
+    assert len(sample_counts) == 100
+    assert set(sample_counts.values()) == {2}
 
 
 def test_a_short_vector_is_a_row_of_columns_and_a_measured_target_has_a_spread(
     previews: Previews,
 ) -> None:
-    found = previews.of("return torch.tensor([index, 2.5]), torch.tensor(index / 4)", "64")
-    first, second, target = found.statistics
-    assert [(one.path, one.channel) for one in found.statistics] == [
+    result = previews.read("return torch.tensor([index, 2.5]), torch.tensor(index / 4)", "64")
+    first, second, target = result.statistics
+    assert [(statistic.path, statistic.channel) for statistic in result.statistics] == [
         ("data", 0),
         ("data", 1),
         ("target", 0),
     ]
     assert (first.low, first.high, second.low, second.high) == (0, 63, 2.5, 2.5)
     assert (target.low, target.high) == (0, 15.75)
-    assert found.class_samples == ()
+    assert result.class_samples == ()
     assert first.histogram is not None
     assert second.histogram is not None
     assert first.histogram.counts == (1,) * 64
@@ -351,22 +366,22 @@ def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
     for value in values[:500]:
         spread.add(numpy.array([value]))
     spread.add(values[500:])
-    found = spread.result("data", 0).histogram
-    assert found is not None
-    assert 32 <= len(found.counts) <= 65
-    edges = found.low + found.width * numpy.arange(len(found.counts) + 1)
+    histogram = spread.result("data", 0).histogram
+    assert histogram is not None
+    assert 32 <= len(histogram.counts) <= 65
+    edges = histogram.low + histogram.width * numpy.arange(len(histogram.counts) + 1)
     expected, _ = numpy.histogram(values, edges)
-    assert found.counts == tuple(expected.tolist())
+    assert histogram.counts == tuple(expected.tolist())
 
 
 def test_a_spread_bears_any_value_there_is() -> None:
     spread = ChannelSpread()
     for value in (0.0, 5e-324, -1.7e308, 1e299, 1.0, numpy.nan, numpy.inf):
         spread.add(numpy.array([value]))
-    found = spread.result("data", 0)
-    assert found.histogram is not None
-    assert sum(found.histogram.counts) == 4
-    assert (found.nan_count, found.inf_count) == (1, 1)
+    statistic = spread.result("data", 0)
+    assert statistic.histogram is not None
+    assert sum(statistic.histogram.counts) == 4
+    assert (statistic.nan_count, statistic.inf_count) == (1, 1)
     assert ChannelSpread().result("data", 0).histogram is None
 
 
@@ -397,18 +412,18 @@ NAMES = "return torch.ones(2), "
 def test_targets_are_classes_where_they_repeat(
     previews: Previews, target: str, classes: int, warning: str
 ) -> None:
-    found = previews.of(NAMES + target, "2002")
-    assert len(found.classes) == classes
-    said = [one for one in found.warnings if "label" in one or "not shown" in one]
-    assert said == (
+    result = previews.read(NAMES + target, "2002")
+    assert len(result.classes) == classes
+    label_warnings = [line for line in result.warnings if "label" in line or "not shown" in line]
+    assert label_warnings == (
         [warning.replace("1 00", "1\u202f00").replace("2 00", "2\u202f00")] if warning else []
     )
-    assert len(json.dumps(found.to_dict())) < 1_000_000
-    assert bool(found.class_samples) == bool(classes)
-    assert {bool(one.of_class) for one in found.samples} == {bool(classes)}
+    assert len(json.dumps(result.to_dict())) < 1_000_000
+    assert bool(result.class_samples) == bool(classes)
+    assert {bool(line.of_class) for line in result.samples} == {bool(classes)}
 
 
 def test_named_classes_need_not_repeat(previews: Previews) -> None:
     body = "return torch.ones(2), index"
-    found = previews.of(body + "\n    classes = [f'class {n}' for n in range(40)]", "40")
-    assert [one.name for one in found.classes][:2] == ["class 0", "class 1"]
+    result = previews.read(body + "\n    classes = [f'class {n}' for n in range(40)]", "40")
+    assert [entry.name for entry in result.classes][:2] == ["class 0", "class 1"]

@@ -44,7 +44,7 @@ class UserModel(torch.nn.Module):
     def loss(self, output, target): return torch.nn.functional.cross_entropy(output, target)
 """
 NOTES = [{"reason": "Left out", "count": 5, "names": ["a.png", "b.png", "c.png"], "item": "box"}]
-SENTENCE = "Left out: 5 boxes (a.png, b.png, c.png and 2 more)."
+NOTE = "Left out: 5 boxes (a.png, b.png, c.png and 2 more)."
 
 
 @pytest.fixture
@@ -63,42 +63,42 @@ def request_of(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("tool", [preview, scan, check_model])
 def test_what_a_loader_left_out_is_said_by_each_tool(request_of: Any, tool: Any) -> None:
-    assert SENTENCE in tool(request_of(NOTES), lambda *_: None)["warnings"]
+    assert NOTE in tool(request_of(NOTES), lambda *_: None)["warnings"]
 
 
 def test_notes_that_are_no_notes_are_named_and_end_nothing(request_of: Any) -> None:
-    found = preview(request_of(3), lambda *_: None)["warnings"]
-    assert found[0] == "UserDataset.reading_notes cannot be shown: it is no list."
+    warnings = preview(request_of(3), lambda *_: None)["warnings"]
+    assert warnings[0] == "UserDataset.reading_notes cannot be shown: it is no list."
 
 
 def test_a_trial_names_the_classes_that_the_output_has_no_place_for(request_of: Any) -> None:
-    found = check_model(request_of([]), lambda *_: None)["warnings"]
-    assert found == [
+    warnings = check_model(request_of([]), lambda *_: None)["warnings"]
+    assert warnings == [
         "The dataset has 3 classes, but the model's output is for 2: c cannot be predicted."
     ]
 
 
 def test_pictures_without_a_box_are_counted_over_the_set(request_of: Any) -> None:
     target = '{"boxes": torch.ones(index % 2, 4), "labels": torch.ones(index % 2)}'
-    found = preview(request_of([], target), lambda *_: None)["warnings"]
-    assert found[0].startswith("4 of 8 samples have no box")
+    warnings = preview(request_of([], target), lambda *_: None)["warnings"]
+    assert warnings[0].startswith("4 of 8 samples have no box")
 
 
 def test_what_was_said_of_the_data_is_a_warning_of_the_preflight_check() -> None:
-    job = JobPreflight("", "", data_notes=(SENTENCE,))
-    found = [one for one in judge(job)[0] if one.check == names.DATA]
-    assert [(one.message, one.blocks) for one in found] == [(SENTENCE, False)]
+    job = JobPreflight("", "", data_notes=(NOTE,))
+    findings = [finding for finding in judge(job)[0] if finding.check == names.DATA]
+    assert [(finding.message, finding.blocks) for finding in findings] == [(NOTE, False)]
 
 
 @given(st.lists(st.text(min_size=1), max_size=6), st.sampled_from(["file", "box", "class"]))
 def test_a_note_counts_all_and_names_at_most_three(items: list[str], item: str) -> None:
     note = ReadingNote.from_names("Left out", items, item)
-    sentence = note.message
-    assert sentence.startswith(f"Left out: {len(items)} {item}")
-    assert (f" and {len(items) - 3} more)." in sentence) is (len(items) > 3)
-    assert "\n" not in sentence
-    assert len(sentence) < 400
-    assert note_messages([{**note.to_dict()}])[0].partition(" (")[0] == sentence.partition(" (")[0]
+    message = note.message
+    assert message.startswith(f"Left out: {len(items)} {item}")
+    assert (f" and {len(items) - 3} more)." in message) is (len(items) > 3)
+    assert "\n" not in message
+    assert len(message) < 400
+    assert note_messages([{**note.to_dict()}])[0].partition(" (")[0] == message.partition(" (")[0]
 
 
 def test_columns_have_their_names_and_units_in_the_statistics(request_of: Any) -> None:
@@ -106,10 +106,10 @@ def test_columns_have_their_names_and_units_in_the_statistics(request_of: Any) -
     code = Path(request["loader"]) / "bks_dataset.py"
     columns = 'value_columns = {"data": [("age", 40.0, 10.0), ("cm", 0, 1), ("kg", 70, 2)]}'
     code.write_text(code.read_text().replace("    classes =", f"    {columns}\n    classes ="))
-    found = preview(request, lambda *_: None)["statistics"]
-    assert [one["name"] for one in found] == ["age", "cm", "kg"]
-    assert [one["low"] for one in found] == [40, 0, 70]
-    assert [one["high"] for one in found] == [110, 7, 84]
+    statistics = preview(request, lambda *_: None)["statistics"]
+    assert [statistic["name"] for statistic in statistics] == ["age", "cm", "kg"]
+    assert [statistic["low"] for statistic in statistics] == [40, 0, 70]
+    assert [statistic["high"] for statistic in statistics] == [110, 7, 84]
 
 
 @pytest.mark.parametrize("columns", ["3", "{'data': 3}", "{'data': [('a', 'b', 'c')]}", "{1: []}"])
@@ -118,7 +118,9 @@ def test_columns_of_another_form_change_nothing(request_of: Any, columns: str) -
     code = Path(request["loader"]) / "bks_dataset.py"
     text = code.read_text().replace("    classes", f"    value_columns = {columns}\n    classes")
     code.write_text(text)
-    assert [one["name"] for one in preview(request, lambda *_: None)["statistics"]] == [""] * 3
+    assert [statistic["name"] for statistic in preview(request, lambda *_: None)["statistics"]] == [
+        ""
+    ] * 3
 
 
 def test_boxes_have_the_colour_and_the_name_of_their_class() -> None:
@@ -126,8 +128,8 @@ def test_boxes_have_the_colour_and_the_name_of_their_class() -> None:
         "boxes": torch.tensor([[1.0, 1, 8, 8], [10, 10, 18, 18], [20, 20, 28, 28]]),
         "labels": torch.tensor([1, 0, 1]),
     }
-    (shown, *_) = overlays.display_parts(leaves_of((torch.zeros(3, 32, 32), target)))
-    image = Image.open(io.BytesIO(base64.b64decode(shown.png))).convert("RGB")
-    colours = [image.getpixel((place, place)) for place in (1, 10, 20)]
+    (part, *_) = overlays.display_parts(leaves_of((torch.zeros(3, 32, 32), target)))
+    image = Image.open(io.BytesIO(base64.b64decode(part.png))).convert("RGB")
+    colours = [image.getpixel((offset, offset)) for offset in (1, 10, 20)]
     assert colours[0] == colours[2] != colours[1]
     assert target_text(target, ["ball", "crate"]) == "3 boxes: crate 2, ball 1"

@@ -47,8 +47,8 @@ class Pages:
         self._request = {"loader": str(folder), "dataset": str(folder)}
         self._report = report
 
-    def of(self, **asked: object) -> SamplePage:
-        raw = page({**self._request, "budget_s": LIMIT_S, **asked}, self._report)
+    def read(self, **request: object) -> SamplePage:
+        raw = page({**self._request, "budget_s": LIMIT_S, **request}, self._report)
         assert SamplePage.from_dict(raw).to_dict() == raw
         return SamplePage.from_dict(raw)
 
@@ -59,33 +59,33 @@ def pages(tmp_path: Path) -> Iterator[Pages]:
         yield Pages(tmp_path, report)
 
 
-def numbers(found: SamplePage) -> list[int]:
-    return [one.sample.index for one in found.samples]
+def numbers(result: SamplePage) -> list[int]:
+    return [sample.sample.index for sample in result.samples]
 
 
 def test_s08_a_page_has_the_next_samples_by_number(pages: Pages) -> None:
-    found = pages.of(split="training", start=10, count=5)
-    assert (numbers(found), found.end, found.total) == ([10, 11, 12, 13, 14], 15, 40)
-    assert found.samples[0].sample.target == "dog"
+    result = pages.read(split="training", start=10, count=5)
+    assert (numbers(result), result.end, result.total) == ([10, 11, 12, 13, 14], 15, 40)
+    assert result.samples[0].sample.target == "dog"
 
 
 def test_s08_a_page_of_a_class_continues_where_the_last_one_ended(pages: Pages) -> None:
-    first = pages.of(split="training", start=0, count=3, of_class="fox")
+    first = pages.read(split="training", start=0, count=3, of_class="fox")
     assert numbers(first) == [2, 5, 8][: len(numbers(first))]
-    second = pages.of(split="training", start=first.end, count=3, of_class="fox")
+    second = pages.read(split="training", start=first.end, count=3, of_class="fox")
     assert numbers(second)[0] == numbers(first)[-1] + 3
 
 
 def test_a_broken_sample_is_on_its_page_with_its_error(pages: Pages) -> None:
-    found = pages.of(split="training", start=6, count=3)
-    assert numbers(found) == [6, 8]
-    assert [fault.index for fault in found.errors] == [7]
-    assert "torn file" in found.errors[0].message
+    result = pages.read(split="training", start=6, count=3)
+    assert numbers(result) == [6, 8]
+    assert [error.index for error in result.errors] == [7]
+    assert "torn file" in result.errors[0].message
 
 
 def test_the_last_page_ends_with_the_set(pages: Pages) -> None:
-    found = pages.of(split="validation", start=38, count=48)
-    assert (numbers(found), found.end) == ([38, 39], 40)
+    result = pages.read(split="validation", start=38, count=48)
+    assert (numbers(result), result.end) == ([38, 39], 40)
 
 
 def test_a_page_ends_after_its_time_behind_the_sample_that_hangs(
@@ -95,14 +95,14 @@ def test_a_page_ends_after_its_time_behind_the_sample_that_hangs(
     ticks = iter((0.0, 0.0, 0.0, 60.0))
     clock = SimpleNamespace(monotonic=lambda: next(ticks), perf_counter=lambda: 0.0)
     monkeypatch.setattr(sample_page, "time", clock)
-    found = pages.of(split="training", start=29, count=5, budget_s=60.0)
-    assert (numbers(found), found.end) == ([29], 31)
-    assert found.errors[0].index == 30
+    result = pages.read(split="training", start=29, count=5, budget_s=60.0)
+    assert (numbers(result), result.end) == ([29], 31)
+    assert result.errors[0].index == 30
 
 
 def test_samples_of_both_splits_are_side_by_side(pages: Pages) -> None:
-    found = pages.of(places=[["training", 3], ["validation", 5], ["training", 9]])
-    assert [(one.split, one.sample.index) for one in found.samples] == [
+    result = pages.read(places=[["training", 3], ["validation", 5], ["training", 9]])
+    assert [(sample.split, sample.sample.index) for sample in result.samples] == [
         ("training", 3),
         ("validation", 5),
         ("training", 9),
@@ -115,25 +115,25 @@ def pixels(part: SamplePart) -> numpy.typing.NDArray[Any]:
     return rows[:, : 3 * image.width()].reshape(image.height(), image.width(), 3).copy()
 
 
-def drawn(picture: object, target: object) -> numpy.typing.NDArray[Any]:
+def draw_overlay(picture: object, target: object) -> numpy.typing.NDArray[Any]:
     return pixels(display_parts(leaves_of((picture, target)))[0])
 
 
 GREY = torch.full((3, 40, 60), 0.5)
 
 
-def is_coloured(shown: numpy.typing.NDArray[Any]) -> numpy.typing.NDArray[Any]:
-    return numpy.asarray(numpy.ptp(shown.astype(int), axis=2) > 0)
+def is_coloured(image: numpy.typing.NDArray[Any]) -> numpy.typing.NDArray[Any]:
+    return numpy.asarray(numpy.ptp(image.astype(int), axis=2) > 0)
 
 
 def test_s08_boxes_are_outlined_over_their_picture() -> None:
     boxes = torch.tensor([[10.0, 5.0, 30.0, 20.0], [-5.0, -5.0, 999.0, 999.0]])
-    shown = is_coloured(drawn(GREY, {"boxes": boxes, "labels": torch.tensor([1, 2])}))
-    assert shown[5, 10:31].all()
-    assert shown[5:21, 30].all()
-    assert shown[0].all()
-    assert shown[:, 59].all()
-    assert not shown[6:20, 11:30].any()
+    tinted = is_coloured(draw_overlay(GREY, {"boxes": boxes, "labels": torch.tensor([1, 2])}))
+    assert tinted[5, 10:31].all()
+    assert tinted[5:21, 30].all()
+    assert tinted[0].all()
+    assert tinted[:, 59].all()
+    assert not tinted[6:20, 11:30].any()
 
 
 def test_s08_a_target_with_boxes_is_named_by_their_number() -> None:
@@ -145,26 +145,26 @@ def test_s08_a_target_with_boxes_is_named_by_their_number() -> None:
 def test_s08_masks_of_objects_are_tinted() -> None:
     masks = torch.zeros(2, 40, 60, dtype=torch.uint8)
     masks[0, :10], masks[1, 30:] = 1, 1
-    shown = drawn(GREY, {"boxes": torch.zeros(0, 4), "masks": masks})
-    assert is_coloured(shown)[:10].all()
-    assert not is_coloured(shown)[10:30].any()
-    assert (shown[0, 0] != shown[39, 0]).any()
+    image = draw_overlay(GREY, {"boxes": torch.zeros(0, 4), "masks": masks})
+    assert is_coloured(image)[:10].all()
+    assert not is_coloured(image)[10:30].any()
+    assert (image[0, 0] != image[39, 0]).any()
 
 
 def test_s08_the_class_of_each_pixel_is_tinted_but_not_the_background() -> None:
     classes = torch.zeros(40, 60, dtype=torch.int64)
     classes[:, :20], classes[:, 50:] = 3, 255
-    shown = is_coloured(drawn(GREY[:1], classes))
-    assert shown[:, :20].all()
-    assert not shown[:, 20:].any()
+    tinted = is_coloured(draw_overlay(GREY[:1], classes))
+    assert tinted[:, :20].all()
+    assert not tinted[:, 20:].any()
 
 
 def test_boxes_of_a_large_picture_are_where_they_are_in_its_thumbnail() -> None:
     boxes = torch.tensor([[100.0, 200.0, 300.0, 400.0]])
-    shown = is_coloured(drawn(torch.zeros(3, 480, 960), {"boxes": boxes}))
-    assert shown.shape == (48, 96)
-    assert shown[20, 10:31].all()
-    assert shown.sum() == 2 * 21 + 2 * 19
+    tinted = is_coloured(draw_overlay(torch.zeros(3, 480, 960), {"boxes": boxes}))
+    assert tinted.shape == (48, 96)
+    assert tinted[20, 10:31].all()
+    assert tinted.sum() == 2 * 21 + 2 * 19
 
 
 @pytest.mark.parametrize(
@@ -180,4 +180,4 @@ def test_boxes_of_a_large_picture_are_where_they_are_in_its_thumbnail() -> None:
     ids=["class", "depth", "no boxes", "nan", "another size", "text"],
 )
 def test_other_targets_leave_the_picture_as_it_is(target: object) -> None:
-    assert not is_coloured(drawn(GREY, target)).any()
+    assert not is_coloured(draw_overlay(GREY, target)).any()

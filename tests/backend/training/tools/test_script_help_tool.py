@@ -26,34 +26,34 @@ parser.parse_args()
 """
 
 
-def help_of(folder: Path, code: str, entry: str = "train.py", **more: Any) -> ScriptHelp:
+def help_of(folder: Path, code: str, entry: str = "train.py", **changes: Any) -> ScriptHelp:
     script, work = folder / "version", folder / "work"
-    for one in (script, work):
-        one.mkdir()
+    for path in (script, work):
+        path.mkdir()
     (script / entry).write_text(code)
     (script / entry).chmod(0o444)
     request = {"script": str(script), "entry": entry, "python": "", "words": [], "limit_s": 20.0}
     with contextlib.chdir(work), contextlib.closing(tool_protocol.Report(work / "p")) as report:
-        found = ScriptHelp.from_dict(read_script_help({**request, **more}, report))
-    assert sorted(one.name for one in script.iterdir()) == [entry]
-    return found
+        script_help = ScriptHelp.from_dict(read_script_help({**request, **changes}, report))
+    assert sorted(path.name for path in script.iterdir()) == [entry]
+    return script_help
 
 
 def test_the_help_of_a_command_is_read_and_the_version_stays_as_it_is(tmp_path: Path) -> None:
-    found = help_of(tmp_path, PARSER, words=["fit"])
-    assert [(one.head, one.kind, one.default) for one in found.arguments] == [
-        ("--lr", "number", "0.1")
-    ]
+    script_help = help_of(tmp_path, PARSER, words=["fit"])
+    assert [
+        (argument.head, argument.kind, argument.default) for argument in script_help.arguments
+    ] == [("--lr", "number", "0.1")]
 
 
 def test_a_shell_script_passes_the_request_for_help_on(tmp_path: Path) -> None:
     text = 'echo "usage:"\necho "  --lr RATE  rate of $1"\nexit 1\n'
-    (found,) = help_of(tmp_path, text, entry="train.sh").arguments
-    assert found.help_text == "rate of --help"
+    (argument,) = help_of(tmp_path, text, entry="train.sh").arguments
+    assert argument.help_text == "rate of --help"
 
 
 @pytest.mark.parametrize(
-    ("code", "sentence"),
+    ("code", "message"),
     [
         ("while True: pass", "train.py --help did not end within 0.5 s; the script may have begun"),
         ("import os, time; os.close(1); os.close(2); time.sleep(60)", "did not end within 0.5 s"),
@@ -67,11 +67,11 @@ def test_a_shell_script_passes_the_request_for_help_on(tmp_path: Path) -> None:
         ("def f(:", "ended with 1: SyntaxError"),
     ],
 )
-def test_a_program_without_help_is_one_sentence(tmp_path: Path, code: str, sentence: str) -> None:
-    limit_s = 0.5 if "0.5" in sentence else 20.0
+def test_a_program_without_help_is_one_sentence(tmp_path: Path, code: str, message: str) -> None:
+    limit_s = 0.5 if "0.5" in message else 20.0
     with pytest.raises(BackendError) as caught:
         help_of(tmp_path, code, limit_s=limit_s)
-    assert sentence in caught.value.message
+    assert message in caught.value.message
     assert "\n" not in caught.value.message
     assert caught.value.remedy == "Type its arguments."
 
@@ -87,6 +87,6 @@ def test_a_process_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path) 
     code = code.replace(
         "parser.parse", f"{stays}\nwhile not pathlib.Path('pid').exists(): pass\nparser.parse"
     )
-    found = help_of(tmp_path, code, words=["fit"])
-    assert found.arguments[0].head == "--lr"
+    script_help = help_of(tmp_path, code, words=["fit"])
+    assert script_help.arguments[0].head == "--lr"
     os.kill(int((tmp_path / "work/script/pid").read_text()), signal.SIGKILL)

@@ -54,15 +54,15 @@ class Plain(nn.Module):
         return nn.functional.cross_entropy(output, target)
 
 
-def measured(activation: Callable[[], nn.Module], gain: float) -> DepthVariance:
+def measure(activation: Callable[[], nn.Module], gain: float) -> DepthVariance:
     model = Plain(activation, gain)
     data = torch.randn(SAMPLES, WIDTH) / 4  # so small that the slope is that at 0
     return compute_variance(model, data, torch.randint(10, (SAMPLES,)))
 
 
-def growth(found: DepthVariance, of: str, layers: int = DEPTH) -> float:
+def growth(result: DepthVariance, quantity: str, layers: int = DEPTH) -> float:
     """The mean factor from layer to layer, without the head, whose gradient is that of the loss."""
-    first, last = (getattr(found.layers[n], of) for n in (0, layers - 1))
+    first, last = (getattr(result.layers[n], quantity) for n in (0, layers - 1))
     return (last / first) ** (1 / (layers - 1))
 
 
@@ -83,17 +83,17 @@ def test_gradients_shrink_by_the_square_of_the_slope_and_the_variance_of_the_wei
     activation: Callable[[], nn.Module], gain: float, factor: float
 ) -> None:
     """1 / (f′(0)² n Var(w)) a layer; ReLU has slope 1 for one half of its inputs."""
-    found = measured(activation, gain)
-    assert len(found.layers) == DEPTH + 1
-    assert growth(found, "gradient") == pytest.approx(factor, rel=0.35)
+    result = measure(activation, gain)
+    assert len(result.layers) == DEPTH + 1
+    assert growth(result, "gradient") == pytest.approx(factor, rel=0.35)
     if activation is not nn.ReLU:
         # ReLU has a mean, which grows at the cost of the variance between samples.
         # Behind some layers of sigmoid it is below the rounding error.
-        assert 1 / growth(found, "activation", 6) == pytest.approx(factor, rel=0.35)
+        assert 1 / growth(result, "activation", 6) == pytest.approx(factor, rel=0.35)
 
 
 @pytest.mark.parametrize(
-    ("activation", "gain", "begins", "names_sigmoid"),
+    ("activation", "gain", "message_start", "names_sigmoid"),
     [
         (nn.Sigmoid, 1.0, "The variance of the gradients shrinks about 1", True),
         (nn.Sigmoid, 1 / 3, "The variance of the gradients shrinks about 5", True),
@@ -106,22 +106,22 @@ def test_gradients_shrink_by_the_square_of_the_slope_and_the_variance_of_the_wei
     ],
 )
 def test_the_sentence_says_what_was_measured(
-    activation: Callable[[], nn.Module], gain: float, begins: str, names_sigmoid: bool
+    activation: Callable[[], nn.Module], gain: float, message_start: str, names_sigmoid: bool
 ) -> None:
-    found = measured(activation, gain)
-    is_well, sentence = found.judge()
-    assert sentence.startswith(begins)
-    assert ("slope 1/4" in sentence) == names_sigmoid
-    assert is_well == begins.startswith("Variances")
+    result = measure(activation, gain)
+    is_well, message = result.judge()
+    assert message.startswith(message_start)
+    assert ("slope 1/4" in message) == names_sigmoid
+    assert is_well == message_start.startswith("Variances")
 
 
 def test_a_sigmoid_at_the_end_is_not_the_reason() -> None:
     model = Plain(nn.Tanh, 1 / 4)
     model.head = nn.Sequential(nn.Linear(WIDTH, 10), nn.Sigmoid())
-    found = compute_variance(model, torch.randn(SAMPLES, WIDTH), torch.randint(10, (SAMPLES,)))
-    is_well, sentence = found.judge()
-    assert (found.sigmoids, is_well) == (1, False)
-    assert "sigmoid" not in sentence
+    result = compute_variance(model, torch.randn(SAMPLES, WIDTH), torch.randint(10, (SAMPLES,)))
+    is_well, message = result.judge()
+    assert (result.sigmoids, is_well) == (1, False)
+    assert "sigmoid" not in message
 
 
 def rows(*values: tuple[float | None, float | None]) -> DepthVariance:
@@ -131,7 +131,7 @@ def rows(*values: tuple[float | None, float | None]) -> DepthVariance:
 
 
 @pytest.mark.parametrize(
-    ("found", "part"),
+    ("result", "part"),
     [
         (rows(), "Fewer than 3 layers"),
         (rows((1, 1), (1, 1)), "Fewer than 3 layers"),
@@ -152,9 +152,9 @@ def rows(*values: tuple[float | None, float | None]) -> DepthVariance:
         (rows((0, 1), (0, 1), (0, 1)), "change about 1 times"),
     ],
 )
-def test_any_variances_are_one_judgement(found: DepthVariance, part: str) -> None:
-    assert part in found.judge()[1]
-    assert DepthVariance.from_dict(found.to_dict()) == found
+def test_any_variances_are_one_judgement(result: DepthVariance, part: str) -> None:
+    assert part in result.judge()[1]
+    assert DepthVariance.from_dict(result.to_dict()) == result
 
 
 MeasureVariance = Callable[..., DepthVariance]
@@ -179,11 +179,16 @@ class UserDataset:
     def __getitem__(self, index): return {item}
 """
             )
-        asked = {"model": model, "loader": loader, "dataset": GALLERY / "dataset", "batch_size": 8}
+        full_request = {
+            "model": model,
+            "loader": loader,
+            "dataset": GALLERY / "dataset",
+            "batch_size": 8,
+        }
         with contextlib.closing(tool_protocol.Report(tmp_path / "progress")) as report:
-            found = variance(asked, report)
-        assert DepthVariance.from_dict(found).to_dict() == found
-        return DepthVariance.from_dict(found)
+            raw = variance(full_request, report)
+        assert DepthVariance.from_dict(raw).to_dict() == raw
+        return DepthVariance.from_dict(raw)
 
     return variances_of
 
@@ -203,19 +208,19 @@ CHAIN = """
 def test_frozen_layers_have_no_gradient_and_the_others_do(
     measure_variance: MeasureVariance,
 ) -> None:
-    found = measure_variance(CHAIN.format(more="self.a.requires_grad_(False)", forward=""))
-    assert [one.gradient is None for one in found.layers] == [True, False, False]
-    assert found.judge()[0]
+    result = measure_variance(CHAIN.format(more="self.a.requires_grad_(False)", forward=""))
+    assert [layer.gradient is None for layer in result.layers] == [True, False, False]
+    assert result.judge()[0]
 
 
 def test_a_layer_used_twice_is_two_points(measure_variance: MeasureVariance) -> None:
-    found = measure_variance(CHAIN.format(more="self.c = self.a", forward=""))
-    assert [one.name for one in found.layers] == ["a", "b", "a, call 2"]
-    assert all(one.gradient is not None for one in found.layers)
+    result = measure_variance(CHAIN.format(more="self.c = self.a", forward=""))
+    assert [layer.name for layer in result.layers] == ["a", "b", "a, call 2"]
+    assert all(layer.gradient is not None for layer in result.layers)
 
 
 @pytest.mark.parametrize(
-    ("more", "forward", "broken", "first"),
+    ("init_code", "forward", "broken", "first"),
     [
         ("nn.init.constant_(self.b.weight, float('nan'))", "", "goo", "output of b"),
         ("nn.init.constant_(self.c.bias, float('inf'))", "", "  o", "output of c"),
@@ -224,7 +229,7 @@ def test_a_layer_used_twice_is_two_points(measure_variance: MeasureVariance) -> 
     ],
 )
 def test_the_first_value_that_is_not_a_number_is_named(
-    measure_variance: MeasureVariance, more: str, forward: str, broken: str, first: str
+    measure_variance: MeasureVariance, init_code: str, forward: str, broken: str, first: str
 ) -> None:
     bad = """
 class Bad:
@@ -232,15 +237,15 @@ class Bad:
     def hook(module, inputs, outputs):
         return tuple(one * float("nan") for one in inputs)
 """
-    found = measure_variance(CHAIN.format(more=more, forward=forward) + bad)
-    assert "".join(one.broken[:1] or " " for one in found.layers) == broken
-    is_well, sentence = found.judge()
+    result = measure_variance(CHAIN.format(more=init_code, forward=forward) + bad)
+    assert "".join(layer.broken[:1] or " " for layer in result.layers) == broken
+    is_well, message = result.judge()
     assert not is_well
-    assert sentence.startswith(f"The {first} is the first that is infinite or not a number.")
+    assert message.startswith(f"The {first} is the first that is infinite or not a number.")
 
 
 def test_a_model_without_parameters_has_activations_only(measure_variance: MeasureVariance) -> None:
-    found = measure_variance("""
+    result = measure_variance("""
     def __init__(self):
         super().__init__()
         self.a, self.b, self.c = nn.Flatten(), nn.ReLU(), nn.Softmax(1)
@@ -248,10 +253,10 @@ def test_a_model_without_parameters_has_activations_only(measure_variance: Measu
     def forward(self, data):
         return self.c(self.b(self.a(data)))
 """)
-    assert [one.name for one in found.layers] == ["a", "b", "c"]
-    assert all(one.activation and one.gradient is None for one in found.layers)
-    assert "does not depend on any parameter" in found.warnings[0]
-    assert found.judge() == (False, "No layer gets a gradient, so that none learns.")
+    assert [layer.name for layer in result.layers] == ["a", "b", "c"]
+    assert all(layer.activation and layer.gradient is None for layer in result.layers)
+    assert "does not depend on any parameter" in result.warnings[0]
+    assert result.judge() == (False, "No layer gets a gradient, so that none learns.")
 
 
 def test_integers_are_an_input_like_others(measure_variance: MeasureVariance) -> None:
@@ -264,21 +269,23 @@ def test_integers_are_an_input_like_others(measure_variance: MeasureVariance) ->
     def forward(self, data):
         return self.end(self.memory(self.words(data["ids"]))[0].mean(1))
 """
-    found = measure_variance(
+    result = measure_variance(
         body, item='{"ids": torch.arange(index % 7, index % 7 + 3), "name": "a"}, 0'
     )
-    assert [one.name for one in found.layers] == ["words", "memory", "end"]
-    assert all(one.activation and one.gradient for one in found.layers)
+    assert [layer.name for layer in result.layers] == ["words", "memory", "end"]
+    assert all(layer.activation and layer.gradient for layer in result.layers)
 
 
 def test_one_sample_has_no_variance_between_samples(measure_variance: MeasureVariance) -> None:
-    found = measure_variance(CHAIN.format(more="", forward=""), item="torch.rand(64), 0", samples=1)
-    assert all(one.activation is None and one.gradient is not None for one in found.layers)
-    assert "One sample" in found.warnings[0]
+    result = measure_variance(
+        CHAIN.format(more="", forward=""), item="torch.rand(64), 0", samples=1
+    )
+    assert all(layer.activation is None and layer.gradient is not None for layer in result.layers)
+    assert "One sample" in result.warnings[0]
 
 
 @pytest.mark.parametrize(
-    ("more", "forward"),
+    ("init_code", "forward"),
     [
         ("self.b = torch.nn.Sequential(self.b, nn.ReLU(inplace=True))", ""),
         ("self.b = torch.jit.script(self.b)", ""),
@@ -289,13 +296,13 @@ def test_one_sample_has_no_variance_between_samples(measure_variance: MeasureVar
 )
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is")
 def test_models_as_users_write_them_are_measured(
-    measure_variance: MeasureVariance, more: str, forward: str
+    measure_variance: MeasureVariance, init_code: str, forward: str
 ) -> None:
-    body = CHAIN.format(more=more, forward=forward)
-    found = measure_variance("    from torch.utils.checkpoint import checkpoint\n" + body)
-    assert "c" in [one.name for one in found.layers]
-    assert found.judge()[1]
-    assert not found.warnings
+    body = CHAIN.format(more=init_code, forward=forward)
+    result = measure_variance("    from torch.utils.checkpoint import checkpoint\n" + body)
+    assert "c" in [layer.name for layer in result.layers]
+    assert result.judge()[1]
+    assert not result.warnings
 
 
 def test_a_forward_that_raises_is_one_sentence(measure_variance: MeasureVariance) -> None:

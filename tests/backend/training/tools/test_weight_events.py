@@ -26,7 +26,7 @@ def write(folder: Path, body: str, steps: dict[str, int]) -> dict[str, Any]:
     model = folder / "model"
     model.mkdir(exist_ok=True)
     (model / "bks_model.py").write_text(HEAD + body)
-    asked = {
+    request = {
         "model": model,
         "loader": GALLERY / "loader",
         "dataset": GALLERY / "dataset",
@@ -34,7 +34,7 @@ def write(folder: Path, body: str, steps: dict[str, int]) -> dict[str, Any]:
         "checkpoints": [(folder / f"{name}.pt", step) for name, step in steps.items()],
     }
     with contextlib.closing(tool_protocol.Report(folder / "progress")) as report:
-        return weight_events(asked, report)
+        return weight_events(request, report)
 
 
 def save(folder: Path, name: str, state: dict[str, torch.Tensor]) -> None:
