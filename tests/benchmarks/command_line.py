@@ -26,7 +26,10 @@ def measure() -> list[Figure]:
                 values.append(_seconds(str(MAIN), *options, *command.split()) / import_s)
         return [
             Figure(
-                "", f"processor time of {command}, by an import of SQLAlchemy", (*values[1:],), limit
+                "",
+                f"processor time of {command}, by an import of SQLAlchemy",
+                (*values[1:],),
+                limit,
             )
             for (command, values), limit in zip(ratios.items(), LIMITS.values(), strict=True)
         ]

@@ -235,13 +235,13 @@ def measure() -> list[Figure]:
     rows = run_script(SCRIPT, RUNS, POINTS, FRAMES, PAIRS)
     frame, append, plain, bare_frame, bare_append = zip(*rows, strict=True)
     shares = zip(*run_script(SHARES, PAIRS), strict=True)
-    what = f"{RUNS} runs × {POINTS:,} points"
+    size = f"{RUNS} runs × {POINTS:,} points"
     bare = f"pyqtgraph alone {1 / min(bare_frame):.1f} frames/s at best"
     grown = f"pyqtgraph alone {min(bare_append) * 1e3:.1f} ms at best"
     return [
         Figure(
             "P7",
-            f"pan and zoom, {what}",
+            f"pan and zoom, {size}",
             tuple(1 / value for value in frame),
             FRAMES_A_SECOND,
             "frames/s",
@@ -263,8 +263,8 @@ def measure() -> list[Figure]:
             1.0,
         ),
         *(
-            Figure("P7", what, values, limit)
-            for (what, limit), values in zip(_SHARES, shares, strict=True)
+            Figure("P7", name, values, limit)
+            for (name, limit), values in zip(_SHARES, shares, strict=True)
         ),
     ]
 

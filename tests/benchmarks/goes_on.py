@@ -69,7 +69,9 @@ def measure(seeds: int = SEEDS) -> list[Figure]:
     for kind in _KINDS:
         runs = [outcome for outcome in outcomes if outcome.kind == kind]
         times = " ".join(f"{outcome.took_s:.1f}" for outcome in runs)
-        context = f"each: {times} s; then on {_join_values(outcome.nodes for outcome in runs)} nodes"
+        context = (
+            f"each: {times} s; then on {_join_values(outcome.nodes for outcome in runs)} nodes"
+        )
         slowest = (max(outcome.took_s for outcome in runs),)
         figures.append(
             Figure("X2", f"{kind}: slowest to a step", slowest, 60, "s", context=context)
@@ -120,4 +122,4 @@ def _recovery_s(ready: ReadyCluster, job_id: str, kind: str, victim: str) -> flo
 
 
 def _join_values(values: Iterable[float]) -> str:
-    return " ".join(f"{one:.5g}" for one in values)
+    return " ".join(f"{value:.5g}" for value in values)

@@ -31,7 +31,9 @@ def blocks(first: int, steps: int) -> bytes:
         end = min(start + BLOCK_STEPS, steps)
         stamp = (STARTED_AT + timedelta(seconds=(first + end) / 100)).isoformat()
         metrics = {name: row[start:end] for name, row in zip(METRICS, values, strict=True)}
-        encoded_blocks.append(encode(Block("TRAINING", 1, 1, first + end - 1, first + start, stamp, metrics)))
+        encoded_blocks.append(
+            encode(Block("TRAINING", 1, 1, first + end - 1, first + start, stamp, metrics))
+        )
     return b"".join(encoded_blocks)
 
 
@@ -90,7 +92,11 @@ def measure() -> list[Figure]:
 
 
 def _compare_with_others(folder: Path) -> list[Figure]:
-    own_file, ancestor_file, events = folder / "ours.toml", folder / "theirs.toml", folder / "events"
+    own_file, ancestor_file, events = (
+        folder / "ours.toml",
+        folder / "theirs.toml",
+        folder / "events",
+    )
     own_file.write_bytes(blocks(1, OTHERS_STEPS))
     ancestors(ancestor_file, OTHERS_STEPS)
     tensorboards(events, OTHERS_STEPS)

@@ -170,7 +170,7 @@ def measure() -> list[Figure]:
         with closing(open_services(folder / "root", folder / "c.sqlite")) as services:
             lines = list(services.catalogue.job_lines())
     figures = []
-    for what, values in results.items():
+    for name, values in results.items():
         if not isinstance(values, list):
             continue
         limit = 50 if what.endswith("stall") else 100
@@ -202,7 +202,7 @@ def _compare_with_sqlite(lines: list[JobSummary]) -> list[Figure]:
         sqlite.executemany("INSERT INTO found VALUES (?)", ((line.text,) for line in lines))
         sqlite.executemany(
             "INSERT INTO job VALUES (?, ?, ?)",
-            ((one.text, one.name, (one.best_metric or ("", 0.0))[1]) for one in lines),
+            ((line.text, line.name, (line.best_metric or ("", 0.0))[1]) for line in lines),
         )
 
         def ask(query: str, *values: str) -> Callable[[], object]:

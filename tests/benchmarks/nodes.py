@@ -112,10 +112,14 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
 
 def _write_steps(folder: Path, steps: Steps) -> tuple[Path, Path]:
     model, loader = folder / "model", folder / "loader"
-    for folder_of_source in (model, loader):
-        folder_of_source.mkdir(parents=True)
+    for folder in (model, loader):
+        folder.mkdir(parents=True)
     text = MODEL.format(
-        width=steps.width, depth=steps.depth, then=steps.activation, steps=steps.steps, warm=_WARM
+        width=steps.width,
+        depth=steps.depth,
+        activation=steps.activation,
+        steps=steps.steps,
+        warm=_WARM,
     )
     a_layer_s = steps.elsewhere_s / steps.depth
     text += DEVICE_LAYER.format(forward_s=a_layer_s / 3, backward_s=a_layer_s * 2 / 3)
@@ -144,7 +148,9 @@ def _start(ready: ReadyCluster) -> Figure:
                 _run_bare(ready, "tiny", epochs=1, batch=8)
             else:
                 _finish(ready, model="tiny", loader="tiny", epochs=1)
-            (bare_times if side == "bare" else own_times).append(float(stopwatch.read_text()) - started_s)
+            (bare_times if side == "bare" else own_times).append(
+                float(stopwatch.read_text()) - started_s
+            )
     added = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
     context = f"2 nodes; bare {min(bare_times):.2f} s, ours {min(own_times):.2f} s at best"
     return Figure(
@@ -189,7 +195,9 @@ def _efficiency(ready: ReadyCluster, steps: Steps) -> Figure:
                 )
             (bare_times if side == "bare" else own_times).append(float(stopwatch.read_text()))
     ratios = tuple(b / o for b, o in zip(bare_times, own_times, strict=True))
-    minima = f"bare {min(bare_times) * 1e3:.2f} ms, ours {min(own_times) * 1e3:.2f} ms a step at best"
+    minima = (
+        f"bare {min(bare_times) * 1e3:.2f} ms, ours {min(own_times) * 1e3:.2f} ms a step at best"
+    )
     medians = f"{statistics.median(bare_times) * 1e3:.2f} and {statistics.median(own_times) * 1e3:.2f} usually"
     name = f"efficiency on 2 nodes, {steps.name} steps, ours / bare"
     return Figure("P2", name, ratios, 0.99, "", True, f"{minima}; {medians}")

@@ -116,13 +116,20 @@ def measure() -> list[Figure]:
                     own_times.append(_time_tool(folder, checkpoint))
         start_figure = _measure_starts(folder, checkpoint)
     figures = [start_figure]
-    for index, what in enumerate(("samples", "the whole process")):
+    for index, timed_part in enumerate(("samples", "the whole process")):
         ratios = tuple(b[index] / o[index] for b, o in zip(bare_times, own_times, strict=True))
-        medians = (statistics.median(times[index] for times in side) for side in (bare_times, own_times))
+        medians = (
+            statistics.median(times[index] for times in side) for side in (bare_times, own_times)
+        )
         context = "bare {:.2f} s, ours {:.2f} s for 10,000 samples".format(*medians)
         figures.append(
             Figure(
-                "S19", f"speed, {what}, ours / bare", ratios, 0.9, at_least=True, context=context
+                "S19",
+                f"speed, {timed_part}, ours / bare",
+                ratios,
+                0.9,
+                at_least=True,
+                context=context,
             )
         )
     return figures
@@ -162,8 +169,8 @@ def _seconds_to_start(tool: str, request: dict[str, Any]) -> float:
 class _FirstReport(Progress):
     time_s = 0.0
 
-    def report(self, done: float, total: float, what: str) -> None:
-        if not self.time_s and what not in ("Starting Python", "Loading PyTorch…"):
+    def report(self, done: float, total: float, step: str) -> None:
+        if not self.time_s and step not in ("Starting Python", "Loading PyTorch…"):
             self.time_s = time.perf_counter()
 
 

@@ -71,8 +71,8 @@ def measure() -> list[Figure]:
             f"core at {CORES:.3f} allowed; our own process {single.own_s:.1f} and {many.own_s:.1f} s; "
             f"on {os.cpu_count()} cores at a load of {load:.1f}"
         )
-        what = f"setting up {MANY} real nodes / one, each with a processor of its own"
-        return [Figure("P11", what, (many.clock_s / single.clock_s,), 1.3, context=context)]
+        title = f"setting up {MANY} real nodes / one, each with a processor of its own"
+        return [Figure("P11", title, (many.clock_s / single.clock_s,), 1.3, context=context)]
 
 
 def _add(services: Services, cluster: Cluster, name: str) -> None:
@@ -88,13 +88,13 @@ def _add(services: Services, cluster: Cluster, name: str) -> None:
 
 
 def _set_up(services: Services, cluster: Cluster, names: Collection[str]) -> Spent:
-    processors = [one for name in names if (one := cluster[name].processor) is not None]
-    worked = [one.used_s() for one in processors]
+    processors = [p for name in names if (p := cluster[name].processor) is not None]
+    starts_s = [processor.used_s() for processor in processors]
     started_s, used_s = time.perf_counter(), time.process_time()
     results = services.provisioning.set_up(tuple(names), lambda update: None)
     clock_s, own_s = time.perf_counter() - started_s, time.process_time() - used_s
-    for one in results.values():
-        if isinstance(one, BackendError):
-            raise one
-    nodes_s = (now.used_s() - then for now, then in zip(processors, worked, strict=True))
+    for result in results.values():
+        if isinstance(result, BackendError):
+            raise result
+    nodes_s = (p.used_s() - start_s for p, start_s in zip(processors, starts_s, strict=True))
     return Spent(clock_s, tuple(nodes_s), own_s)

@@ -66,7 +66,9 @@ class Slope:
 def measure(minutes: float = MINUTES, *, life_s: float = LIFE_S) -> list[Figure]:
     results = soak(60 * minutes, life_s=life_s)
     samples = results["memory"]
-    minima = least_of_each_minute([sample[0] for sample in samples], [sample[1] for sample in samples])
+    minima = least_of_each_minute(
+        [sample[0] for sample in samples], [sample[1] for sample in samples]
+    )
     slope = slope_of(*minima)
     sys.stderr.write(_report(results, slope, minutes))
     delays = results["all"]
@@ -201,7 +203,7 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
     spread = sum((x - mean_x) ** 2 for x in seconds)
     steep = sum((x - mean_x) * (y - mean_y) for x, y in zip(seconds, values, strict=True)) / spread
     residuals = [y - mean_y - steep * (x - mean_x) for x, y in zip(seconds, values, strict=True)]
-    power = sum(one * one for one in residuals)
+    power = sum(residual * residual for residual in residuals)
     likeness = sum(a * b for a, b in pairwise(residuals)) / power if power else 0.0
     likeness = min(max(likeness, 0.0), 0.99)
     widened = (1 + likeness) / (1 - likeness)

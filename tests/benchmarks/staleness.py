@@ -40,7 +40,7 @@ from backend.training.user_code import load_loader
 from tests.backend.training.training_rig import parsed
 from tests.benchmarks.figures import Figure
 from tests.benchmarks.study_pages import write
-from tests.gallery.figures import HERE
+from tests.gallery.figures import SERVICE
 
 NAME = "staleness"
 FORM = FormName.FULL
@@ -82,7 +82,7 @@ def simulated(path: Path) -> StudyTable:
         part = library_of(study, FORM, rows[row])["loader"]
         assert isinstance(part, GalleryPart)
         with tempfile.TemporaryDirectory() as folder:
-            HERE.write(part.entry, dict(part.settings), Path(folder, "loader"))
+            SERVICE.write(part.entry, dict(part.settings), Path(folder, "loader"))
             launch = Launch(
                 job_id="simulation",
                 run=1,

@@ -37,7 +37,7 @@ class UserModel(nn.Module):
         width, depth = {width}, {depth}
         layers = [nn.Linear(64, width), nn.ReLU()]
         for _ in range(depth):
-            layers += [nn.Linear(width, width), {then}]
+            layers += [nn.Linear(width, width), {activation}]
         self.layers = nn.Sequential(*layers, nn.Linear(width, 10))
         self.times = []
     def forward(self, x):
@@ -93,7 +93,7 @@ def pairs(
 ) -> tuple[list[float], list[float]]:
     """Return the seconds of a step of the bare script and of ours, in pairs."""
     steps = epochs * _STEPS_PER_EPOCH
-    model = MODEL.format(width=width, depth=depth, then="nn.ReLU()", steps=steps, warm=_WARM)
+    model = MODEL.format(width=width, depth=depth, activation="nn.ReLU()", steps=steps, warm=_WARM)
     loader = LOADER.format(count=_STEPS_PER_EPOCH * _BATCH * 2)
     bare_times: list[float] = []
     own_times: list[float] = []

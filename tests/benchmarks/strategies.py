@@ -45,13 +45,13 @@ class UserDataset(Dataset):
 
 
 def measure() -> list[Figure]:
-    bare, ours = step_overhead.pairs(352, 8, 3, "ddp")
-    ratios = tuple(b / o for b, o in zip(bare, ours, strict=True))
-    context = f"ours {statistics.median(ours) * 1e3:.2f} ms a step"
+    bare_times, own_times = step_overhead.pairs(352, 8, 3, "ddp")
+    ratios = tuple(b / o for b, o in zip(bare_times, own_times, strict=True))
+    context = f"ours {statistics.median(own_times) * 1e3:.2f} ms a step"
     figures = [Figure("P2", "DDP, bare / ours", ratios, 0.99, at_least=True, context=context)]
     bandwidths = [(_bandwidth("mpi"), _bandwidth("server")) for _ in range(_PAIRS)]
-    context = f"ours {statistics.median(ours for _, ours in bandwidths) / 1e6:.0f} MB/s"
-    ratios = tuple(ours / bare for bare, ours in bandwidths)
+    context = f"ours {statistics.median(server for _, server in bandwidths) / 1e6:.0f} MB/s"
+    ratios = tuple(server / mpi for mpi, server in bandwidths)
     name = "push and pull of 20 MB, ours / MPI ping-pong"
     figures.append(Figure("server", name, ratios, 0.8, at_least=True, context=context))
     for strategy, published in _PUBLISHED.items():

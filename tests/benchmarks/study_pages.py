@@ -51,7 +51,9 @@ def measure(services: Services, name: str) -> bool:
         ended_view = services.jobs.queries.wait(view.id, is_finished=lambda now: now.state.is_over)
         ended_views.append(ended_view)
         services.reaper.reap(view.id)
-        sys.stderr.write(f"{number} of {len(started_study.jobs)}: {view.name}, {ended_views[-1].state.label}\n")
+        sys.stderr.write(
+            f"{number} of {len(started_study.jobs)}: {view.name}, {ended_views[-1].state.label}\n"
+        )
     write_table(services, name, started_study.tag)
     return all(view.state is JobState.FINISHED for view in ended_views)
 

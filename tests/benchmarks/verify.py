@@ -50,8 +50,8 @@ def _jobs(folder: Path) -> Figure:
             own_times.append(time.process_time() - used_s)
             assert (verification.jobs, verification.checkpoints) == (JOBS, JOBS * len(NAMES))
     context = f"{statistics.median(own_times):.2f} s of processor time"
-    what = f"check of {JOBS:,} jobs without contents"
-    return Figure("S36", what, tuple(times), 5, "s", context=context)
+    title = f"check of {JOBS:,} jobs without contents"
+    return Figure("S36", title, tuple(times), 5, "s", context=context)
 
 
 def _hashes(folder: Path, count: int, size: int, name: str) -> Figure:

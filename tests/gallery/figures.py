@@ -16,7 +16,7 @@ from backend.training.tools.layers import evaluating_step_by_step, model_layers
 from backend.training.user_code import load_model
 
 REFERENCE = "alexnet"
-HERE = GalleryService(None)  # type: ignore[arg-type]
+SERVICE = GalleryService(None)  # type: ignore[arg-type]
 """The gallery without a library: it lists, shows and writes."""
 
 
@@ -24,7 +24,7 @@ def build(name: str, **settings: object) -> torch.nn.Module:
     """Return the model of an entry. On the device “meta” it costs no memory."""
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made) / name
-        HERE.write(name, {key: str(value) for key, value in settings.items()}, folder)
+        SERVICE.write(name, {key: str(value) for key, value in settings.items()}, folder)
         return load_model(folder)
 
 
@@ -46,8 +46,8 @@ def complexity(model: torch.nn.Module, data: torch.Tensor) -> int:
         assert isinstance(layer, torch.nn.Conv2d)
         total += layer.weight.numel() * output.shape[-1] * output.shape[-2]
 
-    convolutions = [one for one in model.modules() if isinstance(one, torch.nn.Conv2d)]
-    handles = [one.register_forward_hook(count) for one in convolutions]
+    convolutions = [module for module in model.modules() if isinstance(module, torch.nn.Conv2d)]
+    handles = [module.register_forward_hook(count) for module in convolutions]
     with evaluating_step_by_step(model), torch.no_grad():
         model(data)
     for handle in handles:
@@ -66,16 +66,16 @@ def figures(entry: GalleryEntry, reference: int) -> CardFigures:
 
 def reference_complexity() -> int:
     with torch.device("meta"):
-        return complexity(build(REFERENCE), sample_of(HERE.show(REFERENCE)))
+        return complexity(build(REFERENCE), sample_of(SERVICE.show(REFERENCE)))
 
 
-def as_text(found: Mapping[str, object]) -> str:
+def as_text(content: Mapping[str, object]) -> str:
     """Return figures as JSON with a line for each layer."""
-    return json.dumps(found).replace(', {"name"', ',\n{"name"') + "\n"
+    return json.dumps(content).replace(', {"name"', ',\n{"name"') + "\n"
 
 
 if __name__ == "__main__":
     reference = reference_complexity()
-    for entry in HERE.list(Kind.MODEL):
+    for entry in SERVICE.list(Kind.MODEL):
         text = as_text(figures(entry, reference).to_dict())
         (GALLERY / entry.kind.folder / entry.name / FIGURES).write_text(text, encoding="utf-8")

@@ -7,31 +7,31 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from backend.training.user_code import load_loader
-from tests.gallery.figures import HERE
+from tests.gallery.figures import SERVICE
 
-GALLERY = HERE
+GALLERY = SERVICE
 _numbers = itertools.count()
 
 
-class Opened(NamedTuple):
+class Datasets(NamedTuple):
     """The user's datasets: training and validation."""
 
     training: Any
     validation: Any
 
 
-def open_data(name: str, folder: Path, code: Path, **settings: object) -> Opened:
+def open_data(name: str, folder: Path, code: Path, **settings: object) -> Datasets:
     """Open ``folder`` with a loader whose code is written below ``code``."""
-    written = code / f"code-{next(_numbers)}"
-    GALLERY.write(name, {key: str(value) for key, value in settings.items()}, written)
-    loader = load_loader(written)
+    code_folder = code / f"code-{next(_numbers)}"
+    GALLERY.write(name, {key: str(value) for key, value in settings.items()}, code_folder)
+    loader = load_loader(code_folder)
     training, validation = loader.training(folder), loader.validation(folder)
-    return Opened(training.user_dataset, validation.user_dataset)
+    return Datasets(training.user_dataset, validation.user_dataset)
 
 
 def files(folder: Path, **content: str | bytes) -> Path:
-    for name, one in content.items():
+    for name, data in content.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(one if isinstance(one, bytes) else one.encode())
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
     return folder

@@ -36,49 +36,49 @@ def python_file(**content: Any) -> bytes:
 
 def cifar_10_python(count: int = 3) -> Content:
     names = [f"data_batch_{number}" for number in range(1, 6)] + ["test_batch"]
-    found = {
+    contents = {
         name: python_file(data=pixels(count), labels=[n % 10 for n in range(count)])
         for name in names
     }
-    found["batches.meta"] = python_file(label_names=[f"class {n}".encode() for n in range(10)])
-    return {f"cifar-10-batches-py/{name}": content for name, content in found.items()}
+    contents["batches.meta"] = python_file(label_names=[f"class {n}".encode() for n in range(10)])
+    return {f"cifar-10-batches-py/{name}": content for name, content in contents.items()}
 
 
 def cifar_10_binary(count: int = 3) -> Content:
     names = [f"data_batch_{number}.bin" for number in range(1, 6)] + ["test_batch.bin"]
     rows = numpy.concatenate([numpy.arange(count)[:, None] % 10, pixels(count)], 1)
-    found = dict.fromkeys(names, rows.astype(numpy.uint8).tobytes())
-    found["batches.meta.txt"] = b"".join(b"class_%d\n" % n for n in range(10)) + b"\n"
-    return {f"cifar-10-batches-bin/{name}": content for name, content in found.items()}
+    contents = dict.fromkeys(names, rows.astype(numpy.uint8).tobytes())
+    contents["batches.meta.txt"] = b"".join(b"class_%d\n" % n for n in range(10)) + b"\n"
+    return {f"cifar-10-batches-bin/{name}": content for name, content in contents.items()}
 
 
 def cifar_100_python() -> Content:
-    one = python_file(data=pixels(4), fine_labels=[0, 99, 5, 7], coarse_labels=[0, 19, 1, 2])
+    python_content = python_file(data=pixels(4), fine_labels=[0, 99, 5, 7], coarse_labels=[0, 19, 1, 2])
     names = {
         f"{kind}_label_names": [b"%s %d" % (kind.encode(), n) for n in range(count)]
         for kind, count in (("fine", 100), ("coarse", 20))
     }
-    found = {"train": one, "test": one, "meta": python_file(**names)}
-    return {f"cifar-100-python/{name}": content for name, content in found.items()}
+    contents = {"train": python_content, "test": python_content, "meta": python_file(**names)}
+    return {f"cifar-100-python/{name}": content for name, content in contents.items()}
 
 
 def cifar_100_binary() -> Content:
     labels = numpy.array([[0, 0], [19, 99], [1, 5], [2, 7]])
-    one = numpy.concatenate([labels, pixels(4)], 1).astype(numpy.uint8).tobytes()
-    found = {"train.bin": one, "test.bin": one}
+    binary_content = numpy.concatenate([labels, pixels(4)], 1).astype(numpy.uint8).tobytes()
+    contents = {"train.bin": binary_content, "test.bin": binary_content}
     for kind, count in (("fine", 100), ("coarse", 20)):
-        found[f"{kind}_label_names.txt"] = b"".join(b"%d\n" % n for n in range(count))
-    return {f"cifar-100-binary/{name}": content for name, content in found.items()}
+        contents[f"{kind}_label_names.txt"] = b"".join(b"%d\n" % n for n in range(count))
+    return {f"cifar-100-binary/{name}": content for name, content in contents.items()}
 
 
 def archive(content: Content) -> Content:
-    made = io.BytesIO()
-    with tarfile.open(fileobj=made, mode="w:gz") as tar:
-        for name, one in content.items():
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as tar:
+        for name, data in content.items():
             member = tarfile.TarInfo(name)
-            member.size = len(one)
-            tar.addfile(member, io.BytesIO(one))
-    return {"cifar.tar.gz": made.getvalue()}
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return {"cifar.tar.gz": buffer.getvalue()}
 
 
 @pytest.mark.parametrize("is_archive", [False, True])
@@ -87,12 +87,12 @@ def test_cifar_10_is_read_in_every_form(
     tmp_path: Path, make: Callable[[], Content], is_archive: bool
 ) -> None:
     content = archive(make()) if is_archive else make()
-    opened = open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (15, 3)
-    picture, label = opened.training[4]
+    datasets = open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (15, 3)
+    picture, label = datasets.training[4]
     assert (picture.shape, int(label)) == ((3, 32, 32), 1)
     assert 0 <= picture.min() < 0.1 < 0.9 < picture.max() <= 1
-    assert opened.training.classes[1].replace("_", " ") == "class 1"
+    assert datasets.training.classes[1].replace("_", " ") == "class 1"
 
 
 @pytest.mark.parametrize("is_archive", [False, True])
@@ -107,17 +107,17 @@ def test_cifar_100_is_read_in_every_form(
     count: int,
 ) -> None:
     content = archive(make()) if is_archive else make()
-    opened = open_data("cifar-100", files(tmp_path / "d", **content), tmp_path, labels=labels)
-    assert [int(label) for _, label in opened.validation][1] == second
-    assert len(opened.training.classes) == count
+    datasets = open_data("cifar-100", files(tmp_path / "d", **content), tmp_path, labels=labels)
+    assert [int(label) for _, label in datasets.validation][1] == second
+    assert len(datasets.training.classes) == count
 
 
 def test_the_first_pixels_are_red_row_by_row(tmp_path: Path) -> None:
     content = cifar_10_binary()
     record = bytes([7]) + bytes(range(32)) + bytes(3040)
     content["cifar-10-batches-bin/test_batch.bin"] = record
-    opened = open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
-    picture, label = opened.validation[0]
+    datasets = open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
+    picture, label = datasets.validation[0]
     assert int(label) == 7
     assert (picture[0, 0] * 255).tolist() == pytest.approx(range(32))
 
@@ -131,8 +131,8 @@ def test_a_file_that_python_2_wrote_is_read(tmp_path: Path) -> None:
         b"\x89T\x00\x0c\x00\x00" + bytes(range(256)) * 12 + b"tbU\x06labels](K\x06eu."
     )
     content = {**cifar_10_python(), "cifar-10-batches-py/test_batch": python_2}
-    opened = open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
-    picture, label = opened.validation[0]
+    datasets = open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
+    picture, label = datasets.validation[0]
     assert int(label) == 6
     assert (picture[1].reshape(-1)[:4] * 255).tolist() == pytest.approx([0, 1, 2, 3])
 
@@ -176,12 +176,12 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, evil: bytes) ->
     ],
 )  # fmt: skip
 def test_a_damaged_cifar_is_named(
-    tmp_path: Path, entry: str, name: str, content: bytes | None, sentence: str
+    tmp_path: Path, entry: str, name: str, content: bytes | None, message: str
 ) -> None:
     all_files = {**cifar_10_python(), f"cifar-10-batches-py/{name}": content}
-    found = {key: one for key, one in all_files.items() if one is not None}
-    with pytest.raises(UserCodeError, match=sentence):
-        open_data(entry, files(tmp_path / "d", **found), tmp_path)
+    remaining_files = {key: data for key, data in all_files.items() if data is not None}
+    with pytest.raises(UserCodeError, match=message):
+        open_data(entry, files(tmp_path / "d", **remaining_files), tmp_path)
 
 
 @pytest.mark.parametrize("cut", [50, 100, 3073])
@@ -216,18 +216,18 @@ TESTS = {"images": "t10k-images-idx3-ubyte", "labels": "t10k-labels-idx1-ubyte"}
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("form", ["{}-{}-idx{}-ubyte", "MNIST/raw/{}-{}.idx{}-ubyte"])
 def test_idx_files_are_read_gzipped_or_not(tmp_path: Path, form: str, zipped: bool) -> None:
-    def named(part: str) -> dict[str, str]:
+    def file_settings(part: str) -> dict[str, str]:
         return {"images": form.format(part, "images", 3), "labels": form.format(part, "labels", 1)}
 
-    content = mnist([1, 0, 2] * 4, **named("train")) | mnist([2, 1], **named("t10k"))
+    content = mnist([1, 0, 2] * 4, **file_settings("train")) | mnist([2, 1], **file_settings("t10k"))
     if zipped:
-        content = {f"{name}.gz": gzip.compress(one, mtime=0) for name, one in content.items()}
-    opened = open_data("idx", files(tmp_path / "d", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (12, 2)
-    assert opened.training[0][0].shape == (1, 28, 20)
-    assert [int(label) for _, label in opened.validation] == [2, 1]
+        content = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in content.items()}
+    datasets = open_data("idx", files(tmp_path / "d", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (12, 2)
+    assert datasets.training[0][0].shape == (1, 28, 20)
+    assert [int(label) for _, label in datasets.validation] == [2, 1]
     turned = open_data("idx", tmp_path / "d", tmp_path, exchange=True)
-    assert (opened.training[0][0][0] == turned.training[0][0][0].T).all()
+    assert (datasets.training[0][0][0] == turned.training[0][0][0].T).all()
 
 
 @pytest.mark.parametrize(
@@ -238,46 +238,46 @@ def test_labels_of_idx_files_may_begin_at_1_and_have_gaps(
     tmp_path: Path, labels: list[int], classes: list[str]
 ) -> None:
     content = mnist(labels) | mnist(labels, **TESTS)
-    opened = open_data("idx", files(tmp_path / "d", **content), tmp_path)
-    assert opened.training.classes == classes
-    assert [classes[int(label)] for _, label in opened.training] == [str(one) for one in labels]
+    datasets = open_data("idx", files(tmp_path / "d", **content), tmp_path)
+    assert datasets.training.classes == classes
+    assert [classes[int(label)] for _, label in datasets.training] == [str(n) for n in labels]
 
 
 def test_without_test_files_a_share_of_each_class_is_for_validation(tmp_path: Path) -> None:
-    opened = open_data("idx", files(tmp_path / "d", **mnist([0, 1] * 10)), tmp_path)
-    assert sorted(int(label) for _, label in opened.validation) == [0, 0, 1, 1]
-    assert len(opened.training) == 16
-    again = open_data("idx", tmp_path / "d", tmp_path)
-    assert (again.validation[3][0] == opened.validation[3][0]).all()
-    other = open_data("idx", tmp_path / "d", tmp_path, seed=2)
+    datasets = open_data("idx", files(tmp_path / "d", **mnist([0, 1] * 10)), tmp_path)
+    assert sorted(int(label) for _, label in datasets.validation) == [0, 0, 1, 1]
+    assert len(datasets.training) == 16
+    same_seed = open_data("idx", tmp_path / "d", tmp_path)
+    assert (same_seed.validation[3][0] == datasets.validation[3][0]).all()
+    other_seed = open_data("idx", tmp_path / "d", tmp_path, seed=2)
     assert any(
-        (one[0] != two[0]).any()
-        for one, two in zip(other.validation, again.validation, strict=True)
+        (other_sample[0] != same_sample[0]).any()
+        for other_sample, same_sample in zip(other_seed.validation, same_seed.validation, strict=True)
     )
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        (lambda one: one[:-1], "train-images-idx3-ubyte is cut off"),
-        (lambda one: one[:10], "train-images-idx3-ubyte is cut off"),
-        (lambda one: one[:3], "train-images-idx3-ubyte is no IDX file: it begins with 000008"),
-        (lambda one: b"", "is no IDX file: it begins with nothing"),
-        (lambda one: one + b"1", "train-images-idx3-ubyte is too long"),
-        (lambda one: b"\1" + one[1:], "is no IDX file: it begins with 01000803"),
-        (lambda one: one[:2] + b"\7" + one[3:], "is no IDX file: it begins with 00000703"),
-        (lambda one: gzip.compress(one, mtime=0)[:-9], "is cut off or damaged"),
-        (lambda one: one[:4] + b"\xff" * 12 + one[16:], "is cut off"),
-        (lambda one: idx(numpy.zeros((2, 5, 5), numpy.uint8)), "2 training samples have 3 labels"),
-        (lambda one: idx(numpy.zeros(3, numpy.uint8)), "no IDX file with samples"),
+        (lambda content: content[:-1], "train-images-idx3-ubyte is cut off"),
+        (lambda content: content[:10], "train-images-idx3-ubyte is cut off"),
+        (lambda content: content[:3], "train-images-idx3-ubyte is no IDX file: it begins with 000008"),
+        (lambda content: b"", "is no IDX file: it begins with nothing"),
+        (lambda content: content + b"1", "train-images-idx3-ubyte is too long"),
+        (lambda content: b"\1" + content[1:], "is no IDX file: it begins with 01000803"),
+        (lambda content: content[:2] + b"\7" + content[3:], "is no IDX file: it begins with 00000703"),
+        (lambda content: gzip.compress(content, mtime=0)[:-9], "is cut off or damaged"),
+        (lambda content: content[:4] + b"\xff" * 12 + content[16:], "is cut off"),
+        (lambda content: idx(numpy.zeros((2, 5, 5), numpy.uint8)), "2 training samples have 3 labels"),
+        (lambda content: idx(numpy.zeros(3, numpy.uint8)), "no IDX file with samples"),
     ],
 )
 def test_a_damaged_idx_file_is_named(
-    tmp_path: Path, change: Callable[[bytes], bytes], sentence: str
+    tmp_path: Path, change: Callable[[bytes], bytes], message: str
 ) -> None:
     content = mnist([1, 2, 3])
     content["train-images-idx3-ubyte"] = change(content["train-images-idx3-ubyte"])
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         open_data("idx", files(tmp_path / "d", **content), tmp_path)
 
 
@@ -309,27 +309,27 @@ def test_any_array_is_read_back_from_idx_and_any_part_of_it_is_refused(
         with pytest.raises(UserCodeError, match="a-idx"):
             open_data("idx", folder, tmp_path)
         return
-    opened = open_data("idx", folder, tmp_path)
-    found = {int(label): sample for data in opened for sample, label in data}
+    datasets = open_data("idx", folder, tmp_path)
+    sample_by_label = {int(label): sample for data in datasets for sample, label in data}
     scale = 255 if kind == "u1" else 1
-    for number, sample in found.items():
+    for number, sample in sample_by_label.items():
         assert (sample * scale).reshape(-1).tolist() == pytest.approx(array[number].reshape(-1))
-    assert len(found) == len(array)
+    assert len(sample_by_label) == len(array)
 
 
 def npz(**arrays: numpy.ndarray) -> Content:
-    made = io.BytesIO()
-    numpy.savez_compressed(made, **arrays)
-    return {"data.npz": made.getvalue()}
+    buffer = io.BytesIO()
+    numpy.savez_compressed(buffer, **arrays)
+    return {"data.npz": buffer.getvalue()}
 
 
 def npy(**arrays: numpy.ndarray) -> Content:
-    found = {}
+    content = {}
     for name, array in arrays.items():
-        made = io.BytesIO()
-        numpy.save(made, array)
-        found[f"{name}.npy"] = made.getvalue()
-    return found
+        buffer = io.BytesIO()
+        numpy.save(buffer, array)
+        content[f"{name}.npy"] = buffer.getvalue()
+    return content
 
 
 PICTURES = RANDOM.integers(0, 256, (10, 8, 8), numpy.uint8)
@@ -359,19 +359,19 @@ def test_arrays_are_found_by_their_names(
 ) -> None:
     data = PICTURES if "images" in samples else NUMBERS
     content = write(**{samples: data, targets: LABELS})
-    opened = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (8, 2)
-    assert opened.training[0][0].shape == shape
-    assert opened.training.classes == ["1", "2"], "labels from 1"
+    datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (8, 2)
+    assert datasets.training[0][0].shape == shape
+    assert datasets.training.classes == ["1", "2"], "labels from 1"
 
 
 def test_arrays_of_keras_are_training_and_validation(tmp_path: Path) -> None:
     content = npz(x_train=PICTURES, y_train=LABELS, x_test=PICTURES[:3], y_test=LABELS[:3])
-    opened = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (10, 3)
+    datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (10, 3)
     content = npy(**{"x-train": PICTURES, "y-train": LABELS, "x-test": PICTURES[:3]})
-    opened = open_data("arrays", files(tmp_path / "e", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (8, 2)
+    datasets = open_data("arrays", files(tmp_path / "e", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (8, 2)
 
 
 @pytest.mark.parametrize(
@@ -389,10 +389,10 @@ def test_arrays_of_keras_are_training_and_validation(tmp_path: Path) -> None:
 def test_targets_are_classes_or_numbers(
     tmp_path: Path, targets: numpy.ndarray, classes: list[str] | None
 ) -> None:
-    opened = open_data("arrays", files(tmp_path / "d", **npz(x=NUMBERS, y=targets)), tmp_path)
-    assert getattr(opened.training, "classes", None) == classes
+    datasets = open_data("arrays", files(tmp_path / "d", **npz(x=NUMBERS, y=targets)), tmp_path)
+    assert getattr(datasets.training, "classes", None) == classes
     if classes is None:
-        assert opened.training[0][1].shape == (targets.size // 10,)
+        assert datasets.training[0][1].shape == (targets.size // 10,)
 
 
 @pytest.mark.parametrize(
@@ -411,8 +411,8 @@ def test_the_channels_of_pictures_come_first(
     tmp_path: Path, data: numpy.ndarray, shape: tuple[int, ...]
 ) -> None:
     content = npz(x=data, y=LABELS)
-    opened = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
-    assert opened.training[0][0].shape == shape
+    datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
+    assert datasets.training[0][0].shape == shape
 
 
 @pytest.mark.parametrize(
@@ -430,9 +430,9 @@ def test_the_channels_of_pictures_come_first(
     ],
 )
 def test_arrays_that_cannot_be_used_are_one_sentence(
-    tmp_path: Path, content: Content, sentence: str
+    tmp_path: Path, content: Content, message: str
 ) -> None:
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         open_data("arrays", files(tmp_path / "d", **content), tmp_path)
 
 
@@ -446,19 +446,19 @@ def test_a_picture_is_tried_by_each_loader_of_pictures(tmp_path: Path) -> None:
         "arrays": (npz(x=PICTURES, y=LABELS), (1, 8, 8)),
     }
     for name, (content, shape) in folders.items():
-        opened = open_data(name, files(tmp_path / name, **content), tmp_path)
-        assert opened.validation.read(str(path)).shape == shape
+        datasets = open_data(name, files(tmp_path / name, **content), tmp_path)
+        assert datasets.validation.read(str(path)).shape == shape
 
 
 @pytest.mark.parametrize("augment", ["crop", "flip and crop"])
 def test_only_training_pictures_are_changed(tmp_path: Path, augment: str) -> None:
     content = npz(x_train=PICTURES, y_train=LABELS, x_test=PICTURES, y_test=LABELS)
-    opened = open_data("arrays", files(tmp_path / "d", **content), tmp_path, augment=augment)
-    plain = [opened.validation[0][0] for _ in range(20)]
-    changed = [opened.training[0][0] for _ in range(20)]
-    assert all((one == plain[0]).all() for one in plain)
-    assert any((one != plain[0]).any() for one in changed)
-    assert {tuple(one.shape) for one in changed} == {(1, 8, 8)}
+    datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path, augment=augment)
+    plain = [datasets.validation[0][0] for _ in range(20)]
+    changed = [datasets.training[0][0] for _ in range(20)]
+    assert all((picture == plain[0]).all() for picture in plain)
+    assert any((picture != plain[0]).any() for picture in changed)
+    assert {tuple(picture.shape) for picture in changed} == {(1, 8, 8)}
 
 
 @pytest.mark.parametrize(
@@ -477,7 +477,7 @@ def test_whole_numbers_are_classes_if_they_repeat(
     tmp_path: Path, targets: list[int], classes: int
 ) -> None:
     content = npz(x=numpy.zeros((len(targets), 4)), y=numpy.array(targets))
-    opened = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
-    assert len(getattr(opened.training, "classes", [])) == classes
-    reasons = [note["reason"] for note in opened.training.reading_notes]
+    datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path)
+    assert len(getattr(datasets.training, "classes", [])) == classes
+    reasons = [note["reason"] for note in datasets.training.reading_notes]
     assert ("Whole numbers are read as numbers, because few repeat" in reasons) is (not classes)

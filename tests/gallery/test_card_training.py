@@ -13,9 +13,9 @@ from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.library.gallery import GalleryEntry
 from backend.records.library.item import Kind
 from backend.training.optimizer import make_optimizer
-from tests.gallery.figures import HERE, build
+from tests.gallery.figures import SERVICE, build
 
-MODELS = HERE.list(Kind.MODEL)
+MODELS = SERVICE.list(Kind.MODEL)
 CLASSES, STEPS = 4, 40
 LEAST_SIDE = 32
 QUICK = ("lenet-5", "mlp")
@@ -38,8 +38,8 @@ def settings_of(entry: GalleryEntry) -> dict[str, object]:
     if "features" in settings:
         return {"classes": CLASSES, "features": 13}
     side = max(LEAST_SIDE, int(settings["side"].minimum or 0))
-    more = SMALL_DETECTOR if entry.card.task == "detection" else {}
-    return {"classes": CLASSES, "channels": 3, "side": side, **more}
+    detector_settings = SMALL_DETECTOR if entry.card.task == "detection" else {}
+    return {"classes": CLASSES, "channels": 3, "side": side, **detector_settings}
 
 
 def batch_of(settings: dict[str, object], count: int) -> tuple[torch.Tensor, Any]:
@@ -58,9 +58,9 @@ def batch_of(settings: dict[str, object], count: int) -> tuple[torch.Tensor, Any
             targets.append({"boxes": box, "labels": label[None]})
         return pictures, targets
     angle = (labels * math.pi / CLASSES)[:, None, None]
-    places = torch.linspace(0, 30, side)
+    positions = torch.linspace(0, 30, side)
     phase = 6.28 * torch.rand(count, 1, 1)
-    wave = torch.sin(places * torch.cos(angle) + places[:, None] * torch.sin(angle) + phase)
+    wave = torch.sin(positions * torch.cos(angle) + positions[:, None] * torch.sin(angle) + phase)
     noise = 0.1 * torch.randn(count, 3, side, side)
     return (0.5 + 0.25 * wave[:, None] + noise).clamp(0, 1), labels
 

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from backend.records.library.gallery import DataShape, GalleryEntry
 from backend.records.library.item import Kind
-from tests.gallery.figures import HERE
+from tests.gallery.figures import SERVICE
 
-MODELS = HERE.list(Kind.MODEL)
+MODELS = SERVICE.list(Kind.MODEL)
 sizes = st.dictionaries(
     st.sampled_from(["classes", "channels", "side", "features"]), st.integers(1, 4000)
 )
@@ -67,4 +67,4 @@ def test_each_misfit_has_its_reason() -> None:
         (table, "mlp", ""),
     ]
     for shape, name, reason in reasons:
-        assert shape.misfit_reason(HERE.show(name).card) == reason
+        assert shape.misfit_reason(SERVICE.show(name).card) == reason

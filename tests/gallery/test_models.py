@@ -19,7 +19,7 @@ from backend.records.library.item import Kind
 from backend.services.library.gallery import FIGURES, GALLERY
 from backend.training.model_parts import ModelParts
 from tests.gallery.figures import (
-    HERE,
+    SERVICE,
     build,
     complexity,
     figures,
@@ -29,11 +29,11 @@ from tests.gallery.figures import (
 
 META = torch.device("meta")
 """No memory and no computation: only shapes."""
-MODELS = HERE.list(Kind.MODEL)
+MODELS = SERVICE.list(Kind.MODEL)
 each_model = pytest.mark.parametrize("entry", MODELS, ids=lambda entry: entry.name)
 each_classifier = pytest.mark.parametrize(
     "entry",
-    [one for one in MODELS if one.card.task == "classification"],
+    [entry for entry in MODELS if entry.card.task == "classification"],
     ids=lambda entry: entry.name,
 )
 
@@ -45,18 +45,18 @@ def built(name: str, **settings: object) -> Any:
 
 def shapes_of(name: str, modules: str, **settings: object) -> list[tuple[int, ...]]:
     """Return the shapes of the outputs of modules, named with blanks between, without samples."""
-    model, found = built(name, **settings), []
-    for one in modules.split():
-        model.get_submodule(one).register_forward_hook(
-            lambda _module, _inputs, output: found.append(tuple(output.shape[1:]))
+    model, shapes = built(name, **settings), []
+    for module_name in modules.split():
+        model.get_submodule(module_name).register_forward_hook(
+            lambda _module, _inputs, output: shapes.append(tuple(output.shape[1:]))
         )
     with META:
-        model(sample_of(HERE.show(name), **settings))
-    return found
+        model(sample_of(SERVICE.show(name), **settings))
+    return shapes
 
 
 def parameters(model: nn.Module) -> int:
-    return sum(one.numel() for one in model.parameters())
+    return sum(parameter.numel() for parameter in model.parameters())
 
 
 def squares(*sizes: tuple[int, int]) -> list[tuple[int, ...]]:
@@ -86,11 +86,11 @@ def squares(*sizes: tuple[int, int]) -> list[tuple[int, ...]]:
     ],
 )
 def test_parameters_size_and_complexity(name: str, count: int, mib: float, relative: float) -> None:
-    found = HERE.show(name).figures
-    assert found is not None
-    assert found.layers.parameters == count
+    model_figures = SERVICE.show(name).figures
+    assert model_figures is not None
+    assert model_figures.layers.parameters == count
     assert round(count * 4 / 2**20, 1) == mib
-    assert found.relative_complexity == pytest.approx(relative, rel=0.02)
+    assert model_figures.relative_complexity == pytest.approx(relative, rel=0.02)
 
 
 @pytest.mark.parametrize(("name", "published"), [("tinynet-a", 0.40), ("tinynet-b", 0.42)])
@@ -98,10 +98,10 @@ def test_the_published_complexity_fits_that_of_an_alexnet_with_groups(
     name: str, published: float
 ) -> None:
     with META:
-        found = complexity(build(name), sample_of(HERE.show(name)))
-        whole = complexity(build("alexnet", groups=1), sample_of(HERE.show("alexnet")))
-    assert found / reference_complexity() == pytest.approx(published, rel=0.10)
-    assert found / whole < 0.75 * published
+        measured_complexity = complexity(build(name), sample_of(SERVICE.show(name)))
+        ungrouped_complexity = complexity(build("alexnet", groups=1), sample_of(SERVICE.show("alexnet")))
+    assert measured_complexity / reference_complexity() == pytest.approx(published, rel=0.10)
+    assert measured_complexity / ungrouped_complexity < 0.75 * published
 
 
 @pytest.mark.parametrize(
@@ -112,10 +112,10 @@ def test_the_complexity_by_the_printed_side_of_the_first_convolution(
     name: str, kernel: int, side: int, relative: float
 ) -> None:
     with META:
-        found = complexity(build(name), sample_of(HERE.show(name)))
-    found -= 3 * kernel**2 * 64 * (side**2 - 56**2)
-    assert found / reference_complexity() == pytest.approx(relative, abs=5e-4)
-    assert f"and {relative} with the side of 56" in HERE.show(name).card.note
+        measured_complexity = complexity(build(name), sample_of(SERVICE.show(name)))
+    measured_complexity -= 3 * kernel**2 * 64 * (side**2 - 56**2)
+    assert measured_complexity / reference_complexity() == pytest.approx(relative, abs=5e-4)
+    assert f"and {relative} with the side of 56" in SERVICE.show(name).card.note
 
 
 def test_the_layers_of_alexnet() -> None:
@@ -140,7 +140,7 @@ def test_the_modules_of_inception_bn() -> None:
     at14 = ((576, 14), (576, 14), (576, 14), (608, 14), (608, 14))
     at7 = ((1056, 7), (1024, 7), (1024, 7))
     assert shapes_of("inception-bn", modules) == squares(*at28, *at14, *at7)
-    pools = [type(one.paths[-1][0]).__name__ for one in built("inception-bn").features]
+    pools = [type(module.paths[-1][0]).__name__ for module in built("inception-bn").features]
     average, largest = "AvgPool2d", "MaxPool2d"
     assert pools == [average] * 2 + [largest] + [average] * 4 + [largest, average, largest]
 
@@ -163,7 +163,7 @@ def test_the_modules_of_tinynet(name: str) -> None:
     ],
 )
 def test_the_layers_of_ndsb(name: str, later: list[tuple[int, int]]) -> None:
-    side = HERE.show(name).card.settings["side"].default
+    side = SERVICE.show(name).card.settings["side"].default
     assert side == {"ndsb-net-1": 128, "ndsb-net-2": 144}[name]
     half, quarter, eighth = side // 2, side // 4, side // 8
     first = [(16, side), (16, half), (32, half), (32, half), (64, half), (64, half), (128, half)]
@@ -190,11 +190,11 @@ def test_the_paths_of_a_module_variant(variant: str) -> None:
     names = {nn.AvgPool2d: "average", nn.MaxPool2d: "max"}
 
     def steps(path: nn.Module) -> Iterator[str]:
-        for one in path.modules():
-            if isinstance(one, nn.Conv2d):
-                yield str(one.kernel_size[0])
-            elif type(one) in names:
-                yield names[type(one)]
+        for layer in path.modules():
+            if isinstance(layer, nn.Conv2d):
+                yield str(layer.kernel_size[0])
+            elif type(layer) in names:
+                yield names[type(layer)]
 
     model = built("inception-variants", variant=variant, filters=32)
     first = model.features[1]
@@ -230,45 +230,45 @@ def torchvision() -> Any:
     ],
 )
 def test_parameters_and_outputs_are_those_of_torchvision(
-    torchvision: Any, name: str, theirs: str, settings: dict[str, object]
+    torchvision: Any, name: str, torchvision_name: str, settings: dict[str, object]
 ) -> None:
     with META:
-        other = getattr(torchvision.models, theirs)().eval()
-        data = sample_of(HERE.show(name), **settings)
-    ours = built(name, **settings)
-    mine, other_state = ours.state_dict(), other.state_dict()
+        torchvision_model = getattr(torchvision.models, torchvision_name)().eval()
+        data = sample_of(SERVICE.show(name), **settings)
+    gallery_model = built(name, **settings)
+    gallery_state, torchvision_state = gallery_model.state_dict(), torchvision_model.state_dict()
     if name == "alexnet":
-        assert [one.shape for one in mine.values()] == [one.shape for one in other_state.values()]
+        assert [weight.shape for weight in gallery_state.values()] == [weight.shape for weight in torchvision_state.values()]
     else:  # Also by the same names: its weights can be loaded.
-        assert {key: one.shape for key, one in mine.items()} == {
-            key: one.shape for key, one in other_state.items()
+        assert {key: weight.shape for key, weight in gallery_state.items()} == {
+            key: weight.shape for key, weight in torchvision_state.items()
         }
-    assert ours(data).shape == other(data).shape
+    assert gallery_model(data).shape == torchvision_model(data).shape
 
 
 @pytest.mark.parametrize("depth", [18, 50])
 def test_a_resnet_gives_the_outputs_of_that_of_torchvision(torchvision: Any, depth: int) -> None:
     torch.manual_seed(1)
-    other = getattr(torchvision.models, f"resnet{depth}")(num_classes=3).eval()
-    ours = build(f"resnet-{depth}", classes=3).eval()
-    ours.load_state_dict(other.state_dict())
+    torchvision_model = getattr(torchvision.models, f"resnet{depth}")(num_classes=3).eval()
+    gallery_model = build(f"resnet-{depth}", classes=3).eval()
+    gallery_model.load_state_dict(torchvision_model.state_dict())
     data = torch.randn(2, 3, 64, 64)
     with torch.no_grad():
-        assert torch.allclose(ours(data), other(data), atol=1e-5)
+        assert torch.allclose(gallery_model(data), torchvision_model(data), atol=1e-5)
 
 
 @each_model
 def test_the_figures_are_those_measured(entry: GalleryEntry) -> None:
     stored = read_json(GALLERY / entry.kind.folder / entry.name / FIGURES)
-    again = "python -m tests.gallery.figures"
-    assert figures(entry, reference_complexity()).to_dict() == stored, f"to measure it: {again}"
+    command = "python -m tests.gallery.figures"
+    assert figures(entry, reference_complexity()).to_dict() == stored, f"to measure it: {command}"
 
 
 def smallest(entry: GalleryEntry) -> dict[str, object]:
     """Return the settings of the least side or number of features, and two classes."""
     settings = entry.card.settings
-    least = {key: settings[key].minimum for key in ("side", "features") if key in settings}
-    return {"classes": 2, **{key: int(value or 1) for key, value in least.items()}}
+    minimums = {key: settings[key].minimum for key in ("side", "features") if key in settings}
+    return {"classes": 2, **{key: int(value or 1) for key, value in minimums.items()}}
 
 
 @each_classifier
@@ -285,8 +285,8 @@ def test_a_training_step_on_the_smallest_input(entry: GalleryEntry) -> None:
     loss.backward()
     optimizer.step()
     assert torch.isfinite(loss)
-    for name, one in model.named_parameters():
-        assert one.grad is not None and torch.isfinite(one.grad).all(), name  # noqa: PT018
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and torch.isfinite(parameter.grad).all(), name  # noqa: PT018
     accuracy = model.metrics(output, target)["accuracy"]  # type: ignore[operator]
     assert accuracy.item() in (0.0, 0.5, 1.0)
 
@@ -318,11 +318,11 @@ def test_no_classes_and_a_side_that_the_network_cannot_take_are_refused(
     setting = entry.card.settings[key]
     assert setting.minimum is not None
     assert setting.maximum is not None
-    below, above = int(setting.minimum) - 1, int(setting.maximum) + 1
+    too_small, too_large = int(setting.minimum) - 1, int(setting.maximum) + 1
     faulty = [("classes", "0"), ("classes", "1"), ("classes", "-3"), ("classes", "")]
-    for name, text in [*faulty, (key, str(below)), (key, str(above)), (key, "0"), (key, "28.5")]:
+    for name, text in [*faulty, (key, str(too_small)), (key, str(too_large)), (key, "0"), (key, "28.5")]:
         with pytest.raises(BackendError, match=f"{name} must be a whole number from"):
-            HERE.write(entry.name, {name: text}, tmp_path / "code")
+            SERVICE.write(entry.name, {name: text}, tmp_path / "code")
         assert not (tmp_path / "code").exists()
 
 
@@ -347,10 +347,10 @@ def activation(**settings: object) -> nn.Module:
     ],
 )
 def test_an_activation_in_evaluation(
-    settings: dict[str, object], at: tuple[float, ...], is_: tuple[float, ...]
+    settings: dict[str, object], inputs: tuple[float, ...], outputs: tuple[float, ...]
 ) -> None:
     act = activation(**settings).eval()
-    assert act(torch.tensor(at)).tolist() == pytest.approx(is_, abs=1e-6)
+    assert act(torch.tensor(inputs)).tolist() == pytest.approx(outputs, abs=1e-6)
 
 
 def test_the_slope_of_rrelu_is_drawn_in_training_from_an_eighth_to_a_third() -> None:
@@ -360,21 +360,21 @@ def test_the_slope_of_rrelu_is_drawn_in_training_from_an_eighth_to_a_third() -> 
 
 
 def test_rrelu_is_that_of_torch_in_evaluation_and_can_be_exported(tmp_path: Path) -> None:
-    act, at = activation(activation="rrelu").eval(), torch.linspace(-3, 3, 64).reshape(1, 64)
-    assert torch.allclose(act(at), nn.RReLU().eval()(at))
+    act, inputs = activation(activation="rrelu").eval(), torch.linspace(-3, 3, 64).reshape(1, 64)
+    assert torch.allclose(act(inputs), nn.RReLU().eval()(inputs))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # PyTorch's own deprecations
-        program = torch.onnx.export(act, (at,), dynamo=True, verbose=False)
+        program = torch.onnx.export(act, (inputs,), dynamo=True, verbose=False)
     assert program is not None
     assert "LeakyRelu" in {node.op_type for node in program.model.graph}
 
 
 def test_sigmoid_star_has_slope_1_at_0_where_sigmoid_has_a_quarter() -> None:
     for name, slope in (("sigmoid", 0.25), ("sigmoid-star", 1.0), ("tanh", 1.0)):
-        at = torch.zeros(1, requires_grad=True)
-        activation(activation=name)(at).backward()
-        assert at.grad is not None
-        assert at.grad.item() == pytest.approx(slope)
+        value = torch.zeros(1, requires_grad=True)
+        activation(activation=name)(value).backward()
+        assert value.grad is not None
+        assert value.grad.item() == pytest.approx(slope)
 
 
 @pytest.mark.parametrize(
@@ -394,6 +394,6 @@ def test_the_first_weights_suit_the_activation(
 ) -> None:
     torch.manual_seed(1)
     model = build(name, activation=activation, batch_norm=False)
-    weight = next(one for one in model.parameters() if one.ndim == 4)
+    weight = next(parameter for parameter in model.parameters() if parameter.ndim == 4)
     assert weight.std().item() == pytest.approx(deviation, rel=0.06)
-    assert not any(one.any() for key, one in model.named_parameters() if key.endswith("bias"))
+    assert not any(parameter.any() for key, parameter in model.named_parameters() if key.endswith("bias"))

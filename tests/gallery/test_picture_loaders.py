@@ -17,7 +17,7 @@ from PIL import Image
 
 from backend.records.library.reading_note import note_messages
 from backend.training.user_code import UserCodeError, load_loader
-from tests.gallery.opened import GALLERY, Opened, files, open_data
+from tests.gallery.opened import GALLERY, Datasets, files, open_data
 
 Content = dict[str, bytes | str]
 
@@ -26,21 +26,21 @@ def picture(
     mode: str = "RGB", size: tuple[int, int] = (20, 10), colour: Any = None, form: str = "PNG",
     **options: Any,
 ) -> bytes:  # fmt: skip
-    made = io.BytesIO()
-    Image.new(mode, size, 0 if colour is None else colour).save(made, form, **options)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    Image.new(mode, size, 0 if colour is None else colour).save(buffer, form, **options)
+    return buffer.getvalue()
 
 
-def by_class(*classes: str, each: int = 5, folder: str = "") -> Content:
+def by_class(*classes: str, per_class: int = 5, folder: str = "") -> Content:
     return {
-        f"{folder}{name}/{number}.png": picture(colour=(number, place * 50, 0))
-        for place, name in enumerate(classes)
-        for number in range(each)
+        f"{folder}{name}/{number}.png": picture(colour=(number, index * 50, 0))
+        for index, name in enumerate(classes)
+        for number in range(per_class)
     }
 
 
-def notes_of(opened: Opened) -> list[str]:
-    return list(note_messages(opened.training.reading_notes))
+def notes_of(datasets: Datasets) -> list[str]:
+    return list(note_messages(datasets.training.reading_notes))
 
 
 def names_of(data: Any) -> list[str]:
@@ -48,15 +48,15 @@ def names_of(data: Any) -> list[str]:
 
 
 @pytest.mark.parametrize("above", ["", "flowers/", "a/b/flowers/"])
-def test_without_sets_a_share_of_each_class_is_for_validation(tmp_path: Path, above: str) -> None:
-    folder = files(tmp_path / "d", **by_class("rose", "tulip", "aster", folder=above))
-    opened = open_data("image-folder", folder, tmp_path, side=8)
-    assert opened.training.classes == ["aster", "rose", "tulip"]
-    assert names_of(opened.validation) == ["aster", "rose", "tulip"]
-    assert len(opened.training) == 12
-    assert opened.training[0][0].shape == (3, 8, 8)
-    more = open_data("image-folder", folder, tmp_path, side=8, validation_share=0.4)
-    assert len(more.validation) == 6
+def test_without_sets_a_share_of_each_class_is_for_validation(tmp_path: Path, parent: str) -> None:
+    folder = files(tmp_path / "d", **by_class("rose", "tulip", "aster", folder=parent))
+    datasets = open_data("image-folder", folder, tmp_path, side=8)
+    assert datasets.training.classes == ["aster", "rose", "tulip"]
+    assert names_of(datasets.validation) == ["aster", "rose", "tulip"]
+    assert len(datasets.training) == 12
+    assert datasets.training[0][0].shape == (3, 8, 8)
+    larger_split = open_data("image-folder", folder, tmp_path, side=8, validation_share=0.4)
+    assert len(larger_split.validation) == 6
 
 
 @pytest.mark.parametrize(
@@ -68,38 +68,38 @@ def test_folders_of_the_usual_names_are_the_sets(
     tmp_path: Path, training: str, validation: str
 ) -> None:
     content = by_class("a", "b", folder=f"{training}/")
-    content |= by_class("a", "b", each=2, folder=f"{validation}/")
+    content |= by_class("a", "b", per_class=2, folder=f"{validation}/")
     content["logo.png"] = picture()
-    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (10, 4)
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (10, 4)
 
 
 def test_a_test_folder_next_to_one_for_validation_is_in_neither_set(tmp_path: Path) -> None:
-    content = by_class("a", "b", folder="train/") | by_class("a", "b", folder="val/", each=2)
-    content |= by_class("a", "b", folder="test/", each=3)
-    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (10, 4)
+    content = by_class("a", "b", folder="train/") | by_class("a", "b", folder="val/", per_class=2)
+    content |= by_class("a", "b", folder="test/", per_class=3)
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (10, 4)
 
 
 def test_a_test_folder_without_classes_is_not_used(tmp_path: Path) -> None:
     content = by_class("a", "b", folder="train/") | {"test/1.png": picture()}
-    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (8, 2)
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (8, 2)
 
 
 def test_a_class_of_one_set_only_counts_in_both(tmp_path: Path) -> None:
     content = by_class("a", "c", folder="train/") | by_class("b", "c", folder="val/")
-    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
-    assert opened.training.classes == opened.validation.classes == ["a", "b", "c"]
-    assert set(names_of(opened.training)) == {"a", "c"}
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
+    assert datasets.training.classes == datasets.validation.classes == ["a", "b", "c"]
+    assert set(names_of(datasets.training)) == {"a", "c"}
 
 
 def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **by_class("a", "b"), **{"c/notes.txt": "later"})
     (folder / "d").mkdir()
-    opened = open_data("image-folder", folder, tmp_path)
-    assert notes_of(opened) == ["No class, because they have no picture: 2 folders (c, d)."]
-    assert opened.training.classes == ["a", "b"]
+    datasets = open_data("image-folder", folder, tmp_path)
+    assert notes_of(datasets) == ["No class, because they have no picture: 2 folders (c, d)."]
+    assert datasets.training.classes == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -113,16 +113,16 @@ def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
     ],
 )
 def test_pictures_outside_class_folders_are_one_sentence(
-    tmp_path: Path, content: Content, sentence: str
+    tmp_path: Path, content: Content, message: str
 ) -> None:
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         open_data("image-folder", files(tmp_path / "d", **content), tmp_path)
 
 
 def deep_grey() -> bytes:
-    made = io.BytesIO()
-    Image.fromarray(numpy.full((10, 20), 32896, numpy.uint16)).save(made, "PNG")
-    return made.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(numpy.full((10, 20), 32896, numpy.uint16)).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def deep_colour() -> bytes:
@@ -139,9 +139,9 @@ def deep_colour() -> bytes:
 def with_palette() -> bytes:
     image = Image.new("P", (20, 10), 1)
     image.putpalette([255, 0, 0, 0, 0, 255])
-    made = io.BytesIO()
-    image.save(made, "PNG", transparency=1)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    image.save(buffer, "PNG", transparency=1)
+    return buffer.getvalue()
 
 
 WHITE, GREY = (1, 1, 1), (0.502, 0.502, 0.502)
@@ -169,8 +169,8 @@ MODES: dict[str, tuple[bytes, tuple[float, float, float]]] = {
 def test_a_picture_of_any_mode_becomes_colour_or_grey(tmp_path: Path, mode: str) -> None:
     content, colour = MODES[mode]
     folder = files(tmp_path / "d", **{"a/1.png": content, "b/2.png": content})
-    opened = open_data("image-folder", folder, tmp_path, side=8)
-    sample = opened.training[0][0]
+    datasets = open_data("image-folder", folder, tmp_path, side=8)
+    sample = datasets.training[0][0]
     assert sample.dtype == torch.float32
     assert sample[:, 4, 4].tolist() == pytest.approx(colour, abs=0.02)
     grey = open_data("image-folder", folder, tmp_path, side=8, channels=1).training[0][0]
@@ -193,9 +193,9 @@ def test_a_picture_is_turned_as_its_exif_says(tmp_path: Path, orientation: int) 
         image = image.transpose(Image.Transpose[undo[orientation]])
     exif = Image.Exif()
     exif[0x0112] = orientation
-    made = io.BytesIO()
-    image.save(made, "JPEG", quality=95, exif=exif)
-    folder = files(tmp_path / "d", **{"a/1.jpg": made.getvalue(), "b/2.jpg": made.getvalue()})
+    buffer = io.BytesIO()
+    image.save(buffer, "JPEG", quality=95, exif=exif)
+    folder = files(tmp_path / "d", **{"a/1.jpg": buffer.getvalue(), "b/2.jpg": buffer.getvalue()})
     sample = open_data("image-folder", folder, tmp_path, side=16, channels=1).training[0][0][0]
     assert sample[:6, :6].min() > 0.9
     assert max(sample[10:].max(), sample[:, 10:].max()) < 0.1
@@ -205,12 +205,12 @@ NOISE = numpy.random.default_rng(1).integers(0, 256, (64, 64, 3), numpy.uint8)
 
 
 def noise(form: str) -> bytes:
-    made = io.BytesIO()
-    Image.fromarray(NOISE).save(made, form)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(NOISE).save(buffer, form)
+    return buffer.getvalue()
 
 
-DAMAGED = {
+DAMAGED_PICTURES = {
     "empty": b"",
     "text": b"this is no picture",
     "JPEG cut off": noise("JPEG")[:-900],
@@ -224,10 +224,10 @@ DAMAGED = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGED)
-def test_a_damaged_picture_is_named_or_skipped(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", DAMAGED_PICTURES)
+def test_a_damaged_picture_is_named_or_skipped(tmp_path: Path, damage: str) -> None:
     content = by_class("a", "b", folder="train/") | by_class("a", "b", folder="val/")
-    folder = files(tmp_path / "d", **content, **{"train/a/bad.jpg": DAMAGED[how]})
+    folder = files(tmp_path / "d", **content, **{"train/a/bad.jpg": DAMAGED_PICTURES[damage]})
     stop = GALLERY.write("image-folder", {}, tmp_path / "stop")
     assert stop.card.settings["bad_pictures"].default == "stop"
     data = load_loader(tmp_path / "stop").training(folder)
@@ -235,15 +235,15 @@ def test_a_damaged_picture_is_named_or_skipped(tmp_path: Path, how: str) -> None
         UserCodeError, match=r"a/bad\.jpg cannot be read \(.+\): remove or replace it, or set bad_"
     ):
         [data.item(index) for index in range(len(data))]
-    opened = open_data("image-folder", folder, tmp_path, bad_pictures="skip")
-    assert len([opened.training[index] for index in range(len(opened.training))]) == 10
+    datasets = open_data("image-folder", folder, tmp_path, bad_pictures="skip")
+    assert len([datasets.training[index] for index in range(len(datasets.training))]) == 10
 
 
 def test_a_large_jpeg_is_read_as_exactly_as_a_small_one(tmp_path: Path) -> None:
     ramp = numpy.linspace(0, 255, 2000).astype(numpy.uint8)[None].repeat(1000, 0)
-    made = io.BytesIO()
-    Image.fromarray(ramp).save(made, "JPEG", quality=95)
-    folder = files(tmp_path / "d", **{"a/1.jpg": made.getvalue(), "b/2.jpg": made.getvalue()})
+    buffer = io.BytesIO()
+    Image.fromarray(ramp).save(buffer, "JPEG", quality=95)
+    folder = files(tmp_path / "d", **{"a/1.jpg": buffer.getvalue(), "b/2.jpg": buffer.getvalue()})
     sample = open_data("image-folder", folder, tmp_path, side=16, channels=1).training[0][0][0]
     assert sample[8].tolist() == pytest.approx(numpy.linspace(0.266, 0.734, 16), abs=0.02)
 
@@ -261,15 +261,15 @@ Boxes = list[tuple[str, str, tuple[float, float, float, float]]]
 
 def coco(boxes: Boxes, pictures: int = 6, folder: str = "images/", **image: Any) -> Content:
     names = sorted({name for _, name, _ in boxes})
-    ids = {name: 3 * place + 7 for place, name in enumerate(names)}
+    ids = {name: 3 * index + 7 for index, name in enumerate(names)}
     images = [
         {"id": n * 11, "file_name": f"{n}.png", "width": 20, "height": 10, **image}
         for n in range(1, pictures + 1)
     ]
     notes = [
-        {"image_id": int(file[:-4]) * 11, "category_id": ids[name], "id": place,
+        {"image_id": int(file[:-4]) * 11, "category_id": ids[name], "id": index,
          "bbox": [x1, y1, x2 - x1, y2 - y1], "iscrowd": 0}
-        for place, (file, name, (x1, y1, x2, y2)) in enumerate(boxes)
+        for index, (file, name, (x1, y1, x2, y2)) in enumerate(boxes)
     ]  # fmt: skip
     content = {
         "images": images,
@@ -282,7 +282,7 @@ def coco(boxes: Boxes, pictures: int = 6, folder: str = "images/", **image: Any)
 
 
 def voc(boxes: Boxes, pictures: int = 6, size: bool = True) -> Content:
-    found: Content = {}
+    content: Content = {}
     for n in range(1, pictures + 1):
         objects = "".join(
             f"<object><name>{name}</name><bndbox><xmin>{x1 + 1}</xmin><ymin>{y1 + 1}</ymin>"
@@ -291,15 +291,15 @@ def voc(boxes: Boxes, pictures: int = 6, size: bool = True) -> Content:
             if file == f"{n}.png"
         )
         of_size = "<size><width>20</width><height>10</height></size>" if size else ""
-        found[f"Annotations/{n}.xml"] = (
+        content[f"Annotations/{n}.xml"] = (
             f"<annotation><filename>{n}.png</filename>{of_size}{objects}</annotation>"
         )
-        found[f"JPEGImages/{n}.png"] = picture()
-    return found
+        content[f"JPEGImages/{n}.png"] = picture()
+    return content
 
 
 def icdar(boxes: Boxes, pictures: int = 6, form: str = "quadrilateral") -> Content:
-    found: Content = {}
+    content: Content = {}
     for n in range(1, pictures + 1):
         lines = []
         for file, text, (x1, y1, x2, y2) in boxes:
@@ -310,23 +310,23 @@ def icdar(boxes: Boxes, pictures: int = 6, form: str = "quadrilateral") -> Conte
                     "spaces": f'{x1} {y1} {x2} {y2} "{text}"',
                 }[form]
                 lines.append(corners)
-        found[f"gt_{n}.txt"] = "\ufeff" + "\r\n".join(lines)
-        found[f"{n}.png"] = picture()
-    return found
+        content[f"gt_{n}.txt"] = "\ufeff" + "\r\n".join(lines)
+        content[f"{n}.png"] = picture()
+    return content
 
 
 def yolo(boxes: Boxes, pictures: int = 6) -> Content:
     classes = sorted({name for _, name, _ in boxes})
-    found: Content = {"data.yaml": f"nc: {len(classes)}\nnames: {classes}\n"}
+    content: Content = {"data.yaml": f"nc: {len(classes)}\nnames: {classes}\n"}
     for n in range(1, pictures + 1):
-        found[f"images/{n}.png"] = picture()
-        found[f"labels/{n}.txt"] = "".join(
+        content[f"images/{n}.png"] = picture()
+        content[f"labels/{n}.txt"] = "".join(
             f"{classes.index(name)} {(x1 + x2) / 40} {(y1 + y2) / 20} {(x2 - x1) / 20} "
             f"{(y2 - y1) / 10}\n"
             for file, name, (x1, y1, x2, y2) in boxes
             if file == f"{n}.png"
         )
-    return found
+    return content
 
 
 FORMS: dict[str, Callable[[Boxes], Content]] = {
@@ -334,20 +334,20 @@ FORMS: dict[str, Callable[[Boxes], Content]] = {
 }  # fmt: skip
 
 
-def boxes_of(opened: Opened) -> list[tuple[str, list[float]]]:
+def boxes_of(datasets: Datasets) -> list[tuple[str, list[float]]]:
     """Every box with its class, of both sets, sorted."""
-    found = []
-    for data in opened:
+    labelled_boxes = []
+    for data in datasets:
         for _, target in (data[index] for index in range(len(data))):
             assert target["boxes"].dtype == torch.float32
             assert target["labels"].dtype == torch.int64
             boxes = [[round(edge, 3) for edge in box] for box in target["boxes"].tolist()]
             for box, label in zip(boxes, target["labels"].tolist(), strict=True):
-                found.append((data.classes[label], box))
-    return sorted(found)
+                labelled_boxes.append((data.classes[label], box))
+    return sorted(labelled_boxes)
 
 
-def wanted(boxes: Boxes, form: str, scale: float) -> list[tuple[str, list[float]]]:
+def expected_boxes(boxes: Boxes, form: str, scale: float) -> list[tuple[str, list[float]]]:
     return sorted(
         ("text" if form == "icdar" else name, [round(edge * scale, 3) for edge in box])
         for _, name, box in boxes
@@ -357,23 +357,23 @@ def wanted(boxes: Boxes, form: str, scale: float) -> list[tuple[str, list[float]
 @pytest.mark.parametrize("form", FORMS)
 def test_boxes_are_read_in_the_pixels_of_the_square_picture(tmp_path: Path, form: str) -> None:
     folder = files(tmp_path / "d", **FORMS[form](BOXES))
-    opened = open_data(form, folder, tmp_path, side=64)
-    assert boxes_of(opened) == wanted(BOXES, form, 64 / 20)
-    assert (len(opened.training), len(opened.validation)) == (5, 1)
-    assert opened.training.classes == (["text"] if form == "icdar" else ["cat", "dog"])
-    items = [opened.training[index] for index in range(3)]
-    pictures, targets = opened.training.collate(items)
+    datasets = open_data(form, folder, tmp_path, side=64)
+    assert boxes_of(datasets) == expected_boxes(BOXES, form, 64 / 20)
+    assert (len(datasets.training), len(datasets.validation)) == (5, 1)
+    assert datasets.training.classes == (["text"] if form == "icdar" else ["cat", "dog"])
+    items = [datasets.training[index] for index in range(3)]
+    pictures, targets = datasets.training.collate(items)
     assert pictures.shape == (3, 3, 64, 64)
-    assert [set(one) for one in targets] == [{"boxes", "labels"}] * 3
+    assert [set(target) for target in targets] == [{"boxes", "labels"}] * 3
     path = str(next(folder.rglob("*.png")))
-    assert opened.training.read(path).shape == (3, 64, 64)
+    assert datasets.training.read(path).shape == (3, 64, 64)
 
 
 @pytest.mark.parametrize("form", ["coco", "voc", "icdar"])
 def test_boxes_outside_their_picture_are_clipped_and_empty_ones_left_out(
     tmp_path: Path, form: str
 ) -> None:
-    odd: Boxes = [
+    unclipped_boxes: Boxes = [
         ("1.png", "a", (5, 5, 40, 30)),  # over two edges
         ("1.png", "a", (-9, -9, 4, 4)),
         ("2.png", "b", (30, 20, 40, 30)),  # outside
@@ -381,11 +381,11 @@ def test_boxes_outside_their_picture_are_clipped_and_empty_ones_left_out(
         ("3.png", "b", (5, 5, 9, 5)),  # no height
         ("4.png", "a", (-5, -5, 50, 50)),  # around it
     ]
-    folder = files(tmp_path / "d", **FORMS[form](odd))
-    kept: Boxes = [("", "a", (5, 5, 20, 10)), ("", "a", (0, 0, 4, 4)), ("", "a", (0, 0, 20, 10))]
-    opened = open_data(form, folder, tmp_path, side=40)
-    assert boxes_of(opened) == wanted(kept, form, 2)
-    shapes = {tuple(target["boxes"].shape) for data in opened for _, target in data_of(data)}
+    folder = files(tmp_path / "d", **FORMS[form](unclipped_boxes))
+    clipped_boxes: Boxes = [("", "a", (5, 5, 20, 10)), ("", "a", (0, 0, 4, 4)), ("", "a", (0, 0, 20, 10))]
+    datasets = open_data(form, folder, tmp_path, side=40)
+    assert boxes_of(datasets) == expected_boxes(clipped_boxes, form, 2)
+    shapes = {tuple(target["boxes"].shape) for data in datasets for _, target in data_of(data)}
     assert shapes == {(0, 4), (1, 4), (2, 4)}
 
 
@@ -397,14 +397,14 @@ def data_of(data: Any) -> list[Any]:
 def test_half_of_the_training_pictures_are_flipped_with_their_boxes(
     tmp_path: Path, form: str
 ) -> None:
-    one: Boxes = [(f"{n}.png", "a", (2, 3, 10, 8)) for n in range(1, 7)]
-    opened = open_data(
-        form, files(tmp_path / "d", **FORMS[form](one)), tmp_path, side=40, augment="flip"
+    boxes: Boxes = [(f"{n}.png", "a", (2, 3, 10, 8)) for n in range(1, 7)]
+    datasets = open_data(
+        form, files(tmp_path / "d", **FORMS[form](boxes)), tmp_path, side=40, augment="flip"
     )
     torch.manual_seed(1)
-    found = {tuple(opened.training[0][1]["boxes"][0].tolist()) for _ in range(30)}
-    assert found == {(4, 6, 20, 16), (20, 6, 36, 16)}
-    assert opened.validation[0][1]["boxes"].tolist() == [[4, 6, 20, 16]]
+    flipped_boxes = {tuple(datasets.training[0][1]["boxes"][0].tolist()) for _ in range(30)}
+    assert flipped_boxes == {(4, 6, 20, 16), (20, 6, 36, 16)}
+    assert datasets.validation[0][1]["boxes"].tolist() == [[4, 6, 20, 16]]
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -416,9 +416,9 @@ def test_a_missing_picture_is_named_or_skipped(tmp_path: Path, form: str) -> Non
     folder = files(tmp_path / "d", **content)
     if not is_found_by_picture:
         (folder / name).unlink()
-    opened = open_data(form, folder, tmp_path)
+    datasets = open_data(form, folder, tmp_path)
     with pytest.raises(ValueError, match=r"3(\.png)? cannot be read .+ or set bad_pictures"):
-        [data_of(data) for data in opened]
+        [data_of(data) for data in datasets]
     skipped = open_data(form, folder, tmp_path, bad_pictures="skip")
     assert sum(len(data_of(data)) for data in skipped) == 5
 
@@ -429,11 +429,11 @@ def test_boxes_are_for_the_picture_as_it_was_annotated(tmp_path: Path) -> None:
     exif[0x0112] = 6
     for form, content in (("coco", coco(BOXES)), ("voc", voc(BOXES))):
         turned = {
-            name: picture(exif=exif) if name.endswith(".png") else one
-            for name, one in content.items()
+            name: picture(exif=exif) if name.endswith(".png") else data
+            for name, data in content.items()
         }
-        opened = open_data(form, files(tmp_path / form, **turned), tmp_path, side=40)
-        assert boxes_of(opened) == wanted(BOXES, form, 2)
+        datasets = open_data(form, files(tmp_path / form, **turned), tmp_path, side=40)
+        assert boxes_of(datasets) == expected_boxes(BOXES, form, 2)
 
 
 @pytest.mark.parametrize("form", ["coco", "voc"])
@@ -449,41 +449,41 @@ def test_boxes_that_fit_only_the_turned_picture_are_for_the_turned_pictures(
     for name in content:
         if name.endswith(".png"):
             content[name] = picture(exif=exif)
-    opened = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
-    assert boxes_of(opened) == wanted(boxes, form, 2)
-    assert "the picture turned by its EXIF" in str(opened.training.reading_notes)
+    datasets = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
+    assert boxes_of(datasets) == expected_boxes(boxes, form, 2)
+    assert "the picture turned by its EXIF" in str(datasets.training.reading_notes)
 
 
 @pytest.mark.parametrize("form", ["commas", "spaces"])
 def test_regions_of_2013_have_two_corners(tmp_path: Path, form: str) -> None:
     content = icdar([("1.png", "cat", (2, 3, 10, 8)), ("2.png", "###", (0, 0, 5, 5))], form=form)
-    opened = open_data("icdar", files(tmp_path / "d", **content), tmp_path, side=40)
-    assert boxes_of(opened) == [("text", [4, 6, 20, 16])]
+    datasets = open_data("icdar", files(tmp_path / "d", **content), tmp_path, side=40)
+    assert boxes_of(datasets) == [("text", [4, 6, 20, 16])]
 
 
 def test_folders_and_lists_are_the_sets_of_boxes(tmp_path: Path) -> None:
     content = coco(BOXES, folder="train2017/")
     content["annotations/instances_train2017.json"] = content.pop("annotations/instances.json")
-    held = coco(BOXES, pictures=2, folder="val2017/")
-    content |= {name: one for name, one in held.items() if name.startswith("val")}
-    content["annotations/instances_val2017.json"] = held["annotations/instances.json"]
+    val_content = coco(BOXES, pictures=2, folder="val2017/")
+    content |= {name: data for name, data in val_content.items() if name.startswith("val")}
+    content["annotations/instances_val2017.json"] = val_content["annotations/instances.json"]
     content["annotations/captions_val2017.json"] = '{"annotations": []}'
-    opened = open_data("coco", files(tmp_path / "coco", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (6, 2)
-    assert {sample.path[:3] for sample in opened.validation.samples} == {"val"}
+    datasets = open_data("coco", files(tmp_path / "coco", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (6, 2)
+    assert {sample.path[:3] for sample in datasets.validation.samples} == {"val"}
 
     lists = {"ImageSets/Main/train.txt": "1\n2\n", "ImageSets/Main/val.txt": "3 1\n",
              "ImageSets/Main/cat_train.txt": "5 1\n"}  # fmt: skip
-    opened = open_data("voc", files(tmp_path / "voc", **voc(BOXES), **lists), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (2, 1)
+    datasets = open_data("voc", files(tmp_path / "voc", **voc(BOXES), **lists), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (2, 1)
 
     content = {
-        f"ch4_{part}_{'gt' if name.endswith('.txt') else 'images'}/{name}": one
+        f"ch4_{part}_{'gt' if name.endswith('.txt') else 'images'}/{name}": data
         for part, count in (("training", 4), ("test", 2))
-        for name, one in icdar(BOXES, count).items()
+        for name, data in icdar(BOXES, count).items()
     }
-    opened = open_data("icdar", files(tmp_path / "icdar", **content), tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (4, 2)
+    datasets = open_data("icdar", files(tmp_path / "icdar", **content), tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (4, 2)
 
 
 BROKEN: list[tuple[str, Content, str]] = [
@@ -516,9 +516,9 @@ BROKEN: list[tuple[str, Content, str]] = [
 
 @pytest.mark.parametrize(("form", "content", "sentence"), BROKEN)
 def test_a_broken_description_of_boxes_is_one_sentence(
-    tmp_path: Path, form: str, content: Content, sentence: str
+    tmp_path: Path, form: str, content: Content, message: str
 ) -> None:
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         open_data(form, files(tmp_path / "d", **content), tmp_path)
 
 
@@ -533,22 +533,22 @@ YOLO_NAMES = {
 
 
 @pytest.mark.parametrize("how", YOLO_NAMES)
-def test_the_classes_of_yolo_have_names(tmp_path: Path, how: str) -> None:
+def test_the_classes_of_yolo_have_names(tmp_path: Path, names_form: str) -> None:
     content = yolo([("1.png", "a", (2, 3, 10, 8)), ("2.png", "b", (2, 3, 10, 8))])
     del content["data.yaml"]
-    opened = open_data("yolo", files(tmp_path / "d", **content, **YOLO_NAMES[how]), tmp_path)
-    assert opened.training.classes == ["ball", "crate"]
-    assert notes_of(opened)[-1].startswith("Without a box: ")
+    datasets = open_data("yolo", files(tmp_path / "d", **content, **YOLO_NAMES[names_form]), tmp_path)
+    assert datasets.training.classes == ["ball", "crate"]
+    assert notes_of(datasets)[-1].startswith("Without a box: ")
 
 
 def test_yolo_in_folders_of_sets_and_outlines_is_read(tmp_path: Path) -> None:
     content = {f"{part}/images/{n}.png": picture() for part in ("train", "valid") for n in range(3)}
     outline = "0 0.1 0.3 0.5 0.3 0.5 0.8 0.2 0.8\n"
     content |= {name.replace("images", "labels")[:-3] + "txt": outline for name in content}
-    opened = open_data("yolo", files(tmp_path / "d", **content), tmp_path, side=40)
-    assert (len(opened.training), len(opened.validation)) == (3, 3)
-    assert boxes_of(opened) == [("0", [4, 6, 20, 16])] * 6
-    assert [note.partition(":")[0] for note in notes_of(opened)] == [
+    datasets = open_data("yolo", files(tmp_path / "d", **content), tmp_path, side=40)
+    assert (len(datasets.training), len(datasets.validation)) == (3, 3)
+    assert boxes_of(datasets) == [("0", [4, 6, 20, 16])] * 6
+    assert [note.partition(":")[0] for note in notes_of(datasets)] == [
         "Read as the box around an outline", "Named by their number, because no file names them",
     ]  # fmt: skip
 
@@ -561,10 +561,10 @@ def test_boxes_for_pictures_of_another_size_are_scaled_and_counted(
     content = FORMS[form](BOXES)
     side, height = round(20 * factor), round(10 * factor)
     content |= {name: picture(size=(side, height)) for name in content if name.endswith(".png")}
-    opened = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
-    assert boxes_of(opened) == wanted(BOXES, form, 2)
+    datasets = open_data(form, files(tmp_path / "d", **content), tmp_path, side=40)
+    assert boxes_of(datasets) == expected_boxes(BOXES, form, 2)
     assert "Boxes are scaled to pictures of another size than described: " in " ".join(
-        note for data in opened for note in note_messages(data.reading_notes)
+        note for data in datasets for note in note_messages(data.reading_notes)
     )
 
 
@@ -574,9 +574,9 @@ def test_boxes_from_0_to_1_are_shares_of_the_sides(tmp_path: Path, form: str) ->
     shares = [
         (n, c, (x / 20 - first, y / 10 - first, r / 20, b / 10)) for n, c, (x, y, r, b) in BOXES
     ]
-    opened = open_data(form, files(tmp_path / "d", **FORMS[form](shares)), tmp_path, side=40)
-    assert boxes_of(opened) == wanted(BOXES, form, 2)
-    assert any("read as shares" in note for note in notes_of(opened))
+    datasets = open_data(form, files(tmp_path / "d", **FORMS[form](shares)), tmp_path, side=40)
+    assert boxes_of(datasets) == expected_boxes(BOXES, form, 2)
+    assert any("read as shares" in note for note in notes_of(datasets))
 
 
 @pytest.mark.parametrize(
@@ -591,10 +591,10 @@ def test_boxes_from_0_to_1_are_shares_of_the_sides(tmp_path: Path, form: str) ->
     ],
 )
 def test_a_set_without_a_usable_box_is_refused(
-    tmp_path: Path, form: str, boxes: Boxes, sentence: str
+    tmp_path: Path, form: str, boxes: Boxes, message: str
 ) -> None:
     folder = files(tmp_path / "d", **FORMS[form](boxes))
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         open_data(form, folder, tmp_path, seed=3)
 
 
@@ -629,19 +629,19 @@ LAYOUTS: dict[str, tuple[list[str], list[str], int]] = {
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_folders_are_classes_or_sets_as_those_beside_them_are(tmp_path: Path, layout: str) -> None:
-    folders, classes, left_out = LAYOUTS[layout]
+    folders, classes, omitted_count = LAYOUTS[layout]
     content = {f"{name}/{n}.png": picture(size=(8, 8)) for name in folders for n in range(2)}
-    opened = open_data("image-folder", files(tmp_path / "d", **content), tmp_path, side=8)
-    assert opened.training.classes == classes
-    assert len(opened.training) + len(opened.validation) == 2 * (len(folders) - left_out)
-    notes = [note for note in notes_of(opened) if "in no folder of a class: 2 pictures" in note]
-    assert len(notes) == left_out
+    datasets = open_data("image-folder", files(tmp_path / "d", **content), tmp_path, side=8)
+    assert datasets.training.classes == classes
+    assert len(datasets.training) + len(datasets.validation) == 2 * (len(folders) - omitted_count)
+    notes = [note for note in notes_of(datasets) if "in no folder of a class: 2 pictures" in note]
+    assert len(notes) == omitted_count
 
 
 def deep(values: Any, form: str = "PNG") -> bytes:
-    made = io.BytesIO()
-    Image.fromarray(numpy.asarray(values)).save(made, form)
-    return made.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(numpy.asarray(values)).save(buffer, form)
+    return buffer.getvalue()
 
 
 LEVELS = numpy.arange(64).reshape(8, 8)
@@ -663,17 +663,17 @@ DEEP: dict[str, tuple[bytes, float, str]] = {
 @pytest.mark.parametrize("channels", [1, 3])
 @pytest.mark.parametrize("how", DEEP)
 def test_no_level_of_a_deep_picture_is_lost_and_one_range_is_for_all(
-    tmp_path: Path, how: str, channels: int
+    tmp_path: Path, kind: str, channels: int
 ) -> None:
-    content, white, note = DEEP[how]
+    content, white, note = DEEP[kind]
     folder = files(tmp_path / "d", **{"a/1.tif": content, "b/2.tif": content, "b/3.tif": content})
-    opened = open_data("image-folder", folder, tmp_path, side=8, channels=channels)
-    picture = opened.training[0][0]
+    datasets = open_data("image-folder", folder, tmp_path, side=8, channels=channels)
+    picture = datasets.training[0][0]
     with Image.open(io.BytesIO(content)) as image:
         values = torch.from_numpy(numpy.asarray(image).astype(numpy.float32))
     torch.testing.assert_close(picture, (values / white).repeat(channels, 1, 1))
     assert len(picture.unique()) == 64
-    assert note in notes_of(opened)[0]
+    assert note in notes_of(datasets)[0]
     doubled = open_data("image-folder", folder, tmp_path, side=8, channels=1, white=2 * int(white))
     torch.testing.assert_close(2 * doubled.training[0][0], picture[:1])
     assert notes_of(doubled) == []
@@ -683,16 +683,16 @@ def test_a_dark_deep_picture_has_the_range_of_the_bright_ones(tmp_path: Path) ->
     content = {f"{name}/{n}.png": DEEP["8 of 16 bits"][0] for name in "ab" for n in range(3)}
     content["a/9.png"] = DEEP["16 bits"][0]
     folder = files(tmp_path / "d", **content)
-    opened = open_data("image-folder", folder, tmp_path, side=8)
-    darkest = min(float(picture.max()) for picture, _ in opened.training)
+    datasets = open_data("image-folder", folder, tmp_path, side=8)
+    darkest = min(float(picture.max()) for picture, _ in datasets.training)
     assert darkest == pytest.approx(64 / 65535)
     boxes = yolo([(f"{n}.png", "a", (2, 3, 10, 8)) for n in (1, 2, 3)], 3)
     boxes |= {f"images/{n}.png": DEEP["12 of 16 bits"][0] for n in (1, 2, 3)}
-    opened = open_data("yolo", files(tmp_path / "y", **boxes), tmp_path, side=32)
-    assert float(opened.training[0][0].max()) == pytest.approx(4033 / 4095, abs=0.1)
+    datasets = open_data("yolo", files(tmp_path / "y", **boxes), tmp_path, side=32)
+    assert float(datasets.training[0][0].max()) == pytest.approx(4033 / 4095, abs=0.1)
 
 
 def test_colours_of_16_bits_are_said_to_be_cut(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{f"{name}/1.png": deep_colour() for name in "ab"})
-    opened = open_data("image-folder", folder, tmp_path, side=8)
-    assert "Colours of 16 bits, of which 8 are read: 2 pictures" in notes_of(opened)[0]
+    datasets = open_data("image-folder", folder, tmp_path, side=8)
+    assert "Colours of 16 bits, of which 8 are read: 2 pictures" in notes_of(datasets)[0]

@@ -10,7 +10,7 @@ import torch
 
 from backend.services.library.gallery import GALLERY
 from backend.training.user_code import load_loader
-from tests.gallery.figures import HERE, build
+from tests.gallery.figures import SERVICE, build
 
 FILES = GALLERY / "digits/dataset"
 BATCH = 16
@@ -18,9 +18,9 @@ BATCH = 16
 
 def digits(folder: Path, **settings: object) -> tuple[Any, Any]:
     """Return the built-in digits for training and for validation."""
-    HERE.write("digits-resized", {key: str(one) for key, one in settings.items()}, folder)
+    SERVICE.write("digits-resized", {key: str(x) for key, x in settings.items()}, folder)
     loader = load_loader(folder)
-    return tuple(one.user_dataset for one in (loader.training(FILES), loader.validation(FILES)))  # type: ignore[return-value]
+    return tuple(x.user_dataset for x in (loader.training(FILES), loader.validation(FILES)))  # type: ignore[return-value]
 
 
 def gradients(activation: str) -> tuple[float, float]:
@@ -28,8 +28,8 @@ def gradients(activation: str) -> tuple[float, float]:
     torch.manual_seed(1)
     model: Any = build("plain-deep", activation=activation)
     model.loss(model(torch.rand(32, 1, 8, 8)), torch.arange(32) % 10).backward()
-    found = [one.weight.grad for one in model.modules() if isinstance(one, torch.nn.Conv2d)]
-    return float(found[0].norm()), float(found[-1].norm())
+    weight_gradients = [module.weight.grad for module in model.modules() if isinstance(module, torch.nn.Conv2d)]
+    return float(weight_gradients[0].norm()), float(weight_gradients[-1].norm())
 
 
 def error(folder: Path, name: str, epochs: int, **settings: object) -> float:
@@ -39,9 +39,9 @@ def error(folder: Path, name: str, epochs: int, **settings: object) -> float:
     model: Any = build(name, channels=1, side=8, **settings)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     for _ in range(epochs):
-        for chosen in torch.randperm(len(training)).split(BATCH)[:-1]:
+        for batch in torch.randperm(len(training)).split(BATCH)[:-1]:
             optimizer.zero_grad()
-            model.loss(model(training.pictures[chosen]), training.digits[chosen]).backward()
+            model.loss(model(training.pictures[batch]), training.digits[batch]).backward()
             optimizer.step()
     model.eval()
     with torch.no_grad():
@@ -58,8 +58,8 @@ def test_the_digits_have_any_size_and_no_picture_is_in_both_sets(
     picture, digit = training[0]
     assert (picture.shape, digit.dtype) == ((1, side, side), torch.int64)
     assert 0 <= picture.min() < picture.max() <= 1
-    both = [{one.numpy().tobytes() for one in data.pictures} for data in (training, validation)]
-    assert both[0].isdisjoint(both[1])
+    picture_sets = [{pixels.numpy().tobytes() for pixels in data.pictures} for data in (training, validation)]
+    assert picture_sets[0].isdisjoint(picture_sets[1])
 
 
 def test_the_gradient_of_sigmoid_is_lost_on_its_way_through_a_deep_network() -> None:
@@ -87,9 +87,9 @@ def test_sigmoid_star_trains_a_deep_network_and_sigmoid_does_not(tmp_path: Path)
 
 @pytest.mark.slow
 def test_batch_norm_lets_sigmoid_train(tmp_path: Path) -> None:
-    same = {"activation": "sigmoid"}
-    assert error(tmp_path / "without", "tiny-cifar-10", 2, **same, batch_norm=False) > 80
-    assert error(tmp_path / "with", "tiny-cifar-10", 2, **same, batch_norm=True) < 40
+    settings = {"activation": "sigmoid"}
+    assert error(tmp_path / "without", "tiny-cifar-10", 2, **settings, batch_norm=False) > 80
+    assert error(tmp_path / "with", "tiny-cifar-10", 2, **settings, batch_norm=True) < 40
 
 
 @pytest.mark.slow

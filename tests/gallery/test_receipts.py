@@ -14,11 +14,11 @@ import torch
 from PIL import Image
 
 from backend.training.user_code import UserData, load_loader, split_batch
-from tests.gallery.figures import HERE
+from tests.gallery.figures import SERVICE
 from tests.waiting import LIMIT_S
 
 ROOT = Path(__file__).parents[2]
-GALLERY = HERE
+GALLERY = SERVICE
 HASH = """
 import hashlib, pathlib, sys
 from backend.training.user_code import load_loader
@@ -30,14 +30,14 @@ for index in (5, 0):
 """
 
 
-def written(folder: Path, **settings: object) -> Path:
-    made = folder / "-".join(["receipts", *map(str, settings.values())])
-    GALLERY.write("receipts", {key: str(value) for key, value in settings.items()}, made)
-    return made
+def write_loader(folder: Path, **settings: object) -> Path:
+    code_folder = folder / "-".join(["receipts", *map(str, settings.values())])
+    GALLERY.write("receipts", {key: str(value) for key, value in settings.items()}, code_folder)
+    return code_folder
 
 
-def opened(folder: Path, **settings: object) -> tuple[UserData, UserData]:
-    loader = load_loader(written(folder, **settings))
+def open_receipts(folder: Path, **settings: object) -> tuple[UserData, UserData]:
+    loader = load_loader(write_loader(folder, **settings))
     return loader.training(folder), loader.validation(folder)
 
 
@@ -48,47 +48,47 @@ def digest(item: Any) -> str:
 
 @pytest.fixture
 def small(tmp_path: Path) -> tuple[UserData, UserData]:
-    return opened(tmp_path, side=96, lines=8, train=9, validation=4, test=5)
+    return open_receipts(tmp_path, side=96, lines=8, train=9, validation=4, test=5)
 
 
 def test_the_sets_have_the_sizes_of_the_source(tmp_path: Path) -> None:
-    training, validation = opened(tmp_path)
+    training, validation = open_receipts(tmp_path)
     assert (len(training), len(validation)) == (532, 47)
-    assert len(opened(tmp_path, split="test")[1]) == 47
-    assert len(opened(tmp_path, split="all")[1]) == 532 + 47 + 47
+    assert len(open_receipts(tmp_path, split="test")[1]) == 47
+    assert len(open_receipts(tmp_path, split="all")[1]) == 532 + 47 + 47
 
 
 def test_a_picture_is_the_same_in_any_process(tmp_path: Path) -> None:
-    folder = written(tmp_path, side=64, lines=8)
+    folder = write_loader(tmp_path, side=64, lines=8)
     printed = subprocess.run(
         [sys.executable, "-c", HASH, str(folder)],
         cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True,
     ).stdout  # fmt: skip
     data = load_loader(folder).training(tmp_path)
     assert printed.split() == [digest(data.item(5)), digest(data.item(0))]
-    other = load_loader(written(tmp_path, side=64, lines=8, seed=2)).training(tmp_path)
-    assert digest(other.item(5)) not in printed
+    other_data = load_loader(write_loader(tmp_path, side=64, lines=8, seed=2)).training(tmp_path)
+    assert digest(other_data.item(5)) not in printed
 
 
 def test_no_picture_is_in_two_sets(tmp_path: Path) -> None:
     sizes = {"side": 64, "train": 6, "validation": 6, "test": 6}
-    training, every = opened(tmp_path, **sizes, split="all")
-    found = [digest(every.item(number)) for number in range(18)]
-    assert len(set(found)) == 18
-    assert found[:6] == [digest(training.item(number)) for number in range(6)]
+    training, every = open_receipts(tmp_path, **sizes, split="all")
+    digests = [digest(every.item(number)) for number in range(18)]
+    assert len(set(digests)) == 18
+    assert digests[:6] == [digest(training.item(number)) for number in range(6)]
     assert [every.item(number)[1]["set"] for number in (0, 6, 12)] == [
         "training", "validation", "test",
     ]  # fmt: skip
     for split, first in (("validation", 6), ("test", 12)):
-        own = opened(tmp_path, **sizes, split=split)[1]
-        assert [digest(own.item(number)) for number in range(6)] == found[first : first + 6]
+        split_data = open_receipts(tmp_path, **sizes, split=split)[1]
+        assert [digest(split_data.item(number)) for number in range(6)] == digests[first : first + 6]
 
 
 @pytest.mark.parametrize(("side", "lines"), [(64, 4), (96, 8), (128, 18), (256, 12), (512, 60)])
 def test_each_box_is_in_the_picture_around_dark_text_on_bright_paper(
     tmp_path: Path, side: int, lines: int
 ) -> None:
-    data, _ = opened(tmp_path, side=side, lines=lines, train=20)
+    data, _ = open_receipts(tmp_path, side=side, lines=lines, train=20)
     for number in range(20):
         picture, target = data.item(number)
         boxes = target["boxes"]
@@ -106,7 +106,7 @@ def test_each_box_is_in_the_picture_around_dark_text_on_bright_paper(
 
 @pytest.mark.parametrize(("side", "lines"), [(96, 8), (128, 6), (512, 18)])
 def test_boxes_of_a_picture_hardly_overlap(tmp_path: Path, side: int, lines: int) -> None:
-    data, _ = opened(tmp_path, side=side, lines=lines)
+    data, _ = open_receipts(tmp_path, side=side, lines=lines)
     for number in range(9):
         boxes = data.item(number)[1]["boxes"]
         areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
@@ -119,7 +119,7 @@ def test_boxes_of_a_picture_hardly_overlap(tmp_path: Path, side: int, lines: int
 def test_a_batch_has_pictures_and_a_list_of_targets(small: tuple[UserData, UserData]) -> None:
     data, target = split_batch(small[0].collate([small[0].item(0), small[0].item(1)]))
     assert data.shape == (2, 3, 96, 96)
-    assert [set(one) for one in target] == [{"boxes", "labels"}] * 2
+    assert [set(item) for item in target] == [{"boxes", "labels"}] * 2
     assert small[0].user_dataset.classes == ("text",)
 
 

@@ -24,13 +24,13 @@ Content = Mapping[str, bytes | str]
 
 
 def suggested(content: Content) -> Suggestion | None:
-    held = {name: one.encode() if isinstance(one, str) else one for name, one in content.items()}
-    entries = [FileEntry(name, len(held[name])) for name in sorted(held)]
-    return recognize_shape(entries, lambda path, limit_bytes: held[path][:limit_bytes])
+    file_content = {name: data.encode() if isinstance(data, str) else data for name, data in content.items()}
+    entries = [FileEntry(name, len(file_content[name])) for name in sorted(file_content)]
+    return recognize_shape(entries, lambda path, limit_bytes: file_content[path][:limit_bytes])
 
 
 def zipped(content: Content) -> Content:
-    return {f"{name}.gz": gzip.compress(one, mtime=0) for name, one in content.items()}  # type: ignore[arg-type]
+    return {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in content.items()}  # type: ignore[arg-type]
 
 
 GREY = {f"{name}/{n}.png": pictures.picture("L", (28, 28)) for name in "012" for n in range(5)}
@@ -39,7 +39,7 @@ PHOTOS = {
     for name in "ab"
     for n in range(5)
 }
-EMNIST = {f"emnist-letters-{name}": one for name, one in arrays.mnist([1, 26, 1, 26]).items()}
+EMNIST = {f"emnist-letters-{name}": data for name, data in arrays.mnist([1, 26, 1, 26]).items()}
 SQUARE = {
     "train-images-idx3-ubyte": arrays.idx(numpy.zeros((4, 28, 28), numpy.uint8)),
     "train-labels-idx1-ubyte": arrays.idx(numpy.array([1, 2, 1, 2], numpy.uint8)),
@@ -66,9 +66,9 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "pictures and notes": (PHOTOS | READ_ME, "image-folder", "2 classes"),
     "CSV": (READ_ME | {"iris.csv": tables.flowers()}, "table", r"iris.csv with 3 columns\.$"),
     "CSV, semicolons": ({"iris.csv": tables.flowers(";", ",")}, "table", "with 3 columns"),
-    "CSV, gzipped": ({"iris.csv.gz": tables.WRITTEN["gzip"]}, "table", "3 col"),
+    "CSV, gzipped": ({"iris.csv.gz": tables.TABLES["gzip"]}, "table", "3 col"),
     "CSV with texts": ({"a.csv": "a,b,c\n1,x,no\n2,y,yes\n3,z,no\n"}, "table", "3 columns"),
-    "CSV of pandas": ({"a.csv": tables.WRITTEN["index of pandas"]}, "table", "4 columns"),
+    "CSV of pandas": ({"a.csv": tables.TABLES["index of pandas"]}, "table", "4 columns"),
     "CSV with gaps": ({"a.csv": tables.GAPS}, "table", "some values missing, which become"),
     "arrays": (arrays.npz(x=arrays.NUMBERS, y=arrays.LABELS), "arrays", "data.npz"),
     "arrays of pictures": (arrays.npy(x=arrays.PICTURES, y=arrays.LABELS), "arrays", "x.npy"),
@@ -93,26 +93,26 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     tmp_path: Path, shape: str
 ) -> None:
     content, entry, detail = SHAPES[shape]
-    found = suggested(content)
-    assert found is not None
-    assert found.entry == entry
-    assert found.message.startswith(f"This looks like {found.title}: ")
-    assert re.search(detail, found.message), found.message
-    opened = open_data(entry, files(tmp_path / "d", **content), tmp_path, **found.settings)
-    data, _ = opened.training[0]
-    assert len(opened.validation)
-    facts = {"features": data.numel()}
-    if hasattr(opened.training, "classes"):
-        facts["classes"] = len(opened.training.classes)
+    suggestion = suggested(content)
+    assert suggestion is not None
+    assert suggestion.entry == entry
+    assert suggestion.message.startswith(f"This looks like {suggestion.title}: ")
+    assert re.search(detail, suggestion.message), suggestion.message
+    datasets = open_data(entry, files(tmp_path / "d", **content), tmp_path, **suggestion.settings)
+    data, _ = datasets.training[0]
+    assert len(datasets.validation)
+    data_sizes = {"features": data.numel()}
+    if hasattr(datasets.training, "classes"):
+        data_sizes["classes"] = len(datasets.training.classes)
     if data.ndim == 3:
-        facts["channels"] = len(data)
-        facts["side"] = data.shape[1] if data.shape[1] == data.shape[2] else 0
-    assert found.data_sizes.items() <= facts.items()
+        data_sizes["channels"] = len(data)
+        data_sizes["side"] = data.shape[1] if data.shape[1] == data.shape[2] else 0
+    assert suggestion.data_sizes.items() <= data_sizes.items()
     boxes = {form: {"channels", "side"} for form in ("voc", "yolo")}
     arrays = {"channels"} if data.ndim == 3 else {"features"}
-    wanted = {"arrays": arrays, "table": {"classes", "features"}, **boxes}
+    expected_keys = {"arrays": arrays, "table": {"classes", "features"}, **boxes}
     if shape != "EMNIST":
-        assert wanted.get(entry, {"classes", "channels", "side"}) <= found.data_sizes.keys()
+        assert expected_keys.get(entry, {"classes", "channels", "side"}) <= suggestion.data_sizes.keys()
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
         {"a.csv": ""},
         {"a.csv": "column\n1\n2\n"},
         {"x.npy": b"\x93NUMPY"},
-        {f"sample{n}.npy": one for n, one in enumerate(arrays.npy(x=arrays.NUMBERS).values())},
+        {f"sample{n}.npy": array for n, array in enumerate(arrays.npy(x=arrays.NUMBERS).values())},
     ],
 )
 def test_nothing_is_suggested_for_other_files(content: Content) -> None:
@@ -152,8 +152,8 @@ _FIRST_BYTES = st.sampled_from(
 
 @given(held=st.dictionaries(_NAMES, st.tuples(_FIRST_BYTES, st.binary(max_size=80)), max_size=6))
 @settings(max_examples=300, deadline=None)
-def test_odd_data_never_raises(held: dict[str, tuple[bytes, bytes]]) -> None:
-    suggested({name: head + rest for name, (head, rest) in held.items()})
+def test_odd_data_never_raises(file_parts: dict[str, tuple[bytes, bytes]]) -> None:
+    suggested({name: head + tail for name, (head, tail) in file_parts.items()})
 
 
 def test_files_that_cannot_be_read_are_no_failure() -> None:
@@ -169,20 +169,20 @@ def test_files_that_cannot_be_read_are_no_failure() -> None:
 def test_only_first_bytes_of_a_few_files_are_read(name: str) -> None:
     entries = [FileEntry(name.format(kind, n), 10) for kind in "abc" for n in range(1000)]
     entries += [FileEntry(f"{kind}/{n}.jpg", 10) for kind in "abc" for n in range(1000)]
-    asked: list[int] = []
+    requested_bytes: list[int] = []
 
     def read(path: str, limit_bytes: int) -> bytes:
-        asked.append(limit_bytes)
+        requested_bytes.append(limit_bytes)
         return b"\0\0\x08\x03{PK\3\4"
 
-    found = recognize_shape(entries, read)
-    assert found is not None
-    assert found.entry == "image-folder"
-    assert len(asked) <= 60
-    assert max(asked) <= 1 << 20
+    suggestion = recognize_shape(entries, read)
+    assert suggestion is not None
+    assert suggestion.entry == "image-folder"
+    assert len(requested_bytes) <= 60
+    assert max(requested_bytes) <= 1 << 20
 
 
 def test_each_loader_of_the_gallery_for_data_of_a_shape_is_suggested() -> None:
-    found = {entry for _, entry, _ in SHAPES.values()}
-    assert found <= {one.name for one in GALLERY.list(Kind.LOADER)}
-    assert len(found) == 10
+    entry_names = {entry for _, entry, _ in SHAPES.values()}
+    assert entry_names <= {one.name for one in GALLERY.list(Kind.LOADER)}
+    assert len(entry_names) == 10

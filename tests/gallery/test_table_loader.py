@@ -15,21 +15,21 @@ from hypothesis import strategies as st
 from backend.records.library.reading_note import note_messages
 from backend.services.library.dataset_shapes import _CELLS as CELLS
 from backend.training.user_code import UserCodeError
-from tests.gallery.opened import Opened, files, open_data
+from tests.gallery.opened import Datasets, files, open_data
 
 FLOWERS = [(5.5, 1.25, "red"), (4.5, 1.5, "blue"), (6.5, 0.75, "red"), (3.5, 2.5, "green"),
            (5.0, 1.0, "blue"), (7.5, 2.0, "green")]  # fmt: skip
 
 
-def rows(opened: Opened) -> list[tuple[list[float], object]]:
+def rows(datasets: Datasets) -> list[tuple[list[float], object]]:
     """Every sample as numbers and the name of its class, or its number; sorted."""
-    found: list[tuple[list[float], object]] = []
-    for data in opened:
+    sample_rows: list[tuple[list[float], object]] = []
+    for data in datasets:
         for features, target in (data[index] for index in range(len(data))):
             names = getattr(data, "classes", None)
             is_ = names[int(target)] if names else target.tolist()
-            found.append((features.tolist(), is_))
-    return sorted(found, key=lambda one: (one[0], str(one[1])))
+            sample_rows.append((features.tolist(), is_))
+    return sorted(sample_rows, key=lambda row: (row[0], str(row[1])))
 
 
 def flowers(delimiter: str = ",", point: str = ".", header: str = "a,b,colour\n") -> str:
@@ -37,7 +37,7 @@ def flowers(delimiter: str = ",", point: str = ".", header: str = "a,b,colour\n"
     return header.replace(",", delimiter) + "\n".join(lines).replace(".", point) + "\n"
 
 
-WRITTEN = {
+TABLES = {
     "commas": flowers().encode(),
     "no header": flowers(header="").encode(),
     "semicolons": flowers(";").encode(),
@@ -69,21 +69,21 @@ WRITTEN = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", WRITTEN)
-def test_a_table_is_read_however_it_was_written(tmp_path: Path, how: str) -> None:
-    name = "flowers.csv.gz" if how == "gzip" else "flowers.csv"
-    opened = open_data(
-        "table", files(tmp_path / "d", **{name: WRITTEN[how]}), tmp_path, scale="none"
+@pytest.mark.parametrize("how", TABLES)
+def test_a_table_is_read_however_it_was_written(tmp_path: Path, form: str) -> None:
+    name = "flowers.csv.gz" if form == "gzip" else "flowers.csv"
+    datasets = open_data(
+        "table", files(tmp_path / "d", **{name: TABLES[form]}), tmp_path, scale="none"
     )
-    assert rows(opened) == sorted(([a, b], c) for a, b, c in FLOWERS)
-    assert opened.training.classes == ["blue", "green", "red"]
-    assert (len(opened.training), len(opened.validation)) == (5, 1)
+    assert rows(datasets) == sorted(([a, b], c) for a, b, c in FLOWERS)
+    assert datasets.training.classes == ["blue", "green", "red"]
+    assert (len(datasets.training), len(datasets.validation)) == (5, 1)
 
 
 def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:
     table = "a,kind\n1,groß\n2,klein\n3,groß\n4,klein\n".encode("cp1252")
-    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
-    assert opened.training.classes == ["groß", "klein"]
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
+    assert datasets.training.classes == ["groß", "klein"]
 
 
 @pytest.mark.parametrize(
@@ -100,10 +100,10 @@ def test_texts_of_windows_1252_are_read(tmp_path: Path) -> None:
 def test_classes_are_found_and_counted_from_0(
     tmp_path: Path, column: list[object], classes: list[str]
 ) -> None:
-    table = "x,y\n" + "".join(f"{n},{one}\n" for n, one in enumerate(column))
-    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
-    assert opened.training.classes == opened.validation.classes == classes
-    assert {int(target) for _, target in opened.training} <= set(range(len(classes)))
+    table = "x,y\n" + "".join(f"{n},{value}\n" for n, value in enumerate(column))
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
+    assert datasets.training.classes == datasets.validation.classes == classes
+    assert {int(target) for _, target in datasets.training} <= set(range(len(classes)))
 
 
 @pytest.mark.parametrize(
@@ -114,30 +114,30 @@ def test_a_target_may_be_a_number(
     tmp_path: Path, settings: dict[str, str], is_numbers: bool
 ) -> None:
     table = "x,y\n" + "".join(f"{n},{n * 0.5}\n" for n in range(20))
-    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, **settings)
-    assert hasattr(opened.training, "classes") is not is_numbers
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, **settings)
+    assert hasattr(datasets.training, "classes") is not is_numbers
     if is_numbers:
-        assert opened.training[0][1].shape == (1,)
-        assert sorted(is_ for _, is_ in rows(opened)) == [[n * 0.5] for n in range(20)]
+        assert datasets.training[0][1].shape == (1,)
+        assert sorted(is_ for _, is_ in rows(datasets)) == [[n * 0.5] for n in range(20)]
 
 
 def test_the_target_and_columns_are_chosen_by_name(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{"t.csv": flowers(header="a,b,colour\n")})
-    opened = open_data("table", folder, tmp_path, target="b", leave_out="a")
-    assert opened.training[0][0].shape == (3,), "one for each colour"
-    assert opened.training[0][1].shape == (1,)
+    datasets = open_data("table", folder, tmp_path, target="b", leave_out="a")
+    assert datasets.training[0][0].shape == (3,), "one for each colour"
+    assert datasets.training[0][1].shape == (1,)
 
 
 def test_texts_among_the_features_become_one_column_each(tmp_path: Path) -> None:
     table = "size,colour,kind\n1,red,x\n2,blue,y\n3,red,x\n4,green,y\n"
-    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, scale="none")
-    assert rows(opened)[0] == ([1, 0, 0, 1], "x")
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, scale="none")
+    assert rows(datasets)[0] == ([1, 0, 0, 1], "x")
 
 
 def test_features_have_mean_0_and_variance_1_in_training(tmp_path: Path) -> None:
     table = "x,same,y\n" + "".join(f"{n * n},7,{n % 2}\n" for n in range(100))
-    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
-    features = opened.training.features.numpy()
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path)
+    features = datasets.training.features.numpy()
     numpy.testing.assert_allclose(features.mean(0), [0, 0], atol=1e-6)
     numpy.testing.assert_allclose(features.std(0), [1, 0], atol=1e-6)
 
@@ -152,10 +152,10 @@ def test_rows_with_missing_values_are_left_out_or_filled(
     tmp_path: Path, missing: str, count: int
 ) -> None:
     folder = files(tmp_path / "d", **{"t.csv": GAPS})
-    opened = open_data("table", folder, tmp_path, missing=missing, scale="none")
-    found = rows(opened)
-    assert len(found) == count
-    assert numpy.isfinite([features for features, _ in found]).all()
+    datasets = open_data("table", folder, tmp_path, missing=missing, scale="none")
+    table_rows = rows(datasets)
+    assert len(table_rows) == count
+    assert numpy.isfinite([features for features, _ in table_rows]).all()
 
 
 def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_is_not(
@@ -166,12 +166,12 @@ def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_
         **{"train.csv": flowers(), "val.csv": flowers()[: flowers().index("4.5")] + "9,9,red\n",
            "test.csv": "a,b\n1,2\n", "README.txt": "about"},
     )  # fmt: skip
-    opened = open_data("table", folder, tmp_path, scale="none")
-    assert (len(opened.training), len(opened.validation)) == (6, 2)
-    assert [9.0, 9.0] in opened.validation.features.tolist()
+    datasets = open_data("table", folder, tmp_path, scale="none")
+    assert (len(datasets.training), len(datasets.validation)) == (6, 2)
+    assert [9.0, 9.0] in datasets.validation.features.tolist()
     folder = files(tmp_path / "e", **{"train.csv": flowers(), "test.csv": "a,b\n1,2\n"})
-    opened = open_data("table", folder, tmp_path)
-    assert (len(opened.training), len(opened.validation)) == (5, 1)
+    datasets = open_data("table", folder, tmp_path)
+    assert (len(datasets.training), len(datasets.validation)) == (5, 1)
 
 
 @pytest.mark.parametrize(
@@ -185,16 +185,16 @@ def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_
         ("t.csv", "a,b,y\n1,2,x\n1,2\n", "t.csv, line 3 has 2 columns, and the first has 3"),
         ("t.csv", GAPS, r"t.csv, line 3: “a” has no value \(4 are missing in all\)"),
         ("t.csv", "a,b,y\n1,2,x\n1,,x\n", "t.csv, line 3: “b” has no value"),
-        ("t.csv.gz", WRITTEN["gzip"][:-12], "t.csv.gz is cut off or damaged"),
+        ("t.csv.gz", TABLES["gzip"][:-12], "t.csv.gz is cut off or damaged"),
         ("t.csv", "a,y\n" + "".join(f"t{n},{n % 2}\n" for n in range(60)), "“a” has 60 different"),
         ("t.parquet", b"PAR1 no", "t.parquet cannot be read"),
         ("picture.png", b"\x89PNG", "the dataset has no CSV, TSV or Parquet file"),
     ],
 )  # fmt: skip
 def test_a_table_that_cannot_be_used_is_one_sentence(
-    tmp_path: Path, name: str, table: str | bytes, sentence: str
+    tmp_path: Path, name: str, table: str | bytes, message: str
 ) -> None:
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         open_data("table", files(tmp_path / "d", **{name: table}), tmp_path)
 
 
@@ -210,19 +210,19 @@ def test_a_table_that_cannot_be_used_is_one_sentence(
     ],
 )
 def test_a_setting_that_does_not_fit_the_table_is_one_sentence(
-    tmp_path: Path, settings: dict[str, str], sentence: str
+    tmp_path: Path, settings: dict[str, str], message: str
 ) -> None:
     folder = files(tmp_path / "d", **{"t.csv": flowers()})
-    with pytest.raises(UserCodeError, match=sentence):
+    with pytest.raises(UserCodeError, match=message):
         open_data("table", folder, tmp_path, **settings)
 
 
 @pytest.mark.parametrize("row", ["5.5,1.25\n", "5.5,1.25,red\n", "b,a\n1.25,5.5\n"])
 def test_a_file_with_a_row_is_tried(tmp_path: Path, row: str) -> None:
-    opened = open_data("table", files(tmp_path / "d", **{"t.csv": flowers()}), tmp_path)
-    known = [features.tolist() for features, _ in [*opened.training, *opened.validation]]
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": flowers()}), tmp_path)
+    known_features = [features.tolist() for features, _ in [*datasets.training, *datasets.validation]]
     (tmp_path / "new.csv").write_text(row)
-    assert opened.training.read(str(tmp_path / "new.csv")).tolist() in known
+    assert datasets.training.read(str(tmp_path / "new.csv")).tolist() in known_features
 
 
 def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:
@@ -233,8 +233,8 @@ def test_parquet_is_read_as_csv_is(tmp_path: Path) -> None:
     parquet.write_table(
         pyarrow.table({"a": a, "b": b, "colour": colour}), tmp_path / "d/flowers.parquet"
     )
-    opened = open_data("table", tmp_path / "d", tmp_path, scale="none")
-    assert rows(opened) == sorted(([a, b], c) for a, b, c in FLOWERS)
+    datasets = open_data("table", tmp_path / "d", tmp_path, scale="none")
+    assert rows(datasets) == sorted(([a, b], c) for a, b, c in FLOWERS)
 
 
 def test_without_pyarrow_a_csv_is_read_and_a_parquet_file_says_what_to_install(
@@ -243,9 +243,9 @@ def test_without_pyarrow_a_csv_is_read_and_a_parquet_file_says_what_to_install(
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     open_data("table", files(tmp_path / "d", **{"t.csv": flowers()}), tmp_path)
-    with pytest.raises(UserCodeError, match=r"The loader needs pyarrow") as raised:
+    with pytest.raises(UserCodeError, match=r"The loader needs pyarrow") as error:
         open_data("table", files(tmp_path / "e", **{"t.parquet": b"PAR1"}), tmp_path)
-    assert raised.value.package == "pyarrow"
+    assert error.value.package == "pyarrow"
 
 
 _CELL = st.floats(-1e6, 1e6).map(lambda value: round(value, 3))
@@ -276,9 +276,9 @@ def test_any_table_is_read_back(
     head = [delimiter.join("abc")] if has_header else []
     (tmp_path / "d").mkdir(exist_ok=True)
     (tmp_path / "d/t.csv").write_text("\n".join(head + lines))
-    opened = open_data("table", tmp_path / "d", tmp_path, scale="none")
-    wanted = sorted(([float(numpy.float32(a)), float(numpy.float32(b))], c) for a, b, c in table)
-    assert rows(opened) == wanted
+    datasets = open_data("table", tmp_path / "d", tmp_path, scale="none")
+    expected_rows = sorted(([float(numpy.float32(a)), float(numpy.float32(b))], c) for a, b, c in table)
+    assert rows(datasets) == expected_rows
 
 
 COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
@@ -302,17 +302,17 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
 
 @pytest.mark.parametrize("how", COLUMNS)
 def test_numbers_are_read_as_people_write_them_and_what_is_not_plain_is_said(
-    tmp_path: Path, how: str
+    tmp_path: Path, form: str
 ) -> None:
-    cells, values, note = COLUMNS[how]
+    cells, values, note = COLUMNS[form]
     table = "x;y\n" + "".join(f"{cell};{n % 2}\n" for n, cell in enumerate([*cells, *cells]))
     folder = files(tmp_path / "d", **{"t.csv": table})
-    opened = open_data("table", folder, tmp_path, scale="none", missing="mean", target="y")
+    datasets = open_data("table", folder, tmp_path, scale="none", missing="mean", target="y")
     if values:
-        assert sorted({features[0] for features, _ in rows(opened)}) == sorted(set(values))
+        assert sorted({features[0] for features, _ in rows(datasets)}) == sorted(set(values))
     else:
-        assert len(opened.training[0][0]) == len(set(cells))
-    notes = " ".join(note_messages(opened.training.reading_notes))
+        assert len(datasets.training[0][0]) == len(set(cells))
+    notes = " ".join(note_messages(datasets.training.reading_notes))
     assert note in notes
     assert bool(notes) is bool(note)
 
@@ -334,14 +334,14 @@ def test_a_column_that_can_be_read_in_two_ways_is_refused_and_a_setting_decides(
     folder = files(tmp_path / "d", **{"t.csv": table})
     with pytest.raises(UserCodeError, match=f"the column “x”: “{cells[0]}” and “.+” can be read"):
         open_data("table", folder, tmp_path)
-    opened = open_data("table", folder, tmp_path, scale="none", **settings)
-    assert value in [pytest.approx(features[0]) for features, _ in rows(opened)]
+    datasets = open_data("table", folder, tmp_path, scale="none", **settings)
+    assert value in [pytest.approx(features[0]) for features, _ in rows(datasets)]
 
 
 def test_columns_of_a_table_may_have_different_decimal_signs(tmp_path: Path) -> None:
     table = "a;b;y\n" + "".join(f"{n},5;{n}.25;{n % 2}\n" for n in range(6))
-    opened = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, scale="none")
-    assert rows(opened)[3][0] == [3.5, 3.25]
+    datasets = open_data("table", files(tmp_path / "d", **{"t.csv": table}), tmp_path, scale="none")
+    assert rows(datasets)[3][0] == [3.5, 3.25]
 
 
 @given(
@@ -361,17 +361,17 @@ def test_a_text_that_elsewhere_means_missing_is_a_class_among_texts(
     table = "x,kind\n" + "".join(f"{n},{('red', name, 'blue')[n % 3]}\n" for n in range(60))
     folder = files(tmp_path / "d", **{"t.csv": table})
     for missing in ("stop", "mean", "leave row out"):
-        opened = open_data("table", folder, tmp_path, missing=missing)
-        assert opened.training.classes == sorted([name, "red", "blue"])
-        assert len(opened.training) + len(opened.validation) == 60
-        notes = note_messages(opened.training.reading_notes)
+        datasets = open_data("table", folder, tmp_path, missing=missing)
+        assert datasets.training.classes == sorted([name, "red", "blue"])
+        assert len(datasets.training) + len(datasets.validation) == 60
+        notes = note_messages(datasets.training.reading_notes)
         assert notes[0].startswith("Read as texts, not as missing values: 20 values")
 
 
 def test_rows_and_columns_that_are_left_out_are_counted(tmp_path: Path) -> None:
     folder = files(tmp_path / "d", **{"t.csv": GAPS.replace("\n", ",\n")})
-    opened = open_data("table", folder, tmp_path, missing="leave row out")
-    assert list(note_messages(opened.training.reading_notes))[:2] == [
+    datasets = open_data("table", folder, tmp_path, missing="leave row out")
+    assert list(note_messages(datasets.training.reading_notes))[:2] == [
         "Left out, because they are empty or count the rows: 1 column ((index)).",
         "Left out, because a value is missing: 4 rows (t.csv, line 3, t.csv, line 4, "
         "t.csv, line 5 and 1 more).",
@@ -381,6 +381,6 @@ def test_rows_and_columns_that_are_left_out_are_counted(tmp_path: Path) -> None:
 def test_numbers_that_are_codes_can_be_texts(tmp_path: Path) -> None:
     table = "code,y\n" + "".join(f"{100 + n % 3},{n % 2}\n" for n in range(12))
     folder = files(tmp_path / "d", **{"t.csv": table})
-    opened = open_data("table", folder, tmp_path, texts="code")
-    assert opened.training[0][0].shape == (3,)
-    assert opened.training.value_columns["data"][0] == ("code = 100", 0.0, 1.0)
+    datasets = open_data("table", folder, tmp_path, texts="code")
+    assert datasets.training[0][0].shape == (3,)
+    assert datasets.training.value_columns["data"][0] == ("code = 100", 0.0, 1.0)

@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from backend.training.saved_tensors import SavedTensors
 from backend.training.tools.check_model import _activation_bytes
-from tests.gallery.figures import HERE, build, sample_of
+from tests.gallery.figures import SERVICE, build, sample_of
 
 
 def held_bytes(root: Any, model: nn.Module) -> int:
@@ -94,7 +94,7 @@ def test_the_memory_of_a_network_is_what_its_graph_holds(name: str) -> None:
     side = SIDES[name]
     model: Any = build(name, **({} if name == "mlp" else {"side": side}))
     model.train()
-    data = sample_of(HERE.show(name), 4, **({} if name == "mlp" else {"side": side}))
+    data = sample_of(SERVICE.show(name), 4, **({} if name == "mlp" else {"side": side}))
     data, target = torch.rand_like(data), torch.tensor([0, 1, 2, 3])
     loss = model.loss(model(data), target)
     assert _activation_bytes(model, data, target) == held_bytes(loss.grad_fn, model) // 4

@@ -15,7 +15,7 @@ def test_a_child_that_one_listing_misses_is_killed(
     unseen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     child = subprocess.Popen(["sleep", "600"])
-    other_pids = [one.pid for one in psutil.Process().children() if one.pid != child.pid]
+    other_pids = [p.pid for p in psutil.Process().children() if p.pid != child.pid]
     listing_count, real = [0], psutil.Process.children
 
     def list_children(process: psutil.Process) -> list[psutil.Process]:

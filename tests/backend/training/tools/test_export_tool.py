@@ -299,8 +299,8 @@ def test_f31_a_pickle_bomb_with_a_matching_hash_is_not_run(checkpoint: ExportedC
     torch.save({"model": Bomb()}, checkpoint.path)
     checkpoint.describe()
     assert checkpoint.refusal() == (
-        f"The checkpoint {checkpoint.path.stem} contains an object that is not allowed in one; nothing "
-        "of it was executed."
+        f"The checkpoint {checkpoint.path.stem} contains an object that is not allowed in one; "
+        "nothing of it was executed."
     )
     assert not mark.exists()
 

@@ -407,13 +407,13 @@ def test_each_sample_has_its_own_answer_alone_in_a_set_and_as_a_file(
     assert (rows[5]["confidence"] == "") == (task == VALUES)
     for request in ({"samples": [5]}, {"samples": [16]}, {"samples": [16, 5]}):
         rig.predict(**request)
-        assert [{**one, "target": "", "file": ""} for one in rig.rows()] == [
+        assert [{**answer, "target": "", "file": ""} for answer in rig.rows()] == [
             rows[number] for number in request["samples"]
         ]
     rig.predict(files=["/x/5", "/x/16"])
     file_rows = [
-        {**one, "target": "", "file": "", "index": i}
-        for one, i in zip(rig.rows(), "56", strict=True)
+        {**answer, "target": "", "file": "", "index": i}
+        for answer, i in zip(rig.rows(), "56", strict=True)
     ]
     assert file_rows == [{**rows[n], "index": i} for n, i in ((5, "5"), (16, "6"))]
 
