@@ -27,7 +27,7 @@ from backend.records.nodes.reading import Presence
 from backend.services.context.container import open_services
 from tests.app.unreadable_folder import ShutFolder
 from tests.backend.services.access_cases import start_job
-from tests.cluster.windows import window_on
+from tests.cluster.windows import open_program
 from tests.integration.tiny import raw_job, write_sources
 from tests.windows import find_only
 from widgets.common.banner import Banner
@@ -141,7 +141,7 @@ def open_window(qapp, qtbot, tmp_path, monkeypatch):
         def open_it(root=tmp_path / "data"):
             folder = tmp_path / f"desktop-{next(number)}"
             return WatchedWindow(
-                stack.enter_context(window_on(qapp, root, folder, monkeypatch, qtbot)), qtbot
+                stack.enter_context(open_program(qapp, root, folder, monkeypatch, qtbot)), qtbot
             )
 
         yield open_it

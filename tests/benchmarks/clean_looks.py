@@ -11,7 +11,7 @@ from pathlib import Path
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
-from tests.cluster.ready import made_ready
+from tests.cluster.ready import open_ready_cluster
 from tests.cluster.test_clean_looks import CONCURRENT_CHECKS, run_checks
 from tests.cluster.test_preflight import config
 
@@ -25,7 +25,7 @@ def measure() -> list[Figure]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = Cluster(folder / "cluster", FOUR, progress=Progress(sys.stderr))
-        ready = stack.enter_context(made_ready(stack.enter_context(cluster), folder))
+        ready = stack.enter_context(open_ready_cluster(stack.enter_context(cluster), folder))
         # The first imports PyTorch on every node.
         single_results = [ready.services.preflight.run(config(*FOUR)) for _ in range(SINGLE_CHECKS)]
         results = run_checks(ready, CHECKS)

@@ -23,8 +23,15 @@ from backend.records.jobs.state import JobState
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
-from tests.cluster.ready import ReadyCluster, made_ready, patience
-from tests.cluster.runs import LOSSES, grows, is_over, reaches, starting, stock
+from tests.cluster.ready import ReadyCluster, open_ready_cluster, patience
+from tests.cluster.runs import (
+    NODE_LOSSES,
+    is_over,
+    job_starter,
+    stock_library,
+    wait_for_step_after,
+    wait_for_view,
+)
 
 SEEDS = 5
 _NODES = ("node1", "node2", "node3")
@@ -59,8 +66,8 @@ def measure(seeds: int = SEEDS) -> list[Figure]:
         cluster = stack.enter_context(
             Cluster(folder / "cluster", _NODES, (), progress=Progress(sys.stderr))
         )
-        ready = stack.enter_context(made_ready(cluster, folder))
-        stock(ready, folder / "sources")
+        ready = stack.enter_context(open_ready_cluster(cluster, folder))
+        stock_library(ready, folder / "sources")
         order = [(kind, seed) for seed in range(1, seeds + 1) for kind in (_CALM, *_KINDS)]
         outcomes = [_outcome(ready, kind, seed) for kind, seed in order]
     calm_losses = [outcome.loss for outcome in outcomes if outcome.kind == _CALM]
@@ -77,7 +84,8 @@ def measure(seeds: int = SEEDS) -> list[Figure]:
             Figure("X2", f"{kind}: slowest to a step", slowest, 60, "s", context=context)
         )
         inside_share = (sum(low <= outcome.loss <= high for outcome in runs) / len(runs),)
-        context = f"{_join_values(outcome.loss for outcome in runs)}; undisturbed {_join_values(calm_losses)}"
+        losses = _join_values(outcome.loss for outcome in runs)
+        context = f"{losses}; undisturbed {_join_values(calm_losses)}"
         name = f"{kind}: final loss in the spread"
         figures.append(Figure("X2", name, inside_share, 1, at_least=True, context=context))
     return figures
@@ -99,11 +107,11 @@ def _outcome(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
 def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
     chance = random.Random(f"{kind} {seed}")
     took_s = 0.0
-    with starting(ready) as start:
+    with job_starter(ready) as start:
         view = start(*_NODES, seed=seed, **_JOB)
         if kind != _CALM:
             low, high = (round(share * view.status.total_steps) for share in _LOSS_SHARES)
-            grows(ready, view.id, chance.randint(low, high))
+            wait_for_step_after(ready, view.id, chance.randint(low, high))
             victim = "node1" if kind == "head" else chance.choice(_NODES[1:])
             took_s = _recovery_s(ready, view.id, kind, victim)
         view = is_over(ready, view.id)
@@ -115,9 +123,9 @@ def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
 
 def _recovery_s(ready: ReadyCluster, job_id: str, kind: str, victim: str) -> float:
     started_s = time.monotonic()
-    LOSSES["power" if kind == "head" else kind](ready[victim])
-    view = reaches(ready, job_id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
-    grows(ready, job_id, view.step)
+    NODE_LOSSES["power" if kind == "head" else kind](ready[victim])
+    view = wait_for_view(ready, job_id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    wait_for_step_after(ready, job_id, view.step)
     return time.monotonic() - started_s
 
 

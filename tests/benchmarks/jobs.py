@@ -163,8 +163,8 @@ program.close()
 def measure() -> list[Figure]:
     # 300,000 folders: in memory where there is room for that, or making them takes minutes.
     fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=fast) as name:
-        folder = Path(name)
+    with tempfile.TemporaryDirectory(dir=fast) as path:
+        folder = Path(path)
         _fill(folder / "root", folder / "c.sqlite")
         results = json.loads(run(WINDOW, str(folder / "root"), str(folder / "c.sqlite"), str(JOBS)))
         with closing(open_services(folder / "root", folder / "c.sqlite")) as services:
@@ -173,8 +173,8 @@ def measure() -> list[Figure]:
     for name, values in results.items():
         if not isinstance(values, list):
             continue
-        limit = 50 if what.endswith("stall") else 100
-        figures.append(Figure("P10", f"{what}, {JOBS:,} jobs", tuple(values), limit, "ms"))
+        limit = 50 if name.endswith("stall") else 100
+        figures.append(Figure("P10", f"{name}, {JOBS:,} jobs", tuple(values), limit, "ms"))
     idle = 1000 * float(run(IDLE, "9"))
     stall = results["idle stall"]
     figures += [

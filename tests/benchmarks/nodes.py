@@ -26,7 +26,7 @@ from tests.benchmarks.figures import Figure
 from tests.benchmarks.start_stop import stopwatch_model
 from tests.benchmarks.step_overhead import LOADER, MODEL
 from tests.cluster.cluster import Cluster
-from tests.cluster.ready import ReadyCluster, made_ready
+from tests.cluster.ready import ReadyCluster, open_ready_cluster
 from tests.integration.tiny import raw_job, write_sources
 
 PAIRS = 9
@@ -84,7 +84,7 @@ def measure() -> list[Figure]:
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster(folder / "cluster", progress=Progress(sys.stderr)))
-        ready = stack.enter_context(made_ready(cluster, folder))
+        ready = stack.enter_context(open_ready_cluster(cluster, folder))
         stock(ready, folder)
         return [
             _repeated_set_up(ready),
@@ -112,8 +112,8 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
 
 def _write_steps(folder: Path, steps: Steps) -> tuple[Path, Path]:
     model, loader = folder / "model", folder / "loader"
-    for folder in (model, loader):
-        folder.mkdir(parents=True)
+    for source in (model, loader):
+        source.mkdir(parents=True)
     text = MODEL.format(
         width=steps.width,
         depth=steps.depth,
@@ -198,7 +198,8 @@ def _efficiency(ready: ReadyCluster, steps: Steps) -> Figure:
     minima = (
         f"bare {min(bare_times) * 1e3:.2f} ms, ours {min(own_times) * 1e3:.2f} ms a step at best"
     )
-    medians = f"{statistics.median(bare_times) * 1e3:.2f} and {statistics.median(own_times) * 1e3:.2f} usually"
+    bare_ms, own_ms = (statistics.median(times) * 1e3 for times in (bare_times, own_times))
+    medians = f"{bare_ms:.2f} and {own_ms:.2f} usually"
     name = f"efficiency on 2 nodes, {steps.name} steps, ours / bare"
     return Figure("P2", name, ratios, 0.99, "", True, f"{minima}; {medians}")
 

@@ -180,8 +180,9 @@ def measure() -> list[Figure]:
                 (single_times if count == 1 else many_times).append(bench.set_up(count))
         ratios = tuple(m[0] / o[0] for m, o in zip(many_times, single_times, strict=True))
         context = (
-            f"one {min(o[0] for o in single_times):.1f} s (recorded in {recorded_s:.1f} s at a load of "
-            f"{load:.1f}), {MANY} {min(m[0] for m in many_times):.1f} s at best; our own processor time "
-            f"{min(o[1] for o in single_times):.1f} and {min(m[1] for m in many_times):.1f} s"
+            f"one {min(o[0] for o in single_times):.1f} s (recorded in {recorded_s:.1f} s at a "
+            f"load of {load:.1f}), {MANY} {min(m[0] for m in many_times):.1f} s at best; "
+            f"our own processor time {min(o[1] for o in single_times):.1f} "
+            f"and {min(m[1] for m in many_times):.1f} s"
         )
         return [Figure("P11", f"setting up {MANY} nodes / one", ratios, 1.3, context=context)]

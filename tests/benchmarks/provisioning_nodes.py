@@ -61,14 +61,16 @@ def measure() -> list[Figure]:
         load = os.getloadavg()[0]
         # Wheels are gathered once for good: that is no part of either.
         desktop = Processor(cluster.slot.namespace("desktop"), CORES)
-        stack.enter_context(desktop.holding(os.getpid()))
+        stack.enter_context(desktop.hold_process(os.getpid()))
         single = _set_up(services, cluster, names[:1])
         many = _set_up(services, cluster, names[1:])
         context = (
             f"one {single.clock_s:.0f} s, {MANY} {many.clock_s:.0f} s; a node worked "
-            f"{single.nodes_s[0]:.1f} s of a core alone and {statistics.median(many.nodes_s):.1f} s "
+            f"{single.nodes_s[0]:.1f} s of a core alone and "
+            f"{statistics.median(many.nodes_s):.1f} s "
             f"beside the others, at most {max(single.largest_share, many.largest_share):.3f} of a "
-            f"core at {CORES:.3f} allowed; our own process {single.own_s:.1f} and {many.own_s:.1f} s; "
+            f"core at {CORES:.3f} allowed; our own process "
+            f"{single.own_s:.1f} and {many.own_s:.1f} s; "
             f"on {os.cpu_count()} cores at a load of {load:.1f}"
         )
         title = f"setting up {MANY} real nodes / one, each with a processor of its own"

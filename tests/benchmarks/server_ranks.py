@@ -58,7 +58,7 @@ def _mpi() -> tuple[int, Callable[[], None]]:
 
 
 def _server() -> tuple[int, Callable[[], None]]:
-    rendezvous = Rendezvous()
+    rendezvous = Rendezvous("127.0.0.1")
     rendezvous.load()
     rendezvous.join(60)
     channel = Channel(rendezvous, 1, 0)

@@ -17,7 +17,7 @@ from backend.records.jobs.slow_cause import Cause
 from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
-from tests.cluster.ready import made_ready
+from tests.cluster.ready import open_ready_cluster
 from tests.cluster.seeded_causes import is_named, slowed, stock
 
 RUNS = 10
@@ -31,7 +31,7 @@ def measure(runs: int = RUNS) -> list[Figure]:
         cluster = stack.enter_context(
             Cluster(folder / "cluster", nodes, (), progress=Progress(sys.stderr))
         )
-        ready = stack.enter_context(made_ready(cluster, folder))
+        ready = stack.enter_context(open_ready_cluster(cluster, folder))
         stock(ready, folder / "sources")
         for cause in Cause:
             views = [slowed(ready, cause) for _ in range(runs)]

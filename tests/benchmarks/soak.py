@@ -75,7 +75,8 @@ def measure(minutes: float = MINUTES, *, life_s: float = LIFE_S) -> list[Figure]
     context = (
         f"{minutes:g} min, {results['nodes'] - 1} nodes, {results['acts']} acts of a user, "
         f"p50 {delays['p50']:.1f}, p99 {delays['p99']:.1f}, worst {delays['worst']:.0f} ms, "
-        f"{delays['long']} of {delays['turns']} turns over 50 ms; idle p99.9 {results['idle'][0]:.1f}, "
+        f"{delays['long']} of {delays['turns']} turns over 50 ms; "
+        f"idle p99.9 {results['idle'][0]:.1f}, "
         f"worst {results['idle'][1]:.0f} ms"
     )
     files = [sample[2] for sample in samples]
@@ -230,7 +231,8 @@ def _report(results: dict[str, Any], slope: Slope, minutes: float) -> str:
         share = (computed_s - previous_sample[4]) / (at_s - previous_sample[0])
         lines.append(
             f"  until minute {at_s / 60:5.1f}: {mb:6.1f} MB, {files:.0f} files, "
-            f"{threads:.0f} threads; {100 * share:.0f} % computed, {late_presses - previous_sample[5]:.0f} late"
+            f"{threads:.0f} threads; {100 * share:.0f} % computed, "
+            f"{late_presses - previous_sample[5]:.0f} late"
         )
     lines.append(f"memory {slope.per_hour:+.2f} ± {slope.error:.2f} MB/h over {minutes:g} min")
     return "\n".join(lines) + "\n"

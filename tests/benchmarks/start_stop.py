@@ -67,7 +67,10 @@ def _start(services: Services, root: Path) -> Figure:
             else:
                 own_times.append(_start_job_s(services, root))
     added = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
-    context = f"bare {min(bare_times):.2f} s, ours {min(own_times):.2f} s at best; 2 ranks, torch imported"
+    context = (
+        f"bare {min(bare_times):.2f} s, ours {min(own_times):.2f} s at best; "
+        "2 ranks, torch imported"
+    )
     return Figure("P3", "Start to first step, ours − bare", added, 0.5, "s", context=context)
 
 

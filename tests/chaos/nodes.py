@@ -20,9 +20,9 @@ from tests.chaos.acts import PEOPLE, Act, RunAct, is_whole, kill_command, make_r
 from tests.chaos.world import Clock, World, choose, import_script
 from tests.cluster.cluster import Cluster
 from tests.cluster.node import Node
-from tests.cluster.ready import ReadyCluster, made_ready
+from tests.cluster.ready import ReadyCluster, open_ready_cluster
 from tests.cluster.remote_desktop import open_remote, remote_desktop
-from tests.cluster.runs import stock
+from tests.cluster.runs import stock_library
 
 
 @dataclass
@@ -193,10 +193,10 @@ def open_cluster_desktops(folder: Path) -> Iterator[ClusterDesktops]:
     """Bring the cluster up, and set its nodes and two desktops up."""
     with (
         Cluster(folder / "cluster") as cluster,
-        made_ready(cluster, folder) as ready,
+        open_ready_cluster(cluster, folder) as ready,
         remote_desktop(cluster, folder / "remote") as remote,
     ):
-        stock(ready, folder / "sources")
+        stock_library(ready, folder / "sources")
         import_script(ready.services, folder / "sources")
         cluster_desktops = ClusterDesktops(cluster, folder, [ready.services, remote])
         yield cluster_desktops

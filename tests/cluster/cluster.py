@@ -21,8 +21,8 @@ from pathlib import Path
 from installers.console import Progress
 from tests.cluster import image
 from tests.cluster.commands import ClusterError, call, ip
-from tests.cluster.node import CLOCK_OFFSET, DATA_ROOT, Node, Plan, Process, make_file_system
-from tests.cluster.slot import Slot, claimed
+from tests.cluster.node import CLOCK_OFFSET, DATA_ROOT, Node, NodePlan, Process, make_file_system
+from tests.cluster.slot import Slot, claim_slot
 from tests.waiting import LIMIT_S
 
 DISK_BYTES = 8_000_000_000
@@ -78,18 +78,18 @@ class Cluster:
         self._folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
             stack.callback(self._reap)
-            self.slot = stack.enter_context(claimed(self._folder))
+            self.slot = stack.enter_context(claim_slot(self._folder))
             self._connect_desktop()
             self._make_share()
             call("gcc", "-shared", "-fPIC", "-O2", "-o", self._folder / "clock.so", _CLOCK)
             for index, name in enumerate(self._names, start=1):
-                plan = Plan(
+                plan = NodePlan(
                     name,
                     index,
                     self._folder / name,
                     root,
                     self.share,
-                    bare=name in self._bare,
+                    is_bare=name in self._bare,
                     cores=self._cores,
                 )
                 self._prepare(plan)
@@ -119,7 +119,7 @@ class Cluster:
     def heal(self, initial_processes: Collection[Process] | None = None) -> None:
         """Make every node whole again, whatever its methods have done to it.
 
-        With ``before``, processes of people that are not among these are ended.
+        Processes of users that are not among ``initial_processes`` are ended.
         """
         self._run_on_all(lambda node: node.heal(initial_processes))
         # After all are back: a caller that still asked for one that was away learns within three
@@ -177,7 +177,7 @@ class Cluster:
         (self.share / "lost+found").rmdir()
         os.chown(self.share, image.USER_ID, image.USER_ID)
 
-    def _prepare(self, plan: Plan) -> None:
+    def _prepare(self, plan: NodePlan) -> None:
         """A node's disk, its own files, and its way to the share."""
         identity = plan.folder / "identity"
         for folder in ("etc/ssh/sshd_config.d", "home/lab/.ssh", "usr/local/lib", "var/lib"):

@@ -36,5 +36,5 @@ def call(*argv: str | Path, input: str = "", limit_s: float = LIMIT_S) -> str:
 
 def ip(lines: Sequence[str], namespace: str = "") -> None:
     """Hand several commands to one ip(8), in a network namespace if one is named."""
-    where = ("-n", namespace) if namespace else ()
-    call("ip", *where, "-batch", "-", input="\n".join(lines) + "\n")
+    namespace_option = ("-n", namespace) if namespace else ()
+    call("ip", *namespace_option, "-batch", "-", input="\n".join(lines) + "\n")

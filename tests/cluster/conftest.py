@@ -18,9 +18,9 @@ from app.main.bootstrap import Program
 from backend.records.nodes import health
 from installers.console import Progress
 from tests.cluster.cluster import Cluster
-from tests.cluster.ready import ReadyCluster, made_ready, patience
+from tests.cluster.ready import ReadyCluster, open_ready_cluster, patience
 from tests.cluster.remote_desktop import known_keys
-from tests.cluster.windows import window_on
+from tests.cluster.windows import open_program
 
 # A failed assertion of a helper is explained in words, too.
 pytest.register_assert_rewrite("tests.cluster.runs", "tests.cluster.thief")
@@ -32,11 +32,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Who wants a cluster first may wait until it is made: its image, wheels, nodes set up."""
     fixture_names: set[str] = set()
     for item in items:
-        wanted = getattr(item, "fixturenames", ())
+        item_fixtures = getattr(item, "fixturenames", ())
         if item.path.is_relative_to(Path(__file__).parent):
-            for made in {"cluster", "ready_cluster"}.intersection(wanted) - fixture_names:
+            cluster_names = {"cluster", "ready_cluster"}.intersection(item_fixtures)
+            for cluster_name in cluster_names - fixture_names:
                 item.add_marker(pytest.mark.timeout(_IMAGE_LIMIT_S))
-                fixture_names.add(made)
+                fixture_names.add(cluster_name)
 
 
 @pytest.fixture(scope="session")
@@ -48,8 +49,8 @@ def cluster(
     What a test breaks through their methods is fixed after it, and what it leaves running there
     is ended; files stay.
     """
-    with _standing(request, tmp_path_factory.mktemp("cluster")) as standing:
-        yield standing
+    with _running_cluster(request, tmp_path_factory.mktemp("cluster")) as running_cluster:
+        yield running_cluster
 
 
 @pytest.fixture(scope="session")
@@ -61,8 +62,8 @@ def ready_cluster(
     It is not `cluster`, whose nodes nothing of this program has touched.
     """
     with (
-        _standing(request, tmp_path_factory.mktemp("ready")) as standing,
-        made_ready(standing, tmp_path_factory.mktemp("desktop")) as ready,
+        _running_cluster(request, tmp_path_factory.mktemp("ready")) as running_cluster,
+        open_ready_cluster(running_cluster, tmp_path_factory.mktemp("desktop")) as ready,
     ):
         yield ready
 
@@ -89,36 +90,36 @@ def program(
 ) -> Iterator[Program]:
     """The window of a desktop that knows the ready nodes and their keys."""
     cluster, keys = ready_cluster.cluster, known_keys(ready_cluster.cluster)
-    with window_on(qapp, cluster.share, tmp_path, monkeypatch, qtbot, keys) as program:
+    with open_program(qapp, cluster.share, tmp_path, monkeypatch, qtbot, keys) as program:
         yield program
 
 
 @contextmanager
-def _standing(request: pytest.FixtureRequest, folder: Path) -> Iterator[Cluster]:
+def _running_cluster(request: pytest.FixtureRequest, folder: Path) -> Iterator[Cluster]:
     # Making the image takes a minute, once: that is said where the user sees it.
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
-        standing = Cluster(folder, progress=Progress(sys.stderr))
-        standing.__enter__()
+        running_cluster = Cluster(folder, progress=Progress(sys.stderr))
+        running_cluster.__enter__()
     try:
-        yield standing
+        yield running_cluster
     finally:
-        standing.__exit__()
+        running_cluster.__exit__()
 
 
 @pytest.fixture(autouse=True)
 def _healed(request: pytest.FixtureRequest) -> Iterator[None]:
-    standing: list[Cluster] = []
+    clusters: list[Cluster] = []
     if "cluster" in request.fixturenames:
-        standing.append(request.getfixturevalue("cluster"))
+        clusters.append(request.getfixturevalue("cluster"))
     if "ready_cluster" in request.fixturenames:
         ready: ReadyCluster = request.getfixturevalue("ready_cluster")
         # Before what runs is noted down: an agent that lives now outlives the test.
         ready.revive()
-        standing.append(ready.cluster)
-    before = {
-        process for one in standing for node in one.nodes.values() for process in node.processes()
+        clusters.append(ready.cluster)
+    initial_processes = {
+        process for c in clusters for node in c.nodes.values() for process in node.processes()
     }
     yield
-    for one in standing:
-        one.heal(before)
+    for healed_cluster in clusters:
+        healed_cluster.heal(initial_processes)

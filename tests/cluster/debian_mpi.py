@@ -30,16 +30,16 @@ def provide(progress: Progress) -> Path:
         PreparationError: Debian's packages cannot be had, or the disk is full.
     """
     root = image.provide(progress)
-    kept = root.with_name(f"{root.name}-{PACKAGE}")
-    with locked(kept.with_name(f"{kept.name}.lock"), "Debian's Open MPI", progress) as lock:
-        if not kept.exists():
+    folder = root.with_name(f"{root.name}-{PACKAGE}")
+    with locked(folder.with_name(f"{folder.name}.lock"), "Debian's Open MPI", progress) as lock:
+        if not folder.exists():
             with (
                 progress.step("Fetching Debian's Open MPI for the test cluster, once"),
-                scratch_folder(kept.with_name(f"{kept.name}.tmp")) as temporary,
+                scratch_folder(folder.with_name(f"{folder.name}.tmp")) as temporary,
             ):
-                _fetch(root, temporary, kept.with_name(f"{kept.name}.log"), progress, lock)
-                (temporary / "archives").rename(kept)
-    return kept
+                _fetch(root, temporary, folder.with_name(f"{folder.name}.log"), progress, lock)
+                (temporary / "archives").rename(folder)
+    return folder
 
 
 def _fetch(root: Path, temporary: Path, log: Path, progress: Progress, lock: int) -> None:
@@ -59,9 +59,9 @@ def _fetch(root: Path, temporary: Path, log: Path, progress: Progress, lock: int
     }
     options = [part for name, value in settings.items() for part in ("-o", f"{name}={value}")]
     fetch = ["-y", "--no-install-recommends", "--download-only", "install", PACKAGE]
-    for words in (["update"], fetch):
+    for subcommand in (["update"], fetch):
         run_logged(
-            ["timeout", str(_LIMIT_S), "apt-get", "-q", *options, *words],
+            ["timeout", str(_LIMIT_S), "apt-get", "-q", *options, *subcommand],
             log=log,
             progress=progress,
             label="Fetching Debian's Open MPI",
@@ -72,14 +72,14 @@ def _fetch(root: Path, temporary: Path, log: Path, progress: Progress, lock: int
 
 def install(node: Node, packages: Path) -> None:
     """Install them on a node, as root."""
-    with node.lent(packages) as folder:
+    with node.lent_folder(packages) as folder:
         script = f"DPKG_FORCE=unsafe-io dpkg --install {folder}/*.deb"
-        node.must("sh", "-c", script, limit_s=_INSTALL_LIMIT_S)
+        node.run_as_root("sh", "-c", script, limit_s=_INSTALL_LIMIT_S)
 
 
 def purge(node: Node, packages: Path) -> None:
     """Take them from it again."""
-    node.must("dpkg", "--purge", *names(packages), limit_s=_INSTALL_LIMIT_S)
+    node.run_as_root("dpkg", "--purge", *names(packages), limit_s=_INSTALL_LIMIT_S)
 
 
 def names(packages: Path) -> Sequence[str]:

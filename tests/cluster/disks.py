@@ -14,24 +14,24 @@ _NAME = "full"
 
 
 @contextmanager
-def filled(folder: Path, left_bytes: int = 0) -> Iterator[None]:
+def filled_disk(folder: Path, free_bytes: int = 0) -> Iterator[None]:
     """The disk of ``folder`` has that much room; with 0, not one block for anybody."""
-    fill(folder, left_bytes)
+    fill(folder, free_bytes)
     try:
         yield
     finally:
         (folder / _NAME).unlink(missing_ok=True)
 
 
-def fill(folder: Path, left_bytes: int = 0) -> None:
+def fill(folder: Path, free_bytes: int = 0) -> None:
     """Take what room there is now, beside what was taken before."""
     disk_stat = os.statvfs(folder)
-    full = folder / _NAME
-    had = full.stat().st_size if full.exists() else 0
-    size = had + disk_stat.f_bavail * disk_stat.f_frsize - left_bytes
-    path = shlex.quote(str(full))
-    rest = "" if left_bytes else f"cat /dev/zero >>{path};"
-    call("sh", "-c", f"{{ fallocate -l {size} {path}; {rest} }} 2>&1; true")
+    filler = folder / _NAME
+    previous_bytes = filler.stat().st_size if filler.exists() else 0
+    size = previous_bytes + disk_stat.f_bavail * disk_stat.f_frsize - free_bytes
+    path = shlex.quote(str(filler))
+    last_bytes_command = "" if free_bytes else f"cat /dev/zero >>{path};"
+    call("sh", "-c", f"{{ fallocate -l {size} {path}; {last_bytes_command} }} 2>&1; true")
 
 
 @contextmanager

@@ -9,7 +9,13 @@ from backend.records.nodes.entry import Interface, NodeEntry
 from backend.services.preflight import names
 from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, changed_entry, move_away, rewritten, seeded_fault
+from tests.cluster.seeding import (
+    changed_entry,
+    move_away,
+    rewritten_file,
+    run_as_root,
+    seeded_fault,
+)
 
 # Getting in.
 
@@ -23,42 +29,42 @@ def sshd_stopped(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @seeded_fault(names.SSH)
 def sshd_hangs(ready: ReadyCluster, node: str) -> Iterator[None]:
-    as_root(ready, node, "kill -STOP $(cat /run/sshd.pid)")
+    run_as_root(ready, node, "kill -STOP $(cat /run/sshd.pid)")
     yield
-    as_root(ready, node, "kill -CONT $(cat /run/sshd.pid)")
+    run_as_root(ready, node, "kill -CONT $(cat /run/sshd.pid)")
 
 
 @seeded_fault(names.SSH)
 def desktop_key_removed(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with rewritten(ready, node, "/home/lab/.ssh/authorized_keys", "grep restrict"):
+    with rewritten_file(ready, node, "/home/lab/.ssh/authorized_keys", "grep restrict"):
         yield
 
 
 @seeded_fault(names.SSH)
 def authorized_keys_writable_by_all(ready: ReadyCluster, node: str) -> Iterator[None]:
-    as_root(ready, node, "chmod 666 /home/lab/.ssh/authorized_keys")
+    run_as_root(ready, node, "chmod 666 /home/lab/.ssh/authorized_keys")
     yield
-    as_root(ready, node, "chmod 600 /home/lab/.ssh/authorized_keys")
+    run_as_root(ready, node, "chmod 600 /home/lab/.ssh/authorized_keys")
 
 
 @seeded_fault(names.SSH)
 def sshd_wants_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = "/etc/ssh/sshd_config.d/cluster.conf"
-    with rewritten(ready, node, path, "cat; echo AllowUsers somebody"):
-        _read_settings_again(ready, node)
+    with rewritten_file(ready, node, path, "cat; echo AllowUsers somebody"):
+        _reload_sshd(ready, node)
         yield
-    _read_settings_again(ready, node)
+    _reload_sshd(ready, node)
 
 
 @seeded_fault(names.HOST_KEY)
 def host_key_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     key = "/etc/ssh/ssh_host_ed25519_key"
     with move_away(ready, node, key), move_away(ready, node, f"{key}.pub"):
-        as_root(ready, node, f"ssh-keygen -q -t ed25519 -N '' -f {key}")
-        _read_settings_again(ready, node)
+        run_as_root(ready, node, f"ssh-keygen -q -t ed25519 -N '' -f {key}")
+        _reload_sshd(ready, node)
         yield
-        as_root(ready, node, f"rm {key} {key}.pub")
-    _read_settings_again(ready, node)
+        run_as_root(ready, node, f"rm {key} {key}.pub")
+    _reload_sshd(ready, node)
 
 
 @seeded_fault(names.SSH)
@@ -76,10 +82,10 @@ def powered_off(ready: ReadyCluster, node: str) -> Iterator[None]:
     ready.revive()
 
 
-def _read_settings_again(ready: ReadyCluster, node: str) -> None:
+def _reload_sshd(ready: ReadyCluster, node: str) -> None:
     """sshd executes itself and accepts no connection before it writes its pid file."""
-    fresh = "pid=$(cat /run/sshd.pid); rm /run/sshd.pid; kill -HUP $pid"
-    as_root(ready, node, f"{fresh}; until [ -s /run/sshd.pid ]; do sleep 0.01; done")
+    reload_command = "pid=$(cat /run/sshd.pid); rm /run/sshd.pid; kill -HUP $pid"
+    run_as_root(ready, node, f"{reload_command}; until [ -s /run/sshd.pid ]; do sleep 0.01; done")
 
 
 # Among each other.
@@ -87,15 +93,15 @@ def _read_settings_again(ready: ReadyCluster, node: str) -> None:
 
 @seeded_fault(names.SSH_BETWEEN_NODES)
 def cluster_key_not_listed(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with rewritten(ready, node, "/home/lab/.ssh/authorized_keys", "grep -v restrict"):
+    with rewritten_file(ready, node, "/home/lab/.ssh/authorized_keys", "grep -v restrict"):
         yield
 
 
 @seeded_fault(names.SSH_BETWEEN_NODES)
 def cluster_key_readable_by_all(ready: ReadyCluster, node: str) -> Iterator[None]:
-    as_root(ready, node, f"chmod 644 {ready.home}/ssh/id_cluster")
+    run_as_root(ready, node, f"chmod 644 {ready.home}/ssh/id_cluster")
     yield
-    as_root(ready, node, f"chmod 600 {ready.home}/ssh/id_cluster")
+    run_as_root(ready, node, f"chmod 600 {ready.home}/ssh/id_cluster")
 
 
 @seeded_fault(names.SSH_BETWEEN_NODES)
@@ -113,18 +119,18 @@ def ssh_client_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
 @seeded_fault(names.SETTINGS)
 def ssh_settings_not_writable(ready: ReadyCluster, node: str) -> Iterator[None]:
     folder = f"{ready.home}/ssh"
-    as_root(ready, node, f"chown root {folder}; chmod 755 {folder}")
+    run_as_root(ready, node, f"chown root {folder}; chmod 755 {folder}")
     yield
-    as_root(ready, node, f"chown lab {folder}; chmod 700 {folder}; rm -rf {folder}.not-ours-*")
+    run_as_root(ready, node, f"chown lab {folder}; chmod 700 {folder}; rm -rf {folder}.not-ours-*")
 
 
 @seeded_fault(names.ROUTE)
 def firewall(ready: ReadyCluster, node: str) -> Iterator[None]:
     """Answers from the ports that mpirun and ranks use are lost; sshd's port is open."""
     rule = "ipproto 6 sport 1024-65534 blackhole pref 10"
-    as_root(ready, node, f"ip rule add {rule}")
+    run_as_root(ready, node, f"ip rule add {rule}")
     yield
-    as_root(ready, node, f"ip rule del {rule}")
+    run_as_root(ready, node, f"ip rule del {rule}")
 
 
 @seeded_fault(names.ROUTE)
@@ -133,11 +139,11 @@ def mtu_too_large(ready: ReadyCluster, node: str) -> Iterator[None]:
     number = list(ready.cluster.nodes).index(node) + 1
     other_end = ready.cluster.slot.link("n", number)
     previous_mtu = call("cat", f"/sys/class/net/{other_end}/mtu").strip()
-    as_root(ready, node, "ip link set eth0 gso_max_segs 1")
+    run_as_root(ready, node, "ip link set eth0 gso_max_segs 1")
     call("ip", "link", "set", other_end, "mtu", "600")
     yield
     call("ip", "link", "set", other_end, "mtu", previous_mtu)
-    as_root(ready, node, "ip link set eth0 gso_max_segs 65535")
+    run_as_root(ready, node, "ip link set eth0 gso_max_segs 65535")
 
 
 # What the desktop knows.
@@ -158,12 +164,12 @@ def not_set_up(ready: ReadyCluster, node: str) -> Iterator[None]:
 @seeded_fault(names.NETWORK)
 def address_gone(ready: ReadyCluster, node: str) -> Iterator[None]:
     """It has another address than that by which the others know it."""
-    foreign = f"{ready.cluster.subnet.rpartition('.')[0]}.99/24"
+    foreign_address = f"{ready.cluster.subnet.rpartition('.')[0]}.99/24"
 
     def change(entry: NodeEntry) -> NodeEntry:
         assert entry.info is not None
-        info = replace(entry.info, interfaces=(Interface("eth0", foreign),))
-        return replace(entry, ranks_address=foreign, info=info)
+        info = replace(entry.info, interfaces=(Interface("eth0", foreign_address),))
+        return replace(entry, ranks_address=foreign_address, info=info)
 
     with changed_entry(ready, node, change):
         yield

@@ -14,10 +14,10 @@ from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import (
     SITE,
-    as_root,
     environment,
-    read_only_over,
-    rewritten,
+    read_only_folder,
+    rewritten_file,
+    run_as_root,
     seeded_fault,
 )
 
@@ -35,25 +35,25 @@ def home_disk_full(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @seeded_fault(names.HOME)
 def home_noexec(ready: ReadyCluster, node: str) -> Iterator[None]:
-    as_root(
+    run_as_root(
         ready,
         node,
         "mount --bind /home/lab /home/lab; mount -o remount,bind,noexec /home/lab",
     )
     yield
-    as_root(ready, node, "umount -l /home/lab")
+    run_as_root(ready, node, "umount -l /home/lab")
 
 
 @seeded_fault(names.SHARED_MEMORY)
 def shared_memory_tiny(ready: ReadyCluster, node: str) -> Iterator[None]:
-    as_root(ready, node, "mount -o remount,size=1m /dev/shm")
+    run_as_root(ready, node, "mount -o remount,size=1m /dev/shm")
     yield
-    as_root(ready, node, "mount -o remount,size=50% /dev/shm")
+    run_as_root(ready, node, "mount -o remount,size=50% /dev/shm")
 
 
 @seeded_fault(names.OPEN_FILES)
 def few_open_files(ready: ReadyCluster, node: str) -> Iterator[None]:
-    as_root(ready, node, "prlimit --nofile=128:128 --pid $(cat /run/sshd.pid)")
+    run_as_root(ready, node, "prlimit --nofile=128:128 --pid $(cat /run/sshd.pid)")
     yield
     # A limit that was lowered cannot be raised again, so another sshd takes over.
     ready[node].stop_sshd()
@@ -91,7 +91,7 @@ def gpu_lost(ready: ReadyCluster, node: str) -> Iterator[None]:
 def describe_gpus(ready: ReadyCluster, node: str, *lines: str) -> None:
     """See `tests/fakes/nvml/nvml.c`; without a line the node has two GPUs in good order."""
     text = "".join(f"{line}\n" for line in lines or ("gpus 2",))
-    as_root(ready, node, f"printf '{text}' >{GPUS_FILE}")
+    run_as_root(ready, node, f"printf '{text}' >{GPUS_FILE}")
 
 
 @contextmanager
@@ -103,14 +103,14 @@ def two_gpus(ready: ReadyCluster, node: str, library: Path) -> Iterator[None]:
     folder_name = f"nvml-{node}"
     shutil.copy(library, ready.cluster.share / folder_name)
     into = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
-    as_root(ready, node, f"cp {ready.cluster.data_root}/{folder_name} {into}")
+    run_as_root(ready, node, f"cp {ready.cluster.data_root}/{folder_name} {into}")
     describe_gpus(ready, node)
     path = f"{environment(ready, node)}/{SITE}/torch/version.py"
     try:
-        with rewritten(ready, node, path, "cat; echo 'cuda = \"12.8\"'"):
+        with rewritten_file(ready, node, path, "cat; echo 'cuda = \"12.8\"'"):
             yield
     finally:
-        as_root(ready, node, f"rm {into} {GPUS_FILE}")
+        run_as_root(ready, node, f"rm {into} {GPUS_FILE}")
         ready.stop_agent(node)
 
 
@@ -126,16 +126,16 @@ def data_root_unmounted(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @seeded_fault(names.DATA_ROOT)
 def data_root_read_only(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with read_only_over(ready, node, ready.cluster.data_root):
+    with read_only_folder(ready, node, ready.cluster.data_root):
         yield
 
 
 @seeded_fault(names.DATA_ROOT)
 def another_folder_there(ready: ReadyCluster, node: str) -> Iterator[None]:
     root = ready.cluster.data_root
-    as_root(ready, node, f"mount -t tmpfs tmpfs {root}; mkdir {root}/jobs; chmod 777 {root}")
+    run_as_root(ready, node, f"mount -t tmpfs tmpfs {root}; mkdir {root}/jobs; chmod 777 {root}")
     yield
-    as_root(ready, node, f"umount -l {root}")
+    run_as_root(ready, node, f"umount -l {root}")
 
 
 @seeded_fault(names.DISK, shared=True)

@@ -13,11 +13,11 @@ from tests.cluster.commands import call
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.seeding import (
     SITE,
-    as_root,
     bundle,
     environment,
     move_away,
-    rewritten,
+    rewritten_file,
+    run_as_root,
     seeded_fault,
 )
 from tests.waiting import wait_for
@@ -38,7 +38,7 @@ def horovod_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
 @seeded_fault(names.PYTORCH)
 def another_torch(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/{SITE}/torch/version.py"
-    with rewritten(ready, node, path, "sed \"s/^__version__ = .*/__version__ = '2.9.0'/\""):
+    with rewritten_file(ready, node, path, "sed \"s/^__version__ = .*/__version__ = '2.9.0'/\""):
         yield
 
 
@@ -51,9 +51,9 @@ def mpirun_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
 @seeded_fault(names.OPEN_MPI)
 def mpirun_not_executable(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/bin/mpirun"
-    as_root(ready, node, f"chmod -x {path}")
+    run_as_root(ready, node, f"chmod -x {path}")
     yield
-    as_root(ready, node, f"chmod +x {path}")
+    run_as_root(ready, node, f"chmod +x {path}")
 
 
 @seeded_fault(names.OPEN_MPI)
@@ -67,16 +67,16 @@ def another_open_mpi(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{environment(ready, node)}/bin/mpirun"
     with move_away(ready, node, path):
         script = "#!/bin/sh\\necho 'mpirun (Open MPI) 4.1.4'\\n"
-        as_root(ready, node, f'printf "{script}" >{path}; chmod +x {path}')
+        run_as_root(ready, node, f'printf "{script}" >{path}; chmod +x {path}')
         yield
         # What a fix has put there stays.
-        as_root(ready, node, f"if head -c 99 {path} | grep -q 4.1.4; then rm -f {path}; fi")
+        run_as_root(ready, node, f"if head -c 99 {path} | grep -q 4.1.4; then rm -f {path}; fi")
 
 
 @seeded_fault(names.PROGRAM)
 def program_changed(ready: ReadyCluster, node: str) -> Iterator[None]:
     path = f"{bundle(ready, node)}/backend/node/run/rank_guard.py"
-    with rewritten(ready, node, path, "cat; echo '# changed'"):
+    with rewritten_file(ready, node, path, "cat; echo '# changed'"):
         yield
 
 
@@ -89,10 +89,10 @@ def program_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
 @seeded_fault(names.PYTHON)
 def environment_of_another_user(ready: ReadyCluster, node: str) -> Iterator[None]:
     folder = f"{ready.home}/environments"
-    as_root(ready, node, f"chown root {folder}; chmod 700 {folder}")
+    run_as_root(ready, node, f"chown root {folder}; chmod 700 {folder}")
     yield
     # A fix has set it aside; 230 MB that are not needed.
-    as_root(ready, node, f"chown lab {folder}; chmod 755 {folder}; rm -rf {folder}.not-ours-*")
+    run_as_root(ready, node, f"chown lab {folder}; chmod 755 {folder}; rm -rf {folder}.not-ours-*")
 
 
 @seeded_fault(names.PYTHON)

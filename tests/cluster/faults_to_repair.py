@@ -16,7 +16,14 @@ from backend.records.base.access_modes import make_folder
 from backend.records.nodes.entry import NodeEntry
 from backend.services.preflight import names
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, bundle, changed_entry, move_away, rewritten, seeded_fault
+from tests.cluster.seeding import (
+    bundle,
+    changed_entry,
+    move_away,
+    rewritten_file,
+    run_as_root,
+    seeded_fault,
+)
 
 _CHANGE = "# older"
 
@@ -24,17 +31,17 @@ _CHANGE = "# older"
 @seeded_fault(names.PROGRAM)
 def old_program(ready: ReadyCluster, node: str) -> Iterator[None]:
     """Set up by a Ringmaster before this one, and nothing of it is damaged."""
-    here = bundle(ready, node)
-    old = f"{here.rpartition('/')[0]}/{_name_of_older()}"
-    as_root(
+    current_bundle = bundle(ready, node)
+    old_bundle = f"{current_bundle.rpartition('/')[0]}/{_older_bundle_name()}"
+    run_as_root(
         ready,
         node,
-        f"cp -a {here} {old}; echo {shlex.quote(_CHANGE)} >>{old}/backend/node/run/rank_guard.py",
+        f"cp -a {current_bundle} {old_bundle}; echo {shlex.quote(_CHANGE)} >>{old_bundle}/backend/node/run/rank_guard.py",
     )
 
     def change(entry: NodeEntry) -> NodeEntry:
         assert entry.installation is not None
-        return replace(entry, installation=replace(entry.installation, bundle=old))
+        return replace(entry, installation=replace(entry.installation, bundle=old_bundle))
 
     ready.stop_agent(node)
     with changed_entry(ready, node, change):
@@ -42,10 +49,10 @@ def old_program(ready: ReadyCluster, node: str) -> Iterator[None]:
         yield
         ready.stop_agent(node)
     ready.revive()
-    as_root(ready, node, f"rm -rf {old}")
+    run_as_root(ready, node, f"rm -rf {old_bundle}")
 
 
-def _name_of_older() -> str:
+def _older_bundle_name() -> str:
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / "backend"
         shutil.copytree(PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__"))
@@ -56,7 +63,7 @@ def _name_of_older() -> str:
 
 @seeded_fault(names.SSH_BETWEEN_NODES)
 def cluster_key_damaged(ready: ReadyCluster, node: str) -> Iterator[None]:
-    with rewritten(ready, node, f"{ready.home}/ssh/id_cluster", "head -c 120"):
+    with rewritten_file(ready, node, f"{ready.home}/ssh/id_cluster", "head -c 120"):
         yield
 
 

@@ -14,13 +14,13 @@ _DEVICE = Path("/dev/fuse")
 
 
 @contextmanager
-def hanging(folder: Path) -> Iterator[None]:
+def hanging_share(folder: Path) -> Iterator[None]:
     """A call for anything below ``folder`` waits until the end of the block.
 
     Over it lies a file system in user space whose program never answers. A call that still
     waits then fails with an aborted connection; one after it finds what was there before.
     """
-    device = _covered(folder)
+    device = _cover_folder(folder)
     try:
         yield
     finally:
@@ -29,16 +29,16 @@ def hanging(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def dead(folder: Path) -> Iterator[None]:
+def dead_share(folder: Path) -> Iterator[None]:
     """As an sshfs whose connection broke: whatever is asked below ``folder`` is an error."""
-    os.close(_covered(folder))
+    os.close(_cover_folder(folder))
     try:
         yield
     finally:
         call("umount", "--lazy", folder)
 
 
-def _covered(folder: Path) -> int:
+def _cover_folder(folder: Path) -> int:
     libc = ctypes.CDLL(None, use_errno=True)
     device = os.open(_DEVICE, os.O_RDWR)
     options = f"fd={device},rootmode=40000,user_id=0,group_id=0".encode()

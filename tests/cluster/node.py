@@ -41,7 +41,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class Plan:
+class NodePlan:
     """What a node is made from.
 
     ``folder`` holds its disk, the log of its starts, and under ``identity`` the files that are its
@@ -55,7 +55,7 @@ class Plan:
     folder: Path
     image: Path
     share: Path
-    bare: bool
+    is_bare: bool
     cores: float | None = None
 
 
@@ -65,7 +65,7 @@ class Node:
     Every method returns when its effect is there, and raises `ClusterError` when it does not come.
     """
 
-    def __init__(self, slot: Slot, plan: Plan) -> None:
+    def __init__(self, slot: Slot, plan: NodePlan) -> None:
         self.name = plan.name
         self._plan = plan
         self._cable = Cable(slot, plan.index, plan.name)
@@ -88,18 +88,19 @@ class Node:
         if self.is_on:
             raise ClusterError(f"{self.name} is on already")
         self._cable.plug_in()
-        now = (time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC)
-        up, monotonic = (int(time.clock_gettime(clock)) for clock in now)
-        names = ("--pid", "--mount", "--uts", "--ipc", "--cgroup", "--time")
-        lacks = image.VENV_PACKAGES if self._plan.bare else ()
+        clocks = (time.CLOCK_BOOTTIME, time.CLOCK_MONOTONIC)
+        boot_s, monotonic_s = (int(time.clock_gettime(clock)) for clock in clocks)
+        namespace_options = ("--pid", "--mount", "--uts", "--ipc", "--cgroup", "--time")
+        missing_packages = image.VENV_PACKAGES if self._plan.is_bare else ()
         argv: list[str | Path] = []
         if self.processor is not None:
             self.processor.make()
-            argv += self.processor.entered()
+            argv += self.processor.enter_command()
         argv += ["nsenter", f"--net=/run/netns/{self._namespace}"]
-        argv += ["unshare", "--fork", "--kill-child=KILL", *names, "--propagation", "slave"]
-        argv += [f"--boottime=-{up}", f"--monotonic=-{monotonic}", "/bin/sh", _START, self.name]
-        argv += [str(uuid.uuid4()), self._plan.folder, self._plan.image, *lacks]
+        argv += ["unshare", "--fork", "--kill-child=KILL", *namespace_options]
+        argv += ["--propagation", "slave", f"--boottime=-{boot_s}", f"--monotonic=-{monotonic_s}"]
+        argv += ["/bin/sh", _START, self.name]
+        argv += [str(uuid.uuid4()), self._plan.folder, self._plan.image, *missing_packages]
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 argv,
@@ -118,13 +119,15 @@ class Node:
 
     def shut_down(self) -> None:
         """Switch it off in order: processes are asked to end, connections are closed."""
-        own = {1, *(p.pid for p in self.processes() if p.argv == ("sleep", "infinity"))}
-        asked = [p for p in self.processes() if p.pid not in own]
-        for process in asked:
+        system_pids = {1, *(p.pid for p in self.processes() if p.argv == ("sleep", "infinity"))}
+        user_processes = {p for p in self.processes() if p.pid not in system_pids}
+        for process in user_processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.host_pid, signal.SIGTERM)
         with contextlib.suppress(AssertionError):
-            wait_for(lambda: not set(asked) & set(self.processes()), "an end in order", _GRACE_S)
+            wait_for(
+                lambda: user_processes.isdisjoint(self.processes()), "an end in order", _GRACE_S
+            )
         end_processes(self._namespace)
         self._cable.pull()
         self._end()
@@ -146,13 +149,15 @@ class Node:
 
         It is ended after ``limit_s`` with the exit code 124.
         """
-        spaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--time")
-        become = ("setpriv", f"--reuid={user}", f"--regid={user}", "--init-groups", "--reset-env")
+        namespace_options = ("--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--time")
+        ids = (f"--reuid={user}", f"--regid={user}", "--init-groups")
+        user_command = ("setpriv", *ids, "--reset-env", "env")
         home = "/root" if user == "root" else f"/home/{user}"
-        enter = self.processor.entered() if self.processor is not None else []
-        enter += ["nsenter", f"--target={self._init}", *spaces, *become, "env", f"--chdir={home}"]
+        enter_command = self.processor.enter_command() if self.processor is not None else []
+        enter_command += ["nsenter", f"--target={self._init}", *namespace_options]
+        enter_command += [*user_command, f"--chdir={home}"]
         return subprocess.run(
-            [*enter, "timeout", "--kill-after=1", str(limit_s), *argv],
+            [*enter_command, "timeout", "--kill-after=1", str(limit_s), *argv],
             input=input,
             capture_output=True,
             text=True,
@@ -161,7 +166,7 @@ class Node:
             check=False,
         )
 
-    def must(self, *argv: str, limit_s: float = LIMIT_S) -> str:
+    def run_as_root(self, *argv: str, limit_s: float = LIMIT_S) -> str:
         """What a program printed that was executed there as root.
 
         Raises:
@@ -174,11 +179,11 @@ class Node:
 
     def read(self, path: str) -> str:
         """A file's text, as root."""
-        return self.must("cat", path)
+        return self.run_as_root("cat", path)
 
     def processes(self) -> list[Process]:
         """All that runs there, PID 1 with its sleep included."""
-        found = []
+        processes = []
         for host_pid in processes_in(self._namespace):
             with contextlib.suppress(FileNotFoundError, ProcessLookupError):
                 folder = Path("/proc", str(host_pid))
@@ -188,8 +193,8 @@ class Node:
                 if len(ids) > 1:  # otherwise it is the desktop's end of something that runs there
                     argv = (folder / "cmdline").read_text(errors="replace").split("\0")[:-1]
                     uid = int(status["Uid"].split()[0])
-                    found.append(Process(int(ids[-1]), host_pid, uid, tuple(argv)))
-        return sorted(found, key=lambda process: process.pid)
+                    processes.append(Process(int(ids[-1]), host_pid, uid, tuple(argv)))
+        return sorted(processes, key=lambda process: process.pid)
 
     def freeze(self) -> None:
         """Let all its processes stand still, as a paused machine does: its address answers."""
@@ -240,11 +245,11 @@ class Node:
 
     def stop_sshd(self) -> None:
         """No new connection is taken; those that are open stay, as with ``systemctl stop ssh``."""
-        self.must("sh", "-c", "kill $(cat /run/sshd.pid)")
+        self.run_as_root("sh", "-c", "kill $(cat /run/sshd.pid)")
         wait_for(lambda: self._banner() == b"", f"the end of sshd on {self.name}")
 
     def start_sshd(self) -> None:
-        self.must("/usr/sbin/sshd", "-E", "/var/log/sshd.log")
+        self.run_as_root("/usr/sbin/sshd", "-E", "/var/log/sshd.log")
         self._wait_for_sshd()
 
     def fill_disk(self) -> None:
@@ -253,10 +258,10 @@ class Node:
             "fallocate -l $(($(stat -f -c '%a * %S' /var))) /var/full;"
             " cat /dev/zero >>/var/full; true"
         )
-        self.must("sh", "-c", fill)
+        self.run_as_root("sh", "-c", fill)
 
     def free_disk(self) -> None:
-        self.must("rm", "-f", "/var/full")
+        self.run_as_root("rm", "-f", "/var/full")
 
     def unmount_share(self) -> None:
         """Take the data root away under whatever uses it: an empty folder is left."""
@@ -267,16 +272,16 @@ class Node:
         call("mount", "--bind", self._plan.share, self._mount_point)
 
     @contextlib.contextmanager
-    def lent(self, folder: Path) -> Iterator[str]:
+    def lent_folder(self, folder: Path) -> Iterator[str]:
         """Where a folder of this machine is seen there, for the length of a block."""
-        place = self._plan.folder / "srv" / folder.name
-        place.mkdir()
-        call("mount", "--bind", folder, place)
+        mount_point = self._plan.folder / "srv" / folder.name
+        mount_point.mkdir()
+        call("mount", "--bind", folder, mount_point)
         try:
             yield f"{PurePosixPath(DATA_ROOT).parent}/{folder.name}"
         finally:
-            call("umount", "--lazy", place)
-            place.rmdir()
+            call("umount", "--lazy", mount_point)
+            mount_point.rmdir()
 
     def add_docker_bridge(self) -> None:
         """A second interface with the address that Docker gives itself on every machine.
@@ -308,7 +313,7 @@ class Node:
     def heal(self, initial_processes: Collection[Process] | None = None) -> None:
         """Make it whole again, whatever its methods have done to it.
 
-        With ``before``, processes of people that are not among these are ended.
+        Processes of users that are not among ``initial_processes`` are ended.
         """
         if not self.is_on:
             self.boot()
@@ -342,12 +347,12 @@ class Node:
         return self._plan.folder / "srv" / Path(DATA_ROOT).name
 
     def _end_newer(self, initial_processes: Collection[Process]) -> list[Process]:
-        older = {process.host_pid for process in initial_processes}
-        newer = [p for p in self.processes() if p.uid and p.host_pid not in older]
-        for process in newer:
+        older_pids = {process.host_pid for process in initial_processes}
+        newer_processes = [p for p in self.processes() if p.uid and p.host_pid not in older_pids]
+        for process in newer_processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.host_pid, signal.SIGKILL)
-        return newer
+        return newer_processes
 
     def _end(self) -> None:
         assert self._process is not None
@@ -383,7 +388,7 @@ def make_file_system(file: Path, size_bytes: int) -> None:
     which is this machine's; and a journal takes 70 MB of the real disk.
     """
     file.unlink(missing_ok=True)
-    with file.open("wb") as fresh:
-        fresh.truncate(size_bytes)
+    with file.open("wb") as disk:
+        disk.truncate(size_bytes)
     call("mkfs.ext4", "-q", "-m", "0", "-O", "^has_journal", "-E", "nodiscard", file)
     shutil.chown(file, "root")

@@ -51,13 +51,13 @@ class Processor:
         except OSError as error:
             raise ClusterError(f"A node cannot be given a processor of its own: {error}") from error
 
-    def entered(self) -> list[str]:
+    def enter_command(self) -> list[str]:
         """What stands before a command to execute it in the group."""
         files = [str(folder / "cgroup.procs") for folder in _folders(self._name)]
         return ["sh", "-c", _ENTER, "sh", *files, "--"]
 
     @contextlib.contextmanager
-    def holding(self, pid: int) -> Iterator[None]:
+    def hold_process(self, pid: int) -> Iterator[None]:
         """Hold a process of this machine in it, for the length of a block, with all its threads."""
         self.make()
         previous_groups = _groups_of(pid)
@@ -69,7 +69,7 @@ class Processor:
             for folder in previous_groups:
                 (folder / "cgroup.procs").write_text(str(pid))
 
-    def throttled(self) -> int:
+    def throttle_count(self) -> int:
         """Return how often its processes had to wait because the quota was used up."""
         folder = _ROOT / self._name if _is_one_tree() else _ROOT / "cpu" / self._name
         lines = (folder / "cpu.stat").read_text().splitlines()
@@ -83,7 +83,7 @@ class Processor:
         return int((_ROOT / "cpuacct" / self._name / "cpuacct.usage").read_text()) / 1e9
 
 
-def remove(prefix: str) -> None:
+def remove_groups(prefix: str) -> None:
     """Take the groups away whose names begin like that; nothing may run in them any more."""
 
     def are_gone() -> bool:
@@ -112,10 +112,10 @@ def _parents() -> list[Path]:
 def _groups_of(pid: int) -> list[Path]:
     """Where a process is at home, in the order of `_parents`."""
     lines = Path("/proc", str(pid), "cgroup").read_text().splitlines()
-    places = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
-    names = [""] if _is_one_tree() else [parent.name for parent in _parents()]
-    groups = zip(_parents(), names, strict=True)
-    return [parent / places[name].lstrip("/") for parent, name in groups]
+    group_paths = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
+    controller_names = [""] if _is_one_tree() else [parent.name for parent in _parents()]
+    parent_names = zip(_parents(), controller_names, strict=True)
+    return [parent / group_paths[name].lstrip("/") for parent, name in parent_names]
 
 
 def _folders(name: str) -> list[Path]:

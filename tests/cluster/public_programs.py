@@ -344,7 +344,7 @@ torchvision.extension._has_ops = lambda: True
 """
 _OUT = ("--out", "{output}")
 _RESUME = ("--resume", "{checkpoint}")
-_MARKED = ("Train Epoch: {epoch} [", "Loss: {Loss}")
+_MNIST_NUMBERS = ("Train Epoch: {epoch} [", "Loss: {Loss}")
 
 
 @dataclass(frozen=True)
@@ -391,7 +391,7 @@ PROGRAMS = {
         ("--epochs", "1000", "--no-accel"),
         (),
         ("Loss",),
-        _MARKED,
+        _MNIST_NUMBERS,
         "main.py",
     ),
     "horovod_mnist": Program(
@@ -399,7 +399,7 @@ PROGRAMS = {
         ("--no-cuda", "--epochs", "1000"),
         (),
         ("Loss", "avg_loss"),
-        (*_MARKED, "Average loss: {avg_loss}"),
+        (*_MNIST_NUMBERS, "Average loss: {avg_loss}"),
         "pytorch_mnist.py",
     ),
     "imagenet": Program(

@@ -30,7 +30,7 @@ from tests.waiting import LIMIT_S
 PATIENT_PREFLIGHT_S = "180"
 _AGENT = "backend.node.agent.agent"
 
-_PATIENT: tuple[tuple[ModuleType, dict[str, float]], ...] = (
+_PATIENT_LIMITS: tuple[tuple[ModuleType, dict[str, float]], ...] = (
     (health, {"_MISSED_BEATS": 30}),
     (provisioner, {"_AGENT_LIMIT_S": LIMIT_S}),
 )
@@ -64,23 +64,23 @@ class ReadyCluster:
 
     def agent_lives(self, name: str) -> bool:
         """That of this data root: a node may have one for each."""
-        folder = self._place(name).folder
+        folder = self._agent_paths(name).folder
         processes = self.cluster[name].processes()
         return any({_AGENT, folder} <= set(process.argv) for process in processes)
 
     def start_agent(self, name: str) -> None:
-        place = self._place(name)
-        for argv in (agent_commands.start(place), agent_commands.check(place, LIMIT_S)):
-            done = self.cluster[name].run(argv)
-            if done.returncode:
-                raise ClusterError(f"The agent of {name} does not start: {done.stderr}")
+        paths = self._agent_paths(name)
+        for argv in (agent_commands.start(paths), agent_commands.check(paths, LIMIT_S)):
+            completed = self.cluster[name].run(argv)
+            if completed.returncode:
+                raise ClusterError(f"The agent of {name} does not start: {completed.stderr}")
 
     def stop_agent(self, name: str) -> None:
-        done = self.cluster[name].run(agent_commands.stop(self._place(name)))
-        if done.returncode:
-            raise ClusterError(f"The agent of {name} does not end: {done.stderr}")
+        completed = self.cluster[name].run(agent_commands.stop(self._agent_paths(name)))
+        if completed.returncode:
+            raise ClusterError(f"The agent of {name} does not end: {completed.stderr}")
 
-    def _place(self, name: str) -> AgentPaths:
+    def _agent_paths(self, name: str) -> AgentPaths:
         entry = self.entry(name)
         assert entry.info is not None
         assert entry.installation is not None
@@ -91,7 +91,7 @@ class ReadyCluster:
 def patience() -> Iterator[None]:
     """Give the desktop limits that the nodes keep where one busy machine plays all of them."""
     with ExitStack() as stack:
-        for module, limits in _PATIENT:
+        for module, limits in _PATIENT_LIMITS:
             stack.enter_context(mock.patch.multiple(module, **limits))
         stack.enter_context(mock.patch.dict("os.environ", {VARIABLE: PATIENT_PREFLIGHT_S}))
         stack.enter_context(mock.patch.dict(ssh_client.connect.__kwdefaults__, limit_s=15.0))
@@ -99,7 +99,7 @@ def patience() -> Iterator[None]:
 
 
 @contextmanager
-def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
+def open_ready_cluster(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
     """Add every node of a cluster that is up and set it up; ``folder`` keeps the desktop's files.
 
     Raises:
@@ -124,7 +124,7 @@ def made_ready(cluster: Cluster, folder: Path) -> Iterator[ReadyCluster]:
             outcome = services.provisioning.set_up(
                 tuple(cluster.nodes), lambda update: steps.__setitem__(update.node, update)
             )
-        _require(outcome, steps)
+        _require_set_up(outcome, steps)
         yield ReadyCluster(cluster, services)
     finally:
         services.close()
@@ -134,9 +134,11 @@ def _is_known(cluster: Cluster, key: HostKey) -> bool:
     return any(line.endswith(f" {key.text}") for line in cluster.known_hosts)
 
 
-def _require(outcome: Mapping[str, NodeEntry | BackendError], steps: Mapping[str, SetUp]) -> None:
-    for name, one in outcome.items():
-        if isinstance(one, BackendError):
+def _require_set_up(
+    outcome: Mapping[str, NodeEntry | BackendError], steps: Mapping[str, SetUp]
+) -> None:
+    for name, result in outcome.items():
+        if isinstance(result, BackendError):
             failed = steps[name].failed_step if name in steps else None
             output = failed.output if failed is not None else ""
-            raise ClusterError(f"{name} could not be set up: {one}\n{output}")
+            raise ClusterError(f"{name} could not be set up: {result}\n{output}")

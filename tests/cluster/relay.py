@@ -24,7 +24,7 @@ _FRAME_BYTES = 80_000
 _BUFFER_BYTES = 16_000_000
 
 
-def _end_of(link: str) -> socket.socket:
+def _open_end(link: str) -> socket.socket:
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)
     end.setsockopt(_SOL_PACKET, _PACKET_VNET_HDR, 1)
     end.setsockopt(_SOL_PACKET, _PACKET_IGNORE_OUTGOING, 1)
@@ -34,15 +34,15 @@ def _end_of(link: str) -> socket.socket:
     return end
 
 
-def carry(link: str, other_link: str, delay_s: float) -> None:
+def carry_frames(link: str, other_link: str, delay_s: float) -> None:
     """Until standard input ends."""
-    one, other = _end_of(link), _end_of(other_link)
-    remote_end = {one: other, other: one}
-    under_way: deque[tuple[float, socket.socket, bytes]] = deque()
+    first_end, second_end = _open_end(link), _open_end(other_link)
+    remote_end = {first_end: second_end, second_end: first_end}
+    pending_frames: deque[tuple[float, socket.socket, bytes]] = deque()
     sys.stdout.write("carrying\n")
     sys.stdout.flush()
     while True:
-        wait_s = max(0.0, under_way[0][0] - time.monotonic()) if under_way else None
+        wait_s = max(0.0, pending_frames[0][0] - time.monotonic()) if pending_frames else None
         ready: list[TextIO | socket.socket] = select.select(
             [sys.stdin, *remote_end], [], [], wait_s
         )[0]
@@ -53,12 +53,12 @@ def carry(link: str, other_link: str, delay_s: float) -> None:
             if end in ready:
                 with contextlib.suppress(OSError):
                     frame = end.recv(_FRAME_BYTES)
-                    under_way.append((time.monotonic() + delay_s, opposite, frame))
-        while under_way and under_way[0][0] <= time.monotonic():
-            _, end, frame = under_way.popleft()
+                    pending_frames.append((time.monotonic() + delay_s, opposite, frame))
+        while pending_frames and pending_frames[0][0] <= time.monotonic():
+            _, end, frame = pending_frames.popleft()
             with contextlib.suppress(OSError):
                 end.send(frame)
 
 
 if __name__ == "__main__":
-    carry(sys.argv[1], sys.argv[2], float(sys.argv[3]))
+    carry_frames(sys.argv[1], sys.argv[2], float(sys.argv[3]))

@@ -34,7 +34,7 @@ def makes_steps(view: JobView) -> bool:
     return view.state in WORKING
 
 
-def stock(ready: ReadyCluster, folder: Path, model_text: str = MODEL) -> None:
+def stock_library(ready: ReadyCluster, folder: Path, model_text: str = MODEL) -> None:
     """Put something to train into the library; ``folder`` holds its sources."""
     model, loader, dataset = write_sources(folder)
     (model / "bks_model.py").write_text(model_text)
@@ -44,7 +44,7 @@ def stock(ready: ReadyCluster, folder: Path, model_text: str = MODEL) -> None:
 
 
 @contextmanager
-def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
+def job_starter(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
     """What starts a job on the nodes that it is given, and waits until it trains.
 
     Jobs that still run at the end of the block are stopped.
@@ -69,7 +69,7 @@ def starting(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
         jobs.queries.wait(job_id)
 
 
-def of_runs(stocked: ReadyCluster) -> list[tuple[str, Process]]:
+def run_processes(stocked: ReadyCluster) -> list[tuple[str, Process]]:
     """Every process of the user's on any node, but the agents and what serves SSH."""
     return [
         (node.name, process)
@@ -91,7 +91,7 @@ def _kill_processes(node: Node) -> None:
             node.run(["kill", "-9", str(process.pid)])
 
 
-LOSSES: dict[str, Callable[[Node], None]] = {
+NODE_LOSSES: dict[str, Callable[[Node], None]] = {
     "power": Node.power_off,
     "processes": _kill_processes,
     "cable": Node.cut,
@@ -99,41 +99,47 @@ LOSSES: dict[str, Callable[[Node], None]] = {
 """How a run may lose a node."""
 
 
-def leaves_nothing(stocked: ReadyCluster) -> None:
+def wait_for_no_processes(stocked: ReadyCluster) -> None:
     """Wait until every process of a run has ended; what is left after that is named."""
 
-    def left() -> str:
+    def describe_processes() -> str:
         return "; ".join(
-            f"on {name}: {' '.join(process_entry.argv)}" for name, process_entry in of_runs(stocked)
+            f"on {name}: {' '.join(process.argv)}" for name, process in run_processes(stocked)
         )
 
-    wait_for(lambda: not of_runs(stocked), "the end of all processes of the run", hint=left)
+    wait_for(
+        lambda: not run_processes(stocked),
+        "the end of all processes of the run",
+        hint=describe_processes,
+    )
 
 
-def is_one(process: Process, what: str) -> bool:
+def is_program(process: Process, program: str) -> bool:
     """Whether it is mpirun, one of its daemons, or a Python module or file of that name."""
     # Open MPI 5's mpirun becomes prterun.
-    names = ("/mpirun", "prterun") if what == "mpirun" else (what,)
-    return what in process.argv or any(
+    names = ("/mpirun", "prterun") if program == "mpirun" else (program,)
+    return program in process.argv or any(
         word.endswith(name) for name in names for word in process.argv[:2]
     )
 
 
-def grows(stocked: ReadyCluster, job_id: str, beyond: int) -> JobView:
+def wait_for_step_after(stocked: ReadyCluster, job_id: str, step: int) -> JobView:
     """Return the job once it has made more steps than ``beyond``, or is over."""
-    return reaches(stocked, job_id, lambda v: v.step > beyond or not v.state.is_live)
+    return wait_for_view(stocked, job_id, lambda v: v.step > step or not v.state.is_live)
 
 
-def reaches(stocked: ReadyCluster, job_id: str, is_so: Callable[[JobView], bool]) -> JobView:
+def wait_for_view(
+    stocked: ReadyCluster, job_id: str, is_reached: Callable[[JobView], bool]
+) -> JobView:
     """Return the job once it is so."""
     deadline = time.monotonic() + LOST_LIMIT_S
     view = stocked.services.jobs.queries.wait(
-        job_id, is_finished=lambda v: is_so(v) or time.monotonic() > deadline
+        job_id, is_finished=lambda v: is_reached(v) or time.monotonic() > deadline
     )
     status_text = ", ".join(
         filter(None, (view.state.label, view.status.message, view.contact_warning))
     )
-    assert is_so(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {status_text}"
+    assert is_reached(view), f"After {LOST_LIMIT_S:g} s it is at step {view.step}: {status_text}"
     return view
 
 
@@ -143,7 +149,7 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
     verify(
         MOUNTED,
         next(
@@ -152,7 +158,7 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     )
 
     jobs.lifecycle.resume(view.id, placement=(Placement("node3", 1), Placement("node2", 1)))
-    view = grows(stocked, view.id, view.step)
+    view = wait_for_step_after(stocked, view.id, view.step)
     assert (view.world_size, view.run) == (2, 2)
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
@@ -163,20 +169,22 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
 
 def is_over(stocked: ReadyCluster, job_id: str) -> JobView:
     """Return the job once it is over."""
-    return reaches(stocked, job_id, lambda v: not v.state.is_live)
+    return wait_for_view(stocked, job_id, lambda v: not v.state.is_live)
 
 
 def ends_by_name_when_killed(
     stocked: ReadyCluster, view: JobView, name: str, victim: str
 ) -> RankError:
     """What a run says after one of its processes was killed on a node; nothing of it is left."""
-    process = next(p for node, p in of_runs(stocked) if node == name and is_one(p, victim))
+    process = next(
+        p for node, p in run_processes(stocked) if node == name and is_program(p, victim)
+    )
     stocked[name].run(["kill", "-9", str(process.pid)])
     view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.message
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
     return view.error
 
 
@@ -188,7 +196,7 @@ def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView
     assert view.status.message.startswith("node2 no longer answers")
     assert view.error is not None
     assert view.error.node == "node2"
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
 
 
 def wait_for_message(stocked: ReadyCluster, job_id: str, message_part: str) -> JobView:

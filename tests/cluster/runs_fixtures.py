@@ -11,7 +11,7 @@ import pytest
 
 from backend.records.jobs.view import JobView
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import starting, stock
+from tests.cluster.runs import job_starter, stock_library
 from tests.integration.tiny import MODEL
 
 _WRITES_ITS_ENVIRONMENT = MODEL.replace(
@@ -31,12 +31,12 @@ _WRITES_ITS_ENVIRONMENT = MODEL.replace(
 @pytest.fixture(scope="module")
 def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
     """With something in the library to train."""
-    stock(ready_cluster, tmp_path_factory.mktemp("sources"), _WRITES_ITS_ENVIRONMENT)
+    stock_library(ready_cluster, tmp_path_factory.mktemp("sources"), _WRITES_ITS_ENVIRONMENT)
     return ready_cluster
 
 
 @pytest.fixture
 def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
     """Starts a job on nodes; what a test leaves running is stopped."""
-    with starting(stocked) as start:
+    with job_starter(stocked) as start:
         yield start

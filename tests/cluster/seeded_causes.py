@@ -13,7 +13,7 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import of_runs, reaches, starting
+from tests.cluster.runs import job_starter, run_processes, wait_for_view
 from tests.integration.tiny import write_sources
 from tests.waiting import wait_for
 
@@ -99,15 +99,15 @@ def slowed(ready: ReadyCluster, cause: Cause | None) -> JobView:
         if cause is Cause.COMMUNICATION:
             stack.callback(ready["node2"].delay, 0)
             ready["node2"].delay(_ROUND_TRIP_MS)
-        start = stack.enter_context(starting(ready))
+        start = stack.enter_context(job_starter(ready))
         source = {"model": _NAME, "loader": _NAME, "dataset": _NAME}
         view = start("node1", "node2", environment=environment, **source)
-        processes = [process for _, process in of_runs(ready)]
+        processes = [process for _, process in run_processes(ready)]
         if cause is Cause.CPU:
             processes.append(stack.enter_context(_spinning(ready)))
         _prefer(processes)
         start_step = ready.services.jobs.queries.show(view.id).step
-        view = reaches(
+        view = wait_for_view(
             ready, view.id, lambda v: v.step >= start_step + _STEPS or not v.state.is_live
         )
         assert view.state.is_live, view.error

@@ -33,14 +33,14 @@ class SeededFault:
         return {(check, () if self.is_shared else (node,)) for check in self.checks}
 
     @contextmanager
-    def ready_cluster(self, ready: ReadyCluster, node: str) -> Iterator[None]:
-        spoiling = self.spoil(ready, node)
-        next(spoiling)
+    def seed(self, ready: ReadyCluster, node: str) -> Iterator[None]:
+        fault_steps = self.spoil(ready, node)
+        next(fault_steps)
         try:
             yield
         finally:
             # Not thrown in there: a test that fails must not leave the fault to the next one.
-            next(spoiling, None)
+            next(fault_steps, None)
 
 
 SEEDED_FAULTS: dict[str, SeededFault] = {}
@@ -55,25 +55,27 @@ def seeded_fault(*checks: str, shared: bool = False) -> Callable[[Spoil], Spoil]
     return keep
 
 
-def as_root(ready: ReadyCluster, node: str, command: str) -> None:
-    done = ready[node].run(["sh", "-ec", command], user="root")
-    if done.returncode:
-        raise ClusterError(f"{command} on {node}: {done.stderr}")
+def run_as_root(ready: ReadyCluster, node: str, command: str) -> None:
+    completed = ready[node].run(["sh", "-ec", command], user="root")
+    if completed.returncode:
+        raise ClusterError(f"{command} on {node}: {completed.stderr}")
 
 
 @contextmanager
-def read_only_over(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
+def read_only_folder(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
     """What is opened under ``path`` from now on cannot be written; files that are open can.
 
     It is made read-only while nothing is written: the kernel refuses that during an opening.
     """
-    aside = "/mnt/read-only"
-    make = f"mkdir -p {aside}; mount --bind {path} {aside}; mount -o remount,bind,ro {aside}"
-    as_root(ready, node, f"{make}; mount --bind {aside} {path}; umount {aside}")
+    mount_point = "/mnt/read-only"
+    remount_command = f"mkdir -p {mount_point}; mount --bind {path} {mount_point}; mount -o remount,bind,ro {mount_point}"
+    run_as_root(
+        ready, node, f"{remount_command}; mount --bind {mount_point} {path}; umount {mount_point}"
+    )
     try:
         yield
     finally:
-        as_root(ready, node, f"umount -l {path}")
+        run_as_root(ready, node, f"umount -l {path}")
 
 
 def environment(ready: ReadyCluster, node: str) -> str:
@@ -92,12 +94,12 @@ def bundle(ready: ReadyCluster, node: str) -> str:
 def move_away(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
     """A file or folder that is not there; what a fix has put in its place stays."""
     quoted = shlex.quote(path)
-    as_root(ready, node, f"mv {quoted} {quoted}.away")
+    run_as_root(ready, node, f"mv {quoted} {quoted}.away")
     try:
         yield
     finally:
         # A fix may have made the folder above again, without what was moved in the old one.
-        as_root(
+        run_as_root(
             ready,
             node,
             f"if [ -e {quoted} ]; then rm -rf {quoted}.away;"
@@ -106,10 +108,10 @@ def move_away(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
 
 
 @contextmanager
-def rewritten(ready: ReadyCluster, node: str, path: str, edit: str) -> Iterator[None]:
+def rewritten_file(ready: ReadyCluster, node: str, path: str, edit: str) -> Iterator[None]:
     """A file changed by a command that reads it and prints what it shall be; put back after."""
     quoted = shlex.quote(path)
-    as_root(
+    run_as_root(
         ready,
         node,
         f"cp -p {quoted} {quoted}.away; {{ {edit}; }} <{quoted}.away >{quoted}",
@@ -117,7 +119,7 @@ def rewritten(ready: ReadyCluster, node: str, path: str, edit: str) -> Iterator[
     try:
         yield
     finally:
-        as_root(ready, node, f"if [ -e {quoted}.away ]; then mv {quoted}.away {quoted}; fi")
+        run_as_root(ready, node, f"if [ -e {quoted}.away ]; then mv {quoted}.away {quoted}; fi")
 
 
 @contextmanager
@@ -127,10 +129,10 @@ def changed_entry(
     """Another ``node.json``; put back unless a fix has written it again."""
     root = mounted(ready.cluster.share)
     previous_entry = ready.entry(node)
-    spoiled = change(previous_entry)
-    node_files.write_entry(root, spoiled)
+    spoiled_entry = change(previous_entry)
+    node_files.write_entry(root, spoiled_entry)
     try:
         yield
     finally:
-        if ready.entry(node) == spoiled:
+        if ready.entry(node) == spoiled_entry:
             node_files.write_entry(root, previous_entry)

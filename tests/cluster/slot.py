@@ -73,29 +73,29 @@ class Slot:
 
 
 @contextlib.contextmanager
-def claimed(folder: Path) -> Iterator[Slot]:
+def claim_slot(folder: Path) -> Iterator[Slot]:
     """A number for a cluster in ``folder``; all that was made under it goes at the end.
 
     First goes whatever killed runs have left, under this number or another.
     """
     with contextlib.ExitStack() as stack:
-        mine = None
+        claim = None
         for slot in map(Slot, _SLOTS):
-            if mine is not None and not slot.lock.exists():
+            if claim is not None and not slot.lock.exists():
                 continue
             with contextlib.suppress(BlockingIOError):
-                lock = stack.enter_context(_locked(slot))
-                if mine is None or slot.lock.read_text():
+                lock = stack.enter_context(_lock_slot(slot))
+                if claim is None or slot.lock.read_text():
                     take_down(slot)
-                if mine is None and _is_free(slot.subnet):
-                    mine = stack.pop_all(), slot, lock
+                if claim is None and _is_free(slot.subnet):
+                    claim = stack.pop_all(), slot, lock
                 stack.close()
-        if mine is None:
+        if claim is None:
             raise ClusterError("No subnet 10.77.0.0/24 to 10.77.63.0/24 is free on this machine")
-        held, slot, lock = mine
-        with held:
+        lock_stack, slot, lock = claim
+        with lock_stack:
             slot.lock.write_text(str(folder.resolve()))
-            with _guarded(slot, lock):
+            with _guard_slot(slot, lock):
                 try:
                     yield slot
                 finally:
@@ -103,7 +103,7 @@ def claimed(folder: Path) -> Iterator[Slot]:
 
 
 @contextlib.contextmanager
-def _locked(slot: Slot) -> Iterator[int]:
+def _lock_slot(slot: Slot) -> Iterator[int]:
     lock = os.open(slot.lock, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -114,13 +114,13 @@ def _locked(slot: Slot) -> Iterator[int]:
 
 def _is_free(subnet: ipaddress.IPv4Network) -> bool:
     routes = json.loads(call("ip", "-json", "-4", "route", "show", "table", "all"))
-    taken = [ipaddress.ip_network(r["dst"]) for r in routes if r["dst"][0].isdigit()]
+    used_networks = [ipaddress.ip_network(r["dst"]) for r in routes if r["dst"][0].isdigit()]
     # A wider route, a VPN's 10.0.0.0/8 for one, yields to the bridge's own.
-    return not any(subnet.overlaps(route) for route in taken if route.prefixlen >= 16)
+    return not any(subnet.overlaps(route) for route in used_networks if route.prefixlen >= 16)
 
 
 @contextlib.contextmanager
-def _guarded(slot: Slot, lock: int) -> Iterator[None]:
+def _guard_slot(slot: Slot, lock: int) -> Iterator[None]:
     argv = [sys.executable, "-m", "tests.cluster.slot", str(slot.number)]
     with subprocess.Popen(
         argv,
@@ -146,7 +146,7 @@ def take_down(slot: Slot) -> None:
     for namespace in slot.namespaces():
         end_processes(namespace)
         call("ip", "netns", "delete", namespace)
-    processor.remove(slot.namespace(""))
+    processor.remove_groups(slot.namespace(""))
     if folder := slot.lock.read_text():
         for mount in mounts_below(Path(folder)):
             call("umount", "--lazy", mount)
@@ -159,8 +159,10 @@ def take_down(slot: Slot) -> None:
         for disk in Path(folder).glob("**/*.ext4"):
             disk.unlink()
     slot.lock.write_text("")
-    if left := [*slot.links(), *slot.namespaces()]:
-        raise ClusterError(f"The cluster was taken down, yet there is still {', '.join(left)}")
+    if remaining_names := [*slot.links(), *slot.namespaces()]:
+        raise ClusterError(
+            f"The cluster was taken down, yet there is still {', '.join(remaining_names)}"
+        )
 
 
 def processes_in(namespace: str) -> list[int]:
@@ -184,24 +186,26 @@ def end_processes(namespace: str) -> None:
 def mounts_below(folder: Path) -> list[str]:
     """Mount points in a folder on this machine, the innermost first."""
     mounts = json.loads(call("findmnt", "--json", "--list", "--output", "TARGET"))
-    points = [entry["target"] for entry in mounts["filesystems"]]
-    return sorted((p for p in points if Path(p).is_relative_to(folder)), key=len, reverse=True)
+    mount_points = [entry["target"] for entry in mounts["filesystems"]]
+    return sorted(
+        (p for p in mount_points if Path(p).is_relative_to(folder)), key=len, reverse=True
+    )
 
 
 def loops_below(folder: Path) -> list[str]:
     """Loop devices whose disk lies in a folder."""
-    listed = call("losetup", "--list", "--json", "--output", "NAME,BACK-FILE")
-    devices = json.loads(listed)["loopdevices"] if listed.strip() else []
+    listing = call("losetup", "--list", "--json", "--output", "NAME,BACK-FILE")
+    devices = json.loads(listing)["loopdevices"] if listing.strip() else []
     return [d["name"] for d in devices if Path(d["back-file"] or "").is_relative_to(folder)]
 
 
-def _guard(slot: Slot) -> None:
-    for asked in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(asked, signal.SIG_IGN)
+def _run_guard(slot: Slot) -> None:
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
     sys.stdin.buffer.read()
     if slot.lock.read_text():
         take_down(slot)
 
 
 if __name__ == "__main__":
-    _guard(Slot(int(sys.argv[1])))
+    _run_guard(Slot(int(sys.argv[1])))

@@ -51,7 +51,7 @@ def test_a_desktop_that_does_not_mount_the_data_root_has_them_train_as_well(
 
 
 def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: str) -> None:
-    with SEEDED_FAULTS["torch_missing"].ready_cluster(ready_cluster, "node2"):
+    with SEEDED_FAULTS["torch_missing"].seed(ready_cluster, "node2"):
         trial = ready_cluster.services.trial_runs.run(job_id)
     assert not trial.succeeded
     assert trial.message.startswith("Rank 1 on node2: The Python module torch is missing")

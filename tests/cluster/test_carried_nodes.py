@@ -21,11 +21,11 @@ from backend.services.context.container import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     ends_by_name_when_killed,
-    grows,
-    leaves_nothing,
+    job_starter,
     makes_steps,
-    starting,
-    stock,
+    stock_library,
+    wait_for_no_processes,
+    wait_for_step_after,
 )
 from tests.cluster.test_scripts_over_sftp import is_stopped_and_resumes_from_a_folder, job_of
 from tests.fakes.mounted_root import MOUNTED
@@ -57,15 +57,15 @@ def desktop(
             is_staged=True,
         )
     own_key = str(home / "ssh" / cluster_key.PRIVATE_NAME)
-    done = services.provisioning.set_up(
+    results = services.provisioning.set_up(
         NODES, lambda _: None, options=SetUpOptions(own_key=own_key)
     )
-    assert all(isinstance(known_host, NodeEntry) for known_host in done.values()), done
-    made = ReadyCluster(cluster, services)
-    stock(made, folder)
-    yield made
+    assert all(isinstance(known_host, NodeEntry) for known_host in results.values()), results
+    ready = ReadyCluster(cluster, services)
+    stock_library(ready, folder)
+    yield ready
     for name in NODES:
-        made.stop_agent(name)
+        ready.stop_agent(name)
     services.close()
 
 
@@ -87,15 +87,15 @@ def sftp_cluster(desktop: ReadyCluster) -> ReadyCluster:
 
 @pytest.fixture
 def run(sftp_cluster: ReadyCluster) -> Iterator[Callable[..., JobView]]:
-    with starting(sftp_cluster) as start:
+    with job_starter(sftp_cluster) as start:
         yield start
 
 
-def remote_files(sftp_cluster: ReadyCluster, name: str, *below: str) -> str:
+def remote_files(sftp_cluster: ReadyCluster, name: str, *folder_names: str) -> str:
     """Inode and time of each file there: one that was sent again is another."""
     root = sftp_cluster.entry(name).data_root
-    folders = [str(PurePosixPath(root, one)) for one in below]
-    return sftp_cluster[name].must("find", *folders, "-type", "f", "-printf", "%p %i %T@\\n")
+    folders = [str(PurePosixPath(root, folder_name)) for folder_name in folder_names]
+    return sftp_cluster[name].run_as_root("find", *folders, "-type", "f", "-printf", "%p %i %T@\\n")
 
 
 def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
@@ -121,14 +121,14 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     assert jobs.queries.log(view.id, 1).size == folder.rank_log(1).stat().st_size > 0
 
     library = remote_files(sftp_cluster, "node1", "models", "loaders", "datasets")
-    newest = next(
+    newest_checkpoint = next(
         node_state for node_state in jobs.queries.checkpoints(view.id) if node_state.is_latest
     )
-    there = f"jobs/{view.id}/checkpoints/{newest.name}.pt"
-    previous_files = remote_files(sftp_cluster, "node1", there)
+    checkpoint_path = f"jobs/{view.id}/checkpoints/{newest_checkpoint.name}.pt"
+    previous_files = remote_files(sftp_cluster, "node1", checkpoint_path)
     jobs.lifecycle.resume(view.id)
-    assert remote_files(sftp_cluster, "node1", there) == previous_files
-    view = grows(sftp_cluster, view.id, view.step)
+    assert remote_files(sftp_cluster, "node1", checkpoint_path) == previous_files
+    view = wait_for_step_after(sftp_cluster, view.id, view.step)
     assert makes_steps(view)
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
@@ -137,7 +137,7 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
     # The node is gone for good: what it made is in the data root.
     sftp_cluster["node1"].cut()
     jobs.lifecycle.resume(view.id, placement=(Placement("node2", 2),))
-    view = grows(sftp_cluster, view.id, view.step)
+    view = wait_for_step_after(sftp_cluster, view.id, view.step)
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 3)
@@ -153,7 +153,7 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     view = run("node1", "node2", processes=1)
     assert makes_steps(view)
     assert (view.world_size, view.error) == (2, None)
-    view = grows(sftp_cluster, view.id, view.step + 5)
+    view = wait_for_step_after(sftp_cluster, view.id, view.step + 5)
     assert jobs.queries.log(view.id, 1).size > 0
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
@@ -164,11 +164,11 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
         assert folder.rank_log(rank).stat().st_size > 0
 
     jobs.lifecycle.resume(view.id, placement=(Placement("node2", 1), Placement("node1", 1)))
-    view = grows(sftp_cluster, view.id, view.step)
+    view = wait_for_step_after(sftp_cluster, view.id, view.step)
     assert makes_steps(view)
     error = ends_by_name_when_killed(sftp_cluster, view, "node1", "backend.training.rank")
     assert (error.rank, error.node) == (1, "node1")
-    leaves_nothing(sftp_cluster)
+    wait_for_no_processes(sftp_cluster)
 
 
 @pytest.mark.parametrize("out", ["{output}", "."], ids=["output", "work"])
@@ -179,4 +179,4 @@ def test_files_of_a_script_are_copied_back_and_staged_to_another_node(
     is_stopped_and_resumes_from_a_folder(sftp_cluster.services, job_id, tmp_path / "taken.zip")
     for record in sftp_cluster.services.jobs.queries.checkpoints(job_id):
         verify(MOUNTED, record)
-    leaves_nothing(sftp_cluster)
+    wait_for_no_processes(sftp_cluster)

@@ -18,7 +18,7 @@ from backend.records.base.layout import JobFolder
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import of_runs
+from tests.cluster.runs import run_processes
 
 SCRIPT = Path(__file__).parents[2] / "docs/cluster.sh"
 NODES = ("node1", "node2", "node3")
@@ -72,7 +72,7 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
 ) -> None:
     hosts = [ready_cluster.cluster.address_of(name) for name in NODES]
     lost_folder = tmp_path / "lost"
-    done = subprocess.run(
+    completed = subprocess.run(
         [SCRIPT, lab, *hosts],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -83,12 +83,12 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
         timeout=_LIMIT_S,
         check=False,
     )
-    assert done.returncode == 0, done.stdout
-    assert "The job can start; checked node1 and node2 and node3" in done.stdout
-    assert ". Saved at epoch " in done.stdout
-    assert done.stdout.count(f": Finished, epoch {EPOCHS} of {EPOCHS}") == 2
+    assert completed.returncode == 0, completed.stdout
+    assert "The job can start; checked node1 and node2 and node3" in completed.stdout
+    assert ". Saved at epoch " in completed.stdout
+    assert completed.stdout.count(f": Finished, epoch {EPOCHS} of {EPOCHS}") == 2
     (exported,) = lab.glob("*.zip")
-    assert f"Wrote {exported}" in done.stdout
+    assert f"Wrote {exported}" in completed.stdout
     with zipfile.ZipFile(exported) as archive:
         assert any(name.endswith("load.py") for name in archive.namelist())
 
@@ -97,23 +97,23 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
         {"node": name, "processes": 1} for name in NODES[:2]
     ]
     # The third starts over, so that the first two were put aside.
-    (aside,) = map(JobFolder, job.runs.iterdir())
-    places = [aside.attempt(1), aside.attempt(2), job.attempt(3), job.attempt(4)]
-    ends = [RunExit.from_dict(read_json(place.exit)) for place in places]
-    assert [end.state for end in ends] == [
+    (previous_job,) = map(JobFolder, job.runs.iterdir())
+    attempts = [previous_job.attempt(1), previous_job.attempt(2), job.attempt(3), job.attempt(4)]
+    exits = [RunExit.from_dict(read_json(attempt.exit)) for attempt in attempts]
+    assert [end.state for end in exits] == [
         JobState.INTERRUPTED,
         JobState.FINISHED,
         JobState.ERROR,
         JobState.FINISHED,
     ]
-    without = ends[2]
-    assert without.error is not None
-    assert without.error.node == "node3"
-    assert without.error.message in done.stdout
-    ended = datetime.fromisoformat(without.ended_at).timestamp()
-    assert ended - float(lost_folder.read_text()) < NAMED_WITHIN_S
+    lost_exit = exits[2]
+    assert lost_exit.error is not None
+    assert lost_exit.error.node == "node3"
+    assert lost_exit.error.message in completed.stdout
+    ended_s = datetime.fromisoformat(lost_exit.ended_at).timestamp()
+    assert ended_s - float(lost_folder.read_text()) < NAMED_WITHIN_S
     # On either side of the cut: what runs there is seen without the network.
-    assert not of_runs(ready_cluster)
+    assert not run_processes(ready_cluster)
 
 
 def test_a_host_alone_is_refused_before_anything_is_done(tmp_path: Path) -> None:

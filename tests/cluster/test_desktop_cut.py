@@ -83,10 +83,12 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    goes_on, ends = run("node1", "node2"), run("node3", strategy={"name": "alone"})
-    previous_update, before_end = settled(desktop, goes_on), settled(desktop, ends)
+    continuing_job, ending_job = run("node1", "node2"), run("node3", strategy={"name": "alone"})
+    previous_update = settled(desktop, continuing_job)
+    previous_end_update = settled(desktop, ending_job)
     assert previous_update.view.state in WORKING
-    assert (previous_update.view.contact_warning, before_end.view.contact_warning) == ("", "")
+    assert previous_update.view.contact_warning == ""
+    assert previous_end_update.view.contact_warning == ""
     wait_for(
         lambda: {node.presence for node in desktop.nodes.list()} == {Presence.ONLINE},
         "the desktop to see the nodes",
@@ -97,44 +99,47 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
         node.leave_the_desktop()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", SILENCE_S)
     # Meanwhile one run ends, which another desktop asked it to.
-    stocked.services.jobs.lifecycle.stop(ends.id)
-    seen, seen_end = previous_update, before_end
+    stocked.services.jobs.lifecycle.stop(ending_job.id)
+    update, end_update = previous_update, previous_end_update
     for _ in range(3):
-        seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
-        seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
-        for now, last in ((seen.view, previous_update.view), (seen_end.view, before_end.view)):
-            assert STALE.fullmatch(now.contact_warning)
+        update = desktop.jobs.queries.poll(continuing_job.id, update.cursor)
+        end_update = desktop.jobs.queries.poll(ending_job.id, end_update.cursor)
+        for view, previous_view in (
+            (update.view, previous_update.view),
+            (end_update.view, previous_end_update.view),
+        ):
+            assert STALE.fullmatch(view.contact_warning)
             # How long it takes and how fast it is are known only from updates.
-            assert replace(now, contact_warning="") == replace_fields(
-                last, eta_s=None, samples_per_second=None
+            assert replace(view, contact_warning="") == replace_fields(
+                previous_view, eta_s=None, samples_per_second=None
             )
-        assert not len(seen.history.steps)
+        assert not len(update.history.steps)
         clock.ahead_s += HOUR_S
-    remote = [node for node in desktop.nodes.list() if node.entry is not None]
-    assert all(STALE.fullmatch(node.message) for node in remote)
+    remote_nodes = [node for node in desktop.nodes.list() if node.entry is not None]
+    assert all(STALE.fullmatch(node.message) for node in remote_nodes)
     with pytest.raises(BackendError, match="did not answer"):
-        desktop.jobs.lifecycle.stop(goes_on.id)
-    stocked.services.jobs.queries.wait(ends.id)
+        desktop.jobs.lifecycle.stop(continuing_job.id)
+    stocked.services.jobs.queries.wait(ending_job.id)
 
     for node in stocked.cluster.nodes.values():
         node.find_the_desktop()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", LIMIT_S)
 
     def is_current() -> bool:
-        nonlocal seen
-        seen = desktop.jobs.queries.poll(goes_on.id, seen.cursor)
+        nonlocal update
+        update = desktop.jobs.queries.poll(continuing_job.id, update.cursor)
         # The history may be read before the status is: each part of it comes once.
-        steps.extend(int(step) for step in seen.history.steps)
-        return not seen.view.contact_warning
+        steps.extend(int(step) for step in update.history.steps)
+        return not update.view.contact_warning
 
     wait_for(is_current, "an update of the job")
-    truth = stocked.services.jobs.queries.show(goes_on.id)
-    assert seen.view.state in WORKING
-    assert previous_update.view.step < seen.view.step <= truth.step
+    true_view = stocked.services.jobs.queries.show(continuing_job.id)
+    assert update.view.state in WORKING
+    assert previous_update.view.step < update.view.step <= true_view.step
     assert steps == list(range(1, len(steps) + 1))
     # What is written comes twice a second, status and history one after the other.
-    assert len(steps) >= seen.view.step
-    seen_end = desktop.jobs.queries.poll(ends.id, seen_end.cursor)
-    assert (seen_end.view.state, seen_end.view.contact_warning) == (JobState.INTERRUPTED, "")
-    desktop.jobs.lifecycle.stop(goes_on.id)
-    assert desktop.jobs.queries.wait(goes_on.id).state is JobState.INTERRUPTED
+    assert len(steps) >= update.view.step
+    end_update = desktop.jobs.queries.poll(ending_job.id, end_update.cursor)
+    assert (end_update.view.state, end_update.view.contact_warning) == (JobState.INTERRUPTED, "")
+    desktop.jobs.lifecycle.stop(continuing_job.id)
+    assert desktop.jobs.queries.wait(continuing_job.id).state is JobState.INTERRUPTED

@@ -13,9 +13,14 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services, open_services
-from tests.cluster.disks import fill, filled, small_disk
+from tests.cluster.disks import fill, filled_disk, small_disk
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import everyone_is_online, grows, leaves_nothing, wait_for_message
+from tests.cluster.runs import (
+    everyone_is_online,
+    wait_for_message,
+    wait_for_no_processes,
+    wait_for_step_after,
+)
 from tests.conftest import LogWatch
 from tests.fakes.mounted_root import MOUNTED
 from tests.integration.tiny import MODEL, raw_job
@@ -63,7 +68,7 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
     jobs, share = stocked.services.jobs, stocked.cluster.share
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
-    with filled(share, MEBIBYTE):
+    with filled_disk(share, MEBIBYTE):
         view_with_message = wait_for_message(
             stocked, view.id, "could not be written: No space left on device"
         )
@@ -75,14 +80,14 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
         view_with_message = wait_for_message(
             stocked, view.id, "The history cannot be written and is kept in memory"
         )
-        view = grows(stocked, view.id, view_with_message.step + 5)
+        view = wait_for_step_after(stocked, view.id, view_with_message.step + 5)
         assert (view.state.is_live, view.contact_warning) == (True, "")
         assert newest(stocked, view.id) == saved_checkpoint
         wait_for(lambda: everyone_is_online(stocked), "every node to be online")
     wait_for_message(stocked, view.id, "")
     wait_for(lambda: newest(stocked, view.id).step > saved_checkpoint.step, "a checkpoint")
 
-    with filled(share):
+    with filled_disk(share):
         # A stop request needs no space; the run waits for some, as its last checkpoint does.
         jobs.lifecycle.stop(view.id)
         view_with_message = wait_for_message(
@@ -104,7 +109,7 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_and_resumes_with_room(
     # Half of the limit is how long a last checkpoint waits for room.
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
-    with filled(share):
+    with filled_disk(share):
         saved_checkpoint = newest(stocked, view.id)
         jobs.lifecycle.stop(view.id)
         view = jobs.queries.wait(view.id)
@@ -113,9 +118,9 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_and_resumes_with_room(
         assert "could not be written: No space left on device" in view.status.message
         assert view.status.message.endswith("Free space, then resume from the newest checkpoint.")
         assert newest(stocked, view.id) == saved_checkpoint
-        leaves_nothing(stocked)
+        wait_for_no_processes(stocked)
     jobs.lifecycle.resume(view.id)
-    view = grows(stocked, view.id, view.step)
+    view = wait_for_step_after(stocked, view.id, view.step)
     assert (view.run, view.state.is_live, view.status.message) == (2, True, "")
 
 
@@ -133,8 +138,8 @@ def test_f28_a_desktop_with_a_full_disk_loses_nothing_and_stops_runs(
 ) -> None:
     disk, services = small
     view = run("node1")
-    known_ids = {one.id for one in services.jobs.queries.list()}
-    with filled(disk):
+    known_ids = {listed_job.id for listed_job in services.jobs.queries.list()}
+    with filled_disk(disk):
         job = services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
         assert "No space left" in job.contact_warning or "is full" in job.contact_warning
         services.jobs.lifecycle.stop(view.id)
@@ -142,5 +147,5 @@ def test_f28_a_desktop_with_a_full_disk_loses_nothing_and_stops_runs(
         assert view.state is JobState.INTERRUPTED
         assert services.catalogue.job(job.id) is None
     assert services.jobs.queries.show(view.id).contact_warning == ""
-    assert {one.id for one in services.jobs.queries.list()} == known_ids | {job.id, view.id}
+    assert {v.id for v in services.jobs.queries.list()} == known_ids | {job.id, view.id}
     assert services.catalogue.job(view.id).status.state is JobState.INTERRUPTED

@@ -87,52 +87,52 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     program: Program, user: User, folder: Path, tmp_path: Path
 ) -> None:
     to_the_form(program, user, folder)
-    user.write("Arguments", "--save {output}/model.pt")
+    user.write_field("Arguments", "--save {output}/model.pt")
     user.tab_to("Arguments to resume")
-    user.type("--resume {checkpoint}")
+    user.type_text("--resume {checkpoint}")
     start(program, user)
     mark(program, user, "loss")
-    sees(program, user, "loss")
+    wait_for_curve(program, user, "loss")
     assert user.clicks <= MOST_CLICKS
     first = displayed_job(program)
     assert first.nodes == NODES
 
-    user.press("Stop")
+    user.press_button("Stop")
     user.wait(lambda: displayed_job(program).state.is_over)
     assert displayed_job(program).state is JobState.INTERRUPTED, displayed_job(program).error
     stopped_at = displayed_job(program).step
     user.take_pictures("stopped")
-    user.press("Resume")
+    user.press_button("Resume")
     user.wait(lambda: displayed_job(program).run == 2)
-    sees(program, user, "loss", stopped_at + 3)
-    user.press("Stop")
+    wait_for_curve(program, user, "loss", stopped_at + 3)
+    user.press_button("Stop")
     user.wait(lambda: displayed_job(program).state.is_over)
 
-    user.choose(program.jobs.detail.header.menu_button, "Bundle…")
+    user.choose_from_menu(program.jobs.detail.header.menu_button, "Bundle…")
     bundle = tmp_path / "mine.ringmaster"
-    user.write("To", str(bundle))
+    user.write_field("To", str(bundle))
     user.take_pictures("bundle")
-    user.press("Bundle")
+    user.press_button("Bundle")
     user.wait(bundle.exists)
-    user.press("Close")
+    user.press_button("Close")
 
     _sweep(program, user)
 
 
 def _sweep(program: Program, user: User) -> None:
     previous_ids = {view.id for view in services(program).jobs.queries.list()}
-    user.choose(program.jobs.detail.header.menu_button, "Clone")
+    user.choose_from_menu(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("script"))
-    user.write("Arguments", "--save {output}/model.pt --epochs 20")
-    user.press("Fields from --help")
+    user.write_field("Arguments", "--save {output}/model.pt --epochs 20")
+    user.press_button("Fields from --help")
     for name, values in (("lr", "0.1, 0.01"), ("hidden", "4, 8")):
-        user.press(f"Several values of {name}", 2 * LIMIT_MS)
-        user.key("Ctrl+A")
-        user.type(values)
-        user.press("Use 2 values")
+        user.press_button(f"Several values of {name}", 2 * LIMIT_MS)
+        user.press_key("Ctrl+A")
+        user.type_text(values)
+        user.press_button("Use 2 values")
     user.take_pictures("sweep")
-    user.press("Queue 4 jobs")
+    user.press_button("Queue 4 jobs")
 
     def swept() -> list[JobView]:
         views = services(program).jobs.queries.list()
@@ -158,10 +158,10 @@ def displayed_job(program: Program) -> JobView:
 
 def to_the_form(program: Program, user: User, folder: Path) -> None:
     user.drop(folder)
-    user.wait(lambda: user.windows(ImportDialog))
+    user.wait(lambda: user.open_dialogs(ImportDialog))
     user.take_pictures("dropped")
-    user.press("Import")
-    user.press("New job with it")
+    user.press_button("Import")
+    user.press_button("New job with it")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("script") == folder.name)
     assert services(program).library.list(Kind.SCRIPT)
@@ -169,10 +169,10 @@ def to_the_form(program: Program, user: User, folder: Path) -> None:
 
 def start(program: Program, user: User) -> None:
     previous_ids = {view.id for view in services(program).jobs.queries.list()}
-    user.press("Select 3 nodes for me")
+    user.press_button("Select 3 nodes for me")
     user.wait(lambda: len(program._pages.form.draft().raw["placement"]) == 3)
     user.take_pictures("new-job")
-    user.press("Start on 3 processes")
+    user.press_button("Start on 3 processes")
     user.wait(lambda: (view := program.jobs.open_view) and view.id not in previous_ids)
     user.wait(
         lambda: (
@@ -186,25 +186,26 @@ def start(program: Program, user: User) -> None:
 
 def mark(program: Program, user: User, name: str) -> None:
     """Draw a number that the program prints."""
-    user.press("Log")
+    user.press_button("Log")
     view = find_only(LogView, program.jobs.detail)
 
     user.wait(lambda: name in (view.line_text(view.first_line) or ""))
     user.take_pictures("log")
     user.wait(lambda: name in (view.line_text(view.first_line) or ""))
     user.open_menu(view.viewport(), QPoint(80, 2))
-    user.pick(f"Draw .*{name}.*")
+    user.pick_entry(f"Draw .*{name}.*")
     user.take_pictures("number")
-    user.press("Draw")
+    user.press_button("Draw")
 
 
-def sees(program: Program, user: User, curve: str, points: int = 3) -> None:
+def wait_for_curve(program: Program, user: User, curve_name: str, point_count: int = 3) -> None:
     """Wait for a curve of the open job."""
 
-    def is_seen() -> bool:
-        drawn = program.jobs.detail.curves.curve(curve)
-        return displayed_job(program).state.is_over or (drawn is not None and len(drawn) >= points)
+    def is_shown() -> bool:
+        shown_curve = program.jobs.detail.curves.curve(curve_name)
+        is_drawn = shown_curve is not None and len(shown_curve) >= point_count
+        return displayed_job(program).state.is_over or is_drawn
 
-    user.wait(is_seen, 600_000)
+    user.wait(is_shown, 600_000)
     assert not displayed_job(program).state.is_over, displayed_job(program).error
-    user.take_pictures(f"curve-{curve.replace('/', '-')}")
+    user.take_pictures(f"curve-{curve_name.replace('/', '-')}")

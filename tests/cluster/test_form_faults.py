@@ -19,7 +19,7 @@ from backend.ssh.interface import HostKeyChanged, LoginRefused, PassphraseNeeded
 from tests.cluster.commands import call
 from tests.cluster.faults import SEEDED_FAULTS
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeding import as_root, move_away
+from tests.cluster.seeding import move_away, run_as_root
 from tests.waiting import LIMIT_S
 
 NODE, SECOND_NAME = "node2", "again"
@@ -28,7 +28,7 @@ QUICK = ("refused", "wrong user", "host key changed", "no Python", "disk full")
 MakeFault = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
-class Row(NamedTuple):
+class FaultCase(NamedTuple):
     """``made`` spoils the node; ``typed`` is what the user types wrongly.
 
     ``limit_s`` is how long the node may be silent; where it never answers, that is short.
@@ -36,13 +36,13 @@ class Row(NamedTuple):
 
     message: str
     kind: type[BackendError] = Unreachable
-    made: MakeFault = lambda _ready: nullcontext()
+    seed_fault: MakeFault = lambda _ready: nullcontext()
     settings: Mapping[str, Any] = MappingProxyType({})
     limit_s: float = LIMIT_S
 
 
 def seeded(name: str) -> MakeFault:
-    return lambda ready: SEEDED_FAULTS[name].ready_cluster(ready, NODE)
+    return lambda ready: SEEDED_FAULTS[name].seed(ready, NODE)
 
 
 @contextmanager
@@ -64,33 +64,39 @@ def without_python(ready: ReadyCluster) -> Iterator[None]:
 
 @contextmanager
 def home_of_root(ready: ReadyCluster) -> Iterator[None]:
-    as_root(ready, NODE, "chown root /home/lab /home/lab/.ringmaster")
+    run_as_root(ready, NODE, "chown root /home/lab /home/lab/.ringmaster")
     try:
         yield
     finally:
-        as_root(ready, NODE, "chown lab /home/lab /home/lab/.ringmaster")
+        run_as_root(ready, NODE, "chown lab /home/lab /home/lab/.ringmaster")
 
 
 ROWS = {
-    "host not found": Row("was not found", settings={"host": "no-such-host.invalid"}),
-    "refused": Row("refuses connections on port 22", made=seeded("sshd_stopped")),
-    "no answer": Row("sent no greeting within", made=seeded("sshd_hangs"), limit_s=SHORT_S),
-    "no route": Row("no route|did not answer", made=seeded("cable_pulled"), limit_s=SHORT_S),
-    "switched off": Row("no route|did not answer", made=seeded("powered_off"), limit_s=SHORT_S),
-    "wrong user": Row("refuses nobody-here", LoginRefused, settings={"user": "nobody-here"}),
-    "user not allowed": Row("refuses lab", LoginRefused, seeded("sshd_wants_another_user")),
-    "wrong key": Row("refuses lab", LoginRefused, seeded("desktop_key_removed")),
-    "key listed for all": Row(
+    "host not found": FaultCase("was not found", settings={"host": "no-such-host.invalid"}),
+    "refused": FaultCase("refuses connections on port 22", seed_fault=seeded("sshd_stopped")),
+    "no answer": FaultCase(
+        "sent no greeting within", seed_fault=seeded("sshd_hangs"), limit_s=SHORT_S
+    ),
+    "no route": FaultCase(
+        "no route|did not answer", seed_fault=seeded("cable_pulled"), limit_s=SHORT_S
+    ),
+    "switched off": FaultCase(
+        "no route|did not answer", seed_fault=seeded("powered_off"), limit_s=SHORT_S
+    ),
+    "wrong user": FaultCase("refuses nobody-here", LoginRefused, settings={"user": "nobody-here"}),
+    "user not allowed": FaultCase("refuses lab", LoginRefused, seeded("sshd_wants_another_user")),
+    "wrong key": FaultCase("refuses lab", LoginRefused, seeded("desktop_key_removed")),
+    "key listed for all": FaultCase(
         "refuses lab", LoginRefused, seeded("authorized_keys_writable_by_all")
     ),
-    "no such key": Row("no key file", BackendError, settings={"identity": "/no/such/key"}),
-    "passphrase needed": Row("passphrase", PassphraseNeeded, settings={"identity": "locked"}),
-    "host key changed": Row("key", HostKeyChanged, seeded("host_key_changed")),
-    "not SSH": Row("is not an SSH server", settings={"port": 8022}),
-    "no Python": Row("has no python3", BackendError, without_python),
-    "disk full": Row("No space left", BackendError, seeded("home_disk_full")),
-    "no permission": Row("Permission denied", BackendError, home_of_root),
-    "bashrc that ends": Row(
+    "no such key": FaultCase("no key file", BackendError, settings={"identity": "/no/such/key"}),
+    "passphrase needed": FaultCase("passphrase", PassphraseNeeded, settings={"identity": "locked"}),
+    "host key changed": FaultCase("key", HostKeyChanged, seeded("host_key_changed")),
+    "not SSH": FaultCase("is not an SSH server", settings={"port": 8022}),
+    "no Python": FaultCase("has no python3", BackendError, without_python),
+    "disk full": FaultCase("No space left", BackendError, seeded("home_disk_full")),
+    "no permission": FaultCase("Permission denied", BackendError, home_of_root),
+    "bashrc that ends": FaultCase(
         "code 5 before any command", LoginRefused, partial(bashrc, "echo no module >&2; exit 5\n")
     ),
 }
@@ -145,13 +151,13 @@ def mail(ready_cluster: ReadyCluster) -> None:
 def test_f52_each_way_to_fail_is_a_sentence_with_a_way_out_and_nothing_is_made(
     ready_cluster: ReadyCluster,
     add: Callable[..., None],
-    row: Row,
+    row: FaultCase,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", row.limit_s)
     services = ready_cluster.services
     previous_entries = services.cluster.list()
-    with row.made(ready_cluster), pytest.raises(row.kind, match=row.message) as caught:
+    with row.seed_fault(ready_cluster), pytest.raises(row.kind, match=row.message) as caught:
         add(**row.settings)
     assert caught.value.remedy
     assert services.cluster.list() == previous_entries

@@ -77,9 +77,9 @@ def test_f26_no_reader_sees_half_a_file(disk: Path) -> None:
     fill(disk)
     for step in range(1, 5):
         with (disk / "status.json").open("rb", buffering=0) as reader:
-            begun = reader.read(5)
+            first_bytes = reader.read(5)
             spare.replace_json({"step": step, "text": "x" * 1000})
-            assert json.loads(begun + reader.read())["step"] == step - 1
+            assert json.loads(first_bytes + reader.read())["step"] == step - 1
         assert read_json(disk / "status.json")["step"] == step
 
 

@@ -109,38 +109,39 @@ def _start(ready: ReadyCluster, folder: Path, name: str, **settings: Any) -> Job
 
 
 def _weights(ready: ReadyCluster, job_id: str) -> dict[str, torch.Tensor]:
-    newest = next(
+    newest_checkpoint = next(
         checkpoint
         for checkpoint in ready.services.jobs.queries.checkpoints(job_id)
         if checkpoint.is_latest
     )
-    assert newest.step == STEPS
-    saved = torch.load(newest.path, weights_only=True)
+    assert newest_checkpoint.step == STEPS
+    saved = torch.load(newest_checkpoint.path, weights_only=True)
     return dict(saved["layer"])
 
 
 @pytest.mark.timeout(3600)
 def test_20_pauses_on_three_nodes_lose_nothing(with_gpus: ReadyCluster, tmp_path: Path) -> None:
     jobs = with_gpus.services.jobs
-    others = {
+    foreign_pids = {
         node: with_gpus[node]
         .run(["sh", "-c", "sleep 100000 >/dev/null 2>&1 & echo $!"], user="root")
         .stdout
         for node in NODES
     }
     view = _start(with_gpus, tmp_path, "paused", gives_way=True, quiet_minutes=0.05)
-    places = itertools.cycle(itertools.product((0, 1), NODES))
-    for number, (gpu, node) in zip(range(1, PAUSES + 1), places, strict=False):
+    gpus = itertools.cycle(itertools.product((0, 1), NODES))
+    for number, (gpu, node) in zip(range(1, PAUSES + 1), gpus, strict=False):
 
         def trains(run: int = number, step: int = view.step) -> bool:
             now = jobs.queries.show(view.id)
             return now.run == run and now.state is JobState.TRAINING and now.step > step
 
         wait_for(trains, f"steps of run {number}", 300)
-        describe_gpus(with_gpus, node, "gpus 2", f"process {gpu} {others[node].strip()} 18432")
-        ended = jobs.queries.folder(view.id).attempt(number).exit
-        wait_for(ended.exists, f"the end of run {number}", 300)
-        record = RunExit.from_dict(read_json(ended))
+        process_line = f"process {gpu} {foreign_pids[node].strip()} 18432"
+        describe_gpus(with_gpus, node, "gpus 2", process_line)
+        exit_file = jobs.queries.folder(view.id).attempt(number).exit
+        wait_for(exit_file.exists, f"the end of run {number}", 300)
+        record = RunExit.from_dict(read_json(exit_file))
         assert record.pause == f"Paused: root uses GPU {gpu} on {node}.", record
         describe_gpus(with_gpus, node)
     wait_for(lambda: jobs.queries.show(view.id).state is JobState.TRAINING, "the last run", 300)
@@ -149,8 +150,8 @@ def test_20_pauses_on_three_nodes_lose_nothing(with_gpus: ReadyCluster, tmp_path
     assert (view.state, view.run) == (JobState.FINISHED, PAUSES + 1), view.error
 
     (with_gpus.cluster.share / "fast-undisturbed").touch()
-    calm = _start(with_gpus, tmp_path, "undisturbed")
-    assert jobs.queries.wait(calm.id).state is JobState.FINISHED
-    expected = _weights(with_gpus, calm.id)
+    undisturbed_job = _start(with_gpus, tmp_path, "undisturbed")
+    assert jobs.queries.wait(undisturbed_job.id).state is JobState.FINISHED
+    expected = _weights(with_gpus, undisturbed_job.id)
     weights = _weights(with_gpus, view.id)
     assert all(torch.equal(value, expected[name]) for name, value in weights.items())

@@ -11,7 +11,14 @@ import pytest
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import LOSSES, grows, is_over, leaves_nothing, of_runs, reaches
+from tests.cluster.runs import (
+    NODE_LOSSES,
+    is_over,
+    run_processes,
+    wait_for_no_processes,
+    wait_for_step_after,
+    wait_for_view,
+)
 from tests.waiting import wait_for
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
@@ -38,13 +45,13 @@ def test_a_job_that_loses_a_node_continues_on_the_others(
 ) -> None:
     queries = stocked.services.jobs.queries
     view = run(*ALL, on_failure=SHRINK, checkpoint={"every_steps": 5})
-    view = grows(stocked, view.id, view.step + 12)
+    view = wait_for_step_after(stocked, view.id, view.step + 12)
 
     started_s = time.monotonic()
-    LOSSES[lose](stocked[victim])
+    NODE_LOSSES[lose](stocked[victim])
 
-    view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
-    view = grows(stocked, view.id, view.step)
+    view = wait_for_view(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    view = wait_for_step_after(stocked, view.id, view.step)
     sys.stderr.write(
         f"\n{victim}: {time.monotonic() - started_s:.1f} s to a step of the next run\n"
     )
@@ -74,14 +81,16 @@ def test_a_job_continues_without_a_node_that_stands_still_and_the_node_changes_n
 ) -> None:
     policy = {**SHRINK, "silent_limit_s": 40}
     view = run(*ALL, on_failure=policy, checkpoint={"every_steps": 5})
-    view = grows(stocked, view.id, view.step + 12)
+    view = wait_for_step_after(stocked, view.id, view.step + 12)
     stocked[victim].freeze()
     try:
-        doubt = f"{victim} gives no sign of life"
-        view = reaches(stocked, view.id, lambda v: v.contact_warning == doubt or v.run == 2)
-        assert (view.contact_warning, view.run, view.status.eta_s) == (doubt, 1, None)
-        view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
-        view = grows(stocked, view.id, view.step)
+        warning = f"{victim} gives no sign of life"
+        view = wait_for_view(stocked, view.id, lambda v: v.contact_warning == warning or v.run == 2)
+        assert (view.contact_warning, view.run, view.status.eta_s) == (warning, 1, None)
+        view = wait_for_view(
+            stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING
+        )
+        view = wait_for_step_after(stocked, view.id, view.step)
     finally:
         stocked[victim].thaw()
     assert view.status.continuation is not None
@@ -91,8 +100,10 @@ def test_a_job_continues_without_a_node_that_stands_still_and_the_node_changes_n
     )
     assert victim in view.status.continuation.reason
 
-    wait_for(lambda: victim not in {name for name, _ in of_runs(stocked)}, "the end of its ranks")
-    view = grows(stocked, view.id, view.step + 5)
+    wait_for(
+        lambda: victim not in {name for name, _ in run_processes(stocked)}, "the end of its ranks"
+    )
+    view = wait_for_step_after(stocked, view.id, view.step + 5)
     stocked.services.jobs.lifecycle.stop(view.id)
     view = stocked.services.jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 2)
@@ -108,9 +119,9 @@ def test_the_loss_is_that_of_a_job_that_lost_no_node(
     calm = is_over(stocked, run(*ALL, **settings).id)
     assert calm.state is JobState.FINISHED
     view = run(*ALL, **settings)
-    view = grows(stocked, view.id, view.step + 8)
+    view = wait_for_step_after(stocked, view.id, view.step + 8)
     stocked["node3"].power_off()
-    view = reaches(stocked, view.id, lambda v: v.run == 2 and not v.state.is_live)
+    view = wait_for_view(stocked, view.id, lambda v: v.run == 2 and not v.state.is_live)
     assert view.state is JobState.FINISHED
     assert view.config.batch_size * 2 == calm.config.batch_size * 3
     assert view.step == calm.step
@@ -126,7 +137,7 @@ def test_an_error_of_the_code_is_not_tried_again(
     view = run(*ALL, on_failure={**SHRINK, "retries": 3}, environment={"PAUSE_S": "no number"})
     view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
     # The supervisor has ended, which would have queued it.
     assert (view.run, stocked.services.queue.read().jobs) == (1, ())
 
@@ -134,15 +145,15 @@ def test_an_error_of_the_code_is_not_tried_again(
 @slow
 def test_a_lost_node_is_waited_for(stocked: ReadyCluster, run: Callable[..., JobView]) -> None:
     view = run("node1", "node2", on_failure={"retries": 1}, checkpoint={"every_steps": 5})
-    view = grows(stocked, view.id, view.step + 12)
+    view = wait_for_step_after(stocked, view.id, view.step + 12)
     stocked["node2"].power_off()
-    view = reaches(stocked, view.id, lambda v: v.state is JobState.QUEUED)
+    view = wait_for_view(stocked, view.id, lambda v: v.state is JobState.QUEUED)
     queue_position = stocked.services.queue.read().find_job(view.id)
     assert queue_position is not None
     assert "Tries again on the same nodes, 1 of 1." in queue_position.entry.reason
     stocked["node2"].boot()
     stocked.revive()
-    view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    view = wait_for_view(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     assert list(view.nodes) == ["node1", "node2"]
     wait_for(
         lambda: stocked.services.jobs.queries.show(view.id).step > queue_position.entry.run,
@@ -158,15 +169,15 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     until = {"PAUSE_S": "0.1", "PAUSED_UNTIL": f"{stocked.cluster.data_root}/{is_fast}"}
     settings = {"epochs": 8, "checkpoint": {"every_steps": 5}, "environment": until}
     view = run(*ALL, on_failure={**SHRINK, "grow": True}, **settings)
-    view = grows(stocked, view.id, view.step + 8)
+    view = wait_for_step_after(stocked, view.id, view.step + 8)
     stocked["node2"].power_off()
-    view = reaches(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
+    view = wait_for_view(stocked, view.id, lambda v: v.run == 2 and v.state is JobState.TRAINING)
     assert list(view.nodes) == ["node1", "node3"]
 
     # Nothing on it starts its agent, and no desktop does: the head finds it.
     stocked["node2"].boot()
 
-    view = reaches(stocked, view.id, lambda v: v.run == 3 and v.state is JobState.TRAINING)
+    view = wait_for_view(stocked, view.id, lambda v: v.run == 3 and v.state is JobState.TRAINING)
     continuation = view.status.continuation
     assert continuation is not None
     assert (continuation.nodes, list(view.nodes)) == ("3 of 3 nodes", list(ALL))

@@ -25,7 +25,7 @@ LEFT_BUTTON = Qt.MouseButton.LeftButton
 @pytest.fixture
 def dialog(program: Program, ready_cluster: ReadyCluster, qtbot: QtBot) -> Iterator[SetUpDialog]:
     """The set-up of node2, begun while its sshd shows another key than it did."""
-    with SEEDED_FAULTS["host_key_changed"].ready_cluster(ready_cluster, "node2"):
+    with SEEDED_FAULTS["host_key_changed"].seed(ready_cluster, "node2"):
         program.window.open_page("nodes")
         qtbot.waitUntil(lambda: "node2" in program.nodes._states)
         yield started_dialog(program, qtbot)
@@ -49,7 +49,9 @@ def is_ready(update: SetUp) -> bool:
 
 def fingerprint(ready: ReadyCluster) -> str:
     """As the administrator of node2 reads it on that node."""
-    fingerprint_line = ready["node2"].must("ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub")
+    fingerprint_line = ready["node2"].run_as_root(
+        "ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"
+    )
     return fingerprint_line.split()[1]
 
 

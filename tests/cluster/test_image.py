@@ -36,32 +36,32 @@ def test_a_half_made_image_is_made_again(
     with pytest.raises(KeyboardInterrupt):
         provide()
     monkeypatch.setattr(image, "make", make)
-    made = provide()
-    assert image.recipe() in made.name
-    assert [file.name for file in made.iterdir()] == ["whole"]
+    image_folder = provide()
+    assert image.recipe() in image_folder.name
+    assert [file.name for file in image_folder.iterdir()] == ["whole"]
     monkeypatch.setattr(image, "make", stop_half_way)
-    assert provide() == made
+    assert provide() == image_folder
 
 
 def test_two_runs_make_it_once(
     provide: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = []
+    image_folders = []
     both_came = threading.Barrier(2, timeout=LIMIT_S)
 
     def make(root: Path, *_: object) -> None:
-        made.append(root)
+        image_folders.append(root)
         root.mkdir()
 
-    def come() -> Path:
+    def provide_together() -> Path:
         both_came.wait()
         return provide()
 
     monkeypatch.setattr(image, "make", make)
     with ThreadPoolExecutor(2) as pool:
-        one, other = pool.submit(come), pool.submit(come)
-    assert one.result() == other.result()
-    assert len(made) == 1
+        first_run, second_run = pool.submit(provide_together), pool.submit(provide_together)
+    assert first_run.result() == second_run.result()
+    assert len(image_folders) == 1
 
 
 def test_packages_come_from_where_this_machine_takes_its_own(

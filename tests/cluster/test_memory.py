@@ -11,7 +11,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import leaves_nothing
+from tests.cluster.runs import wait_for_no_processes
 from tests.integration.tiny import LOADER
 
 pytestmark = pytest.mark.slow
@@ -51,4 +51,4 @@ def test_f19_the_error_of_a_rank_out_of_memory_on_another_node_names_a_batch_siz
         "Rank 1 on node2: The node is out of memory. Try batch size 32 instead of 48."
     )
     assert "torch.zeros" in view.error.traceback
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)

@@ -10,7 +10,7 @@ from backend.records.jobs.config import parse_job
 from backend.records.jobs.view import JobView
 from tests.cluster.commands import ip
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import leaves_nothing, makes_steps
+from tests.cluster.runs import makes_steps, wait_for_no_processes
 from tests.integration.tiny import raw_job
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
@@ -30,12 +30,12 @@ def addresses_without_subnet(stocked: ReadyCluster) -> Iterator[list[str]]:
     length = slot.subnet.prefixlen
     previous_addresses = [stocked.entry(name).ranks_address for name in NODES]
 
-    def change(old: int, new: int, *more: str) -> None:
+    def change(old_length: int, new_length: int, *commands: str) -> None:
         for name in NODES:
             address = stocked.cluster.address_of(name)
-            taken = f"address del {address}/{old} dev eth0"
-            given = f"address add {address}/{new} dev eth0"
-            ip([taken, given, *more], slot.namespace(name))
+            delete_command = f"address del {address}/{old_length} dev eth0"
+            add_command = f"address add {address}/{new_length} dev eth0"
+            ip([delete_command, add_command, *commands], slot.namespace(name))
 
     change(length, 32, f"route add {slot.subnet} dev eth0")
     yield [f"{stocked.cluster.address_of(name)}/32" for name in NODES]
@@ -58,4 +58,4 @@ def test_nodes_without_a_subnet_pass_the_preflight_check_and_train_together(
     assert view.world_size == 2
     stocked.services.jobs.lifecycle.stop(view.id)
     stocked.services.jobs.queries.wait(view.id)
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)

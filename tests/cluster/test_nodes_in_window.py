@@ -14,7 +14,7 @@ from backend.records.nodes.entry import NodeAddress
 from backend.records.nodes.reading import Presence
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.windows import row_of, services
+from tests.cluster.windows import node_row, services
 from tests.integration.tiny import raw_job
 from tests.waiting import wait_for
 from widgets.common.buttons import Button
@@ -41,33 +41,33 @@ def test_a_node_with_an_ended_agent_is_read_over_ssh_until_its_next_heartbeat(
     monkeypatch.setattr(services(program).provisioning, "wake", lambda name: None)
     program.window.open_page("nodes")
     qtbot.waitUntil(lambda: is_shown(program, "node2"))
-    qtbot.waitUntil(lambda: row_of(program, "node2").condition is Condition.WELL)
+    qtbot.waitUntil(lambda: node_row(program, "node2").condition is Condition.WELL)
     ready_cluster.stop_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").subtitle == "Agent stopped")
-    row = row_of(program, "node2")
+    qtbot.waitUntil(lambda: node_row(program, "node2").subtitle == "Agent stopped")
+    row = node_row(program, "node2")
     assert (row.condition, row.heartbeat, shows_figures(row)) == (
         Condition.OFFLINE,
         "over SSH",
         True,
     )
     ready_cluster.start_agent("node2")
-    qtbot.waitUntil(lambda: row_of(program, "node2").heartbeat == "now")
+    qtbot.waitUntil(lambda: node_row(program, "node2").heartbeat == "now")
 
 
 @pytest.mark.slow
 def test_an_unprovisioned_node_is_read_over_ssh(
     program: Program, ready_cluster: ReadyCluster, qtbot: QtBot
 ) -> None:
-    made = ready_cluster.cluster
-    address = NodeAddress(made.address_of("node3"), user=made.user, identity=str(made.identity))
+    nodes = ready_cluster.cluster
+    address = NodeAddress(nodes.address_of("node3"), user=nodes.user, identity=str(nodes.identity))
     cluster = services(program).cluster
-    cluster.add("bare", address, accept=lambda _key: False, node_data_root=made.data_root)
+    cluster.add("bare", address, accept=lambda _key: False, node_data_root=nodes.data_root)
     try:
         program.window.open_page("nodes")
         qtbot.waitUntil(
-            lambda: is_shown(program, "bare") and shows_figures(row_of(program, "bare"))
+            lambda: is_shown(program, "bare") and shows_figures(node_row(program, "bare"))
         )
-        assert row_of(program, "bare").condition is Condition.NEW
+        assert node_row(program, "bare").condition is Condition.NEW
         assert program.nodes._states["bare"].presence is Presence.NEW
     finally:
         cluster.remove("bare")
@@ -81,14 +81,14 @@ def planted(stocked: ReadyCluster) -> Iterator[None]:
     job = stocked.services.jobs.create(raw_job(placement=[{"node": "node1", "processes": 1}]))
     for tag in (f"{RUN_VARIABLE}=long-gone/x", "OTHER=1"):
         node.run(["sh", "-c", f"{tag} setsid sleep 3717 > /dev/null 2>&1 < /dev/null &"])
-    wait_for(lambda: len(_planted(stocked)) == 2, "what is planted")
+    wait_for(lambda: len(_planted_processes(stocked)) == 2, "what is planted")
     yield
-    for one in _planted(stocked):
-        node.run(["kill", "-9", str(one.pid)])
+    for process in _planted_processes(stocked):
+        node.run(["kill", "-9", str(process.pid)])
     stocked.services.jobs.remove(job.id)
 
 
-def _planted(ready_cluster: ReadyCluster) -> list[Process]:
+def _planted_processes(ready_cluster: ReadyCluster) -> list[Process]:
     return [process for process in ready_cluster["node1"].processes() if "3717" in process.argv]
 
 
@@ -99,13 +99,13 @@ def test_s14_only_the_orphan_of_a_run_is_offered_and_ended(
     program.window.open_page("nodes")
     qtbot.waitUntil(lambda: is_shown(program, "node1"))
     program.nodes.open_node("node1")
-    qtbot.waitUntil(lambda: bool(_offered(program)))
-    (end,) = _offered(program)
+    qtbot.waitUntil(lambda: bool(_offered_buttons(program)))
+    (end,) = _offered_buttons(program)
     qtbot.mouseClick(end, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: not _offered(program))
-    assert len(_planted(ready_cluster)) == 1
+    qtbot.waitUntil(lambda: not _offered_buttons(program))
+    assert len(_planted_processes(ready_cluster)) == 1
 
 
-def _offered(program: Program) -> list[Button]:
+def _offered_buttons(program: Program) -> list[Button]:
     buttons = program.nodes.findChildren(Button)
-    return [one for one in buttons if one.isVisible() and one.text() in ("End process", "Ending…")]
+    return [b for b in buttons if b.isVisible() and b.text() in ("End process", "Ending…")]

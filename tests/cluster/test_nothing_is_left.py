@@ -90,8 +90,8 @@ def test_two_clusters_stand_side_by_side_and_one_goes_without_a_trace(
     with Cluster(tmp_path, nodes=("solo",)) as second_cluster:
         assert second_cluster.slot != cluster.slot
         assert second_cluster.ssh("solo", "hostname").stdout == "solo\n"
-        there = " ".join(traces(second_cluster.slot, tmp_path))
-        for thing in (
+        trace_text = " ".join(traces(second_cluster.slot, tmp_path))
+        for trace in (
             second_cluster.slot.bridge,
             "-solo",
             "share",
@@ -99,7 +99,7 @@ def test_two_clusters_stand_side_by_side_and_one_goes_without_a_trace(
             "process",
             "disk.ext4",
         ):
-            assert thing in there
+            assert trace in trace_text
     assert traces(second_cluster.slot, tmp_path) == []
     assert is_released(second_cluster.slot)
     assert cluster.ssh("node1", "hostname").stdout == "node1\n"

@@ -24,7 +24,7 @@ from backend.records.jobs.view import JobView
 from backend.training.strategies import peer_link
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import grows, leaves_nothing, makes_steps
+from tests.cluster.runs import makes_steps, wait_for_no_processes, wait_for_step_after
 
 pytest_plugins = ["tests.cluster.runs_fixtures"]
 pytestmark = pytest.mark.slow
@@ -33,7 +33,7 @@ NODES = ("node1", "node2", "node3")
 STRATEGIES = ("allreduce", "ddp", "downpour", "dc-asgd", "sandblaster")
 PROOF = "/tmp/executed-by-a-outsider"
 _LISTENS = "0A"
-_EVERY_S = 0.1
+_INTERVAL_S = 0.1
 
 
 class Executed:
@@ -81,15 +81,15 @@ class Outsider:
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
-        self._usual = {node.name: listening_ports(node) for node in nodes}
+        self._usual_ports = {node.name: listening_ports(node) for node in nodes}
         self._is_over = threading.Event()
         self.attempts: Counter[tuple[str, int]] = Counter()
         """Connections, by node and port."""
-        self._held: list[socket.socket] = []
-        self._threads = [threading.Thread(target=self._try, args=(node,)) for node in nodes]
+        self._connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._try_ports, args=(node,)) for node in nodes]
 
     @contextmanager
-    def at_work(self) -> Iterator[Outsider]:
+    def run_threads(self) -> Iterator[Outsider]:
         for thread in self._threads:
             thread.start()
         try:
@@ -98,12 +98,12 @@ class Outsider:
             self._is_over.set()
             for thread in self._threads:
                 thread.join()
-            for connection in self._held:
+            for connection in self._connections:
                 connection.close()
 
-    def _try(self, node: Node) -> None:
-        while not self._is_over.wait(_EVERY_S):
-            for port in listening_ports(node) - self._usual[node.name]:
+    def _try_ports(self, node: Node) -> None:
+        while not self._is_over.wait(_INTERVAL_S):
+            for port in listening_ports(node) - self._usual_ports[node.name]:
                 if self.attempts[node.name, port] < 2 * len(SENT):
                     for send in SENT.values():
                         self.attempts[node.name, port] += 1
@@ -112,7 +112,7 @@ class Outsider:
     def _connect(self, host: str, port: int, send: Callable[[socket.socket], Any]) -> None:
         with suppress(OSError):
             connection = socket.create_connection((host, port), 2)
-            self._held.append(connection)
+            self._connections.append(connection)
             send(connection)
 
 
@@ -123,13 +123,13 @@ def test_a_run_trains_on_whatever_an_outsider_sends_to_its_ports(
     settings: dict[str, Any] = {"strategy": {"name": strategy}}
     if strategy == "sandblaster":
         settings["optimizer"] = {"name": "lbfgs", "lr": 1.0}
-    with Outsider([stocked[name] for name in NODES]).at_work() as outsider:
+    with Outsider([stocked[name] for name in NODES]).run_threads() as outsider:
         view = run(*NODES, **settings)
         assert makes_steps(view), f"{view.status.message} {outsider.attempts}"
-        assert grows(stocked, view.id, view.step + 10).state.is_live
+        assert wait_for_step_after(stocked, view.id, view.step + 10).state.is_live
         stocked.services.jobs.lifecycle.stop(view.id)
         assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
     assert outsider.attempts
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
     for name in NODES:
         assert stocked[name].run(["test", "-e", PROOF]).returncode == 1

@@ -58,7 +58,7 @@ FAULT_GROUPS: tuple[dict[str, str], ...] = (
     {"node2": "mtu_too_large"},
     {"node2": "data_root_full"},
 )
-REPAIRED: tuple[dict[str, tuple[str, ...]], ...] = (
+REPAIRED_FAULTS: tuple[dict[str, tuple[str, ...]], ...] = (
     {
         "node1": ("cluster_key_readable_by_all",),
         "node2": ("program_missing",),
@@ -86,7 +86,7 @@ REPAIRED: tuple[dict[str, tuple[str, ...]], ...] = (
     },
 )
 """What the program fixes, several faults of a node at once."""
-ON_GPUS = ("gpu_not_there", "gpu_busy", "gpu_lost")
+GPU_FAULTS = ("gpu_not_there", "gpu_busy", "gpu_lost")
 
 
 def config(*nodes: str, processes: int = 2) -> JobConfig:
@@ -100,39 +100,39 @@ def _parsed(placement: Sequence[object]) -> JobConfig:
     return parsed.config
 
 
-def problems_of(result: Preflight) -> set[tuple[str, tuple[str, ...]]]:
+def failed_checks(result: Preflight) -> set[tuple[str, tuple[str, ...]]]:
     return {(finding.check, finding.nodes) for finding in result.findings if not finding.ok}
 
 
 def only_finding(result: Preflight, check: str) -> PreflightFinding:
-    (finding,) = (one for one in result.findings if one.check == check and not one.ok)
+    (finding,) = (f for f in result.findings if f.check == check and not f.ok)
     return finding
 
 
-def assert_well(ready: ReadyCluster, result: Preflight) -> None:
+def assert_in_order(ready: ReadyCluster, result: Preflight) -> None:
     assert result.succeeded, result.blocking_findings
-    assert not problems_of(result)
+    assert not failed_checks(result)
     assert result.smaller == ()
     assert not list(ready.cluster.share.glob("jobs/.*")), "something was left behind"
 
 
 def test_every_fault_is_seeded_and_there_are_thirty() -> None:
     seeded = [name for batch in FAULT_GROUPS for name in batch.values()]
-    assert sorted([*seeded, *ON_GPUS]) == sorted(SEEDED_FAULTS)
+    assert sorted([*seeded, *GPU_FAULTS]) == sorted(SEEDED_FAULTS)
     assert len(SEEDED_FAULTS) >= 30
     # Too many processes, data, and scripts (test_script_packages_on_nodes) have tests of their own;
     # MPI for Python is imported as Horovod is.
-    elsewhere = {names.PROCESSES, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
-    found = {check for fault in SEEDED_FAULTS.values() for check in fault.checks}
-    assert found == set(checks.BY_NAME) - elsewhere
+    other_checks = {names.PROCESSES, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
+    reported_checks = {check for f in SEEDED_FAULTS.values() for check in f.checks}
+    assert reported_checks == set(checks.BY_NAME) - other_checks
 
 
 def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
     result = ready_cluster.services.preflight.run(config())
-    assert_well(ready_cluster, result)
-    checked = {finding.check for finding in result.findings}
+    assert_in_order(ready_cluster, result)
+    passed_checks = {finding.check for finding in result.findings}
     not_asked = {names.GPUS, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
-    assert checked == set(checks.BY_NAME) - not_asked
+    assert passed_checks == set(checks.BY_NAME) - not_asked
 
 
 @slow
@@ -163,10 +163,10 @@ def test_faults_are_found_by_name_and_no_other(
     with ExitStack() as stack:
         expected = set()
         for node, name in batch.items():
-            stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
+            stack.enter_context(SEEDED_FAULTS[name].seed(ready_cluster, node))
             expected |= SEEDED_FAULTS[name].expected(node)
         result = ready_cluster.services.preflight.run(config())
-    assert problems_of(result) == expected, [
+    assert failed_checks(result) == expected, [
         finding.message for finding in result.blocking_findings
     ]
     for finding in result.blocking_findings:
@@ -185,13 +185,13 @@ def test_busy_lost_and_missing_gpus_are_found(ready_cluster: ReadyCluster, tmp_p
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
         first_result = preflight.run(job)
-        assert problems_of(first_result) == set(), [
+        assert failed_checks(first_result) == set(), [
             finding.message for finding in first_result.findings
         ]
-        for node, name in zip(NODES, ON_GPUS, strict=True):
-            stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
+        for node, name in zip(NODES, GPU_FAULTS, strict=True):
+            stack.enter_context(SEEDED_FAULTS[name].seed(ready_cluster, node))
         result = preflight.run(job)
-    assert problems_of(result) == {(names.GPUS, (node,)) for node in NODES}
+    assert failed_checks(result) == {(names.GPUS, (node,)) for node in NODES}
     busy = next(finding for finding in result.blocking_findings if finding.nodes == ("node2",))
     assert "GPU 1 of node2 is in use by root" in busy.message
     assert "holds 18 GiB" in busy.message
@@ -212,7 +212,7 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
 
 
 def test_the_program_fixes_at_least_twenty_of_the_faults() -> None:
-    repaired = [name for batch in REPAIRED for names in batch.values() for name in names]
+    repaired = [name for batch in REPAIRED_FAULTS for names in batch.values() for name in names]
     assert len(repaired) == len(set(repaired))
     by_nodes = len(repaired) + len(("jobs_for_their_owner_alone",))
     assert by_nodes >= 20, "counted without those for which the job goes elsewhere"
@@ -220,7 +220,7 @@ def test_the_program_fixes_at_least_twenty_of_the_faults() -> None:
 
 @slow
 @pytest.mark.parametrize(
-    "batch", REPAIRED, ids=lambda batch: "+".join(name for some in batch.values() for name in some)
+    "batch", REPAIRED_FAULTS, ids=lambda batch: "+".join(itertools.chain(*batch.values()))
 )
 def test_the_program_fixes_repairable_faults(
     ready_cluster: ReadyCluster, batch: dict[str, tuple[str, ...]]
@@ -230,33 +230,33 @@ def test_the_program_fixes_repairable_faults(
         expected = set()
         for node, names in batch.items():
             for name in names:
-                stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
+                stack.enter_context(SEEDED_FAULTS[name].seed(ready_cluster, node))
                 expected |= SEEDED_FAULTS[name].expected(node)
         first_result = preflight.run(config())
-        assert problems_of(first_result) == expected, [
+        assert failed_checks(first_result) == expected, [
             finding.message for finding in first_result.blocking_findings
         ]
         assert preflight.fix_all((*first_result.blocking_findings, *first_result.warnings)) == {}
         second_result = preflight.run(config())
         assert second_result.succeeded, second_result.blocking_findings
-        assert problems_of(second_result) == set()
+        assert failed_checks(second_result) == set()
 
 
 def test_only_fixed_nodes_are_checked_again(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     with (
-        SEEDED_FAULTS["agent_stopped"].ready_cluster(ready_cluster, "node2"),
-        SEEDED_FAULTS["agent_stopped"].ready_cluster(ready_cluster, "node3"),
+        SEEDED_FAULTS["agent_stopped"].seed(ready_cluster, "node2"),
+        SEEDED_FAULTS["agent_stopped"].seed(ready_cluster, "node3"),
     ):
         first_result = preflight.run(config())
-        finding = next(one for one in first_result.blocking_findings if one.nodes == ("node2",))
+        finding = next(f for f in first_result.blocking_findings if f.nodes == ("node2",))
         assert not preflight.fix_all((finding,))
         # Had it been asked, its sshd would be the fault.
         ready_cluster["node3"].stop_sshd()
         second_result = preflight.check_again(config(), first_result, ("node2",))
-    assert problems_of(second_result) == {(names.AGENT, ("node3",))}
+    assert failed_checks(second_result) == {(names.AGENT, ("node3",))}
     assert second_result.nodes == NODES
-    assert [one.node for one in second_result.smaller] == ["node1", "node2"]
+    assert [node_finding.node for node_finding in second_result.smaller] == ["node1", "node2"]
 
 
 @slow
@@ -283,7 +283,7 @@ def test_a_connection_that_breaks_while_settings_are_read_is_reported(
 
     monkeypatch.setattr(preflight_run, "read_ssh_settings", broken_at_last)
     result = ready_cluster.services.preflight.run(config())
-    assert problems_of(result) == {(names.SETTINGS, ("node1",))}
+    assert failed_checks(result) == {(names.SETTINGS, ("node1",))}
 
 
 @slow
@@ -307,19 +307,19 @@ def test_another_gpu_is_taken_where_one_is_free(
     ready_cluster: ReadyCluster, tmp_path: Path
 ) -> None:
     library = build(tmp_path, f'STATE_FILE="{GPUS_FILE}"') / "libnvidia-ml.so.1"
-    free, wanted = (f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd" for index in (0, 1))
-    job = _parsed([{"node": name, "gpus": [wanted]} for name in NODES])
+    free_gpu, requested_gpu = (f"GPU-0000000{i}-aaaa-bbbb-cccc-dddddddddddd" for i in (0, 1))
+    job = _parsed([{"node": name, "gpus": [requested_gpu]} for name in NODES])
     preflight = ready_cluster.services.preflight
     with ExitStack() as stack:
         for node in NODES:
             stack.enter_context(two_gpus(ready_cluster, node, library))
-        for node, name in zip(NODES, ON_GPUS, strict=True):
-            stack.enter_context(SEEDED_FAULTS[name].ready_cluster(ready_cluster, node))
+        for node, name in zip(NODES, GPU_FAULTS, strict=True):
+            stack.enter_context(SEEDED_FAULTS[name].seed(ready_cluster, node))
         placement = job.placement
         for finding in preflight.run(job).blocking_findings:
             assert finding.fix is Fix.TAKE_FREE_GPUS
             placement = fixed_placement(placement, finding)
-        assert placement == tuple(Placement(name, gpus=(free,)) for name in NODES)
+        assert placement == tuple(Placement(name, gpus=(free_gpu,)) for name in NODES)
         second_result = preflight.run(replace(job, placement=placement))
     assert second_result.succeeded, second_result.blocking_findings
 
@@ -328,11 +328,11 @@ def test_another_gpu_is_taken_where_one_is_free(
 def test_an_unknown_node_and_too_many_processes_are_faults(ready_cluster: ReadyCluster) -> None:
     preflight = ready_cluster.services.preflight
     result = preflight.run(config("node1", "gpu99", processes=100))
-    assert problems_of(result) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
+    assert failed_checks(result) == {(names.PROCESSES, ("node1",)), (names.NODE, ("gpu99",))}
     finding = only_finding(result, names.PROCESSES)
-    fitting = fixed_placement(config("node1", processes=100).placement, finding)
-    assert result.smaller == fitting
-    assert preflight.run(replace(config(), placement=fitting)).succeeded
+    smaller_placement = fixed_placement(config("node1", processes=100).placement, finding)
+    assert result.smaller == smaller_placement
+    assert preflight.run(replace(config(), placement=smaller_placement)).succeeded
 
 
 def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
@@ -344,5 +344,5 @@ def test_a_preflight_can_be_cancelled(ready_cluster: ReadyCluster) -> None:
 @slow
 def test_a_job_on_this_computer_alone_waits_for_no_node(ready_cluster: ReadyCluster) -> None:
     result = ready_cluster.services.preflight.run(config("this-computer"))
-    assert_well(ready_cluster, result)
+    assert_in_order(ready_cluster, result)
     assert names.SSH not in {finding.check for finding in result.findings}

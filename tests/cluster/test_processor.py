@@ -31,9 +31,9 @@ def test_programs_on_a_node_stay_below_its_share_of_the_processor(small: Cluster
     assert node.processor is not None
     burn = ("python3", "-c", BURN)
     for start in (lambda: small.ssh("node1", *burn), lambda: node.run(burn)):
-        previous_throttling = node.processor.throttled()
+        previous_throttling = node.processor.throttle_count()
         assert start().returncode == 0
-        assert node.processor.throttled() > previous_throttling, (
+        assert node.processor.throttle_count() > previous_throttling, (
             "it is not in the group, or has no quota"
         )
 
@@ -46,12 +46,12 @@ def test_a_node_has_its_processor_after_a_reboot_as_well(small: Cluster) -> None
 
 
 def test_a_process_of_this_machine_is_held_for_a_block_and_free_afterwards(small: Cluster) -> None:
-    def place() -> str:
+    def read_group() -> str:
         return Path("/proc/self/cgroup").read_text()
 
-    before = place()
+    previous_group = read_group()
     processor = Processor(small.slot.namespace("desktop"), CORES)
-    with processor.holding(os.getpid()):
-        assert place() != before
+    with processor.hold_process(os.getpid()):
+        assert read_group() != previous_group
         wait_for(lambda: processor.used_s() > 0.05, "work that is counted in the group")
-    assert place() == before
+    assert read_group() == previous_group

@@ -27,51 +27,51 @@ from tests.cluster.public_programs import (
     Program,
 )
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import leaves_nothing, of_runs
+from tests.cluster.runs import run_processes, wait_for_no_processes
 from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
 NODES = ("node1", "node2", "node3")
 PACKAGES = ("accelerate", "click", "hydra-core", "lightning", "tensorboard", "transformers")
-OF_THE_NODE = ("numpy", "torch", "torchvision")
+NODE_PACKAGES = ("numpy", "torch", "torchvision")
 
 
 @contextmanager
-def python_with(
-    ready: ReadyCluster, folder: Path, packages: Sequence[str], of_the_node: Sequence[str]
+def open_python(
+    ready: ReadyCluster, folder: Path, packages: Sequence[str], node_packages: Sequence[str]
 ) -> Iterator[str]:
     """A Python on the nodes with packages of the registry over those of the nodes' environment."""
     folder.chmod(0o755)
-    without = folder / "overrides.txt"
-    without.write_text("".join(f"{one}; sys_platform == 'none'\n" for one in of_the_node))
+    overrides = folder / "overrides.txt"
+    overrides.write_text("".join(f"{p}; sys_platform == 'none'\n" for p in node_packages))
     uv = [sys.executable, "-m", "uv"]
     base = f"{sys.base_prefix}/bin/python3"
     subprocess.run(
         [*uv, "venv", "--quiet", "--python", base, "--clear", folder / "own"], check=True
     )
     install = [*uv, "pip", "install", "--quiet", "--python", folder / "own/bin/python"]
-    install += ["--override", without, "--compile-bytecode", *packages]
+    install += ["--override", overrides, "--compile-bytecode", *packages]
     subprocess.run(install, check=True)
     installation = ready.entry("node1").installation
     assert installation is not None
-    find = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
-    of_node = ready["node1"].run([str(installation.python), "-c", find]).stdout
+    script = "import sysconfig; print(sysconfig.get_paths()['purelib'])"
+    node_site_packages = ready["node1"].run([str(installation.python), "-c", script]).stdout
     (site_packages,) = folder.glob("own/lib/*/site-packages")
-    (site_packages / "of_the_node.pth").write_text(of_node)
+    (site_packages / "of_the_node.pth").write_text(node_site_packages)
     with ExitStack() as stack:
-        seen = {stack.enter_context(ready[name].lent(folder)) for name in NODES}
-        yield f"{seen.pop()}/own/bin/python"
+        mounted_folders = {stack.enter_context(ready[name].lent_folder(folder)) for name in NODES}
+        yield f"{mounted_folders.pop()}/own/bin/python"
 
 
 @pytest.fixture(scope="module")
 def python(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder = tmp_path_factory.mktemp("public")
-    with python_with(ready_cluster, folder, PACKAGES, OF_THE_NODE) as path:
+    with open_python(ready_cluster, folder, PACKAGES, NODE_PACKAGES) as path:
         yield path
 
 
-def job_of(ready: ReadyCluster, folder: Path, name: str, python: str) -> JobView:
+def create_job(ready: ReadyCluster, folder: Path, name: str, python: str) -> JobView:
     program = PROGRAMS[name]
     for file, text in program.files.items():
         (folder / file).parent.mkdir(exist_ok=True)
@@ -91,15 +91,15 @@ def job_of(ready: ReadyCluster, folder: Path, name: str, python: str) -> JobView
     return ready.services.jobs.create(raw)
 
 
-def one_on_node3(ready: ReadyCluster, program: Program) -> Process:
-    def found() -> Process | None:
-        for node, process_entry in of_runs(ready):
-            words = [Path(word).name for word in process_entry.argv[:3]]
-            if node == "node3" and program.process in words:
-                return process_entry
+def wait_for_node3_process(ready: ReadyCluster, program: Program) -> Process:
+    def find_process() -> Process | None:
+        for node, process in run_processes(ready):
+            argument_names = [Path(word).name for word in process.argv[:3]]
+            if node == "node3" and program.process in argument_names:
+                return process
         return None
 
-    return wait_for(found, "the program on node3")
+    return wait_for(find_process, "the program on node3")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -108,7 +108,7 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
 ) -> None:
     jobs, program = ready_cluster.services.jobs, PROGRAMS[name]
     resumes = bool(program.resume_arguments)
-    job_id = job_of(ready_cluster, tmp_path, name, python).id
+    job_id = create_job(ready_cluster, tmp_path, name, python).id
     jobs.lifecycle.start(job_id)
     view = jobs.queries.wait(
         job_id,
@@ -119,22 +119,22 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
     )
     log = ready_cluster.services.data_root.job(job_id).rank_log(0)
     assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
-    os.kill(one_on_node3(ready_cluster, program).host_pid, signal.SIGKILL)
+    os.kill(wait_for_node3_process(ready_cluster, program).host_pid, signal.SIGKILL)
     view = jobs.queries.wait(job_id)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.node == "node3"
     assert "killed by signal 9 (SIGKILL)" in view.error.message
-    leaves_nothing(ready_cluster)
+    wait_for_no_processes(ready_cluster)
     assert set(program.metrics) <= set(jobs.queries.history(job_id).metrics)
 
-    def first_of_run_2() -> int:
+    def first_step_of_run_2() -> int:
         starts = jobs.queries.history(job_id).run_starts
-        return next((one.first_step for one in starts if one.run == 2), 0)
+        return next((run_start.first_step for run_start in starts if run_start.run == 2), 0)
 
-    def resumed(view: JobView) -> bool:
-        has_begun = first_of_run_2() > 0 if resumes else (view.run, view.step > 0) == (2, True)
-        return view.state.is_over or (view.state is JobState.TRAINING and has_begun)
+    def has_resumed(view: JobView) -> bool:
+        has_steps = first_step_of_run_2() > 0 if resumes else (view.run, view.step > 0) == (2, True)
+        return view.state.is_over or (view.state is JobState.TRAINING and has_steps)
 
     if resumes:
         jobs.lifecycle.resume(job_id)
@@ -142,13 +142,13 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
         with pytest.raises(BackendError, match="no arguments with which its script resumes"):
             jobs.lifecycle.resume(job_id)
         jobs.lifecycle.start(job_id, start_over=True)
-    view = jobs.queries.wait(job_id, is_finished=resumed)
+    view = jobs.queries.wait(job_id, is_finished=has_resumed)
     assert view.state is JobState.TRAINING, (view.error, view.status.message, log.read_text())
-    assert first_of_run_2() > 1 or not resumes
+    assert first_step_of_run_2() > 1 or not resumes
     jobs.lifecycle.stop(job_id)
     view = jobs.queries.wait(job_id)
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
-    leaves_nothing(ready_cluster)
+    wait_for_no_processes(ready_cluster)
 
 
 def test_the_error_of_a_program_for_gpus_says_that_the_nodes_have_none(
@@ -176,14 +176,14 @@ def boxes(ready_cluster: ReadyCluster, tmp_path: Path) -> str:
     """A dataset of images with one white box each."""
     folder = tmp_path / "boxes"
     for number in range(12):
-        part, at = ("val" if number % 3 else "train"), 4 * (number % 8)
+        part, offset = ("val" if number % 3 else "train"), 4 * (number % 8)
         image = Image.new("RGB", (64, 64), (number, 20, 40))
-        image.paste((255, 255, 255), (at, at, at + 16, at + 16))
+        image.paste((255, 255, 255), (offset, offset, offset + 16, offset + 16))
         for kind in ("images", "labels"):
             (folder / kind / part).mkdir(parents=True, exist_ok=True)
         image.save(folder / "images" / part / f"{number}.png")
-        middle = (at + 8) / 64
-        (folder / "labels" / part / f"{number}.txt").write_text(f"0 {middle} {middle} 0.25 0.25\n")
+        center = (offset + 8) / 64
+        (folder / "labels" / part / f"{number}.txt").write_text(f"0 {center} {center} 0.25 0.25\n")
     (folder / "data.yaml").write_text("train: images/train\nval: images/val\nnames: {0: box}\n")
     return ready_cluster.services.library.import_item(Kind.DATASET, folder, "boxes").reference
 
@@ -201,7 +201,7 @@ def test_ultralytics_trains_on_boxes_stops_and_resumes(
     folder = tmp_path_factory.mktemp("ultralytics")
     packages = ("ultralytics", "opencv-python-headless", "torchvision==0.28.*")
     of_the_node = ("numpy", "opencv-python", "torch")
-    with python_with(ready_cluster, folder, packages, of_the_node) as python:
+    with open_python(ready_cluster, folder, packages, of_the_node) as python:
         (site_packages,) = folder.glob("own/lib/*/site-packages")
         # The registry's torchvision is built for CUDA, and lacks its operators beside this torch.
         (site_packages / "operators_of_torchvision.py").write_text(OPERATORS)
@@ -238,4 +238,4 @@ def test_ultralytics_trains_on_boxes_stops_and_resumes(
         jobs.lifecycle.resume(job_id)
         trains_and_stops(2)
     assert "train/box_loss" in jobs.queries.history(job_id).metrics
-    leaves_nothing(ready_cluster)
+    wait_for_no_processes(ready_cluster)

@@ -35,20 +35,20 @@ def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture
 def created_jobs(stocked: ReadyCluster) -> Iterator[list[JobView]]:
     """Jobs of which nothing is left running, and none waits."""
-    found: list[JobView] = []
-    yield found
+    views: list[JobView] = []
+    yield views
     services = stocked.services
-    for view in found:
+    for view in views:
         services.queue.dequeue(view.id)
         services.jobs.lifecycle.stop(view.id)
         services.jobs.queries.wait(view.id)
 
 
-def on_both(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
+def create_job(stocked: ReadyCluster, processes: int, epochs: int) -> JobView:
     placement = [{"node": node, "processes": processes} for node in NODES]
-    what = dict.fromkeys(("model", "loader", "dataset"), "queued")
+    items = dict.fromkeys(("model", "loader", "dataset"), "queued")
     raw = raw_job(
-        **what,
+        **items,
         name=f"{processes} each",
         epochs=epochs,
         placement=placement,
@@ -62,19 +62,19 @@ def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
 ) -> None:
     services = stocked.services
     cores = min(int(stocked[node].run(["nproc"]).stdout) for node in NODES)
-    first, second = on_both(stocked, 1, 1_000_000), on_both(stocked, cores, 1)
-    created_jobs += [first, second]
-    services.jobs.lifecycle.start(first.id)
-    services.jobs.queries.wait(first.id, is_finished=is_training)
-    queue_position = services.queue.enqueue(second.id)
+    first_job, second_job = create_job(stocked, 1, 1_000_000), create_job(stocked, cores, 1)
+    created_jobs += [first_job, second_job]
+    services.jobs.lifecycle.start(first_job.id)
+    services.jobs.queries.wait(first_job.id, is_finished=is_training)
+    queue_position = services.queue.enqueue(second_job.id)
     assert queue_position.wait_reason is not None
     assert queue_position.wait_reason.cause is Cause.BUSY
     assert queue_position.message.startswith("node1 is busy with “1 each”")
     agent = next(p for p in stocked["node1"].processes() if "backend.node.agent.agent" in p.argv)
     stocked["node1"].run(["kill", "-9", str(agent.pid)])
-    services.jobs.lifecycle.stop(first.id)
-    assert services.jobs.queries.wait(first.id).state is JobState.INTERRUPTED
-    folder = JobFolder(services.data_root.job(second.id).path)
+    services.jobs.lifecycle.stop(first_job.id)
+    assert services.jobs.queries.wait(first_job.id).state is JobState.INTERRUPTED
+    folder = JobFolder(services.data_root.job(second_job.id).path)
     assert not folder.attempt(1).path.exists()
 
     # As a cron of the node would; from here on no desktop does anything.
@@ -91,7 +91,7 @@ def test_s2_a_job_that_waits_for_a_cut_node_says_so(
     stocked: ReadyCluster, created_jobs: list[JobView]
 ) -> None:
     services = stocked.services
-    view = on_both(stocked, 1, 1)
+    view = create_job(stocked, 1, 1)
     created_jobs.append(view)
     services.queue.pause()
     services.queue.enqueue(view.id)

@@ -51,8 +51,8 @@ def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
 ) -> None:
     starts = program._job_controller._start_controller
     with (
-        SEEDED_FAULTS["agent_stopped"].ready_cluster(ready_cluster, "node2"),
-        SEEDED_FAULTS["cluster_key_missing"].ready_cluster(ready_cluster, "node1"),
+        SEEDED_FAULTS["agent_stopped"].seed(ready_cluster, "node2"),
+        SEEDED_FAULTS["cluster_key_missing"].seed(ready_cluster, "node1"),
     ):
         program._job_controller.start(job.id)
         qtbot.waitUntil(lambda: starts.session is not None)

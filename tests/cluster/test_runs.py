@@ -26,16 +26,16 @@ from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     ends_by_name_when_killed,
-    grows,
-    is_one,
     is_over,
-    leaves_nothing,
+    is_program,
     makes_steps,
     names_the_node_that_is_cut_off_for_good,
-    of_runs,
+    run_processes,
     stops_and_goes_on_elsewhere,
+    wait_for_no_processes,
+    wait_for_step_after,
 )
-from tests.cluster.windows import row_of
+from tests.cluster.windows import node_row
 from tests.fakes.nvml.driver import build
 from tests.integration.tiny import raw_job
 from tests.waiting import wait_for
@@ -89,10 +89,10 @@ def test_f18_a_child_that_left_its_session_on_a_remote_node_ends_with_the_run(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})
-    assert any("signal.pause()" in " ".join(p.argv) for _, p in of_runs(stocked))
+    assert any("signal.pause()" in " ".join(p.argv) for _, p in run_processes(stocked))
     stocked.services.jobs.lifecycle.stop(view.id)
     stocked.services.jobs.queries.wait(view.id)
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
 
 
 @pytest.mark.parametrize(
@@ -133,7 +133,7 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
     threading.Event().wait(CUT_S)
     stocked["node1"].repair()
     reached = stocked.services.jobs.queries.show(view.id).step
-    view = grows(stocked, view.id, reached + 5)
+    view = wait_for_step_after(stocked, view.id, reached + 5)
     assert view.state.is_live
     assert view.step > reached
     stocked.services.jobs.lifecycle.stop(view.id)
@@ -153,16 +153,16 @@ def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
     view = jobs.create(raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2")]))
     check = stocked.services.preflight.require
 
-    def check_and_cut(*given: Any) -> None:
-        check(*given)
+    def check_and_cut(*args: Any) -> None:
+        check(*args)
         stocked["node2"].cut()
 
     if late:
         jobs.lifecycle.start(view.id)
         wait_for(
             lambda: any(
-                name == "node2" and is_one(p, "backend.node.run.rank_guard")
-                for name, p in of_runs(stocked)
+                name == "node2" and is_program(p, "backend.node.run.rank_guard")
+                for name, p in run_processes(stocked)
             ),
             "a guard on node2",
         )
@@ -175,7 +175,7 @@ def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
     assert view.error is not None
     assert view.error.node == "node2"
     assert "node2" in view.error.message
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
 
 
 @slow
@@ -192,22 +192,24 @@ def test_f10_a_run_with_a_restarted_head_is_over_and_its_reused_pid_is_left_alon
     else:
         node.power_off()
         node.boot()
-    node.must("sh", "-c", _TAKE_PID.format(pid=supervisor.pid))
+    node.run_as_root("sh", "-c", _TAKE_PID.format(pid=supervisor.pid))
     # It is setpriv until that has executed it.
     wait_for(lambda: is_foreign(node, supervisor.pid), "another process with its pid")
     # Nothing starts an agent on these nodes after a boot: the next contact does.
     status = stocked.services.data_root.node("node1").status
     wait_for(lambda: time.time() - status.stat().st_mtime > SILENT_S, "silence")
     assert stocked.services.reaper.agent_nodes(view.id) == ("node1", "node2")
-    knock = stocked.services.cluster.check_banner
-    assert stocked.services.provisioning.wake_silent_nodes(view.nodes, knock) == {"node1": True}
+    check_banner = stocked.services.cluster.check_banner
+    assert stocked.services.provisioning.wake_silent_nodes(view.nodes, check_banner) == {
+        "node1": True
+    }
     view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.ERROR
     # In order, its supervisor may have had the time to say so itself.
     messages = ("restarted", "its supervisor got SIGTERM") if in_order else ("restarted",)
-    assert any(words in view.status.message for words in messages), view.status.message
+    assert any(message in view.status.message for message in messages), view.status.message
     wait_for(
-        lambda: all(p.argv == _FOREIGN for _, p in of_runs(stocked)),
+        lambda: all(p.argv == _FOREIGN for _, p in run_processes(stocked)),
         "the other node to be free",
     )
     assert is_foreign(node, supervisor.pid)
@@ -246,12 +248,12 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     for name in ("node1", "node2"):
         stocked[name].stop_sshd()
     reached = stocked.services.jobs.queries.show(view.id).step
-    assert makes_steps(grows(stocked, view.id, reached + 5))
+    assert makes_steps(wait_for_step_after(stocked, view.id, reached + 5))
     for name in ("node1", "node2"):
-        qtbot.waitUntil(lambda name=name: "No SSH since" in row_of(program, name).subtitle)
-        assert row_of(program, name).condition is Condition.UNHEALTHY
+        qtbot.waitUntil(lambda name=name: "No SSH since" in node_row(program, name).subtitle)
+        assert node_row(program, name).condition is Condition.UNHEALTHY
         qtbot.waitUntil(lambda name=name: program.nodes.heartbeats()[name] == "now")
-    qtbot.waitUntil(lambda: row_of(program, "node3").condition is Condition.WELL)
+    qtbot.waitUntil(lambda: node_row(program, "node3").condition is Condition.WELL)
     stocked.services.jobs.lifecycle.stop(view.id)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
 
@@ -268,7 +270,7 @@ def test_f44_a_node_with_a_clock_ten_minutes_wrong_is_healthy_and_trains(
         view.id, lambda update: doubts.add(update.view.contact_warning)
     )
     assert (view.state, doubts) == (JobState.FINISHED, {""})
-    wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
+    wait_for(lambda: "node2" in _online_nodes(stocked), "node2 to be online")
 
 
 @slow
@@ -279,9 +281,9 @@ def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
     view = run("node2", "node1")
     for offset_s in (600, -600, 0):
         stocked["node2"].set_clock(offset_s)
-        view = grows(stocked, view.id, jobs.queries.show(view.id).step + 5)
+        view = wait_for_step_after(stocked, view.id, jobs.queries.show(view.id).step + 5)
         assert (makes_steps(view), view.contact_warning) == (True, "")
-        wait_for(lambda: "node2" in _online(stocked), "node2 to be online")
+        wait_for(lambda: "node2" in _online_nodes(stocked), "node2 to be online")
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.contact_warning) == (JobState.INTERRUPTED, "")
@@ -297,7 +299,7 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     raw = raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2", "node3")])
     view = jobs.create(raw)
     stocked["node3"].power_off()
-    wait_for(lambda: "node3" not in _online(stocked), "the agent of node3 to be missed")
+    wait_for(lambda: "node3" not in _online_nodes(stocked), "the agent of node3 to be missed")
     with pytest.raises(PreflightFailed, match="node3") as error_info:
         jobs.lifecycle.start(view.id)
     assert [placement.node for placement in error_info.value.preflight.smaller] == [
@@ -319,19 +321,19 @@ def test_m03_on_each_node_a_rank_sees_the_gpu_that_was_chosen_for_it_and_no_othe
     with ExitStack() as stack:
         for name in gpu_by_node:
             stack.enter_context(two_gpus(stocked, name, library))
-        wait_for(lambda: _with_gpus(stocked) == set(gpu_by_node), "the agents to see GPUs")
+        wait_for(lambda: _gpu_nodes(stocked) == set(gpu_by_node), "the agents to see GPUs")
         # A display is on both, and keeps neither from a job.
         for name in gpu_by_node:
             describe_gpus(stocked, name, "gpus 2", "graphics 0 4194000 300", "graphics 1 1 300")
         placement = [{"node": name, "gpus": [uuid]} for name, uuid in gpu_by_node.items()]
         view = stocked.services.jobs.create(raw_job(placement=placement))
         stocked.services.jobs.lifecycle.start(view.id)
-        wait_for(lambda: _seen_by_ranks(stocked) == gpu_by_node, "ranks with a GPU each")
+        wait_for(lambda: _visible_gpus(stocked) == gpu_by_node, "ranks with a GPU each")
         # There is no CUDA on these nodes, which ends it.
         assert stocked.services.jobs.queries.wait(view.id).state is JobState.ERROR
 
 
-def _with_gpus(stocked: ReadyCluster) -> set[str]:
+def _gpu_nodes(stocked: ReadyCluster) -> set[str]:
     return {
         node_state.name
         for node_state in stocked.services.nodes.remote()
@@ -339,21 +341,21 @@ def _with_gpus(stocked: ReadyCluster) -> set[str]:
     }
 
 
-def _seen_by_ranks(stocked: ReadyCluster) -> dict[str, str]:
+def _visible_gpus(stocked: ReadyCluster) -> dict[str, str]:
     """What the rank on each node was given to see."""
-    found = {}
-    for name, process in of_runs(stocked):
+    visible_gpus = {}
+    for name, process in run_processes(stocked):
         if any(word.endswith("/rank_bootstrap.py") for word in process.argv):
             with suppress(OSError):
                 entries = Path(f"/proc/{process.host_pid}/environ").read_bytes().split(b"\0")
                 key = b"CUDA_VISIBLE_DEVICES="
-                found[name] = b" ".join(
+                visible_gpus[name] = b" ".join(
                     entry.removeprefix(key) for entry in entries if entry.startswith(key)
                 ).decode()
-    return found
+    return visible_gpus
 
 
-def _online(stocked: ReadyCluster) -> set[str]:
+def _online_nodes(stocked: ReadyCluster) -> set[str]:
     return {n.name for n in stocked.services.nodes.list() if n.presence.value == "ONLINE"}
 
 

@@ -13,7 +13,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import leaves_nothing
+from tests.cluster.runs import wait_for_no_processes
 
 NODES = ("node1", "node2", "node3")
 PROGRAM = """
@@ -55,11 +55,11 @@ def test_three_nodes_get_the_packages_of_a_script_once(
     job = job_of(ready_cluster, tmp_path, "requirements")
     reports: set[str] = set()
 
-    class Watched(Progress):
+    class RecordedProgress(Progress):
         def report(self, done: float, total: float, step_name: str) -> None:
             reports.add(step_name)
 
-    services.jobs.lifecycle.start(job.id, progress=Watched())
+    services.jobs.lifecycle.start(job.id, progress=RecordedProgress())
     view = services.jobs.queries.wait(job.id)
     log = services.data_root.job(job.id).rank_log(0).read_text()
     assert view.state is JobState.FINISHED, (view.error, log)
@@ -68,15 +68,13 @@ def test_three_nodes_get_the_packages_of_a_script_once(
     assert installation is not None
     assert f"torch {Path(installation.python).parents[1]}/lib" in log
     assert f"hydra {Path(installation.python).parents[1]}-script-" in log
-    assert {node for node in NODES if any(f"{node}: Installing" in one for one in reports)} == {
-        *NODES
-    }
-    leaves_nothing(ready_cluster)
+    assert all(any(f"{node}: Installing" in report for report in reports) for node in NODES)
+    wait_for_no_processes(ready_cluster)
 
     reports.clear()
-    services.jobs.lifecycle.start(job.id, start_over=True, progress=Watched())
+    services.jobs.lifecycle.start(job.id, start_over=True, progress=RecordedProgress())
     assert services.jobs.queries.wait(job.id).state is JobState.FINISHED
-    assert not any("Installing" in one for one in reports)
+    assert not any("Installing" in step_report for step_report in reports)
 
 
 def test_a_python_that_one_node_lacks_is_named_before_the_start(

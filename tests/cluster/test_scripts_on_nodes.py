@@ -14,7 +14,7 @@ from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from tests.cluster.node import Process
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import is_one, leaves_nothing, of_runs
+from tests.cluster.runs import is_program, run_processes, wait_for_no_processes
 from tests.waiting import wait_for
 
 NODES = ("node1", "node2", "node3")
@@ -77,7 +77,7 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     jobs.lifecycle.stop(job.id)
     view = jobs.queries.wait(job.id)
     assert view.state is JobState.INTERRUPTED, view.error
-    leaves_nothing(ready_cluster)
+    wait_for_no_processes(ready_cluster)
     saved = next(
         checkpoint for checkpoint in jobs.queries.checkpoints(job.id) if checkpoint.is_latest
     ).step
@@ -92,10 +92,10 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
 
     def on_node3() -> Process | None:
         processes = [
-            process_entry for node, process_entry in of_runs(ready_cluster) if node == "node3"
+            process_entry for node, process_entry in run_processes(ready_cluster) if node == "node3"
         ]
         return next(
-            (process_entry for process_entry in processes if is_one(process_entry, "train.py")),
+            (process_entry for process_entry in processes if is_program(process_entry, "train.py")),
             None,
         )
 
@@ -106,4 +106,4 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     assert view.error is not None
     assert view.error.node == "node3"
     assert "killed by signal 9 (SIGKILL)" in view.error.message
-    leaves_nothing(ready_cluster)
+    wait_for_no_processes(ready_cluster)

@@ -16,7 +16,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.remote_desktop import remote_desktop
-from tests.cluster.runs import leaves_nothing
+from tests.cluster.runs import wait_for_no_processes
 from tests.integration.test_script_life import FOLDERS, RESUME
 
 
@@ -55,9 +55,9 @@ def is_stopped_and_resumes_from_a_folder(
     assert view.state is JobState.INTERRUPTED, (view.error, view.status.message)
     record = folders()[-1]
     step = Path(record.file).name.removeprefix("checkpoint-")
-    with zipfile.ZipFile(jobs.export(job_id, record.name, "zip", target_folder)) as made:
-        (state,) = (name for name in made.namelist() if name.endswith("state.txt"))
-        assert made.read(state).decode() == step
+    with zipfile.ZipFile(jobs.export(job_id, record.name, "zip", target_folder)) as archive:
+        (state,) = (name for name in archive.namelist() if name.endswith("state.txt"))
+        assert archive.read(state).decode() == step
 
     jobs.lifecycle.resume(job_id, record.name, placement=(Placement("node2", 1),))
     view = jobs.queries.wait(
@@ -79,4 +79,4 @@ def test_checkpoints_of_a_script_are_fetched_and_resumed_over_sftp(
     with remote_desktop(ready_cluster.cluster, tmp_path / "home") as services:
         job_id = job_of(services, tmp_path, out).id
         is_stopped_and_resumes_from_a_folder(services, job_id, tmp_path / "taken.zip")
-    leaves_nothing(ready_cluster)
+    wait_for_no_processes(ready_cluster)

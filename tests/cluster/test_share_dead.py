@@ -15,10 +15,10 @@ from backend.services.context import container
 from backend.services.context.container import Services, open_services
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
-from tests.cluster.hanging import dead, hanging
+from tests.cluster.hanging import dead_share, hanging_share
 from tests.integration.tiny import raw_job, write_sources
 
-ASKED: dict[str, Callable[[Services, JobView], object]] = {
+REQUESTS: dict[str, Callable[[Services, JobView], object]] = {
     "poll": lambda services, job: services.jobs.queries.poll(job.id),
     "show": lambda services, job: services.jobs.queries.show(job.id),
     "list": lambda services, job: services.jobs.queries.list(),
@@ -49,27 +49,27 @@ def services(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         raise ToolError("not now")
 
     monkeypatch.setattr(tool_process, "count_samples", measure)
-    made = open_services(root, tmp_path / "catalogue.sqlite")
+    opened_services = open_services(root, tmp_path / "catalogue.sqlite")
     model, loader, dataset = write_sources(tmp_path / "sources")
     for kind, path in ((Kind.MODEL, model), (Kind.LOADER, loader), (Kind.DATASET, dataset)):
-        made.library.import_item(kind, path, "tiny")
-    yield made
-    made.close()
+        opened_services.library.import_item(kind, path, "tiny")
+    yield opened_services
+    opened_services.close()
 
 
 def test_f32_every_request_to_a_dead_share_is_answered_with_a_sentence(
     services: Services, root: Path
 ) -> None:
     job = services.jobs.create(raw_job(2))
-    fell: dict[str, str] = {}
-    with dead(root):
-        for name, ask in ASKED.items():
+    raised_errors: dict[str, str] = {}
+    with dead_share(root):
+        for name, ask in REQUESTS.items():
             try:
                 with suppress(BackendError):
                     ask(services, job)
             except OSError as error:
-                fell[name] = f"{error}"
-    assert not fell
+                raised_errors[name] = f"{error}"
+    assert not raised_errors
     assert services.jobs.queries.show(job.id) == job
 
 
@@ -79,6 +79,6 @@ def test_a_data_root_whose_server_does_not_answer_is_said_and_not_waited_for(
     """Each command and the window open it first; its limit is 4 s."""
     monkeypatch.setattr(container, "_ANSWER_LIMIT_S", 0.2)
     for path in (root, root / "below"):
-        with hanging(root), pytest.raises(BackendError, match=f"{path} does not answer"):
+        with hanging_share(root), pytest.raises(BackendError, match=f"{path} does not answer"):
             open_services(path, tmp_path / "catalogue.sqlite")
     open_services(root, tmp_path / "catalogue.sqlite").close()

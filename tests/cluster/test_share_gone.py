@@ -20,13 +20,13 @@ from tests.cluster.node import Node, Process
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     everyone_is_online,
-    grows,
-    is_one,
-    leaves_nothing,
-    of_runs,
+    is_program,
+    run_processes,
     wait_for_message,
+    wait_for_no_processes,
+    wait_for_step_after,
 )
-from tests.cluster.seeding import read_only_over
+from tests.cluster.seeding import read_only_folder
 from tests.fakes.mounted_root import MOUNTED
 from tests.integration.conftest import WORKING
 from tests.waiting import wait_for
@@ -58,7 +58,7 @@ def unmounted(ready: ReadyCluster) -> Iterator[None]:
 def read_only(ready: ReadyCluster) -> Iterator[None]:
     with ExitStack() as stack:
         for node in NODES:
-            stack.enter_context(read_only_over(ready, node, ready.cluster.data_root))
+            stack.enter_context(read_only_folder(ready, node, ready.cluster.data_root))
         yield
 
 
@@ -89,21 +89,21 @@ def may_write(node: Node, process: Process, limit_bytes: str) -> None:
 def ranks_of(ready: ReadyCluster) -> list[tuple[str, Process]]:
     return [
         process_entry
-        for process_entry in of_runs(ready)
-        if is_one(process_entry[1], "rank_bootstrap.py")
+        for process_entry in run_processes(ready)
+        if is_program(process_entry[1], "rank_bootstrap.py")
     ]
 
 
-def written_files(ready: ReadyCluster) -> set[str]:
+def written_file_names(ready: ReadyCluster) -> set[str]:
     """Names of the files of the data root that runs hold open for writing, but for their ranks."""
-    found = set()
-    for _, process in set(of_runs(ready)) - set(ranks_of(ready)):
-        for one in Path(f"/proc/{process.host_pid}/fd").iterdir():
+    names = set()
+    for _, process in set(run_processes(ready)) - set(ranks_of(ready)):
+        for descriptor in Path(f"/proc/{process.host_pid}/fd").iterdir():
             with suppress(OSError):
-                path, opened = os.readlink(one), one.lstat().st_mode
-                if path.startswith(f"{ready.cluster.data_root}/") and opened & stat.S_IWUSR:
-                    found.add(PurePosixPath(path).name)
-    return found
+                path, mode = os.readlink(descriptor), descriptor.lstat().st_mode
+                if path.startswith(f"{ready.cluster.data_root}/") and mode & stat.S_IWUSR:
+                    names.add(PurePosixPath(path).name)
+    return names
 
 
 def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
@@ -121,7 +121,7 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
         update = jobs.queries.poll(view.id, update.cursor)
         assert update.view.state in LIVE
         assert STALE.fullmatch(update.view.contact_warning)
-    view = grows(stocked, view.id, update.view.step + 5)
+    view = wait_for_step_after(stocked, view.id, update.view.step + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
     wait_for_message(stocked, view.id, "")
@@ -134,7 +134,7 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
 
 
 def test_the_share_that_a_node_loses_during_a_stop_is_named(
@@ -152,7 +152,7 @@ def test_the_share_that_a_node_loses_during_a_stop_is_named(
     assert view.state is JobState.INTERRUPTED
     assert "node2 answers, but no longer sees the data root" in view.status.message
     assert "Saved at" in view.status.message
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
 
 
 def test_f33_only_logs_are_open_for_writing_around_the_ranks(
@@ -160,12 +160,12 @@ def test_f33_only_logs_are_open_for_writing_around_the_ranks(
 ) -> None:
     """So nothing but logs is left to a run `without` its data root."""
     view = run(*NODES, checkpoint={"every_steps": 10})
-    kept = written_files(stocked)
+    open_names = written_file_names(stocked)
     for _ in range(20):
-        view = grows(stocked, view.id, view.step)
-        kept &= written_files(stocked)
-    assert "mpirun.log" in kept
-    assert all(name.endswith(".log") for name in kept), kept
+        view = wait_for_step_after(stocked, view.id, view.step)
+        open_names &= written_file_names(stocked)
+    assert "mpirun.log" in open_names
+    assert all(name.endswith(".log") for name in open_names), open_names
 
 
 @pytest.mark.parametrize("outage", [unmounted, read_only])
@@ -187,7 +187,7 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
             assert update.view.state in LIVE
         assert STALE.fullmatch(update.view.contact_warning)
         silent_at = update.view.step
-    view = grows(stocked, view.id, silent_at + 5)
+    view = wait_for_step_after(stocked, view.id, silent_at + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
     wait_for_message(stocked, view.id, "")
@@ -207,5 +207,5 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
     verify(MOUNTED, newest)
     assert newest.step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
     wait_for(lambda: everyone_is_online(stocked), "every node to be online")

@@ -16,7 +16,7 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import makes_steps, of_runs
+from tests.cluster.runs import makes_steps, run_processes
 
 pytestmark = pytest.mark.slow
 
@@ -59,17 +59,18 @@ def set_up(ready: ReadyCluster, options: SetUpOptions) -> str:
 def test_nodes_that_share_an_environment_train_from_it(
     stocked: ReadyCluster, shared: PurePosixPath, run: Callable[..., JobView]
 ) -> None:
-    pythons = {one.installation.python for one in map(stocked.entry, NODES) if one.installation}
+    pythons = {e.installation.python for e in map(stocked.entry, NODES) if e.installation}
     assert pythons == {f"{shared}/bin/python"}
-    there = stocked.cluster.share / shared.relative_to(stocked.cluster.data_root)
-    assert [path.name for path in there.parent.iterdir()] == [shared.name], "one, and made once"
+    local_folder = stocked.cluster.share / shared.relative_to(stocked.cluster.data_root)
+    names = [path.name for path in local_folder.parent.iterdir()]
+    assert names == [shared.name], "one, and made once"
 
     view = run(*NODES)
     assert makes_steps(view)
     assert (view.world_size, view.error) == (3, None)
-    launched = read_json(stocked.services.data_root.job(view.id).launch)
-    assert launched["argv"][0] == f"{shared}/bin/mpirun"
-    ranks = {name for name, one in of_runs(stocked) if one.argv[:1] == (f"{shared}/bin/python",)}
+    launch = read_json(stocked.services.data_root.job(view.id).launch)
+    assert launch["argv"][0] == f"{shared}/bin/mpirun"
+    ranks = {name for name, p in run_processes(stocked) if p.argv[:1] == (f"{shared}/bin/python",)}
     assert ranks == set(NODES)
     stocked.services.jobs.lifecycle.stop(view.id)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED

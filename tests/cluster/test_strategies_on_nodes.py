@@ -17,12 +17,12 @@ from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     CALM,
     ends_by_name_when_killed,
-    grows,
     is_over,
-    leaves_nothing,
     makes_steps,
     stops_and_goes_on_elsewhere,
     wait_for_message,
+    wait_for_no_processes,
+    wait_for_step_after,
 )
 from tests.integration.tiny import MODEL
 from tests.waiting import wait_for
@@ -92,7 +92,7 @@ def test_a_job_goes_on_without_a_worker_on_another_node(
     lost_view = wait_for_message(
         stocked, view.id, "Rank 2 on node3 has ended; 1 of 2 workers train on."
     )
-    assert grows(stocked, view.id, lost_view.step + 2).state.is_live
+    assert wait_for_step_after(stocked, view.id, lost_view.step + 2).state.is_live
     stocked.services.jobs.lifecycle.stop(view.id)
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.INTERRUPTED
 
@@ -116,7 +116,7 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     view = is_over(stocked, view.id)
     assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
     assert view.status.message == "Rank 2 on node3 was lost: its connection to the others broke."
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
 
 
 def test_a_lost_node_that_comes_back_does_not_end_the_job(
@@ -133,7 +133,7 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
     (stocked.cluster.share / go.name).touch()
     view = is_over(stocked, view.id)
     assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)
 
 
 @pytest.mark.parametrize(
@@ -152,15 +152,15 @@ def test_a_job_that_cannot_go_on_without_a_node_names_it_and_is_resumed_elsewher
     assert time.monotonic() - started_s < LOST_WITHIN_S
     assert view.state is JobState.ERROR
     # The head node sees that it is alone.
-    named = [cut] if cut != "node1" else ["node2", "node3"]
-    assert all(node in view.status.message for node in named), view.status.message
-    leaves_nothing(stocked)
+    lost_nodes = [cut] if cut != "node1" else ["node2", "node3"]
+    assert all(node in view.status.message for node in lost_nodes), view.status.message
+    wait_for_no_processes(stocked)
     other_nodes = [Placement(node, 1) for node in NODES if node != cut]
-    saved = next(
+    saved_step = next(
         checkpoint.step for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest
     )
     jobs.lifecycle.resume(view.id, placement=tuple(other_nodes))
-    view = grows(stocked, view.id, saved)
+    view = wait_for_step_after(stocked, view.id, saved_step)
     assert (view.world_size, view.run) == (2, 2), view.error
     assert makes_steps(view), view.error
 

@@ -24,10 +24,10 @@ from tests.cluster import debian_mpi
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     ends_by_name_when_killed,
+    job_starter,
     makes_steps,
     names_the_node_that_is_cut_off_for_good,
-    starting,
-    stock,
+    stock_library,
     stops_and_goes_on_elsewhere,
 )
 from tests.cluster.thief import gets_no_shell_and_no_files, lets_a_run_begin_and_end
@@ -37,8 +37,8 @@ from tests.integration.tiny import raw_job
 pytestmark = pytest.mark.slow
 
 NODES = ("node1", "node2", "node3")
-BROUGHT, DEBIANS = "5.0.11", "4.1.4"
-OWN = SetUpOptions(system_mpi=True)
+BUNDLED_VERSION, DEBIAN_VERSION = "5.0.11", "4.1.4"
+SYSTEM_MPI = SetUpOptions(system_mpi=True)
 
 
 @pytest.fixture(scope="module")
@@ -58,33 +58,34 @@ def stocked(
     capture = request.config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled():
         packages = debian_mpi.provide(Progress(sys.stderr))
-    at_nodes = list(ready_cluster.cluster.nodes.values())
-    with ThreadPoolExecutor(len(at_nodes)) as pool:
-        list(pool.map(lambda node: debian_mpi.install(node, packages), at_nodes))
-        require(ready_cluster, NODES, OWN)
-        stock(ready_cluster, tmp_path_factory.mktemp("sources"))
+    nodes = list(ready_cluster.cluster.nodes.values())
+    with ThreadPoolExecutor(len(nodes)) as pool:
+        list(pool.map(lambda node: debian_mpi.install(node, packages), nodes))
+        set_up(ready_cluster, NODES, SYSTEM_MPI)
+        stock_library(ready_cluster, tmp_path_factory.mktemp("sources"))
         yield ready_cluster
-        updates = require(ready_cluster, NODES, SetUpOptions())
-        assert {one.steps[4].message.endswith(f"{ALREADY_INSTALLED}.") for one in updates} == {True}
-        list(pool.map(lambda node: debian_mpi.purge(node, packages), at_nodes))
+        updates = set_up(ready_cluster, NODES, SetUpOptions())
+        assert updates
+        assert all(u.steps[4].message.endswith(f"{ALREADY_INSTALLED}.") for u in updates)
+        list(pool.map(lambda node: debian_mpi.purge(node, packages), nodes))
     assert {name: ready_cluster.entry(name) for name in NODES}.keys() == entries_before.keys()
 
 
 @pytest.fixture
 def run(stocked: ReadyCluster) -> Iterator[Callable[..., JobView]]:
     """Starts a job on nodes; what a test leaves running is stopped."""
-    with starting(stocked) as start:
+    with job_starter(stocked) as start:
         yield start
 
 
-def require(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
-    newest: dict[str, SetUp] = {}
-    done = ready.services.provisioning.set_up(
-        names, lambda update: newest.__setitem__(update.node, update), options=options
+def set_up(ready: ReadyCluster, names: Sequence[str], options: SetUpOptions) -> list[SetUp]:
+    latest_updates: dict[str, SetUp] = {}
+    results = ready.services.provisioning.set_up(
+        names, lambda update: latest_updates.__setitem__(update.node, update), options=options
     )
-    for one in done.values():
-        assert isinstance(one, NodeEntry), one
-    return list(newest.values())
+    for result in results.values():
+        assert isinstance(result, NodeEntry), result
+    return list(latest_updates.values())
 
 
 def config() -> JobConfig:
@@ -93,7 +94,7 @@ def config() -> JobConfig:
     return parsed.config
 
 
-def check(ready: ReadyCluster) -> Preflight:
+def run_preflight(ready: ReadyCluster) -> Preflight:
     return ready.services.preflight.run(config())
 
 
@@ -102,8 +103,8 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
 ) -> None:
     installation = stocked.entry("node3").installation
     assert installation is not None
-    assert (installation.mpirun, installation.mpi_version) == (debian_mpi.MPIRUN, DEBIANS)
-    result = check(stocked)
+    assert (installation.mpirun, installation.mpi_version) == (debian_mpi.MPIRUN, DEBIAN_VERSION)
+    result = run_preflight(stocked)
     assert result.succeeded, result.blocking_findings
     assert names.OPEN_MPI in {finding.check for finding in result.findings if finding.ok}
 
@@ -141,11 +142,11 @@ def test_f62_a_limited_key_starts_only_the_daemon_of_debian(
 
 
 def test_a_missing_daemon_is_found_before_the_start(stocked: ReadyCluster) -> None:
-    stocked["node2"].must("mv", "/usr/bin/orted", "/usr/bin/orted.gone")
+    stocked["node2"].run_as_root("mv", "/usr/bin/orted", "/usr/bin/orted.gone")
     try:
-        (finding,) = check(stocked).blocking_findings
+        (finding,) = run_preflight(stocked).blocking_findings
     finally:
-        stocked["node2"].must("mv", "/usr/bin/orted.gone", "/usr/bin/orted")
+        stocked["node2"].run_as_root("mv", "/usr/bin/orted.gone", "/usr/bin/orted")
     assert (finding.check, finding.nodes) == (names.OPEN_MPI, ("node2",))
     assert "/usr/bin/orted on node2 cannot be executed" in finding.message
 
@@ -158,10 +159,12 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
     root = mounted(stocked.cluster.share)
     for name in changed_nodes:
         node_files.write_entry(root, entries_before[name])
-    result = check(stocked)
+    result = run_preflight(stocked)
     findings = [finding for finding in result.blocking_findings if finding.check == names.OPEN_MPI]
     assert findings == list(result.blocking_findings)
-    versions = {name: BROUGHT if name in changed_nodes else DEBIANS for name in NODES}
+    versions = {
+        name: BUNDLED_VERSION if name in changed_nodes else DEBIAN_VERSION for name in NODES
+    }
     other_nodes = [name for name in NODES[1:] if versions[name] != versions["node1"]]
     assert [finding.nodes for finding in findings] == [(name,) for name in other_nodes]
     for finding, name in zip(findings, other_nodes, strict=True):
@@ -172,14 +175,16 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
         assert finding.remedy == f"Set up node1 and {name} again together."
     assert not stocked.services.preflight.fix_all(findings[:1])
     assert {stocked.entry(name).has_own_mpi for name in NODES} == {True}
-    assert check(stocked).succeeded
+    assert run_preflight(stocked).succeeded
 
 
 def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
     done = stocked.services.provisioning.set_up(("node3",), lambda update: None)["node3"]
     assert isinstance(done, BackendError)
-    assert done.message.startswith(f"node3 has Open MPI {BROUGHT} and node1 has {DEBIANS};")
-    assert check(stocked).succeeded
+    assert done.message.startswith(
+        f"node3 has Open MPI {BUNDLED_VERSION} and node1 has {DEBIAN_VERSION};"
+    )
+    assert run_preflight(stocked).succeeded
 
 
 def test_packages_are_fetched_once(stocked: ReadyCluster) -> None:

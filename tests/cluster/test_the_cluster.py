@@ -45,8 +45,8 @@ def test_the_desktops_key_opens_every_node_and_each_shows_its_own_host_key(
 
 def test_a_node_that_shows_another_key_is_refused(cluster: Cluster) -> None:
     known_hosts = cluster.known_hosts_file.read_text()
-    one, other = (line.split()[2] for line in cluster.known_hosts[:2])
-    cluster.known_hosts_file.write_text(known_hosts.replace(one, other))
+    first_key, second_key = (line.split()[2] for line in cluster.known_hosts[:2])
+    cluster.known_hosts_file.write_text(known_hosts.replace(first_key, second_key))
     try:
         answer = cluster.ssh("node1", "true")
     finally:
@@ -63,18 +63,18 @@ def test_root_may_not_log_in(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_each_node_is_a_machine_of_its_own(cluster: Cluster) -> None:
-    here = Path("/proc/sys/kernel/random/boot_id").read_text()
+    local_boot_id = Path("/proc/sys/kernel/random/boot_id").read_text()
     nodes = cluster.nodes.values()
-    assert len({here, *map(boot_id, nodes)}) == 4
+    assert len({local_boot_id, *map(boot_id, nodes)}) == 4
     assert len({node.read("/etc/machine-id") for node in nodes}) == 3
     assert {node.read("/proc/sys/kernel/hostname").strip() for node in nodes} == set(cluster.nodes)
     for node in nodes:
         assert [p.argv[0] for p in node.processes() if p.pid == 1] == ["/bin/sh"]
         assert int(node.run(["sh", "-c", "echo $$"]).stdout) < 10_000
-        seen = node.run(["ps", "-e", "-o", "pid="]).stdout.split()
-        assert {str(process.pid) for process in node.processes()} <= set(seen)
-        here_s, there_s = Path("/proc/uptime").read_text(), node.read("/proc/uptime")
-        assert float(there_s.split()[0]) < float(here_s.split()[0])
+        listed_pids = node.run(["ps", "-e", "-o", "pid="]).stdout.split()
+        assert {str(process.pid) for process in node.processes()} <= set(listed_pids)
+        local_uptime, node_uptime = Path("/proc/uptime").read_text(), node.read("/proc/uptime")
+        assert float(node_uptime.split()[0]) < float(local_uptime.split()[0])
 
 
 def test_nodes_reach_only_each_other(cluster: Cluster) -> None:
@@ -185,14 +185,14 @@ def test_a_clock_goes_wrong_for_running_programs_too(cluster: Cluster) -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as session:
-        asked, answered = session.stdin, session.stdout
-        assert asked is not None
-        assert answered is not None
+        requests, answers = session.stdin, session.stdout
+        assert requests is not None
+        assert answers is not None
 
         def offset_s() -> float:
-            asked.write(b"\n")
-            asked.flush()
-            return float(answered.readline()) - time.time()
+            requests.write(b"\n")
+            requests.flush()
+            return float(answers.readline()) - time.time()
 
         assert offset_s() == pytest.approx(0, abs=60)
         node.set_clock(-600)
@@ -300,14 +300,14 @@ def test_dockers_address_can_be_the_same_on_every_node(cluster: Cluster) -> None
 
 
 def test_healing_ends_the_processes_of_a_test_and_fixes_its_damage(cluster: Cluster) -> None:
-    node, other = cluster["node1"], cluster["node2"]
+    node, second_node = cluster["node1"], cluster["node2"]
     initial_processes = set(node.processes())
     node.run(["sh", "-c", "sleep 1000 >/dev/null 2>&1 &"])
     node.fill_disk()
     node.unmount_share()
     node.stop_sshd()
     node.cut()
-    other.power_off()
+    second_node.power_off()
     cluster.heal(initial_processes)
     assert {p.argv for p in node.processes()} == {p.argv for p in initial_processes}
     assert cluster.ssh("node1", "sh", "-c", "echo text >file && cat file").stdout == "text\n"

@@ -41,54 +41,54 @@ def desktops(
 def test_f45_both_desktops_see_everything_that_they_write_at_once(
     desktops: tuple[Services, Services], tmp_path: Path
 ) -> None:
-    made: list[str] = []
-    imported: dict[str, str] = {}
-    all_begin = threading.Barrier(4, timeout=LIMIT_S)
+    job_ids: list[str] = []
+    imported_texts: dict[str, str] = {}
+    start_barrier = threading.Barrier(4, timeout=LIMIT_S)
 
     def make_jobs(services: Services, desktop_name: str) -> None:
         jobs = services.jobs
         for _ in range(ROUNDS):
-            all_begin.wait()
+            start_barrier.wait()
             view = jobs.create(raw_job(name=desktop_name, placement=ON_NODE1))
-            made.append(view.id)
-            made.append(jobs.create(jobs.clone(view.id)).id)
+            job_ids.append(view.id)
+            job_ids.append(jobs.create(jobs.clone(view.id)).id)
             jobs.annotate(view.id, notes=f"by {desktop_name}")
 
     def import_versions(services: Services, desktop_name: str) -> None:
         for number in range(ROUNDS):
-            all_begin.wait()
+            start_barrier.wait()
             text = f"{desktop_name}, {number}"
             source = tmp_path / text
             source.mkdir()
             (source / "text").write_text(text)
             item = services.library.import_item(Kind.DATASET, source, "both")
-            assert item.reference not in imported
-            imported[item.reference] = text
+            assert item.reference not in imported_texts
+            imported_texts[item.reference] = text
 
     work = (make_jobs, import_versions)
     with ThreadPoolExecutor(4) as pool:
-        doing = [
+        futures = [
             pool.submit(one, services, desktop_name)
             for services, desktop_name in zip(desktops, ("mounted", "remote"), strict=True)
             for one in work
         ]
-        for one in doing:
+        for one in futures:
             one.result()
 
-    assert len(made) == len(set(made))
-    indexed = []
+    assert len(job_ids) == len(set(job_ids))
+    indexes = []
     for services in desktops:
         services.library.rescan()
         views = {view.id: view for view in services.catalogue.jobs()}
-        assert set(made) <= views.keys()
-        notes = Counter((views[one].name, views[one].notes) for one in made)
+        assert set(job_ids) <= views.keys()
+        notes = Counter((views[one].name, views[one].notes) for one in job_ids)
         for desktop_name in ("mounted", "remote"):
             assert notes[desktop_name, f"by {desktop_name}"] == ROUNDS
             copies = [name for name, _ in notes if name.startswith(f"{desktop_name} (copy")]
             assert sum(notes[name, ""] for name in copies) == ROUNDS
         items = {item.reference: item for item in services.catalogue.items(Kind.DATASET)}
-        assert imported.keys() <= items.keys()
-        for reference, text in imported.items():
+        assert imported_texts.keys() <= items.keys()
+        for reference, text in imported_texts.items():
             assert services.library.text(Kind.DATASET, reference, "text") == text
-        indexed.append((set(views), {name: item.sha256 for name, item in items.items()}))
-    assert indexed[0] == indexed[1]
+        indexes.append((set(views), {name: item.sha256 for name, item in items.items()}))
+    assert indexes[0] == indexes[1]

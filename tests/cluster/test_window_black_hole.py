@@ -49,10 +49,10 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     qtbot.waitUntil(lambda: not program._background._queues)
     # Who asks the silent node waits until the end of the test.
     monkeypatch.setitem(ssh_client.connect.__kwdefaults__, "limit_s", LIMIT_S)
-    with ThreadPoolExecutor(1) as elsewhere:
-        swallowed = elsewhere.submit(swallow)
-        qtbot.waitUntil(swallowed.done)
-    swallowed.result()
+    with ThreadPoolExecutor(1) as pool:
+        future = pool.submit(swallow)
+        qtbot.waitUntil(future.done)
+    future.result()
     # What the user does then; each of these waits for an answer that does not come.
     program.nodes.node_actions.ask(CHECK, "node2")
     program.nodes.node_actions.ask(RETRY, "node2")

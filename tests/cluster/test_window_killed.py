@@ -18,9 +18,9 @@ from backend.records.jobs.view import JobView
 from backend.services.context.container import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.remote_desktop import known_keys
-from tests.cluster.runs import CALM, ENDLESS, leaves_nothing
+from tests.cluster.runs import CALM, ENDLESS, wait_for_no_processes
 from tests.cluster.user import User
-from tests.cluster.windows import window_on
+from tests.cluster.windows import open_program
 from tests.integration.tiny import raw_job
 from tests.programs import WINDOW_THAT_STARTS_A_JOB
 from tests.waiting import wait_for
@@ -39,15 +39,15 @@ def job(
     """Trains on two nodes, started by a window of this desktop that is gone since."""
     for name in ("CONFIG", "DATA"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name.lower()))
-    places = (stocked.cluster.share, tmp_path / "catalogue.sqlite")
-    services = open_services(*places)
+    root_paths = (stocked.cluster.share, tmp_path / "catalogue.sqlite")
+    services = open_services(*root_paths)
     for key in known_keys(stocked.cluster):
         services.cluster.accept_key(key)
     services.close()
     jobs = stocked.services.jobs
     placement = [{"node": node, "processes": 1} for node in ("node1", "node2")]
     job = jobs.create(raw_job(placement=placement, epochs=ENDLESS, environment=CALM))
-    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, places), job.id]
+    command = [sys.executable, "-c", WINDOW_THAT_STARTS_A_JOB, *map(str, root_paths), job.id]
     window = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(ROOT)})
     try:
         wait_for(lambda: jobs.queries.show(job.id).step > 5, "a job that the window started")
@@ -67,16 +67,16 @@ def test_m12_a_window_killed_while_its_job_trains_on_nodes_costs_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    with window_on(qapp, stocked.cluster.share, tmp_path, monkeypatch, qtbot) as program:
+    with open_program(qapp, stocked.cluster.share, tmp_path, monkeypatch, qtbot) as program:
         user = User(program, qtbot, tmp_path / "pictures")
         user.wait(lambda: program.jobs.open_id == job.id)
         curve = program.jobs.detail.curves.curve
         user.wait(lambda: len(curve("loss") or ()) > job.step + 5)
-        found = curve("loss")
-        assert found is not None
-        steps = list(found.steps)
+        loss_curve = curve("loss")
+        assert loss_curve is not None
+        steps = list(loss_curve.steps)
         assert steps == list(range(1, len(steps) + 1)), "the curve has a gap"
         user.take_picture("found-again")
-        user.press("Stop")
+        user.press_button("Stop")
         user.wait(lambda: stocked.services.jobs.queries.show(job.id).state is JobState.INTERRUPTED)
-    leaves_nothing(stocked)
+    wait_for_no_processes(stocked)

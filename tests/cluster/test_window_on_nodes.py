@@ -20,11 +20,11 @@ from backend.records.nodes.entry import StepState
 from backend.records.nodes.reading import Presence
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import call
-from tests.cluster.hanging import hanging
+from tests.cluster.hanging import hanging_share
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import LOST_LIMIT_S, leaves_nothing, makes_steps
+from tests.cluster.runs import LOST_LIMIT_S, makes_steps, wait_for_no_processes
 from tests.cluster.user import User
-from tests.cluster.windows import services, window_on
+from tests.cluster.windows import open_program, services
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 
 pytestmark = pytest.mark.slow
@@ -59,7 +59,7 @@ def program(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Program]:
-    with window_on(qapp, share, tmp_path, monkeypatch, qtbot) as program:
+    with open_program(qapp, share, tmp_path, monkeypatch, qtbot) as program:
         yield program
         # Another try begins without jobs, and with nodes that are not added.
         jobs = services(program).jobs
@@ -83,7 +83,7 @@ def cut_off(cluster: Cluster, share: Path) -> Iterator[None]:
         for node in cluster.nodes.values():
             node.leave_the_desktop()
             stack.callback(node.find_the_desktop)
-        stack.enter_context(hanging(share))
+        stack.enter_context(hanging_share(share))
         yield
 
 
@@ -101,15 +101,15 @@ def test_m03_m05_m12_f08_the_whole_way_with_three_bare_machines_is_gone_in_the_w
     _export(program, user, tmp_path / "digits.zip")
     _go_on_on_two(program, user, stopped_at)
     _lose_a_node(program, ready_cluster, user, job)
-    _take_everything_from_one(ready_cluster)
+    _un_provision_node(ready_cluster)
 
 
 def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
-    user.press("Nodes")
+    user.press_button("Nodes")
     set_ups = program.nodes._set_ups
     for name in NODES:
-        user.press("Add a node")
-        user.press("More")
+        user.press_button("Add a node")
+        user.press_button("More")
         for field, text in (
             ("Host", cluster.address_of(name)),
             ("Name", name),
@@ -117,10 +117,10 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
             ("Key file", str(cluster.identity)),
             ("Data root on the node", cluster.data_root),
         ):
-            user.write(field, text)
+            user.write_field(field, text)
         if name == NODES[0]:
             user.take_pictures("add-a-node")
-        user.press("Connect")
+        user.press_button("Connect")
         # The key was never seen: the user compares it and says yes; Enter alone does not.
         dialog = program._node_controller._add_dialog
         assert isinstance(dialog, AddNodeDialog)
@@ -129,33 +129,33 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
         assert name not in {entry.name for entry in services(program).cluster.list()}
         if name == NODES[0]:
             user.take_picture("is-this-its-key")
-        user.press("Trust")
+        user.press_button("Trust")
         user.wait(lambda name=name: name in program._node_controller.provisioning._running)
     user.wait(lambda: len(set_ups) == len(NODES))
     user.take_pictures("setting-up")
-    user.wait(lambda: all(one.is_over for one in set_ups.values()), SET_UP_MS)
-    for one in set_ups.values():
-        failed = one.failed_step
-        assert failed is None, f"{one.node}: {failed.title}: {failed.message}\n{failed.output}"
-        assert one.steps[-1].title == "Test"
-        assert all(step.state is StepState.DONE for step in one.steps)
+    user.wait(lambda: all(update.is_over for update in set_ups.values()), SET_UP_MS)
+    for update in set_ups.values():
+        failed = update.failed_step
+        assert failed is None, f"{update.node}: {failed.title}: {failed.message}\n{failed.output}"
+        assert update.steps[-1].title == "Test"
+        assert all(step.state is StepState.DONE for step in update.steps)
     user.take_picture("set-up")
-    user.press("Close")
-    user.wait(lambda: _online(program) >= set(NODES))
+    user.press_button("Close")
+    user.wait(lambda: _online_nodes(program) >= set(NODES))
     user.take_pictures("nodes")
 
 
 def _bring_the_example(program: Program, user: User) -> None:
     """As it is brought: by training it here."""
-    user.press("Jobs")
-    user.press("Train the example")
+    user.press_button("Jobs")
+    user.press_button("Train the example")
     user.wait(lambda: _views(program) and makes_steps(_views(program)[0]))
-    user.press("Stop")
+    user.press_button("Stop")
     user.wait(lambda: _views(program)[0].state.is_over)
 
 
 def _start_on_three(program: Program, user: User) -> str:
-    user.choose(program.jobs.detail.header.menu_button, "Clone")
+    user.choose_from_menu(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
     user.wait(lambda: form.isVisible() and form.draft().raw.get("model"))
     for field, text in (
@@ -164,18 +164,18 @@ def _start_on_three(program: Program, user: User) -> str:
         ("Processes on this computer", "0"),
         *((f"Processes on {name}", "2") for name in NODES),
     ):
-        user.write(field, text)
+        user.write_field(field, text)
     user.take_pictures("new-job")
-    user.press("Save draft")
+    user.press_button("Save draft")
     user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
-    user.choose(program.jobs.detail.header.menu_button, "Preflight check…")
+    user.choose_from_menu(program.jobs.detail.header.menu_button, "Preflight check…")
     user.wait(lambda: program._job_controller._start_controller.session is not None)
     talk = program._job_controller._start_controller.session
     assert talk is not None
     user.wait(talk.dialog._start.isEnabled)
     user.take_pictures("before-the-start")
     assert not [row for row in talk.dialog._rows if row.blocks]
-    user.press("Start on 6 processes")
+    user.press_button("Start on 6 processes")
     view = program.jobs.open_view
     assert view is not None
     user.wait(lambda: _displayed_job(program).step > 50)
@@ -191,7 +191,7 @@ def _live_through_a_cut(
         user.wait(lambda: _displayed_job(program).contact_warning)
         assert _displayed_job(program).contact_warning.startswith("no news since")
         assert makes_steps(_displayed_job(program))
-        user.wait(lambda: not _online(program))
+        user.wait(lambda: not _online_nodes(program))
         silent_at = _displayed_job(program).step
         user.take_pictures("cut-off")
     user.wait(
@@ -199,14 +199,14 @@ def _live_through_a_cut(
             not _displayed_job(program).contact_warning and _displayed_job(program).step > silent_at
         )
     )
-    user.wait(lambda: _online(program) >= set(NODES))
+    user.wait(lambda: _online_nodes(program) >= set(NODES))
     assert makes_steps(_displayed_job(program))
     _has_no_gap(program, user, job)
     user.take_picture("back-again")
 
 
 def _stop(program: Program, user: User, job: str) -> int:
-    user.press("Stop")
+    user.press_button("Stop")
     user.wait(lambda: _displayed_job(program).state is JobState.INTERRUPTED)
     stopped_at = _displayed_job(program).step
     _has_no_gap(program, user, job)
@@ -215,24 +215,24 @@ def _stop(program: Program, user: User, job: str) -> int:
 
 
 def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
-    user.choose(program.jobs.detail.header.menu_button, "Resume on other nodes…")
-    user.write("Processes on node1", "0")
+    user.choose_from_menu(program.jobs.detail.header.menu_button, "Resume on other nodes…")
+    user.write_field("Processes on node1", "0")
     user.take_picture("resume-on-other-nodes")
-    user.press("Resume on 4 processes")
+    user.press_button("Resume on 4 processes")
     user.wait(lambda: _displayed_job(program).step > stopped_at + 20)
     assert (_displayed_job(program).world_size, _displayed_job(program).run) == (4, 2)
 
 
 def _export(program: Program, user: User, to: Path) -> None:
-    user.choose(program.jobs.detail.header.menu_button, "Export…")
-    user.write("To", str(to))
-    user.press("Export")
+    user.choose_from_menu(program.jobs.detail.header.menu_button, "Export…")
+    user.write_field("To", str(to))
+    user.press_button("Export")
     dialog = program.jobs.detail.exporter.dialog.dialog
     assert dialog is not None
     user.wait(lambda: dialog._status.message.isVisible())
     assert dialog._status.message.text() == f"Exported to {to}"
     user.take_picture("exported")
-    user.press("Close")
+    user.press_button("Close")
     names = zipfile.ZipFile(to).namelist()
     assert any(name.endswith("load.py") for name in names)
 
@@ -245,16 +245,17 @@ def _lose_a_node(program: Program, ready_cluster: ReadyCluster, user: User, job:
     assert view.status.message.startswith("node3 no longer answers")
     assert view.error is not None
     assert view.error.node == "node3"
-    leaves_nothing(ready_cluster)
+    wait_for_no_processes(ready_cluster)
     user.take_pictures("a-node-is-lost")
     ready_cluster["node3"].repair()
 
 
-def _take_everything_from_one(ready_cluster: ReadyCluster) -> None:
+def _un_provision_node(ready_cluster: ReadyCluster) -> None:
     """What no button does: `node unprovision`."""
     home = ready_cluster.home
-    held = int(ready_cluster["node1"].must("du", "-s", "--block-size=1", str(home)).split()[0])
-    assert ready_cluster.services.provisioning.un_provision("node1") == pytest.approx(held, rel=0.1)
+    usage = ready_cluster["node1"].run_as_root("du", "-s", "--block-size=1", str(home))
+    freed_bytes = ready_cluster.services.provisioning.un_provision("node1")
+    assert freed_bytes == pytest.approx(int(usage.split()[0]), rel=0.1)
     assert ready_cluster["node1"].run(["test", "-e", str(home)]).returncode == 1
     assert "restrict" not in ready_cluster["node1"].read(
         f"/home/{ready_cluster.cluster.user}/.ssh/authorized_keys"
@@ -281,9 +282,9 @@ def _fingerprints(cluster: Cluster) -> str:
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
-def _online(program: Program) -> set[str]:
+def _online_nodes(program: Program) -> set[str]:
     states = program.nodes._states.values()
-    return {one.name for one in states if one.presence is Presence.ONLINE} & set(NODES)
+    return {s.name for s in states if s.presence is Presence.ONLINE} & set(NODES)
 
 
 def _views(program: Program) -> list[JobView]:

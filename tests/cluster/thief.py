@@ -13,10 +13,10 @@ from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.runs import leaves_nothing, makes_steps, of_runs
+from tests.cluster.runs import makes_steps, run_processes, wait_for_no_processes
 
 
-def with_the_key(
+def run_with_key(
     ready: ReadyCluster, *argv: str, options: tuple[str, ...] = (), input: str = ""
 ) -> subprocess.CompletedProcess[str]:
     """What OpenSSH gets."""
@@ -26,45 +26,46 @@ def with_the_key(
 
 
 @contextmanager
-def unlimited(ready: ReadyCluster, nodes: Sequence[str]) -> Iterator[None]:
+def unlimited_key(ready: ReadyCluster, nodes: Sequence[str]) -> Iterator[None]:
     """Nodes that are set up with a key that starts any program, otherwise as before."""
-    previous_entry = {name: ready.entry(name).installation for name in nodes}
+    previous_installations = {name: ready.entry(name).installation for name in nodes}
     _set_up(ready, nodes, SetUpOptions(limits_key=False))
     try:
         yield
     finally:
         for name, entry in _set_up(ready, nodes, SetUpOptions()).items():
-            installation, was = entry.installation, previous_entry[name]
+            installation, previous_installation = entry.installation, previous_installations[name]
             assert installation is not None
-            assert was is not None
-            assert replace(installation, bytes=0) == replace(was, bytes=0)
+            assert previous_installation is not None
+            assert replace(installation, bytes=0) == replace(previous_installation, bytes=0)
 
 
 def _set_up(
     ready: ReadyCluster, nodes: Sequence[str], options: SetUpOptions
 ) -> dict[str, NodeEntry]:
-    done = {}
+    entries = {}
     for name, entry in ready.services.provisioning.set_up(
         nodes, lambda _: None, options=options
     ).items():
         assert isinstance(entry, NodeEntry), entry
         assert entry.installation is not None
         assert entry.installation.limits_key is options.limits_key
-        done[name] = entry
-    return done
+        entries[name] = entry
+    return entries
 
 
 def gets_no_shell_and_no_files(ready: ReadyCluster) -> None:
     for argv in ((), ("id",), ("bash", "-c", "id"), ("cat", "/etc/passwd")):
-        completed = with_the_key(ready, *argv, input="id\n")
+        completed = run_with_key(ready, *argv, input="id\n")
         assert (completed.returncode, completed.stdout) == (1, "")
         assert REFUSAL in completed.stderr
     target = ready.cluster.address_of("node2")
     config = f"{ready.home}/ssh/config"
     for program in (["sftp", "-b", "-"], ["scp", "/etc/hostname"]):
-        to = f"{target}:/tmp/copied" if program[0] == "scp" else target
-        done = ready["node1"].run([program[0], "-F", config, *program[1:], to], input="ls\n")
-        assert done.returncode != 0
+        destination = f"{target}:/tmp/copied" if program[0] == "scp" else target
+        command = [program[0], "-F", config, *program[1:], destination]
+        copy = ready["node1"].run(command, input="ls\n")
+        assert copy.returncode != 0
     assert ready["node2"].run(["test", "-e", "/tmp/copied"]).returncode == 1
 
 
@@ -72,11 +73,11 @@ def lets_a_run_begin_and_end(ready: ReadyCluster, run: Callable[..., JobView]) -
     view = run("node1", "node2")
     assert makes_steps(view)
     assert view.world_size == 2
-    assert any(name == "node2" for name, _ in of_runs(ready))
+    assert any(name == "node2" for name, _ in run_processes(ready))
     ready.services.jobs.lifecycle.stop(view.id)
     view = ready.services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
     # The sweep goes over this very key, too.
     log = ready.services.data_root.job(view.id).mpirun_log.read_text()
     assert "could not be cleaned up" not in log
-    leaves_nothing(ready)
+    wait_for_no_processes(ready)

@@ -25,7 +25,7 @@ from widgets.common.theme_manager import ThemeChoice
 
 _MENU_MS = 50
 _PASSES = 10
-_MOST_TABS = 20
+_MAX_TABS = 20
 _SMALL = (1000, 640)
 _LEFT_BUTTON = Qt.MouseButton.LeftButton
 _Widget = TypeVar("_Widget", bound=QWidget)
@@ -53,20 +53,20 @@ class User:
         """Drop a file or folder on the window."""
         drags.drop(self._window, drags.file(path))
 
-    def wait(self, is_so: Callable[[], object], limit_ms: int = LIMIT_MS) -> None:
-        self._qtbot.waitUntil(lambda: bool(is_so()), timeout=limit_ms)
+    def wait(self, is_reached: Callable[[], object], limit_ms: int = LIMIT_MS) -> None:
+        self._qtbot.waitUntil(lambda: bool(is_reached()), timeout=limit_ms)
 
-    def press(self, label: str, limit_ms: int = LIMIT_MS) -> None:
+    def press_button(self, label: str, limit_ms: int = LIMIT_MS) -> None:
         """The button that says so, or that is heard so."""
 
-        def is_it(one: QAbstractButton) -> bool:
-            return re.fullmatch(label, one.text() or _heard(one)) is not None
+        def is_labelled(button: QAbstractButton) -> bool:
+            return re.fullmatch(label, button.text() or _accessible_name(button)) is not None
 
-        self._click(self._find(QAbstractButton, is_it, label, limit_ms))
+        self._click(self._find(QAbstractButton, is_labelled, label, limit_ms))
 
-    def write(self, field: str, text: str) -> None:
+    def write_field(self, field: str, text: str) -> None:
         """Into a field by its name, over what it holds."""
-        edit = self._find(QWidget, lambda one: _takes_keys(one) and _heard(one) == field, field)
+        edit = self._find(QWidget, lambda w: _takes_keys(w) and _accessible_name(w) == field, field)
         edit.setFocus()
         self.clicks += 1
         self._qtbot.keyClick(edit, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
@@ -74,65 +74,66 @@ class User:
 
     def tab_to(self, field: str) -> None:
         """Reach a field by its name with the keyboard."""
-        for _ in range(_MOST_TABS):
-            self.key("Tab")
+        for _ in range(_MAX_TABS):
+            self.press_key("Tab")
             focus = QApplication.focusWidget()
-            if focus is not None and _heard(focus) == field:
+            if focus is not None and _accessible_name(focus) == field:
                 return
         raise AssertionError(f"Tab does not reach “{field}”")
 
-    def type(self, text: str) -> None:
+    def type_text(self, text: str) -> None:
         """Where the focus is."""
-        self._qtbot.keyClicks(self._focus(), text)
+        self._qtbot.keyClicks(self._focus_widget(), text)
 
-    def key(self, keys: str) -> None:
-        pressed = QKeySequence(keys)[0]
-        self._qtbot.keyClick(self._focus(), pressed.key(), pressed.keyboardModifiers())
+    def press_key(self, keys: str) -> None:
+        shortcut = QKeySequence(keys)[0]
+        self._qtbot.keyClick(self._focus_widget(), shortcut.key(), shortcut.keyboardModifiers())
 
-    def _focus(self) -> QWidget:
+    def _focus_widget(self) -> QWidget:
         """What gets the keys; no window manager activates the window when a dialog closes."""
         top = QApplication.activeModalWidget() or self._window
         top.activateWindow()
         self.wait(top.isActiveWindow)
         return top.focusWidget() or top
 
-    def choose(self, button: QWidget, words: str) -> None:
+    def choose_from_menu(self, button: QWidget, label: str) -> None:
         """In the menu of a button, which has the event loop until it is closed."""
-        QTimer.singleShot(_MENU_MS, lambda: self.pick(words))
+        QTimer.singleShot(_MENU_MS, lambda: self.pick_entry(label))
         self._click(button)
 
-    def pick(self, words: str) -> None:
+    def pick_entry(self, label: str) -> None:
         """Press an entry of the menu that is open."""
         menu = QApplication.activePopupWidget()
         assert isinstance(menu, QMenu), "no menu is open"
         self.clicks += 1
-        more = [action for action in menu.actions() if action.menu() is not None]
-        for entries in (menu, *(action.menu() for action in more)):
-            for action in entries.actions():
-                if not re.fullmatch(words, action.text().replace("&", "")):
+        submenu_actions = [action for action in menu.actions() if action.menu() is not None]
+        for submenu in (menu, *(action.menu() for action in submenu_actions)):
+            for action in submenu.actions():
+                if not re.fullmatch(label, action.text().replace("&", "")):
                     continue
-                if entries is not menu:
-                    opener = next(one for one in more if one.menu() is entries)
+                if submenu is not menu:
+                    opener = next(a for a in submenu_actions if a.menu() is submenu)
                     QTest.mouseClick(menu, _LEFT_BUTTON, pos=menu.actionGeometry(opener).center())
                     self.clicks += 1
-                QTest.mouseClick(entries, _LEFT_BUTTON, pos=entries.actionGeometry(action).center())
+                QTest.mouseClick(submenu, _LEFT_BUTTON, pos=submenu.actionGeometry(action).center())
                 return
         menu.close()
         raise AssertionError([action.text() for action in menu.actions()])
 
-    def open_menu(self, parent: QWidget, at: QPoint) -> None:
+    def open_menu(self, parent: QWidget, position: QPoint) -> None:
         """With the right button, at a point of something."""
         self.clicks += 1
         reason = QContextMenuEvent.Reason.Mouse
-        QApplication.sendEvent(parent, QContextMenuEvent(reason, at, parent.mapToGlobal(at)))
+        event = QContextMenuEvent(reason, position, parent.mapToGlobal(position))
+        QApplication.sendEvent(parent, event)
 
     def _click(self, button: QWidget) -> None:
         self.clicks += 1
         self._qtbot.mouseClick(button, _LEFT_BUTTON)
 
-    def windows(self, kind: type[_Widget]) -> list[_Widget]:
+    def open_dialogs(self, kind: type[_Widget]) -> list[_Widget]:
         """Those of a kind that are open."""
-        return [one for one in self._dialogs() if isinstance(one, kind)]
+        return [dialog for dialog in self._dialogs() if isinstance(dialog, kind)]
 
     def take_picture(self, name: str) -> None:
         """Take a picture of the window and the dialogs before it."""
@@ -164,48 +165,48 @@ class User:
         picture = self._window.grab()
         painter = QPainter(picture)
         for dialog in self._dialogs():
-            painter.drawPixmap(self._place(dialog), dialog.grab())
+            painter.drawPixmap(self._center_position(dialog), dialog.grab())
         painter.end()
         assert picture.save(str(self._folder / f"{name}.png"))
 
-    def _place(self, dialog: QWidget) -> QPoint:
+    def _center_position(self, dialog: QWidget) -> QPoint:
         """In the middle: no window manager has put it anywhere."""
-        free = self._window.size() - dialog.size()
-        return QPoint(max(0, free.width() // 2), max(0, free.height() // 2))
+        free_size = self._window.size() - dialog.size()
+        return QPoint(max(0, free_size.width() // 2), max(0, free_size.height() // 2))
 
     def _dialogs(self) -> list[QWidget]:
-        dialogs = [one for one in QApplication.topLevelWidgets() if isinstance(one, QDialog)]
-        return [one for one in dialogs if one.isVisible()]
+        widgets = QApplication.topLevelWidgets()
+        return [w for w in widgets if isinstance(w, QDialog) and w.isVisible()]
 
     def _find(
         self,
         kind: type[_Widget],
-        is_it: Callable[[_Widget], bool],
-        what: str,
+        is_match: Callable[[_Widget], bool],
+        label: str,
         limit_ms: int = LIMIT_MS,
     ) -> _Widget:
         widgets: list[_Widget] = []
 
-        def is_there() -> bool:
+        def has_match() -> bool:
             modal = QApplication.activeModalWidget()
-            places = [modal] if modal is not None else [*self._dialogs(), self._window]
+            windows = [modal] if modal is not None else [*self._dialogs(), self._window]
             widgets[:] = [
                 widget
-                for place in places
-                for widget in place.findChildren(kind)
-                if widget.isVisible() and widget.isEnabled() and is_it(widget)
+                for window in windows
+                for widget in window.findChildren(kind)
+                if widget.isVisible() and widget.isEnabled() and is_match(widget)
             ]
             return bool(widgets)
 
         try:
-            self.wait(is_there, limit_ms)
+            self.wait(has_match, limit_ms)
         except TimeoutError as error:
             self.take_picture("not-found")
-            raise AssertionError(f"“{what}” is not in the window") from error
+            raise AssertionError(f"“{label}” is not in the window") from error
         return widgets[0]
 
 
-def _heard(widget: QWidget) -> str:
+def _accessible_name(widget: QWidget) -> str:
     return widget.accessibleName().replace("\xa0", " ")
 
 

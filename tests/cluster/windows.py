@@ -21,13 +21,13 @@ _BUILT_MS = 240_000
 
 
 @contextmanager
-def window_on(
+def open_program(
     app: QApplication,
     share: Path,
     folder: Path,
     patch: pytest.MonkeyPatch,
     qtbot: QtBot,
-    trusted: Iterable[HostKey] = (),
+    trusted_keys: Iterable[HostKey] = (),
 ) -> Iterator[Program]:
     """The program with its services, gone at the end of the block.
 
@@ -43,7 +43,7 @@ def window_on(
     qtbot.addWidget(program.window)
     program.show()
     qtbot.waitUntil(lambda: program.is_built and program._services is not None, timeout=_BUILT_MS)
-    for key in trusted:
+    for key in trusted_keys:
         services(program).cluster.accept_key(key)
     try:
         yield program
@@ -51,7 +51,7 @@ def window_on(
         close_programs(program)
 
 
-def row_of(program: Program, node: str) -> NodeRow:
+def node_row(program: Program, node: str) -> NodeRow:
     """A node as the place Nodes shows it."""
     (found,) = (row for row in program.nodes.rack.rows_model.rows if row.name == node)
     return found

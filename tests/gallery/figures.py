@@ -22,8 +22,8 @@ SERVICE = GalleryService(None)  # type: ignore[arg-type]
 
 def build(name: str, **settings: object) -> torch.nn.Module:
     """Return the model of an entry. On the device “meta” it costs no memory."""
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made) / name
+    with tempfile.TemporaryDirectory() as temporary_folder:
+        folder = Path(temporary_folder) / name
         SERVICE.write(name, {key: str(value) for key, value in settings.items()}, folder)
         return load_model(folder)
 

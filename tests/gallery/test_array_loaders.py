@@ -53,7 +53,9 @@ def cifar_10_binary(count: int = 3) -> Content:
 
 
 def cifar_100_python() -> Content:
-    python_content = python_file(data=pixels(4), fine_labels=[0, 99, 5, 7], coarse_labels=[0, 19, 1, 2])
+    python_content = python_file(
+        data=pixels(4), fine_labels=[0, 99, 5, 7], coarse_labels=[0, 19, 1, 2]
+    )
     names = {
         f"{kind}_label_names": [b"%s %d" % (kind.encode(), n) for n in range(count)]
         for kind, count in (("fine", 100), ("coarse", 20))
@@ -162,7 +164,7 @@ def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, evil: bytes) ->
 
 
 @pytest.mark.parametrize(
-    ("entry", "name", "content", "sentence"),
+    ("entry", "name", "content", "message"),
     [
         ("cifar-10", "data_batch_3", b"", "data_batch_3 cannot be read"),
         ("cifar-10", "data_batch_3", cifar_10_python()["cifar-10-batches-py/data_batch_3"][:-900],
@@ -219,7 +221,9 @@ def test_idx_files_are_read_gzipped_or_not(tmp_path: Path, form: str, zipped: bo
     def file_settings(part: str) -> dict[str, str]:
         return {"images": form.format(part, "images", 3), "labels": form.format(part, "labels", 1)}
 
-    content = mnist([1, 0, 2] * 4, **file_settings("train")) | mnist([2, 1], **file_settings("t10k"))
+    content = mnist([1, 0, 2] * 4, **file_settings("train")) | mnist(
+        [2, 1], **file_settings("t10k")
+    )
     if zipped:
         content = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in content.items()}
     datasets = open_data("idx", files(tmp_path / "d", **content), tmp_path)
@@ -252,23 +256,34 @@ def test_without_test_files_a_share_of_each_class_is_for_validation(tmp_path: Pa
     other_seed = open_data("idx", tmp_path / "d", tmp_path, seed=2)
     assert any(
         (other_sample[0] != same_sample[0]).any()
-        for other_sample, same_sample in zip(other_seed.validation, same_seed.validation, strict=True)
+        for other_sample, same_sample in zip(
+            other_seed.validation, same_seed.validation, strict=True
+        )
     )
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("change", "message"),
     [
         (lambda content: content[:-1], "train-images-idx3-ubyte is cut off"),
         (lambda content: content[:10], "train-images-idx3-ubyte is cut off"),
-        (lambda content: content[:3], "train-images-idx3-ubyte is no IDX file: it begins with 000008"),
+        (
+            lambda content: content[:3],
+            "train-images-idx3-ubyte is no IDX file: it begins with 000008",
+        ),
         (lambda content: b"", "is no IDX file: it begins with nothing"),
         (lambda content: content + b"1", "train-images-idx3-ubyte is too long"),
         (lambda content: b"\1" + content[1:], "is no IDX file: it begins with 01000803"),
-        (lambda content: content[:2] + b"\7" + content[3:], "is no IDX file: it begins with 00000703"),
+        (
+            lambda content: content[:2] + b"\7" + content[3:],
+            "is no IDX file: it begins with 00000703",
+        ),
         (lambda content: gzip.compress(content, mtime=0)[:-9], "is cut off or damaged"),
         (lambda content: content[:4] + b"\xff" * 12 + content[16:], "is cut off"),
-        (lambda content: idx(numpy.zeros((2, 5, 5), numpy.uint8)), "2 training samples have 3 labels"),
+        (
+            lambda content: idx(numpy.zeros((2, 5, 5), numpy.uint8)),
+            "2 training samples have 3 labels",
+        ),
         (lambda content: idx(numpy.zeros(3, numpy.uint8)), "no IDX file with samples"),
     ],
 )
@@ -416,7 +431,7 @@ def test_the_channels_of_pictures_come_first(
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "message"),
     [
         (npz(x=NUMBERS), "no arrays named x and y, or data and target: it has data.npz/x"),
         (npz(a=NUMBERS, b=LABELS), "it has data.npz/a, data.npz/b"),

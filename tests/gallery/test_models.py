@@ -99,7 +99,9 @@ def test_the_published_complexity_fits_that_of_an_alexnet_with_groups(
 ) -> None:
     with META:
         measured_complexity = complexity(build(name), sample_of(SERVICE.show(name)))
-        ungrouped_complexity = complexity(build("alexnet", groups=1), sample_of(SERVICE.show("alexnet")))
+        ungrouped_complexity = complexity(
+            build("alexnet", groups=1), sample_of(SERVICE.show("alexnet"))
+        )
     assert measured_complexity / reference_complexity() == pytest.approx(published, rel=0.10)
     assert measured_complexity / ungrouped_complexity < 0.75 * published
 
@@ -221,7 +223,7 @@ def torchvision() -> Any:
 
 
 @pytest.mark.parametrize(
-    ("name", "theirs", "settings"),
+    ("name", "torchvision_name", "settings"),
     [
         ("alexnet", "alexnet", {"groups": 1, "widths": "2014"}),
         ("vgg-19", "vgg19", {}),
@@ -238,7 +240,9 @@ def test_parameters_and_outputs_are_those_of_torchvision(
     gallery_model = built(name, **settings)
     gallery_state, torchvision_state = gallery_model.state_dict(), torchvision_model.state_dict()
     if name == "alexnet":
-        assert [weight.shape for weight in gallery_state.values()] == [weight.shape for weight in torchvision_state.values()]
+        assert [weight.shape for weight in gallery_state.values()] == [
+            weight.shape for weight in torchvision_state.values()
+        ]
     else:  # Also by the same names: its weights can be loaded.
         assert {key: weight.shape for key, weight in gallery_state.items()} == {
             key: weight.shape for key, weight in torchvision_state.items()
@@ -320,7 +324,13 @@ def test_no_classes_and_a_side_that_the_network_cannot_take_are_refused(
     assert setting.maximum is not None
     too_small, too_large = int(setting.minimum) - 1, int(setting.maximum) + 1
     faulty = [("classes", "0"), ("classes", "1"), ("classes", "-3"), ("classes", "")]
-    for name, text in [*faulty, (key, str(too_small)), (key, str(too_large)), (key, "0"), (key, "28.5")]:
+    for name, text in [
+        *faulty,
+        (key, str(too_small)),
+        (key, str(too_large)),
+        (key, "0"),
+        (key, "28.5"),
+    ]:
         with pytest.raises(BackendError, match=f"{name} must be a whole number from"):
             SERVICE.write(entry.name, {name: text}, tmp_path / "code")
         assert not (tmp_path / "code").exists()
@@ -332,7 +342,7 @@ def activation(**settings: object) -> nn.Module:
 
 
 @pytest.mark.parametrize(
-    ("settings", "at", "is_"),
+    ("settings", "inputs", "outputs"),
     [
         ({"activation": "relu"}, (-1.0, 0.0, 2.0), (0.0, 0.0, 2.0)),
         ({"activation": "leaky"}, (-7.5, 0.0, 2.0), (-1.0, 0.0, 2.0)),
@@ -396,4 +406,6 @@ def test_the_first_weights_suit_the_activation(
     model = build(name, activation=activation, batch_norm=False)
     weight = next(parameter for parameter in model.parameters() if parameter.ndim == 4)
     assert weight.std().item() == pytest.approx(deviation, rel=0.06)
-    assert not any(parameter.any() for key, parameter in model.named_parameters() if key.endswith("bias"))
+    assert not any(
+        parameter.any() for key, parameter in model.named_parameters() if key.endswith("bias")
+    )

@@ -47,7 +47,7 @@ def names_of(data: Any) -> list[str]:
     return sorted(data.classes[int(label)] for _, label in data)
 
 
-@pytest.mark.parametrize("above", ["", "flowers/", "a/b/flowers/"])
+@pytest.mark.parametrize("parent", ["", "flowers/", "a/b/flowers/"])
 def test_without_sets_a_share_of_each_class_is_for_validation(tmp_path: Path, parent: str) -> None:
     folder = files(tmp_path / "d", **by_class("rose", "tulip", "aster", folder=parent))
     datasets = open_data("image-folder", folder, tmp_path, side=8)
@@ -103,7 +103,7 @@ def test_a_class_without_pictures_is_named_and_no_class(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "sentence"),
+    ("content", "message"),
     [
         ({"a.csv": b"1,2"}, "pictures must be in a folder for each class, but none has one"),
         ({"1.png": picture(), "2.png": picture()}, "but none has one"),
@@ -224,7 +224,7 @@ DAMAGED_PICTURES = {
 }
 
 
-@pytest.mark.parametrize("how", DAMAGED_PICTURES)
+@pytest.mark.parametrize("damage", DAMAGED_PICTURES)
 def test_a_damaged_picture_is_named_or_skipped(tmp_path: Path, damage: str) -> None:
     content = by_class("a", "b", folder="train/") | by_class("a", "b", folder="val/")
     folder = files(tmp_path / "d", **content, **{"train/a/bad.jpg": DAMAGED_PICTURES[damage]})
@@ -382,7 +382,11 @@ def test_boxes_outside_their_picture_are_clipped_and_empty_ones_left_out(
         ("4.png", "a", (-5, -5, 50, 50)),  # around it
     ]
     folder = files(tmp_path / "d", **FORMS[form](unclipped_boxes))
-    clipped_boxes: Boxes = [("", "a", (5, 5, 20, 10)), ("", "a", (0, 0, 4, 4)), ("", "a", (0, 0, 20, 10))]
+    clipped_boxes: Boxes = [
+        ("", "a", (5, 5, 20, 10)),
+        ("", "a", (0, 0, 4, 4)),
+        ("", "a", (0, 0, 20, 10)),
+    ]
     datasets = open_data(form, folder, tmp_path, side=40)
     assert boxes_of(datasets) == expected_boxes(clipped_boxes, form, 2)
     shapes = {tuple(target["boxes"].shape) for data in datasets for _, target in data_of(data)}
@@ -514,7 +518,7 @@ BROKEN: list[tuple[str, Content, str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("form", "content", "sentence"), BROKEN)
+@pytest.mark.parametrize(("form", "content", "message"), BROKEN)
 def test_a_broken_description_of_boxes_is_one_sentence(
     tmp_path: Path, form: str, content: Content, message: str
 ) -> None:
@@ -532,11 +536,13 @@ YOLO_NAMES = {
 }
 
 
-@pytest.mark.parametrize("how", YOLO_NAMES)
+@pytest.mark.parametrize("names_form", YOLO_NAMES)
 def test_the_classes_of_yolo_have_names(tmp_path: Path, names_form: str) -> None:
     content = yolo([("1.png", "a", (2, 3, 10, 8)), ("2.png", "b", (2, 3, 10, 8))])
     del content["data.yaml"]
-    datasets = open_data("yolo", files(tmp_path / "d", **content, **YOLO_NAMES[names_form]), tmp_path)
+    datasets = open_data(
+        "yolo", files(tmp_path / "d", **content, **YOLO_NAMES[names_form]), tmp_path
+    )
     assert datasets.training.classes == ["ball", "crate"]
     assert notes_of(datasets)[-1].startswith("Without a box: ")
 
@@ -580,7 +586,7 @@ def test_boxes_from_0_to_1_are_shares_of_the_sides(tmp_path: Path, form: str) ->
 
 
 @pytest.mark.parametrize(
-    ("form", "boxes", "sentence"),
+    ("form", "boxes", "message"),
     [
         ("coco", [("1.png", "a", (30, 30, 40, 40))], "no box is inside its picture, first of im"),
         ("voc", [("1.png", "a", (5, 5, 5, 9))], "no box is inside its picture"),
@@ -661,7 +667,7 @@ DEEP: dict[str, tuple[bytes, float, str]] = {
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-@pytest.mark.parametrize("how", DEEP)
+@pytest.mark.parametrize("kind", DEEP)
 def test_no_level_of_a_deep_picture_is_lost_and_one_range_is_for_all(
     tmp_path: Path, kind: str, channels: int
 ) -> None:

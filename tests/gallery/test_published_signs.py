@@ -28,7 +28,9 @@ def gradients(activation: str) -> tuple[float, float]:
     torch.manual_seed(1)
     model: Any = build("plain-deep", activation=activation)
     model.loss(model(torch.rand(32, 1, 8, 8)), torch.arange(32) % 10).backward()
-    weight_gradients = [module.weight.grad for module in model.modules() if isinstance(module, torch.nn.Conv2d)]
+    weight_gradients = [
+        module.weight.grad for module in model.modules() if isinstance(module, torch.nn.Conv2d)
+    ]
     return float(weight_gradients[0].norm()), float(weight_gradients[-1].norm())
 
 
@@ -58,7 +60,9 @@ def test_the_digits_have_any_size_and_no_picture_is_in_both_sets(
     picture, digit = training[0]
     assert (picture.shape, digit.dtype) == ((1, side, side), torch.int64)
     assert 0 <= picture.min() < picture.max() <= 1
-    picture_sets = [{pixels.numpy().tobytes() for pixels in data.pictures} for data in (training, validation)]
+    picture_sets = [
+        {pixels.numpy().tobytes() for pixels in data.pictures} for data in (training, validation)
+    ]
     assert picture_sets[0].isdisjoint(picture_sets[1])
 
 

@@ -81,7 +81,9 @@ def test_no_picture_is_in_two_sets(tmp_path: Path) -> None:
     ]  # fmt: skip
     for split, first in (("validation", 6), ("test", 12)):
         split_data = open_receipts(tmp_path, **sizes, split=split)[1]
-        assert [digest(split_data.item(number)) for number in range(6)] == digests[first : first + 6]
+        assert [digest(split_data.item(number)) for number in range(6)] == digests[
+            first : first + 6
+        ]
 
 
 @pytest.mark.parametrize(("side", "lines"), [(64, 4), (96, 8), (128, 18), (256, 12), (512, 60)])

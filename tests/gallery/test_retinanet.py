@@ -188,7 +188,10 @@ def test_pictures_without_text_train_as_well(model: Any) -> None:
         loss = model.loss(model.train()(torch.rand(2, 3, 64, 64)), target)
         loss.backward()
         assert loss.isfinite()
-        assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in model.parameters())
+        assert all(
+            parameter.grad is None or parameter.grad.isfinite().all()
+            for parameter in model.parameters()
+        )
 
 
 def test_a_label_that_the_network_does_not_have_is_named(model: Any) -> None:
@@ -201,12 +204,17 @@ def test_the_backbones_have_the_parameters_of_resnets_without_classifier(tmp_pat
     with torch.device("meta"):
         for name, parameters in (("resnet-18", 11_176_512), ("resnet-50", 23_508_032)):
             detector = built(tmp_path, backbone=name)
-            assert sum(parameter.numel() for parameter in detector.backbone.parameters()) == parameters
+            assert (
+                sum(parameter.numel() for parameter in detector.backbone.parameters()) == parameters
+            )
         # Of RetinaNet with ResNet-50: pyramid, and heads with 18 anchors at each place.
         square, lateral = 256 * 256 * 9 + 256, (512 + 1024 + 2048) * 256 + 3 * 256
         pyramid = lateral + 4 * square + 2048 * 256 * 9 + 256
         heads = 8 * square + (256 * 9 + 1) * 18 * 5
-        assert sum(parameter.numel() for parameter in detector.parameters()) == parameters + pyramid + heads
+        assert (
+            sum(parameter.numel() for parameter in detector.parameters())
+            == parameters + pyramid + heads
+        )
 
 
 def test_a_small_retinanet_learns_to_find_a_box(tmp_path: Path) -> None:

@@ -24,7 +24,9 @@ Content = Mapping[str, bytes | str]
 
 
 def suggested(content: Content) -> Suggestion | None:
-    file_content = {name: data.encode() if isinstance(data, str) else data for name, data in content.items()}
+    file_content = {
+        name: data.encode() if isinstance(data, str) else data for name, data in content.items()
+    }
     entries = [FileEntry(name, len(file_content[name])) for name in sorted(file_content)]
     return recognize_shape(entries, lambda path, limit_bytes: file_content[path][:limit_bytes])
 
@@ -112,7 +114,10 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     arrays = {"channels"} if data.ndim == 3 else {"features"}
     expected_keys = {"arrays": arrays, "table": {"classes", "features"}, **boxes}
     if shape != "EMNIST":
-        assert expected_keys.get(entry, {"classes", "channels", "side"}) <= suggestion.data_sizes.keys()
+        assert (
+            expected_keys.get(entry, {"classes", "channels", "side"})
+            <= suggestion.data_sizes.keys()
+        )
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,9 @@ _FIRST_BYTES = st.sampled_from(
 )  # fmt: skip
 
 
-@given(held=st.dictionaries(_NAMES, st.tuples(_FIRST_BYTES, st.binary(max_size=80)), max_size=6))
+@given(
+    file_parts=st.dictionaries(_NAMES, st.tuples(_FIRST_BYTES, st.binary(max_size=80)), max_size=6)
+)
 @settings(max_examples=300, deadline=None)
 def test_odd_data_never_raises(file_parts: dict[str, tuple[bytes, bytes]]) -> None:
     suggested({name: head + tail for name, (head, tail) in file_parts.items()})
@@ -184,5 +191,5 @@ def test_only_first_bytes_of_a_few_files_are_read(name: str) -> None:
 
 def test_each_loader_of_the_gallery_for_data_of_a_shape_is_suggested() -> None:
     entry_names = {entry for _, entry, _ in SHAPES.values()}
-    assert entry_names <= {one.name for one in GALLERY.list(Kind.LOADER)}
+    assert entry_names <= {item.name for item in GALLERY.list(Kind.LOADER)}
     assert len(entry_names) == 10

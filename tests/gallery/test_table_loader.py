@@ -69,7 +69,7 @@ TABLES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", TABLES)
+@pytest.mark.parametrize("form", TABLES)
 def test_a_table_is_read_however_it_was_written(tmp_path: Path, form: str) -> None:
     name = "flowers.csv.gz" if form == "gzip" else "flowers.csv"
     datasets = open_data(
@@ -175,7 +175,7 @@ def test_train_and_validation_files_are_the_sets_and_a_test_file_without_target_
 
 
 @pytest.mark.parametrize(
-    ("name", "table", "sentence"),
+    ("name", "table", "message"),
     [
         ("t.csv", "", "t.csv is empty"),
         ("t.csv", "\n\n", "t.csv is empty"),
@@ -199,7 +199,7 @@ def test_a_table_that_cannot_be_used_is_one_sentence(
 
 
 @pytest.mark.parametrize(
-    ("settings", "sentence"),
+    ("settings", "message"),
     [
         ({"target": "color"}, "there is no column “color”: there are a, b, colour"),
         ({"leave_out": "c"}, "there is no column “c”"),
@@ -220,7 +220,9 @@ def test_a_setting_that_does_not_fit_the_table_is_one_sentence(
 @pytest.mark.parametrize("row", ["5.5,1.25\n", "5.5,1.25,red\n", "b,a\n1.25,5.5\n"])
 def test_a_file_with_a_row_is_tried(tmp_path: Path, row: str) -> None:
     datasets = open_data("table", files(tmp_path / "d", **{"t.csv": flowers()}), tmp_path)
-    known_features = [features.tolist() for features, _ in [*datasets.training, *datasets.validation]]
+    known_features = [
+        features.tolist() for features, _ in [*datasets.training, *datasets.validation]
+    ]
     (tmp_path / "new.csv").write_text(row)
     assert datasets.training.read(str(tmp_path / "new.csv")).tolist() in known_features
 
@@ -277,7 +279,9 @@ def test_any_table_is_read_back(
     (tmp_path / "d").mkdir(exist_ok=True)
     (tmp_path / "d/t.csv").write_text("\n".join(head + lines))
     datasets = open_data("table", tmp_path / "d", tmp_path, scale="none")
-    expected_rows = sorted(([float(numpy.float32(a)), float(numpy.float32(b))], c) for a, b, c in table)
+    expected_rows = sorted(
+        ([float(numpy.float32(a)), float(numpy.float32(b))], c) for a, b, c in table
+    )
     assert rows(datasets) == expected_rows
 
 
@@ -300,7 +304,7 @@ COLUMNS: dict[str, tuple[list[str], list[float], str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("how", COLUMNS)
+@pytest.mark.parametrize("form", COLUMNS)
 def test_numbers_are_read_as_people_write_them_and_what_is_not_plain_is_said(
     tmp_path: Path, form: str
 ) -> None:

@@ -68,8 +68,8 @@ def workplace(stock: Path, tmp_path: Path) -> Path:
     shutil.copytree(stock / "data", tmp_path / "data")
     shutil.copytree(stock / "sources", tmp_path / "sources")
     for desktop in ("desktop", "desktop-0"):
-        counted = tmp_path / desktop / "catalogue.sqlite.cache"
-        shutil.copytree(stock / "catalogue.sqlite.cache", counted)
+        counts_folder = tmp_path / desktop / "catalogue.sqlite.cache"
+        shutil.copytree(stock / "catalogue.sqlite.cache", counts_folder)
     return tmp_path
 
 
@@ -81,17 +81,17 @@ def finished(workplace: Path, job_that_finished: Path) -> str:
 
 
 @pytest.fixture
-def opened(workplace: Path) -> Iterator[Callable[[], Services]]:
+def open_desktop(workplace: Path) -> Iterator[Callable[[], Services]]:
     """Opens the test's workplace, again and again: each time another desktop on one data root."""
-    made: list[Services] = []
+    opened_services: list[Services] = []
 
-    def another() -> Services:
-        place = workplace / f"desktop-{len(made)}" / "catalogue.sqlite"
-        made.append(open_services(workplace / "data", place))
-        return made[-1]
+    def start_desktop() -> Services:
+        catalogue = workplace / f"desktop-{len(opened_services)}" / "catalogue.sqlite"
+        opened_services.append(open_services(workplace / "data", catalogue))
+        return opened_services[-1]
 
-    yield another
-    for services in made:
+    yield start_desktop
+    for services in opened_services:
         for view in services.jobs.queries.list():
             if view.state.is_live:
                 process_cleanup.end_tagged(run_tag(view.id, view.run), 0.0)
@@ -99,8 +99,8 @@ def opened(workplace: Path) -> Iterator[Callable[[], Services]]:
 
 
 @pytest.fixture
-def services(opened: Callable[[], Services]) -> Services:
-    return opened()
+def services(open_desktop: Callable[[], Services]) -> Services:
+    return open_desktop()
 
 
 def is_training(view: JobView) -> bool:

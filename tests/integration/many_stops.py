@@ -40,30 +40,32 @@ def main() -> None:
     torch.set_num_threads(1)
     launch = Launch.from_dict(read_json(folder.launch))
     moments = random.Random(25)
-    seen: list[dict[str, Any]] = []
+    runs: list[dict[str, Any]] = []
     for run in range(1, stops + 1):
         strategy = AllReduce(StrategyConfig())
         strategy.load()
         strategy.join(60)
         newest = _newest(folder, launch) if strategy.rank == 0 else ""
         this = replace(launch, run=run, resume_from=strategy.gather(newest)[0])
-        workers = _workers(this, folder) if strategy.rank == 0 else None
-        moment = moments.uniform(0, LONGEST_S)
-        timer = threading.Timer(moment, job_files.request_stop, (folder, run))
-        if workers is not None:
+        rank0_services = _open_rank0_services(this, folder) if strategy.rank == 0 else None
+        delay_s = moments.uniform(0, LONGEST_S)
+        timer = threading.Timer(delay_s, job_files.request_stop, (folder, run))
+        if rank0_services is not None:
             run_start.clear_old_stop_request(folder, run, MOUNTED)
             timer.start()
-        trainer = Trainer(this, strategy, torch.device("cpu"), RankHeartbeat.inherited(), workers)
+        trainer = Trainer(
+            this, strategy, torch.device("cpu"), RankHeartbeat.inherited(), rank0_services
+        )
         outcome = trainer.run()
         steps = strategy.gather((trainer.train_state.epoch, trainer.train_state.step, outcome.name))
-        if workers is not None:
+        if rank0_services is not None:
             timer.join()
-            workers.watcher.close()
-            workers.reporter.close()
+            rank0_services.watcher.close()
+            rank0_services.reporter.close()
             record = list_checkpoints(folder, launch.config.checkpoint)[-1]
             verify(MOUNTED, record)
             state = torch.load(record.path, weights_only=True)
-            seen.append(
+            runs.append(
                 {
                     "ranks": [list(step) for step in steps],
                     "checkpoint": [record.step, state["course"]["step"]],
@@ -73,16 +75,16 @@ def main() -> None:
         if outcome is not Outcome.INTERRUPTED:
             break
     if strategy.rank == 0:
-        replace_json(folder.path / "seen.json", {"runs": seen})
+        replace_json(folder.path / "seen.json", {"runs": runs})
     strategy.leave()
 
 
 def _newest(folder: OpenJob, launch: Launch) -> str:
-    found = list_checkpoints(folder, launch.config.checkpoint)
-    return found[-1].path if found else ""
+    checkpoints = list_checkpoints(folder, launch.config.checkpoint)
+    return checkpoints[-1].path if checkpoints else ""
 
 
-def _workers(launch: Launch, folder: OpenJob) -> Rank0Services:
+def _open_rank0_services(launch: Launch, folder: OpenJob) -> Rank0Services:
     config = launch.config
     reporter = Reporter(
         folder,

@@ -19,8 +19,8 @@ from tests.waiting import LIMIT_S, wait_for
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    found = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
-    return {path: (folder / path).read_bytes() for path in found if path.parts[0] != "by-hand"}
+    files = (path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+    return {path: (folder / path).read_bytes() for path in files if path.parts[0] != "by-hand"}
 
 
 def pasted(line: str) -> subprocess.CompletedProcess[str]:
@@ -43,31 +43,31 @@ def test_m04_the_shown_command_trains_again_and_leaves_the_job_unchanged(
     assert view.state is JobState.FINISHED
     folder = services.data_root.job(job.id)
     wait_for(lambda: not has_supervisor(folder, view.run), "the end of the supervisor")
-    before = contents(folder.path)
+    previous_contents = contents(folder.path)
 
     command = services.jobs.command(job.id)
     assert (command.node, Path(command.folder).parent) == ("this-computer", folder.path / "by-hand")
-    done = pasted(command.line)
-    assert done.returncode == 0, done.stderr
-    assert f"Training in {command.folder}" in done.stdout + done.stderr
-    own = OpenJob(Path(command.folder), MOUNTED)
-    saved = list_checkpoints(own, job.config.checkpoint)
-    verify(MOUNTED, next(one for one in saved if one.is_latest))
-    assert read_json(own.status)["step"] == read_json(folder.status)["step"]
+    completed = pasted(command.line)
+    assert completed.returncode == 0, completed.stderr
+    assert f"Training in {command.folder}" in completed.stdout + completed.stderr
+    hand_job = OpenJob(Path(command.folder), MOUNTED)
+    saved = list_checkpoints(hand_job, job.config.checkpoint)
+    verify(MOUNTED, next(checkpoint for checkpoint in saved if checkpoint.is_latest))
+    assert read_json(hand_job.status)["step"] == read_json(folder.status)["step"]
     # No sweep after a run of the job would end it.
-    assert read_json(own.launch)["job_id"] == f"{job.id}-{own.path.name}"
-    assert contents(folder.path) == before
+    assert read_json(hand_job.launch)["job_id"] == f"{job.id}-{hand_job.path.name}"
+    assert contents(folder.path) == previous_contents
     assert services.jobs.queries.show(job.id).state is JobState.FINISHED
     assert [view.id for view in services.jobs.queries.list()] == [job.id]
 
-    made = contents(own.path)
-    again = pasted(command.line)
-    assert again.returncode != 0
+    hand_contents = contents(hand_job.path)
+    second_run = pasted(command.line)
+    assert second_run.returncode != 0
     assert (
         f"{command.folder} holds the results of an earlier run of this command"
-        in again.stdout + again.stderr
+        in second_run.stdout + second_run.stderr
     )
-    assert contents(own.path) == made
+    assert contents(hand_job.path) == hand_contents
 
 
 def test_a_command_of_an_earlier_run_says_that_it_is_old(services: Services) -> None:

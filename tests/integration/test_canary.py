@@ -44,10 +44,12 @@ def test_a_trial_can_be_cancelled_and_sweeps_the_rest_of_a_killed_desktop(
     services: Services,
 ) -> None:
     job = services.jobs.create(raw_job())
-    over, live = (services.data_root.jobs / f".canary-{name}" for name in ("over", "live"))
-    for folder in (over, live):
+    finished_canary, live_canary = (
+        services.data_root.jobs / f".canary-{name}" for name in ("over", "live")
+    )
+    for folder in (finished_canary, live_canary):
         (folder / "attempts" / "1").mkdir(parents=True)
-    (over / "attempts" / "1" / "exit.json").write_text("{}")
+    (finished_canary / "attempts" / "1" / "exit.json").write_text("{}")
     with pytest.raises(Cancelled):
         services.trial_runs.run(job.id, cancelled=lambda: True)
-    assert left_of(services) == [live.name]
+    assert left_of(services) == [live_canary.name]

@@ -56,31 +56,31 @@ class Cli:
         ]
         self._capsys = capsys
 
-    def __call__(self, *words: str | Path) -> tuple[int, str, str]:
+    def __call__(self, *args: str | Path) -> tuple[int, str, str]:
         self._capsys.readouterr()
-        code = run([*self.common, *map(str, words)], no_window)
+        code = run([*self.common, *map(str, args)], no_window)
         out, err = self._capsys.readouterr()
         return code, out, err
 
-    def json(self, *words: str | Path) -> Any:
-        code, out, err = self(*words, "--json")
+    def json(self, *args: str | Path) -> Any:
+        code, out, err = self(*args, "--json")
         assert (code, err) == (0, ""), (out, err)
         return json.loads(out)
 
-    def error(self, *words: str | Path) -> str:
+    def error(self, *args: str | Path) -> str:
         """The sentence of a refusal; said the same way to people and to scripts."""
-        code, out, err = self(*words, "--json")
+        code, out, err = self(*args, "--json")
         assert (code, err) == (1, "")
         error = json.loads(out)["error"]
         assert set(error) == {"sentence", "remedy"}
-        code, out, err = self(*words)
+        code, out, err = self(*args)
         assert (code, out) == (1, "")
         assert error["sentence"] in err
         return str(error["sentence"])
 
-    def process(self, *words: str) -> subprocess.Popen[bytes]:
+    def process(self, *args: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "main.py", *self.common, *words],
+            [sys.executable, "main.py", *self.common, *args],
             cwd=CODE_ROOT,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -107,9 +107,9 @@ def job_file(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def has_shape(view: dict[str, Any], **wanted: Any) -> None:
+def has_shape(view: dict[str, Any], **expected_fields: Any) -> None:
     assert {key: type(view[key]) for key in VIEW} == VIEW
-    assert {key: view[key] for key in wanted} == wanted
+    assert {key: view[key] for key in expected_fields} == expected_fields
 
 
 def test_an_import_lists_files_that_it_left_out(cli: Cli, tmp_path: Path) -> None:
@@ -120,10 +120,10 @@ def test_an_import_lists_files_that_it_left_out(cli: Cli, tmp_path: Path) -> Non
     item = cli.json("dataset", "import", folder, "--name", "pictures")
     assert item["facts"] == {"left_out": 2, "left_out_names": [".DS_Store", "._a.csv"]}
     _, out, _ = cli("dataset", "import", folder, "--name", "pictures")
-    imported, left_out = out.splitlines()
-    assert imported == "Imported dataset pictures@2: 1 file, 1 B."
-    assert left_out.startswith("Left out, as files of systems")
-    assert left_out.endswith(": 2 files (.DS_Store, ._a.csv).")
+    imported_line, omitted_line = out.splitlines()
+    assert imported_line == "Imported dataset pictures@2: 1 file, 1 B."
+    assert omitted_line.startswith("Left out, as files of systems")
+    assert omitted_line.endswith(": 2 files (.DS_Store, ._a.csv).")
 
 
 def test_an_import_names_the_loader_that_fits_the_data(cli: Cli, tmp_path: Path) -> None:
@@ -159,8 +159,8 @@ def test_a_folder_with_all_three_is_imported_by_one_command(cli: Cli, tmp_path: 
             "Not imported: README.md.",
         ],
     )
-    again = cli.json("project", "import", folder, "--name", "plankton")
-    assert [(item["kind"], item["version"]) for item in again] == [
+    second_import = cli.json("project", "import", folder, "--name", "plankton")
+    assert [(item["kind"], item["version"]) for item in second_import] == [
         ("dataset", 1),
         ("loader", 1),
         ("model", 1),
@@ -176,9 +176,9 @@ def test_the_log_of_a_progress_bar_is_what_a_terminal_shows(cli: Cli, tmp_path: 
     log.parent.mkdir(parents=True, exist_ok=True)
     bar = "".join(f"\r\x1b[32m{number:6d}/20000 |█████|\x1b[0m" for number in range(20_001))
     log.write_text(f"begins\r\n{bar}\nnext\n{bar}\r", newline="")
-    shown = "begins\n 20000/20000 |█████|\nnext\n 20000/20000 |█████|"
-    assert cli("job", "log", job_id, "--rank", "0") == (0, shown, "")
-    assert cli.json("job", "log", job_id, "--rank", "0") == {"rank": 0, "text": shown}
+    expected_log = "begins\n 20000/20000 |█████|\nnext\n 20000/20000 |█████|"
+    assert cli("job", "log", job_id, "--rank", "0") == (0, expected_log, "")
+    assert cli.json("job", "log", job_id, "--rank", "0") == {"rank": 0, "text": expected_log}
 
 
 def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
         assert cli.json(kind, "show", "tiny@2") == item
     go = tmp_path / "go"
     pausing = {"PAUSE_S": "0.1", "PAUSED_UNTIL": str(go)}
-    made = cli.json("job", "create", job_file(tmp_path, environment=pausing))
-    has_shape(made, state="CREATED", run=0, epochs=4, world_size=1, step=0)
-    job_id = made["id"]
+    created_job = cli.json("job", "create", job_file(tmp_path, environment=pausing))
+    has_shape(created_job, state="CREATED", run=0, epochs=4, world_size=1, step=0)
+    job_id = created_job["id"]
     started = cli.json("job", "start", job_id)
     has_shape(started, run=1, id=job_id)
     assert JobState(started["state"]).is_live
@@ -224,9 +224,9 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     assert "run 1, rank 0" in log
     assert "run 2, rank 0" in log
     output = tmp_path / "tiny.zip"
-    words = ("--checkpoint", "best", "--format", "zip", "--output", str(output))
-    assert cli.json("job", "export", job_id, *words)["path"] == str(output)
-    assert "exists already" in cli.error("job", "export", job_id, *words)
+    export_args = ("--checkpoint", "best", "--format", "zip", "--output", str(output))
+    assert cli.json("job", "export", job_id, *export_args)["path"] == str(output)
+    assert "exists already" in cli.error("job", "export", job_id, *export_args)
     code, out, _ = cli("job", "clone", job_id)
     assert code == 0
     assert tomllib.loads(out) == cli.json("job", "clone", job_id)
@@ -254,7 +254,7 @@ def test_text_for_people_has_tables_and_sentences(filled: Cli, tmp_path: Path) -
     assert (code, out) == (0, "")
 
 
-FAULTS: list[tuple[str, dict[str, Any] | None, str]] = [
+BAD_CONFIGS: list[tuple[str, dict[str, Any] | None, str]] = [
     ("name missing", {"name": None}, "name: is missing"),
     ("name of the wrong type", {"name": 3}, "name: must be text"),
     ("model missing", {"model": None}, "model: is missing"),
@@ -295,24 +295,26 @@ FAULTS: list[tuple[str, dict[str, Any] | None, str]] = [
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"), [fault[1:] for fault in FAULTS], ids=[fault[0] for fault in FAULTS]
+    ("changes", "message"),
+    [case[1:] for case in BAD_CONFIGS],
+    ids=[case[0] for case in BAD_CONFIGS],
 )
 def test_f51_a_fault_of_a_job_file_is_one_sentence_and_nothing_is_made(
-    filled: Cli, tmp_path: Path, changes: dict[str, Any], words: str
+    filled: Cli, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     raw = {key: value for key, value in (raw_job() | changes).items() if value is not None}
     path = tmp_path / "job.toml"
     path.write_text(tomli_w.dumps(raw))
-    assert words in filled.error("job", "create", path)
+    assert message in filled.error("job", "create", path)
     assert filled.json("job", "list") == []
     assert not list((tmp_path / "data" / "jobs").glob("*"))
 
 
 def test_f51_one_error_names_all_faults(filled: Cli, tmp_path: Path) -> None:
     path = job_file(tmp_path, epochs=0, model="nothing", batch_size="x", flavour=1)
-    sentence = filled.error("job", "create", path)
+    message = filled.error("job", "create", path)
     for name in ("epochs", "model", "batch_size", "flavour"):
-        assert f"{name}: " in sentence
+        assert f"{name}: " in message
 
 
 @pytest.mark.parametrize(
@@ -343,7 +345,7 @@ def test_f51_a_path_without_a_job_file_is_an_error(cli: Cli, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "words",
+    "args",
     [
         ("job", "show", "nothing"),
         ("job", "start", "nothing"),
@@ -354,8 +356,8 @@ def test_f51_a_path_without_a_job_file_is_an_error(cli: Cli, tmp_path: Path) -> 
         ("node", "check", "nothing"),
     ],
 )
-def test_an_unknown_name_is_one_sentence(cli: Cli, words: Sequence[str]) -> None:
-    assert words[2] in cli.error(*words)
+def test_an_unknown_name_is_one_sentence(cli: Cli, args: Sequence[str]) -> None:
+    assert args[2] in cli.error(*args)
 
 
 def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled: Cli, tmp_path: Path) -> None:
@@ -467,14 +469,14 @@ def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
 
 
 def test_no_subcommand_opens_the_window_on_the_given_places(tmp_path: Path) -> None:
-    seen: list[tuple[Path, Path | None, int | None]] = []
+    opened_windows: list[tuple[Path, Path | None, int | None]] = []
 
     def window(data_root: Path, catalogue: Path | None, workers: int | None) -> int:
-        seen.append((data_root, catalogue, workers))
+        opened_windows.append((data_root, catalogue, workers))
         return 7
 
     assert run(["--data-root", str(tmp_path)], window) == 7
-    assert seen == [(tmp_path, None, None)]
+    assert opened_windows == [(tmp_path, None, None)]
 
 
 def test_a_reader_that_stops_early_is_no_error(filled: Cli) -> None:
@@ -498,10 +500,10 @@ def test_nodes_and_findings_of_the_doctor_are_documents(
     assert node.keys() >= {"name", "state", "findings", "gpus", "cpu"}
     assert (node["name"], node["state"]) == ("this-computer", "ONLINE")
     assert node["cpu"]["cores"] >= 1
-    found = Finding("mpirun", False, "There is no mpirun here.", "Install it.")
-    monkeypatch.setattr(NodeService, "doctor", lambda _: (found,))
+    finding = Finding("mpirun", False, "There is no mpirun here.", "Install it.")
+    monkeypatch.setattr(NodeService, "doctor", lambda _: (finding,))
     code, out, _ = cli("doctor", "--json")
-    assert (code, json.loads(out)) == (1, [dataclasses.asdict(found)])
+    assert (code, json.loads(out)) == (1, [dataclasses.asdict(finding)])
     code, out, _ = cli("doctor")
     assert code == 1
     assert "There is no mpirun here." in out
@@ -512,8 +514,8 @@ def test_the_check_of_this_healthy_computer_begins_with_the_doctor(cli: Cli) -> 
     findings = cli.json("doctor")
     assert {finding["check"] for finding in findings} >= {"mpirun", "data root"}
     assert all(finding["ok"] for finding in findings), findings
-    (checked,) = cli.json("node", "check", "this-computer")
-    names = [finding["check"] for finding in checked["findings"]]
+    (node_check,) = cli.json("node", "check", "this-computer")
+    names = [finding["check"] for finding in node_check["findings"]]
     assert names[: len(findings)] == [finding["check"] for finding in findings]
 
 
@@ -554,9 +556,9 @@ def test_a_job_is_simulated_with_the_given_staleness(filled: Cli, tmp_path: Path
     code, out, _ = filled("job", "simulate", file, "--staleness", "0")
     assert (code, out.splitlines()[0].split()[:3]) == (0, ["Epoch", "Updates", "Loss"])
     assert filled.json("job", "list") == []
-    sentence = filled.error("job", "simulate", job_file(tmp_path), "--staleness", "2")
-    assert sentence == "The strategy “alone” is synchronous, so it has no staleness."
+    message = filled.error("job", "simulate", job_file(tmp_path), "--staleness", "2")
+    assert message == "The strategy “alone” is synchronous, so it has no staleness."
     batch = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
     file = job_file(tmp_path, placement=placement, **batch)
-    sentence = filled.error("job", "simulate", file, "--staleness", "2")
-    assert sentence == "The strategy “sandblaster” is synchronous, so it has no staleness."
+    message = filled.error("job", "simulate", file, "--staleness", "2")
+    assert message == "The strategy “sandblaster” is synchronous, so it has no staleness."

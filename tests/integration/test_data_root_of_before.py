@@ -16,23 +16,25 @@ import pytest
 
 from backend.cli.main import run
 
-MADE = Path(__file__).parents[1] / "data" / "data-roots" / "2026-11.tar.gz"
-WHERE = "/tmp/lab/ring"
-"""Where it lay then."""
+ARCHIVE = Path(__file__).parents[1] / "data" / "data-roots" / "2026-11.tar.gz"
+FORMER_FOLDER = "/tmp/lab/ring"
+"""Folder of the data root when the archive was made."""
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("made")
-    with tarfile.open(MADE) as archive:
+def archive_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("archive")
+    with tarfile.open(ARCHIVE) as archive:
         archive.extractall(folder)
     return folder
 
 
-def asked(made: Path) -> list[dict[str, Any]]:
-    text = (made / "expected.json").read_text()
-    found: list[dict[str, Any]] = json.loads(text.replace(WHERE, str(made / "ring")))
-    return found
+def expected_answers(archive_folder: Path) -> list[dict[str, Any]]:
+    text = (archive_folder / "expected.json").read_text()
+    answers: list[dict[str, Any]] = json.loads(
+        text.replace(FORMER_FOLDER, str(archive_folder / "ring"))
+    )
+    return answers
 
 
 def no_window(*_: object) -> int:
@@ -41,14 +43,14 @@ def no_window(*_: object) -> int:
 
 @pytest.mark.parametrize("has_catalogue", [True, False], ids=["its catalogue", "a new catalogue"])
 def test_an_older_data_root_reads_as_before(
-    made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], has_catalogue: bool
+    archive_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], has_catalogue: bool
 ) -> None:
     catalogue = tmp_path / "catalogue.sqlite"
     if has_catalogue:
-        shutil.copy(made / "catalogue.sqlite", catalogue)
-    common = ["--data-root", str(made / "ring"), "--catalogue", str(catalogue), "--json"]
-    for one in asked(made):
-        code = run([*common, *one["command"]], no_window)
+        shutil.copy(archive_folder / "catalogue.sqlite", catalogue)
+    common = ["--data-root", str(archive_folder / "ring"), "--catalogue", str(catalogue), "--json"]
+    for answer in expected_answers(archive_folder):
+        code = run([*common, *answer["command"]], no_window)
         out, err = capsys.readouterr()
-        assert (code, err) == (0, ""), one["command"]
-        assert json.loads(out) == one["json"], one["command"]
+        assert (code, err) == (0, ""), answer["command"]
+        assert json.loads(out) == answer["json"], answer["command"]

@@ -48,18 +48,18 @@ class Desk:
         catalogue = folder / "desktop" / "catalogue.sqlite"
         self._common = ["--data-root", str(self.root.path), "--catalogue", str(catalogue)]
 
-    def __call__(self, *given: str) -> tuple[int, Any]:
+    def __call__(self, *args: str) -> tuple[int, Any]:
         """Exit code and the document that was printed."""
-        done = subprocess.run(
-            [sys.executable, "main.py", *self._common, *given, "--json"],
+        completed = subprocess.run(
+            [sys.executable, "main.py", *self._common, *args, "--json"],
             cwd=CODE_ROOT,
             env=dict(self.driver.environment),
             stdout=subprocess.PIPE,
             check=False,
         )
-        return done.returncode, json.loads(done.stdout)
+        return completed.returncode, json.loads(completed.stdout)
 
-    def has(self, *lines: str) -> None:
+    def describe_gpus(self, *lines: str) -> None:
         """What is on its GPUs; `nvml.c` lists the words."""
         self.driver.describe("gpus 4", *lines)
 
@@ -67,7 +67,7 @@ class Desk:
 @pytest.fixture
 def desk(workplace: Path) -> Iterator[Desk]:
     desk = Desk(workplace, FakeDriver(build(workplace / "nvml"), workplace / "gpus"))
-    desk.has()
+    desk.describe_gpus()
     yield desk
     for folder in desk.root.jobs.iterdir():
         process_cleanup.end_tagged(run_tag(folder.name, 1), 0.0)
@@ -77,7 +77,7 @@ def desk(workplace: Path) -> Iterator[Desk]:
 def make(desk: Desk, tmp_path: Path) -> Callable[..., str]:
     """Makes a job on GPUs by their numbers; its id."""
 
-    def made(*numbers: int, beside: Mapping[str, str] | None = None, **changes: Any) -> str:
+    def make_job(*numbers: int, beside: Mapping[str, str] | None = None, **changes: Any) -> str:
         gpus = [GPU.format(number) for number in numbers]
         placement = [{"node": "this-computer", "gpus": gpus, "beside": beside or {}}]
         file = tmp_path / "job.toml"
@@ -86,7 +86,7 @@ def make(desk: Desk, tmp_path: Path) -> Callable[..., str]:
         assert code == 0, view
         return str(view["id"])
 
-    return made
+    return make_job
 
 
 @pytest.fixture
@@ -101,48 +101,50 @@ def other_process() -> Iterator[subprocess.Popen[bytes]]:
 
 def gpus_of_ranks(job_id: str) -> dict[str, str]:
     """What each rank of run 1 was started with, by its number."""
-    found = {}
-    for one in process_cleanup.tagged(run_tag(job_id, 1)):
-        folder = Path(f"/proc/{one.pid}")
+    gpu_by_rank = {}
+    for process in process_cleanup.tagged(run_tag(job_id, 1)):
+        folder = Path(f"/proc/{process.pid}")
         try:
             if b"rank_bootstrap.py" in (folder / "cmdline").read_bytes():
                 entries = (folder / "environ").read_bytes().decode().split("\0")
-                has = dict(entry.split("=", 1) for entry in entries if entry)
-                found[has["OMPI_COMM_WORLD_RANK"]] = has["CUDA_VISIBLE_DEVICES"]
+                environment = dict(entry.split("=", 1) for entry in entries if entry)
+                gpu_by_rank[environment["OMPI_COMM_WORLD_RANK"]] = environment[
+                    "CUDA_VISIBLE_DEVICES"
+                ]
         except OSError:
             continue
-    return found
+    return gpu_by_rank
 
 
 def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
     desk: Desk, make: Callable[..., str], tmp_path: Path
 ) -> None:
     # Without CUDA a rank soon ends, so each waits at its start until it was checked.
-    gate, seen = tmp_path / "gate.so", tmp_path / "seen"
-    build_gate = ["cc", "-shared", "-fPIC", f'-DOPEN="{seen}"', "-o", str(gate), "-xc", "-"]
+    gate, gate_file = tmp_path / "gate.so", tmp_path / "seen"
+    build_gate = ["cc", "-shared", "-fPIC", f'-DOPEN="{gate_file}"', "-o", str(gate), "-xc", "-"]
     subprocess.run(build_gate, input=GATE, text=True, check=True)
     job_id = make(2, 1, environment={"LD_PRELOAD": str(gate)})
     assert desk("job", "start", job_id)[0] == 0
-    chosen = {"0": GPU.format(2), "1": GPU.format(1)}
-    wait_for(lambda: gpus_of_ranks(job_id) == chosen, "two ranks with a GPU each")
-    seen.touch()
+    expected_gpus = {"0": GPU.format(2), "1": GPU.format(1)}
+    wait_for(lambda: gpus_of_ranks(job_id) == expected_gpus, "two ranks with a GPU each")
+    gate_file.touch()
     # PyTorch has no CUDA here; what the rank itself sees stands in what it says about that.
     code, view = desk("job", "wait", job_id)
     assert (code, view["state"]) == (1, JobState.ERROR.value)
     rank = view["error"]["rank"]
-    sentence = f"The GPU {chosen[str(rank)]} cannot be used: CUDA finds no device."
-    assert view["error"]["sentence"].startswith(sentence)
+    message = f"The GPU {expected_gpus[str(rank)]} cannot be used: CUDA finds no device."
+    assert view["error"]["sentence"].startswith(message)
 
 
 def test_a_gpu_taken_after_the_form_refuses_the_start_and_names_its_user(
     desk: Desk, make: Callable[..., str], other_process: subprocess.Popen[bytes]
 ) -> None:
     job_id = make(0, 1)
-    desk.has(f"process 1 {other_process.pid} 18432")
-    code, refused = desk("job", "start", job_id)
+    desk.describe_gpus(f"process 1 {other_process.pid} 18432")
+    code, refusal = desk("job", "start", job_id)
     assert code == 1
-    who = f"{getpass.getuser()}: {Path(sys.executable).name} (pid {other_process.pid})"
-    assert refused["error"]["sentence"] == f"GPU 1 of this computer is in use by {who}."
+    gpu_user = f"{getpass.getuser()}: {Path(sys.executable).name} (pid {other_process.pid})"
+    assert refusal["error"]["sentence"] == f"GPU 1 of this computer is in use by {gpu_user}."
     assert desk("job", "show", job_id)[1]["run"] == 0
     assert list(desk.root.job(job_id).attempts.iterdir()) == []
 
@@ -153,15 +155,15 @@ def test_a_job_starts_next_to_the_chosen_user_and_no_other(
     make: Callable[..., str],
     other_process: subprocess.Popen[bytes],
 ) -> None:
-    desk.has(f"process 1 {other_process.pid} 18432")
-    me, alone = getpass.getuser(), {"name": "alone"}
-    meant_alice = make(1, beside={GPU.format(1): "alice"}, strategy=alone)
+    desk.describe_gpus(f"process 1 {other_process.pid} 18432")
+    me, alone_strategy = getpass.getuser(), {"name": "alone"}
+    meant_alice = make(1, beside={GPU.format(1): "alice"}, strategy=alone_strategy)
     assert not desk("job", "preflight", meant_alice)[1]["passed"]
-    code, refused = desk("job", "start", meant_alice)
+    code, refusal = desk("job", "start", meant_alice)
     assert code == 1
-    assert f"in use by {me}: " in refused["error"]["sentence"]
+    assert f"in use by {me}: " in refusal["error"]["sentence"]
 
-    meant_me = make(1, beside={GPU.format(1): me}, strategy=alone)
+    meant_me = make(1, beside={GPU.format(1): me}, strategy=alone_strategy)
     assert desk("job", "preflight", meant_me)[1]["passed"]
     assert desk("job", "start", meant_me)[0] == 0
     # Another job of it is another matter.
@@ -172,7 +174,7 @@ def test_a_job_starts_next_to_the_chosen_user_and_no_other(
 @pytest.mark.slow
 def test_a_gpu_with_a_display_can_be_trained_on(desk: Desk, make: Callable[..., str]) -> None:
     job_id = make(1, strategy={"name": "alone"})
-    desk.has(f"graphics 1 {NOT_THERE} 300")
+    desk.describe_gpus(f"graphics 1 {NOT_THERE} 300")
     assert desk("job", "preflight", job_id)[1]["passed"]
     assert desk("job", "start", job_id)[0] == 0
     assert read_json(desk.root.job(job_id).launch)["ranks"][0]["gpu"] == GPU.format(1)

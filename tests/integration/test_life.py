@@ -58,9 +58,9 @@ def test_m02_the_form_gets_the_results_of_the_settings(services: Services, workp
     assert check.rates[0] == 0.1
     assert check.rates[-1] < 0.001
     check = services.jobs.check(raw_job(batch_size=257, epochs=0, model="nothing"))
-    assert {fault.path for fault in check.errors} == {"batch_size", "epochs", "model"}
+    assert {error.path for error in check.errors} == {"batch_size", "epochs", "model"}
     check = services.jobs.check(raw_job(batch_size=257))
-    assert [fault.path for fault in check.errors] == ["batch_size"]
+    assert [error.path for error in check.errors] == ["batch_size"]
     assert not check.may_start
 
 
@@ -75,8 +75,8 @@ def test_a_job_runs_to_its_end_and_says_so(services: Services, finished: str) ->
     assert list(np.unique(history.epochs)) == [1, 2, 3]
     rates = [learning_rate(view.config, 32, step) for step in range(96)]
     assert np.allclose(history.metrics["learning_rate"], rates, rtol=1e-6)  # S9
-    judged = ~np.isnan(history.metrics["validation/loss"])
-    assert list(np.asarray(history.steps)[judged]) == [32, 64, 96]
+    validation_mask = ~np.isnan(history.metrics["validation/loss"])
+    assert list(np.asarray(history.steps)[validation_mask]) == [32, 64, 96]
     assert tomllib.loads(folder(services, view).history.read_text())["entry"]
     assert leftovers(view) == []
 
@@ -142,13 +142,15 @@ def test_m10_starting_over_keeps_every_byte_of_the_earlier_run(
     with pytest.raises(BackendError, match="has run before"):
         services.jobs.lifecycle.start(finished)
     job = services.data_root.job(finished)
-    before = hashes(job.path)
+    previous_hashes = hashes(job.path)
     services.jobs.lifecycle.start(finished, start_over=True)
     view = services.jobs.queries.wait(finished)
     assert (view.state, view.run, view.step) == (JobState.FINISHED, 2, 96)
-    kept = hashes(job.runs / "1")
-    assert kept.items() <= before.items()
-    once = {name for name in before.keys() - kept.keys() if not name.startswith("acts/")}
+    kept_hashes = hashes(job.runs / "1")
+    assert kept_hashes.items() <= previous_hashes.items()
+    once = {
+        name for name in previous_hashes.keys() - kept_hashes.keys() if not name.startswith("acts/")
+    }
     assert once == {"config.toml", "meta.json"}
 
 
@@ -172,12 +174,12 @@ def test_a_new_job_of_a_model_with_weights_goes_on_learning_where_they_stand(
     second = services.jobs.create(raw_job(1, epochs=1, batch_size=16, optimizer=still, **ALONE))
     services.jobs.lifecycle.start(second.id)
     assert services.jobs.queries.wait(second.id).state is JobState.FINISHED
-    kept = torch.load(newest(services, second).path, weights_only=True)["model"]
-    assert all(torch.equal(kept[name], learnt[name]) for name in learnt)
-    before, after = (
+    weights = torch.load(newest(services, second).path, weights_only=True)["model"]
+    assert all(torch.equal(weights[name], learnt[name]) for name in learnt)
+    first_losses, second_losses = (
         services.jobs.queries.history(job.id).metrics["loss"] for job in (first, second)
     )
-    assert after[0] < 0.7 * before[0]
+    assert second_losses[0] < 0.7 * first_losses[0]
 
 
 def test_m01_a_job_keeps_the_version_it_was_made_with(services: Services, tmp_path: Path) -> None:
@@ -219,16 +221,17 @@ def test_s05_a_clone_with_another_rate_is_another_job(services: Services) -> Non
 
 
 def test_f22_a_stop_while_starting_ends_the_run_once(
-    services: Services, opened: Callable[[], Services]
+    services: Services, open_desktop: Callable[[], Services]
 ) -> None:
     view = services.jobs.create(raw_job(**ENDLESS))
     assert services.jobs.lifecycle.stop(view.id).state is JobState.CREATED
     assert not folder(services, view).lock.exists()
     services.jobs.lifecycle.start(view.id)
-    other = opened()
+    other_services = open_desktop()
     with ThreadPoolExecutor(4) as pool:
         requests = [
-            pool.submit(s.jobs.lifecycle.stop, view.id) for s in (services, other, services, other)
+            pool.submit(s.jobs.lifecycle.stop, view.id)
+            for s in (services, other_services, services, other_services)
         ]
     assert {request.result().state for request in requests} <= {
         JobState.STOPPING,
@@ -241,7 +244,7 @@ def test_f22_a_stop_while_starting_ends_the_run_once(
 
 
 def test_f22_a_stop_while_saving_and_twice_is_one_stop(
-    services: Services, opened: Callable[[], Services]
+    services: Services, open_desktop: Callable[[], Services]
 ) -> None:
     always_saving = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
     view = services.jobs.create(raw_job(1, checkpoint=always_saving, epochs=100_000, **ALONE))
@@ -249,7 +252,7 @@ def test_f22_a_stop_while_saving_and_twice_is_one_stop(
     services.jobs.queries.wait(
         view.id, is_finished=lambda v: v.state is JobState.SAVING or not v.state.is_live
     )
-    opened().jobs.lifecycle.stop(view.id)
+    open_desktop().jobs.lifecycle.stop(view.id)
     services.jobs.lifecycle.stop(view.id)
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, view
@@ -257,13 +260,13 @@ def test_f22_a_stop_while_saving_and_twice_is_one_stop(
 
 
 def test_f23_two_desktops_that_start_at_once_start_one_run(
-    services: Services, opened: Callable[[], Services], tmp_path: Path
+    services: Services, open_desktop: Callable[[], Services], tmp_path: Path
 ) -> None:
     # It is not over before the last desktop has requested its start.
     go = tmp_path / "go"
     pausing = {"PAUSE_S": "1", "PAUSED_UNTIL": str(go)}
     view = services.jobs.create(raw_job(1, epochs=1, environment=pausing, **ALONE))
-    desktops = [services, *(opened() for _ in range(3))]
+    desktops = [services, *(open_desktop() for _ in range(3))]
     barrier = threading.Barrier(len(desktops))
 
     def start(desktop: Services) -> JobView:
@@ -285,15 +288,15 @@ def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
     services: Services, finished: str, tmp_path: Path
 ) -> None:
     *_, older, last = services.jobs.queries.checkpoints(finished)
-    path, whole = Path(last.path), Path(last.path).read_bytes()
+    path, content = Path(last.path), Path(last.path).read_bytes()
     bomb = f"cos\nsystem\n(S'touch {tmp_path / 'burst'}'\ntR.".encode()
-    flipped = bytearray(whole)
-    flipped[len(whole) // 2] ^= 1
+    flipped = bytearray(content)
+    flipped[len(content) // 2] ^= 1
     for spoiled, reason in (
-        (whole[:-100], "cut or replaced"),
+        (content[:-100], "cut or replaced"),
         (bytes(flipped), "is damaged"),
         (bomb, "cut or replaced"),
-        (bomb.ljust(len(whole), b" "), "is damaged"),
+        (bomb.ljust(len(content), b" "), "is damaged"),
     ):
         path.write_bytes(spoiled)
         with pytest.raises(BackendError, match=reason) as refusal:
@@ -312,19 +315,19 @@ def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
 
 
 def test_f42_a_deleted_catalogue_is_rebuilt_from_the_files(
-    services: Services, finished: str, opened: Callable[[], Services]
+    services: Services, finished: str, open_desktop: Callable[[], Services]
 ) -> None:
     second = services.jobs.create(raw_job(name="draft"))
     services.jobs.annotate(second.id, notes="later", tags=("x",))
-    other = opened()
-    other.library.rescan()
+    other_services = open_desktop()
+    other_services.library.rescan()
     for kind in Kind:
-        assert other.library.list(kind) == services.library.list(kind)
+        assert other_services.library.list(kind) == services.library.list(kind)
     documents = [
-        [v.to_json() for v in desktop.jobs.queries.list()] for desktop in (services, other)
+        [v.to_json() for v in desktop.jobs.queries.list()] for desktop in (services, other_services)
     ]
     assert documents[0] == documents[1]
-    assert [view.state for view in other.jobs.queries.list()] == [
+    assert [view.state for view in other_services.jobs.queries.list()] == [
         JobState.CREATED,
         JobState.FINISHED,
     ]
@@ -359,8 +362,12 @@ def test_f54_hard_names_and_variables_live_through_everything(
     assert view.state is JobState.FINISHED, view
     assert services.jobs.queries.find(name) == view.id
     assert f"{HARD!a} {LINES!a}" in services.jobs.queries.log(view.id, 0).text
-    shown = services.jobs.annotate(view.id, name=name[::-1])
-    assert (shown.name, shown.notes, shown.tags) == (name[::-1], LINES, (HARD,))
+    changed_view = services.jobs.annotate(view.id, name=name[::-1])
+    assert (changed_view.name, changed_view.notes, changed_view.tags) == (
+        name[::-1],
+        LINES,
+        (HARD,),
+    )
     copy = services.jobs.create(services.jobs.clone(view.id))
     assert copy.config.environment == {"X": HARD, "Y": LINES}
     output = tmp_path / "exported '$(x)' 😀.zip"

@@ -43,21 +43,23 @@ def test_the_metrics_are_those_that_the_job_reported_for_the_checkpoint(
 ) -> None:
     checkpoints = services.jobs.queries.checkpoints(finished)
     assert len(checkpoints) > 1
-    for one in checkpoints:
-        found = services.predictions.predict(finished, one.name)
-        assert (found.task, found.sample_count) == (CLASSES, 64)
+    for checkpoint in checkpoints:
+        prediction = services.predictions.predict(finished, checkpoint.name)
+        assert (prediction.task, prediction.sample_count) == (CLASSES, 64)
         for name in ("validation/loss", "validation/accuracy"):
-            assert found.metrics[name] == pytest.approx(one.metrics[name], abs=1e-6), one.name
+            assert prediction.metrics[name] == pytest.approx(checkpoint.metrics[name], abs=1e-6), (
+                checkpoint.name
+            )
 
 
 def test_job_predict_prints_the_measures_and_writes_all_predictions(
     cli: Cli, finished: str, tmp_path: Path
 ) -> None:
     output = tmp_path / "all.csv"
-    words = ("job", "predict", finished, "--checkpoint", "latest", "--output", output)
-    found = cli.json(*words)
-    assert found["samples"] == 64
-    assert found["output"] == str(output)
+    args = ("job", "predict", finished, "--checkpoint", "latest", "--output", output)
+    prediction = cli.json(*args)
+    assert prediction["samples"] == 64
+    assert prediction["output"] == str(output)
     table = rows(output)
     assert list(table[0])[:6] == [
         *("index", "target", "prediction", "confidence", "top_2", "top_2_confidence")
@@ -65,28 +67,30 @@ def test_job_predict_prints_the_measures_and_writes_all_predictions(
     assert list(table[0])[-1] == "top_5_confidence"
     assert [row["index"] for row in table] == [str(n) for n in range(64)]
     right = [row for row in table if row["target"] == row["prediction"]]
-    assert len(right) / 64 == pytest.approx(found["metrics"]["validation/accuracy"])
-    for n, one in enumerate(found["classes"]):
-        true = [row for row in table if row["target"] == one["class"]]
-        said = [row for row in table if row["prediction"] == one["class"]]
-        hits = sum(row in said for row in true)
-        assert one["count"] == len(true) == sum(found["confusion"][n])
-        assert one["precision"] == pytest.approx(hits / len(said))
-        assert one["recall"] == pytest.approx(hits / len(true))
-        assert one["f1"] == pytest.approx(2 * hits / (len(said) + len(true)))
+    assert len(right) / 64 == pytest.approx(prediction["metrics"]["validation/accuracy"])
+    for n, class_measures in enumerate(prediction["classes"]):
+        true = [row for row in table if row["target"] == class_measures["class"]]
+        predicted = [row for row in table if row["prediction"] == class_measures["class"]]
+        hits = sum(row in predicted for row in true)
+        assert class_measures["count"] == len(true) == sum(prediction["confusion"][n])
+        assert class_measures["precision"] == pytest.approx(hits / len(predicted))
+        assert class_measures["recall"] == pytest.approx(hits / len(true))
+        assert class_measures["f1"] == pytest.approx(2 * hits / (len(predicted) + len(true)))
     confidences = [float(row["confidence"]) + float(row["top_2_confidence"]) for row in table]
     assert confidences == pytest.approx([1.0] * 64, abs=1e-5)
-    before = output.read_bytes()
-    assert cli.error(*words) == f"{output} exists already and was not changed."
-    assert output.read_bytes() == before
+    previous_content = output.read_bytes()
+    assert cli.error(*args) == f"{output} exists already and was not changed."
+    assert output.read_bytes() == previous_content
 
 
 def test_the_dataset_of_the_job_by_name_is_its_validation_set(
     services: Services, finished: str
 ) -> None:
-    own = services.predictions.predict(finished, "best")
-    named = services.predictions.predict(finished, "best", PredictionInput(dataset="tiny@1"))
-    assert named.metrics == own.metrics
+    default_prediction = services.predictions.predict(finished, "best")
+    named_prediction = services.predictions.predict(
+        finished, "best", PredictionInput(dataset="tiny@1")
+    )
+    assert named_prediction.metrics == default_prediction.metrics
 
 
 def test_files_are_read_by_the_loader_and_named_in_the_table(
@@ -102,31 +106,31 @@ def test_files_are_read_by_the_loader_and_named_in_the_table(
     output = tmp_path / "files.csv"
     with pytest.raises(BackendError, match="has no method read"):
         services.predictions.predict(finished, "best", PredictionInput(files=(str(folder),)))
-    words = ("--checkpoint", "best", "--file", folder, "--loader", "tiny@2", "--output", output)
-    found = cli.json("job", "predict", finished, *words)
-    assert (found["samples"], found["metrics"]) == (2, {})
-    assert found["notes"] == ["1 file could not be read: not.txt."]
+    args = ("--checkpoint", "best", "--file", folder, "--loader", "tiny@2", "--output", output)
+    prediction = cli.json("job", "predict", finished, *args)
+    assert (prediction["samples"], prediction["metrics"]) == (2, {})
+    assert prediction["notes"] == ["1 file could not be read: not.txt."]
     high, low = rows(output)
     assert (Path(high["file"]).name, high["prediction"]) == ("high.txt", "1")
     assert (Path(low["file"]).name, low["prediction"]) == ("low.txt", "0")
     assert high["target"] == ""
-    alone = PredictionInput(loader="tiny@2", files=(str(folder / "not.txt"),))
+    single_input = PredictionInput(loader="tiny@2", files=(str(folder / "not.txt"),))
     with pytest.raises(BackendError, match=r"read of not\.txt raised ValueError"):
-        services.predictions.predict(finished, "best", alone)
+        services.predictions.predict(finished, "best", single_input)
 
 
 def test_chosen_samples_are_all_shown_with_their_guesses(services: Services, finished: str) -> None:
-    given = PredictionInput(split="training", samples="3, 10-11")
-    found = services.predictions.predict(finished, "best", given)
-    assert [one.sample.index for one in found.examples] == [3, 10, 11]
-    for one in found.examples:
-        assert one.sample.parts[0].shape == (4,)
-        assert one.prediction == one.guesses[0].name
-        assert sum(guess.confidence or 0.0 for guess in one.guesses) == pytest.approx(1.0)
+    sample_input = PredictionInput(split="training", samples="3, 10-11")
+    prediction = services.predictions.predict(finished, "best", sample_input)
+    assert [example.sample.index for example in prediction.examples] == [3, 10, 11]
+    for example in prediction.examples:
+        assert example.sample.parts[0].shape == (4,)
+        assert example.prediction == example.guesses[0].name
+        assert sum(guess.confidence or 0.0 for guess in example.guesses) == pytest.approx(1.0)
     with pytest.raises(BackendError, match="There is no sample 512"):
-        services.predictions.predict(finished, "best", replace(given, samples="512"))
+        services.predictions.predict(finished, "best", replace(sample_input, samples="512"))
     with pytest.raises(BackendError, match="“ten” is no number of a sample"):
-        services.predictions.predict(finished, "best", replace(given, samples="ten"))
+        services.predictions.predict(finished, "best", replace(sample_input, samples="ten"))
 
 
 def test_an_answer_is_computed_once_for_the_same_files(
@@ -145,21 +149,23 @@ def test_an_answer_is_computed_once_for_the_same_files(
         with pytest.raises(AssertionError):
             services.predictions.predict(finished, "best", PredictionInput(split="training"))
     Path(first.table).unlink()
-    again = services.predictions.predict(finished, "best")
-    assert Path(again.table).exists()
+    second_answer = services.predictions.predict(finished, "best")
+    assert Path(second_answer.table).exists()
 
 
 def test_a_damaged_version_or_checkpoint_gives_no_answer_not_even_a_kept_one(
     services: Services, finished: str
 ) -> None:
-    kept, new = PredictionInput(), PredictionInput(split="training", samples="3")
-    answer = services.predictions.predict(finished, "best", kept)
+    default_input, sample_input = PredictionInput(), PredictionInput(split="training", samples="3")
+    answer = services.predictions.predict(finished, "best", default_input)
     folder = services.queries.folder(finished)
     pins = services.queries.read(finished)[1].pins
     kinds = {"model": Kind.MODEL, "loader": Kind.LOADER, "dataset": Kind.DATASET}
     contents = {key: services.library.content(k, pins[key].reference) for key, k in kinds.items()}
     victims = [next(p for p in content.rglob("*") if p.is_file()) for content in contents.values()]
-    best = next(one for one in services.queries.checkpoints(finished) if one.is_best)
+    best = next(
+        checkpoint for checkpoint in services.queries.checkpoints(finished) if checkpoint.is_best
+    )
     victims.append(folder.checkpoints / f"{best.name}.pt")
 
     for victim in victims:
@@ -168,11 +174,13 @@ def test_a_damaged_version_or_checkpoint_gives_no_answer_not_even_a_kept_one(
         for spoiled in (sound[:-1], sound[:-1] + bytes([sound[-1] ^ 1]), sound + b"#"):
             victim.write_bytes(spoiled)
             # Of a damaged checkpoint, the tool refuses a new answer (see its own tests).
-            for given in (kept,) if victim.suffix == ".pt" else (kept, new):
+            for prediction_input in (
+                (default_input,) if victim.suffix == ".pt" else (default_input, sample_input)
+            ):
                 with pytest.raises(BackendError, match=r"was changed|damaged|bytes long"):
-                    services.predictions.predict(finished, "best", given)
+                    services.predictions.predict(finished, "best", prediction_input)
         victim.write_bytes(sound)
-        assert services.predictions.predict(finished, "best", kept) == answer
+        assert services.predictions.predict(finished, "best", default_input) == answer
 
 
 def test_a_cancelled_prediction_leaves_no_file(services: Services, finished: str) -> None:
@@ -188,20 +196,24 @@ def test_a_run_may_remove_the_checkpoint_that_is_being_tried(
     services: Services, finished: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, run_tool = services.jobs.queries.read, tool_process.run_tool
-    (path,) = {Path(one.path) for one in services.jobs.queries.checkpoints(finished) if one.is_best}
+    (path,) = {
+        Path(checkpoint.path)
+        for checkpoint in services.jobs.queries.checkpoints(finished)
+        if checkpoint.is_best
+    }
 
     def live(job_id: str) -> Any:
         folder, file, view = read(job_id)
         return folder, file, replace_fields(view, state=JobState.TRAINING)
 
-    def removed_before(*words: Any) -> Any:
+    def removed_before(*args: Any) -> Any:
         path.unlink()
-        return run_tool(*words)
+        return run_tool(*args)
 
     monkeypatch.setattr(services.jobs.queries, "read", live)
     monkeypatch.setattr(tool_process, "run_tool", removed_before)
-    found = services.predictions.predict(finished, "best")
-    assert found.sample_count == 64
+    prediction = services.predictions.predict(finished, "best")
+    assert prediction.sample_count == 64
     assert not path.exists()
 
 

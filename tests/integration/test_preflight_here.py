@@ -34,9 +34,9 @@ from tests.integration.tiny import ALONE, raw_job
 
 def test_the_preflight_check_passes_and_leaves_nothing(services: Services) -> None:
     job = services.jobs.create(raw_job())
-    found = services.preflight.run(job.config, job.id)
-    assert found.succeeded, found.blocking_findings
-    assert {finding.check for finding in found.findings} == {
+    preflight = services.preflight.run(job.config, job.id)
+    assert preflight.succeeded, preflight.blocking_findings
+    assert {finding.check for finding in preflight.findings} == {
         *(names.NODE, names.OPEN_MPI, names.DATA_ROOT, names.DISK, names.SHARED_MEMORY),
         *(names.OPEN_FILES, names.PROCESSES, names.LEFTOVERS),
     }
@@ -54,19 +54,19 @@ def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     )
     (tmp_path / "mpirun").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)
-    faults = {finding.check for finding in without.run(many).blocking_findings}
-    assert faults >= {names.OPEN_MPI, names.PROCESSES}
+    failed_checks = {finding.check for finding in without.run(many).blocking_findings}
+    assert failed_checks >= {names.OPEN_MPI, names.PROCESSES}
 
 
 def test_a_missing_data_root_is_one_fault(services: Services) -> None:
     job = services.jobs.create(raw_job())
     services.data_root.path.rename(services.data_root.path.with_name("away"))
     try:
-        (fault,) = services.preflight.run(job.config).blocking_findings
+        (finding,) = services.preflight.run(job.config).blocking_findings
     finally:
         services.data_root.path.with_name("away").rename(services.data_root.path)
-    assert fault.check == names.DATA_ROOT
-    assert fault.nodes == ()
+    assert finding.check == names.DATA_ROOT
+    assert finding.nodes == ()
 
 
 def test_the_command_line_shows_the_result(
@@ -96,10 +96,10 @@ def test_the_command_line_names_faults_and_runs_no_trial_then(
 
 def test_no_run_begins_without_a_preflight_check(services: Services) -> None:
     job = services.jobs.create(raw_job())
-    with pytest.raises(PreflightFailed) as refused:
+    with pytest.raises(PreflightFailed) as refusal:
         services.jobs.lifecycle.start(job.id, placement=(Placement("gpu99", 1),))
-    assert [fault.check for fault in refused.value.preflight.blocking_findings] == [names.NODE]
-    assert refused.value.config.placement == (Placement("gpu99", 1),)
+    assert [finding.check for finding in refusal.value.preflight.blocking_findings] == [names.NODE]
+    assert refusal.value.config.placement == (Placement("gpu99", 1),)
     view = services.jobs.queries.show(job.id)
     assert (view.run, view.config.placement) == (0, job.config.placement)
 
@@ -162,12 +162,12 @@ def test_a_large_model_does_not_start_on_a_disk_too_small_for_its_checkpoints(
     # Weights and momentum; three of them are kept, and a fourth is there while it is written.
     raw = raw_job(checkpoint={"every_epochs": 1, "keep_latest": 2, "keep_best": 1})
     need = f"the job's checkpoints need about {number_format.size(4 * 2 * (free // 4))}."
-    with pytest.raises(PreflightFailed) as refused:
+    with pytest.raises(PreflightFailed) as refusal:
         services.jobs.create_and_start(raw)
-    (fault,) = refused.value.preflight.blocking_findings
-    assert (fault.check, services.jobs.queries.list()) == (names.DISK, ())
-    assert "GB left, and" in fault.message
-    assert fault.message.endswith(need)
+    (finding,) = refusal.value.preflight.blocking_findings
+    assert (finding.check, services.jobs.queries.list()) == (names.DISK, ())
+    assert "GB left, and" in finding.message
+    assert finding.message.endswith(need)
 
     job = services.jobs.create(raw)
     with pytest.raises(PreflightFailed):
@@ -183,31 +183,31 @@ def test_a_large_model_does_not_start_on_a_disk_too_small_for_its_checkpoints(
 def test_nodes_that_left_the_job_have_no_findings(services: Services) -> None:
     job = services.jobs.create(raw_job())
     many = replace(job.config, placement=(*job.config.placement, Placement("gpu99", 1)))
-    before = services.preflight.run(many)
-    assert [fault.nodes for fault in before.blocking_findings] == [("gpu99",)]
-    without = services.preflight.check_again(job.config, before, ("gpu99",))
+    previous_preflight = services.preflight.run(many)
+    assert [finding.nodes for finding in previous_preflight.blocking_findings] == [("gpu99",)]
+    without = services.preflight.check_again(job.config, previous_preflight, ("gpu99",))
     assert without.succeeded
     assert without.nodes == ("this-computer",)
 
 
-@pytest.mark.parametrize("how", ["create and start", "start"])
+@pytest.mark.parametrize("start_method", ["create and start", "start"])
 def test_a_start_checks_the_placement_plans_and_verifies_once(
-    services: Services, monkeypatch: pytest.MonkeyPatch, how: str
+    services: Services, monkeypatch: pytest.MonkeyPatch, start_method: str
 ) -> None:
-    counted: Counter[str] = Counter()
+    call_counts: Counter[str] = Counter()
 
     def count(owner: object, name: str) -> None:
         real = getattr(owner, name)
 
-        def call(*args: Any, **more: Any) -> Any:
-            counted[name] += 1
-            return real(*args, **more)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            call_counts[name] += 1
+            return real(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, call)
 
     head = SimpleNamespace(start=lambda *_: None)
     monkeypatch.setattr(services.nodes, "head", lambda _: nullcontext(head))
-    job = services.jobs.create(raw_job(1, **ALONE)) if how == "start" else None
+    job = services.jobs.create(raw_job(1, **ALONE)) if start_method == "start" else None
     for owner, name in (
         (services.nodes, "list"),
         (services.nodes, "capacities"),
@@ -219,4 +219,4 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
     else:
         services.jobs.lifecycle.start(job.id)
     # Model, loader and dataset, each once.
-    assert counted == {"list": 1, "capacities": 1, "verify": 3}
+    assert call_counts == {"list": 1, "capacities": 1, "verify": 3}

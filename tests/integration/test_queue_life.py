@@ -35,7 +35,7 @@ from tests.waiting import wait_for
 
 MAIN = Path(__file__).parents[2] / "main.py"
 CORES = os.cpu_count() or 1
-HALF = max(1, CORES // 2)
+HALF_CORES = max(1, CORES // 2)
 
 
 def keeper(root: DataRoot) -> ProcessIdentity | None:
@@ -56,18 +56,18 @@ def queue(services: Services) -> Iterator[Services]:
 def command(services: Services, tmp_path: Path) -> Callable[..., Any]:
     """A subcommand in a process of its own; what it printed as JSON."""
 
-    places = ["--data-root", str(services.data_root.path)]
-    places += ["--catalogue", str(tmp_path / "another" / "catalogue.sqlite")]
+    common_args = ["--data-root", str(services.data_root.path)]
+    common_args += ["--catalogue", str(tmp_path / "another" / "catalogue.sqlite")]
 
-    def call(*words: str) -> Any:
-        done = subprocess.run(
-            [sys.executable, str(MAIN), *words, "--json", *places],
+    def call(*args: str) -> Any:
+        completed = subprocess.run(
+            [sys.executable, str(MAIN), *args, "--json", *common_args],
             capture_output=True,
             text=True,
             check=False,
         )
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout)
+        assert completed.returncode == 0, completed.stdout + completed.stderr
+        return json.loads(completed.stdout)
 
     (tmp_path / "another").mkdir()
     return call
@@ -79,14 +79,17 @@ def cli(workplace: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(workplace, capsys)
 
 
-def made(services: Services, name: str, **changes: Any) -> JobView:
+def create_job(services: Services, name: str, **changes: Any) -> JobView:
     return services.jobs.create(raw_job(name=name, **changes))
 
 
-def said(services: Services) -> dict[str, tuple[Cause | None, str]]:
+def wait_reasons(services: Services) -> dict[str, tuple[Cause | None, str]]:
     return {
-        place.entry.name: (place.wait_reason and place.wait_reason.cause, place.message)
-        for place in services.queue.read().jobs
+        queued_job.entry.name: (
+            queued_job.wait_reason and queued_job.wait_reason.cause,
+            queued_job.message,
+        )
+        for queued_job in services.queue.read().jobs
     }
 
 
@@ -103,7 +106,9 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
         "middle": {"epochs": 1},
     }
     views = {
-        name: made(queue, name, processes=HALF, **(_alone_if(HALF == 1) | changes))
+        name: create_job(
+            queue, name, processes=HALF_CORES, **(_alone_if(HALF_CORES == 1) | changes)
+        )
         for name, changes in lasts.items()
     }
     for name, priority in (("least", 0), ("most", 5), ("middle", 1)):
@@ -114,8 +119,8 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     assert [p.entry.name for p in queue.queue.read().jobs] == ["most", "middle", "least"]
     queue.close()
 
-    begun = command("queue", "resume")
-    assert begun["paused"] == ""
+    queue_view = command("queue", "resume")
+    assert queue_view["paused"] == ""
     folders = {name: root.job(view.id) for name, view in views.items()}
     wait_for(folders["most"].attempt(1).supervisor.exists, "the first to be started")
     first = keeper(root)
@@ -128,18 +133,20 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
         wait_for(folders["middle"].attempt(1).supervisor.exists, "the second to be started")
         command("job", "stop", views["most"].id)
 
-    ends = {name: folder.attempt(1).exit for name, folder in folders.items()}
-    wait_for(lambda: all(end.exists() for end in ends.values()), "all runs to end")
-    states = {name: read_json(end)["state"] for name, end in ends.items()}
+    exit_files = {name: folder.attempt(1).exit for name, folder in folders.items()}
+    wait_for(
+        lambda: all(exit_file.exists() for exit_file in exit_files.values()), "all runs to end"
+    )
+    states = {name: read_json(exit_file)["state"] for name, exit_file in exit_files.items()}
     of_most = "INTERRUPTED" if CORES > 1 else "FINISHED"
     assert states == {"least": "FINISHED", "most": of_most, "middle": "FINISHED"}
-    begins = {
+    started_ns = {
         name: folder.attempt(1).supervisor.stat().st_mtime_ns for name, folder in folders.items()
     }
-    assert sorted(begins, key=lambda name: begins[name]) == ["most", "middle", "least"]
+    assert sorted(started_ns, key=lambda name: started_ns[name]) == ["most", "middle", "least"]
     first_end = min(folders[name].attempt(1).exit.stat().st_mtime_ns for name in ("most", "middle"))
     if CORES > 1:
-        assert begins["middle"] < first_end < begins["least"]
+        assert started_ns["middle"] < first_end < started_ns["least"]
     last = keeper(root)
     wait_for(lambda: last is None or not process_identity.is_alive(last), "the keeper to go home")
     assert list(root.queue.iterdir()) == []
@@ -147,7 +154,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
 
 def test_s1_a_killed_keeper_is_replaced(queue: Services) -> None:
     tomorrow = datetime.now().astimezone() + timedelta(days=1)
-    queue.queue.enqueue(made(queue, "later", processes=1, **ALONE).id, not_before=tomorrow)
+    queue.queue.enqueue(create_job(queue, "later", processes=1, **ALONE).id, not_before=tomorrow)
     first = wait_for(lambda: keeper(queue.data_root), "a keeper")
     process_identity.send_signal(first, signal.SIGKILL)
     wait_for(lambda: not process_identity.is_alive(first), "its end")
@@ -158,16 +165,17 @@ def test_s1_a_killed_keeper_is_replaced(queue: Services) -> None:
 def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_free(
     queue: Services, cli: Cli
 ) -> None:
-    running = made(queue, "resnet", processes=CORES, **(_alone_if(CORES == 1) | ENDLESS))
+    running = create_job(queue, "resnet", processes=CORES, **(_alone_if(CORES == 1) | ENDLESS))
     queue.jobs.lifecycle.start(running.id)
     queue.jobs.queries.wait(running.id, is_finished=is_training)
-    first, second, late = (
-        made(queue, name, processes=1, **(ALONE | ENDLESS)) for name in ("first", "second", "late")
+    first_job, second_job, late_job = (
+        create_job(queue, name, processes=1, **(ALONE | ENDLESS))
+        for name in ("first", "second", "late")
     )
-    assert queue.queue.enqueue(first.id, 1).number == 1
-    queue.queue.enqueue(second.id)
-    queue.queue.enqueue(late.id, not_before=datetime.now().astimezone() + timedelta(hours=3))
-    reasons = said(queue)
+    assert queue.queue.enqueue(first_job.id, 1).number == 1
+    queue.queue.enqueue(second_job.id)
+    queue.queue.enqueue(late_job.id, not_before=datetime.now().astimezone() + timedelta(hours=3))
+    reasons = wait_reasons(queue)
     assert reasons["first"][0] is Cause.BUSY
     assert reasons["first"][1].startswith("This computer is busy with “resnet”: 0 of")
     assert reasons["second"] == (
@@ -175,42 +183,42 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
         "Waiting for “first”, which is before it in the queue on this computer.",
     )
     assert reasons["late"][0] is Cause.NOT_BEFORE
-    assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
+    assert queue.jobs.queries.show(first_job.id).state is JobState.QUEUED
 
     queue.queue.pause()
-    assert {cause for cause, _ in said(queue).values()} == {Cause.PAUSED}
+    assert {cause for cause, _ in wait_reasons(queue).values()} == {Cause.PAUSED}
     queue.jobs.lifecycle.stop(running.id)
     queue.jobs.queries.wait(running.id)
-    assert queue.queue.dequeue(second.id).state is JobState.CREATED
+    assert queue.queue.dequeue(second_job.id).state is JobState.CREATED
     # The second poll of the keeper finds free GPUs, and the queue paused.
-    assert queue.jobs.queries.show(first.id).state is JobState.QUEUED
+    assert queue.jobs.queries.show(first_job.id).state is JobState.QUEUED
     # The first may be started before the rest is listed.
-    assert [one["name"] for one in cli.json("queue", "resume")["jobs"]][-1] == "late"
-    begun = queue.jobs.queries.wait(
-        first.id, is_finished=lambda view: view.state is not JobState.QUEUED
+    assert [job["name"] for job in cli.json("queue", "resume")["jobs"]][-1] == "late"
+    started_view = queue.jobs.queries.wait(
+        first_job.id, is_finished=lambda view: view.state is not JobState.QUEUED
     )
-    assert begun.run == 1
-    wait_for(lambda: list(said(queue)) == ["late"], "the queue to know that it left")
-    queue.jobs.queries.wait(first.id, is_finished=is_training)
-    queue.jobs.lifecycle.stop(first.id)
-    assert queue.jobs.queries.wait(first.id).state is JobState.INTERRUPTED
+    assert started_view.run == 1
+    wait_for(lambda: list(wait_reasons(queue)) == ["late"], "the queue to know that it left")
+    queue.jobs.queries.wait(first_job.id, is_finished=is_training)
+    queue.jobs.lifecycle.stop(first_job.id)
+    assert queue.jobs.queries.wait(first_job.id).state is JobState.INTERRUPTED
 
     # What ran before goes on where it was; by hand, too, and then it waits no longer.
     queue.queue.pause()
-    again = cli.json("job", "queue", first.id, "--priority", "7", "--not-before", "+1h")
-    assert (again["place"], again["priority"], again["cause"]) == (1, 7, "paused")
-    queue.jobs.lifecycle.resume(first.id)
-    assert list(said(queue)) == ["late"]
-    queue.jobs.lifecycle.stop(first.id)
-    assert queue.jobs.queries.wait(first.id).run == 2
+    queued_view = cli.json("job", "queue", first_job.id, "--priority", "7", "--not-before", "+1h")
+    assert (queued_view["place"], queued_view["priority"], queued_view["cause"]) == (1, 7, "paused")
+    queue.jobs.lifecycle.resume(first_job.id)
+    assert list(wait_reasons(queue)) == ["late"]
+    queue.jobs.lifecycle.stop(first_job.id)
+    assert queue.jobs.queries.wait(first_job.id).run == 2
 
 
-def _alone_if(one: bool) -> dict[str, Any]:
-    return ALONE if one else {}
+def _alone_if(is_single: bool) -> dict[str, Any]:
+    return ALONE if is_single else {}
 
 
 def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) -> None:
-    view = made(queue, "large", processes=CORES)
+    view = create_job(queue, "large", processes=CORES)
     folder = queue.data_root.job(view.id)
     config = folder.config.read_text().replace(f"processes = {CORES}", f"processes = {CORES * 5}")
     folder.config.write_text(config)
@@ -222,12 +230,12 @@ def test_a_job_that_can_never_fit_is_refused_when_it_is_queued(queue: Services) 
 
 def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     queue.queue.pause()
-    ids = {name: made(queue, name, processes=1, **ALONE).id for name in "abc"}
+    ids = {name: create_job(queue, name, processes=1, **ALONE).id for name in "abc"}
     for job_id in ids.values():
         queue.queue.enqueue(job_id)
 
     def order() -> str:
-        return "".join(place.entry.name for place in queue.queue.read().jobs)
+        return "".join(queued_job.entry.name for queued_job in queue.queue.read().jobs)
 
     assert order() == "abc"
     assert cli.json("job", "reorder", ids["c"], "--before", ids["b"])["place"] == 2
@@ -235,27 +243,27 @@ def test_a_queue_is_ordered_by_hand(queue: Services, cli: Cli) -> None:
     assert cli.json("job", "reorder", ids["a"], "--after", "b")["place"] == 3
     assert order() == "cba"
     # Between two neighbours there is room only so often; then all get new places.
-    for name, place in (("c", 1.0), ("b", nextafter(1.0, 2.0)), ("a", 5.0)):
+    for name, position in (("c", 1.0), ("b", nextafter(1.0, 2.0)), ("a", 5.0)):
         entry = QueueEntry.from_dict(read_json(queue.data_root.job(ids[name]).queued))
-        queue_files.put(queue.data_root, replace(entry, position=place))
+        queue_files.put(queue.data_root, replace(entry, position=position))
     queue.queue.reorder(ids["a"], before_id=ids["b"])
     assert order() == "cab"
     queue.queue.change(ids["b"], 9)
     assert order() == "bca"
-    place = queue.queue.reorder(ids["a"], before_id=ids["b"])
-    assert (place.number, place.entry.priority) == (1, 9)
+    queued_job = queue.queue.reorder(ids["a"], before_id=ids["b"])
+    assert (queued_job.number, queued_job.entry.priority) == (1, 9)
     assert queue.queue.to_top(ids["c"]).number == 1
     with pytest.raises(BackendError, match="between -100 and 100, not 101"):
         queue.queue.change(ids["c"], 101)
     with pytest.raises(BackendError, match="is not in the queue"):
-        queue.queue.reorder(made(queue, "d", processes=1).id, before_id=ids["c"])
+        queue.queue.reorder(create_job(queue, "d", processes=1).id, before_id=ids["c"])
 
 
 def test_parts_of_a_queued_job_cannot_be_removed_and_a_trashed_job_is_not_started(
     queue: Services,
 ) -> None:
     queue.queue.pause()
-    view = made(queue, "waits", processes=1, **ALONE)
+    view = create_job(queue, "waits", processes=1, **ALONE)
     queue.queue.enqueue(view.id)
     with pytest.raises(BackendError, match="which is queued"):
         queue.library.remove(Kind.MODEL, "tiny")
@@ -273,9 +281,9 @@ def test_a_job_on_this_computer_tries_again_after_a_process_was_killed(
     view = queue.jobs.create_and_start(raw)
     queries.wait(view.id, is_finished=lambda v: is_training(v) and v.step > 10)
     ranks = (
-        one
-        for one in process_cleanup.tagged(run_tag(view.id, 1))
-        if b"rank_bootstrap.py" in Path(f"/proc/{one.pid}/cmdline").read_bytes()
+        process
+        for process in process_cleanup.tagged(run_tag(view.id, 1))
+        if b"rank_bootstrap.py" in Path(f"/proc/{process.pid}/cmdline").read_bytes()
     )
     supervisor = queue.data_root.job(view.id).attempt(1).supervisor
     is_rank = victim == "rank"

@@ -32,9 +32,9 @@ def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
     finally:
         first.close()
     bundle = tmp_path / "digits.ringmaster"
-    made = Cli(desk, capsys).json("job", "bundle", job.id, bundle, "--with-data")
-    assert made["path"] == str(bundle)
-    assert made["checkpoint"]
+    bundle_result = Cli(desk, capsys).json("job", "bundle", job.id, bundle, "--with-data")
+    assert bundle_result["path"] == str(bundle)
+    assert bundle_result["checkpoint"]
     code, out, _ = Cli(desk, capsys)("job", "bundle", job.id, tmp_path / "light.ringmaster")
     assert (code, out[:6]) == (0, "Wrote ")
     assert (tmp_path / "light.ringmaster").stat().st_size < bundle.stat().st_size
@@ -44,13 +44,13 @@ def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
     assert run.python
     assert run.device or run.system
     assert run.threads
-    found = cli.json("job", "unbundle", bundle)
-    assert found["view"]["state"] == "FINISHED"
-    comparison = cli.json("job", "replay", found["view"]["id"], "--wait")
+    unbundle_result = cli.json("job", "unbundle", bundle)
+    assert unbundle_result["view"]["state"] == "FINISHED"
+    comparison = cli.json("job", "replay", unbundle_result["view"]["id"], "--wait")
     assert comparison["is_same"], comparison
-    assert comparison["steps"] == found["view"]["total_steps"]
+    assert comparison["steps"] == unbundle_result["view"]["total_steps"]
     assert comparison["differences"] == []
     assert "The same curve" in comparison["sentence"]
-    again = cli.json("job", "replayed", comparison["replay"])
-    assert again == comparison
-    assert "is not a replay" in cli.error("job", "replayed", found["view"]["id"])
+    second_comparison = cli.json("job", "replayed", comparison["replay"])
+    assert second_comparison == comparison
+    assert "is not a replay" in cli.error("job", "replayed", unbundle_result["view"]["id"])

@@ -44,19 +44,19 @@ def target(slots: int = 1, workers: int = 0) -> PreflightTarget:
     )
 
 
-def with_files(monkeypatch: pytest.MonkeyPatch, files: int, of: int = 10**6) -> None:
+def with_files(monkeypatch: pytest.MonkeyPatch, files: int, total: int = 10**6) -> None:
     """Let every file system have plenty of bytes and this many inodes."""
 
     def statvfs(path: Any) -> os.statvfs_result:
-        found = list(_statvfs(path))
-        found[2:8] = [10**9, 10**9, 10**9, of, files, files]
-        return os.statvfs_result(found)
+        fields = list(_statvfs(path))
+        fields[2:8] = [10**9, 10**9, 10**9, total, files, files]
+        return os.statvfs_result(fields)
 
     monkeypatch.setattr(os, "statvfs", statvfs)
 
 
 @pytest.mark.parametrize(
-    ("of", "files", "free_files", "lacks"),
+    ("total", "files", "free_files", "lacks_files"),
     [
         (10**6, 0, 0, True),
         (10**6, LEAST_FILES - 1, LEAST_FILES - 1, True),
@@ -67,11 +67,15 @@ def with_files(monkeypatch: pytest.MonkeyPatch, files: int, of: int = 10**6) -> 
     ],
 )
 def test_the_files_of_a_file_system_are_counted(
-    monkeypatch: pytest.MonkeyPatch, of: int, files: int, free_files: int | None, lacks: bool
+    monkeypatch: pytest.MonkeyPatch,
+    total: int,
+    files: int,
+    free_files: int | None,
+    lacks_files: bool,
 ) -> None:
-    with_files(monkeypatch, files, of)
-    found = disk_space("/")
-    assert (found.free_files, found.lacks_files()) == (free_files, lacks)
+    with_files(monkeypatch, files, total)
+    space = disk_space("/")
+    assert (space.free_files, space.lacks_files()) == (free_files, lacks_files)
     assert preflight_probe._free_space("/")["files"] == free_files
 
 
@@ -83,9 +87,9 @@ def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(
     source.mkdir()
     (source / "a.csv").write_text("1")
     with_files(monkeypatch, 12)
-    with pytest.raises(PreflightFailed, match="can take only 12 more files") as refused:
+    with pytest.raises(PreflightFailed, match="can take only 12 more files") as refusal:
         services.jobs.lifecycle.start(job.id)
-    assert [one.check for one in refused.value.preflight.blocking_findings] == [names.DISK]
+    assert [finding.check for finding in refusal.value.preflight.blocking_findings] == [names.DISK]
     with pytest.raises(BackendError, match=r"1 file, and the data root .* only 12 more files"):
         services.library.import_item(Kind.DATASET, source, "set")
     assert "12 more files" in doctor._data_root(services.data_root.path).message
@@ -111,9 +115,9 @@ def test_a_full_disk_is_reported_by_its_missing_resource(monkeypatch: pytest.Mon
         ),
         ({**root, "files": None, "free": 10}, "The data root has"),
     )
-    for facts, sentence in cases:
-        (fault,) = answered(target(), data_root=facts)
-        assert sentence in fault.message
+    for readings, message in cases:
+        (finding,) = answered(target(), data_root=readings)
+        assert message in finding.message
     (home,) = answered(target(), home={**GOOD["home"], "files": 1})
     assert "The disk of /home/mai on gpu03 can take only 1 more files" in home.message
 
@@ -130,7 +134,7 @@ def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
         is None
     )
     few = Health().after_reading(replace(reading(GPU), disk_free_files=12), 0.0)
-    assert ("files", BAD) in [(one.key, one.severity) for one in few.findings]
+    assert ("files", BAD) in [(finding.key, finding.severity) for finding in few.findings]
 
 
 @pytest.mark.parametrize(
@@ -149,17 +153,19 @@ def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
 def test_shared_memory_is_enough_for_ranks_and_loader_workers(
     slots: int, workers: int, free_mib: int, blocks: bool, warns: bool
 ) -> None:
-    facts = {"free": free_mib * MIB, "why": ""}
-    found = answered(target(slots, workers), shared_memory=facts)
-    assert [(one.blocks, one.is_warning) for one in found] == [(blocks, warns)] * (blocks or warns)
-    for one in found:
-        assert f"{free_mib * MIB / 1e6:.0f} MB are free" in one.message
-        assert ("Use fewer loader workers" in one.remedy) is bool(workers)
-        assert "/dev/shm" in one.remedy
+    readings = {"free": free_mib * MIB, "why": ""}
+    findings = answered(target(slots, workers), shared_memory=readings)
+    assert [(finding.blocks, finding.is_warning) for finding in findings] == [(blocks, warns)] * (
+        blocks or warns
+    )
+    for finding in findings:
+        assert f"{free_mib * MIB / 1e6:.0f} MB are free" in finding.message
+        assert ("Use fewer loader workers" in finding.remedy) is bool(workers)
+        assert "/dev/shm" in finding.remedy
 
 
 @pytest.mark.parametrize(
-    ("open_files", "workers", "needed"),
+    ("open_files", "workers", "needed_files"),
     [
         (200, 0, 256),
         (256, 0, None),
@@ -170,29 +176,31 @@ def test_shared_memory_is_enough_for_ranks_and_loader_workers(
     ],
 )
 def test_the_limit_of_open_files_is_enough_for_loader_workers(
-    open_files: int | None, workers: int, needed: int | None
+    open_files: int | None, workers: int, needed_files: int | None
 ) -> None:
     limits = {"open_files": open_files, "hard": 4096}
-    found = answered(target(1, workers), limits=limits)
-    assert [f"needs {needed}." in one.message for one in found] == [True] * (needed is not None)
+    findings = answered(target(1, workers), limits=limits)
+    assert [f"needs {needed_files}." in finding.message for finding in findings] == [True] * (
+        needed_files is not None
+    )
 
 
 @pytest.mark.parametrize(
-    ("facts", "check"),
+    ("readings", "check"),
     [
         ({"shared_memory": {"free": 8 * MIB, "why": ""}}, names.SHARED_MEMORY),
         ({"limits": {"open_files": 256, "hard": 256}}, names.OPEN_FILES),
     ],
 )
 def test_a_start_on_this_computer_alone_knows_both(
-    services: Services, monkeypatch: pytest.MonkeyPatch, facts: dict[str, Any], check: str
+    services: Services, monkeypatch: pytest.MonkeyPatch, readings: dict[str, Any], check: str
 ) -> None:
-    for question, answer in facts.items():
+    for question, answer in readings.items():
         monkeypatch.setattr(preflight_probe, question, lambda _, answer=answer: answer)
     job = services.jobs.create(raw_job(1, epochs=1, loader_workers=2, **ALONE))
-    with pytest.raises(PreflightFailed) as refused:
+    with pytest.raises(PreflightFailed) as refusal:
         services.jobs.lifecycle.start(job.id)
-    assert [one.check for one in refused.value.preflight.blocking_findings] == [check]
+    assert [finding.check for finding in refusal.value.preflight.blocking_findings] == [check]
 
 
 def test_a_desktop_without_inodes_is_asked_for_bytes_only(
@@ -206,7 +214,7 @@ def test_a_desktop_without_inodes_is_asked_for_bytes_only(
 
 @pytest.mark.parametrize("name", ["launch.json", "status.json"])
 @pytest.mark.parametrize(
-    ("how", "before"),
+    ("start_method", "expected_state"),
     [
         ("start", (JobState.CREATED, 0)),
         ("resume", (JobState.FINISHED, 1)),
@@ -218,27 +226,27 @@ def test_a_start_that_a_full_disk_refuses_is_no_run(
     finished: str,
     monkeypatch: pytest.MonkeyPatch,
     name: str,
-    how: str,
-    before: tuple[JobState, int],
+    start_method: str,
+    expected_state: tuple[JobState, int],
 ) -> None:
-    job = services.jobs.create(raw_job(1, **ALONE)).id if how == "start" else finished
+    job = services.jobs.create(raw_job(1, **ALONE)).id if start_method == "start" else finished
     view = services.jobs.queries.show(job)
-    assert (view.state, view.run) == before
+    assert (view.state, view.run) == expected_state
     replace_json = LocalFiles.replace_json
 
-    def full(files: LocalFiles, path: Path, *words: Any) -> None:
+    def fail_write(files: LocalFiles, path: Path, *args: Any) -> None:
         if path.name == name:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        replace_json(files, path, *words)
+        replace_json(files, path, *args)
 
     lifecycle = services.jobs.lifecycle
-    again = partial(lifecycle.start, job, start_over=how == "over")
-    if how == "resume":
-        again = partial(lifecycle.resume, job, "latest")
-    with monkeypatch.context() as now:
-        now.setattr(LocalFiles, "replace_json", full)
+    start_run = partial(lifecycle.start, job, start_over=start_method == "over")
+    if start_method == "resume":
+        start_run = partial(lifecycle.resume, job, "latest")
+    with monkeypatch.context() as patch:
+        patch.setattr(LocalFiles, "replace_json", fail_write)
         with pytest.raises(BackendError, match="No space left"):
-            again()
+            start_run()
     view = services.jobs.queries.show(job)
-    assert (view.state, view.run) == before
-    lifecycle.prepare(job, start_over=how != "start")
+    assert (view.state, view.run) == expected_state
+    lifecycle.prepare(job, start_over=start_method != "start")

@@ -11,7 +11,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.services.context.container import open_services
 from tests.integration.test_cli import Cli
-from tests.integration.test_script_life import COUNT, FOLDERS, RESUME, ended, job_of
+from tests.integration.test_script_life import COUNT, FOLDERS, RESUME, job_of, run_job
 
 
 def test_a_job_with_a_script_is_bundled_resumed_and_repeated_elsewhere(
@@ -21,7 +21,7 @@ def test_a_job_with_a_script_is_bundled_resumed_and_repeated_elsewhere(
     desk.mkdir()
     first = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
     try:
-        job = ended(first, job_of(first, desk, COUNT, processes=1, **RESUME))
+        job = run_job(first, job_of(first, desk, COUNT, processes=1, **RESUME))
         assert job.state is JobState.FINISHED
     finally:
         first.close()
@@ -30,11 +30,13 @@ def test_a_job_with_a_script_is_bundled_resumed_and_repeated_elsewhere(
     # What the other desktop has is all in the bundle.
     shutil.rmtree(desk)
     cli = Cli(tmp_path, capsys)
-    found = cli.json("job", "unbundle", bundle)["view"]
-    assert found["state"] == "FINISHED"
-    (checkpoint,) = (one for one in cli.json("job", "checkpoints", found["id"]) if one["is_latest"])
+    imported_view = cli.json("job", "unbundle", bundle)["view"]
+    assert imported_view["state"] == "FINISHED"
+    (checkpoint,) = (
+        c for c in cli.json("job", "checkpoints", imported_view["id"]) if c["is_latest"]
+    )
     assert Path(checkpoint["path"]).read_text() == "3"
-    comparison = cli.json("job", "replay", found["id"], "--wait")
+    comparison = cli.json("job", "replay", imported_view["id"], "--wait")
     assert comparison["is_same"], comparison
     assert comparison["steps"] == 3
 
@@ -52,8 +54,8 @@ def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_ro
         jobs.queries.wait(job.id, is_finished=lambda v: v.step > 2 or v.state.is_over)
         jobs.lifecycle.stop(job.id)
         assert jobs.queries.wait(job.id).state is JobState.INTERRUPTED
-        found = jobs.queries.checkpoints(job.id)
-        record = next(one for one in reversed(found) if Path(one.path).is_dir())
+        checkpoints = jobs.queries.checkpoints(job.id)
+        record = next(c for c in reversed(checkpoints) if Path(c.path).is_dir())
         bundle = tmp_path / "mine.ringmaster"
         first.bundles.bundle(job.id, bundle, checkpoint=record.name)
         (Path(record.path) / "state.txt").write_text("7")
@@ -66,8 +68,8 @@ def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_ro
     try:
         jobs = second.jobs
         view = second.bundles.unbundle(bundle).view
-        (known,) = jobs.queries.checkpoints(view.id)
-        assert (known.file, known.sha256) == (record.file, record.sha256)
+        (checkpoint,) = jobs.queries.checkpoints(view.id)
+        assert (checkpoint.file, checkpoint.sha256) == (record.file, record.sha256)
         jobs.lifecycle.resume(view.id)
         step = int(Path(record.path).name.rpartition("-")[2])
         view = jobs.queries.wait(

@@ -11,7 +11,7 @@ from backend.records.jobs.state import JobState
 from backend.services.context.container import Services
 from tests.backend.training.test_script_rank import ABORTS
 from tests.integration.conftest import leftovers
-from tests.integration.test_script_life import ended, job_of, log_of
+from tests.integration.test_script_life import job_of, log_of, run_job
 
 WROTE_NOTHING = "wrote nothing: no figure, no checkpoint and no file in its output folder."
 NO_CURVE = "No curve was found: no file of the script has rows with a step or an epoch"
@@ -48,7 +48,7 @@ while True:
 def test_a_program_that_wrote_nothing_finishes_with_a_word_about_it(
     services: Services, tmp_path: Path, code: str, message: str
 ) -> None:
-    view = ended(services, job_of(services, tmp_path, code, arguments=[], processes=1))
+    view = run_job(services, job_of(services, tmp_path, code, arguments=[], processes=1))
     assert (view.state, view.error) == (JobState.FINISHED, None), log_of(services, view)
     assert message in view.status.message if message else not view.status.message
 
@@ -58,7 +58,7 @@ def test_a_program_that_hangs_is_ended_after_the_stall_limit(
 ) -> None:
     code = "import time\ntime.sleep(10000)\n"
     view = job_of(services, tmp_path, code, arguments=[], stall_limit_s=10)
-    view = ended(services, view)
+    view = run_job(services, view)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert "made no progress for 10 s while the script ran" in view.error.message
@@ -72,7 +72,7 @@ def test_undecodable_bytes_are_kept_and_shown(services: Services, tmp_path: Path
         """print('{"step": 1, "loss": 2}')\n"""
         "sys.stdout.buffer.write(b'\\xff' * 100)\n"
     )
-    view = ended(services, job_of(services, tmp_path, code, arguments=[], processes=1))
+    view = run_job(services, job_of(services, tmp_path, code, arguments=[], processes=1))
     assert view.state is JobState.FINISHED
     assert view.status.metrics == {"loss": 2.0}
     log = services.data_root.job(view.id).rank_log(0).read_bytes()
@@ -93,7 +93,7 @@ def test_a_program_that_changes_its_own_files_changes_a_copy(
     view = job_of(services, tmp_path, code, arguments=[], processes=1)
     source = services.data_root.path / "scripts/mine/v1/src/train.py"
     for _ in range(2):
-        view = ended(services, view)
+        view = run_job(services, view)
         assert view.state is JobState.FINISHED, log_of(services, view)
         assert source.read_text() == code
         view = services.jobs.create({**view.config.to_dict(), "name": "again"})
@@ -110,18 +110,18 @@ def test_a_program_that_continues_after_a_stop_is_ended(services: Services, tmp_
 
 
 def test_a_given_port_is_used_and_a_taken_one_is_named(services: Services, tmp_path: Path) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        port = listener.getsockname()[1]
         view = job_of(services, tmp_path, MEET.format(port=port), arguments=[])
-        view = ended(services, view)
+        view = run_job(services, view)
         assert view.state is JobState.ERROR
         assert view.error is not None
         assert "port that the program needs is in use" in view.error.message
         assert str(port) in view.error.traceback
         assert leftovers(view) == []
-    view = ended(services, services.jobs.create({**view.config.to_dict(), "name": "again"}))
+    view = run_job(services, services.jobs.create({**view.config.to_dict(), "name": "again"}))
     assert (view.state, view.status.metrics) == (JobState.FINISHED, {"sum": 2.0}), view.error
 
 
@@ -129,7 +129,7 @@ def test_a_program_whose_end_aborts_after_its_work_has_finished(
     services: Services, tmp_path: Path
 ) -> None:
     code = ABORTS + """print('{"step": 1, "loss": 2}')"""
-    view = ended(services, job_of(services, tmp_path, code, arguments=[]))
+    view = run_job(services, job_of(services, tmp_path, code, arguments=[]))
     assert (view.state, view.error) == (JobState.FINISHED, None), log_of(services, view)
     assert view.status.metrics == {"loss": 2.0}
     assert "aborted after the script's last line" in view.status.message

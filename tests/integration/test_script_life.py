@@ -79,7 +79,7 @@ torch.distributed.destroy_process_group()
 """
 
 
-def job_of(services: Services, tmp_path: Path, code: str, **more: Any) -> JobView:
+def job_of(services: Services, tmp_path: Path, code: str, **settings: Any) -> JobView:
     folder = tmp_path / "program"
     folder.mkdir()
     (folder / "train.py").write_text(code)
@@ -88,13 +88,13 @@ def job_of(services: Services, tmp_path: Path, code: str, **more: Any) -> JobVie
         "name": "mine",
         "script": item.reference,
         "arguments": ["--out", "{output}"],
-        "placement": [{"node": THIS_COMPUTER, "processes": more.pop("processes", 2)}],
-        **more,
+        "placement": [{"node": THIS_COMPUTER, "processes": settings.pop("processes", 2)}],
+        **settings,
     }
     return services.jobs.create(raw)
 
 
-def ended(services: Services, view: JobView) -> JobView:
+def run_job(services: Services, view: JobView) -> JobView:
     services.jobs.lifecycle.start(view.id)
     return services.jobs.queries.wait(view.id)
 
@@ -110,20 +110,20 @@ RESUME = {"resume_arguments": ["--resume", "{checkpoint}"]}
 def test_a_program_runs_to_its_end_with_its_curve_and_checkpoints(
     services: Services, tmp_path: Path
 ) -> None:
-    view = ended(services, job_of(services, tmp_path, COUNT))
+    view = run_job(services, job_of(services, tmp_path, COUNT))
     assert (view.state, view.error) == (JobState.FINISHED, None)
     assert (view.step, view.status.total_steps, view.progress) == (3, 3, 1.0)
     assert list(services.jobs.queries.history(view.id).metrics["loss"]) == pytest.approx(
         [1, 1 / 2, 1 / 3]
     )
-    found = services.jobs.queries.checkpoints(view.id)
-    assert [(one.step, Path(one.path).name) for one in found] == [
+    checkpoints = services.jobs.queries.checkpoints(view.id)
+    assert [(checkpoint.step, Path(checkpoint.path).name) for checkpoint in checkpoints] == [
         (step, f"model-{step}.pt") for step in (1, 2, 3)
     ]
-    assert found[-1].is_latest
+    assert checkpoints[-1].is_latest
     assert leftovers(view) == []
-    taken = services.jobs.export(view.id, "latest", "pt", tmp_path / "taken.pt")
-    assert taken.read_text() == "3"
+    exported_file = services.jobs.export(view.id, "latest", "pt", tmp_path / "taken.pt")
+    assert exported_file.read_text() == "3"
     for of_a_model in (
         lambda: services.jobs.export(view.id, "latest", "onnx", tmp_path / "no.onnx"),
         lambda: services.inspection.checkpoint(view.id, "latest"),
@@ -135,14 +135,14 @@ def test_a_program_runs_to_its_end_with_its_curve_and_checkpoints(
 def test_torchruns_variables_let_processes_meet_and_the_version_stays_as_it_is(
     services: Services, tmp_path: Path
 ) -> None:
-    view = ended(services, job_of(services, tmp_path, DISTRIBUTED))
+    view = run_job(services, job_of(services, tmp_path, DISTRIBUTED))
     assert view.state is JobState.FINISHED, log_of(services, view)
     assert view.status.metrics == {"sum": 3.0}
     folder = services.data_root.job(view.id)
     work = folder.work(1, THIS_COMPUTER)
     for rank in (0, 1):
-        words = f"variables {rank} 2 1 {rank} {view.id}-1 {work}"
-        assert words in log_of(services, view, rank)
+        line = f"variables {rank} 2 1 {rank} {view.id}-1 {work}"
+        assert line in log_of(services, view, rank)
     assert list((services.data_root.path / "scripts/mine/v1/src").iterdir()) == [
         services.data_root.path / "scripts/mine/v1/src/train.py"
     ]
@@ -159,11 +159,15 @@ def test_a_stop_ends_all_processes_and_a_resume_continues(
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, log_of(services, view)
     assert leftovers(view) == []
-    before = next(one for one in services.jobs.queries.checkpoints(view.id) if one.is_latest).step
-    assert before >= 3
+    stopped_step = next(
+        checkpoint
+        for checkpoint in services.jobs.queries.checkpoints(view.id)
+        if checkpoint.is_latest
+    ).step
+    assert stopped_step >= 3
     services.jobs.lifecycle.resume(view.id)
     wait_for(
-        lambda: f'"step": {before + 1},' in log_of(services, view).partition("run 2")[2],
+        lambda: f'"step": {stopped_step + 1},' in log_of(services, view).partition("run 2")[2],
         "the step after the checkpoint",
     )
     services.jobs.lifecycle.stop(view.id)
@@ -181,25 +185,31 @@ def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     services.jobs.lifecycle.stop(view.id)
     view = queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, log_of(services, view)
-    found = {Path(one.path).name: one for one in queries.checkpoints(view.id)}
-    last = max(one.step for one in found.values())
+    checkpoint_by_name = {
+        Path(checkpoint.path).name: checkpoint for checkpoint in queries.checkpoints(view.id)
+    }
+    last = max(checkpoint.step for checkpoint in checkpoint_by_name.values())
     names = {f"checkpoint-{step}" for step in range(1, last + 1)}
-    assert found.keys() == {"last.pt"} | names
-    assert {one.step for name, one in found.items() if name == f"checkpoint-{one.step}"}
-    assert [one.name for one in found.values() if one.is_latest]
+    assert checkpoint_by_name.keys() == {"last.pt"} | names
+    assert {
+        checkpoint.step
+        for name, checkpoint in checkpoint_by_name.items()
+        if name == f"checkpoint-{checkpoint.step}"
+    }
+    assert [checkpoint.name for checkpoint in checkpoint_by_name.values() if checkpoint.is_latest]
     assert "newest checkpoint is step" in view.status.message
-    assert "epoch" not in "".join(one.name for one in found.values())
+    assert "epoch" not in "".join(checkpoint.name for checkpoint in checkpoint_by_name.values())
     for name in ("last.pt", f"checkpoint-{last}"):
         assert services.jobs.find_damage(view.id, name) == ""
         assert services.jobs.keep(view.id, name).is_kept
-    taken = services.jobs.export(view.id, "checkpoint-1", "zip", tmp_path / "taken.zip")
-    with zipfile.ZipFile(taken) as archive:
+    exported_file = services.jobs.export(view.id, "checkpoint-1", "zip", tmp_path / "taken.zip")
+    with zipfile.ZipFile(exported_file) as archive:
         assert archive.read("checkpoint-1/state.txt") == b"1"
-    for format, output, words in (
-        ("zip", taken, "exists already and was not changed"),
+    for format, output, message in (
+        ("zip", exported_file, "exists already and was not changed"),
         ("pt", tmp_path / "no.pt", "is a folder"),
     ):
-        with pytest.raises(BackendError, match=words):
+        with pytest.raises(BackendError, match=message):
             services.jobs.export(view.id, "checkpoint-1", format, output)
     services.jobs.lifecycle.resume(view.id, f"checkpoint-{last}")
     wait_for(lambda: f"begins at {last}" in log_of(services, view), "the resumed script")
@@ -238,7 +248,7 @@ def test_a_number_marked_while_the_script_runs_becomes_its_curve(
 
 
 def test_a_resume_needs_arguments_for_it(services: Services, tmp_path: Path) -> None:
-    view = ended(services, job_of(services, tmp_path, COUNT))
+    view = run_job(services, job_of(services, tmp_path, COUNT))
     with pytest.raises(BackendError, match="no arguments with which its script resumes"):
         services.jobs.lifecycle.resume(view.id)
 
@@ -250,10 +260,10 @@ def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_p
 
     def of_rank_1() -> int:
         tag = run_tag(view.id, 1)
-        for one in process_cleanup.tagged(tag):
-            variables = Path(f"/proc/{one.pid}/environ").read_bytes().split(b"\0")
+        for process in process_cleanup.tagged(tag):
+            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
             if b"RANK=1" in variables:
-                return one.pid
+                return process.pid
         return 0
 
     pid = wait_for(of_rank_1, "the program of rank 1")
@@ -266,7 +276,7 @@ def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("code", "words"),
+    ("code", "message"),
     [
         ("raise ValueError('no data in /x')", "ValueError: no data in /x"),
         ("import sys; sys.exit(3)", "exited with code 3"),
@@ -277,12 +287,12 @@ def test_a_killed_process_is_named_and_ends_the_others(services: Services, tmp_p
     ],
 )
 def test_one_sentence_says_how_a_program_failed(
-    services: Services, tmp_path: Path, code: str, words: str
+    services: Services, tmp_path: Path, code: str, message: str
 ) -> None:
-    view = ended(services, job_of(services, tmp_path, code, arguments=[]))
+    view = run_job(services, job_of(services, tmp_path, code, arguments=[]))
     assert view.state is JobState.ERROR
     assert view.error is not None
-    assert words in view.error.message + view.error.traceback
+    assert message in view.error.message + view.error.traceback
     assert leftovers(view) == []
 
 
@@ -290,13 +300,13 @@ def test_a_program_that_leaves_a_daemon_leaves_no_process(
     services: Services, tmp_path: Path
 ) -> None:
     code = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(1000)\n"
-    view = ended(services, job_of(services, tmp_path, code, arguments=[], processes=1))
+    view = run_job(services, job_of(services, tmp_path, code, arguments=[], processes=1))
     assert view.state is JobState.FINISHED
     assert leftovers(view) == []
 
 
 @pytest.mark.parametrize(
-    ("changed", "words"),
+    ("changed", "message"),
     [
         ({"entry": "trian.py"}, "has no file “trian.py”. Did you mean “train.py”?"),
         ({"script": "yours"}, "script: There is no script “yours”"),
@@ -304,8 +314,8 @@ def test_a_program_that_leaves_a_daemon_leaves_no_process(
     ],
 )
 def test_a_job_that_cannot_run_is_not_created(
-    services: Services, tmp_path: Path, changed: dict[str, Any], words: str
+    services: Services, tmp_path: Path, changed: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(BackendError, match=words.replace("?", r"\?").replace("{", r"\{")):
+    with pytest.raises(BackendError, match=message.replace("?", r"\?").replace("{", r"\{")):
         job_of(services, tmp_path, COUNT, **changed)
     assert services.jobs.queries.list() == ()

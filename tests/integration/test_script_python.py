@@ -21,7 +21,7 @@ from backend.services.context.container import Services
 from tests.backend.provisioning.provisioner_rig import UNPACK
 from tests.installers.small_project import put_wheel
 
-WHO = """
+PROGRAM = """
 import json, sys, greeting, torch
 print(json.dumps({"step": 1, "greeting": greeting.NUMBER}), flush=True)
 print("torch", torch.__version__, torch.__file__, flush=True)
@@ -42,10 +42,12 @@ def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def job_of(services: Services, tmp_path: Path, files: Mapping[str, str], **more: Any) -> JobView:
+def job_of(
+    services: Services, tmp_path: Path, files: Mapping[str, str], **settings: Any
+) -> JobView:
     folder = tmp_path / "program"
     folder.mkdir(exist_ok=True)
-    for name, text in {"train.py": WHO, **files}.items():
+    for name, text in {"train.py": PROGRAM, **files}.items():
         (folder / name).write_text(text)
     item = services.library.import_item(Kind.SCRIPT, folder, "mine")
     return services.jobs.create(
@@ -54,7 +56,7 @@ def job_of(services: Services, tmp_path: Path, files: Mapping[str, str], **more:
             "script": item.reference,
             "python": "requirements",
             "placement": [{"node": THIS_COMPUTER, "processes": 2}],
-            **more,
+            **settings,
         }
     )
 
@@ -78,18 +80,18 @@ def test_a_queued_job_has_its_environment_before_its_turn(
 ) -> None:
     view = job_of(services, tmp_path, {"requirements.txt": "greeting\n"})
     _, _, prepared = services.jobs.lifecycle.prepare(view.id)
-    said = subprocess.run(
+    completed = subprocess.run(
         [prepared.launch.script_python, "-c", "import greeting; print(greeting.NUMBER)"],
         capture_output=True,
         text=True,
         check=True,
     )
-    assert said.stdout == "2\n"
+    assert completed.stdout == "2\n"
     cancelled = Progress()
     cancelled.cancel()
-    other = job_of(services, tmp_path, {"requirements.txt": "greeting<2\n"})
+    other_job = job_of(services, tmp_path, {"requirements.txt": "greeting<2\n"})
     with pytest.raises(Cancelled):
-        services.jobs.lifecycle.prepare(other.id, progress=cancelled)
+        services.jobs.lifecycle.prepare(other_job.id, progress=cancelled)
 
 
 def refusal_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> str:
@@ -102,7 +104,7 @@ def refusal_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> 
 
 
 @pytest.mark.parametrize(
-    ("files", "words"),
+    ("files", "reason"),
     [
         ({"requirements.txt": "greeting==3"}, "there is no version of greeting==3"),
         ({"requirements.txt": "greeting=>=2"}, "Couldn't parse requirement in `requirements.txt`"),
@@ -115,11 +117,11 @@ def refusal_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> 
     ],
 )
 def test_an_unavailable_package_is_reported_in_the_resolvers_words_before_the_start(
-    services: Services, tmp_path: Path, index: Path, files: dict[str, str], words: str
+    services: Services, tmp_path: Path, index: Path, files: dict[str, str], reason: str
 ) -> None:
-    said = refusal_of(services, tmp_path, files)
-    assert words in said
-    assert said.endswith(
+    message = refusal_of(services, tmp_path, files)
+    assert reason in message
+    assert message.endswith(
         "Correct that file and import the script again, or give the job a Python of your own."
     )
 
@@ -127,13 +129,13 @@ def test_an_unavailable_package_is_reported_in_the_resolvers_words_before_the_st
 def test_a_script_that_lists_nothing_has_no_such_job(
     services: Services, tmp_path: Path, index: Path
 ) -> None:
-    words = "mine@1 has neither uv.lock, requirements.txt nor pyproject.toml"
-    with pytest.raises(BackendError, match=words):
+    message = "mine@1 has neither uv.lock, requirements.txt nor pyproject.toml"
+    with pytest.raises(BackendError, match=message):
         job_of(services, tmp_path, {"needs.txt": "greeting"})
 
 
 @pytest.mark.parametrize(
-    ("python", "code", "words"),
+    ("python", "code", "message"),
     [
         ("/nowhere/bin/python", "import torch", "does not exist on this computer."),
         ("no-such-python", "import torch", "does not exist on this computer."),
@@ -148,7 +150,7 @@ def test_a_script_that_lists_nothing_has_no_such_job(
     ],
 )
 def test_a_missing_python_or_torch_is_found_before_the_start(
-    services: Services, tmp_path: Path, python: str, code: str, words: str
+    services: Services, tmp_path: Path, python: str, code: str, message: str
 ) -> None:
     folder = tmp_path / "pythons"
     folder.mkdir()
@@ -159,8 +161,8 @@ def test_a_missing_python_or_torch_is_found_before_the_start(
         (folder / name).chmod(0o755)
     view = job_of(services, tmp_path, {"train.py": code}, python=python.format(folder=folder))
     config = services.jobs.queries.show(view.id).config
-    if words:
-        with pytest.raises(BackendError, match=words):
+    if message:
+        with pytest.raises(BackendError, match=message):
             services.preflight.require(config, view.id)
     else:
         services.preflight.require(config, view.id)

@@ -58,28 +58,28 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
         "full": {"minutes": 1},
     }
     (tmp_path / "mine.toml").write_text(tomli_w.dumps(study))
-    made = queue.studies.start(str(tmp_path / "mine.toml"))
-    large, small = (view.id for view in made.jobs)
+    started_study = queue.studies.start(str(tmp_path / "mine.toml"))
+    large, small = (view.id for view in started_study.jobs)
     queue.jobs.queries.wait(large, is_finished=lambda view: is_training(view) and view.step > 0)
-    queue.sweeps.stop(made.tag)
+    queue.sweeps.stop(started_study.tag)
     assert queue.jobs.queries.wait(large).state is JobState.INTERRUPTED
     assert queue.jobs.queries.wait(small).state in (JobState.CREATED, JobState.INTERRUPTED)
     (started,) = queue.studies.started_studies()
     assert [row.value.n for row in queue.studies.table(started).rows] == [0, 0]
 
     released.touch()
-    queue.sweeps.resume(made.tag)
-    ends = [queue.jobs.queries.wait(job, is_finished=_is_done) for job in (large, small)]
-    assert [view.state for view in ends] == [JobState.FINISHED] * 2
-    assert ends[0].run == 2
+    queue.sweeps.resume(started_study.tag)
+    final_views = [queue.jobs.queries.wait(job, is_finished=_is_done) for job in (large, small)]
+    assert [view.state for view in final_views] == [JobState.FINISHED] * 2
+    assert final_views[0].run == 2
     rows = queue.studies.table(started).rows
-    accuracy = ends[0].status.metrics["validation/accuracy"]
+    accuracy = final_views[0].status.metrics["validation/accuracy"]
     assert accuracy is not None
     assert rows[0].value.mean == pytest.approx(100 * (1 - accuracy))
     assert all(row.value.n == 1 and (row.further_cells[0].mean or 0) > 0 for row in rows)
     text = queue.studies.export(started, tmp_path / "table.md").read_text()
     assert f"| {rows[0].label} | {number_text(rows[0].value.mean)} |  | 50.0 |" in text
-    assert ends[0].status.other_cpu is not None
+    assert final_views[0].status.other_cpu is not None
 
 
 def _is_done(view: JobView) -> bool:

@@ -32,37 +32,37 @@ def main() -> int:
     parser.add_argument("--contrast", choices=("usual", "high"), default="usual")
     parser.add_argument("--theme", choices=("light", "dark"), action="append")
     parser.add_argument("--docs", action="store_true", help="make the pictures of docs/")
-    given = parser.parse_args()
-    if given.docs:
+    args = parser.parse_args()
+    if args.docs:
         return _make_docs()
-    scales = list(dict.fromkeys(given.scale or SCALES))
-    themes, only = given.theme or ["light", "dark"], given.only or ["*"]
+    scales = list(dict.fromkeys(args.scale or SCALES))
+    themes, patterns = args.theme or ["light", "dark"], args.only or ["*"]
     if len(scales) == 1 and os.environ.get("QT_SCALE_FACTOR", "1.0") == _factor(scales[0]):
-        return _draw(given.folder, scales[0], themes, only, given.contrast)
-    more = ["--contrast", given.contrast]
-    more += [word for theme in themes for word in ("--theme", theme)]
-    more += [word for pattern in only for word in ("--only", pattern)]
-    return max([_in_its_own_process(given.folder, scale, more) for scale in scales])
+        return _draw(args.folder, scales[0], themes, patterns, args.contrast)
+    options = ["--contrast", args.contrast]
+    options += [word for theme in themes for word in ("--theme", theme)]
+    options += [word for pattern in patterns for word in ("--only", pattern)]
+    return max([_run_process(args.folder, scale, options) for scale in scales])
 
 
 def _factor(scale: str) -> str:
     return str(int(scale) / 100)
 
 
-def _in_its_own_process(folder: Path, scale: str, more: list[str]) -> int:
+def _run_process(folder: Path, scale: str, options: list[str]) -> int:
     """Qt reads the scale when the application is made, and never again."""
     environment = {**os.environ, "QT_SCALE_FACTOR": _factor(scale)}
-    command = [sys.executable, "-m", "tests.pictures", str(folder), "--scale", scale, *more]
+    command = [sys.executable, "-m", "tests.pictures", str(folder), "--scale", scale, *options]
     return subprocess.run(command, env=environment, check=False).returncode
 
 
-def _draw(folder: Path, scale: str, themes: list[str], only: list[str], contrast: str) -> int:
+def _draw(folder: Path, scale: str, themes: list[str], patterns: list[str], contrast: str) -> int:
     from PySide6.QtWidgets import QApplication
 
-    from tests.pictures.camera import drawn
+    from tests.pictures.camera import open_screen
     from tests.pictures.flaws import is_blank
     from tests.pictures.gallery import SCREENS
-    from tests.pictures.sheets import small, write_sheets
+    from tests.pictures.sheets import small_picture, write_sheets
     from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
     app = QApplication([])
@@ -71,32 +71,34 @@ def _draw(folder: Path, scale: str, themes: list[str], only: list[str], contrast
     kind = "high-" if is_high else ""
     target = folder / scale
     target.mkdir(parents=True, exist_ok=True)
-    chosen = [one for one in SCREENS.values() if any(fnmatch(one.name, p) for p in only)]
-    found = 0
+    chosen_screens = [
+        screen for screen in SCREENS.values() if any(fnmatch(screen.name, p) for p in patterns)
+    ]
+    flaw_count = 0
     for theme in themes:
         theme_manager.choose(ThemeChoice(theme))
         by_size = defaultdict(list)
-        for one in chosen:
-            for size in one.sizes:
-                name = one.picture(size, f"{kind}{theme}")
-                with drawn(one, size) as stage:
+        for screen in chosen_screens:
+            for size in screen.sizes:
+                name = screen.picture(size, f"{kind}{theme}")
+                with open_screen(screen, size) as stage:
                     image = stage.picture()
-                    wrong = stage.flaws()
+                    screen_flaws = stage.flaws()
                 image.save(str(target / f"{name}.png"))
-                by_size[size].append((name, small(image)))
-                wrong += ["It is blank"] if is_blank(image) else []
-                for sentence in wrong:
-                    sys.stdout.write(f"{name} at {scale} %: {sentence}\n")
-                found += len(wrong)
+                by_size[size].append((name, small_picture(image)))
+                screen_flaws += ["It is blank"] if is_blank(image) else []
+                for message in screen_flaws:
+                    sys.stdout.write(f"{name} at {scale} %: {message}\n")
+                flaw_count += len(screen_flaws)
         for size, pictures in by_size.items():
             write_sheets(folder / "sheets", f"{scale}-{size[0]}x{size[1]}-{kind}{theme}", pictures)
-    return 1 if found else 0
+    return 1 if flaw_count else 0
 
 
 def _make_docs() -> int:
     from PySide6.QtWidgets import QApplication
 
-    from tests.pictures.camera import drawn
+    from tests.pictures.camera import open_screen
     from tests.pictures.gallery import SCREENS
     from tests.pictures.program import take_program
     from widgets.common.theme_manager import ThemeChoice, ThemeManager
@@ -105,11 +107,11 @@ def _make_docs() -> int:
     DOCS.mkdir(exist_ok=True)
     take_program(app, DOCS)
     theme_manager = ThemeManager(app, ThemeChoice.LIGHT, reduced_motion=True)
-    for one in SCREENS.values():
-        for theme in one.published:
+    for screen in SCREENS.values():
+        for theme in screen.published:
             theme_manager.choose(ThemeChoice(theme))
-            with drawn(one, one.sizes[0]) as stage:
-                stage.picture().save(str(DOCS / f"{one.picture(one.sizes[0], theme)}.png"))
+            with open_screen(screen, screen.sizes[0]) as stage:
+                stage.picture().save(str(DOCS / f"{screen.picture(screen.sizes[0], theme)}.png"))
     return 0
 
 

@@ -11,7 +11,7 @@ from tests.pictures.stage import Stage
 
 
 @contextmanager
-def drawn(screen: Screen, size: Size) -> Iterator[Stage]:
+def open_screen(screen: Screen, size: Size) -> Iterator[Stage]:
     """The screen as the user sees it, in the current theme."""
     stage = Stage(size)
     try:

@@ -38,112 +38,112 @@ _LEAST_COLOURS = 8
 
 def flaws(top: QWidget) -> Iterator[str]:
     """Everything that is wrong with what is seen of ``top`` now, a sentence each."""
-    for widget in _seen(top):
-        yield from _cut(widget)
+    for widget in _visible_widgets(top):
+        yield from _cut_widgets(widget)
         if isinstance(widget, QScrollArea | QTextBrowser):
             wide = widget.horizontalScrollBar().maximum()
             if wide > 0:
                 yield f"{_name(widget)} would scroll sideways by {wide} px"
         layout = widget.layout()
         if layout is not None:
-            yield from _misplaced(widget, layout)
-        if isinstance(widget, _PLOTS) and not _can_be_taken(widget, top):
+            yield from _misplaced_children(widget, layout)
+        if isinstance(widget, _PLOTS) and not _can_be_saved(widget, top):
             yield f"{_name(widget)} cannot be taken along as a picture"
 
 
 def is_blank(image: QImage) -> bool:
-    across, down = range(0, image.width(), 5), range(0, image.height(), 5)
-    return len({image.pixel(x, y) for x in across for y in down}) <= _LEAST_COLOURS
+    columns, rows = range(0, image.width(), 5), range(0, image.height(), 5)
+    return len({image.pixel(x, y) for x in columns for y in rows}) <= _LEAST_COLOURS
 
 
-def _seen(top: QWidget) -> Iterator[QWidget]:
+def _visible_widgets(top: QWidget) -> Iterator[QWidget]:
     yield top
     for widget in top.findChildren(QWidget):
         if widget.isVisibleTo(top) and not widget.isWindow():
             yield widget
 
 
-def _can_be_taken(plot: QWidget, top: QWidget) -> bool:
+def _can_be_saved(plot: QWidget, top: QWidget) -> bool:
     """Whether a button beside a plot takes it along: the nearest one above it, and its alone."""
-    room = plot.parentWidget()
-    while room is not None:
-        plots = [one for one in room.findChildren(QWidget) if isinstance(one, _PLOTS)]
+    container = plot.parentWidget()
+    while container is not None:
+        plots = [widget for widget in container.findChildren(QWidget) if isinstance(widget, _PLOTS)]
         buttons = [
-            one
-            for one in room.findChildren(QPushButton)
-            if one.isVisibleTo(top) and one.menu() is not None and _takes(one.menu())
+            widget
+            for widget in container.findChildren(QPushButton)
+            if widget.isVisibleTo(top) and widget.menu() is not None and _saves_plot(widget.menu())
         ]
-        if buttons or room is top:
-            taken = {_taken_with(one) for one in plots if one.isVisibleTo(top)}
-            return len(buttons) == len(taken) == 1
-        room = room.parentWidget()
+        if buttons or container is top:
+            saved_widgets = {_saved_widget(widget) for widget in plots if widget.isVisibleTo(top)}
+            return len(buttons) == len(saved_widgets) == 1
+        container = container.parentWidget()
     return False
 
 
-def _taken_with(plot: QWidget) -> QWidget:
+def _saved_widget(plot: QWidget) -> QWidget:
     """What is on the picture: the plot, or the plots that stand one above the other."""
-    room = plot.parentWidget()
-    return room if room is not None and hasattr(room, "as_picture") else plot
+    container = plot.parentWidget()
+    return container if container is not None and hasattr(container, "as_picture") else plot
 
 
-def _takes(menu: QMenu) -> bool:
+def _saves_plot(menu: QMenu) -> bool:
     return any(action.text().startswith("This plot as") for action in menu.actions())
 
 
-def _cut(widget: QWidget) -> Iterator[str]:
+def _cut_widgets(widget: QWidget) -> Iterator[str]:
     if isinstance(widget, QLabel) and not widget.pixmap().isNull():
-        whole = widget.pixmap().deviceIndependentSize()
+        full_size = widget.pixmap().deviceIndependentSize()
         if (
-            whole.height() > widget.height() + _ROUNDING
-            or whole.width() > widget.width() + _ROUNDING
+            full_size.height() > widget.height() + _ROUNDING
+            or full_size.width() > widget.width() + _ROUNDING
         ):
-            yield f"A picture of {whole.width()} × {whole.height()} is cut to {_box(widget.size())}"
+            yield f"A picture of {full_size.width()} × {full_size.height()} is cut to {_box(widget.size())}"
     elif isinstance(widget, QLabel) and widget.text():
         yield from _cut_label(widget)
     elif isinstance(widget, QPushButton) and widget.text():
-        needed = widget.minimumSizeHint()
-        if widget.width() + _ROUNDING < needed.width():
-            yield f"The button {_name(widget)} is {widget.width()} px wide, not {needed.width()}"
-    elif (least := widget.minimumHeight()) > widget.height() + _ROUNDING:
-        yield f"{_name(widget)} is {widget.height()} px high and needs {least}"
+        needed_size = widget.minimumSizeHint()
+        if widget.width() + _ROUNDING < needed_size.width():
+            yield f"The button {_name(widget)} is {widget.width()} px wide, not {needed_size.width()}"
+    elif (min_height := widget.minimumHeight()) > widget.height() + _ROUNDING:
+        yield f"{_name(widget)} is {widget.height()} px high and needs {min_height}"
     elif isinstance(widget, QAbstractButton) and widget.width() < widget.minimumSizeHint().width():
         yield f"{_name(widget)} is narrower than it can be"
 
 
 def _cut_label(label: QLabel) -> Iterator[str]:
     # Of ours `text()` is the whole, and Qt's own is what is shown of it.
-    shown = QLabel.text(label)
+    text = QLabel.text(label)
     metrics = QFontMetrics(label.font())
-    room = label.contentsRect().size()
+    space = label.contentsRect().size()
     if label.wordWrap():
-        needed = label.heightForWidth(label.width())
-        if needed > label.height() + _ROUNDING:
-            yield f"{_name(label)} needs {needed} px of height and has {label.height()}"
-        words = [metrics.horizontalAdvance(word) for word in shown.split()]
-        if words and max(words) > room.width() + _ROUNDING:
-            yield f"A word of {_name(label)} is wider than its {room.width()} px"
+        needed_px = label.heightForWidth(label.width())
+        if needed_px > label.height() + _ROUNDING:
+            yield f"{_name(label)} needs {needed_px} px of height and has {label.height()}"
+        word_widths = [metrics.horizontalAdvance(word) for word in text.split()]
+        if word_widths and max(word_widths) > space.width() + _ROUNDING:
+            yield f"A word of {_name(label)} is wider than its {space.width()} px"
         return
-    needed = max(metrics.horizontalAdvance(line) for line in shown.split("\n"))
-    if needed > room.width() + _ROUNDING:
-        yield f"{_name(label)} needs {needed} px and has {room.width()}"
-    if metrics.height() > room.height() + 2:
-        yield f"{_name(label)} is only {room.height()} px high"
+    needed_px = max(metrics.horizontalAdvance(line) for line in text.split("\n"))
+    if needed_px > space.width() + _ROUNDING:
+        yield f"{_name(label)} needs {needed_px} px and has {space.width()}"
+    if metrics.height() > space.height() + 2:
+        yield f"{_name(label)} is only {space.height()} px high"
 
 
-def _misplaced(parent: QWidget, layout: QLayout) -> Iterator[str]:
+def _misplaced_children(parent: QWidget, layout: QLayout) -> Iterator[str]:
     """Children of one layout overlap, or stick out of their parent."""
     children = [child for child in _of_layout(layout) if child.isVisibleTo(parent)]
-    room = parent.rect().adjusted(-_ROUNDING, -_ROUNDING, _ROUNDING, _ROUNDING)
+    area = parent.rect().adjusted(-_ROUNDING, -_ROUNDING, _ROUNDING, _ROUNDING)
     is_content = isinstance(parent.parentWidget(), QAbstractScrollArea)
     for child in children:
-        where = child.geometry()
-        if not is_content and not room.contains(where) and not where.isEmpty():
-            yield f"{_name(child)} sticks out of {_name(parent)}: {_box(where)} in {_box(room)}"
-    for n, one in enumerate(children):
-        for other in children[n + 1 :]:
-            shared = one.geometry().intersected(other.geometry())
-            if shared.width() > _ROUNDING and shared.height() > _ROUNDING:
-                yield f"{_name(one)} and {_name(other)} overlap by {_box(shared)}"
+        box = child.geometry()
+        if not is_content and not area.contains(box) and not box.isEmpty():
+            yield f"{_name(child)} sticks out of {_name(parent)}: {_box(box)} in {_box(area)}"
+    for n, child_a in enumerate(children):
+        for child_b in children[n + 1 :]:
+            overlap = child_a.geometry().intersected(child_b.geometry())
+            if overlap.width() > _ROUNDING and overlap.height() > _ROUNDING:
+                yield f"{_name(child_a)} and {_name(child_b)} overlap by {_box(overlap)}"
 
 
 def _of_layout(layout: QLayout) -> Iterator[QWidget]:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 Size = tuple[int, int]
 LARGE, SMALL, SMALLEST, WIDE = (1440, 900), (1000, 640), (900, 600), (2560, 1440)
-BOTH = (LARGE, SMALL)
-USUAL = (*BOTH, SMALLEST)
+LARGE_SMALL = (LARGE, SMALL)
+USUAL_SIZES = (*LARGE_SMALL, SMALLEST)
 EVERY = (LARGE, SMALL, SMALLEST, WIDE)
 
 
@@ -25,13 +25,13 @@ class Screen:
 
     name: str
     draw: Callable[[Stage], object]
-    sizes: tuple[Size, ...] = USUAL
+    sizes: tuple[Size, ...] = USUAL_SIZES
     published: tuple[str, ...] = ()
 
     def picture(self, size: Size, theme: str) -> str:
         """As the design names it: ``jobs-light``, ``jobs-1000x640-light``."""
-        where = "" if size == LARGE else f"-{size[0]}x{size[1]}"
-        return f"{self.name}{where}-{theme}"
+        suffix = "" if size == LARGE else f"-{size[0]}x{size[1]}"
+        return f"{self.name}{suffix}-{theme}"
 
 
 SCREENS: dict[str, Screen] = {}
@@ -39,7 +39,7 @@ BOTH_THEMES = ("light", "dark")
 
 
 def screen(
-    name: str, sizes: tuple[Size, ...] = USUAL, published: tuple[str, ...] = ()
+    name: str, sizes: tuple[Size, ...] = USUAL_SIZES, published: tuple[str, ...] = ()
 ) -> Callable[[Callable[[Stage], object]], Callable[[Stage], object]]:
     """Put a function into the gallery: as a decorator, or `screen(name)(draw)`.
 
@@ -58,6 +58,6 @@ def screen(
 
 def published() -> Iterator[str]:
     """Names of the pictures that the documents may show and that are drawn by a screen."""
-    for one in SCREENS.values():
-        for theme in one.published:
-            yield one.picture(one.sizes[0], theme)
+    for screen in SCREENS.values():
+        for theme in screen.published:
+            yield screen.picture(screen.sizes[0], theme)

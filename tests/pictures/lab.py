@@ -40,64 +40,68 @@ def ago(seconds: float) -> str:
     return "" if seconds < 0 else datetime.fromtimestamp(NOW - seconds, UTC).isoformat()
 
 
-def config(name: str, *nodes: str, gpus: int = 8, epochs: int = 50, **more: object) -> JobConfig:
+def config(
+    name: str, *nodes: str, gpus: int = 8, epochs: int = 50, **settings: object
+) -> JobConfig:
     """A job file; on this computer where no node is named."""
-    words = name.split(" · ")
+    parts = name.split(" · ")
     placement: list[dict[str, object]] = [
         {"node": node, "gpus": list(EIGHT[:gpus])} for node in nodes
     ]
     raw = {
         "name": name,
-        "model": words[0].split(",")[0],
-        "dataset": "digits" if "digits" in name else words[-1].split()[0],
+        "model": parts[0].split(",")[0],
+        "dataset": "digits" if "digits" in name else parts[-1].split()[0],
         "loader": "digits" if "digits" in name else "coco-boxes",
         "epochs": epochs,
         "batch_size": 16,
         "optimizer": {"name": "sgd", "lr": 0.02, "momentum": 0.9},
         "schedule": {"name": "cosine", "warmup_epochs": 3},
         "placement": placement or [{"node": "this-computer", "processes": 2}],
-        **more,
+        **settings,
     }
-    found = parse_job(raw).config
-    assert found is not None, parse_job(raw).errors
-    return found
+    config = parse_job(raw).config
+    assert config is not None, parse_job(raw).errors
+    return config
 
 
 def job(
     key: str,
     name: str,
     state: JobState,
-    where: JobConfig,
+    job_config: JobConfig,
     share: float = 0.0,
     best: tuple[str, float] | None = None,
     *,
-    began: float = -1.0,
-    ended: float = -1.0,
+    start_age_s: float = -1.0,
+    end_age_s: float = -1.0,
     user: str = "mai",
-    **more: object,
+    **fields: object,
 ) -> JobView:
-    """``began`` and ``ended`` are seconds ago, -1 where it did not."""
+    """Create a job. Ages are in seconds; -1 where the run did not start or end."""
     view = JobView(
         key,
         name,
-        where,
-        ago(max(began, HOUR) + HOUR),
+        job_config,
+        ago(max(start_age_s, HOUR) + HOUR),
         RunStatus(
             state,
-            run=int(began >= 0),
-            epoch=round(where.epochs * share),
+            run=int(start_age_s >= 0),
+            epoch=round(job_config.epochs * share),
             step=int(TOTAL * share),
             total_steps=TOTAL,
             steps_per_epoch=PER_EPOCH,
-            started_at=ago(began),
-            updated_at=ago(ended),
+            started_at=ago(start_age_s),
+            updated_at=ago(end_age_s),
         ),
         best_metric=best,
         user=user,
     )
-    if ended >= 0 and where.uses_gpus:
-        view = replace_fields(view, energy_j=330.0 * where.world_size * (began - ended))
-    return replace_fields(view, **more)
+    if end_age_s >= 0 and job_config.uses_gpus:
+        view = replace_fields(
+            view, energy_j=330.0 * job_config.world_size * (start_age_s - end_age_s)
+        )
+    return replace_fields(view, **fields)
 
 
 TWO_NODES = config("retinanet-r50 · coco", "gpu06", "gpu07")
@@ -105,19 +109,19 @@ STEP_MS = tuple(471.0 if rank == 11 else 344.0 + rank * 37 % 17 for rank in rang
 RISES = Alarm(DIVERGED, 11_900, "The loss is 2.31, 4.2 times its best (0.55 at step 9 850).")
 LIVE = job(
     "j1", samples.JOBS["j1"], S.TRAINING, TWO_NODES, STEPS / TOTAL, ("validation/mAP", 0.371),
-    began=74 * MINUTE, metrics={"loss": 0.277}, eta_s=41 * MINUTE, samples_per_second=551.0,
+    start_age_s=74 * MINUTE, metrics={"loss": 0.277}, eta_s=41 * MINUTE, samples_per_second=551.0,
     rank_step_ms=STEP_MS, slow_ranks=(11,), tags=("baseline",),
     notes="The reference for everything on coco.",
 )  # fmt: skip
 EVALUATING = job(
     "j2", samples.JOBS["j2"], S.EVALUATING, config("unet-cells · cells", "gpu01", gpus=4), 0.91,
-    ("validation/dice", 0.902), began=52 * MINUTE, user="ben", eta_s=6 * MINUTE,
+    ("validation/dice", 0.902), start_age_s=52 * MINUTE, user="ben", eta_s=6 * MINUTE,
     metrics={"loss": 0.09}, rank_step_ms=(212.0, 209.0, 214.0, 211.0),
 )  # fmt: skip
 QUEUED = job("j3", "retinanet-r50 · lr 0.08", S.QUEUED, TWO_NODES)
 STOPPED = job(
     "j4", "vit-s16 · plankton", S.INTERRUPTED, config("vit-s16 · plankton", "gpu03"), 0.48,
-    ("validation/top-1", 0.824), began=20 * HOUR, ended=17 * HOUR,
+    ("validation/top-1", 0.824), start_age_s=20 * HOUR, end_age_s=17 * HOUR,
     message="Stopped by mai, saved at step 9 360",
 )  # fmt: skip
 TRACE = (
@@ -132,7 +136,7 @@ TRACE = (
 FAILED = job(
     "j5", "vit-s16 · plankton adamw", S.ERROR,
     config("vit-s16 · plankton", "gpu03", batch_size=32), 0.41, ("validation/top-1", 0.817),
-    began=6 * HOUR, ended=4 * HOUR, metrics={"loss": 1.07},
+    start_age_s=6 * HOUR, end_age_s=4 * HOUR, metrics={"loss": 1.07},
     message="Rank 3 on gpu03: Out of GPU memory. Try batch size 16 instead of 32.",
     error=RankError(
         "Out of GPU memory. Try batch size 16 instead of 32.", 3, "gpu03",
@@ -140,14 +144,14 @@ FAILED = job(
         tuple(EvidenceLine("rank-3.log", 894 + n, TRACE[n]) for n in (1, 5)),
     ),
 )  # fmt: skip
-LOST = job(
+LOST_JOB = job(
     "j8", "speech-ctc · small", S.LOST, config("speech-ctc · speech", "gpu11"), 0.77,
-    ("validation/WER", 0.142), began=15 * HOUR, ended=12 * HOUR, user="chen",
+    ("validation/WER", 0.142), start_age_s=15 * HOUR, end_age_s=12 * HOUR, user="chen",
     message="No news from gpu11 since 03:12",
 )  # fmt: skip
 FINISHED = job(
     "j6", "digits, two workers", S.FINISHED, config("digits, two workers", epochs=20), 1.0,
-    ("validation/accuracy", 0.981), began=2 * HOUR, ended=2 * HOUR - 48, user="lan",
+    ("validation/accuracy", 0.981), start_age_s=2 * HOUR, end_age_s=2 * HOUR - 48, user="lan",
     metrics={"loss": 0.061},
 )  # fmt: skip
 DRAFT = job("j12", "gan-textures · 256", S.CREATED, config("gan-textures · textures", "gpu02"))
@@ -156,23 +160,23 @@ _DIGITS = config("digits · lr 0.1")
 JOBS = (
     LIVE, EVALUATING, QUEUED, STOPPED, FAILED, FINISHED,
     job("j7", "deeplab · road scenes", S.FINISHED, _GPU02, 1, ("validation/mIoU", 0.764),
-        began=29 * HOUR, ended=24 * HOUR, user="chen", tags=("roads",)),
-    LOST,
+        start_age_s=29 * HOUR, end_age_s=24 * HOUR, user="chen", tags=("roads",)),
+    LOST_JOB,
     job("j9", "unet-cells · baseline", S.FINISHED, EVALUATING.config, 1, ("validation/dice", 0.887),
-        began=3 * DAY, ended=3 * DAY - 3 * HOUR, user="ben", tags=("baseline", "cells")),
+        start_age_s=3 * DAY, end_age_s=3 * DAY - 3 * HOUR, user="ben", tags=("baseline", "cells")),
     job("j10", "digits · lr 0.1", S.FINISHED, _DIGITS, 1, ("validation/accuracy", 0.979),
-        began=3 * DAY, ended=3 * DAY - 44),
+        start_age_s=3 * DAY, end_age_s=3 * DAY - 44),
     job("j11", "retinanet-r50 · frozen bn", S.FINISHED, TWO_NODES, 1, ("validation/mAP", 0.362),
-        began=4 * DAY, ended=4 * DAY - 2 * HOUR),
+        start_age_s=4 * DAY, end_age_s=4 * DAY - 2 * HOUR),
     DRAFT,
     job("j13", "deeplab · road scenes lr 0.02", S.FINISHED, _GPU02, 1, ("validation/mIoU", 0.751),
-        began=5 * DAY, ended=5 * DAY - 5 * HOUR, user="chen", tags=("roads",)),
+        start_age_s=5 * DAY, end_age_s=5 * DAY - 5 * HOUR, user="chen", tags=("roads",)),
 )  # fmt: skip
 LONG_JOBS = (
     replace(LIVE, name=LONG, tags=("a tag that goes on and on", "b", "c")),
     replace(FAILED, name=LONG + "lr 0.1", user="somebody-with-a-long-name"),
     replace(
-        LOST,
+        LOST_JOB,
         name=LONG + "lr 0.2",
         config=config("a · b", *(LONG_NODE.format(n) for n in range(64))),
         best_metric=("validation/a metric with quite a long name", 0.142),
@@ -192,24 +196,28 @@ UNKNOWN = replace_fields(
 
 
 def many_jobs(count: int = 3000) -> tuple[JobView, ...]:
-    ended = [view for view in JOBS if view.state.is_over]
-    more = (
-        replace(ended[n % len(ended)], id=f"m{n}", name=f"{ended[n % len(ended)].name} {n}")
+    ended_jobs = [view for view in JOBS if view.state.is_over]
+    copies = (
+        replace(
+            ended_jobs[n % len(ended_jobs)],
+            id=f"m{n}",
+            name=f"{ended_jobs[n % len(ended_jobs)].name} {n}",
+        )
         for n in range(count)
     )
-    return (*JOBS, *more)
+    return (*JOBS, *copies)
 
 
 def queue() -> Queue:
     """One job waits."""
-    why = WaitReason(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07.")
+    reason = WaitReason(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07.")
     entry = QueueEntry(QUEUED.id, QUEUED.name, 1, QUEUED.config.placement, "m1")
-    return Queue((QueuedJob(entry, 1, why, 41 * MINUTE),))
+    return Queue((QueuedJob(entry, 1, reason, 41 * MINUTE),))
 
 
 def long_queue() -> tuple[tuple[JobView, ...], Queue]:
     """Nine wait, for all there is to wait for."""
-    sentences = (
+    reasons = (
         WaitReason(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07."),
         WaitReason(
             Cause.TURN,
@@ -218,39 +226,39 @@ def long_queue() -> tuple[tuple[JobView, ...], Queue]:
         WaitReason(Cause.FOREIGN, "GPU 1 of gpu03 is in use by alice: python (pid 4711)."),
         WaitReason(Cause.NOT_BEFORE, "Not before 02:00 on 22 November."),
     )
-    views, places = [], []
+    views, queued_jobs = [], []
     for n in range(9):
         name = LONG if n == 4 else f"retinanet-r50 · lr {0.08 + n / 100:.2f}"
         view = replace(QUEUED, id=f"q{n}", name=name)
         entry = QueueEntry(view.id, name, 1, view.config.placement, "m1", priority=5 - n)
-        soon = 41 * MINUTE * (n + 1) if n < 2 else None
+        wait_s = 41 * MINUTE * (n + 1) if n < 2 else None
         views.append(view)
-        places.append(QueuedJob(entry, n + 1, sentences[n % 4], soon))
-    return (LIVE, *views, DRAFT), Queue(tuple(places))
+        queued_jobs.append(QueuedJob(entry, n + 1, reasons[n % 4], wait_s))
+    return (LIVE, *views, DRAFT), Queue(tuple(queued_jobs))
 
 
 def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
     """Those that retention left: the newest two and the best."""
     epoch = view.status.epoch - 1
-    kept = (epoch - 12, epoch - 2, epoch)
+    epochs = (epoch - 12, epoch - 2, epoch)
     return tuple(
         Checkpoint(
-            f"epoch-{one:04d}-step-{one * PER_EPOCH:06d}",
+            f"epoch-{kept_epoch:04d}-step-{kept_epoch * PER_EPOCH:06d}",
             1,
-            one,
-            one * PER_EPOCH,
+            kept_epoch,
+            kept_epoch * PER_EPOCH,
             0,
             306_000_000,
-            f"{one:02d}" * 32,
+            f"{kept_epoch:02d}" * 32,
             "cd" * 32,
-            ago(NOW - _end_s(view) + 4 * MINUTE + 2.3 * MINUTE * (epoch - one)),
+            ago(NOW - _end_s(view) + 4 * MINUTE + 2.3 * MINUTE * (epoch - kept_epoch)),
             {"validation/loss": (0.402, 0.361, 0.368)[n]},
             "policy",
             is_latest=n == 2,
             is_best=n == 1,
         )
-        for n, one in enumerate(kept)
-        if one > 0
+        for n, kept_epoch in enumerate(epochs)
+        if kept_epoch > 0
     )
 
 
@@ -272,12 +280,19 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
     if rises_at:
         calm += np.maximum(0, steps - rises_at) / 900
     loss = calm * chance.lognormal(0.0, 0.06, count)
-    over = steps % PER_EPOCH == 0
-    judged, good = np.full(count, np.nan), np.full(count, np.nan)
-    judged[over] = calm[over] + 0.09 + 0.05 * share[over] + chance.normal(0, 0.006, over.sum())
-    good[over] = 0.38 * (1 - np.exp(-share[over] * 6.0)) + chance.normal(0, 0.003, over.sum())
-    if view.best_metric is not None and over.any():
-        good *= view.best_metric[1] / np.nanmax(good)
+    is_epoch_end = steps % PER_EPOCH == 0
+    validation_loss, best_values = np.full(count, np.nan), np.full(count, np.nan)
+    validation_loss[is_epoch_end] = (
+        calm[is_epoch_end]
+        + 0.09
+        + 0.05 * share[is_epoch_end]
+        + chance.normal(0, 0.006, is_epoch_end.sum())
+    )
+    best_values[is_epoch_end] = 0.38 * (1 - np.exp(-share[is_epoch_end] * 6.0)) + chance.normal(
+        0, 0.003, is_epoch_end.sum()
+    )
+    if view.best_metric is not None and is_epoch_end.any():
+        best_values *= view.best_metric[1] / np.nanmax(best_values)
     speed = np.where(share < 0.38, 734.0, 551.0) + chance.normal(0, 5.0, count)
     warm = 3 * PER_EPOCH
     rate = np.where(steps < warm, steps / warm, 0.5 + 0.5 * np.cos(np.pi * share)) * 0.04
@@ -291,8 +306,8 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
         steps * pace,
         {
             "loss": loss,
-            "validation/loss": judged,
-            metric: good,
+            "validation/loss": validation_loss,
+            metric: best_values,
             "samples_per_second": speed,
             "learning_rate": rate,
         },
@@ -319,7 +334,7 @@ def nodes() -> tuple[NodeState, ...]:
     return tuple(states)
 
 
-def past(name: str, *, over_s: float = 90 * MINUTE) -> NodeHistoryData:
+def agent_history(name: str, *, over_s: float = 90 * MINUTE) -> NodeHistoryData:
     """What a node's agent kept of the last hours, or days; on gpu07 one GPU gets hot."""
     lines = []
     chance = np.random.default_rng(3)
@@ -330,13 +345,13 @@ def past(name: str, *, over_s: float = 90 * MINUTE) -> NodeHistoryData:
         heat = 25 * min(1.0, max(0.0, (second + 40 * MINUTE) / 600)) if name == "gpu07" else 0.0
         gpus = []
         for n in range(8):
-            own = heat if n == 3 else 0.0
+            extra_c = heat if n == 3 else 0.0
             wave = 1.5 * np.sin(second / 700 + n) + chance.normal(0, 0.4)
-            bad = own > 20
-            words = "slowed by heat" if bad else ""
-            clock = 1060.0 if bad else 1410.0
-            gpus.append(PastGpu(EIGHT[n], 66.0 + wave + own, clock, 94.0 + wave, 61.0, 372.0,
-                                words, bad, 2.0 * n * (second > -HOUR), 0.0))  # fmt: skip
+            is_slowed = extra_c > 20
+            message = "slowed by heat" if is_slowed else ""
+            clock = 1060.0 if is_slowed else 1410.0
+            gpus.append(PastGpu(EIGHT[n], 66.0 + wave + extra_c, clock, 94.0 + wave, 61.0, 372.0,
+                                message, is_slowed, 2.0 * n * (second > -HOUR), 0.0))  # fmt: skip
         lines.append(PastReading(NOW + second, 46.0, 1e9, tuple(gpus), every_s))
     return to_history_data(lines)
 
@@ -349,8 +364,8 @@ def full_memory(view: JobView = FAILED) -> NodeHistoryData:
         grown = 18.0 * max(0.0, min(1.0, (second + 130) / 60)), 23.0 * float(second > -25)
         gpus = []
         for n in range(8):
-            own = sum(grown) if n == 3 else 0.0
-            memory = min(100.0, 58.0 + n % 3 + chance.normal(0, 0.4) + own)
+            extra_percent = sum(grown) if n == 3 else 0.0
+            memory = min(100.0, 58.0 + n % 3 + chance.normal(0, 0.4) + extra_percent)
             gpus.append(PastGpu(EIGHT[n], 66.0, 1410.0, 94.0, memory, 372.0, "", False))
         lines.append(PastReading(end + second, 46.0, 1e9, tuple(gpus)))
     return to_history_data(lines)

@@ -30,7 +30,7 @@ _POINTS = 60
 def take_program(app: QApplication, folder: Path) -> None:
     """Open the window on an empty data root, train, stop, resume, and take a picture of each."""
     with tempfile.TemporaryDirectory(prefix="ringmaster-pictures-") as home:
-        kept = os.environ.get("XDG_CONFIG_HOME")
+        old_folder = os.environ.get("XDG_CONFIG_HOME")
         os.environ["XDG_CONFIG_HOME"] = f"{home}/config"
         program = Program(app, Path(home) / "ringmaster", Path(home) / "catalogue.sqlite", None)
         program.window.side_bar.set_root("~/ringmaster")
@@ -39,10 +39,10 @@ def take_program(app: QApplication, folder: Path) -> None:
         finally:
             program.window.close()
             close_programs(program)
-            if kept is None:
+            if old_folder is None:
                 del os.environ["XDG_CONFIG_HOME"]
             else:
-                os.environ["XDG_CONFIG_HOME"] = kept
+                os.environ["XDG_CONFIG_HOME"] = old_folder
 
 
 def _train(program: Program, folder: Path) -> None:

@@ -14,7 +14,7 @@ _COLUMNS, _ROWS = 3, 3
 _CELL_W, _CAPTION_H, _GAP = 640, 22, 12
 
 
-def small(image: QImage) -> QImage:
+def small_picture(image: QImage) -> QImage:
     """The picture in the size it has on a sheet: hundreds of whole ones would fill the memory."""
     plain = image.copy()
     plain.setDevicePixelRatio(1.0)
@@ -23,21 +23,21 @@ def small(image: QImage) -> QImage:
 
 def sheets(pictures: Sequence[tuple[str, QImage]]) -> Iterator[QImage]:
     """Nine on each, in their order; all of one size."""
-    each = _COLUMNS * _ROWS
-    for begin in range(0, len(pictures), each):
-        some = pictures[begin : begin + each]
-        first = some[0][1].size()
+    sheet_size = _COLUMNS * _ROWS
+    for start in range(0, len(pictures), sheet_size):
+        sheet_pictures = pictures[start : start + sheet_size]
+        first = sheet_pictures[0][1].size()
         cell_h = round(_CELL_W * first.height() / first.width())
-        across, down = _CELL_W + _GAP, cell_h + _CAPTION_H + _GAP
-        rows = -(-len(some) // _COLUMNS)
-        sheet = QImage(QSize(_COLUMNS * across, rows * down), QImage.Format.Format_RGB32)
+        cell_width, cell_height = _CELL_W + _GAP, cell_h + _CAPTION_H + _GAP
+        rows = -(-len(sheet_pictures) // _COLUMNS)
+        sheet = QImage(QSize(_COLUMNS * cell_width, rows * cell_height), QImage.Format.Format_RGB32)
         sheet.fill(theme.LIGHT.q("line_strong"))
         painter = QPainter(sheet)
         painter.setRenderHint(QPainter.RenderHint.SmoothPixmapTransform)
         painter.setFont(theme.font("small_strong"))
         painter.setPen(theme.LIGHT.q("on_ink"))
-        for n, (name, image) in enumerate(some):
-            x, y = n % _COLUMNS * across + _GAP // 2, n // _COLUMNS * down
+        for n, (name, image) in enumerate(sheet_pictures):
+            x, y = n % _COLUMNS * cell_width + _GAP // 2, n // _COLUMNS * cell_height
             painter.drawText(QRect(x, y, _CELL_W, _CAPTION_H), Qt.AlignmentFlag.AlignVCenter, name)
             painter.drawImage(x, y + _CAPTION_H, image)
         painter.end()

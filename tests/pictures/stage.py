@@ -35,13 +35,13 @@ class Stage:
     """A window of one size; pages are made when a screen asks for them.
 
     Attributes:
-        over: What stands over the window in a window of its own: a dialog or a menu.
+        overlay: The dialog or menu over the window, in a window of its own.
     """
 
     def __init__(self, size: Size) -> None:
         self.size = size
         self.window = MainWindow()
-        self.over: QWidget | None = None
+        self.overlay: QWidget | None = None
         self.window.resize(*size)
         self.window.show()
         self.window.side_bar.set_root("/lab/ring")
@@ -95,7 +95,7 @@ class Stage:
     def lay_over(self, widget: _Widget) -> _Widget:
         """A dialog of the window, shown as the user sees it."""
         widget.show()
-        self.over = widget
+        self.overlay = widget
         return widget
 
     def settle(self) -> None:
@@ -109,35 +109,37 @@ class Stage:
 
     def flaws(self) -> list[str]:
         """What a machine can see to be wrong with it."""
-        found = list(flaws(self.window))
-        if self.over is not None:
-            found += flaws(self.over)
-            if not self.window.rect().contains(self.over.rect()):
-                found.append("The dialog is larger than the window")
-        return list(dict.fromkeys(found))
+        messages = list(flaws(self.window))
+        if self.overlay is not None:
+            messages += flaws(self.overlay)
+            if not self.window.rect().contains(self.overlay.rect()):
+                messages.append("The dialog is larger than the window")
+        return list(dict.fromkeys(messages))
 
     def picture(self) -> QImage:
         """The window, and over its middle what stands there."""
         image = self.window.grab().toImage()
-        if self.over is None:
+        if self.overlay is None:
             return image
-        above = self.over.grab()
+        overlay_image = self.overlay.grab()
         ratio = image.devicePixelRatio()
-        wide, high = above.width() / ratio, above.height() / ratio
-        at = QPoint(
+        wide, high = overlay_image.width() / ratio, overlay_image.height() / ratio
+        corner = QPoint(
             round((self.window.width() - wide) / 2), round((self.window.height() - high) / 2)
         )
         painter = QPainter(image)
-        painter.drawPixmap(at, above)
+        painter.drawPixmap(corner, overlay_image)
         painter.setPen(theme.current().q("line_strong"))
-        painter.drawRect(QRect(at, QPoint(round(at.x() + wide) - 1, round(at.y() + high) - 1)))
+        painter.drawRect(
+            QRect(corner, QPoint(round(corner.x() + wide) - 1, round(corner.y() + high) - 1))
+        )
         painter.end()
         return image
 
     def close(self) -> None:
         """Everything of it is gone at once: the next window would be slowed by this one."""
-        if self.over is not None:
-            self.over.close()
+        if self.overlay is not None:
+            self.overlay.close()
         self.window.close()
         shiboken6.delete(self.window)
         QCoreApplication.sendPostedEvents(None, QEvent.Type.DeferredDelete)

@@ -12,7 +12,7 @@ import pytest
 from PySide6.QtWidgets import QHBoxLayout, QLabel, QScrollArea, QWidget
 from pytestqt.qtbot import QtBot
 
-from tests.pictures.camera import drawn
+from tests.pictures.camera import open_screen
 from tests.pictures.flaws import flaws, is_blank
 from tests.pictures.gallery import SCREENS
 from widgets.common.labels import Label
@@ -39,14 +39,14 @@ def test_nothing_is_cut_overlaps_or_is_blank(name: str, theme_manager: ThemeMana
     found_flaws: list[str] = []
     sizes = list(screen.sizes)
     while sizes:
-        with drawn(screen, sizes[0]) as stage:
+        with open_screen(screen, sizes[0]) as stage:
             assert not is_blank(stage.picture()), f"{name} is blank"
             while sizes:
                 size = sizes.pop(0)
                 stage.window.resize(*size)
                 stage.settle()
                 found_flaws += [f"{size}: {flaw}" for flaw in stage.flaws()]
-                if stage.over is not None:
+                if stage.overlay is not None:
                     break
     assert found_flaws == []
 

@@ -10,7 +10,7 @@ from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QImage
 
 from tests.pictures.__main__ import DOCS
-from tests.pictures.camera import drawn
+from tests.pictures.camera import open_screen
 from tests.pictures.gallery import SCREENS, Screen, published
 from tests.pictures.program import OF_PROGRAM
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
@@ -80,7 +80,7 @@ PUBLISHED = [
 
 def _draw_screen(screen: Screen, theme: str, theme_manager: ThemeManager) -> QImage:
     theme_manager.choose(ThemeChoice(theme))
-    with drawn(screen, screen.sizes[0]) as stage:
+    with open_screen(screen, screen.sizes[0]) as stage:
         return stage.picture()
 
 
@@ -98,8 +98,8 @@ def test_a_visible_change_is_found(theme_manager: ThemeManager) -> None:
     """A button more, or a line that moved, is more than fonts and times make."""
     screen = SCREENS[_FAST_SCREEN]
     published_picture = QImage(str(DOCS / "provision-light.png"))
-    with drawn(screen, screen.sizes[0]) as stage:
-        assert stage.over is not None
-        stage.over.resize(stage.over.width(), stage.over.height() - 40)
+    with open_screen(screen, screen.sizes[0]) as stage:
+        assert stage.overlay is not None
+        stage.overlay.resize(stage.overlay.width(), stage.overlay.height() - 40)
         stage.settle()
         assert _changed_share(published_picture, stage.picture()) > _MAX_SHARE

@@ -13,7 +13,7 @@ from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInstallation
 from backend.records.nodes.reading import Cpu, Gpu, GpuProcess, Presence
 from backend.services.context.container import open_services
-from tests.cluster.windows import window_on
+from tests.cluster.windows import open_program
 from tests.fakes.mounted_root import mounted
 from widgets.nodes.row.node_row import Condition, node_row
 
@@ -47,7 +47,7 @@ def program(root, reading, qapp, qtbot, tmp_path, monkeypatch):
         write_reading(root, reading, next(beats))
         return node is not None and node.presence is Presence.ONLINE
 
-    with window_on(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
+    with open_program(qapp, root.path, tmp_path / "desktop", monkeypatch, qtbot) as program:
         wait_for_node(qtbot, program, is_online)
         program.window.open_page("nodes")
         program.nodes.open_node("gpu1")

@@ -18,13 +18,13 @@ from widgets.compare.compare_page import ComparePage
 
 def put_updates(stage: Stage, updates: tuple[ComparedUpdate, ...]) -> ComparePage:
     page = stage.compare
-    page.set_jobs(tuple(each.view.id for each in updates))
-    for each in updates:
-        page.show_update(_judged(each))
+    page.set_jobs(tuple(update.view.id for update in updates))
+    for update in updates:
+        page.show_update(_with_best(update))
     return page
 
 
-def _judged(update: ComparedUpdate) -> ComparedUpdate:
+def _with_best(update: ComparedUpdate) -> ComparedUpdate:
     """With its best, as a job that has checkpoints."""
     figures = update.figures.metrics.get(MAP_METRIC)
     if figures is None:
@@ -37,7 +37,7 @@ screen("compare-8")(lambda stage: put_updates(stage, eight_updates()))
 screen("compare-1")(lambda stage: put_updates(stage, three_updates()[:1]))
 screen("compare-draft")(lambda stage: put_updates(stage, (*three_updates()[:1], draft())))
 screen("compare-reading")(
-    lambda stage: stage.compare.set_jobs(tuple(each.view.id for each in three_updates()))
+    lambda stage: stage.compare.set_jobs(tuple(update.view.id for update in three_updates()))
 )
 
 
@@ -58,7 +58,7 @@ def compare_picker(stage: Stage) -> None:
     page.show_rows(JobQuery(), rows_of(*lab.JOBS))
     page.open_picker()
     page.show_rows(JobQuery(), rows_of(*lab.JOBS))
-    stage.over = page._picker
+    stage.overlay = page._picker
 
 
 def _parallel(stage: Stage, count: int) -> ComparePage:

@@ -28,11 +28,11 @@ from widgets.library.depth_dialog import DepthDialog
 from widgets.library.import_dialog import ImportDialog
 
 
-def _preflight(stage: Stage, found: Preflight | None) -> PreflightDialog:
+def _preflight(stage: Stage, preflight: Preflight | None) -> PreflightDialog:
     open_job(stage, lab.DRAFT)
     dialog = stage.lay_over(PreflightDialog(True, stage.window))
-    if found is not None:
-        dialog.show_preflight(found, checks.PLACEMENT)
+    if preflight is not None:
+        dialog.show_preflight(preflight, checks.PLACEMENT)
     return dialog
 
 
@@ -62,12 +62,12 @@ screen("preflight-sound")(
 )
 
 
-TAKEN = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
+TAKEN_NAMES = {kind: {"digits": 2} if kind is Kind.DATASET else {} for kind in Kind}
 
 
 def _import(stage: Stage, source: str = "", name: str = "") -> ImportDialog:
     dataset(stage)
-    return stage.lay_over(ImportDialog(Kind.DATASET, source, name, TAKEN, stage.window))
+    return stage.lay_over(ImportDialog(Kind.DATASET, source, name, TAKEN_NAMES, stage.window))
 
 
 screen("import")(_import)
@@ -81,10 +81,10 @@ def import_three(stage: Stage) -> None:
         Kind.LOADER: ProjectPart("reader"),
         Kind.MODEL: ProjectPart("convolutional-network"),
     }
-    found = ImportGuess(
+    guess = ImportGuess(
         Kind.DATASET, Project(parts, ("README.md", "job.toml", "notebooks/", "runs/"))
     )
-    _import(stage, "/home/mai/digits").show_guess("/home/mai/digits", found)
+    _import(stage, "/home/mai/digits").show_guess("/home/mai/digits", guess)
 
 
 screen("import-fault")(lambda stage: _import(stage, "/home/mai/a folder", "two words/and a slash"))
@@ -101,11 +101,11 @@ screen("import-refused")(
 
 def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
     open_job(stage, lab.FINISHED)
-    made = lab.checkpoints(lab.FINISHED)
-    dialog = stage.lay_over(InspectionDialog(made, made[-1].name, stage.window))
+    checkpoints = lab.checkpoints(lab.FINISHED)
+    dialog = stage.lay_over(InspectionDialog(checkpoints, checkpoints[-1].name, stage.window))
     if tab:
         count = range(12)
-        shown = replace(
+        inspection = replace(
             inspected.INSPECTION,
             weights=tuple(
                 replace(
@@ -118,7 +118,7 @@ def _inspection(stage: Stage, tab: str = "") -> InspectionDialog:
                 for n in count
             ),
         )
-        dialog.show_inspection(shown)
+        dialog.show_inspection(inspection)
         dialog._tabs.choose(tab)
         dialog._show_tab(tab)
     return dialog
@@ -139,9 +139,11 @@ screen("inspection-refused")(
 
 def _export(stage: Stage) -> ExportDialog:
     open_job(stage, lab.FINISHED)
-    made = lab.checkpoints(lab.FINISHED)
+    checkpoints = lab.checkpoints(lab.FINISHED)
     return stage.lay_over(
-        ExportDialog(JobActions(), lab.FINISHED, made, folder="/home/mai", parent=stage.window)
+        ExportDialog(
+            JobActions(), lab.FINISHED, checkpoints, folder="/home/mai", parent=stage.window
+        )
     )
 
 
@@ -159,8 +161,8 @@ screen("export-refused")(
 
 def _bundle(stage: Stage) -> BundleDialog:
     open_job(stage, lab.FINISHED)
-    made = lab.checkpoints(lab.FINISHED)
-    return stage.lay_over(BundleDialog(lab.FINISHED.name, made, "/home/mai", stage.window))
+    checkpoints = lab.checkpoints(lab.FINISHED)
+    return stage.lay_over(BundleDialog(lab.FINISHED.name, checkpoints, "/home/mai", stage.window))
 
 
 screen("bundle")(_bundle)
@@ -205,9 +207,9 @@ def unbundle_refused(stage: Stage) -> None:
 @screen("replay")
 def replay(stage: Stage) -> None:
     open_job(stage, lab.FINISHED)
-    sentence = "The same curve: all 7 800 steps have the same loss, bit for bit."
+    message = "The same curve: all 7 800 steps have the same loss, bit for bit."
     dialog = stage.lay_over(ProgressDialog("Replay", parent=stage.window))
-    dialog.show_result("good", sentence)
+    dialog.show_result("good", message)
 
 
 @screen("tensorboard", (LARGE, SMALL))
@@ -220,17 +222,17 @@ def tensorboard(stage: Stage) -> None:
 @screen("resume-elsewhere", (LARGE, SMALL, SMALLEST))
 def resume_elsewhere(stage: Stage) -> None:
     open_job(stage, lab.STOPPED)
-    before = [{"node": "gpu07", "gpus": list(lab.EIGHT)}]
+    placement = [{"node": "gpu07", "gpus": list(lab.EIGHT)}]
     nodes = lab.nodes()
-    stage.lay_over(MoveDialog(lab.STOPPED.name, before, nodes, "gpu07", stage.window))
+    stage.lay_over(MoveDialog(lab.STOPPED.name, placement, nodes, "gpu07", stage.window))
 
 
 @screen("queue-priority")
 def queue_priority(stage: Stage) -> None:
-    views, waiting = lab.long_queue()
+    views, queue = lab.long_queue()
     page = open_job(stage, views[1], views)
-    page.show_queue(waiting, is_immediate=True)
-    stage.lay_over(QueueDialog(waiting.jobs[0].entry, JobActions(), stage.window))
+    page.show_queue(queue, is_immediate=True)
+    stage.lay_over(QueueDialog(queue.jobs[0].entry, JobActions(), stage.window))
 
 
 NAMES = [view.name for view in lab.JOBS[5:8]]
@@ -249,12 +251,16 @@ def trash_jobs(stage: Stage) -> None:
 
 
 def _depth(
-    stage: Stage, side: int = 128, kernel: int = 3, least: int = 6, *, as_printed: bool = False
+    stage: Stage, side: int = 128, kernel: int = 3, min_value: int = 6, *, as_printed: bool = False
 ) -> DepthDialog:
     stage.library(Kind.MODEL).show_items(())
     dialog = stage.lay_over(DepthDialog(stage.window))
     dialog.limit.choose("printed" if as_printed else "kept")
-    for box, value in ((dialog.side, side), (dialog.kernel, kernel), (dialog.min_c_value, least)):
+    for box, value in (
+        (dialog.side, side),
+        (dialog.kernel, kernel),
+        (dialog.min_c_value, min_value),
+    ):
         box.setValue(value)
     dialog._replan()
     return dialog

@@ -69,7 +69,7 @@ def _models(stage: Stage) -> LibraryPage:
     page = stage.library(Kind.MODEL)
     first = replace(
         item(Kind.MODEL, "mlp", 1, 22_100),
-        facts={"weights": {"name": "weights.pt", "bytes": 98_000_000}},
+        details={"weights": {"name": "weights.pt", "bytes": 98_000_000}},
     )
     page.show_items((first, item(Kind.MODEL, "resnet-18", 2, 22_100)))
     return page

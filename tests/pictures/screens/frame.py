@@ -89,8 +89,8 @@ screen("settings-ssh")(lambda stage: _to_ssh(stage, _settings(stage)))
 def settings_no_ssh(stage: Stage) -> None:
     """Nothing was ever accepted, and no agent runs."""
     page = _settings(stage)
-    fault = "This computer has no system keyring that could keep it."
-    page.ssh.show_details(SshOverview("", SSH.known_hosts, keyring_error=fault))
+    message = "This computer has no system keyring that could keep it."
+    page.ssh.show_details(SshOverview("", SSH.known_hosts, keyring_error=message))
     _to_ssh(stage, page)
 
 
@@ -135,10 +135,10 @@ def _to_verify(stage: Stage, page: SettingsPage) -> None:
 @screen("settings-verify")
 def settings_verify(stage: Stage) -> None:
     page = _settings(stage)
-    gone = "gpu07 did not answer for 8 s. Check that it is switched on."
-    found = Verification(1204, 31, 5120, 812_000_000_000, 0, FINDINGS, (gone,))
+    error = "gpu07 did not answer for 8 s. Check that it is switched on."
+    verification = Verification(1204, 31, 5120, 812_000_000_000, 0, FINDINGS, (error,))
     page.verify.contents.setChecked(True)
-    page.verify.show_result(found)
+    page.verify.show_result(verification)
     _to_verify(stage, page)
 
 
@@ -159,7 +159,7 @@ def settings_verified(stage: Stage) -> None:
 @screen("repair")
 def repair(stage: Stage) -> None:
     _settings(stage)
-    stage.lay_over(RepairDialog([one for one in FINDINGS if one.repair], stage.window))
+    stage.lay_over(RepairDialog([finding for finding in FINDINGS if finding.repair], stage.window))
 
 
 @screen("repair-many", (SMALL,))

@@ -16,16 +16,16 @@ THREE = (LARGE, SMALL, SMALLEST)
 DATA = {"classes": 3, "channels": 1, "side": 28}
 
 
-def _gallery(stage: Stage, kind: Kind = Kind.MODEL, entry: str = "", **facts: int) -> GalleryDialog:
+def _gallery(stage: Stage, kind: Kind = Kind.MODEL, entry: str = "", **sizes: int) -> GalleryDialog:
     if kind is Kind.MODEL:
         stage.library(kind).show_items(())
     else:
         dataset(stage)
-    preset = GalleryPreset(entry, data=DataShape(sizes=facts))
+    preset = GalleryPreset(entry, data=DataShape(sizes=sizes))
     dialog = stage.lay_over(GalleryDialog(kind, {"lenet-5": 2}, preset, stage.window))
     dialog.show_entries(MODELS if kind is Kind.MODEL else LOADERS)
-    for one in MODELS if kind is Kind.MODEL else ():
-        dialog.show_graph(one.name, graph_of(one))
+    for model in MODELS if kind is Kind.MODEL else ():
+        dialog.show_graph(model.name, graph_of(model))
     return dialog
 
 
@@ -52,7 +52,7 @@ def gallery_layers(stage: Stage) -> None:
 def gallery_fault(stage: Stage) -> None:
     dialog = _gallery(stage, Kind.LOADER, "image-folder")
     for name, text in (("Side, pixels", "4"), ("Share for validation", "a fifth")):
-        line = next(one for one in dialog.findChildren(LineEdit) if one.accessibleName() == name)
+        line = next(edit for edit in dialog.findChildren(LineEdit) if edit.accessibleName() == name)
         line.setText(text)
         line.textEdited.emit(text)
 
@@ -67,11 +67,11 @@ def gallery_no_match(stage: Stage) -> None:
 @screen("dataset-suggestion", EVERY)
 def dataset_suggestion(stage: Stage) -> None:
     page = show_plankton(stage)
-    sentence = (
+    message = (
         "This looks like pictures in a folder for each class: 30 336 pictures in 121 classes "
         "(acantharia_protist, amphipods, appendicularian_s_shape, …)."
     )
-    offers = NextStep(sentence, "Add a loader for it", print), NextStep("", "Settings…", print)
+    offers = NextStep(message, "Add a loader for it", print), NextStep("", "Settings…", print)
     page.detail.show_offers("plankton@2", *offers)
 
 

@@ -34,9 +34,9 @@ from widgets.plots.curve_data import XAxis
 THREE = (LARGE, SMALL, SMALLEST)
 
 
-def _others(view):
+def _with_view(view):
     """All jobs, this one in its place."""
-    return tuple(view if one.id == view.id else one for one in lab.JOBS)
+    return tuple(view if job.id == view.id else job for job in lab.JOBS)
 
 
 @screen("job-slow-rank", (LARGE, SMALL, WIDE))
@@ -63,19 +63,19 @@ def job_network(stage: Stage) -> None:
 def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
     data = tuple(131.0 if rank in slow else 4.0 for rank in range(16))
     compute = tuple(336.0 + rank * 37 % 17 for rank in range(16))
-    own = tuple(round(sum(parts), 1) for parts in zip(data, compute, strict=True))
-    waits = tuple(max(own) - one for one in own)
+    step_ms = tuple(round(sum(parts), 1) for parts in zip(data, compute, strict=True))
+    waits = tuple(max(step_ms) - item for item in step_ms)
     exchange = 420.0 if cause.rank is None else 21.0
-    on_cpus = tuple(Placement(one.node, 8) for one in lab.TWO_NODES.placement)
+    on_cpus = tuple(Placement(item.node, 8) for item in lab.TWO_NODES.placement)
     view = replace_fields(
         lab.LIVE,
         config=replace(lab.TWO_NODES, placement=on_cpus),
-        rank_step_ms=own,
+        rank_step_ms=step_ms,
         slow_ranks=slow,
         slow_cause=cause,
         step_times=StepTimes(data, compute, waits, exchange),
     )
-    page = open_job(stage, view, _others(view))
+    page = open_job(stage, view, _with_view(view))
     page.detail.show_view(view)
     strip = page.detail.curves.ranks
     stage.settle()
@@ -88,7 +88,7 @@ def job_warns(stage: Stage) -> None:
     view = replace_fields(
         lab.LIVE, alarms=(Alarm(NOT_A_NUMBER, 4000, "One batch was no number."), lab.RISES)
     )
-    open_job(stage, view, _others(view), rises_at=11_000)
+    open_job(stage, view, _with_view(view), rises_at=11_000)
 
 
 @screen("curves-read", (LARGE, SMALL, WIDE))
@@ -103,19 +103,19 @@ def downpour(stage: Stage, tab: str = ""):
     """A job of one server and fifteen workers."""
     config = replace(lab.TWO_NODES, strategy=StrategyConfig("downpour"))
     view = replace_fields(lab.LIVE, config=config, rank_step_ms=(0.0, *lab.STEP_MS[1:]))
-    page = open_job(stage, view, _others(view))
+    page = open_job(stage, view, _with_view(view))
     update = lab.history(view)
     steps = update.history.steps
     chance = np.random.default_rng(5)
     mean = 14 + chance.normal(0, 0.4, len(steps)) + 3 * np.exp(-steps / 900)
-    own = {
+    strategy_metrics = {
         "staleness mean": mean,
         "staleness p95": np.round(mean + 7 + chance.normal(0, 0.6, len(steps))),
         "staleness max": np.round(mean + 14 + chance.normal(0, 2.0, len(steps))),
         "pushes per second": 43 + chance.normal(0, 1.0, len(steps)),
         "server queue": np.round(np.abs(chance.normal(0, 0.9, len(steps)))),
     }
-    metrics = {**update.history.metrics, **own}
+    metrics = {**update.history.metrics, **strategy_metrics}
     page.detail.curves.clear(view.name, view.id)
     page.detail.curves.append(replace(update.history, metrics=metrics))
     page.detail.show_nodes(lab.nodes())
@@ -177,13 +177,13 @@ def curves_marked(stage: Stage) -> None:
 def job_in_doubt(stage: Stage) -> None:
     view = replace(lab.LIVE, contact_warning="no news from gpu06 since 14:02")
     stage.show_cluster((view, lab.EVALUATING), lab.nodes())
-    open_job(stage, view, _others(view))
+    open_job(stage, view, _with_view(view))
 
 
 @screen("job-stopping")
 def job_stopping(stage: Stage) -> None:
     view = replace_fields(lab.LIVE, state=JobState.STOPPING, message="mai stopped it.", eta_s=None)
-    open_job(stage, view, _others(view))
+    open_job(stage, view, _with_view(view))
 
 
 @screen("job-overdue")
@@ -192,7 +192,7 @@ def job_overdue(stage: Stage) -> None:
     view = replace_fields(
         lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None
     )
-    page = open_job(stage, view, _others(view))
+    page = open_job(stage, view, _with_view(view))
     page.detail._stopping_s = -1e6
     page.detail.show_view(view)
 
@@ -208,7 +208,7 @@ _RUNS = (
 
 def _with_runs(stage: Stage):
     view = replace_fields(lab.LIVE, run=3)
-    return open_job(stage, view, _others(view)).detail
+    return open_job(stage, view, _with_view(view)).detail
 
 
 @screen("job-runs")
@@ -216,15 +216,15 @@ def job_runs(stage: Stage) -> None:
     detail = _with_runs(stage)
     stage.settle()
     detail.show_runs(lab.LIVE.id, _RUNS)
-    stage.over = next(menu for menu in detail.findChildren(QMenu) if menu.isVisible())
+    stage.overlay = next(menu for menu in detail.findChildren(QMenu) if menu.isVisible())
 
 
 @screen("job-earlier-run", THREE)
 def job_earlier_run(stage: Stage) -> None:
     detail = _with_runs(stage)
     detail._earlier_runs.show_runs(_RUNS)
-    then = replace_fields(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
-    detail.show_earlier_run(lab.LIVE.id, 2, lab.history(then))
+    earlier_view = replace_fields(lab.STOPPED, id=lab.LIVE.id, name=lab.LIVE.name, run=2)
+    detail.show_earlier_run(lab.LIVE.id, 2, lab.history(earlier_view))
 
 
 @screen("job-set-up")
@@ -232,7 +232,7 @@ def job_set_up(stage: Stage) -> None:
     view = replace_fields(lab.LIVE, state=JobState.SETUP, step=0, epoch=0, metrics={},
                    best_metric=None, eta_s=None, samples_per_second=None,
                    rank_step_ms=(), slow_ranks=())  # fmt: skip
-    page = open_job(stage, replace_fields(view, run=0), _others(view))
+    page = open_job(stage, replace_fields(view, run=0), _with_view(view))
     page.show_view(view)
 
 
@@ -242,9 +242,9 @@ screen("stopped", THREE)(lambda stage: open_job(stage, lab.STOPPED))
 @screen("stopped-at-once")
 def stopped_at_once(stage: Stage) -> None:
     """Before its first checkpoint: there is nothing to go on from."""
-    said = "Stopped before the first step; there is no checkpoint yet."
-    begun = replace_fields(lab.STOPPED, step=0, epoch=0, metrics={}, best_metric=None)
-    page = open_job(stage, replace_fields(begun, message=said))
+    message = "Stopped before the first step; there is no checkpoint yet."
+    view = replace_fields(lab.STOPPED, step=0, epoch=0, metrics={}, best_metric=None)
+    page = open_job(stage, replace_fields(view, message=message))
     page.detail.curves.clear(lab.STOPPED.name)
     page.detail.show_checkpoints(lab.STOPPED.id, ())
 
@@ -255,7 +255,7 @@ screen("finished")(lambda stage: open_job(stage, lab.FINISHED))
 
 
 @screen("refused")
-def refused(stage: Stage) -> None:
+def refused_start(stage: Stage) -> None:
     page = open_job(stage, lab.STOPPED)
     page.detail.show_error(
         lab.STOPPED.id,
@@ -264,8 +264,8 @@ def refused(stage: Stage) -> None:
     )
 
 
-def _failed(stage: Stage, view, tab: str = "failure", **more):
-    page = open_job(stage, view, _others(view), tab=tab, **more)
+def _failed(stage: Stage, view, tab: str = "failure", **options):
+    page = open_job(stage, view, _with_view(view), tab=tab, **options)
     return page.detail
 
 
@@ -287,7 +287,7 @@ def failed_at_once(stage: Stage) -> None:
     """Before its first step: there is no curve at all."""
     view = replace_fields(lab.FAILED, step=0, epoch=0, metrics={}, best_metric=None)
     page = stage.jobs
-    show_jobs(page, _others(view))
+    show_jobs(page, _with_view(view))
     page.open_job(view.id)
     page.detail.show_checkpoints(view.id, ())
 
@@ -295,16 +295,22 @@ def failed_at_once(stage: Stage) -> None:
 @screen("failed-diverged")
 def failed_diverged(stage: Stage) -> None:
     """The loss ran away, and then was no number."""
-    rises = Alarm(DIVERGED, 7_700, "The loss is 2.31, 4.2 times its best (0.55 at step 7 350).")
-    ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss became NaN at step 7994 (epoch 20).")
+    first_alarm = Alarm(
+        DIVERGED, 7_700, "The loss is 2.31, 4.2 times its best (0.55 at step 7 350)."
+    )
+    last_alarm = Alarm(
+        NOT_A_NUMBER, lab.FAILED.step, "The loss became NaN at step 7994 (epoch 20)."
+    )
     error = RankError(
-        ends.message,
+        last_alarm.message,
         1,
         "gpu03",
         cause=LOSS_NOT_A_NUMBER,
         remedy="Resume with a lower learning rate, or clone the job with gradient clipping.",
     )
-    view = replace_fields(lab.FAILED, alarms=(rises, ends), message=ends.message, error=error)
+    view = replace_fields(
+        lab.FAILED, alarms=(first_alarm, last_alarm), message=last_alarm.message, error=error
+    )
     _failed(stage, view, rises_at=7_400)
 
 
@@ -313,10 +319,10 @@ screen("failed-unknown")(lambda stage: _failed(stage, lab.UNKNOWN))
 
 @screen("failed-module")
 def failed_module(stage: Stage) -> None:
-    sentence = "bks_model.py, line 4 needs the module “timm_extras”, which is not installed here."
+    message = "bks_model.py, line 4 needs the module “timm_extras”, which is not installed here."
     trace = "ModuleNotFoundError: No module named 'timm_extras'"
-    error = RankError(sentence, 3, "gpu03", trace, "module_missing")
-    _failed(stage, replace_fields(lab.FAILED, message=sentence, error=error))
+    error = RankError(message, 3, "gpu03", trace, "module_missing")
+    _failed(stage, replace_fields(lab.FAILED, message=message, error=error))
 
 
 @screen("install-package")
@@ -326,14 +332,14 @@ def install_package(stage: Stage) -> None:
     dialog.show_error("timm_extras is not installed on gpu03: pip could not fetch the wheels.")
 
 
-screen("failed-lost")(lambda stage: _failed(stage, lab.LOST))
+screen("failed-lost")(lambda stage: _failed(stage, lab.LOST_JOB))
 
 
 @screen("failed-warned")
 def failed_warned(stage: Stage) -> None:
     """It had warned before it ended."""
-    ends = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
-    view = replace_fields(lab.FAILED, alarms=(lab.RISES, ends))
+    last_alarm = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
+    view = replace_fields(lab.FAILED, alarms=(lab.RISES, last_alarm))
     _failed(stage, view, "curves")
 
 
@@ -346,7 +352,7 @@ def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
     histories = {}
     for state in nodes if with_past else ():
         histories[state.name] = NodeHistory()
-        histories[state.name].set_agent_history(lab.past(state.name))
+        histories[state.name].set_agent_history(lab.agent_history(state.name))
     page.detail.show_node_histories(histories, {state.name: "2 s ago" for state in nodes}, lab.NOW)
 
 
@@ -355,15 +361,17 @@ screen("ranks", EVERY)(lambda stage: _ranks(stage, lab.nodes()))
 
 @screen("ranks-no-updates")
 def ranks_no_updates(stage: Stage) -> None:
-    gone = (replace(s, presence=Presence.OFFLINE, reading=None) for s in lab.nodes())
-    _ranks(stage, tuple(gone), with_past=False)
+    offline_states = (replace(s, presence=Presence.OFFLINE, reading=None) for s in lab.nodes())
+    _ranks(stage, tuple(offline_states), with_past=False)
 
 
 @screen("checkpoints", EVERY)
 def checkpoints(stage: Stage) -> None:
     page = open_job(stage, tab="checkpoints")
-    first, *others = lab.checkpoints()
-    page.detail.show_checkpoints(lab.LIVE.id, (replace(first, is_kept=True), *others))
+    first, *remaining_checkpoints = lab.checkpoints()
+    page.detail.show_checkpoints(
+        lab.LIVE.id, (replace(first, is_kept=True), *remaining_checkpoints)
+    )
     page.detail.show_file_check(lab.LIVE.id, first.name, "checked", "found right")
 
 
@@ -387,11 +395,11 @@ def checkpoints_unreadable(stage: Stage) -> None:
 @screen("checkpoints-huge")
 def checkpoints_huge(stage: Stage) -> None:
     page = open_job(stage, lab.FINISHED, tab="checkpoints")
-    one = lab.checkpoints()[-1]
+    checkpoint = lab.checkpoints()[-1]
     page.detail.show_checkpoints(
         lab.FINISHED.id,
         tuple(
-            replace(one, name=f"epoch-{n:04d}-step-{n * 390:06d}", epoch=n, step=n * 390,
+            replace(checkpoint, name=f"epoch-{n:04d}-step-{n * 390:06d}", epoch=n, step=n * 390,
                     is_latest=n == 500, is_best=n == 480)
             for n in range(1, 501)
         ),
@@ -412,11 +420,11 @@ screen("log", EVERY)(_log)
 
 @screen("log-search")
 def log_search(stage: Stage) -> None:
-    shown = _log(stage)
-    shown.view.verticalScrollBar().setValue(0)
-    shown._search.setText("loss")
-    shown._search._send_text()
-    shown.view.go_to(4)
+    log = _log(stage)
+    log.view.verticalScrollBar().setValue(0)
+    log._search.setText("loss")
+    log._search._send_text()
+    log.view.go_to(4)
 
 
 screen("log-empty")(lambda stage: _log(stage)._picker.choose("0"))
@@ -425,8 +433,8 @@ screen("log-empty")(lambda stage: _log(stage)._picker.choose("0"))
 @screen("log-unreadable")
 def log_unreadable(stage: Stage) -> None:
     page = open_job(stage, lab.FAILED, tab="log")
-    sentence = "logs/rank-3.log does not answer: stale file handle."
-    page.detail.log.show_error(lab.FAILED.id, page.detail.log.source, sentence)
+    message = "logs/rank-3.log does not answer: stale file handle."
+    page.detail.log.show_error(lab.FAILED.id, page.detail.log.source, message)
 
 
 # Hundreds of thousands of lines: their numbers have room, and the last ones are shown.

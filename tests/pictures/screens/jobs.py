@@ -11,7 +11,7 @@ from backend.records.nodes.reading import Finding
 from backend.records.queue.entry import Cause, Queue, WaitReason
 from tests.job_views import replace_fields
 from tests.pictures import lab
-from tests.pictures.gallery import BOTH, EVERY, screen
+from tests.pictures.gallery import EVERY, LARGE_SMALL, screen
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.nodes import samples
@@ -19,14 +19,14 @@ from widgets.jobs.list.job_list_model import JobColumn
 from widgets.jobs.page.jobs_page import JobsPage
 
 
-def open_job(stage: Stage, view=lab.LIVE, views=lab.JOBS, tab: str = "", **more):
+def open_job(stage: Stage, view=lab.LIVE, views=lab.JOBS, tab: str = "", **options):
     """The place Jobs with one job open, its curves and checkpoints there."""
     page = stage.jobs
     show_jobs(page, views)
     page.show_queue(lab.queue(), is_immediate=True)
     page.open_job(view.id)
     if view.run:
-        page.show_update(lab.history(view, **more))
+        page.show_update(lab.history(view, **options))
         page.detail.show_checkpoints(view.id, lab.checkpoints(view))
     if tab:
         page.detail._choose_tab(tab)
@@ -55,9 +55,9 @@ def jobs_reading(stage: Stage) -> None:
 
 @screen("jobs-unreadable")
 def jobs_unreadable(stage: Stage) -> None:
-    sentence = "No news since 14:02: /lab/ring does not answer."
-    stage.jobs.show_error(sentence)
-    stage.window.side_bar.show_error(sentence)
+    message = "No news since 14:02: /lab/ring does not answer."
+    stage.jobs.show_error(message)
+    stage.window.side_bar.show_error(message)
 
 
 # After the example, with a dataset imported already.
@@ -96,39 +96,42 @@ def jobs_long_names(stage: Stage) -> None:
 @screen("jobs-nothing-runs")
 def jobs_nothing_runs(stage: Stage) -> None:
     stage.show_cluster((), lab.nodes())
-    ended = tuple(view for view in lab.JOBS if not view.state.is_live)
+    ended_views = tuple(view for view in lab.JOBS if not view.state.is_live)
     stage.window.side_bar.show_queue(lab.queue())
-    open_job(stage, lab.FINISHED, ended)
+    open_job(stage, lab.FINISHED, ended_views)
 
 
 @screen("queue")
 def queue(stage: Stage) -> None:
-    views, waiting = lab.long_queue()
+    views, waiting_queue = lab.long_queue()
     page = open_job(stage, views[2], views)
-    page.show_queue(waiting, is_immediate=True)
+    page.show_queue(waiting_queue, is_immediate=True)
 
 
 @screen("queue-paused")
 def queue_paused(stage: Stage) -> None:
-    views, waiting = lab.long_queue()
+    views, waiting_queue = lab.long_queue()
     page = open_job(stage, views[1], views)
-    why = WaitReason(Cause.PAUSED, "The queue is paused by mai.")
-    places = (replace(place, wait_reason=why, starts_in_s=None) for place in waiting.jobs)
-    page.show_queue(Queue(tuple(places), why.message), is_immediate=True)
+    reason = WaitReason(Cause.PAUSED, "The queue is paused by mai.")
+    paused_jobs = (replace(job, wait_reason=reason, starts_in_s=None) for job in waiting_queue.jobs)
+    page.show_queue(Queue(tuple(paused_jobs), reason.message), is_immediate=True)
 
 
 @screen("job-gave-way")
 def job_gave_way(stage: Stage) -> None:
-    said = "Paused: alice uses GPU 2 on gpu03."
-    view = replace_fields(lab.STOPPED, id=lab.QUEUED.id, state=JobState.PAUSED, message=said)
-    views = (view, *(one for one in lab.JOBS if one.id not in (view.id, lab.STOPPED.id)))
+    message = "Paused: alice uses GPU 2 on gpu03."
+    view = replace_fields(lab.STOPPED, id=lab.QUEUED.id, state=JobState.PAUSED, message=message)
+    views = (view, *(job for job in lab.JOBS if job.id not in (view.id, lab.STOPPED.id)))
     page = open_job(stage, view, views)
-    why = WaitReason(Cause.QUIET, "It continues after 5 minutes without other users.")
-    (place,) = lab.queue().jobs
-    waits = replace(
-        place, entry=replace(place.entry, reason=said), wait_reason=why, starts_in_s=None
+    reason = WaitReason(Cause.QUIET, "It continues after 5 minutes without other users.")
+    (queued_job,) = lab.queue().jobs
+    paused_job = replace(
+        queued_job,
+        entry=replace(queued_job.entry, reason=message),
+        wait_reason=reason,
+        starts_in_s=None,
     )
-    page.show_queue(Queue((waits,)), is_immediate=True)
+    page.show_queue(Queue((paused_job,)), is_immediate=True)
 
 
 screen("jobs-table", EVERY, ("light",))(table)
@@ -145,7 +148,7 @@ def jobs_table_chosen(stage: Stage) -> None:
         view.selectionModel().select(page.table.model.index(row, 0), flag.Select | flag.Rows)
 
 
-screen("jobs-ticked", BOTH)(
+screen("jobs-ticked", LARGE_SMALL)(
     lambda stage: open_job(stage).list.ticks.add((lab.LIVE.id, lab.STOPPED.id, lab.FINISHED.id))
 )
 
@@ -154,8 +157,8 @@ screen("jobs-ticked", BOTH)(
 def jobs_table_settings(stage: Stage) -> None:
     """Columns of the job file, and a search that compares."""
     page = table(stage)
-    chosen = ("state", "name", "progress", "best", "lr", "batch_size", "optimizer", "seed")
-    page.table.view.restore({"columns": list(chosen), "order": "lr"})
+    column_keys = ("state", "name", "progress", "best", "lr", "batch_size", "optimizer", "seed")
+    page.table.view.restore({"columns": list(column_keys), "order": "lr"})
     page.table.search.setText("lr<0.05")
     page.table.search._send_text()
 
@@ -165,10 +168,10 @@ def jobs_row_menu(stage: Stage) -> None:
     page = open_job(stage)
     view = page.list.view
     index = page.model.index(page.model.row_of(lab.STOPPED.id), 0)
-    at = view.viewport().mapToGlobal(view.visualRect(index).center())
+    point = view.viewport().mapToGlobal(view.visualRect(index).center())
     stage.settle()
-    view.menu_requested.emit(index, at)
-    stage.over = next(menu for menu in page.findChildren(QMenu) if menu.isVisible())
+    view.menu_requested.emit(index, point)
+    stage.overlay = next(menu for menu in page.findChildren(QMenu) if menu.isVisible())
 
 
 @screen("jobs-table-funnel")
@@ -197,7 +200,7 @@ screen("jobs-table-huge")(lambda stage: table(stage, lab.many_jobs()))
 screen("jobs-table-long-names")(lambda stage: table(stage, lab.LONG_JOBS))
 
 
-HERE = samples.reading("this-computer", count=0)
+LOCAL_READING = samples.reading("this-computer", count=0)
 SOUND = (
     Finding("Python", True, "Python 3.12 with PyTorch 2.13."),
     Finding("Open MPI", True, "Open MPI 5.0.11."),
@@ -210,7 +213,7 @@ def _first_start(stage: Stage) -> JobsPage:
     for key in ("jobs", "datasets", "models", "loaders"):
         stage.window.side_bar.set_count(key, 0)
     show_jobs(stage.jobs, ())
-    stage.jobs.welcome_page.show_reading(HERE)
+    stage.jobs.welcome_page.show_reading(LOCAL_READING)
     return stage.jobs
 
 
@@ -239,6 +242,6 @@ def first_start_refused(stage: Stage) -> None:
     )
 
 
-screen("jobs-starting", BOTH)(
+screen("jobs-starting", LARGE_SMALL)(
     lambda stage: open_job(stage, lab.DRAFT).detail.show_starting(lab.DRAFT.id, "Checking 2 nodes…")
 )

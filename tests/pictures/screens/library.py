@@ -43,8 +43,8 @@ from widgets.library.page_texts import PAGE_TEXTS
 from widgets.library.scan_view import ScanView
 
 _DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
-_SHOWN = 96
-_SIDE, _MOST = 8, 16
+_SAMPLE_COUNT = 96
+_SIDE, _MAX_VALUE = 8, 16
 _SIZES = {
     "coco": (19.3e9, 118_287), "coco-val": (0.8e9, 5_000), "cells-2026": (12.0e9, 8_412),
     "plankton": (4.6e9, 30_336), "road-scenes": (11.6e9, 2_975), "speech-small": (6.3e9, 28_539),
@@ -54,9 +54,11 @@ _WARNINGS = {"plankton": "1 class has 3 images", "speech-small": "14 NaN samples
 
 
 def item(kind: Kind, name: str, version: int = 1, size: float = 1.1e6, files: int = 4):
-    facts = {"warning": _WARNINGS[name]} if name in _WARNINGS else {}
-    made = lab.ago((9 - version) * lab.DAY)
-    return LibraryItem(kind, name, version, "ab" * 32, int(size), files, made, details=facts)
+    details = {"warning": _WARNINGS[name]} if name in _WARNINGS else {}
+    created_at = lab.ago((9 - version) * lab.DAY)
+    return LibraryItem(
+        kind, name, version, "ab" * 32, int(size), files, created_at, details=details
+    )
 
 
 def datasets() -> tuple[LibraryItem, ...]:
@@ -70,9 +72,9 @@ def digits() -> tuple[SamplePreview, ...]:
     samples = []
     with gzip.open(_DIGITS / "dataset/digits.csv.gz", "rt") as lines:
         for index, row in enumerate(csv.reader(lines)):
-            if index == _SHOWN:
+            if index == _SAMPLE_COUNT:
                 break
-            grey = bytes(int(value) * 255 // _MOST for value in row[: _SIDE * _SIDE])
+            grey = bytes(int(value) * 255 // _MAX_VALUE for value in row[: _SIDE * _SIDE])
             image = QImage(grey, _SIDE, _SIDE, _SIDE, QImage.Format.Format_Grayscale8)
             buffer = QBuffer()
             buffer.open(QIODevice.OpenModeFlag.WriteOnly)
@@ -84,18 +86,18 @@ def digits() -> tuple[SamplePreview, ...]:
     return tuple(samples)
 
 
-def _spread(path: str, number: int, values: Sequence[float], **more: int) -> ChannelStatistics:
+def _spread(path: str, number: int, values: Sequence[float], **fields: int) -> ChannelStatistics:
     """The statistics of some numbers, as the preview makes them."""
     spread = ChannelSpread()
     spread.add(np.asarray(values, np.float64))
-    return replace(spread.result(path, number), **more)
+    return replace(spread.result(path, number), **fields)
 
 
 @cache
 def _ink() -> ChannelStatistics:
     """Of the digits' own grey."""
     with gzip.open(_DIGITS / "dataset/digits.csv.gz", "rt") as lines:
-        grey = [int(value) / _MOST for row in csv.reader(lines) for value in row[:-1]]
+        grey = [int(value) / _MAX_VALUE for row in csv.reader(lines) for value in row[:-1]]
     return _spread("data", 0, grey)
 
 
@@ -117,21 +119,23 @@ def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
 
 def rare_preview() -> Preview:
     """Of one class there are hardly any samples."""
-    shown = preview()
-    return replace(shown, warnings=(rare_class_warning(shown.classes),))
+    common_preview = preview()
+    return replace(common_preview, warnings=(rare_class_warning(common_preview.classes),))
 
 
-def _datasets(stage: Stage, shown: str = "digits", leaks: int = 0) -> LibraryPage:
+def _datasets(stage: Stage, name: str = "digits", leaks: int = 0) -> LibraryPage:
     page = stage.library(Kind.DATASET)
     page.detail.show_companions((), ("digits", "coco-boxes"), (Combination("digits", "digits"),))
-    found = {"leaks": leaks} if leaks else {}
+    leak_details = {"leaks": leaks} if leaks else {}
     page.show_items(
         tuple(
-            replace(one, details={**one.details, **found}) if one.name == shown else one
-            for one in datasets()
+            replace(dataset_item, details={**dataset_item.details, **leak_details})
+            if dataset_item.name == name
+            else dataset_item
+            for dataset_item in datasets()
         )
     )
-    page.show_item(shown)
+    page.show_item(name)
     page.detail.show_jobs({"digits@2": 6})
     return page
 
@@ -152,10 +156,10 @@ screen("dataset-which-loader", EVERY)(show_plankton)
 @screen("dataset-several-findings")
 def dataset_several_findings(stage: Stage) -> None:
     """More is found than one line has room for."""
-    more = "The data contains NaN or infinite values (14 NaN), first in item 12."
-    shown = rare_preview()
+    warning = "The data contains NaN or infinite values (14 NaN), first in item 12."
+    rare = rare_preview()
     _datasets(stage).detail.show_preview(
-        Trial("digits@2", "digits"), replace(shown, warnings=(*shown.warnings, more))
+        Trial("digits@2", "digits"), replace(rare, warnings=(*rare.warnings, warning))
     )
 
 
@@ -178,13 +182,15 @@ def dataset_long_classes(stage: Stage) -> None:
     """Names that have no room below a column, and one of them chosen."""
     names = ("copepod, calanoid", "diatom chain", "echinoderm larva", "fish egg", "jellyfish",
              "a class with a name that nobody would have guessed", "unknown")  # fmt: skip
-    shown = replace(
+    named_preview = replace(
         preview(),
         classes=tuple(ClassCount(name, 4100 - 630 * n) for n, name in enumerate(names)),
-        class_samples=tuple(replace(one, of_class=names[2], target=names[2]) for one in digits()),
+        class_samples=tuple(
+            replace(sample, of_class=names[2], target=names[2]) for sample in digits()
+        ),
     )
     page = _datasets(stage, "plankton")
-    page.detail.show_preview(Trial("plankton@2", "digits"), shown)
+    page.detail.show_preview(Trial("plankton@2", "digits"), named_preview)
     page.detail._trial_pages.samples.show_class(names[2])
 
 
@@ -192,7 +198,7 @@ def _columns(stage: Stage) -> LibraryPage:
     """A table: each sample a row, each column with a spread of its own."""
     chance = np.random.default_rng(5)
     rows = chance.gamma(2.0, [1, 4, 0.3, 20, 2, 7, 1, 3, 0.1, 5, 1, 60, 8], (48, 13))
-    some = tuple(
+    samples = tuple(
         SamplePreview(9 * n, (SamplePart("data", (13,), "float32", "values",
                                   values=tuple(row.tolist())),
                        SamplePart("target", (), "float32", "values", values=(row[3],))),
@@ -200,14 +206,14 @@ def _columns(stage: Stage) -> LibraryPage:
         for n, row in enumerate(rows)
     )  # fmt: skip
     columns = [_spread("data", n, chance.gamma(2.0, 1 + n, 500)) for n in range(13)]
-    shown = Preview(
-        "training", "UserDataset", 506, 506, some, item_time_ms=0.02,
+    table_preview = Preview(
+        "training", "UserDataset", 506, 506, samples, item_time_ms=0.02,
         shapes=(ShapeCount("data", (13,), "float32", 506),
                 ShapeCount("target", (), "float32", 506)),
         statistics=(*columns, _spread("target", 0, chance.normal(22, 9, 506))),
     )  # fmt: skip
     page = _datasets(stage)
-    page.detail.show_preview(Trial("digits@2", "digits"), shown)
+    page.detail.show_preview(Trial("digits@2", "digits"), table_preview)
     return page
 
 
@@ -224,13 +230,13 @@ def dataset_statistics(stage: Stage) -> None:
 @screen("dataset-no-numbers")
 def dataset_no_numbers(stage: Stage) -> None:
     """Nothing but text: samples can be read, and there is no statistic of them."""
-    words = ("The quick brown fox", "jumps over", "the lazy dog and much more text than fits here")
-    some = tuple(
-        SamplePreview(n, (SamplePart("data", None, "str", "text", text=words[n % 3]),))
+    texts = ("The quick brown fox", "jumps over", "the lazy dog and much more text than fits here")
+    samples = tuple(
+        SamplePreview(n, (SamplePart("data", None, "str", "text", text=texts[n % 3]),))
         for n in range(9)
     )
     page = _datasets(stage)
-    page.detail.show_preview(Trial("digits@2", "digits"), Preview("training", "U", 9, 9, some))
+    page.detail.show_preview(Trial("digits@2", "digits"), Preview("training", "U", 9, 9, samples))
     page.detail._tabs.choose("statistics")
     page.detail._show_tab("statistics")
 
@@ -239,7 +245,7 @@ def dataset_no_numbers(stage: Stage) -> None:
 def dataset_no_pictures(stage: Stage) -> None:
     """Waves; one channel holds values that are no numbers, another nothing else."""
     time = np.linspace(0, 30, 256)
-    some = tuple(
+    samples = tuple(
         SamplePreview(n, (SamplePart("data.sound", (2, 16_000), "float32", "wave",
                         values=tuple((np.sin(time * (1 + n / 9)) * np.exp(-time / 20)).tolist())),
                    SamplePart("data.a name that is long", (1024,), "float32", "wave",
@@ -247,11 +253,11 @@ def dataset_no_pictures(stage: Stage) -> None:
                "a class with a long name", 12.4)
         for n in range(40)
     )  # fmt: skip
-    shown = Preview("training", "UserDataset", 40, 40, some, item_time_ms=12.4, statistics=(
+    wave_preview = Preview("training", "UserDataset", 40, 40, samples, item_time_ms=12.4, statistics=(
         _spread("data.sound", 0, np.sin(time).tolist(), nan_count=14),
         ChannelStatistics("data.sound", 1, None, None, None, None, nan_count=40),
     ))  # fmt: skip
-    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), wave_preview)
 
 
 @screen("dataset-tables")
@@ -264,11 +270,13 @@ def dataset_tables(stage: Stage) -> None:
         SamplePart("data", None, "str", "text", text="The quick brown fox jumps over the lazy dog"),
         SamplePart("data", (), "float64", "values", values=(0.25,)),
     )  # fmt: skip
-    some = tuple(SamplePreview(n * 2953, (kinds[n % 3],), "", 0.1) for n in range(30))
-    alike = ChannelStatistics("data", 0, 0.5, 0.0, 0.5, 0.5,
+    samples = tuple(SamplePreview(n * 2953, (kinds[n % 3],), "", 0.1) for n in range(30))
+    constant_statistics = ChannelStatistics("data", 0, 0.5, 0.0, 0.5, 0.5,
                               histogram=Histogram(0.5, 1e-12, (90,)))  # fmt: skip
-    shown = Preview("training", "UserDataset", 90_000, 90, some, statistics=(alike,))
-    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+    table_preview = Preview(
+        "training", "UserDataset", 90_000, 90, samples, statistics=(constant_statistics,)
+    )
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), table_preview)
 
 
 def _scan(stage: Stage, leaks: int = 0) -> ScanView:
@@ -309,15 +317,17 @@ def dataset_scan(stage: Stage) -> None:
             ), warnings=rare_preview().warnings,
         )
     )  # fmt: skip
-    number = next(n for n, one in enumerate(view.model.rows) if one.message.startswith("31 "))
+    number = next(
+        n for n, finding in enumerate(view.model.rows) if finding.message.startswith("31 ")
+    )
     view._table.selectRow(number)
-    places = view._sample_keys()
+    sample_keys = view._sample_keys()
     by_split = {"training": digits(), "validation": tuple(digits())}
-    found = [
+    samples = [
         PageSample(split, replace(by_split[split][n // 2], index=index))
-        for n, (split, index) in enumerate(places)
+        for n, (split, index) in enumerate(sample_keys)
     ]
-    view.show_samples(places, SamplePage(tuple(found)))
+    view.show_samples(sample_keys, SamplePage(tuple(samples)))
 
 
 @screen("dataset-page-of-samples")
@@ -326,19 +336,21 @@ def dataset_page_of_samples(stage: Stage) -> None:
     page.detail.show_preview(Trial("digits@2", "digits"), preview())
     view = page.detail.results.samples
     view._show_next_page()
-    some = tuple(
-        PageSample("training", replace(one, index=n)) for n, one in enumerate(digits()[:47])
+    samples = tuple(
+        PageSample("training", replace(sample, index=n)) for n, sample in enumerate(digits()[:47])
     )
-    fault = SampleError("UserDataset, item 47, raised ValueError: torn file.", index=47)
-    view.show_page(view._page_request(), SamplePage(some, 48, 1797, (fault,)))
+    error = SampleError("UserDataset, item 47, raised ValueError: torn file.", index=47)
+    view.show_page(view._page_request(), SamplePage(samples, 48, 1797, (error,)))
 
 
 @screen("dataset-unreadable")
 def dataset_unreadable(stage: Stage) -> None:
     """Each item raised, so there is nothing to show but the reason."""
-    fault = SampleError("UserDataset, item 0, raised KeyError: 'label' (bks_dataset.py, line 8).")
-    shown = Preview("training", "UserDataset", 5000, 5000, error_count=5000, errors=(fault,))
-    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), shown)
+    error = SampleError("UserDataset, item 0, raised KeyError: 'label' (bks_dataset.py, line 8).")
+    broken_preview = Preview(
+        "training", "UserDataset", 5000, 5000, error_count=5000, errors=(error,)
+    )
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), broken_preview)
 
 
 screen("dataset-reading")(
@@ -375,8 +387,8 @@ CHECK = ModelCheck(25_557_032, 25_557_032, 102_228_128, layers=LAYERS, loss=4.71
 
 def _models(stage: Stage, tab: str) -> LibraryPage:
     page = stage.library(Kind.MODEL)
-    together = (Combination("coco", "coco-boxes", "retinanet-r50"),)
-    page.detail.show_companions(("coco",), ("coco-boxes",), together)
+    combinations = (Combination("coco", "coco-boxes", "retinanet-r50"),)
+    page.detail.show_companions(("coco",), ("coco-boxes",), combinations)
     names = ("retinanet-r50", "unet-cells", "vit-s16", "deeplab", "speech-ctc", "gan-textures")
     page.show_items(tuple(item(Kind.MODEL, name, v, 22_100) for name in names for v in (1, 2, 3)))
     page.show_item("retinanet-r50")
@@ -401,32 +413,36 @@ screen("model", EVERY)(
 def _layers() -> tuple[ModelLayers, LayerGraph]:
     """A network of five blocks with a bypass each, one of them frozen, and its graph."""
     rows = [Layer("stem.conv", "Conv2d", (1, 64, 112, 112), 9_408, 118_013_952, 3_211_264, False)]
-    places = [GraphNode("stem.conv", 200, 40)]
+    nodes = [GraphNode("stem.conv", 200, 40)]
     edges: list[GraphEdge] = []
 
     def add(
         name: str, kind: str, parameters: int, x: float, *inputs: str, step: float = 70
     ) -> None:
-        y = places[-1].y + step
-        at = {one.name: one for one in places}
+        y = nodes[-1].y + step
+        nodes_by_name = {node.name: node for node in nodes}
         rows.append(Layer(name, kind, (1, 256, 56, 56), parameters, parameters * 3136,
                           3_211_264, parameters > 10_000, inputs))  # fmt: skip
-        for one in inputs:
-            top, bottom = at[one].y + NODE_H / 2, y - NODE_H / 2
-            bend = (at[one].x, top + 30, x, bottom - 30, x, bottom - 9)
-            edges.append(GraphEdge((at[one].x, top, *bend, x, bottom - 9, x, bottom, x, bottom)))
-        places.append(GraphNode(name, x, y))
+        for source in inputs:
+            top, bottom = nodes_by_name[source].y + NODE_H / 2, y - NODE_H / 2
+            bend = (nodes_by_name[source].x, top + 30, x, bottom - 30, x, bottom - 9)
+            edges.append(
+                GraphEdge(
+                    (nodes_by_name[source].x, top, *bend, x, bottom - 9, x, bottom, x, bottom)
+                )
+            )
+        nodes.append(GraphNode(name, x, y))
 
     for n in range(5):
-        before = rows[-1].name
-        add(f"backbone.layer{n}.0.conv", "Conv2d", 73_728 * (n > 0) + 9_000, 110, before)
+        block_input = rows[-1].name
+        add(f"backbone.layer{n}.0.conv", "Conv2d", 73_728 * (n > 0) + 9_000, 110, block_input)
         add(f"backbone.layer{n}.0.norm", "BatchNorm2d", 512, 110, rows[-1].name)
-        add(f"backbone.layer{n}.0.downsample", "Conv2d", 16_384, 330, before, step=0)
+        add(f"backbone.layer{n}.0.downsample", "Conv2d", 16_384, 330, block_input, step=0)
         add(f"backbone.layer{n}.relu", "ReLU", 0, 200, rows[-2].name, rows[-1].name)
     add("head", "Linear", 2_048_000, 200, rows[-1].name)
     rows.append(Layer("auxiliary", "Linear", None, 512_000, 0, 0, True))
     return ModelLayers(1, tuple(rows)), LayerGraph(
-        430, places[-1].y + 40, tuple(places), tuple(edges)
+        430, nodes[-1].y + 40, tuple(nodes), tuple(edges)
     )
 
 
@@ -451,13 +467,13 @@ def model_layer_graph(stage: Stage) -> None:
     view.search._send_text()
 
 
-def _variance(stage: Stage, found: DepthVariance | str) -> None:
+def _variance(stage: Stage, variance: DepthVariance | str) -> None:
     detail = _shown_layers(stage).detail
     trial = Trial("coco", "coco-boxes", "retinanet-r50@3")
     detail._trial_pages.layers._page_picker.choose("variance")
     detail._trial_pages.layers._show_page("variance")
     assert detail.trial == trial
-    detail.show_variance(trial, found)
+    detail.show_variance(trial, variance)
 
 
 def _variances(shrink: float, sigmoids: int) -> DepthVariance:
@@ -487,10 +503,10 @@ def model_variance_well(stage: Stage) -> None:
 
 @screen("model-variance-frozen")
 def model_variance_frozen(stage: Stage) -> None:
-    found = _variances(1.1, 0)
-    rows = tuple(replace(one, gradient=None) for one in found.layers)
-    why = "There are no gradients: The model's loss does not depend on any parameter."
-    _variance(stage, DepthVariance(rows, 0, (why,)))
+    variance = _variances(1.1, 0)
+    rows = tuple(replace(layer, gradient=None) for layer in variance.layers)
+    note = "There are no gradients: The model's loss does not depend on any parameter."
+    _variance(stage, DepthVariance(rows, 0, (note,)))
 
 
 screen("model-variance-failed")(
@@ -555,20 +571,20 @@ screen("loaders-empty")(lambda stage: stage.library(Kind.LOADER).show_items(()))
 
 def _states_of(kind: Kind) -> None:
     """Each of the three places while it is read, when it cannot be read, and with thousands."""
-    words = PAGE_TEXTS[kind]
-    place = words.title.lower()
+    texts = PAGE_TEXTS[kind]
+    page_name = texts.title.lower()
 
-    @screen(f"{place}-reading")
+    @screen(f"{page_name}-reading")
     def reading(stage: Stage) -> None:
         stage.library(kind)._show_reading()
 
-    @screen(f"{place}-unreadable", (LARGE, SMALL, SMALLEST))
+    @screen(f"{page_name}-unreadable", (LARGE, SMALL, SMALLEST))
     def unreadable(stage: Stage) -> None:
         stage.library(kind).show_error(
-            f"/lab/ring/{place} does not answer: stale file handle.", "Mount the share again."
+            f"/lab/ring/{page_name} does not answer: stale file handle.", "Mount the share again."
         )
 
-    @screen(f"{place}-huge")
+    @screen(f"{page_name}-huge")
     def huge(stage: Stage) -> None:
         page = stage.library(kind)
         page.show_items(tuple(item(kind, f"{lab.LONG}{n}") for n in range(2000)))

@@ -16,7 +16,7 @@ from backend.records.library.item import Kind
 from backend.records.nodes.reading import Finding, GpuProcess
 from backend.records.sweeps.values import Axis, parse_axis
 from tests.pictures import lab
-from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
 from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
@@ -30,7 +30,7 @@ from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
 _HELPS = Path(__file__).parents[2] / "data/script_help"
 
 
-def placed(*nodes: str, uuids: Sequence[str] = lab.EIGHT) -> list[dict[str, object]]:
+def placement_on(*nodes: str, uuids: Sequence[str] = lab.EIGHT) -> list[dict[str, object]]:
     return [{"node": node, "gpus": list(uuids)} for node in nodes]
 
 
@@ -38,7 +38,7 @@ RAW = {
     **lab.config("retinanet-r50 · coco").to_dict(),
     "name": "retinanet-r50 · coco 2x, sqrt",
     "loader": "coco-boxes",
-    "placement": placed("gpu09", "gpu12"),
+    "placement": placement_on("gpu09", "gpu12"),
 }
 RATES = tuple(
     0.08 * (n / 6 if n < 6 else 0.5 + 0.5 * math.cos(math.pi * (n - 6) / 94)) for n in range(101)
@@ -56,7 +56,7 @@ READY = JobCheck(
     ),
 )
 
-TRIED = BatchTrial(TrialState.SUCCEEDED, "One batch was tried: loss 1.83")
+GOOD_TRIAL = BatchTrial(TrialState.SUCCEEDED, "One batch was tried: loss 1.83")
 
 
 def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
@@ -71,14 +71,14 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     form.show_nodes(lab.nodes() if nodes is None else nodes)
     form.show_jobs(lab.JOBS)
     form.show_draft(JobDraft(raw))
-    form.show_check(READY, TRIED)
+    form.show_check(READY, GOOD_TRIAL)
     return form
 
 
 screen("new-job", EVERY, ("light",))(filled)
 
 
-@screen("new-job-more", BOTH)
+@screen("new-job-more", LARGE_SMALL)
 def new_job_more(stage: Stage) -> None:
     """What is rarely changed is shown, too."""
     form = filled(stage)
@@ -88,7 +88,7 @@ def new_job_more(stage: Stage) -> None:
             details.button.click()
 
 
-@screen("new-job-script", BOTH)
+@screen("new-job-script", LARGE_SMALL)
 def new_job_script(stage: Stage) -> None:
     """A job with a training program of the user's own, and what is rarely changed."""
     raw = {
@@ -98,14 +98,14 @@ def new_job_script(stage: Stage) -> None:
         "arguments": ["--data", "{dataset}", "--out", "{output}", "--lr", "0.1", "--note", "it's"],
         "resume_arguments": ["--resume", "{checkpoint}"],
         "dataset": "coco",
-        "placement": placed("gpu09", "gpu12"),
+        "placement": placement_on("gpu09", "gpu12"),
     }
     form = filled(stage, raw=raw)
     stage.settle()
     form._sections._script_details.button.click()
 
 
-@screen("new-job-arguments", BOTH)
+@screen("new-job-arguments", LARGE_SMALL)
 def new_job_arguments(stage: Stage) -> None:
     """The arguments that the script's --help names, one of them with several values."""
     text = (_HELPS / "argparse.txt").read_text("utf-8")
@@ -114,7 +114,7 @@ def new_job_arguments(stage: Stage) -> None:
         "script": "imagenet-torchrun",
         "arguments": ["{dataset}", "--arch", "resnet50", "--amp", "--opt", "lion", "--lr", "0.1"],
         "dataset": "coco",
-        "placement": placed("gpu09", "gpu12"),
+        "placement": placement_on("gpu09", "gpu12"),
     }
     form = filled(stage, raw=raw)
     form._sections.arguments.switch.click()
@@ -122,7 +122,7 @@ def new_job_arguments(stage: Stage) -> None:
     form._fields.swept.show_axis(parse_axis("arguments.lr", "0.1, 0.3"))
 
 
-@screen("new-job-downpour", BOTH)
+@screen("new-job-downpour", LARGE_SMALL)
 def new_job_downpour(stage: Stage) -> None:
     """A strategy with servers was chosen."""
     form = filled(stage, raw={**RAW, "optimizer": {"name": "adagrad", "lr": 0.02}})
@@ -131,11 +131,11 @@ def new_job_downpour(stage: Stage) -> None:
     form._fields.field("strategy.policy").control.choose("portion")
     rates = tuple(rate / 4 for rate in RATES)
     check = replace(READY, global_batch=16, learning_rate=0.02, rates=rates, steps_per_epoch=7328)
-    form.show_check(replace(check, workers=15, servers=1), TRIED)
+    form.show_check(replace(check, workers=15, servers=1), GOOD_TRIAL)
     scroll_to(stage, form, form._fields.field("strategy.servers"))
 
 
-@screen("new-job-allreduce", BOTH)
+@screen("new-job-allreduce", LARGE_SMALL)
 def new_job_allreduce(stage: Stage) -> None:
     form = filled(stage)
     form._fields.field("strategy.compression").control.choose("fp16")
@@ -150,10 +150,10 @@ def new_job_dc_asgd(stage: Stage) -> None:
     form._fields.field("strategy.name").control.choose("dc-asgd")
     form._fields.field("strategy.variant").control.choose("constant")
     form._sections._follow_strategy()
-    fault = ConfigError(
+    error = ConfigError(
         "strategy.policy", "strategy.policy: A quorum of 75 % needs 4 workers or more."
     )
-    form.show_check(JobCheck(errors=(fault,)), TRIED)
+    form.show_check(JobCheck(errors=(error,)), GOOD_TRIAL)
     scroll_to(stage, form, form._fields.field("strategy.lambda"))
 
 
@@ -183,7 +183,7 @@ def choosing(stage: Stage) -> StartFrom:
     return start_from
 
 
-screen("new-job-start-from", BOTH)(choosing)
+screen("new-job-start-from", LARGE_SMALL)(choosing)
 
 
 @screen("new-job-checkpoint")
@@ -192,13 +192,15 @@ def new_job_checkpoint(stage: Stage) -> None:
     choice = choosing(stage).popover
     assert choice is not None
     choice.search.setFocus()
-    job = next(number for number, one in enumerate(choice.rows.rows) if one.key == lab.LIVE.id)
-    choice.table.clicked.emit(choice.rows.index(job, 0))
+    row_number = next(
+        number for number, row in enumerate(choice.rows.rows) if row.key == lab.LIVE.id
+    )
+    choice.table.clicked.emit(choice.rows.index(row_number, 0))
     choice.show_checkpoints(lab.LIVE.id, lab.checkpoints())
 
 
 # Model, dataset and loader are just being tried together.
-screen("new-job-untried", BOTH)(
+screen("new-job-untried", LARGE_SMALL)(
     lambda stage: filled(stage).show_check(
         READY, BatchTrial(TrialState.RUNNING, "Running the model's forward…")
     )
@@ -208,11 +210,11 @@ screen("new-job-untried", BOTH)(
 @screen("new-job-misfit", (LARGE, SMALL, SMALLEST))
 def new_job_misfit(stage: Stage) -> None:
     """One batch was tried and failed."""
-    sentence = (
+    message = (
         "The model's forward raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 "
         "and 2352x10) in bks_model.py, line 31. Look at that line of the model."
     )
-    filled(stage).show_check(READY, BatchTrial(TrialState.FAILED, sentence, "model"))
+    filled(stage).show_check(READY, BatchTrial(TrialState.FAILED, message, "model"))
 
 
 screen("new-job-faults", (LARGE, SMALL, SMALLEST))(
@@ -242,17 +244,19 @@ def new_job_empty(stage: Stage) -> None:
 
 
 screen("new-job-64")(
-    lambda stage: filled(stage, samples.cluster(64), {**RAW, "placement": placed("gpu10", "gpu12")})
+    lambda stage: filled(
+        stage, samples.cluster(64), {**RAW, "placement": placement_on("gpu10", "gpu12")}
+    )
 )
 
 
-@screen("new-job-taken", BOTH)
+@screen("new-job-taken", LARGE_SMALL)
 def new_job_taken(stage: Stage) -> None:
     """Two of the GPUs were taken between form and start."""
     busy = "GPU 6 of gpu03 is in use by alice; the job starts when it is free."
-    form = filled(stage, raw={**RAW, "placement": placed("gpu02", "gpu03")})
+    form = filled(stage, raw={**RAW, "placement": placement_on("gpu02", "gpu03")})
     form.show_check(
-        replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])), TRIED
+        replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])), GOOD_TRIAL
     )
 
 
@@ -264,14 +268,14 @@ def shared(stage: Stage) -> JobForm:
     first = replace(desk.reading.gpus[0], processes=(screen_on,), memory_used_bytes=307 << 20)
     reading = replace(desk.reading, gpus=(first, desk.reading.gpus[1]))
     nodes = (replace(desk, reading=reading), *lab.nodes())
-    one = {"node": "gpu03", "gpus": ["GPU-5", "GPU-6"], "beside": {"GPU-6": "alice"}}
-    form = filled(stage, nodes, {**RAW, "placement": [one]})
-    said = Finding("gpu", True, "GPU 6 of gpu03 is shared with alice (your choice).")
-    form.show_check(replace(READY, findings=(said, *READY.findings[1:])), TRIED)
+    placement = {"node": "gpu03", "gpus": ["GPU-5", "GPU-6"], "beside": {"GPU-6": "alice"}}
+    form = filled(stage, nodes, {**RAW, "placement": [placement]})
+    finding = Finding("gpu", True, "GPU 6 of gpu03 is shared with alice (your choice).")
+    form.show_check(replace(READY, findings=(finding, *READY.findings[1:])), GOOD_TRIAL)
     return form
 
 
-screen("new-job-shared", BOTH)(shared)
+screen("new-job-shared", LARGE_SMALL)(shared)
 
 
 @screen("use-gpu-anyway")
@@ -285,7 +289,7 @@ def use_gpu_anyway(stage: Stage) -> None:
 @screen("new-job-long-names")
 def new_job_long_names(stage: Stage) -> None:
     names = [lab.LONG_NODE.format(n) for n in (2, 6)]
-    raw = {**RAW, "name": lab.LONG, "placement": placed(*names, uuids=("GPU-0",))}
+    raw = {**RAW, "name": lab.LONG, "placement": placement_on(*names, uuids=("GPU-0",))}
     filled(stage, samples.cluster(12, lab.LONG_NODE), raw)
 
 
@@ -318,7 +322,7 @@ def show_sweep(stage: Stage) -> JobForm:
             rates=RATES,
             findings=READY.findings,
         ),
-        TRIED,
+        GOOD_TRIAL,
     )
     return form
 

@@ -19,7 +19,7 @@ from backend.records.nodes.reading import (
     Presence,
 )
 from tests.pictures import lab
-from tests.pictures.gallery import BOTH, EVERY, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
 from tests.widgets.nodes import samples
 from tests.widgets.nodes.provisioning.test_add_node_dialog import KEY
@@ -49,14 +49,16 @@ _OUTPUT = (
 )
 
 
-def _steps(at: int, state: StepState, **changes: object) -> SetUp:
+def _steps(step_index: int, state: StepState, **changes: object) -> SetUp:
     """Steps before ``at`` are done, that one is in ``state``."""
     steps = []
     for n, (title, outcome, seconds) in enumerate(_OUTCOMES):
-        if n < at:
+        if n < step_index:
             steps.append(SetUpStep(title, StepState.DONE, outcome, seconds=seconds))
         else:
-            steps.append(SetUpStep(title, state, **changes) if n == at else SetUpStep(title))  # type: ignore[arg-type]
+            steps.append(
+                SetUpStep(title, state, **changes) if n == step_index else SetUpStep(title)
+            )  # type: ignore[arg-type]
     return SetUp("gpu13", tuple(steps))
 
 
@@ -72,7 +74,7 @@ BROKEN = _steps(
 READY = _steps(7, StepState.DONE)
 UNKNOWN_KEY = replace(_steps(0, StepState.FAILED, message="The key of gpu13 is unknown."), key=KEY)
 GIVEN_UP = _steps(4, StepState.CANCELLED, message="Cancelled.", output=_OUTPUT, seconds=9.0)
-ALONE = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
+LOCAL_STATES = (replace(samples.state(THIS_COMPUTER, "half", 2), entry=None),)
 
 
 _UNREADABLE = (
@@ -108,13 +110,13 @@ def _see(page: NodesPage, state: NodeState, over_s: float = 8 * lab.MINUTE) -> N
 
 
 screen("nodes", EVERY, ("light",))(lambda stage: _nodes(stage, lab.nodes()))
-screen("nodes-1")(lambda stage: _see(_nodes(stage, ALONE), ALONE[0]))
+screen("nodes-1")(lambda stage: _see(_nodes(stage, LOCAL_STATES), LOCAL_STATES[0]))
 screen("nodes-4")(lambda stage: _nodes(stage, samples.cluster(4)))
 screen("nodes-20")(lambda stage: _nodes(stage, samples.cluster(20)))
 screen("nodes-64", EVERY)(lambda stage: _nodes(stage, samples.cluster(64)))
 # At 900 px, names break at their hyphens.
 for _nodes_shown, _name in ((12, "nodes-long-names"), (64, "nodes-64-long-names")):
-    screen(_name, BOTH)(
+    screen(_name, LARGE_SMALL)(
         lambda stage, count=_nodes_shown: _nodes(stage, samples.cluster(count, lab.LONG_NODE))
     )
 screen("nodes-processors")(
@@ -125,10 +127,12 @@ screen("nodes-all-gone")(
 )
 
 
-def _detail(stage: Stage, name: str, states=None, past: NodeHistoryData | None = None) -> NodesPage:
+def _detail(
+    stage: Stage, name: str, states=None, agent_history: NodeHistoryData | None = None
+) -> NodesPage:
     page = _nodes(stage, states or lab.nodes())
     page.open_node(name)
-    page.show_agent_history(name, past or lab.past(name))
+    page.show_agent_history(name, agent_history or lab.agent_history(name))
     return page
 
 
@@ -153,8 +157,8 @@ screen("node-detail", EVERY, ("dark",))(lambda stage: _detail(stage, "gpu07"))
 
 @screen("node-detail-week")
 def node_detail_week(stage: Stage) -> None:
-    past = lab.past("gpu07", over_s=8 * lab.DAY)
-    card = _detail(stage, "gpu07", past=past).detail._history_card
+    agent_history = lab.agent_history("gpu07", over_s=8 * lab.DAY)
+    card = _detail(stage, "gpu07", agent_history=agent_history).detail._history_card
     card._period_picker.choose("168")
     card.show_extended_history()
 
@@ -183,8 +187,10 @@ def node_detail_ecc(stage: Stage) -> None:
 def node_gives_way(stage: Stage) -> None:
     hours = "08:00–18:00 Mon–Fri"
     entry = replace(samples.entry("gpu06"), gives_way=hours)
-    at_hours = (replace(one, entry=entry) if one.name == "gpu06" else one for one in lab.nodes())
-    _detail(stage, "gpu06", tuple(at_hours))
+    states = (
+        replace(state, entry=entry) if state.name == "gpu06" else state for state in lab.nodes()
+    )
+    _detail(stage, "gpu06", tuple(states))
     dialog = stage.lay_over(GiveWayDialog("gpu06", hours, stage.window))
     find_only(LineEdit, dialog).setText("08:00–25:00 Mon–Fri")
 
@@ -199,8 +205,8 @@ screen("node-detail-well")(
 @screen("node-detail-findings", published=("light",))
 def node_detail_findings(stage: Stage) -> None:
     page = _detail(stage, "gpu07")
-    left = (samples.orphan(51204, "j2"), samples.orphan(51210, "j2"))
-    page.show_orphans("gpu07", left, frozenset({left[1].process}))
+    orphans = (samples.orphan(51204, "j2"), samples.orphan(51210, "j2"))
+    page.show_orphans("gpu07", orphans, frozenset({orphans[1].process}))
     page.show_findings(
         "gpu07",
         (
@@ -233,13 +239,13 @@ def _without_ssh(state: NodeState) -> NodeState:
 
 @screen("nodes-unreadable")
 def nodes_unreadable(stage: Stage) -> None:
-    stage.show_cluster(lab.live(), ALONE)
+    stage.show_cluster(lab.live(), LOCAL_STATES)
     stage.nodes.show_error(_UNREADABLE)
 
 
 @screen("nodes-reading")
 def nodes_reading(stage: Stage) -> None:
-    stage.show_cluster(lab.live(), ALONE)
+    stage.show_cluster(lab.live(), LOCAL_STATES)
     stage.nodes.begin_reading()
     stage.nodes._reading_timer.timeout.emit()
 
@@ -256,10 +262,10 @@ def _over_ssh() -> tuple[NodeState, ...]:
     new = replace(new, message="not set up yet", reading=samples.reading("gpu13", "other"))
     silent = "no news since 03:12, SSH responds"
     return tuple(
-        replace(one, message=silent, over_ssh=True)
-        if one.name == "gpu11"
-        else replace(one, over_ssh=one.presence is Presence.NEW)
-        for one in (*lab.nodes(), new)
+        replace(state, message=silent, over_ssh=True)
+        if state.name == "gpu11"
+        else replace(state, over_ssh=state.presence is Presence.NEW)
+        for state in (*lab.nodes(), new)
     )
 
 
@@ -324,9 +330,9 @@ def passphrase(stage: Stage) -> None:
 def _set_up(stage: Stage, state: SetUp) -> SetUpDialog:
     _nodes(stage, lab.nodes())
     dialog = stage.lay_over(SetUpDialog(stage.window))
-    trusted = "SHA256:k3J9wq7Y0sJm9TgR0ePZVt8mQ2cYxw1LrJ0bZp5dx0Q"
+    fingerprint = "SHA256:k3J9wq7Y0sJm9TgR0ePZVt8mQ2cYxw1LrJ0bZp5dx0Q"
     dialog.show_set_up(
-        replace(state, trusted_fingerprint=trusted if state.steps else ""), "mai@10.0.4.23"
+        replace(state, trusted_fingerprint=fingerprint if state.steps else ""), "mai@10.0.4.23"
     )
     return dialog
 

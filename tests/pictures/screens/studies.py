@@ -29,15 +29,15 @@ def gallery() -> tuple[GalleryStudy, ...]:
     return tuple(GalleryStudy.from_study(name, study(name)) for name in names)
 
 
-def _row(name: str, place: float, mean: float | None, published: float | None = None) -> TableRow:
+def _row(name: str, x: float, mean: float | None, published: float | None = None) -> TableRow:
     series, epoch = name.partition(",")[0], None if mean is None else 2.93 * (1 + mean / 100)
     cell = Cell() if mean is None else Cell(3, mean, abs(mean) / 4 + 0.08)
-    also = Cell() if epoch is None else Cell(3, epoch, 0.004)
-    return TableRow(f"{name} nodes", series, place, 3, cell, published, (also,))
+    epoch_cell = Cell() if epoch is None else Cell(3, epoch, 0.004)
+    return TableRow(f"{name} nodes", series, x, 3, cell, published, (epoch_cell,))
 
 
 def epoch_time() -> StudyTable:
-    found = study("epoch-time")
+    spec = study("epoch-time")
     rows = (
         _row("downpour, 4", 4, 0.0),
         _row("downpour, 8", 8, 0.7, 0.3),
@@ -47,25 +47,25 @@ def epoch_time() -> StudyTable:
         _row("dc-asgd, 12", 12, None, 1.4),
     )
     return StudyTable(
-        *(found.title, found.question, found.source, found.small.note, FormName.SMALL),
-        *(Column("Growth", "%"), (Column("Epoch time", "s"),), found.x, rows, (1, 2, 3)),
-        published_on=found.published_on,
+        *(spec.title, spec.question, spec.source, spec.small.note, FormName.SMALL),
+        *(Column("Growth", "%"), (Column("Epoch time", "s"),), spec.x, rows, (1, 2, 3)),
+        published_on=spec.published_on,
     )
 
 
 def split() -> StudyTable:
-    found = study("split")
-    names = [row.name for row in found.rows]
+    spec = study("split")
+    names = [row.name for row in spec.rows]
     means = (3.2, 3.4, 3.1, 88.9, 90.1, 62.0)
-    published = (row.published for row in found.rows)
+    published = (row.published for row in spec.rows)
     rows = tuple(
         TableRow(name, "", 1, 3, Cell(3, mean, 0.6), figure, (Cell(3, 0.41, 0.02),))
         for name, mean, figure in zip(names, means, published, strict=True)
     )
     return StudyTable(
-        *(found.title, found.question, found.source, found.small.note, FormName.SMALL),
+        *(spec.title, spec.question, spec.source, spec.small.note, FormName.SMALL),
         *(Column("Error", "%"), (Column("Epoch time", "s"),), "", rows, (1, 2, 3)),
-        published_on=found.published_on,
+        published_on=spec.published_on,
     )
 
 

@@ -75,11 +75,11 @@ def sweep_drawn(stage: Stage) -> None:
 def sweep_faults(stage: Stage) -> None:
     form = filled(stage)
     form.show_draft(JobDraft(RAW, (RATE, Axis("batch_size", (16, 32, 0))), 900, 3))
-    faults = (
+    errors = (
         ConfigError("batch_size", "batch_size: “0” must be between 1 and 10\u202f000\u202f000."),
         ConfigError("sweep.random", "sweep.random: draws 1 to 200 jobs, not 900."),
     )
-    form.show_check(JobCheck(errors=faults, jobs=900))
+    form.show_check(JobCheck(errors=errors, jobs=900))
     _seen_sweep(stage, form)
 
 

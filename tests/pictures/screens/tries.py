@@ -18,42 +18,44 @@ from backend.records.jobs.prediction import (
     PredictionInput,
 )
 from tests.pictures import lab
-from tests.pictures.gallery import BOTH, BOTH_THEMES, LARGE, SMALL, SMALLEST, screen
+from tests.pictures.gallery import BOTH_THEMES, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
 from tests.pictures.screens.jobs import open_job
 from tests.pictures.screens.library import digits
 from tests.pictures.stage import Stage
 from widgets.jobs.checkpoints.try_dialog import TryDialog, TryRequest
 
 
-def _answer(number: int, said: int, share: float) -> PredictedSample:
-    others = [digit for digit in range(10) if digit != said][:4]
-    guesses = (Guess(str(said), share), *(Guess(str(o), (1 - share) / 4) for o in others))
-    return PredictedSample(digits()[number], str(said), guesses)
+def _answer(number: int, answer: int, share: float) -> PredictedSample:
+    further_digits = [digit for digit in range(10) if digit != answer][:4]
+    guesses = (Guess(str(answer), share), *(Guess(str(o), (1 - share) / 4) for o in further_digits))
+    return PredictedSample(digits()[number], str(answer), guesses)
 
 
 def photo() -> Prediction:
     """A file that is a digit."""
-    one = _answer(3, 3, 0.962)
-    sample = replace(one.sample, index=0, target="")
-    shown = (replace(one, sample=sample, file="/home/mai/a three.png"),)
-    return Prediction(CLASSES, 1, examples=shown, best=shown)
+    answer = _answer(3, 3, 0.962)
+    sample = replace(answer.sample, index=0, target="")
+    examples = (replace(answer, sample=sample, file="/home/mai/a three.png"),)
+    return Prediction(CLASSES, 1, examples=examples, best=examples)
 
 
-def whole(classes: int = 10, each: int = 36) -> Prediction:
+def set_prediction(classes: int = 10, class_size: int = 36) -> Prediction:
     """A set with some mistakes."""
     chance = np.random.default_rng(3)
     counts = np.zeros((classes, classes), int)
     for row in range(classes):
-        said = np.where(chance.random(each) < 0.92, row, chance.integers(0, classes, each))
-        counts[row] = np.bincount(said, minlength=classes)
+        predictions = np.where(
+            chance.random(class_size) < 0.92, row, chance.integers(0, classes, class_size)
+        )
+        counts[row] = np.bincount(predictions, minlength=classes)
     hits = counts.diagonal()
     measures = tuple(
         ClassMeasures(
             str(n) if classes <= 10 else f"species {n}",
-            each,
+            class_size,
             hits[n] / counts[:, n].sum(),
-            hits[n] / each,
-            2 * hits[n] / (each + counts[:, n].sum()),
+            hits[n] / class_size,
+            2 * hits[n] / (class_size + counts[:, n].sum()),
         )
         for n in range(classes)
     )
@@ -63,7 +65,7 @@ def whole(classes: int = 10, each: int = 36) -> Prediction:
     best = tuple(_answer(n, int(digits()[n].target), 0.99) for n in range(20, 40))
     return Prediction(
         CLASSES,
-        classes * each,
+        classes * class_size,
         {"validation/loss": 0.2514, "validation/accuracy": float(hits.sum() / counts.sum())},
         measures,
         tuple(map(tuple, counts.tolist())),
@@ -75,7 +77,7 @@ def whole(classes: int = 10, each: int = 36) -> Prediction:
 def shapes() -> Prediction:
     """A set whose classes have names that are wider than a column of the matrix."""
     names = ("circle", "square", "triangle")
-    found = whole(3)
+    prediction = set_prediction(3)
     mistakes = tuple(
         replace(
             mistake,
@@ -83,40 +85,45 @@ def shapes() -> Prediction:
             prediction=names[(n + 1) % 3],
             guesses=(Guess(names[(n + 1) % 3], 0.998), Guess(names[n % 3], 0.002)),
         )
-        for n, mistake in enumerate(found.mistakes)
+        for n, mistake in enumerate(prediction.mistakes)
     )
     classes = tuple(
-        replace(measures, name=name) for measures, name in zip(found.classes, names, strict=True)
+        replace(measures, name=name)
+        for measures, name in zip(prediction.classes, names, strict=True)
     )
-    return replace(found, classes=classes, mistakes=mistakes)
+    return replace(prediction, classes=classes, mistakes=mistakes)
 
 
 def _dialog(stage: Stage) -> TryDialog:
     open_job(stage, lab.FINISHED)
-    made = lab.checkpoints(lab.FINISHED)
-    dialog = TryDialog(lab.FINISHED, made, made[-1].name, "/home/mai", stage.window)
+    checkpoints = lab.checkpoints(lab.FINISHED)
+    dialog = TryDialog(lab.FINISHED, checkpoints, checkpoints[-1].name, "/home/mai", stage.window)
     dialog.show_library(["digits@2", "plankton@1"], ["digits@1"])
     return stage.lay_over(dialog)
 
 
-def _answered(stage: Stage, *found: Prediction, kind: str = "validation") -> TryDialog:
+def _answered(stage: Stage, *predictions: Prediction, kind: str = "validation") -> TryDialog:
     dialog = _dialog(stage)
-    names = tuple(one.name for one in reversed(lab.checkpoints(lab.FINISHED)))[: len(found)]
+    names = tuple(checkpoint.name for checkpoint in reversed(lab.checkpoints(lab.FINISHED)))[
+        : len(predictions)
+    ]
     dialog._input_kind.choose(kind)
     dialog._update_controls()
     if len(names) > 1:
         dialog._other_checkpoint.choose(names[1])
     request = TryRequest(lab.FINISHED.id, names, PredictionInput())
-    dialog.show_answers(request, found)
+    dialog.show_answers(request, predictions)
     return dialog
 
 
 screen("try", (LARGE, SMALL, SMALLEST))(_dialog)
-screen("try-file", BOTH, BOTH_THEMES)(lambda stage: _answered(stage, photo(), kind="files"))
-screen("try-set", (LARGE, SMALL, SMALLEST), BOTH_THEMES)(lambda stage: _answered(stage, whole()))
+screen("try-file", LARGE_SMALL, BOTH_THEMES)(lambda stage: _answered(stage, photo(), kind="files"))
+screen("try-set", (LARGE, SMALL, SMALLEST), BOTH_THEMES)(
+    lambda stage: _answered(stage, set_prediction())
+)
 screen("try-named-classes")(lambda stage: _answered(stage, shapes()))
-screen("try-other")(lambda stage: _answered(stage, whole(100), kind="other"))
-screen("try-two")(lambda stage: _answered(stage, whole(), whole(10, 30)))
+screen("try-other")(lambda stage: _answered(stage, set_prediction(100), kind="other"))
+screen("try-two")(lambda stage: _answered(stage, set_prediction(), set_prediction(10, 30)))
 screen("try-under-way")(lambda stage: _dialog(stage).show_progress(0.3, "Computing predictions…"))
 screen("try-refused")(
     lambda stage: _dialog(stage).show_error(
@@ -129,7 +136,7 @@ def detections() -> Prediction:
     """A detector's answers for a set: the average precision, and boxes over the pictures."""
     boxes = (Box("copepod", 0.93, (0.1, 0.1, 0.6, 0.5)), Box("egg", 0.41, (0.5, 0.6, 0.9, 0.9)))
     truth = (Box("copepod", 1.0, (0.12, 0.08, 0.62, 0.55)), Box("egg", 1.0, (0.1, 0.6, 0.3, 0.9)))
-    shown = tuple(
+    examples = tuple(
         PredictedSample(replace(sample, target="2 boxes"), "2 boxes", boxes=boxes, truth=truth)
         for sample in digits()[:12]
     )
@@ -139,15 +146,15 @@ def detections() -> Prediction:
         for name, count, powers in (("copepod", 31, (6, 2)), ("egg", 9, (1.4, 0.5)))
     )
     metrics = {"validation/loss": 0.61, "validation/AP50": 0.76, "validation/AP75": 0.5}
-    return Prediction(BOXES, 12, metrics, detections=measures, examples=shown)
+    return Prediction(BOXES, 12, metrics, detections=measures, examples=examples)
 
 
-screen("try-boxes", BOTH, BOTH_THEMES)(lambda stage: _answered(stage, detections()))
+screen("try-boxes", LARGE_SMALL, BOTH_THEMES)(lambda stage: _answered(stage, detections()))
 
 
 @screen("try-boxes-without-targets")
 def try_boxes(stage: Stage) -> None:
     """A detector's answer without true boxes: no measures."""
-    shown = tuple(replace(one, truth=()) for one in detections().examples)
+    examples = tuple(replace(example, truth=()) for example in detections().examples)
     note = "There are no metrics: The model's loss raised KeyError: 'boxes'."
-    _answered(stage, Prediction(BOXES, 12, examples=shown, notes=(note,)))
+    _answered(stage, Prediction(BOXES, 12, examples=examples, notes=(note,)))

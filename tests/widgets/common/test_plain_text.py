@@ -228,8 +228,8 @@ def test_f58_no_name_is_read_as_markup(page: str, theme_manager: ThemeManager) -
         PAGES[page](stage)
         stage.settle()
         widgets = [stage.window, *stage.window.findChildren(QWidget)]
-        if stage.over is not None:
-            widgets += [stage.over, *stage.over.findChildren(QWidget)]
+        if stage.overlay is not None:
+            widgets += [stage.overlay, *stage.overlay.findChildren(QWidget)]
         names = [widget.accessibleName() for widget in widgets]
         names += [text for w in widgets for text in item_texts(w, Qt.ItemDataRole.DisplayRole)]
         assert any(EVIL in name for name in names), "the name is nowhere to be seen"

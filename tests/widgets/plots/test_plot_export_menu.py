@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from PySide6.QtWidgets import QPushButton
 
-from tests.pictures.camera import drawn
+from tests.pictures.camera import open_screen
 from tests.pictures.gallery import LARGE, SCREENS
 from tests.pictures.stage import Stage
 from widgets.common.theme_manager import ThemeManager
@@ -55,7 +55,7 @@ def saved_files(stage: Stage) -> list[tuple[str, bytes]]:
 def test_a_plot_is_saved_as_picture_drawing_and_page(
     screen: str, names: list[str], theme_manager: ThemeManager
 ) -> None:
-    with drawn(SCREENS[screen], LARGE) as stage:
+    with open_screen(SCREENS[screen], LARGE) as stage:
         files = saved_files(stage)
     for name in names:
         plot_files = [

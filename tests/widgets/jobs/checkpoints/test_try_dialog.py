@@ -121,14 +121,14 @@ def test_two_checkpoints_answer_next_to_each_other(dialog):
     request = dialog.requests[1]
     assert request.checkpoints == (CHECKPOINTS[1].name, CHECKPOINTS[0].name)
     assert request.prediction_input == dialog.requests[0].prediction_input
-    dialog.show_answers(request, (tries.whole(), tries.whole()))
+    dialog.show_answers(request, (tries.set_prediction(), tries.set_prediction()))
     titles = [view.layout().itemAt(0).widget().text() for view in prediction_views(dialog)[-2:]]
     assert len(set(titles)) == 2
 
 
 def test_a_cell_of_the_matrix_shows_its_samples(dialog):
-    view = PredictionView("", tries.whole(), False)
-    prediction = tries.whole()
+    view = PredictionView("", tries.set_prediction(), False)
+    prediction = tries.set_prediction()
     mistake = prediction.mistakes[0]
     find_only(ConfusionMatrix, view).cell_chosen.emit(
         int(mistake.sample.target), int(mistake.prediction)
@@ -178,12 +178,12 @@ def test_a_share_of_zero_percent_has_no_bar(qtbot, theme_manager):
 
 
 def test_the_matrix_is_walked_by_keys_and_says_each_cell(qtbot, theme_manager):
-    view = PredictionView("", tries.whole(), False)
+    view = PredictionView("", tries.set_prediction(), False)
     qtbot.addWidget(view)
     matrix = find_only(ConfusionMatrix, view)
     qtbot.keyClick(matrix, Qt.Key.Key_Down)
     qtbot.keyClick(matrix, Qt.Key.Key_Right)
-    counts = tries.whole().confusion
+    counts = tries.set_prediction().confusion
     expected = f"{counts[0][1]} of 36 samples of 0 predicted as 1"
     assert matrix.accessibleDescription() == expected
 

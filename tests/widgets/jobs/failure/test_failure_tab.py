@@ -219,7 +219,7 @@ def test_a_run_of_another_job_leaves_nothing_behind(detail: JobDetail) -> None:
     detail.show_update(lab.history(FAILED))
     detail.show_node_histories(node_histories(), {}, lab.NOW)
     detail.show_checkpoints(FAILED.id, lab.checkpoints(FAILED))
-    detail.open_job(lab.LOST)
+    detail.open_job(lab.LOST_JOB)
     assert detail.failure.plots.cause is None
     assert detail.failure.plots.loss is None
     assert [event.message for event in detail.failure.events.shown_events] == [
@@ -256,7 +256,7 @@ def test_in_a_tall_window_the_curves_have_the_room_and_events_no_more_than_they_
     detail.open_job(lab.UNKNOWN)
     assert not failure._traceback_card.isVisible()
     assert failure._evidence_card.parentWidget() is failure._right_side
-    detail.open_job(lab.LOST)
+    detail.open_job(lab.LOST_JOB)
     qtbot.waitUntil(lambda: events.width() == failure.plots.width())
     assert not failure._right_side.isVisible()
 
