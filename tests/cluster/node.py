@@ -120,13 +120,13 @@ class Node:
     def shut_down(self) -> None:
         """Switch it off in order: processes are asked to end, connections are closed."""
         system_pids = {1, *(p.pid for p in self.processes() if p.argv == ("sleep", "infinity"))}
-        user_processes = {p for p in self.processes() if p.pid not in system_pids}
+        user_processes = [p for p in self.processes() if p.pid not in system_pids]
         for process in user_processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.host_pid, signal.SIGTERM)
         with contextlib.suppress(AssertionError):
             wait_for(
-                lambda: user_processes.isdisjoint(self.processes()), "an end in order", _GRACE_S
+                lambda: not set(user_processes) & set(self.processes()), "an end in order", _GRACE_S
             )
         end_processes(self._namespace)
         self._cable.pull()

@@ -29,7 +29,7 @@ MakeFault = Callable[[ReadyCluster], AbstractContextManager[None]]
 
 
 class FaultCase(NamedTuple):
-    """``made`` spoils the node; ``typed`` is what the user types wrongly.
+    """``seed_fault`` spoils the node; ``typed`` is what the user types wrongly.
 
     ``limit_s`` is how long the node may be silent; where it never answers, that is short.
     """

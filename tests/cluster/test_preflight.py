@@ -6,6 +6,7 @@ touch what is between the nodes come alone.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace

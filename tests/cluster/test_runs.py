@@ -145,9 +145,9 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
 
 
 @slow
-@pytest.mark.parametrize("late", [False, True], ids=["before-mpirun-was-there", "in-its-set-up"])
+@pytest.mark.parametrize("in_set_up", [False, True], ids=["before-mpirun-was-there", "in-its-set-up"])
 def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
-    stocked: ReadyCluster, monkeypatch: pytest.MonkeyPatch, late: bool
+    stocked: ReadyCluster, monkeypatch: pytest.MonkeyPatch, in_set_up: bool
 ) -> None:
     jobs = stocked.services.jobs
     view = jobs.create(raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2")]))
@@ -157,7 +157,7 @@ def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
         check(*args)
         stocked["node2"].cut()
 
-    if late:
+    if in_set_up:
         jobs.lifecycle.start(view.id)
         wait_for(
             lambda: any(

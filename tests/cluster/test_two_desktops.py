@@ -65,15 +65,14 @@ def test_f45_both_desktops_see_everything_that_they_write_at_once(
             assert item.reference not in imported_texts
             imported_texts[item.reference] = text
 
-    work = (make_jobs, import_versions)
     with ThreadPoolExecutor(4) as pool:
         futures = [
-            pool.submit(one, services, desktop_name)
+            pool.submit(write_items, services, desktop_name)
             for services, desktop_name in zip(desktops, ("mounted", "remote"), strict=True)
-            for one in work
+            for write_items in (make_jobs, import_versions)
         ]
-        for one in futures:
-            one.result()
+        for future in futures:
+            future.result()
 
     assert len(job_ids) == len(set(job_ids))
     indexes = []
@@ -81,7 +80,7 @@ def test_f45_both_desktops_see_everything_that_they_write_at_once(
         services.library.rescan()
         views = {view.id: view for view in services.catalogue.jobs()}
         assert set(job_ids) <= views.keys()
-        notes = Counter((views[one].name, views[one].notes) for one in job_ids)
+        notes = Counter((views[job_id].name, views[job_id].notes) for job_id in job_ids)
         for desktop_name in ("mounted", "remote"):
             assert notes[desktop_name, f"by {desktop_name}"] == ROUNDS
             copies = [name for name, _ in notes if name.startswith(f"{desktop_name} (copy")]

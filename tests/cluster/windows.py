@@ -52,9 +52,9 @@ def open_program(
 
 
 def node_row(program: Program, node: str) -> NodeRow:
-    """A node as the place Nodes shows it."""
-    (found,) = (row for row in program.nodes.rack.rows_model.rows if row.name == node)
-    return found
+    """Return a node's row on the page Nodes."""
+    (matching_row,) = (r for r in program.nodes.rack.rows_model.rows if r.name == node)
+    return matching_row
 
 
 def services(program: Program) -> Services:

@@ -97,13 +97,14 @@ def _cut_widgets(widget: QWidget) -> Iterator[str]:
             full_size.height() > widget.height() + _ROUNDING
             or full_size.width() > widget.width() + _ROUNDING
         ):
-            yield f"A picture of {full_size.width()} × {full_size.height()} is cut to {_box(widget.size())}"
+            picture_size = f"{full_size.width()} × {full_size.height()}"
+            yield f"A picture of {picture_size} is cut to {_box(widget.size())}"
     elif isinstance(widget, QLabel) and widget.text():
         yield from _cut_label(widget)
     elif isinstance(widget, QPushButton) and widget.text():
-        needed_size = widget.minimumSizeHint()
-        if widget.width() + _ROUNDING < needed_size.width():
-            yield f"The button {_name(widget)} is {widget.width()} px wide, not {needed_size.width()}"
+        needed_px = widget.minimumSizeHint().width()
+        if widget.width() + _ROUNDING < needed_px:
+            yield f"The button {_name(widget)} is {widget.width()} px wide, not {needed_px}"
     elif (min_height := widget.minimumHeight()) > widget.height() + _ROUNDING:
         yield f"{_name(widget)} is {widget.height()} px high and needs {min_height}"
     elif isinstance(widget, QAbstractButton) and widget.width() < widget.minimumSizeHint().width():

@@ -253,11 +253,11 @@ def dataset_no_pictures(stage: Stage) -> None:
                "a class with a long name", 12.4)
         for n in range(40)
     )  # fmt: skip
-    wave_preview = Preview("training", "UserDataset", 40, 40, samples, item_time_ms=12.4, statistics=(
+    waves = Preview("training", "UserDataset", 40, 40, samples, item_time_ms=12.4, statistics=(
         _spread("data.sound", 0, np.sin(time).tolist(), nan_count=14),
         ChannelStatistics("data.sound", 1, None, None, None, None, nan_count=40),
     ))  # fmt: skip
-    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), wave_preview)
+    _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), waves)
 
 
 @screen("dataset-tables")
