@@ -1,4 +1,4 @@
-"""What people and machines do on one computer, in one table."""
+"""Acts of people and machines on one computer, in one table."""
 
 from __future__ import annotations
 

@@ -221,7 +221,7 @@ class World:
         return None
 
     def processes(self, job: str, command_word: str = "") -> list[ProcessIdentity]:
-        """Those of the newest run with the word in their command line."""
+        """Return the processes of the newest run with a word in their command line."""
         run = self.folder_of(job).newest_run()
         processes = [*process_cleanup.tagged(run_tag(job, run)), self.supervisor(job, run)]
         return [p for p in processes if p is not None and command_word in _command_line(p.pid)]

@@ -65,7 +65,7 @@ class Cable:
         ip(["neigh flush dev eth0"], self.namespace)
 
     def swallow(self) -> None:
-        """What it and the desktop send each other is lost in silence; nodes reach each other."""
+        """Drop packets between the node and the desktop in silence; nodes reach each other."""
         for line, namespace in self._ways_to_the_desktop():
             ip([f"neigh replace {line} lladdr {_NO_ONE} nud permanent"], namespace)
         self.swallows = True

@@ -46,7 +46,7 @@ class Cluster:
 
     user = image.USER
     data_root = DATA_ROOT
-    """Where every node sees the data root; the desktop sees it at `share`."""
+    """The data root's path on every node; the desktop sees it at `share`."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Cluster:
 
     @property
     def subnet(self) -> str:
-        """Of all nodes and the desktop, such as ``10.77.0.0/24``."""
+        """Return the subnet of all nodes and the desktop, such as ``10.77.0.0/24``."""
         return str(self.slot.subnet)
 
     @property
@@ -141,13 +141,13 @@ class Cluster:
         return ["-F", "/dev/null", *(f"-o{key}={value}" for key, value in options.items())]
 
     def target(self, name: str) -> str:
-        """Whom ``ssh`` goes to: user and address."""
+        """Return user and address of a node, for ``ssh``."""
         return f"{self.user}@{self.address_of(name)}"
 
     def ssh(
         self, name: str, *argv: str, limit_s: float = LIMIT_S
     ) -> subprocess.CompletedProcess[str]:
-        """What plain ``ssh`` brings back from executing a program on a node."""
+        """Execute a program on a node with plain ``ssh``."""
         return subprocess.run(
             ["ssh", *self.ssh_options, self.target(name), shlex.join(argv)],
             stdin=subprocess.DEVNULL,
@@ -207,7 +207,7 @@ class Cluster:
         node.mount_share()
 
     def _write_identities(self) -> None:
-        """What the nodes know of each other."""
+        """Write the nodes' addresses and host keys."""
         lines = ["127.0.0.1 localhost", f"{self.desktop_address} desktop"]
         lines += [f"{node.address} {name}" for name, node in self.nodes.items()]
         for name in self.nodes:

@@ -14,7 +14,7 @@ class ClusterError(Exception):
 
 
 def call(*argv: str | Path, input: str = "", limit_s: float = LIMIT_S) -> str:
-    """What a program printed.
+    """Run a program and return its output.
 
     Raises:
         ClusterError: It failed, with what it complained of, or did not end in time.

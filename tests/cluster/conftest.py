@@ -29,7 +29,7 @@ _IMAGE_LIMIT_S = 1200.0
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Who wants a cluster first may wait until it is made: its image, wheels, nodes set up."""
+    """Allow the first test of a cluster more time: image, wheels and set-up come first."""
     fixture_names: set[str] = set()
     for item in items:
         item_fixtures = getattr(item, "fixturenames", ())

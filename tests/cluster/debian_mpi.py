@@ -43,7 +43,7 @@ def provide(progress: Progress) -> Path:
 
 
 def _fetch(root: Path, temporary: Path, log: Path, progress: Progress, lock: int) -> None:
-    """What this machine's apt-get would install on one that has the image's packages."""
+    """Fetch the packages that apt-get would install over those of the image."""
     for folder in ("lists/partial", "archives/partial"):
         (temporary / folder).mkdir(parents=True)
     settings = {

@@ -1,4 +1,4 @@
-"""What can be wrong with the nodes of a job, all of it, by name."""
+"""Every fault that the nodes of a job can have, by name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What keeps the desktop out of a node, and nodes from each other."""
+"""Faults that keep the desktop out of a node, and nodes from each other."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def not_set_up(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @seeded_fault(names.NETWORK)
 def address_gone(ready: ReadyCluster, node: str) -> Iterator[None]:
-    """It has another address than that by which the others know it."""
+    """Give the node another address than the one that the other nodes know."""
     foreign_address = f"{ready.cluster.subnet.rpartition('.')[0]}.99/24"
 
     def change(entry: NodeEntry) -> NodeEntry:

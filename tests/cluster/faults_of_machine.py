@@ -1,4 +1,4 @@
-"""What can be wrong with a node as a machine, and with the data root that it sees."""
+"""Faults of a node as a machine, and of the data root on it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What set-up left on a node, and what befell it since."""
+"""Faults of a node's installation."""
 
 from __future__ import annotations
 

@@ -36,7 +36,8 @@ def old_program(ready: ReadyCluster, node: str) -> Iterator[None]:
     run_as_root(
         ready,
         node,
-        f"cp -a {current_bundle} {old_bundle}; echo {shlex.quote(_CHANGE)} >>{old_bundle}/backend/node/run/rank_guard.py",
+        f"cp -a {current_bundle} {old_bundle};"
+        f" echo {shlex.quote(_CHANGE)} >>{old_bundle}/backend/node/run/rank_guard.py",
     )
 
     def change(entry: NodeEntry) -> NodeEntry:
@@ -69,7 +70,7 @@ def cluster_key_damaged(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @seeded_fault(names.DATA_ROOT)
 def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
-    """It was not mounted when the node was inspected, and is now."""
+    """The data root was mounted after the node's inspection."""
 
     def change(entry: NodeEntry) -> NodeEntry:
         assert entry.info is not None
@@ -81,7 +82,7 @@ def data_root_not_seen_then(ready: ReadyCluster, node: str) -> Iterator[None]:
 
 @contextmanager
 def ssh_settings_missing(ready: ReadyCluster, node: str) -> Iterator[None]:
-    """What mpirun reads on the head; a check writes it again, and so finds no fault."""
+    """The SSH settings of mpirun on the head; a check writes them again and finds no fault."""
     folder = f"{ready.home}/ssh"
     with (
         move_away(ready, node, f"{folder}/config"),

@@ -15,7 +15,7 @@ _DEVICE = Path("/dev/fuse")
 
 @contextmanager
 def hanging_share(folder: Path) -> Iterator[None]:
-    """A call for anything below ``folder`` waits until the end of the block.
+    """Let every call below ``folder`` wait until the end of the block.
 
     Over it lies a file system in user space whose program never answers. A call that still
     waits then fails with an aborted connection; one after it finds what was there before.
@@ -30,7 +30,7 @@ def hanging_share(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def dead_share(folder: Path) -> Iterator[None]:
-    """As an sshfs whose connection broke: whatever is asked below ``folder`` is an error."""
+    """Fail every call below ``folder``, as an sshfs whose connection broke."""
     os.close(_cover_folder(folder))
     try:
         yield

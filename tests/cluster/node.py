@@ -42,7 +42,7 @@ class Process:
 
 @dataclass(frozen=True)
 class NodePlan:
-    """What a node is made from.
+    """The parts of a node.
 
     ``folder`` holds its disk, the log of its starts, and under ``identity`` the files that are its
     own; ``index`` counts from 1 and gives its address.  A bare node has python3 and nothing beside.
@@ -167,7 +167,7 @@ class Node:
         )
 
     def run_as_root(self, *argv: str, limit_s: float = LIMIT_S) -> str:
-        """What a program printed that was executed there as root.
+        """Execute a program as root and return its output.
 
         Raises:
             ClusterError: It failed, with what it complained of.
@@ -217,7 +217,7 @@ class Node:
         self._cable.repair()
 
     def ask_again(self) -> None:
-        """Who answers to which address is asked of the others when it is needed next."""
+        """Forget the hardware addresses of the other nodes."""
         self._cable.forget_neighbours()
 
     def leave_the_desktop(self) -> None:
@@ -273,7 +273,7 @@ class Node:
 
     @contextlib.contextmanager
     def lent_folder(self, folder: Path) -> Iterator[str]:
-        """Where a folder of this machine is seen there, for the length of a block."""
+        """Mount a folder of this machine on the node for a block; yields its path there."""
         mount_point = self._plan.folder / "srv" / folder.name
         mount_point.mkdir()
         call("mount", "--bind", folder, mount_point)

@@ -52,7 +52,7 @@ class Processor:
             raise ClusterError(f"A node cannot be given a processor of its own: {error}") from error
 
     def enter_command(self) -> list[str]:
-        """What stands before a command to execute it in the group."""
+        """Return the prefix of a command that executes it in the group."""
         files = [str(folder / "cgroup.procs") for folder in _folders(self._name)]
         return ["sh", "-c", _ENTER, "sh", *files, "--"]
 
@@ -110,7 +110,7 @@ def _parents() -> list[Path]:
 
 
 def _groups_of(pid: int) -> list[Path]:
-    """Where a process is at home, in the order of `_parents`."""
+    """Return the groups of a process, in the order of `_parents`."""
     lines = Path("/proc", str(pid), "cgroup").read_text().splitlines()
     group_paths = {names: path for _, names, path in (line.split(":", 2) for line in lines)}
     controller_names = [""] if _is_one_tree() else [parent.name for parent in _parents()]

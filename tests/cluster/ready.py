@@ -63,7 +63,7 @@ class ReadyCluster:
                 self.start_agent(name)
 
     def agent_lives(self, name: str) -> bool:
-        """That of this data root: a node may have one for each."""
+        """Whether the agent of this data root runs; a node has an agent for each data root."""
         folder = self._agent_paths(name).folder
         processes = self.cluster[name].processes()
         return any({_AGENT, folder} <= set(process.argv) for process in processes)

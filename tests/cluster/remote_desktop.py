@@ -48,7 +48,7 @@ def open_remote(cluster: Cluster, folder: Path) -> Services:
 
 
 def known_keys(cluster: Cluster) -> list[HostKey]:
-    """Of every node, under its address."""
+    """Return the host key of every node, under its address."""
     keys = []
     for line in cluster.known_hosts:
         names, kind, text = line.split()

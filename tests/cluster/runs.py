@@ -45,7 +45,7 @@ def stock_library(ready: ReadyCluster, folder: Path, model_text: str = MODEL) ->
 
 @contextmanager
 def job_starter(ready: ReadyCluster) -> Iterator[Callable[..., JobView]]:
-    """What starts a job on the nodes that it is given, and waits until it trains.
+    """Yield a function that starts a job on nodes and waits until it trains.
 
     Jobs that still run at the end of the block are stopped.
     """
@@ -96,7 +96,7 @@ NODE_LOSSES: dict[str, Callable[[Node], None]] = {
     "processes": _kill_processes,
     "cable": Node.cut,
 }
-"""How a run may lose a node."""
+"""Ways in which a run loses a node."""
 
 
 def wait_for_no_processes(stocked: ReadyCluster) -> None:
@@ -175,7 +175,7 @@ def is_over(stocked: ReadyCluster, job_id: str) -> JobView:
 def ends_by_name_when_killed(
     stocked: ReadyCluster, view: JobView, name: str, victim: str
 ) -> RankError:
-    """What a run says after one of its processes was killed on a node; nothing of it is left."""
+    """Return the error of a run whose process was killed on a node; no process is left."""
     process = next(
         p for node, p in run_processes(stocked) if node == name and is_program(p, victim)
     )
@@ -189,7 +189,7 @@ def ends_by_name_when_killed(
 
 
 def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView) -> None:
-    """Of a run on node1 and node2; both sides are free then."""
+    """Cut node2 off from a run on node1 and node2; both nodes are free after it."""
     stocked["node2"].cut()
     view = is_over(stocked, view.id)
     assert view.state is JobState.ERROR

@@ -1,4 +1,4 @@
-"""How a fault of a node is made, and unmade, and called; `tests.cluster.faults` has them all.
+"""Seeded faults of a node, with a name and a repair; `tests.cluster.faults` has them all.
 
 `expected` are the checks that must report it, with the nodes that they must name; nothing else may
 be reported. ``{node}`` is filled in, as most faults can be anybody's.
@@ -27,7 +27,7 @@ class SeededFault:
     checks: tuple[str, ...]
     spoil: Spoil
     is_shared: bool = False
-    """It belongs to no node: the findings name none."""
+    """The fault belongs to no node: its findings name none."""
 
     def expected(self, node: str) -> set[tuple[str, tuple[str, ...]]]:
         return {(check, () if self.is_shared else (node,)) for check in self.checks}
@@ -63,15 +63,14 @@ def run_as_root(ready: ReadyCluster, node: str, command: str) -> None:
 
 @contextmanager
 def read_only_folder(ready: ReadyCluster, node: str, path: str) -> Iterator[None]:
-    """What is opened under ``path`` from now on cannot be written; files that are open can.
+    """Files under ``path`` cannot be opened for writing; open ones can be written.
 
     It is made read-only while nothing is written: the kernel refuses that during an opening.
     """
     mount_point = "/mnt/read-only"
-    remount_command = f"mkdir -p {mount_point}; mount --bind {path} {mount_point}; mount -o remount,bind,ro {mount_point}"
-    run_as_root(
-        ready, node, f"{remount_command}; mount --bind {mount_point} {path}; umount {mount_point}"
-    )
+    make = f"mkdir -p {mount_point}; mount --bind {path} {mount_point}"
+    remount = f"mount -o remount,bind,ro {mount_point}; mount --bind {mount_point} {path}"
+    run_as_root(ready, node, f"{make}; {remount}; umount {mount_point}")
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""What a cluster takes of this machine: one number, and everything that is named after it.
+"""The number of a cluster on this machine, and everything that is named after the number.
 
 The number gives the subnet, the bridge and the names of links and namespaces, so several clusters
 stand side by side, and what a killed run left is known by its name.  A lock says whether a

@@ -60,7 +60,7 @@ def desktop(
     results = services.provisioning.set_up(
         NODES, lambda _: None, options=SetUpOptions(own_key=own_key)
     )
-    assert all(isinstance(known_host, NodeEntry) for known_host in results.values()), results
+    assert all(isinstance(result, NodeEntry) for result in results.values()), results
     ready = ReadyCluster(cluster, services)
     stock_library(ready, folder)
     yield ready
@@ -122,7 +122,7 @@ def test_a_job_trains_stops_and_resumes_on_a_node_without_the_data_root(
 
     library = remote_files(sftp_cluster, "node1", "models", "loaders", "datasets")
     newest_checkpoint = next(
-        node_state for node_state in jobs.queries.checkpoints(view.id) if node_state.is_latest
+        checkpoint for checkpoint in jobs.queries.checkpoints(view.id) if checkpoint.is_latest
     )
     checkpoint_path = f"jobs/{view.id}/checkpoints/{newest_checkpoint.name}.pt"
     previous_files = remote_files(sftp_cluster, "node1", checkpoint_path)

@@ -1,4 +1,4 @@
-"""What a thief of the cluster's key could do with it, on real sshd; and that mpirun still can."""
+"""The limits of a stolen cluster key, on real sshd; mpirun can still use the key."""
 
 from __future__ import annotations
 

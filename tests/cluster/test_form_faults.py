@@ -104,7 +104,7 @@ ROWS = {
 
 @pytest.fixture
 def add(ready_cluster: ReadyCluster, tmp_path: Path) -> Iterator[Callable[..., None]]:
-    """As the form does; the keys of the nodes were accepted before."""
+    """Add a node as the form does; the keys of the nodes were accepted before."""
     cluster = ready_cluster.cluster
     call("ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", tmp_path / "locked")
 

@@ -1,4 +1,4 @@
-"""What is written on a disk that is really full, and what is not, which raises an error."""
+"""Files on a full disk: some are written, and the others raise an error."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def is_ready(update: SetUp) -> bool:
 
 
 def fingerprint(ready: ReadyCluster) -> str:
-    """As the administrator of node2 reads it on that node."""
+    """Return the fingerprint that the administrator of node2 reads on that node."""
     fingerprint_line = ready["node2"].run_as_root(
         "ssh-keygen", "-lf", "/etc/ssh/ssh_host_ed25519_key.pub"
     )

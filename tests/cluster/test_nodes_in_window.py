@@ -1,4 +1,4 @@
-"""What the place Nodes says of real nodes: figures without an agent, and what a run left there."""
+"""The page Nodes with real nodes: figures without an agent, and the orphans of a run."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ REPAIRED_FAULTS: tuple[dict[str, tuple[str, ...]], ...] = (
         "node2": ("environment_of_another_user",),
     },
 )
-"""What the program fixes, several faults of a node at once."""
+"""Faults that the program fixes, several of a node at once."""
 GPU_FAULTS = ("gpu_not_there", "gpu_busy", "gpu_lost")
 
 

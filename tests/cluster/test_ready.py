@@ -1,4 +1,4 @@
-"""What other tests rely on: the nodes were set up, and each test finds their agents alive."""
+"""Conditions of other tests: the nodes were set up, and each test finds their agents alive."""
 
 from __future__ import annotations
 

@@ -145,7 +145,9 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
 
 
 @slow
-@pytest.mark.parametrize("in_set_up", [False, True], ids=["before-mpirun-was-there", "in-its-set-up"])
+@pytest.mark.parametrize(
+    "in_set_up", [False, True], ids=["before-mpirun-was-there", "in-its-set-up"]
+)
 def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
     stocked: ReadyCluster, monkeypatch: pytest.MonkeyPatch, in_set_up: bool
 ) -> None:
@@ -342,7 +344,7 @@ def _gpu_nodes(stocked: ReadyCluster) -> set[str]:
 
 
 def _visible_gpus(stocked: ReadyCluster) -> dict[str, str]:
-    """What the rank on each node was given to see."""
+    """Return ``CUDA_VISIBLE_DEVICES`` of the rank on each node."""
     visible_gpus = {}
     for name, process in run_processes(stocked):
         if any(word.endswith("/rank_bootstrap.py") for word in process.argv):

@@ -91,11 +91,9 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     assert view.state is JobState.TRAINING, (view.error, view.status.message)
 
     def on_node3() -> Process | None:
-        processes = [
-            process_entry for node, process_entry in run_processes(ready_cluster) if node == "node3"
-        ]
+        processes = [process for node, process in run_processes(ready_cluster) if node == "node3"]
         return next(
-            (process_entry for process_entry in processes if is_program(process_entry, "train.py")),
+            (process for process in processes if is_program(process, "train.py")),
             None,
         )
 

@@ -37,7 +37,7 @@ def job_of(services: Services, folder: Path, out: str) -> JobView:
 def is_stopped_and_resumes_from_a_folder(
     services: Services, job_id: str, target_folder: Path
 ) -> None:
-    """What it wrote is exported here, and another node continues from it."""
+    """Export the script's checkpoint on the desktop, and continue from it on another node."""
     jobs = services.jobs
 
     def folders() -> list[Checkpoint]:

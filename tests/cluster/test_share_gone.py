@@ -81,7 +81,7 @@ def without(ready: ReadyCluster, outage: Outage) -> Iterator[None]:
 
 
 def may_write(node: Node, process: Process, limit_bytes: str) -> None:
-    """How long a file may become by what a process writes into it; one that has ended is left."""
+    """Limit the size of the files that a process writes; an ended process is left out."""
     done = node.run(["prlimit", f"--pid={process.pid}", f"--fsize={limit_bytes}:"])
     assert not done.returncode or process not in node.processes(), done.stderr
 

@@ -1,4 +1,4 @@
-"""Of four causes of a slow job on nodes the one that was made is named, at its rank."""
+"""The seeded one of four causes of a slow job on nodes is named, at its rank."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
 
 @pytest.mark.parametrize(
     ("strategy", "cut"),
-    [*((checkpoint, "node3") for checkpoint in ALONE_TO_FAIL), ("sandblaster", "node1")],
+    [*((strategy, "node3") for strategy in ALONE_TO_FAIL), ("sandblaster", "node1")],
 )
 def test_a_job_that_cannot_go_on_without_a_node_names_it_and_is_resumed_elsewhere(
     stocked: ReadyCluster, train: Train, strategy: str, cut: str

@@ -155,7 +155,7 @@ def test_a_missing_daemon_is_found_before_the_start(stocked: ReadyCluster) -> No
 def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
     stocked: ReadyCluster, entries_before: dict[str, NodeEntry], changed_nodes: Sequence[str]
 ) -> None:
-    """As when a node was off while the others were set up with their own Open MPI."""
+    """A node that was off while the others were set up with their own Open MPI."""
     root = mounted(stocked.cluster.share)
     for name in changed_nodes:
         node_files.write_entry(root, entries_before[name])

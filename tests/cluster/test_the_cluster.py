@@ -1,4 +1,4 @@
-"""What other tests rely on: the nodes are machines, and break as machines do."""
+"""Conditions of other tests: the nodes are machines, and break as machines do."""
 
 from __future__ import annotations
 

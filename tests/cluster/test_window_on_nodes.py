@@ -146,7 +146,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
 
 
 def _bring_the_example(program: Program, user: User) -> None:
-    """As it is brought: by training it here."""
+    """Bring the job as a user does: by training it here."""
     user.press_button("Jobs")
     user.press_button("Train the example")
     user.wait(lambda: _views(program) and makes_steps(_views(program)[0]))
@@ -251,7 +251,7 @@ def _lose_a_node(program: Program, ready_cluster: ReadyCluster, user: User, job:
 
 
 def _un_provision_node(ready_cluster: ReadyCluster) -> None:
-    """What no button does: `node unprovision`."""
+    """Remove Ringmaster from node1 as `node unprovision` does; no button does so."""
     home = ready_cluster.home
     usage = ready_cluster["node1"].run_as_root("du", "-s", "--block-size=1", str(home))
     freed_bytes = ready_cluster.services.provisioning.un_provision("node1")

@@ -1,4 +1,4 @@
-"""Who sits on node1 and has the key that goes from there to node2: what it opens, and what not."""
+"""A thief on node1 with the key from there to node2, and the key's limits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.cluster.runs import makes_steps, run_processes, wait_for_no_processes
 def run_with_key(
     ready: ReadyCluster, *argv: str, options: tuple[str, ...] = (), input: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """What OpenSSH gets."""
+    """Run OpenSSH on node1 with the cluster's key."""
     config = f"{ready.home}/ssh/config"
     command = ["ssh", "-F", config, *options, ready.cluster.address_of("node2"), *argv]
     return ready["node1"].run(command, input=input, limit_s=20)

@@ -57,7 +57,7 @@ class User:
         self._qtbot.waitUntil(lambda: bool(is_reached()), timeout=limit_ms)
 
     def press_button(self, label: str, limit_ms: int = LIMIT_MS) -> None:
-        """The button that says so, or that is heard so."""
+        """Press the button with a text or an accessible name."""
 
         def is_labelled(button: QAbstractButton) -> bool:
             return re.fullmatch(label, button.text() or _accessible_name(button)) is not None
@@ -65,7 +65,7 @@ class User:
         self._click(self._find(QAbstractButton, is_labelled, label, limit_ms))
 
     def write_field(self, field: str, text: str) -> None:
-        """Into a field by its name, over what it holds."""
+        """Write into a field by its name, over its text."""
         edit = self._find(QWidget, lambda w: _takes_keys(w) and _accessible_name(w) == field, field)
         edit.setFocus()
         self.clicks += 1
@@ -82,7 +82,7 @@ class User:
         raise AssertionError(f"Tab does not reach “{field}”")
 
     def type_text(self, text: str) -> None:
-        """Where the focus is."""
+        """Type text into the widget with the focus."""
         self._qtbot.keyClicks(self._focus_widget(), text)
 
     def press_key(self, keys: str) -> None:
@@ -90,14 +90,14 @@ class User:
         self._qtbot.keyClick(self._focus_widget(), shortcut.key(), shortcut.keyboardModifiers())
 
     def _focus_widget(self) -> QWidget:
-        """What gets the keys; no window manager activates the window when a dialog closes."""
+        """Return the widget with the focus; no window manager activates the window by itself."""
         top = QApplication.activeModalWidget() or self._window
         top.activateWindow()
         self.wait(top.isActiveWindow)
         return top.focusWidget() or top
 
     def choose_from_menu(self, button: QWidget, label: str) -> None:
-        """In the menu of a button, which has the event loop until it is closed."""
+        """Pick an entry in the menu of a button, which has the event loop until it closes."""
         QTimer.singleShot(_MENU_MS, lambda: self.pick_entry(label))
         self._click(button)
 
@@ -121,7 +121,7 @@ class User:
         raise AssertionError([action.text() for action in menu.actions()])
 
     def open_menu(self, parent: QWidget, position: QPoint) -> None:
-        """With the right button, at a point of something."""
+        """Open a context menu with the right button, at a point of a widget."""
         self.clicks += 1
         reason = QContextMenuEvent.Reason.Mouse
         event = QContextMenuEvent(reason, position, parent.mapToGlobal(position))
@@ -132,7 +132,7 @@ class User:
         self._qtbot.mouseClick(button, _LEFT_BUTTON)
 
     def open_dialogs(self, kind: type[_Widget]) -> list[_Widget]:
-        """Those of a kind that are open."""
+        """Return the open dialogs of a class."""
         return [dialog for dialog in self._dialogs() if isinstance(dialog, kind)]
 
     def take_picture(self, name: str) -> None:
@@ -157,7 +157,7 @@ class User:
         self._settle()
 
     def _settle(self) -> None:
-        """What was just opened is laid out in passes."""
+        """Lay out the widgets that were just opened, in several passes."""
         for _ in range(_PASSES):
             QApplication.processEvents()
 
@@ -170,7 +170,7 @@ class User:
         assert picture.save(str(self._folder / f"{name}.png"))
 
     def _center_position(self, dialog: QWidget) -> QPoint:
-        """In the middle: no window manager has put it anywhere."""
+        """Return the position in the middle: no window manager has placed the dialog."""
         free_size = self._window.size() - dialog.size()
         return QPoint(max(0, free_size.width() // 2), max(0, free_size.height() // 2))
 
