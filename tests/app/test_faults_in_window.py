@@ -284,7 +284,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
             window.program.window.open_page(page_key)
             window.program.window.repaint()
         window.act.click()
-        window.wait(lambda: folder.waiting > 2)
+        window.wait(lambda: folder.waiting_count > 2)
         assert folder.on_gui_thread == []
     finally:
         folder.open_up()

@@ -156,8 +156,8 @@ class _Runs:
         pickle.dumps(numpy.array([_Runs()], object), protocol=2),
     ],
 )
-def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, evil: bytes) -> None:
-    content = {**cifar_10_python(), "cifar-10-batches-py/data_batch_2": evil}
+def test_a_pickle_that_would_run_code_is_refused(tmp_path: Path, pickle_bytes: bytes) -> None:
+    content = {**cifar_10_python(), "cifar-10-batches-py/data_batch_2": pickle_bytes}
     with pytest.raises(UserCodeError, match="data_batch_2 cannot be read: it holds"):
         open_data("cifar-10", files(tmp_path / "d", **content), tmp_path)
     assert not Path("/tmp/ringmaster-test-was-run").exists()
@@ -218,11 +218,11 @@ TESTS = {"images": "t10k-images-idx3-ubyte", "labels": "t10k-labels-idx1-ubyte"}
 @pytest.mark.parametrize("zipped", [False, True])
 @pytest.mark.parametrize("form", ["{}-{}-idx{}-ubyte", "MNIST/raw/{}-{}.idx{}-ubyte"])
 def test_idx_files_are_read_gzipped_or_not(tmp_path: Path, form: str, zipped: bool) -> None:
-    def file_settings(part: str) -> dict[str, str]:
+    def file_names(part: str) -> dict[str, str]:
         return {"images": form.format(part, "images", 3), "labels": form.format(part, "labels", 1)}
 
-    content = mnist([1, 0, 2] * 4, **file_settings("train")) | mnist(
-        [2, 1], **file_settings("t10k")
+    content = mnist([1, 0, 2] * 4, **file_names("train")) | mnist(
+        [2, 1], **file_names("t10k")
     )
     if zipped:
         content = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in content.items()}
@@ -230,8 +230,8 @@ def test_idx_files_are_read_gzipped_or_not(tmp_path: Path, form: str, zipped: bo
     assert (len(datasets.training), len(datasets.validation)) == (12, 2)
     assert datasets.training[0][0].shape == (1, 28, 20)
     assert [int(label) for _, label in datasets.validation] == [2, 1]
-    turned = open_data("idx", tmp_path / "d", tmp_path, exchange=True)
-    assert (datasets.training[0][0][0] == turned.training[0][0][0].T).all()
+    transposed = open_data("idx", tmp_path / "d", tmp_path, exchange=True)
+    assert (datasets.training[0][0][0] == transposed.training[0][0][0].T).all()
 
 
 @pytest.mark.parametrize(
@@ -469,11 +469,11 @@ def test_a_picture_is_tried_by_each_loader_of_pictures(tmp_path: Path) -> None:
 def test_only_training_pictures_are_changed(tmp_path: Path, augment: str) -> None:
     content = npz(x_train=PICTURES, y_train=LABELS, x_test=PICTURES, y_test=LABELS)
     datasets = open_data("arrays", files(tmp_path / "d", **content), tmp_path, augment=augment)
-    plain = [datasets.validation[0][0] for _ in range(20)]
-    changed = [datasets.training[0][0] for _ in range(20)]
-    assert all((picture == plain[0]).all() for picture in plain)
-    assert any((picture != plain[0]).any() for picture in changed)
-    assert {tuple(picture.shape) for picture in changed} == {(1, 8, 8)}
+    validation_pictures = [datasets.validation[0][0] for _ in range(20)]
+    training_pictures = [datasets.training[0][0] for _ in range(20)]
+    assert all((picture == validation_pictures[0]).all() for picture in validation_pictures)
+    assert any((picture != validation_pictures[0]).any() for picture in training_pictures)
+    assert {tuple(picture.shape) for picture in training_pictures} == {(1, 8, 8)}
 
 
 @pytest.mark.parametrize(

@@ -56,14 +56,14 @@ def test_what_is_said_to_fit_takes_the_settings_of_the_data(shape: DataShape) ->
 def test_each_misfit_has_its_reason() -> None:
     boxes = DataShape("detection", {"classes": 3, "channels": 3, "side": 256})
     table = DataShape("classification", {"classes": 3, "features": 13})
-    large = DataShape("classification", {"classes": 3, "channels": 3, "side": 300})
-    small = DataShape("classification", {"classes": 3, "channels": 2, "side": 32})
+    large_shape = DataShape("classification", {"classes": 3, "channels": 3, "side": 300})
+    small_shape = DataShape("classification", {"classes": 3, "channels": 2, "side": 32})
     reasons = [
         (boxes, "mlp", "Not for detection"),
         (table, "resnet-18", "For pictures, not for tables"),
         (table, "retinanet", "Not for classification"),
-        (large, "lenet-5", "Side 300 does not fit"),
-        (small, "resnet-18", "Channels 2 does not fit"),
+        (large_shape, "lenet-5", "Side 300 does not fit"),
+        (small_shape, "resnet-18", "Channels 2 does not fit"),
         (table, "mlp", ""),
     ]
     for shape, name, reason in reasons:

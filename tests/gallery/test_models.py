@@ -38,14 +38,14 @@ each_classifier = pytest.mark.parametrize(
 )
 
 
-def built(name: str, **settings: object) -> Any:
+def build_on_meta(name: str, **settings: object) -> Any:
     with META:
         return build(name, **settings).eval()
 
 
 def shapes_of(name: str, modules: str, **settings: object) -> list[tuple[int, ...]]:
     """Return the shapes of the outputs of modules, named with blanks between, without samples."""
-    model, shapes = built(name, **settings), []
+    model, shapes = build_on_meta(name, **settings), []
     for module_name in modules.split():
         model.get_submodule(module_name).register_forward_hook(
             lambda _module, _inputs, output: shapes.append(tuple(output.shape[1:]))
@@ -125,7 +125,7 @@ def test_the_layers_of_alexnet() -> None:
     assert shapes_of("alexnet", convolutions) == squares(
         (96, 55), (256, 27), (384, 13), (384, 13), (256, 13), (256, 6)
     )
-    assert parameters(built("alexnet", groups=1)) == 62_378_344
+    assert parameters(build_on_meta("alexnet", groups=1)) == 62_378_344
 
 
 def test_the_layers_of_vgg() -> None:
@@ -142,7 +142,7 @@ def test_the_modules_of_inception_bn() -> None:
     at14 = ((576, 14), (576, 14), (576, 14), (608, 14), (608, 14))
     at7 = ((1056, 7), (1024, 7), (1024, 7))
     assert shapes_of("inception-bn", modules) == squares(*at28, *at14, *at7)
-    pools = [type(module.paths[-1][0]).__name__ for module in built("inception-bn").features]
+    pools = [type(module.paths[-1][0]).__name__ for module in build_on_meta("inception-bn").features]
     average, largest = "AvgPool2d", "MaxPool2d"
     assert pools == [average] * 2 + [largest] + [average] * 4 + [largest, average, largest]
 
@@ -164,14 +164,14 @@ def test_the_modules_of_tinynet(name: str) -> None:
         ("ndsb-net-2", [(512, 18), (512, 18), (512, 6), (512, 6), (512, 6)]),
     ],
 )
-def test_the_layers_of_ndsb(name: str, later: list[tuple[int, int]]) -> None:
+def test_the_layers_of_ndsb(name: str, later_shapes: list[tuple[int, int]]) -> None:
     side = SERVICE.show(name).card.settings["side"].default
     assert side == {"ndsb-net-1": 128, "ndsb-net-2": 144}[name]
     half, quarter, eighth = side // 2, side // 4, side // 8
     first = [(16, side), (16, half), (32, half), (32, half), (64, half), (64, half), (128, half)]
     first += [(128, quarter), (256, quarter), (256, eighth)]
-    layers = " ".join(f"features.{number}" for number in range(len(first + later)))
-    assert shapes_of(name, layers) == squares(*first, *later)
+    layers = " ".join(f"features.{number}" for number in range(len(first + later_shapes)))
+    assert shapes_of(name, layers) == squares(*first, *later_shapes)
 
 
 def test_the_halves_of_the_small_caffenet() -> None:
@@ -198,7 +198,7 @@ def test_the_paths_of_a_module_variant(variant: str) -> None:
             elif type(layer) in names:
                 yield names[type(layer)]
 
-    model = built("inception-variants", variant=variant, filters=32)
+    model = build_on_meta("inception-variants", variant=variant, filters=32)
     first = model.features[1]
     assert " ".join("-".join(steps(path)) for path in first.paths) == VARIANTS[variant]
     outputs = {"A": 32, "D": 32, "I": 48, "K": 112}.get(variant, 64)
@@ -237,7 +237,7 @@ def test_parameters_and_outputs_are_those_of_torchvision(
     with META:
         torchvision_model = getattr(torchvision.models, torchvision_name)().eval()
         data = sample_of(SERVICE.show(name), **settings)
-    gallery_model = built(name, **settings)
+    gallery_model = build_on_meta(name, **settings)
     gallery_state, torchvision_state = gallery_model.state_dict(), torchvision_model.state_dict()
     if name == "alexnet":
         assert [weight.shape for weight in gallery_state.values()] == [
@@ -263,9 +263,9 @@ def test_a_resnet_gives_the_outputs_of_that_of_torchvision(torchvision: Any, dep
 
 @each_model
 def test_the_figures_are_those_measured(entry: GalleryEntry) -> None:
-    stored = read_json(GALLERY / entry.kind.folder / entry.name / FIGURES)
+    stored_figures = read_json(GALLERY / entry.kind.folder / entry.name / FIGURES)
     command = "python -m tests.gallery.figures"
-    assert figures(entry, reference_complexity()).to_dict() == stored, f"to measure it: {command}"
+    assert figures(entry, reference_complexity()).to_dict() == stored_figures, f"to measure it: {command}"
 
 
 def smallest(entry: GalleryEntry) -> dict[str, object]:
@@ -308,7 +308,7 @@ def test_every_choice_of_every_setting_builds_and_both_limits_do(entry: GalleryE
     for key, setting in entry.card.settings.items():
         for value in _values(setting):
             settings = {**smallest(entry), key: value}
-            model = built(entry.name, **settings)
+            model = build_on_meta(entry.name, **settings)
             with META:
                 output = model(sample_of(entry, 2, **settings))
             assert output.shape == (2, settings["classes"]), f"{key} = {value}"
@@ -323,9 +323,9 @@ def test_no_classes_and_a_side_that_the_network_cannot_take_are_refused(
     assert setting.minimum is not None
     assert setting.maximum is not None
     too_small, too_large = int(setting.minimum) - 1, int(setting.maximum) + 1
-    faulty = [("classes", "0"), ("classes", "1"), ("classes", "-3"), ("classes", "")]
+    faulty_settings = [("classes", "0"), ("classes", "1"), ("classes", "-3"), ("classes", "")]
     for name, text in [
-        *faulty,
+        *faulty_settings,
         (key, str(too_small)),
         (key, str(too_large)),
         (key, "0"),

@@ -184,13 +184,13 @@ def test_a_picture_of_any_mode_becomes_colour_or_grey(tmp_path: Path, mode: str)
 @pytest.mark.parametrize("orientation", range(1, 9))
 def test_a_picture_is_turned_as_its_exif_says(tmp_path: Path, orientation: int) -> None:
     """The upper left corner is bright once the picture is upright."""
-    upright = numpy.zeros((32, 32), numpy.uint8)
-    upright[:16, :16] = 255
-    image = Image.fromarray(upright)
-    undo = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE",
+    upright_picture = numpy.zeros((32, 32), numpy.uint8)
+    upright_picture[:16, :16] = 255
+    image = Image.fromarray(upright_picture)
+    undo_operations = {2: "FLIP_LEFT_RIGHT", 3: "ROTATE_180", 4: "FLIP_TOP_BOTTOM", 5: "TRANSPOSE",
             6: "ROTATE_90", 7: "TRANSVERSE", 8: "ROTATE_270"}  # fmt: skip
-    if orientation in undo:
-        image = image.transpose(Image.Transpose[undo[orientation]])
+    if orientation in undo_operations:
+        image = image.transpose(Image.Transpose[undo_operations[orientation]])
     exif = Image.Exif()
     exif[0x0112] = orientation
     buffer = io.BytesIO()
@@ -290,9 +290,9 @@ def voc(boxes: Boxes, pictures: int = 6, size: bool = True) -> Content:
             for file, name, (x1, y1, x2, y2) in boxes
             if file == f"{n}.png"
         )
-        of_size = "<size><width>20</width><height>10</height></size>" if size else ""
+        size_element = "<size><width>20</width><height>10</height></size>" if size else ""
         content[f"Annotations/{n}.xml"] = (
-            f"<annotation><filename>{n}.png</filename>{of_size}{objects}</annotation>"
+            f"<annotation><filename>{n}.png</filename>{size_element}{objects}</annotation>"
         )
         content[f"JPEGImages/{n}.png"] = picture()
     return content
@@ -423,8 +423,8 @@ def test_a_missing_picture_is_named_or_skipped(tmp_path: Path, form: str) -> Non
     datasets = open_data(form, folder, tmp_path)
     with pytest.raises(ValueError, match=r"3(\.png)? cannot be read .+ or set bad_pictures"):
         [data_of(data) for data in datasets]
-    skipped = open_data(form, folder, tmp_path, bad_pictures="skip")
-    assert sum(len(data_of(data)) for data in skipped) == 5
+    remaining_data = open_data(form, folder, tmp_path, bad_pictures="skip")
+    assert sum(len(data_of(data)) for data in remaining_data) == 5
 
 
 def test_boxes_are_for_the_picture_as_it_was_annotated(tmp_path: Path) -> None:
@@ -432,11 +432,11 @@ def test_boxes_are_for_the_picture_as_it_was_annotated(tmp_path: Path) -> None:
     exif = Image.Exif()
     exif[0x0112] = 6
     for form, content in (("coco", coco(BOXES)), ("voc", voc(BOXES))):
-        turned = {
+        turned_content = {
             name: picture(exif=exif) if name.endswith(".png") else data
             for name, data in content.items()
         }
-        datasets = open_data(form, files(tmp_path / form, **turned), tmp_path, side=40)
+        datasets = open_data(form, files(tmp_path / form, **turned_content), tmp_path, side=40)
         assert boxes_of(datasets) == expected_boxes(BOXES, form, 2)
 
 
@@ -644,7 +644,7 @@ def test_folders_are_classes_or_sets_as_those_beside_them_are(tmp_path: Path, la
     assert len(notes) == omitted_count
 
 
-def deep(values: Any, form: str = "PNG") -> bytes:
+def deep_picture(values: Any, form: str = "PNG") -> bytes:
     buffer = io.BytesIO()
     Image.fromarray(numpy.asarray(values)).save(buffer, form)
     return buffer.getvalue()
@@ -652,17 +652,17 @@ def deep(values: Any, form: str = "PNG") -> bytes:
 
 LEVELS = numpy.arange(64).reshape(8, 8)
 DEEP: dict[str, tuple[bytes, float, str]] = {
-    "16 bits": (deep((LEVELS * 1040).astype(numpy.uint16)), 65535, "so that 65535 becomes 1"),
-    "12 of 16 bits": (deep((LEVELS * 64 + 1).astype(numpy.uint16)), 4095, "so that 4095 becomes 1"),
-    "8 of 16 bits": (deep((LEVELS + 1).astype(numpy.uint16)), 255, "so that 255 becomes 1"),
-    "32 bits": (deep((LEVELS * 1000).astype(numpy.int32), "TIFF"), 65535, "65535 becomes 1"),
-    "floats to 1": (deep((LEVELS / 63).astype(numpy.float32), "TIFF"), 1, "so that 1 becomes 1"),
+    "16 bits": (deep_picture((LEVELS * 1040).astype(numpy.uint16)), 65535, "so that 65535 becomes 1"),
+    "12 of 16 bits": (deep_picture((LEVELS * 64 + 1).astype(numpy.uint16)), 4095, "so that 4095 becomes 1"),
+    "8 of 16 bits": (deep_picture((LEVELS + 1).astype(numpy.uint16)), 255, "so that 255 becomes 1"),
+    "32 bits": (deep_picture((LEVELS * 1000).astype(numpy.int32), "TIFF"), 65535, "65535 becomes 1"),
+    "floats to 1": (deep_picture((LEVELS / 63).astype(numpy.float32), "TIFF"), 1, "so that 1 becomes 1"),
     "floats to 1.01": (
-        deep((LEVELS / 62.4).astype(numpy.float32), "TIFF"),
+        deep_picture((LEVELS / 62.4).astype(numpy.float32), "TIFF"),
         1,
         "so that 1 becomes 1",
     ),
-    "negative": (deep((LEVELS - 32.0).astype(numpy.float32), "TIFF"), 255, "255 becomes 1"),
+    "negative": (deep_picture((LEVELS - 32.0).astype(numpy.float32), "TIFF"), 255, "255 becomes 1"),
 }
 
 
@@ -680,9 +680,9 @@ def test_no_level_of_a_deep_picture_is_lost_and_one_range_is_for_all(
     torch.testing.assert_close(picture, (values / white).repeat(channels, 1, 1))
     assert len(picture.unique()) == 64
     assert note in notes_of(datasets)[0]
-    doubled = open_data("image-folder", folder, tmp_path, side=8, channels=1, white=2 * int(white))
-    torch.testing.assert_close(2 * doubled.training[0][0], picture[:1])
-    assert notes_of(doubled) == []
+    doubled_white = open_data("image-folder", folder, tmp_path, side=8, channels=1, white=2 * int(white))
+    torch.testing.assert_close(2 * doubled_white.training[0][0], picture[:1])
+    assert notes_of(doubled_white) == []
 
 
 def test_a_dark_deep_picture_has_the_range_of_the_bright_ones(tmp_path: Path) -> None:

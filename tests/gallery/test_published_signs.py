@@ -98,8 +98,8 @@ def test_batch_norm_lets_sigmoid_train(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_reduction_before_the_only_path_makes_a_small_network_worse(tmp_path: Path) -> None:
-    plain, reduced = (
+    plain_error, reduced_error = (
         error(tmp_path / variant, "inception-variants", 4, variant=variant, filters=8)
         for variant in "AD"
     )
-    assert reduced > 1.5 * plain
+    assert reduced_error > 1.5 * plain_error

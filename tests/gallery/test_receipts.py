@@ -60,23 +60,23 @@ def test_the_sets_have_the_sizes_of_the_source(tmp_path: Path) -> None:
 
 def test_a_picture_is_the_same_in_any_process(tmp_path: Path) -> None:
     folder = write_loader(tmp_path, side=64, lines=8)
-    printed = subprocess.run(
+    hash_lines = subprocess.run(
         [sys.executable, "-c", HASH, str(folder)],
         cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=True,
     ).stdout  # fmt: skip
     data = load_loader(folder).training(tmp_path)
-    assert printed.split() == [digest(data.item(5)), digest(data.item(0))]
+    assert hash_lines.split() == [digest(data.item(5)), digest(data.item(0))]
     other_data = load_loader(write_loader(tmp_path, side=64, lines=8, seed=2)).training(tmp_path)
-    assert digest(other_data.item(5)) not in printed
+    assert digest(other_data.item(5)) not in hash_lines
 
 
 def test_no_picture_is_in_two_sets(tmp_path: Path) -> None:
     sizes = {"side": 64, "train": 6, "validation": 6, "test": 6}
-    training, every = open_receipts(tmp_path, **sizes, split="all")
-    digests = [digest(every.item(number)) for number in range(18)]
+    training, all_data = open_receipts(tmp_path, **sizes, split="all")
+    digests = [digest(all_data.item(number)) for number in range(18)]
     assert len(set(digests)) == 18
     assert digests[:6] == [digest(training.item(number)) for number in range(6)]
-    assert [every.item(number)[1]["set"] for number in (0, 6, 12)] == [
+    assert [all_data.item(number)[1]["set"] for number in (0, 6, 12)] == [
         "training", "validation", "test",
     ]  # fmt: skip
     for split, first in (("validation", 6), ("test", 12)):
@@ -114,8 +114,8 @@ def test_boxes_of_a_picture_hardly_overlap(tmp_path: Path, side: int, lines: int
         areas = (boxes[:, 2:] - boxes[:, :2]).prod(1)
         low = torch.maximum(boxes[:, None, :2], boxes[:, :2])
         high = torch.minimum(boxes[:, None, 2:], boxes[:, 2:])
-        shared = (high - low).clamp(min=0).prod(2).fill_diagonal_(0)
-        assert (shared <= 0.2 * torch.minimum(areas[:, None], areas)).all()
+        overlap_areas = (high - low).clamp(min=0).prod(2).fill_diagonal_(0)
+        assert (overlap_areas <= 0.2 * torch.minimum(areas[:, None], areas)).all()
 
 
 def test_a_batch_has_pictures_and_a_list_of_targets(small: tuple[UserData, UserData]) -> None:

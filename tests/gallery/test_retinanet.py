@@ -23,7 +23,7 @@ GALLERY = SERVICE
 SMALL = {"backbone": "resnet-18", "width": 8, "first": 8, "side": 64}
 
 
-def built(folder: Path, **settings: object) -> Any:
+def build_detector(folder: Path, **settings: object) -> Any:
     code_folder = folder / "-".join(map(str, settings.values()))
     GALLERY.write("retinanet", {key: str(value) for key, value in settings.items()}, code_folder)
     return load_model(code_folder)
@@ -36,7 +36,7 @@ def module_of(model: nn.Module) -> ModuleType:
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
     torch.manual_seed(1)
-    return built(tmp_path_factory.mktemp("model"), **SMALL, classes=3)
+    return build_detector(tmp_path_factory.mktemp("model"), **SMALL, classes=3)
 
 
 def some_boxes(count: int, generator: torch.Generator) -> torch.Tensor:
@@ -63,7 +63,7 @@ def test_suppression_equals_that_of_onnxruntime(
     model: Any, reference_nms: onnxruntime.InferenceSession
 ) -> None:
     nms = module_of(model).nms
-    kept_of = []
+    kept_shares = []
     for seed in range(200):
         generator = torch.Generator().manual_seed(seed)
         count = 1 + seed % 60
@@ -81,15 +81,15 @@ def test_suppression_equals_that_of_onnxruntime(
             },
         )
         assert nms(boxes, scores, overlap).tolist() == kept_rows[:, 2].tolist(), seed
-        kept_of.append(len(kept_rows) / count)
-    assert 0.2 < sum(kept_of) / 200 < 0.95
+        kept_shares.append(len(kept_rows) / count)
+    assert 0.2 < sum(kept_shares) / 200 < 0.95
     assert nms(torch.zeros(0, 4), torch.zeros(0), 0.5).tolist() == []
 
 
 def test_anchors_follow_the_table(model: Any) -> None:
     shapes = [(8, 6), (4, 3), (2, 2), (1, 1), (1, 1)]
     anchors = module_of(model).anchors_of(shapes, torch.device("cpu"))
-    expected = []
+    expected_anchors = []
     for (height, width), stride in zip(shapes, (8, 16, 32, 64, 128), strict=True):
         cells = itertools.product(range(height), range(width))
         ratios = (1 / 2, 1 / 1, 2 / 1, 1 / 8, 1 / 6, 1 / 4)
@@ -97,25 +97,25 @@ def test_anchors_follow_the_table(model: Any) -> None:
             area = (32 / 8 * stride * 2 ** (power / 3)) ** 2
             w, h = math.sqrt(area / ratio), math.sqrt(area * ratio)
             x, y = (column + 0.5) * stride, (row + 0.5) * stride
-            expected.append([x - w / 2, y - h / 2, x + w / 2, y + h / 2])
+            expected_anchors.append([x - w / 2, y - h / 2, x + w / 2, y + h / 2])
     assert len(anchors) == 18 * sum(height * width for height, width in shapes)
-    torch.testing.assert_close(anchors, torch.tensor(expected))
+    torch.testing.assert_close(anchors, torch.tensor(expected_anchors))
 
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0, 5.0])
 def test_the_focal_loss_is_that_of_the_paper(tmp_path: Path, gamma: float) -> None:
-    focal_loss = module_of(built(tmp_path, **SMALL, gamma=gamma)).focal_loss
+    focal_loss = module_of(build_detector(tmp_path, **SMALL, gamma=gamma)).focal_loss
     generator = torch.Generator().manual_seed(1)
     logits = torch.randn(50, 3, generator=generator, dtype=torch.float64) * 4
     classes = (torch.rand(50, 3, generator=generator) < 0.3).double()
-    for logit, true, loss in zip(
+    for logit, target_value, loss in zip(
         logits.flatten().tolist(),
         classes.flatten().tolist(),
         focal_loss(logits, classes).flatten().tolist(),
         strict=True,
     ):
         p = 1 / (1 + math.exp(-logit))
-        p, alpha = (p, 0.25) if true else (1 - p, 0.75)
+        p, alpha = (p, 0.25) if target_value else (1 - p, 0.75)
         assert loss == pytest.approx(-alpha * (1 - p) ** gamma * math.log(p), rel=1e-9)
     if gamma == 0:
         weight = 0.25 * classes + 0.75 * (1 - classes)
@@ -127,14 +127,14 @@ def test_the_focal_loss_is_that_of_the_paper(tmp_path: Path, gamma: float) -> No
 
 @pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0])
 def test_the_slope_of_the_loss_is_finite_for_any_certainty(tmp_path: Path, gamma: float) -> None:
-    focal_loss = module_of(built(tmp_path, **SMALL, gamma=gamma)).focal_loss
+    focal_loss = module_of(build_detector(tmp_path, **SMALL, gamma=gamma)).focal_loss
     logits = torch.tensor([-200.0, -90, -20, 0, 20, 90, 200], requires_grad=True)
-    for true in (0.0, 1.0):
+    for target_value in (0.0, 1.0):
         (slope,) = torch.autograd.grad(
-            focal_loss(logits, torch.full((7,), true)).sum(), logits, retain_graph=True
+            focal_loss(logits, torch.full((7,), target_value)).sum(), logits, retain_graph=True
         )
         assert slope.isfinite().all()
-        assert (slope * (1 if true else -1) <= 0).all(), "each step goes to the truth"
+        assert (slope * (1 if target_value else -1) <= 0).all(), "each step goes to the truth"
 
 
 def test_anchors_are_positive_negative_or_ignored_by_their_overlap(model: Any) -> None:
@@ -203,7 +203,7 @@ def test_a_label_that_the_network_does_not_have_is_named(model: Any) -> None:
 def test_the_backbones_have_the_parameters_of_resnets_without_classifier(tmp_path: Path) -> None:
     with torch.device("meta"):
         for name, parameters in (("resnet-18", 11_176_512), ("resnet-50", 23_508_032)):
-            detector = built(tmp_path, backbone=name)
+            detector = build_detector(tmp_path, backbone=name)
             assert (
                 sum(parameter.numel() for parameter in detector.backbone.parameters()) == parameters
             )
@@ -219,7 +219,7 @@ def test_the_backbones_have_the_parameters_of_resnets_without_classifier(tmp_pat
 
 def test_a_small_retinanet_learns_to_find_a_box(tmp_path: Path) -> None:
     torch.manual_seed(3)
-    model = built(tmp_path, **{**SMALL, "width": 16, "first": 16}, classes=2, anchor=16)
+    model = build_detector(tmp_path, **{**SMALL, "width": 16, "first": 16}, classes=2, anchor=16)
     pictures = torch.rand(4, 3, 64, 64) * 0.2
     target = []
     for number, picture in enumerate(pictures):
@@ -236,6 +236,6 @@ def test_a_small_retinanet_learns_to_find_a_box(tmp_path: Path) -> None:
         optimizer.step()
     with torch.no_grad():
         detections = model.eval()(pictures)
-    for detection, true in zip(detections, target, strict=True):
+    for detection, true_boxes in zip(detections, target, strict=True):
         assert detection["labels"][:1].tolist() == [1]
-        assert module_of(model).overlaps(detection["boxes"][:1], true["boxes"]).item() > 0.5
+        assert module_of(model).overlaps(detection["boxes"][:1], true_boxes["boxes"]).item() > 0.5

@@ -23,7 +23,7 @@ from tests.gallery.opened import GALLERY, files, open_data
 Content = Mapping[str, bytes | str]
 
 
-def suggested(content: Content) -> Suggestion | None:
+def suggest_loader(content: Content) -> Suggestion | None:
     file_content = {
         name: data.encode() if isinstance(data, str) else data for name, data in content.items()
     }
@@ -31,7 +31,7 @@ def suggested(content: Content) -> Suggestion | None:
     return recognize_shape(entries, lambda path, limit_bytes: file_content[path][:limit_bytes])
 
 
-def zipped(content: Content) -> Content:
+def zip_content(content: Content) -> Content:
     return {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in content.items()}  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ SHAPES: dict[str, tuple[Content, str, str]] = {
     "CIFAR-100, binary": (arrays.cifar_100_binary(), "cifar-100", "1 training file and 1 for"),
     "CIFAR-100, archive": (arrays.archive(arrays.cifar_100_binary()), "cifar-100", "the archive"),
     "MNIST": (SQUARE, "idx", "4 pictures of 28 × 28 pixels"),
-    "MNIST, gzipped": (zipped(SQUARE), "idx", "4 pictures of 28 × 28 pixels"),
+    "MNIST, gzipped": (zip_content(SQUARE), "idx", "4 pictures of 28 × 28 pixels"),
     "EMNIST": (EMNIST, "idx", "4 pictures of 28 × 20 pixels"),
     "pictures by class": (PHOTOS, "image-folder", r"10 pictures in 2 classes \(a, b\)\.$"),
     "grey pictures by class": (GREY, "image-folder", r"15 pictures in 3 classes \(0, 1, 2\)"),
@@ -95,7 +95,7 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     tmp_path: Path, shape: str
 ) -> None:
     content, entry, detail = SHAPES[shape]
-    suggestion = suggested(content)
+    suggestion = suggest_loader(content)
     assert suggestion is not None
     assert suggestion.entry == entry
     assert suggestion.message.startswith(f"This looks like {suggestion.title}: ")
@@ -141,7 +141,7 @@ def test_the_suggested_loader_reads_the_data_and_the_facts_are_true(
     ],
 )
 def test_nothing_is_suggested_for_other_files(content: Content) -> None:
-    assert suggested(content) is None
+    assert suggest_loader(content) is None
 
 
 _NAMES = st.sampled_from(
@@ -160,7 +160,7 @@ _FIRST_BYTES = st.sampled_from(
 )
 @settings(max_examples=300, deadline=None)
 def test_odd_data_never_raises(file_parts: dict[str, tuple[bytes, bytes]]) -> None:
-    suggested({name: head + tail for name, (head, tail) in file_parts.items()})
+    suggest_loader({name: head + tail for name, (head, tail) in file_parts.items()})
 
 
 def test_files_that_cannot_be_read_are_no_failure() -> None:

@@ -45,16 +45,16 @@ def main() -> None:
         strategy = AllReduce(StrategyConfig())
         strategy.load()
         strategy.join(60)
-        newest = _newest(folder, launch) if strategy.rank == 0 else ""
-        this = replace(launch, run=run, resume_from=strategy.gather(newest)[0])
-        rank0_services = _open_rank0_services(this, folder) if strategy.rank == 0 else None
+        newest_path = _newest(folder, launch) if strategy.rank == 0 else ""
+        run_launch = replace(launch, run=run, resume_from=strategy.gather(newest_path)[0])
+        rank0_services = _open_rank0_services(run_launch, folder) if strategy.rank == 0 else None
         delay_s = moments.uniform(0, LONGEST_S)
         timer = threading.Timer(delay_s, job_files.request_stop, (folder, run))
         if rank0_services is not None:
             run_start.clear_old_stop_request(folder, run, MOUNTED)
             timer.start()
         trainer = Trainer(
-            this, strategy, torch.device("cpu"), RankHeartbeat.inherited(), rank0_services
+            run_launch, strategy, torch.device("cpu"), RankHeartbeat.inherited(), rank0_services
         )
         outcome = trainer.run()
         steps = strategy.gather((trainer.train_state.epoch, trainer.train_state.step, outcome.name))

@@ -23,7 +23,7 @@ def contents(folder: Path) -> dict[Path, bytes]:
     return {path: (folder / path).read_bytes() for path in files if path.parts[0] != "by-hand"}
 
 
-def pasted(line: str) -> subprocess.CompletedProcess[str]:
+def run_pasted(line: str) -> subprocess.CompletedProcess[str]:
     """As in a shell of the user's, who may be root here."""
     return subprocess.run(
         ["/bin/sh", "-c", line],
@@ -47,12 +47,12 @@ def test_m04_the_shown_command_trains_again_and_leaves_the_job_unchanged(
 
     command = services.jobs.command(job.id)
     assert (command.node, Path(command.folder).parent) == ("this-computer", folder.path / "by-hand")
-    completed = pasted(command.line)
+    completed = run_pasted(command.line)
     assert completed.returncode == 0, completed.stderr
     assert f"Training in {command.folder}" in completed.stdout + completed.stderr
     hand_job = OpenJob(Path(command.folder), MOUNTED)
-    saved = list_checkpoints(hand_job, job.config.checkpoint)
-    verify(MOUNTED, next(checkpoint for checkpoint in saved if checkpoint.is_latest))
+    saved_checkpoints = list_checkpoints(hand_job, job.config.checkpoint)
+    verify(MOUNTED, next(checkpoint for checkpoint in saved_checkpoints if checkpoint.is_latest))
     assert read_json(hand_job.status)["step"] == read_json(folder.status)["step"]
     # No sweep after a run of the job would end it.
     assert read_json(hand_job.launch)["job_id"] == f"{job.id}-{hand_job.path.name}"
@@ -61,7 +61,7 @@ def test_m04_the_shown_command_trains_again_and_leaves_the_job_unchanged(
     assert [view.id for view in services.jobs.queries.list()] == [job.id]
 
     hand_contents = contents(hand_job.path)
-    second_run = pasted(command.line)
+    second_run = run_pasted(command.line)
     assert second_run.returncode != 0
     assert (
         f"{command.folder} holds the results of an earlier run of this command"
@@ -77,11 +77,11 @@ def test_a_command_of_an_earlier_run_says_that_it_is_old(services: Services) -> 
     command = services.jobs.command(job.id)
     launch = services.data_root.job(job.id).launch
     replace_json(launch, {**read_json(launch), "run": 2})
-    done = pasted(command.line)
-    assert done.returncode == 1
+    completed = run_pasted(command.line)
+    assert completed.returncode == 1
     assert (
         "The job started run 2 after this command was copied. Copy the command again."
-        in done.stderr
+        in completed.stderr
     )
 
 

@@ -10,7 +10,7 @@ from backend.services.context.container import Services
 from tests.integration.tiny import ALONE, raw_job
 
 
-def left_of(services: Services) -> list[str]:
+def list_leftovers(services: Services) -> list[str]:
     return [path.name for path in services.data_root.jobs.glob(".canary*")]
 
 
@@ -27,7 +27,7 @@ def test_a_trial_makes_one_step_and_leaves_the_job_as_it_was(
     assert JobState.EVALUATING not in states
     assert services.jobs.queries.show(job.id).state is JobState.CREATED
     assert [view.id for view in services.jobs.queries.list()] == [job.id]
-    assert left_of(services) == []
+    assert list_leftovers(services) == []
 
 
 def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> None:
@@ -37,7 +37,7 @@ def test_a_trial_that_fails_has_the_words_of_its_rank(services: Services) -> Non
     assert trial.message.startswith("Rank ")
     assert "a while" in trial.message
     assert "bks_dataset.py" in trial.traceback
-    assert left_of(services) == []
+    assert list_leftovers(services) == []
 
 
 def test_a_trial_can_be_cancelled_and_sweeps_the_rest_of_a_killed_desktop(
@@ -52,4 +52,4 @@ def test_a_trial_can_be_cancelled_and_sweeps_the_rest_of_a_killed_desktop(
     (finished_canary / "attempts" / "1" / "exit.json").write_text("{}")
     with pytest.raises(Cancelled):
         services.trial_runs.run(job.id, cancelled=lambda: True)
-    assert left_of(services) == [live_canary.name]
+    assert list_leftovers(services) == [live_canary.name]

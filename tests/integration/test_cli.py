@@ -97,7 +97,7 @@ def cli(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
 
 
 @pytest.fixture
-def filled(workplace: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
+def filled_cli(workplace: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
     return Cli(workplace, capsys)
 
 
@@ -181,15 +181,15 @@ def test_the_log_of_a_progress_bar_is_what_a_terminal_shows(cli: Cli, tmp_path: 
     assert cli.json("job", "log", job_id, "--rank", "0") == {"rank": 0, "text": expected_log}
 
 
-def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Path) -> None:
-    cli = filled
+def test_s20_a_job_from_import_to_export_in_documents(filled_cli: Cli, tmp_path: Path) -> None:
+    cli = filled_cli
     for kind in ("model", "loader", "dataset"):
         cli.json(kind, "import", tmp_path / "sources" / kind, "--name", "tiny")
         item, _ = cli.json(kind, "list")
         assert item.keys() >= {"name", "version", "sha256", "bytes", "files", "created"}
         assert cli.json(kind, "show", "tiny@2") == item
-    go = tmp_path / "go"
-    pausing = {"PAUSE_S": "0.1", "PAUSED_UNTIL": str(go)}
+    gate_file = tmp_path / "go"
+    pausing = {"PAUSE_S": "0.1", "PAUSED_UNTIL": str(gate_file)}
     created_job = cli.json("job", "create", job_file(tmp_path, environment=pausing))
     has_shape(created_job, state="CREATED", run=0, epochs=4, world_size=1, step=0)
     job_id = created_job["id"]
@@ -200,7 +200,7 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     wait_for(lambda: read_json(status)["step"] > 0, "the first step")
     stopped = cli.json("job", "stop", job_id, "--wait")
     has_shape(stopped, state="INTERRUPTED", run=1, total_steps=128)
-    go.touch()
+    gate_file.touch()
     finished = cli.json("job", "resume", job_id, "--wait")
     has_shape(finished, state="FINISHED", run=2, step=128, epoch=4)
     assert cli.json("job", "wait", job_id) == finished
@@ -216,10 +216,10 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     assert all(record.keys() >= keys for record in checkpoints)
     assert sum(record["is_latest"] for record in checkpoints) == 1
     assert sum(record["is_best"] for record in checkpoints) == 1
-    second, first = cli.json("job", "runs", job_id)
-    assert (second["number"], second["state"], first["number"]) == (2, "FINISHED", 1)
-    assert first["message"].startswith(f"Stopped by {getpass.getuser()}. Saved at epoch ")
-    assert (first["first_step"], second["last_step"]) == (1, 128)
+    second_run, first_run = cli.json("job", "runs", job_id)
+    assert (second_run["number"], second_run["state"], first_run["number"]) == (2, "FINISHED", 1)
+    assert first_run["message"].startswith(f"Stopped by {getpass.getuser()}. Saved at epoch ")
+    assert (first_run["first_step"], second_run["last_step"]) == (1, 128)
     log = cli.json("job", "log", job_id, "--rank", "0")["text"]
     assert "run 1, rank 0" in log
     assert "run 2, rank 0" in log
@@ -230,27 +230,27 @@ def test_s20_a_job_from_import_to_export_in_documents(filled: Cli, tmp_path: Pat
     code, out, _ = cli("job", "clone", job_id)
     assert code == 0
     assert tomllib.loads(out) == cli.json("job", "clone", job_id)
-    removed = cli.json("job", "remove", job_id)
-    assert removed["id"] == job_id
+    removed_job = cli.json("job", "remove", job_id)
+    assert removed_job["id"] == job_id
     assert cli.json("job", "list") == []
     assert cli.json("job", "restore", job_id)["id"] == job_id
     assert cli.json("job", "log", job_id, "--rank", "0")["text"] == log
     assert "There is no job" in cli.error("job", "restore", job_id)
 
 
-def test_text_for_people_has_tables_and_sentences(filled: Cli, tmp_path: Path) -> None:
-    code, out, err = filled("job", "list")
+def test_text_for_people_has_tables_and_sentences(filled_cli: Cli, tmp_path: Path) -> None:
+    code, out, err = filled_cli("job", "list")
     assert (code, out) == (0, "")
     assert "no jobs yet" in err
-    job_id = filled.json("job", "create", job_file(tmp_path))["id"]
-    code, out, _ = filled("job", "list")
+    job_id = filled_cli.json("job", "create", job_file(tmp_path))["id"]
+    code, out, _ = filled_cli("job", "list")
     assert out.splitlines()[0].split() == ["ID", "STATE", "PROGRESS", "NAME", "MESSAGE"]
     assert job_id in out
-    code, out, _ = filled("job", "show", job_id)
+    code, out, _ = filled_cli("job", "show", job_id)
     assert "tiny@1" in out
-    code, out, _ = filled("model", "list")
+    code, out, _ = filled_cli("model", "list")
     assert "tiny" in out
-    code, out, err = filled("job", "checkpoints", job_id)
+    code, out, err = filled_cli("job", "checkpoints", job_id)
     assert (code, out) == (0, "")
 
 
@@ -300,19 +300,19 @@ BAD_CONFIGS: list[tuple[str, dict[str, Any] | None, str]] = [
     ids=[case[0] for case in BAD_CONFIGS],
 )
 def test_f51_a_fault_of_a_job_file_is_one_sentence_and_nothing_is_made(
-    filled: Cli, tmp_path: Path, changes: dict[str, Any], message: str
+    filled_cli: Cli, tmp_path: Path, changes: dict[str, Any], message: str
 ) -> None:
     raw = {key: value for key, value in (raw_job() | changes).items() if value is not None}
     path = tmp_path / "job.toml"
     path.write_text(tomli_w.dumps(raw))
-    assert message in filled.error("job", "create", path)
-    assert filled.json("job", "list") == []
+    assert message in filled_cli.error("job", "create", path)
+    assert filled_cli.json("job", "list") == []
     assert not list((tmp_path / "data" / "jobs").glob("*"))
 
 
-def test_f51_one_error_names_all_faults(filled: Cli, tmp_path: Path) -> None:
+def test_f51_one_error_names_all_faults(filled_cli: Cli, tmp_path: Path) -> None:
     path = job_file(tmp_path, epochs=0, model="nothing", batch_size="x", flavour=1)
-    message = filled.error("job", "create", path)
+    message = filled_cli.error("job", "create", path)
     for name in ("epochs", "model", "batch_size", "flavour"):
         assert f"{name}: " in message
 
@@ -339,9 +339,9 @@ def test_f51_a_syntax_error_names_its_line(
 def test_f51_a_path_without_a_job_file_is_an_error(cli: Cli, tmp_path: Path) -> None:
     assert "No such file" in cli.error("job", "create", tmp_path / "none.toml")
     assert "Is a directory" in cli.error("job", "create", tmp_path)
-    huge = tmp_path / "huge.toml"
-    huge.write_bytes(b"#" * 2_000_000)
-    assert "larger than" in cli.error("job", "create", huge)
+    huge_file = tmp_path / "huge.toml"
+    huge_file.write_bytes(b"#" * 2_000_000)
+    assert "larger than" in cli.error("job", "create", huge_file)
 
 
 @pytest.mark.parametrize(
@@ -360,14 +360,14 @@ def test_an_unknown_name_is_one_sentence(cli: Cli, args: Sequence[str]) -> None:
     assert args[2] in cli.error(*args)
 
 
-def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled: Cli, tmp_path: Path) -> None:
+def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled_cli: Cli, tmp_path: Path) -> None:
     sources = tmp_path / "sources" / "model"
     model = (sources / "bks_model.py").read_text()
-    broken = model.replace("return self.layer(data)", "raise ValueError('no such layer')")
-    (sources / "bks_model.py").write_text(broken)
-    filled.json("model", "import", sources, "--name", "broken")
-    job_id = filled.json("job", "create", job_file(tmp_path, model="broken"))["id"]
-    code, out, err = filled("job", "start", job_id, "--wait", "--json")
+    broken_model = model.replace("return self.layer(data)", "raise ValueError('no such layer')")
+    (sources / "bks_model.py").write_text(broken_model)
+    filled_cli.json("model", "import", sources, "--name", "broken")
+    job_id = filled_cli.json("job", "create", job_file(tmp_path, model="broken"))["id"]
+    code, out, err = filled_cli("job", "start", job_id, "--wait", "--json")
     view = json.loads(out)
     assert (code, err, view["state"]) == (1, "", "ERROR")
     keys = {"rank", "node", "sentence", "traceback", "cause", "remedy", "evidence"}
@@ -375,18 +375,18 @@ def test_a_failed_job_makes_wait_fail_and_names_the_cause(filled: Cli, tmp_path:
     assert set(view["error"]) == keys
     assert view["error"]["cause"] == "user_code"
     assert "import it as a new version" in view["error"]["remedy"]
-    proof = view["error"]["evidence"][-1]
+    evidence = view["error"]["evidence"][-1]
     folder = next(tmp_path.rglob(f"jobs/{job_id}/logs"))
-    log = (folder / proof["file"]).read_text().splitlines()
-    assert "no such layer" in log[proof["line"] - 1] == proof["text"]
+    log = (folder / evidence["file"]).read_text().splitlines()
+    assert "no such layer" in log[evidence["line"] - 1] == evidence["text"]
     assert "no such layer" in view["error"]["sentence"]
     assert "bks_model.py" in view["error"]["traceback"]
-    code, out, _ = filled("job", "wait", job_id)
+    code, out, _ = filled_cli("job", "wait", job_id)
     assert code == 1
     assert "no such layer" in out
 
 
-def until(state: JobState) -> Callable[[Any], bool]:
+def has_state(state: JobState) -> Callable[[Any], bool]:
     return lambda view: view.state is state or view.state.is_over
 
 
@@ -398,14 +398,14 @@ def until(state: JobState) -> Callable[[Any], bool]:
     ],
 )
 def test_f06_m12_a_killed_command_line_changes_nothing(
-    filled: Cli, services: Services, tmp_path: Path, state: str
+    filled_cli: Cli, services: Services, tmp_path: Path, state: str
 ) -> None:
     # "Saving" is met where a checkpoint is made at every step.
-    saving = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
-    changes = {"epochs": 100_000, "checkpoint": saving} if state == "SAVING" else ENDLESS
+    checkpoint_settings = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
+    changes = {"epochs": 100_000, "checkpoint": checkpoint_settings} if state == "SAVING" else ENDLESS
     jobs = services.jobs
-    job_id = filled.json("job", "create", job_file(tmp_path, **changes))["id"]
-    process = filled.process("job", "start", job_id, "--wait")
+    job_id = filled_cli.json("job", "create", job_file(tmp_path, **changes))["id"]
+    process = filled_cli.process("job", "start", job_id, "--wait")
     try:
         # What is killed between the claim and the supervisor starts nothing.
         attempt = services.data_root.job(job_id).attempt(1)
@@ -414,18 +414,18 @@ def test_f06_m12_a_killed_command_line_changes_nothing(
             jobs.queries.wait(job_id, is_finished=is_training)
             jobs.lifecycle.stop(job_id)
         elif state != "STARTING":
-            jobs.queries.wait(job_id, is_finished=until(JobState(state)))
+            jobs.queries.wait(job_id, is_finished=has_state(JobState(state)))
     finally:
         process.kill()
         process.wait()
     if state != "STOPPING":
         view = jobs.queries.wait(job_id, is_finished=is_training)
         assert view.state.is_live, view
-        assert filled.json("job", "show", job_id)["state"] in {s.value for s in JobState}
+        assert filled_cli.json("job", "show", job_id)["state"] in {s.value for s in JobState}
         reached = view.step
         view = jobs.queries.wait(job_id, is_finished=lambda v: v.step > reached or v.state.is_over)
         assert view.state.is_live, view
-        filled.json("job", "stop", job_id, "--wait")
+        filled_cli.json("job", "stop", job_id, "--wait")
     view = jobs.queries.wait(job_id)
     assert (view.state, view.run) == (JobState.INTERRUPTED, 1), view
     history = jobs.queries.history(job_id)
@@ -446,13 +446,13 @@ runpy.run_path("main.py", run_name="__main__")
 
 
 def test_ctrl_c_while_waiting_leaves_the_job_alone_and_says_so(
-    filled: Cli, services: Services, tmp_path: Path
+    filled_cli: Cli, services: Services, tmp_path: Path
 ) -> None:
-    job_id = filled.json("job", "create", job_file(tmp_path, **ENDLESS))["id"]
+    job_id = filled_cli.json("job", "create", job_file(tmp_path, **ENDLESS))["id"]
     services.jobs.lifecycle.start(job_id)
     services.jobs.queries.wait(job_id, is_finished=is_training)
     # What a shell starts in its background ignores Ctrl+C, and so do its children.
-    command = ["env", "--default-signal=INT", sys.executable, "-c", CTRL_C, *filled.common]
+    command = ["env", "--default-signal=INT", sys.executable, "-c", CTRL_C, *filled_cli.common]
     process = subprocess.run(
         [*command, "job", "wait", job_id],
         cwd=CODE_ROOT,
@@ -479,11 +479,11 @@ def test_no_subcommand_opens_the_window_on_the_given_places(tmp_path: Path) -> N
     assert opened_windows == [(tmp_path, None, None)]
 
 
-def test_a_reader_that_stops_early_is_no_error(filled: Cli) -> None:
+def test_a_reader_that_stops_early_is_no_error(filled_cli: Cli) -> None:
     process = subprocess.run(
         [
             *("bash", "-c", '"$@" | head -c 1', "-", sys.executable, "main.py"),
-            *(*filled.common, "dataset", "list", "--json"),
+            *(*filled_cli.common, "dataset", "list", "--json"),
         ],
         cwd=CODE_ROOT,
         capture_output=True,
@@ -519,46 +519,46 @@ def test_the_check_of_this_healthy_computer_begins_with_the_doctor(cli: Cli) -> 
     assert names[: len(findings)] == [finding["check"] for finding in findings]
 
 
-def test_the_library_is_previewed_and_checked_in_documents(filled: Cli) -> None:
-    preview = filled.json("dataset", "preview", "tiny", "--loader", "tiny")
+def test_the_library_is_previewed_and_checked_in_documents(filled_cli: Cli) -> None:
+    preview = filled_cli.json("dataset", "preview", "tiny", "--loader", "tiny")
     assert preview["count"] == 512
-    scan = filled.json("dataset", "scan", "tiny", "--loader", "tiny")
+    scan = filled_cli.json("dataset", "scan", "tiny", "--loader", "tiny")
     assert (scan["samples"], scan["not_finite"], scan["broken"]) == (512, 0, [])
     for key in ("duplicates", "near_duplicates", "leaks"):
         assert all(len(pair) == 2 for pair in scan[key])
-    check = filled.json("model", "check", "tiny", "--dataset", "tiny", "--loader", "tiny")
+    check = filled_cli.json("model", "check", "tiny", "--dataset", "tiny", "--loader", "tiny")
     assert check["parameters"] == 10
-    report = filled.json("rescan")
+    report = filled_cli.json("rescan")
     assert (report["datasets"], report["models"], report["loaders"]) == (1, 1, 1)
-    assert filled.json("loader", "remove", "tiny")["name"] == "tiny"
-    assert filled.json("loader", "list") == []
+    assert filled_cli.json("loader", "remove", "tiny")["name"] == "tiny"
+    assert filled_cli.json("loader", "list") == []
 
 
-def test_the_rate_of_a_job_file_is_searched_without_a_job(filled: Cli, tmp_path: Path) -> None:
-    search = filled.json("job", "find-rate", job_file(tmp_path))
+def test_the_rate_of_a_job_file_is_searched_without_a_job(filled_cli: Cli, tmp_path: Path) -> None:
+    search = filled_cli.json("job", "find-rate", job_file(tmp_path))
     assert len(search["steps"]) > 10
-    code, out, _ = filled("job", "find-rate", job_file(tmp_path))
+    code, out, _ = filled_cli("job", "find-rate", job_file(tmp_path))
     assert (code, out.splitlines()[0].split()) == (0, ["Rate", "Loss", "Smooth"])
-    assert filled.json("job", "list") == []
+    assert filled_cli.json("job", "list") == []
     batch = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
     placement = [{"node": "this-computer", "processes": 2}]
-    message = filled.error("job", "find-rate", job_file(tmp_path, placement=placement, **batch))
+    message = filled_cli.error("job", "find-rate", job_file(tmp_path, placement=placement, **batch))
     assert message == "Sandblaster chooses the length of each step itself."
 
 
-def test_a_job_is_simulated_with_the_given_staleness(filled: Cli, tmp_path: Path) -> None:
+def test_a_job_is_simulated_with_the_given_staleness(filled_cli: Cli, tmp_path: Path) -> None:
     downpour = {"strategy": {"name": "downpour"}}
     placement = [{"node": "this-computer", "processes": 2}]
     file = job_file(tmp_path, epochs=2, placement=placement, **downpour)
-    epochs = filled.json("job", "simulate", file, "--staleness", "2")["epochs"]
+    epochs = filled_cli.json("job", "simulate", file, "--staleness", "2")["epochs"]
     assert [epoch["epoch"] for epoch in epochs] == [1, 2]
     assert (epochs[1]["staleness_mean"], epochs[1]["staleness_max"]) == (2.0, 2)
-    code, out, _ = filled("job", "simulate", file, "--staleness", "0")
+    code, out, _ = filled_cli("job", "simulate", file, "--staleness", "0")
     assert (code, out.splitlines()[0].split()[:3]) == (0, ["Epoch", "Updates", "Loss"])
-    assert filled.json("job", "list") == []
-    message = filled.error("job", "simulate", job_file(tmp_path), "--staleness", "2")
+    assert filled_cli.json("job", "list") == []
+    message = filled_cli.error("job", "simulate", job_file(tmp_path), "--staleness", "2")
     assert message == "The strategy “alone” is synchronous, so it has no staleness."
     batch = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
     file = job_file(tmp_path, placement=placement, **batch)
-    message = filled.error("job", "simulate", file, "--staleness", "2")
+    message = filled_cli.error("job", "simulate", file, "--staleness", "2")
     assert message == "The strategy “sandblaster” is synchronous, so it has no staleness."

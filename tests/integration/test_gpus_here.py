@@ -120,10 +120,10 @@ def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
     desk: Desk, make: Callable[..., str], tmp_path: Path
 ) -> None:
     # Without CUDA a rank soon ends, so each waits at its start until it was checked.
-    gate, gate_file = tmp_path / "gate.so", tmp_path / "seen"
-    build_gate = ["cc", "-shared", "-fPIC", f'-DOPEN="{gate_file}"', "-o", str(gate), "-xc", "-"]
+    gate_library, gate_file = tmp_path / "gate.so", tmp_path / "seen"
+    build_gate = ["cc", "-shared", "-fPIC", f'-DOPEN="{gate_file}"', "-o", str(gate_library), "-xc", "-"]
     subprocess.run(build_gate, input=GATE, text=True, check=True)
-    job_id = make(2, 1, environment={"LD_PRELOAD": str(gate)})
+    job_id = make(2, 1, environment={"LD_PRELOAD": str(gate_library)})
     assert desk("job", "start", job_id)[0] == 0
     expected_gpus = {"0": GPU.format(2), "1": GPU.format(1)}
     wait_for(lambda: gpus_of_ranks(job_id) == expected_gpus, "two ranks with a GPU each")
@@ -156,18 +156,18 @@ def test_a_job_starts_next_to_the_chosen_user_and_no_other(
     other_process: subprocess.Popen[bytes],
 ) -> None:
     desk.describe_gpus(f"process 1 {other_process.pid} 18432")
-    me, alone_strategy = getpass.getuser(), {"name": "alone"}
-    meant_alice = make(1, beside={GPU.format(1): "alice"}, strategy=alone_strategy)
-    assert not desk("job", "preflight", meant_alice)[1]["passed"]
-    code, refusal = desk("job", "start", meant_alice)
+    user, alone_strategy = getpass.getuser(), {"name": "alone"}
+    alice_job_id = make(1, beside={GPU.format(1): "alice"}, strategy=alone_strategy)
+    assert not desk("job", "preflight", alice_job_id)[1]["passed"]
+    code, refusal = desk("job", "start", alice_job_id)
     assert code == 1
-    assert f"in use by {me}: " in refusal["error"]["sentence"]
+    assert f"in use by {user}: " in refusal["error"]["sentence"]
 
-    meant_me = make(1, beside={GPU.format(1): me}, strategy=alone_strategy)
-    assert desk("job", "preflight", meant_me)[1]["passed"]
-    assert desk("job", "start", meant_me)[0] == 0
+    own_job_id = make(1, beside={GPU.format(1): user}, strategy=alone_strategy)
+    assert desk("job", "preflight", own_job_id)[1]["passed"]
+    assert desk("job", "start", own_job_id)[0] == 0
     # Another job of it is another matter.
-    (copy,) = desk("job", "clone", meant_me)[1]["placement"]
+    (copy,) = desk("job", "clone", own_job_id)[1]["placement"]
     assert copy == {"node": "this-computer", "gpus": [GPU.format(1)]}
 
 

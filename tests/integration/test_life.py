@@ -35,7 +35,7 @@ def folder(services: Services, view: JobView) -> JobFolder:
     return services.data_root.job(view.id)
 
 
-def newest(services: Services, view: JobView) -> Checkpoint:
+def newest_checkpoint(services: Services, view: JobView) -> Checkpoint:
     return next(c for c in services.jobs.queries.checkpoints(view.id) if c.is_latest)
 
 
@@ -88,14 +88,14 @@ def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services, 
     moments = random.Random(8)
     steps = [0]
     for run in range(1, stops + 1):
-        goal = steps[-1] + moments.randrange(1, 9)
+        goal_step = steps[-1] + moments.randrange(1, 9)
         services.jobs.queries.wait(
-            view.id, is_finished=lambda v, goal=goal: v.step >= goal or v.state.is_over
+            view.id, is_finished=lambda v, goal_step=goal_step: v.step >= goal_step or v.state.is_over
         )
         services.jobs.lifecycle.stop(view.id)
         view = services.jobs.queries.wait(view.id)
         assert (view.state, view.run) == (JobState.INTERRUPTED, run)
-        record = newest(services, view)
+        record = newest_checkpoint(services, view)
         verify(MOUNTED, record)
         assert torch.load(record.path, weights_only=True)["course"]["step"] == view.step
         steps.append(record.step)
@@ -110,27 +110,27 @@ def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services, 
 
 @pytest.mark.slow  # of the training alone, tests/backend/training/test_resume.py shows it
 def test_m09_a_stop_and_resume_change_nothing(services: Services, tmp_path: Path) -> None:
-    go = tmp_path / "go"
-    pausing = {"PAUSE_S": "0.1", "PAUSED_UNTIL": str(go)}
-    straight = services.jobs.create(raw_job(epochs=6))
-    broken = services.jobs.create(raw_job(epochs=6, environment=pausing))
-    services.jobs.lifecycle.start(straight.id)
-    assert services.jobs.queries.wait(straight.id).state is JobState.FINISHED
-    services.jobs.lifecycle.start(broken.id)
-    view = stopped(services, broken.id)
+    gate_file = tmp_path / "go"
+    pausing = {"PAUSE_S": "0.1", "PAUSED_UNTIL": str(gate_file)}
+    straight_job = services.jobs.create(raw_job(epochs=6))
+    broken_job = services.jobs.create(raw_job(epochs=6, environment=pausing))
+    services.jobs.lifecycle.start(straight_job.id)
+    assert services.jobs.queries.wait(straight_job.id).state is JobState.FINISHED
+    services.jobs.lifecycle.start(broken_job.id)
+    view = stopped(services, broken_job.id)
     assert view.state is JobState.INTERRUPTED
     assert 0 < view.step < 192
-    go.touch()
-    services.jobs.lifecycle.resume(broken.id)
-    assert services.jobs.queries.wait(broken.id).state is JobState.FINISHED
-    histories = [services.jobs.queries.history(job.id) for job in (straight, broken)]
+    gate_file.touch()
+    services.jobs.lifecycle.resume(broken_job.id)
+    assert services.jobs.queries.wait(broken_job.id).state is JobState.FINISHED
+    histories = [services.jobs.queries.history(job.id) for job in (straight_job, broken_job)]
     for name in ("loss", "learning_rate", "validation/loss"):
         a, b = (history.metrics[name] for history in histories)
         assert np.array_equal(a, b, equal_nan=True), name
     assert [start.first_step for start in histories[1].run_starts] == [1, view.step + 1]
     a, b = (
-        torch.load(newest(services, job).path, weights_only=True)["model"]
-        for job in (straight, broken)
+        torch.load(newest_checkpoint(services, job).path, weights_only=True)["model"]
+        for job in (straight_job, broken_job)
     )
     assert a.keys() == b.keys()
     assert all(torch.equal(a[name], b[name]) for name in a)
@@ -165,33 +165,33 @@ def hashes(path: Path) -> dict[str, str]:
 def test_a_new_job_of_a_model_with_weights_goes_on_learning_where_they_stand(
     services: Services, finished: str, tmp_path: Path
 ) -> None:
-    first = services.jobs.queries.show(finished)
-    learnt = torch.load(newest(services, first).path, weights_only=True)["model"]
-    torch.save(learnt, tmp_path / "learnt.pt")
+    first_job = services.jobs.queries.show(finished)
+    learnt_weights = torch.load(newest_checkpoint(services, first_job).path, weights_only=True)["model"]
+    torch.save(learnt_weights, tmp_path / "learnt.pt")
     services.library.add_weights("tiny", tmp_path / "learnt.pt")
 
-    still = {"name": "sgd", "lr": 1e-30}
-    second = services.jobs.create(raw_job(1, epochs=1, batch_size=16, optimizer=still, **ALONE))
-    services.jobs.lifecycle.start(second.id)
-    assert services.jobs.queries.wait(second.id).state is JobState.FINISHED
-    weights = torch.load(newest(services, second).path, weights_only=True)["model"]
-    assert all(torch.equal(weights[name], learnt[name]) for name in learnt)
+    still_optimizer = {"name": "sgd", "lr": 1e-30}
+    second_job = services.jobs.create(raw_job(1, epochs=1, batch_size=16, optimizer=still_optimizer, **ALONE))
+    services.jobs.lifecycle.start(second_job.id)
+    assert services.jobs.queries.wait(second_job.id).state is JobState.FINISHED
+    weights = torch.load(newest_checkpoint(services, second_job).path, weights_only=True)["model"]
+    assert all(torch.equal(weights[name], learnt_weights[name]) for name in learnt_weights)
     first_losses, second_losses = (
-        services.jobs.queries.history(job.id).metrics["loss"] for job in (first, second)
+        services.jobs.queries.history(job.id).metrics["loss"] for job in (first_job, second_job)
     )
     assert second_losses[0] < 0.7 * first_losses[0]
 
 
 def test_m01_a_job_keeps_the_version_it_was_made_with(services: Services, tmp_path: Path) -> None:
     view = services.jobs.create(raw_job(1, epochs=1, **ALONE))
-    second = tmp_path / "sources" / "model"
-    (second / "bks_model.py").write_text(MODEL.replace("Linear(4, 2)", "Linear(4, 3)"))
-    assert services.library.import_item(Kind.MODEL, second, "tiny").version == 2
+    second_model = tmp_path / "sources" / "model"
+    (second_model / "bks_model.py").write_text(MODEL.replace("Linear(4, 2)", "Linear(4, 3)"))
+    assert services.library.import_item(Kind.MODEL, second_model, "tiny").version == 2
     services.jobs.lifecycle.start(view.id)
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.FINISHED
     assert view.pins["model"].version == 1
-    weights = torch.load(newest(services, view).path, weights_only=True)["model"]
+    weights = torch.load(newest_checkpoint(services, view).path, weights_only=True)["model"]
     assert weights["layer.weight"].shape == (2, 4)
     assert services.jobs.clone(view.id)["model"] == "tiny@1"
     source = services.library.content(Kind.MODEL, "tiny@1") / "bks_model.py"
@@ -202,22 +202,22 @@ def test_m01_a_job_keeps_the_version_it_was_made_with(services: Services, tmp_pa
 
 
 def test_s05_a_clone_with_another_rate_is_another_job(services: Services) -> None:
-    first = services.jobs.create(raw_job(notes="why", tags=["a"], seed=7))
-    raw = services.jobs.clone(first.id)
+    first_job = services.jobs.create(raw_job(notes="why", tags=["a"], seed=7))
+    raw = services.jobs.clone(first_job.id)
     raw["optimizer"]["lr"] = 0.01
-    second = services.jobs.create(raw)
-    assert second.id != first.id
-    assert second.name == "tiny (copy)"
-    assert services.jobs.clone(first.id)["name"] == "tiny (copy 2)"
-    assert services.jobs.clone(second.id)["name"] == "tiny (copy 2)"
-    third = services.jobs.create({**raw, "name": f"{'ä' * 120} (copy) (copy)"})
-    fourth = services.jobs.create({**raw, "name": services.jobs.clone(third.id)["name"]})
-    assert fourth.name == f"{'ä' * 120} (copy)"
-    fifth = services.jobs.create({**raw, "name": "ä" * 127})
-    assert services.jobs.clone(fifth.id)["name"] == f"{'ä' * 124} (copy)"
-    assert (second.config.optimizer.lr, second.config.seed) == (0.01, 7)
-    assert (second.notes, second.tags) == ("why", ("a",))
-    assert dict(second.pins) == dict(first.pins)
+    second_job = services.jobs.create(raw)
+    assert second_job.id != first_job.id
+    assert second_job.name == "tiny (copy)"
+    assert services.jobs.clone(first_job.id)["name"] == "tiny (copy 2)"
+    assert services.jobs.clone(second_job.id)["name"] == "tiny (copy 2)"
+    third_job = services.jobs.create({**raw, "name": f"{'ä' * 120} (copy) (copy)"})
+    fourth_job = services.jobs.create({**raw, "name": services.jobs.clone(third_job.id)["name"]})
+    assert fourth_job.name == f"{'ä' * 120} (copy)"
+    fifth_job = services.jobs.create({**raw, "name": "ä" * 127})
+    assert services.jobs.clone(fifth_job.id)["name"] == f"{'ä' * 124} (copy)"
+    assert (second_job.config.optimizer.lr, second_job.config.seed) == (0.01, 7)
+    assert (second_job.notes, second_job.tags) == ("why", ("a",))
+    assert dict(second_job.pins) == dict(first_job.pins)
 
 
 def test_f22_a_stop_while_starting_ends_the_run_once(
@@ -246,8 +246,8 @@ def test_f22_a_stop_while_starting_ends_the_run_once(
 def test_f22_a_stop_while_saving_and_twice_is_one_stop(
     services: Services, open_desktop: Callable[[], Services]
 ) -> None:
-    always_saving = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
-    view = services.jobs.create(raw_job(1, checkpoint=always_saving, epochs=100_000, **ALONE))
+    checkpoint_settings = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
+    view = services.jobs.create(raw_job(1, checkpoint=checkpoint_settings, epochs=100_000, **ALONE))
     services.jobs.lifecycle.start(view.id)
     services.jobs.queries.wait(
         view.id, is_finished=lambda v: v.state is JobState.SAVING or not v.state.is_live
@@ -256,15 +256,15 @@ def test_f22_a_stop_while_saving_and_twice_is_one_stop(
     services.jobs.lifecycle.stop(view.id)
     view = services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED, view
-    verify(MOUNTED, newest(services, view))
+    verify(MOUNTED, newest_checkpoint(services, view))
 
 
 def test_f23_two_desktops_that_start_at_once_start_one_run(
     services: Services, open_desktop: Callable[[], Services], tmp_path: Path
 ) -> None:
     # It is not over before the last desktop has requested its start.
-    go = tmp_path / "go"
-    pausing = {"PAUSE_S": "1", "PAUSED_UNTIL": str(go)}
+    gate_file = tmp_path / "go"
+    pausing = {"PAUSE_S": "1", "PAUSED_UNTIL": str(gate_file)}
     view = services.jobs.create(raw_job(1, epochs=1, environment=pausing, **ALONE))
     desktops = [services, *(open_desktop() for _ in range(3))]
     barrier = threading.Barrier(len(desktops))
@@ -277,7 +277,7 @@ def test_f23_two_desktops_that_start_at_once_start_one_run(
         views = [future.result() for future in [pool.submit(start, d) for d in desktops]]
     assert {v.run for v in views} == {1}
     assert services.jobs.lifecycle.start(view.id).run == 1
-    go.touch()
+    gate_file.touch()
     view = services.jobs.queries.wait(view.id)
     assert (view.state, view.run) == (JobState.FINISHED, 1)
     log = services.jobs.queries.log(view.id, 0).text
@@ -287,38 +287,38 @@ def test_f23_two_desktops_that_start_at_once_start_one_run(
 def test_f29_f30_f31_a_spoiled_checkpoint_is_refused_and_the_one_before_offered(
     services: Services, finished: str, tmp_path: Path
 ) -> None:
-    *_, older, last = services.jobs.queries.checkpoints(finished)
-    path, content = Path(last.path), Path(last.path).read_bytes()
+    *_, older_checkpoint, last_checkpoint = services.jobs.queries.checkpoints(finished)
+    path, content = Path(last_checkpoint.path), Path(last_checkpoint.path).read_bytes()
     bomb = f"cos\nsystem\n(S'touch {tmp_path / 'burst'}'\ntR.".encode()
     flipped = bytearray(content)
     flipped[len(content) // 2] ^= 1
-    for spoiled, reason in (
+    for spoiled_content, reason in (
         (content[:-100], "cut or replaced"),
         (bytes(flipped), "is damaged"),
         (bomb, "cut or replaced"),
         (bomb.ljust(len(content), b" "), "is damaged"),
     ):
-        path.write_bytes(spoiled)
+        path.write_bytes(spoiled_content)
         with pytest.raises(BackendError, match=reason) as refusal:
-            services.jobs.lifecycle.resume(finished, last.name)
-        assert older.name in refusal.value.remedy
+            services.jobs.lifecycle.resume(finished, last_checkpoint.name)
+        assert older_checkpoint.name in refusal.value.remedy
     # A bomb that brings a record of its own is not loaded either.
     path.write_bytes(bomb)
     sidecar = path.with_suffix(".json")
-    forged = {**read_json(sidecar), "bytes": len(bomb)}
-    replace_json(sidecar, {**forged, "sha256": hashlib.sha256(bomb).hexdigest()})
-    services.jobs.lifecycle.resume(finished, last.name)
+    forged_record = {**read_json(sidecar), "bytes": len(bomb)}
+    replace_json(sidecar, {**forged_record, "sha256": hashlib.sha256(bomb).hexdigest()})
+    services.jobs.lifecycle.resume(finished, last_checkpoint.name)
     assert services.jobs.queries.wait(finished).state is JobState.ERROR
     assert not (tmp_path / "burst").exists()
-    services.jobs.lifecycle.resume(finished, older.name)
+    services.jobs.lifecycle.resume(finished, older_checkpoint.name)
     assert services.jobs.queries.wait(finished).state is JobState.FINISHED
 
 
 def test_f42_a_deleted_catalogue_is_rebuilt_from_the_files(
     services: Services, finished: str, open_desktop: Callable[[], Services]
 ) -> None:
-    second = services.jobs.create(raw_job(name="draft"))
-    services.jobs.annotate(second.id, notes="later", tags=("x",))
+    second_job = services.jobs.create(raw_job(name="draft"))
+    services.jobs.annotate(second_job.id, notes="later", tags=("x",))
     other_services = open_desktop()
     other_services.library.rescan()
     for kind in Kind:
@@ -390,10 +390,10 @@ def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
 ) -> None:
     view = services.jobs.create(raw_job(1, **ENDLESS, **ALONE))
 
-    def refuse(view: JobView) -> None:
+    def refuse_changes(view: JobView) -> None:
         raise BackendError("The catalogue is locked by another program.")
 
-    monkeypatch.setattr(services.catalogue, "put_job", refuse)
+    monkeypatch.setattr(services.catalogue, "put_job", refuse_changes)
     view = services.jobs.lifecycle.start(view.id)
     assert view.state.is_live
     assert "locked" in view.contact_warning
@@ -417,11 +417,11 @@ def test_removing_a_job_moves_it_to_the_trash_and_not_while_it_lives(services: S
 
 
 def test_a_job_is_found_by_id_by_its_beginning_and_by_name(services: Services) -> None:
-    first: Any = services.jobs.create(raw_job(name="first"))
-    second = services.jobs.create(raw_job(name="second"))
-    assert services.jobs.queries.find(first.id) == first.id
-    assert services.jobs.queries.find(first.id[:12]) == first.id
-    assert services.jobs.queries.find("second") == second.id
-    for text in ("", "nothing", "../..", first.id[:5]):
+    first_job: Any = services.jobs.create(raw_job(name="first"))
+    second_job = services.jobs.create(raw_job(name="second"))
+    assert services.jobs.queries.find(first_job.id) == first_job.id
+    assert services.jobs.queries.find(first_job.id[:12]) == first_job.id
+    assert services.jobs.queries.find("second") == second_job.id
+    for text in ("", "nothing", "../..", first_job.id[:5]):
         with pytest.raises(BackendError):
             services.jobs.queries.find(text)

@@ -66,16 +66,16 @@ def test_job_predict_prints_the_measures_and_writes_all_predictions(
     ]
     assert list(table[0])[-1] == "top_5_confidence"
     assert [row["index"] for row in table] == [str(n) for n in range(64)]
-    right = [row for row in table if row["target"] == row["prediction"]]
-    assert len(right) / 64 == pytest.approx(prediction["metrics"]["validation/accuracy"])
+    right_rows = [row for row in table if row["target"] == row["prediction"]]
+    assert len(right_rows) / 64 == pytest.approx(prediction["metrics"]["validation/accuracy"])
     for n, class_measures in enumerate(prediction["classes"]):
-        true = [row for row in table if row["target"] == class_measures["class"]]
-        predicted = [row for row in table if row["prediction"] == class_measures["class"]]
-        hits = sum(row in predicted for row in true)
-        assert class_measures["count"] == len(true) == sum(prediction["confusion"][n])
-        assert class_measures["precision"] == pytest.approx(hits / len(predicted))
-        assert class_measures["recall"] == pytest.approx(hits / len(true))
-        assert class_measures["f1"] == pytest.approx(2 * hits / (len(predicted) + len(true)))
+        true_rows = [row for row in table if row["target"] == class_measures["class"]]
+        predicted_rows = [row for row in table if row["prediction"] == class_measures["class"]]
+        hit_count = sum(row in predicted_rows for row in true_rows)
+        assert class_measures["count"] == len(true_rows) == sum(prediction["confusion"][n])
+        assert class_measures["precision"] == pytest.approx(hit_count / len(predicted_rows))
+        assert class_measures["recall"] == pytest.approx(hit_count / len(true_rows))
+        assert class_measures["f1"] == pytest.approx(2 * hit_count / (len(predicted_rows) + len(true_rows)))
     confidences = [float(row["confidence"]) + float(row["top_2_confidence"]) for row in table]
     assert confidences == pytest.approx([1.0] * 64, abs=1e-5)
     previous_content = output.read_bytes()
@@ -136,19 +136,19 @@ def test_chosen_samples_are_all_shown_with_their_guesses(services: Services, fin
 def test_an_answer_is_computed_once_for_the_same_files(
     services: Services, finished: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    first = services.predictions.predict(finished, "best")
+    first_answer = services.predictions.predict(finished, "best")
 
-    def computed(*_: object) -> None:
+    def fail_computing(*_: object) -> None:
         raise AssertionError("the answer is known")
 
-    with monkeypatch.context() as now:
-        now.setattr(tool_process, "run_tool", computed)
+    with monkeypatch.context() as patch:
+        patch.setattr(tool_process, "run_tool", fail_computing)
         assert replace(services.predictions.predict(finished, "best"), output="") == replace(
-            first, output=""
+            first_answer, output=""
         )
         with pytest.raises(AssertionError):
             services.predictions.predict(finished, "best", PredictionInput(split="training"))
-    Path(first.table).unlink()
+    Path(first_answer.table).unlink()
     second_answer = services.predictions.predict(finished, "best")
     assert Path(second_answer.table).exists()
 
@@ -163,16 +163,16 @@ def test_a_damaged_version_or_checkpoint_gives_no_answer_not_even_a_kept_one(
     kinds = {"model": Kind.MODEL, "loader": Kind.LOADER, "dataset": Kind.DATASET}
     contents = {key: services.library.content(k, pins[key].reference) for key, k in kinds.items()}
     victims = [next(p for p in content.rglob("*") if p.is_file()) for content in contents.values()]
-    best = next(
+    best_checkpoint = next(
         checkpoint for checkpoint in services.queries.checkpoints(finished) if checkpoint.is_best
     )
-    victims.append(folder.checkpoints / f"{best.name}.pt")
+    victims.append(folder.checkpoints / f"{best_checkpoint.name}.pt")
 
     for victim in victims:
         sound = victim.read_bytes()
         victim.chmod(0o644)
-        for spoiled in (sound[:-1], sound[:-1] + bytes([sound[-1] ^ 1]), sound + b"#"):
-            victim.write_bytes(spoiled)
+        for spoiled_content in (sound[:-1], sound[:-1] + bytes([sound[-1] ^ 1]), sound + b"#"):
+            victim.write_bytes(spoiled_content)
             # Of a damaged checkpoint, the tool refuses a new answer (see its own tests).
             for prediction_input in (
                 (default_input,) if victim.suffix == ".pt" else (default_input, sample_input)
@@ -206,12 +206,12 @@ def test_a_run_may_remove_the_checkpoint_that_is_being_tried(
         folder, file, view = read(job_id)
         return folder, file, replace_fields(view, state=JobState.TRAINING)
 
-    def removed_before(*args: Any) -> Any:
+    def remove_then_run(*args: Any) -> Any:
         path.unlink()
         return run_tool(*args)
 
     monkeypatch.setattr(services.jobs.queries, "read", live)
-    monkeypatch.setattr(tool_process, "run_tool", removed_before)
+    monkeypatch.setattr(tool_process, "run_tool", remove_then_run)
     prediction = services.predictions.predict(finished, "best")
     assert prediction.sample_count == 64
     assert not path.exists()

@@ -45,8 +45,8 @@ def test_the_preflight_check_passes_and_leaves_nothing(services: Services) -> No
 
 def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     job = services.jobs.create(raw_job())
-    many = replace(job.config, placement=(Placement("this-computer", 10_000),))
-    without = PreflightService(
+    large_config = replace(job.config, placement=(Placement("this-computer", 10_000),))
+    preflight_service = PreflightService(
         services.data_root,
         services.cluster,
         services.provisioning,
@@ -54,7 +54,7 @@ def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     )
     (tmp_path / "mpirun").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)
-    failed_checks = {finding.check for finding in without.run(many).blocking_findings}
+    failed_checks = {finding.check for finding in preflight_service.run(large_config).blocking_findings}
     assert failed_checks >= {names.OPEN_MPI, names.PROCESSES}
 
 
@@ -176,18 +176,18 @@ def test_a_large_model_does_not_start_on_a_disk_too_small_for_its_checkpoints(
     # A requested check and the queue find it as well.
     assert services.preflight.run(job.config, job.id).blocking_findings[0].message.endswith(need)
     assert services.preflight.run(job.config).blocking_findings[0].message.endswith(need)
-    one_only = raw_job(1, epochs=1, checkpoint={"every_epochs": 1}, **ALONE)
-    assert services.jobs.create_and_start(one_only).run == 1
+    single_checkpoint = raw_job(1, epochs=1, checkpoint={"every_epochs": 1}, **ALONE)
+    assert services.jobs.create_and_start(single_checkpoint).run == 1
 
 
 def test_nodes_that_left_the_job_have_no_findings(services: Services) -> None:
     job = services.jobs.create(raw_job())
-    many = replace(job.config, placement=(*job.config.placement, Placement("gpu99", 1)))
-    previous_preflight = services.preflight.run(many)
+    large_config = replace(job.config, placement=(*job.config.placement, Placement("gpu99", 1)))
+    previous_preflight = services.preflight.run(large_config)
     assert [finding.nodes for finding in previous_preflight.blocking_findings] == [("gpu99",)]
-    without = services.preflight.check_again(job.config, previous_preflight, ("gpu99",))
-    assert without.succeeded
-    assert without.nodes == ("this-computer",)
+    checked_again = services.preflight.check_again(job.config, previous_preflight, ("gpu99",))
+    assert checked_again.succeeded
+    assert checked_again.nodes == ("this-computer",)
 
 
 @pytest.mark.parametrize("start_method", ["create and start", "start"])
@@ -197,11 +197,11 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
     call_counts: Counter[str] = Counter()
 
     def count(owner: object, name: str) -> None:
-        real = getattr(owner, name)
+        real_function = getattr(owner, name)
 
         def call(*args: Any, **kwargs: Any) -> Any:
             call_counts[name] += 1
-            return real(*args, **kwargs)
+            return real_function(*args, **kwargs)
 
         monkeypatch.setattr(owner, name, call)
 

@@ -45,10 +45,10 @@ def keeper(root: DataRoot) -> ProcessIdentity | None:
 @pytest.fixture
 def queue(services: Services) -> Iterator[Services]:
     yield services
-    living = keeper(services.data_root)
-    if living is not None:
-        process_identity.send_signal(living, signal.SIGKILL)
-        wait_for(lambda: not process_identity.is_alive(living))
+    keeper_process = keeper(services.data_root)
+    if keeper_process is not None:
+        process_identity.send_signal(keeper_process, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(keeper_process))
     lock_of(services.data_root).path.unlink(missing_ok=True)
 
 
@@ -100,7 +100,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     root = queue.data_root
     queue.queue.pause()
     # However long a new keeper takes to come, the first one is still there to be beside.
-    lasts: dict[str, dict[str, Any]] = {
+    changes_by_name: dict[str, dict[str, Any]] = {
         "least": {"epochs": 1},
         "most": ENDLESS if CORES > 1 else {"epochs": 1},
         "middle": {"epochs": 1},
@@ -109,7 +109,7 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
         name: create_job(
             queue, name, processes=HALF_CORES, **(_alone_if(HALF_CORES == 1) | changes)
         )
-        for name, changes in lasts.items()
+        for name, changes in changes_by_name.items()
     }
     for name, priority in (("least", 0), ("most", 5), ("middle", 1)):
         queue.queue.enqueue(views[name].id, priority)
@@ -123,10 +123,10 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     assert queue_view["paused"] == ""
     folders = {name: root.job(view.id) for name, view in views.items()}
     wait_for(folders["most"].attempt(1).supervisor.exists, "the first to be started")
-    first = keeper(root)
-    assert first is not None
-    process_identity.send_signal(first, signal.SIGKILL)
-    wait_for(lambda: not process_identity.is_alive(first))
+    first_keeper = keeper(root)
+    assert first_keeper is not None
+    process_identity.send_signal(first_keeper, signal.SIGKILL)
+    wait_for(lambda: not process_identity.is_alive(first_keeper))
     assert not folders["least"].attempt(1).path.exists()
     command("queue", "list")
     if CORES > 1:
@@ -138,8 +138,8 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
         lambda: all(exit_file.exists() for exit_file in exit_files.values()), "all runs to end"
     )
     states = {name: read_json(exit_file)["state"] for name, exit_file in exit_files.items()}
-    of_most = "INTERRUPTED" if CORES > 1 else "FINISHED"
-    assert states == {"least": "FINISHED", "most": of_most, "middle": "FINISHED"}
+    expected_end = "INTERRUPTED" if CORES > 1 else "FINISHED"
+    assert states == {"least": "FINISHED", "most": expected_end, "middle": "FINISHED"}
     started_ns = {
         name: folder.attempt(1).supervisor.stat().st_mtime_ns for name, folder in folders.items()
     }
@@ -147,27 +147,27 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     first_end = min(folders[name].attempt(1).exit.stat().st_mtime_ns for name in ("most", "middle"))
     if CORES > 1:
         assert started_ns["middle"] < first_end < started_ns["least"]
-    last = keeper(root)
-    wait_for(lambda: last is None or not process_identity.is_alive(last), "the keeper to go home")
+    last_keeper = keeper(root)
+    wait_for(lambda: last_keeper is None or not process_identity.is_alive(last_keeper), "the keeper to go home")
     assert list(root.queue.iterdir()) == []
 
 
 def test_s1_a_killed_keeper_is_replaced(queue: Services) -> None:
     tomorrow = datetime.now().astimezone() + timedelta(days=1)
     queue.queue.enqueue(create_job(queue, "later", processes=1, **ALONE).id, not_before=tomorrow)
-    first = wait_for(lambda: keeper(queue.data_root), "a keeper")
-    process_identity.send_signal(first, signal.SIGKILL)
-    wait_for(lambda: not process_identity.is_alive(first), "its end")
+    first_keeper = wait_for(lambda: keeper(queue.data_root), "a keeper")
+    process_identity.send_signal(first_keeper, signal.SIGKILL)
+    wait_for(lambda: not process_identity.is_alive(first_keeper), "its end")
     queue.queue.ensure_keeper()
-    assert wait_for(lambda: keeper(queue.data_root), "another keeper") != first
+    assert wait_for(lambda: keeper(queue.data_root), "another keeper") != first_keeper
 
 
 def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_free(
     queue: Services, cli: Cli
 ) -> None:
-    running = create_job(queue, "resnet", processes=CORES, **(_alone_if(CORES == 1) | ENDLESS))
-    queue.jobs.lifecycle.start(running.id)
-    queue.jobs.queries.wait(running.id, is_finished=is_training)
+    running_job = create_job(queue, "resnet", processes=CORES, **(_alone_if(CORES == 1) | ENDLESS))
+    queue.jobs.lifecycle.start(running_job.id)
+    queue.jobs.queries.wait(running_job.id, is_finished=is_training)
     first_job, second_job, late_job = (
         create_job(queue, name, processes=1, **(ALONE | ENDLESS))
         for name in ("first", "second", "late")
@@ -187,8 +187,8 @@ def test_s2_each_waiting_job_says_why_and_the_next_one_starts_when_the_way_is_fr
 
     queue.queue.pause()
     assert {cause for cause, _ in wait_reasons(queue).values()} == {Cause.PAUSED}
-    queue.jobs.lifecycle.stop(running.id)
-    queue.jobs.queries.wait(running.id)
+    queue.jobs.lifecycle.stop(running_job.id)
+    queue.jobs.queries.wait(running_job.id)
     assert queue.queue.dequeue(second_job.id).state is JobState.CREATED
     # The second poll of the keeper finds free GPUs, and the queue paused.
     assert queue.jobs.queries.show(first_job.id).state is JobState.QUEUED
@@ -287,8 +287,8 @@ def test_a_job_on_this_computer_tries_again_after_a_process_was_killed(
     )
     supervisor = queue.data_root.job(view.id).attempt(1).supervisor
     is_rank = victim == "rank"
-    killed = next(ranks) if is_rank else ProcessIdentity.from_dict(read_json(supervisor))
-    process_identity.send_signal(killed, signal.SIGKILL)
+    killed_process = next(ranks) if is_rank else ProcessIdentity.from_dict(read_json(supervisor))
+    process_identity.send_signal(killed_process, signal.SIGKILL)
     if not is_rank:
         # Any desktop that polls its jobs does this.
         wait_for(lambda: queue.reaper.reap(view.id), "the end of the run")

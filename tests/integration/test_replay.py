@@ -22,15 +22,15 @@ def test_x6_another_desktop_makes_the_same_curve_of_a_bundle(
     desk = tmp_path / "first"
     desk.mkdir()
     cli = Cli(tmp_path, capsys)
-    first = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
+    first_services = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
     try:
-        raw = first.jobs.clone(create_example(first).id)
+        raw = first_services.jobs.clone(create_example(first_services).id)
         raw.update(epochs=1, name="digits")
-        job = first.jobs.create(raw)
-        first.jobs.lifecycle.start(job.id)
-        assert first.jobs.queries.wait(job.id).state is JobState.FINISHED
+        job = first_services.jobs.create(raw)
+        first_services.jobs.lifecycle.start(job.id)
+        assert first_services.jobs.queries.wait(job.id).state is JobState.FINISHED
     finally:
-        first.close()
+        first_services.close()
     bundle = tmp_path / "digits.ringmaster"
     bundle_result = Cli(desk, capsys).json("job", "bundle", job.id, bundle, "--with-data")
     assert bundle_result["path"] == str(bundle)

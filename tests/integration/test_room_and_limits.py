@@ -133,8 +133,8 @@ def test_the_queue_and_the_badge_of_a_node_count_files() -> None:
         wait_reason(entry, (), ClusterState(now, {"gpu03": replace(view, disk_free_files=None)}))
         is None
     )
-    few = Health().after_reading(replace(reading(GPU), disk_free_files=12), 0.0)
-    assert ("files", BAD) in [(finding.key, finding.severity) for finding in few.findings]
+    health = Health().after_reading(replace(reading(GPU), disk_free_files=12), 0.0)
+    assert ("files", BAD) in [(finding.key, finding.severity) for finding in health.findings]
 
 
 @pytest.mark.parametrize(

@@ -19,12 +19,12 @@ def test_a_job_with_a_script_is_bundled_resumed_and_repeated_elsewhere(
 ) -> None:
     desk = tmp_path / "first"
     desk.mkdir()
-    first = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
+    first_services = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
     try:
-        job = run_job(first, job_of(first, desk, COUNT, processes=1, **RESUME))
+        job = run_job(first_services, job_of(first_services, desk, COUNT, processes=1, **RESUME))
         assert job.state is JobState.FINISHED
     finally:
-        first.close()
+        first_services.close()
     bundle = tmp_path / "mine.ringmaster"
     Cli(desk, capsys).json("job", "bundle", job.id, bundle)
     # What the other desktop has is all in the bundle.
@@ -46,10 +46,10 @@ def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_ro
 ) -> None:
     desk = tmp_path / "first"
     desk.mkdir()
-    first = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
+    first_services = open_services(desk / "data", desk / "desktop" / "catalogue.sqlite")
     try:
-        jobs = first.jobs
-        job = job_of(first, desk, FOLDERS, processes=1, **RESUME)
+        jobs = first_services.jobs
+        job = job_of(first_services, desk, FOLDERS, processes=1, **RESUME)
         jobs.lifecycle.start(job.id)
         jobs.queries.wait(job.id, is_finished=lambda v: v.step > 2 or v.state.is_over)
         jobs.lifecycle.stop(job.id)
@@ -57,17 +57,17 @@ def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_ro
         checkpoints = jobs.queries.checkpoints(job.id)
         record = next(c for c in reversed(checkpoints) if Path(c.path).is_dir())
         bundle = tmp_path / "mine.ringmaster"
-        first.bundles.bundle(job.id, bundle, checkpoint=record.name)
+        first_services.bundles.bundle(job.id, bundle, checkpoint=record.name)
         (Path(record.path) / "state.txt").write_text("7")
         with pytest.raises(BackendError, match="does not match its record"):
-            first.bundles.bundle(job.id, tmp_path / "no.ringmaster", checkpoint=record.name)
+            first_services.bundles.bundle(job.id, tmp_path / "no.ringmaster", checkpoint=record.name)
     finally:
-        first.close()
+        first_services.close()
     shutil.rmtree(desk)
-    second = open_services(tmp_path / "data", tmp_path / "desktop" / "catalogue.sqlite")
+    second_services = open_services(tmp_path / "data", tmp_path / "desktop" / "catalogue.sqlite")
     try:
-        jobs = second.jobs
-        view = second.bundles.unbundle(bundle).view
+        jobs = second_services.jobs
+        view = second_services.bundles.unbundle(bundle).view
         (checkpoint,) = jobs.queries.checkpoints(view.id)
         assert (checkpoint.file, checkpoint.sha256) == (record.file, record.sha256)
         jobs.lifecycle.resume(view.id)
@@ -75,9 +75,9 @@ def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_ro
         view = jobs.queries.wait(
             view.id, is_finished=lambda v: v.step > step + 1 or v.state.is_over
         )
-        log = second.data_root.job(view.id).rank_log(0).read_text()
+        log = second_services.data_root.job(view.id).rank_log(0).read_text()
         assert f"begins at {step}" in log
         jobs.lifecycle.stop(view.id)
         assert jobs.queries.wait(view.id).state is JobState.INTERRUPTED
     finally:
-        second.close()
+        second_services.close()

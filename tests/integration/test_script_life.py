@@ -124,12 +124,12 @@ def test_a_program_runs_to_its_end_with_its_curve_and_checkpoints(
     assert leftovers(view) == []
     exported_file = services.jobs.export(view.id, "latest", "pt", tmp_path / "taken.pt")
     assert exported_file.read_text() == "3"
-    for of_a_model in (
+    for model_action in (
         lambda: services.jobs.export(view.id, "latest", "onnx", tmp_path / "no.onnx"),
         lambda: services.inspection.checkpoint(view.id, "latest"),
     ):
         with pytest.raises(BackendError, match="runs a script, and only the script knows"):
-            of_a_model()
+            model_action()
 
 
 def test_torchruns_variables_let_processes_meet_and_the_version_stays_as_it_is(
@@ -177,8 +177,8 @@ def test_a_stop_ends_all_processes_and_a_resume_continues(
 def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     services: Services, tmp_path: Path
 ) -> None:
-    best = {"checkpoint": {"best_metric": "eval_loss"}, "processes": 1, **RESUME}
-    view = job_of(services, tmp_path, FOLDERS, **best)
+    best_settings = {"checkpoint": {"best_metric": "eval_loss"}, "processes": 1, **RESUME}
+    view = job_of(services, tmp_path, FOLDERS, **best_settings)
     queries, folder = services.jobs.queries, services.data_root.job(view.id)
     services.jobs.lifecycle.start(view.id)
     wait_for(lambda: len(queries.checkpoints(view.id)) >= 3, "three checkpoints")
@@ -188,8 +188,8 @@ def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     checkpoint_by_name = {
         Path(checkpoint.path).name: checkpoint for checkpoint in queries.checkpoints(view.id)
     }
-    last = max(checkpoint.step for checkpoint in checkpoint_by_name.values())
-    names = {f"checkpoint-{step}" for step in range(1, last + 1)}
+    last_step = max(checkpoint.step for checkpoint in checkpoint_by_name.values())
+    names = {f"checkpoint-{step}" for step in range(1, last_step + 1)}
     assert checkpoint_by_name.keys() == {"last.pt"} | names
     assert {
         checkpoint.step
@@ -199,7 +199,7 @@ def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     assert [checkpoint.name for checkpoint in checkpoint_by_name.values() if checkpoint.is_latest]
     assert "newest checkpoint is step" in view.status.message
     assert "epoch" not in "".join(checkpoint.name for checkpoint in checkpoint_by_name.values())
-    for name in ("last.pt", f"checkpoint-{last}"):
+    for name in ("last.pt", f"checkpoint-{last_step}"):
         assert services.jobs.find_damage(view.id, name) == ""
         assert services.jobs.keep(view.id, name).is_kept
     exported_file = services.jobs.export(view.id, "checkpoint-1", "zip", tmp_path / "taken.zip")
@@ -211,9 +211,9 @@ def test_a_checkpoint_may_be_a_folder_or_a_rewritten_file(
     ):
         with pytest.raises(BackendError, match=message):
             services.jobs.export(view.id, "checkpoint-1", format, output)
-    services.jobs.lifecycle.resume(view.id, f"checkpoint-{last}")
-    wait_for(lambda: f"begins at {last}" in log_of(services, view), "the resumed script")
-    wait_for(lambda: queries.show(view.id).step > last, "a step of the resumed script")
+    services.jobs.lifecycle.resume(view.id, f"checkpoint-{last_step}")
+    wait_for(lambda: f"begins at {last_step}" in log_of(services, view), "the resumed script")
+    wait_for(lambda: queries.show(view.id).step > last_step, "a step of the resumed script")
     services.jobs.lifecycle.stop(view.id)
     assert queries.wait(view.id).state is JobState.INTERRUPTED
     assert (folder.output / "checkpoint-1/state.txt").read_text() == "1"

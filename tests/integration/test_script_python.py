@@ -79,19 +79,19 @@ def test_a_queued_job_has_its_environment_before_its_turn(
     services: Services, tmp_path: Path, index: Path
 ) -> None:
     view = job_of(services, tmp_path, {"requirements.txt": "greeting\n"})
-    _, _, prepared = services.jobs.lifecycle.prepare(view.id)
+    _, _, prepared_run = services.jobs.lifecycle.prepare(view.id)
     completed = subprocess.run(
-        [prepared.launch.script_python, "-c", "import greeting; print(greeting.NUMBER)"],
+        [prepared_run.launch.script_python, "-c", "import greeting; print(greeting.NUMBER)"],
         capture_output=True,
         text=True,
         check=True,
     )
     assert completed.stdout == "2\n"
-    cancelled = Progress()
-    cancelled.cancel()
+    cancelled_progress = Progress()
+    cancelled_progress.cancel()
     other_job = job_of(services, tmp_path, {"requirements.txt": "greeting<2\n"})
     with pytest.raises(Cancelled):
-        services.jobs.lifecycle.prepare(other_job.id, progress=cancelled)
+        services.jobs.lifecycle.prepare(other_job.id, progress=cancelled_progress)
 
 
 def refusal_of(services: Services, tmp_path: Path, files: Mapping[str, str]) -> str:

@@ -23,17 +23,17 @@ from tests.waiting import wait_for
 @pytest.fixture
 def queue(services: Services) -> Iterator[Services]:
     yield services
-    living = lock_of(services.data_root).holder()
-    if living is not None:
-        process_identity.send_signal(living, signal.SIGKILL)
-        wait_for(lambda: not process_identity.is_alive(living))
+    keeper_process = lock_of(services.data_root).holder()
+    if keeper_process is not None:
+        process_identity.send_signal(keeper_process, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(keeper_process))
     lock_of(services.data_root).path.unlink(missing_ok=True)
 
 
 def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
     queue: Services, tmp_path: Path
 ) -> None:
-    released = tmp_path / "released"
+    release_file = tmp_path / "released"
     study = {
         "title": "Batches",
         "question": "Which batch?",
@@ -48,7 +48,7 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
             "optimizer": {"name": "sgd", "lr": 0.1},
             "strategy": {"name": "alone"},
             # A job of 24 steps lasts for minutes: it is not over before it is stopped.
-            "environment": {**CALM, "PAUSE_S": "0.1", "PAUSED_UNTIL": str(released)},
+            "environment": {**CALM, "PAUSE_S": "0.1", "PAUSED_UNTIL": str(release_file)},
         },
         "rows": [
             {"name": "large", "job": {"batch_size": 64}, "published": 50},
@@ -67,7 +67,7 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
     (started,) = queue.studies.started_studies()
     assert [row.value.n for row in queue.studies.table(started).rows] == [0, 0]
 
-    released.touch()
+    release_file.touch()
     queue.sweeps.resume(started_study.tag)
     final_views = [queue.jobs.queries.wait(job, is_finished=_is_done) for job in (large, small)]
     assert [view.state for view in final_views] == [JobState.FINISHED] * 2

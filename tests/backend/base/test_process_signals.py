@@ -40,12 +40,12 @@ def signal_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.usefixtures("signal_method")
 @pytest.mark.parametrize("is_it", [True, False])
 def test_only_the_identified_process_gets_the_signal(
-    child: subprocess.Popen[bytes], is_it: bool
+    child: subprocess.Popen[bytes], is_same_process: bool
 ) -> None:
-    assert process_signals.send(child.pid, lambda: is_it, signal.SIGTERM) is is_it
-    if not is_it:
+    assert process_signals.send(child.pid, lambda: is_same_process, signal.SIGTERM) is is_same_process
+    if not is_same_process:
         child.kill()
-    assert child.wait(LIMIT_S) == (-signal.SIGTERM if is_it else -signal.SIGKILL)
+    assert child.wait(LIMIT_S) == (-signal.SIGTERM if is_same_process else -signal.SIGKILL)
 
 
 @pytest.mark.usefixtures("signal_method")

@@ -29,8 +29,8 @@ class ComputeTimes:
 def times(monkeypatch: pytest.MonkeyPatch) -> ComputeTimes:
     times = ComputeTimes()
     # Not of the module itself: threads of other tests may sleep, too.
-    fake = SimpleNamespace(thread_time=lambda: times.computed_s, sleep=times.pauses.append)
-    monkeypatch.setattr(worker_yield, "time", fake)
+    fake_time = SimpleNamespace(thread_time=lambda: times.computed_s, sleep=times.pauses.append)
+    monkeypatch.setattr(worker_yield, "time", fake_time)
     return times
 
 

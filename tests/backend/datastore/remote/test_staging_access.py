@@ -465,7 +465,7 @@ def test_preflight_offers_a_fix_where_a_node_does_not_see_the_data_root() -> Non
         "gpu2", Placement("gpu2", 1), "", "", "", "", "/lab/ring", "/home/lab", leads=True
     )
     blind = replace(
-        mounted_target, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", is_staged=True
+        mounted_target, node=NODE, data_root="/home/lab/.ringmaster/carried/ab", no_share=True
     )
     for head, other_target in ((mounted_target, blind), (blind, mounted_target)):
         nodes = tuple(NodePreflight(target.placement, target) for target in (head, other_target))

@@ -95,7 +95,7 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
     assert entry is not None
     assert entry.run == 3
     assert entry.reason == (
-        f"{PAUSE} The batch per process is 8 instead of 12, so that the global batch is 48 as "
+        f"{PAUSE} The batch per process is 8 instead of 2 × 6, so that the global batch is 48 as "
         "before."
     )
     queued = Launch.from_dict(read_json(cluster.job.queued_launch))

@@ -235,7 +235,7 @@ def test_f16_an_infinite_loop_in_the_model_names_the_users_line(train: Train) ->
     marks: list[Path] = []
     run = train(
         "print('here')\n        while True: time.sleep(0.01)",
-        before=lambda run: marks.append(hurry_guard(run, 0)),
+        prepare=lambda run: marks.append(hurry_guard(run, 0)),
         **ALONE_SETTINGS,
     )
     wait_for(lambda: says_here(run), "the loop")

@@ -61,18 +61,18 @@ class ExportedCheckpoint:
         replace_json(self.path.with_suffix(".json"), record.to_dict())
 
     def export(self, export_format: str, output: Path | None = None) -> Path:
-        to = output or self.folder / f"out.{export_format}"
+        output_path = output or self.folder / f"out.{export_format}"
         self.notes = tool_process.export(
             self.path,
             export_format,
-            to,
+            output_path,
             self.source,
             GALLERY / "loader",
             GALLERY / "dataset",
             {"job.toml": 'name = "digits"\n'},
             self.history,
         )
-        return to
+        return output_path
 
     def refusal(self, export_format: str = "pt", output: Path | None = None) -> str:
         previous_files = sorted(self.folder.rglob("*"))
@@ -150,17 +150,17 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
     )
     unzip_folder = tmp_path / "elsewhere, far"
     shutil.unpack_archive(checkpoint.export("zip"), unzip_folder)
-    plain = {"PATH": os.environ["PATH"]}
+    environment = {"PATH": os.environ["PATH"]}
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=unzip_folder, check=True)
     hashed_names = {
         line.split("  ")[1] for line in (unzip_folder / "SHA256SUMS").read_text().splitlines()
     }
-    present = {
+    present_names = {
         p.relative_to(unzip_folder).as_posix() for p in unzip_folder.rglob("*") if p.is_file()
     }
-    assert hashed_names == present - {"SHA256SUMS"}
+    assert hashed_names == present_names - {"SHA256SUMS"}
     completed = subprocess.run(
-        [sys.executable, "load.py"], cwd=unzip_folder, env=plain, check=True, capture_output=True
+        [sys.executable, "load.py"], cwd=unzip_folder, env=environment, check=True, capture_output=True
     )
     assert b"29,066 parameters loaded" in completed.stdout
     torch.save(torch.ones(2, 1, 8, 8), tmp_path / "in.pt")
@@ -169,7 +169,7 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
         f"torch.save(load_model()(torch.load({str(tmp_path / 'in.pt')!r})), "
         f"{str(tmp_path / 'out-of-zip.pt')!r})"
     )
-    subprocess.run([sys.executable, "-c", program], cwd=unzip_folder, env=plain, check=True)
+    subprocess.run([sys.executable, "-c", program], cwd=unzip_folder, env=environment, check=True)
     output = torch.load(tmp_path / "out-of-zip.pt", weights_only=True)
     assert torch.equal(output, checkpoint.model(torch.ones(2, 1, 8, 8)))
     with (unzip_folder / "history.csv").open(newline="") as file:
@@ -260,9 +260,9 @@ def test_f60_values_of_environment_variables_do_not_leave_with_the_job_file() ->
         environment={"TOKEN": "secret-1234"},
         start_from="/home/anna/weights.pt",
     )
-    shared = shareable_config(job)
-    assert shared["environment"] == {"TOKEN": ""}
-    assert shared["start_from"] == "weights.pt"
+    shared_config = shareable_config(job)
+    assert shared_config["environment"] == {"TOKEN": ""}
+    assert shared_config["start_from"] == "weights.pt"
 
 
 def test_nothing_is_overwritten(checkpoint: ExportedCheckpoint) -> None:

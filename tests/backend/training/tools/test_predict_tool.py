@@ -117,8 +117,8 @@ def test_predictions_come_from_the_evaluated_model(rig: Rig) -> None:
     torch.manual_seed(1)
     layer = load_model(rig.sources[0]).get_submodule("layer")
     data = torch.randn(64, 4, generator=torch.Generator().manual_seed(2))
-    expected = (3 * layer(data[:1])).softmax(1).max().detach()
-    assert float(row["confidence"]) == pytest.approx(float(expected), abs=2e-6)
+    expected_confidence = (3 * layer(data[:1])).softmax(1).max().detach()
+    assert float(row["confidence"]) == pytest.approx(float(expected_confidence), abs=2e-6)
     assert result.sample_count == 1
 
 

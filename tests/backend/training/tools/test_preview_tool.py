@@ -253,18 +253,18 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     counts = [entry.count for entry in result.classes]
     assert len(counts) == 2
     assert min(counts) > result.examined / 3, "the read samples lie over the whole set"
-    expected = f"Read {count(result.examined)} of {count(1000)} samples"
-    assert result.warnings[0].startswith(expected)
+    expected_message = f"Read {count(result.examined)} of {count(1000)} samples"
+    assert result.warnings[0].startswith(expected_message)
     assert result.item_time_ms == pytest.approx(100)
 
 
 @pytest.mark.parametrize("sampled", [13, 24, 35, 48, 60, 200])
 def test_f50_a_partial_preview_covers_the_whole_set(
-    sampled: int,
+    sampled_count: int,
 ) -> None:
     order = list(_reading_order(1000, spread_indices(1000, 48)))
     assert sorted(order) == list(range(1000))
-    assert sum(index < 500 for index in order[:sampled]) == pytest.approx(sampled / 2, abs=3)
+    assert sum(index < 500 for index in order[:sampled_count]) == pytest.approx(sampled_count / 2, abs=3)
 
 
 def test_f50_an_item_that_never_comes_is_named(
@@ -318,9 +318,9 @@ def test_a_large_picture_makes_a_small_thumbnail() -> None:
 
 def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews) -> None:
     result = previews.read("return torch.ones(4), int(index % 400 == 7)", "2000", samples=10)
-    rare = [sample for sample in (*result.samples, *result.class_samples) if sample.of_class == "1"]
-    assert [sample.index for sample in rare] == [7, 407, 807, 1207, 1607]
-    assert {sample.target for sample in rare} == {"1"}
+    rare_samples = [sample for sample in (*result.samples, *result.class_samples) if sample.of_class == "1"]
+    assert [sample.index for sample in rare_samples] == [7, 407, 807, 1207, 1607]
+    assert {sample.target for sample in rare_samples} == {"1"}
     common = [sample for sample in result.class_samples if sample.of_class == "0"]
     assert len(common) == 24
     assert not {sample.index for sample in result.samples} & {
@@ -370,8 +370,8 @@ def test_a_spread_counts_each_value_where_it_lies(scale: float) -> None:
     assert histogram is not None
     assert 32 <= len(histogram.counts) <= 65
     edges = histogram.low + histogram.width * numpy.arange(len(histogram.counts) + 1)
-    expected, _ = numpy.histogram(values, edges)
-    assert histogram.counts == tuple(expected.tolist())
+    expected_counts, _ = numpy.histogram(values, edges)
+    assert histogram.counts == tuple(expected_counts.tolist())
 
 
 def test_a_spread_bears_any_value_there_is() -> None:

@@ -122,13 +122,13 @@ def draw_overlay(picture: object, target: object) -> numpy.typing.NDArray[Any]:
 GREY = torch.full((3, 40, 60), 0.5)
 
 
-def is_coloured(image: numpy.typing.NDArray[Any]) -> numpy.typing.NDArray[Any]:
+def find_colored(image: numpy.typing.NDArray[Any]) -> numpy.typing.NDArray[Any]:
     return numpy.asarray(numpy.ptp(image.astype(int), axis=2) > 0)
 
 
 def test_s08_boxes_are_outlined_over_their_picture() -> None:
     boxes = torch.tensor([[10.0, 5.0, 30.0, 20.0], [-5.0, -5.0, 999.0, 999.0]])
-    tinted = is_coloured(draw_overlay(GREY, {"boxes": boxes, "labels": torch.tensor([1, 2])}))
+    tinted = find_colored(draw_overlay(GREY, {"boxes": boxes, "labels": torch.tensor([1, 2])}))
     assert tinted[5, 10:31].all()
     assert tinted[5:21, 30].all()
     assert tinted[0].all()
@@ -146,22 +146,22 @@ def test_s08_masks_of_objects_are_tinted() -> None:
     masks = torch.zeros(2, 40, 60, dtype=torch.uint8)
     masks[0, :10], masks[1, 30:] = 1, 1
     image = draw_overlay(GREY, {"boxes": torch.zeros(0, 4), "masks": masks})
-    assert is_coloured(image)[:10].all()
-    assert not is_coloured(image)[10:30].any()
+    assert find_colored(image)[:10].all()
+    assert not find_colored(image)[10:30].any()
     assert (image[0, 0] != image[39, 0]).any()
 
 
 def test_s08_the_class_of_each_pixel_is_tinted_but_not_the_background() -> None:
     classes = torch.zeros(40, 60, dtype=torch.int64)
     classes[:, :20], classes[:, 50:] = 3, 255
-    tinted = is_coloured(draw_overlay(GREY[:1], classes))
+    tinted = find_colored(draw_overlay(GREY[:1], classes))
     assert tinted[:, :20].all()
     assert not tinted[:, 20:].any()
 
 
 def test_boxes_of_a_large_picture_are_where_they_are_in_its_thumbnail() -> None:
     boxes = torch.tensor([[100.0, 200.0, 300.0, 400.0]])
-    tinted = is_coloured(draw_overlay(torch.zeros(3, 480, 960), {"boxes": boxes}))
+    tinted = find_colored(draw_overlay(torch.zeros(3, 480, 960), {"boxes": boxes}))
     assert tinted.shape == (48, 96)
     assert tinted[20, 10:31].all()
     assert tinted.sum() == 2 * 21 + 2 * 19
@@ -180,4 +180,4 @@ def test_boxes_of_a_large_picture_are_where_they_are_in_its_thumbnail() -> None:
     ids=["class", "depth", "no boxes", "nan", "another size", "text"],
 )
 def test_other_targets_leave_the_picture_as_it_is(target: object) -> None:
-    assert not is_coloured(draw_overlay(GREY, target)).any()
+    assert not find_colored(draw_overlay(GREY, target)).any()

@@ -157,8 +157,8 @@ def test_samples_are_equal_if_all_of_their_inputs_are(scans: Scans, data: str) -
 def test_samples_of_several_pictures_are_alike_if_all_pictures_are(
     scans: Scans, second: str, pair_count: int
 ) -> None:
-    noisy = "(picture({}) * 0.9 + 0.001 * torch.rand(1, 32, 32).numpy())"
-    result = scans.read(f"return [{noisy.format('index % 19')}, {noisy.format(second)}], 0")
+    noisy_code = "(picture({}) * 0.9 + 0.001 * torch.rand(1, 32, 32).numpy())"
+    result = scans.read(f"return [{noisy_code.format('index % 19')}, {noisy_code.format(second)}], 0")
     assert result.near_duplicate_count == pair_count
 
 
@@ -180,8 +180,8 @@ def test_an_infinite_value_is_found_in_every_part(scans: Scans, data: str, value
 
 
 def test_s08_similar_pictures_are_found_within_and_between_the_sets(scans: Scans) -> None:
-    noisy = "return (picture({}) * 0.9 + 0.001 * torch.rand(1, 32, 32).numpy()), index % 2"
-    result = scans.read(noisy.format("index % 19"), noisy.format("18 + index"), length=20)
+    noisy_code = "return (picture({}) * 0.9 + 0.001 * torch.rand(1, 32, 32).numpy()), index % 2"
+    result = scans.read(noisy_code.format("index % 19"), noisy_code.format("18 + index"), length=20)
     assert result.compares_pictures
     assert result.near_duplicates == ((0, 19),)
     assert result.near_leaks == ((18, 0),)
@@ -196,9 +196,9 @@ def test_s08_similar_pictures_are_found_within_and_between_the_sets(scans: Scans
 
 def test_the_same_picture_in_another_size_and_order_of_channels_is_alike() -> None:
     picture = numpy.random.default_rng(3).random((6, 6))
-    small, large = (numpy.kron(picture, numpy.ones((n, n))) for n in (6, 18))
-    wide = numpy.repeat(large[:, :, None], 3, axis=2)
-    first = fingerprints.perceptual_hash([("data", small)])
+    small_picture, large_picture = (numpy.kron(picture, numpy.ones((n, n))) for n in (6, 18))
+    wide = numpy.repeat(large_picture[:, :, None], 3, axis=2)
+    first = fingerprints.perceptual_hash([("data", small_picture)])
     assert first == fingerprints.perceptual_hash([("data", wide)])
     assert first == fingerprints.perceptual_hash([("data", wide.transpose(2, 0, 1))])
     assert any(first)
@@ -206,10 +206,10 @@ def test_the_same_picture_in_another_size_and_order_of_channels_is_alike() -> No
 
 def test_pictures_that_differ_along_one_side_are_not_alike() -> None:
     steps = numpy.kron(numpy.arange(9.0) % 2, numpy.ones((27, 3)))
-    along, down = (fingerprints.perceptual_hash([("data", image)]) for image in (steps, steps.T))
-    assert any(along)
-    assert any(down)
-    assert along != down
+    horizontal_hash, vertical_hash = (fingerprints.perceptual_hash([("data", image)]) for image in (steps, steps.T))
+    assert any(horizontal_hash)
+    assert any(vertical_hash)
+    assert horizontal_hash != vertical_hash
 
 
 def test_s08_equal_pictures_are_duplicates_and_not_near_duplicates_too(scans: Scans) -> None:
@@ -237,17 +237,17 @@ def test_similar_pictures_are_those_that_comparing_all_pairs_finds() -> None:
     bands[100:200:2, 1:] = bands[:50, 1:] ^ numpy.uint32(1)
     training, validation = bands[:250], bands[250:]
 
-    def earliest(bands: Bands, candidates: Bands) -> int:
+    def find_earliest(bands: Bands, candidates: Bands) -> int:
         for number, candidate in enumerate(candidates):
             if sum(int(band).bit_count() for band in candidate ^ bands) <= 3:
                 return number
         return -1
 
     expected_within = [
-        (earliest(picture_bands, training[:n]), n) for n, picture_bands in enumerate(training)
+        (find_earliest(picture_bands, training[:n]), n) for n, picture_bands in enumerate(training)
     ]
     expected_between = [
-        (earliest(picture_bands, training), n) for n, picture_bands in enumerate(validation)
+        (find_earliest(picture_bands, training), n) for n, picture_bands in enumerate(validation)
     ]
     within_pairs, _, between_pairs = fingerprints.similar_pairs(training, validation)
     assert within_pairs.index_pairs(999) == tuple(pair for pair in expected_within if pair[0] >= 0)

@@ -27,13 +27,13 @@ parser.parse_args()
 
 
 def help_of(folder: Path, code: str, entry: str = "train.py", **changes: Any) -> ScriptHelp:
-    script, work = folder / "version", folder / "work"
-    for path in (script, work):
+    script, work_folder = folder / "version", folder / "work"
+    for path in (script, work_folder):
         path.mkdir()
     (script / entry).write_text(code)
     (script / entry).chmod(0o444)
     request = {"script": str(script), "entry": entry, "python": "", "words": [], "limit_s": 20.0}
-    with contextlib.chdir(work), contextlib.closing(tool_protocol.Report(work / "p")) as report:
+    with contextlib.chdir(work_folder), contextlib.closing(tool_protocol.Report(work_folder / "p")) as report:
         script_help = ScriptHelp.from_dict(read_script_help({**request, **changes}, report))
     assert sorted(path.name for path in script.iterdir()) == [entry]
     return script_help
@@ -82,10 +82,10 @@ def test_a_python_that_does_not_start_is_named(tmp_path: Path) -> None:
 
 
 def test_a_process_that_keeps_the_output_open_is_not_waited_for(tmp_path: Path) -> None:
-    stays = "if not os.fork(): pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+    fork_code = "if not os.fork(): pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
     code = PARSER.replace("import argparse", "import os, time, pathlib, argparse")
     code = code.replace(
-        "parser.parse", f"{stays}\nwhile not pathlib.Path('pid').exists(): pass\nparser.parse"
+        "parser.parse", f"{fork_code}\nwhile not pathlib.Path('pid').exists(): pass\nparser.parse"
     )
     script_help = help_of(tmp_path, code, words=["fit"])
     assert script_help.arguments[0].head == "--lr"

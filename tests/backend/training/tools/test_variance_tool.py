@@ -229,7 +229,7 @@ def test_a_layer_used_twice_is_two_points(measure_variance: MeasureVariance) -> 
     ],
 )
 def test_the_first_value_that_is_not_a_number_is_named(
-    measure_variance: MeasureVariance, init_code: str, forward: str, broken: str, first: str
+    measure_variance: MeasureVariance, init_code: str, forward: str, broken_marks: str, first: str
 ) -> None:
     bad = """
 class Bad:
@@ -238,7 +238,7 @@ class Bad:
         return tuple(one * float("nan") for one in inputs)
 """
     result = measure_variance(CHAIN.format(more=init_code, forward=forward) + bad)
-    assert "".join(layer.broken[:1] or " " for layer in result.layers) == broken
+    assert "".join(layer.broken[:1] or " " for layer in result.layers) == broken_marks
     is_well, message = result.judge()
     assert not is_well
     assert message.startswith(f"The {first} is the first that is infinite or not a number.")
