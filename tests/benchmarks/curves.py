@@ -120,10 +120,10 @@ import numpy as np
 from PySide6.QtCore import QLineF, QStringListModel
 from PySide6.QtGui import QColor, QImage, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QApplication, QListView
-from backend.records.sweeps.parallel_coordinates import parallel
+from backend.records.sweeps.parallel_coordinates import parallel_plot
 from tests.widgets.nodes import samples
 from tests.widgets.compare.sweep_samples import sweep
-from tests.widgets.library.test_layers_view import chain
+from tests.widgets.library.test_layers_view import layer_chain
 from widgets.library.layer_graph import LayerGraphView
 from widgets.nodes.row.node_row import node_row
 from widgets.nodes.page.rack import Rack
@@ -176,7 +176,7 @@ def gone_back(count):
     return time.thread_time() - began
 
 plot = shown(ParallelPlot(), 1100, 320)
-plot.show_coordinates(parallel(sweep(500)))
+plot.show_coordinates(parallel_plot(sweep(500)))
 ways = [plot.picture.points_of(line) for line in plot._coordinates.lines]
 lines = [QLineF(a, b) for way in ways for a, b in itertools.pairwise(way)]
 ends = itertools.cycle(np.linspace(0.5, 0.8, 7))
@@ -200,7 +200,7 @@ shown(plain, 1100, 64 * 30)
 app.processEvents()
 
 graph = shown(LayerGraphView(), 1100, 700)
-graph.show_graph(*chain(1000))
+graph.show_graph(*layer_chain(1000))
 graph.fit()
 app.processEvents()
 

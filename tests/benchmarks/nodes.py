@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
@@ -273,7 +274,9 @@ def _finish(ready: ReadyCluster, **changes: object) -> None:
 
 def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int, **changes: object) -> None:
     """The bare script under the same command, up to where ours begins."""
-    command = ready.services.jobs.check(_raw(ready, model=name, loader=name, **changes)).command
+    config = parse_job(_raw(ready, model=name, loader=name, **changes)).config
+    assert config is not None
+    command = ready.services.jobs._starter.plan(config, "JOB", 1).argv
     root = PurePosixPath(ready.cluster.data_root)
     mpirun = command[: command.index("-H") + 2]
     python = command[len(mpirun)]

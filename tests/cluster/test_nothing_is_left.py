@@ -40,7 +40,7 @@ PROGRAM = """
 
 
 def traces(slot: Slot, folder: Path) -> list[str]:
-    """Return the traces of a cluster: links, namespaces, mounts, loop devices, processes and so on."""
+    """Return the traces of a cluster: links, namespaces, mounts, loop devices and so on."""
     traces = [*slot.links(), *slot.namespaces(), *mounts_below(folder), *loops_below(folder)]
     traces += map(str, processor.groups(slot.namespace("")))
     for process in Path("/proc").glob("[0-9]*"):

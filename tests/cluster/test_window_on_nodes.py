@@ -146,7 +146,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
 
 
 def _bring_the_example(program: Program, user: User) -> None:
-    """Bring the job as a user does: by training it here."""
+    """Bring the example as a user does: by training it here."""
     user.press_button("Jobs")
     user.press_button("Train the example")
     user.wait(lambda: _views(program) and makes_steps(_views(program)[0]))

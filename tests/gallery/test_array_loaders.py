@@ -145,7 +145,7 @@ class _Runs:
 
 
 @pytest.mark.parametrize(
-    "evil",
+    "pickle_bytes",
     [
         pickle.dumps(_Runs(), protocol=2),
         pickle.dumps({b"data": pixels(1), b"labels": _Runs()}, protocol=2),
@@ -221,9 +221,7 @@ def test_idx_files_are_read_gzipped_or_not(tmp_path: Path, form: str, zipped: bo
     def file_names(part: str) -> dict[str, str]:
         return {"images": form.format(part, "images", 3), "labels": form.format(part, "labels", 1)}
 
-    content = mnist([1, 0, 2] * 4, **file_names("train")) | mnist(
-        [2, 1], **file_names("t10k")
-    )
+    content = mnist([1, 0, 2] * 4, **file_names("train")) | mnist([2, 1], **file_names("t10k"))
     if zipped:
         content = {f"{name}.gz": gzip.compress(data, mtime=0) for name, data in content.items()}
     datasets = open_data("idx", files(tmp_path / "d", **content), tmp_path)

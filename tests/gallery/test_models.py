@@ -142,7 +142,9 @@ def test_the_modules_of_inception_bn() -> None:
     at14 = ((576, 14), (576, 14), (576, 14), (608, 14), (608, 14))
     at7 = ((1056, 7), (1024, 7), (1024, 7))
     assert shapes_of("inception-bn", modules) == squares(*at28, *at14, *at7)
-    pools = [type(module.paths[-1][0]).__name__ for module in build_on_meta("inception-bn").features]
+    pools = [
+        type(module.paths[-1][0]).__name__ for module in build_on_meta("inception-bn").features
+    ]
     average, largest = "AvgPool2d", "MaxPool2d"
     assert pools == [average] * 2 + [largest] + [average] * 4 + [largest, average, largest]
 
@@ -158,7 +160,7 @@ def test_the_modules_of_tinynet(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "later"),
+    ("name", "later_shapes"),
     [
         ("ndsb-net-1", [(512, 16), (512, 8), (512, 8), (512, 8)]),
         ("ndsb-net-2", [(512, 18), (512, 18), (512, 6), (512, 6), (512, 6)]),
@@ -265,7 +267,9 @@ def test_a_resnet_gives_the_outputs_of_that_of_torchvision(torchvision: Any, dep
 def test_the_figures_are_those_measured(entry: GalleryEntry) -> None:
     stored_figures = read_json(GALLERY / entry.kind.folder / entry.name / FIGURES)
     command = "python -m tests.gallery.figures"
-    assert figures(entry, reference_complexity()).to_dict() == stored_figures, f"to measure it: {command}"
+    assert figures(entry, reference_complexity()).to_dict() == stored_figures, (
+        f"to measure it: {command}"
+    )
 
 
 def smallest(entry: GalleryEntry) -> dict[str, object]:

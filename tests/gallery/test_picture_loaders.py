@@ -652,11 +652,27 @@ def deep_picture(values: Any, form: str = "PNG") -> bytes:
 
 LEVELS = numpy.arange(64).reshape(8, 8)
 DEEP: dict[str, tuple[bytes, float, str]] = {
-    "16 bits": (deep_picture((LEVELS * 1040).astype(numpy.uint16)), 65535, "so that 65535 becomes 1"),
-    "12 of 16 bits": (deep_picture((LEVELS * 64 + 1).astype(numpy.uint16)), 4095, "so that 4095 becomes 1"),
+    "16 bits": (
+        deep_picture((LEVELS * 1040).astype(numpy.uint16)),
+        65535,
+        "so that 65535 becomes 1",
+    ),
+    "12 of 16 bits": (
+        deep_picture((LEVELS * 64 + 1).astype(numpy.uint16)),
+        4095,
+        "so that 4095 becomes 1",
+    ),
     "8 of 16 bits": (deep_picture((LEVELS + 1).astype(numpy.uint16)), 255, "so that 255 becomes 1"),
-    "32 bits": (deep_picture((LEVELS * 1000).astype(numpy.int32), "TIFF"), 65535, "65535 becomes 1"),
-    "floats to 1": (deep_picture((LEVELS / 63).astype(numpy.float32), "TIFF"), 1, "so that 1 becomes 1"),
+    "32 bits": (
+        deep_picture((LEVELS * 1000).astype(numpy.int32), "TIFF"),
+        65535,
+        "65535 becomes 1",
+    ),
+    "floats to 1": (
+        deep_picture((LEVELS / 63).astype(numpy.float32), "TIFF"),
+        1,
+        "so that 1 becomes 1",
+    ),
     "floats to 1.01": (
         deep_picture((LEVELS / 62.4).astype(numpy.float32), "TIFF"),
         1,
@@ -680,7 +696,9 @@ def test_no_level_of_a_deep_picture_is_lost_and_one_range_is_for_all(
     torch.testing.assert_close(picture, (values / white).repeat(channels, 1, 1))
     assert len(picture.unique()) == 64
     assert note in notes_of(datasets)[0]
-    doubled_white = open_data("image-folder", folder, tmp_path, side=8, channels=1, white=2 * int(white))
+    doubled_white = open_data(
+        "image-folder", folder, tmp_path, side=8, channels=1, white=2 * int(white)
+    )
     torch.testing.assert_close(2 * doubled_white.training[0][0], picture[:1])
     assert notes_of(doubled_white) == []
 

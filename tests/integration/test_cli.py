@@ -402,7 +402,9 @@ def test_f06_m12_a_killed_command_line_changes_nothing(
 ) -> None:
     # "Saving" is met where a checkpoint is made at every step.
     checkpoint_settings = {"every_steps": 1, "keep_latest": 2, "keep_best": 0}
-    changes = {"epochs": 100_000, "checkpoint": checkpoint_settings} if state == "SAVING" else ENDLESS
+    changes = (
+        {"epochs": 100_000, "checkpoint": checkpoint_settings} if state == "SAVING" else ENDLESS
+    )
     jobs = services.jobs
     job_id = filled_cli.json("job", "create", job_file(tmp_path, **changes))["id"]
     process = filled_cli.process("job", "start", job_id, "--wait")

@@ -121,7 +121,16 @@ def test_m03_each_rank_sees_the_gpu_that_was_chosen_for_it_and_no_other(
 ) -> None:
     # Without CUDA a rank soon ends, so each waits at its start until it was checked.
     gate_library, gate_file = tmp_path / "gate.so", tmp_path / "seen"
-    build_gate = ["cc", "-shared", "-fPIC", f'-DOPEN="{gate_file}"', "-o", str(gate_library), "-xc", "-"]
+    build_gate = [
+        "cc",
+        "-shared",
+        "-fPIC",
+        f'-DOPEN="{gate_file}"',
+        "-o",
+        str(gate_library),
+        "-xc",
+        "-",
+    ]
     subprocess.run(build_gate, input=GATE, text=True, check=True)
     job_id = make(2, 1, environment={"LD_PRELOAD": str(gate_library)})
     assert desk("job", "start", job_id)[0] == 0

@@ -90,7 +90,8 @@ def test_m08_random_stops_leave_a_checkpoint_and_no_process(services: Services, 
     for run in range(1, stops + 1):
         goal_step = steps[-1] + moments.randrange(1, 9)
         services.jobs.queries.wait(
-            view.id, is_finished=lambda v, goal_step=goal_step: v.step >= goal_step or v.state.is_over
+            view.id,
+            is_finished=lambda v, goal_step=goal_step: v.step >= goal_step or v.state.is_over,
         )
         services.jobs.lifecycle.stop(view.id)
         view = services.jobs.queries.wait(view.id)
@@ -166,12 +167,16 @@ def test_a_new_job_of_a_model_with_weights_goes_on_learning_where_they_stand(
     services: Services, finished: str, tmp_path: Path
 ) -> None:
     first_job = services.jobs.queries.show(finished)
-    learnt_weights = torch.load(newest_checkpoint(services, first_job).path, weights_only=True)["model"]
+    learnt_weights = torch.load(newest_checkpoint(services, first_job).path, weights_only=True)[
+        "model"
+    ]
     torch.save(learnt_weights, tmp_path / "learnt.pt")
     services.library.add_weights("tiny", tmp_path / "learnt.pt")
 
     still_optimizer = {"name": "sgd", "lr": 1e-30}
-    second_job = services.jobs.create(raw_job(1, epochs=1, batch_size=16, optimizer=still_optimizer, **ALONE))
+    second_job = services.jobs.create(
+        raw_job(1, epochs=1, batch_size=16, optimizer=still_optimizer, **ALONE)
+    )
     services.jobs.lifecycle.start(second_job.id)
     assert services.jobs.queries.wait(second_job.id).state is JobState.FINISHED
     weights = torch.load(newest_checkpoint(services, second_job).path, weights_only=True)["model"]

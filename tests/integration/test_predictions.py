@@ -75,7 +75,9 @@ def test_job_predict_prints_the_measures_and_writes_all_predictions(
         assert class_measures["count"] == len(true_rows) == sum(prediction["confusion"][n])
         assert class_measures["precision"] == pytest.approx(hit_count / len(predicted_rows))
         assert class_measures["recall"] == pytest.approx(hit_count / len(true_rows))
-        assert class_measures["f1"] == pytest.approx(2 * hit_count / (len(predicted_rows) + len(true_rows)))
+        assert class_measures["f1"] == pytest.approx(
+            2 * hit_count / (len(predicted_rows) + len(true_rows))
+        )
     confidences = [float(row["confidence"]) + float(row["top_2_confidence"]) for row in table]
     assert confidences == pytest.approx([1.0] * 64, abs=1e-5)
     previous_content = output.read_bytes()

@@ -54,7 +54,9 @@ def test_all_faults_come_at_once(services: Services, tmp_path: Path) -> None:
     )
     (tmp_path / "mpirun").write_text("#!/bin/sh\nexit 3\n")
     (tmp_path / "mpirun").chmod(0o755)
-    failed_checks = {finding.check for finding in preflight_service.run(large_config).blocking_findings}
+    failed_checks = {
+        finding.check for finding in preflight_service.run(large_config).blocking_findings
+    }
     assert failed_checks >= {names.OPEN_MPI, names.PROCESSES}
 
 

@@ -148,7 +148,10 @@ def test_s1_three_jobs_on_two_slots_run_by_priority_with_no_desktop_and_a_killed
     if CORES > 1:
         assert started_ns["middle"] < first_end < started_ns["least"]
     last_keeper = keeper(root)
-    wait_for(lambda: last_keeper is None or not process_identity.is_alive(last_keeper), "the keeper to go home")
+    wait_for(
+        lambda: last_keeper is None or not process_identity.is_alive(last_keeper),
+        "the keeper to go home",
+    )
     assert list(root.queue.iterdir()) == []
 
 

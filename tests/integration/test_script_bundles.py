@@ -60,7 +60,9 @@ def test_a_checkpoint_that_is_a_folder_is_bundled_and_resumed_on_another_data_ro
         first_services.bundles.bundle(job.id, bundle, checkpoint=record.name)
         (Path(record.path) / "state.txt").write_text("7")
         with pytest.raises(BackendError, match="does not match its record"):
-            first_services.bundles.bundle(job.id, tmp_path / "no.ringmaster", checkpoint=record.name)
+            first_services.bundles.bundle(
+                job.id, tmp_path / "no.ringmaster", checkpoint=record.name
+            )
     finally:
         first_services.close()
     shutil.rmtree(desk)

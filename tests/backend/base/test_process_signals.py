@@ -38,11 +38,13 @@ def signal_method(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.usefixtures("signal_method")
-@pytest.mark.parametrize("is_it", [True, False])
+@pytest.mark.parametrize("is_same_process", [True, False])
 def test_only_the_identified_process_gets_the_signal(
     child: subprocess.Popen[bytes], is_same_process: bool
 ) -> None:
-    assert process_signals.send(child.pid, lambda: is_same_process, signal.SIGTERM) is is_same_process
+    assert (
+        process_signals.send(child.pid, lambda: is_same_process, signal.SIGTERM) is is_same_process
+    )
     if not is_same_process:
         child.kill()
     assert child.wait(LIMIT_S) == (-signal.SIGTERM if is_same_process else -signal.SIGKILL)

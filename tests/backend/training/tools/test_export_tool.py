@@ -160,7 +160,11 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
     }
     assert hashed_names == present_names - {"SHA256SUMS"}
     completed = subprocess.run(
-        [sys.executable, "load.py"], cwd=unzip_folder, env=environment, check=True, capture_output=True
+        [sys.executable, "load.py"],
+        cwd=unzip_folder,
+        env=environment,
+        check=True,
+        capture_output=True,
     )
     assert b"29,066 parameters loaded" in completed.stdout
     torch.save(torch.ones(2, 1, 8, 8), tmp_path / "in.pt")

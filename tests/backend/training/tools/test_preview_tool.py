@@ -258,13 +258,15 @@ def test_f50_a_slow_loader_gives_a_partial_preview_that_says_so(previews: Previe
     assert result.item_time_ms == pytest.approx(100)
 
 
-@pytest.mark.parametrize("sampled", [13, 24, 35, 48, 60, 200])
+@pytest.mark.parametrize("sampled_count", [13, 24, 35, 48, 60, 200])
 def test_f50_a_partial_preview_covers_the_whole_set(
     sampled_count: int,
 ) -> None:
     order = list(_reading_order(1000, spread_indices(1000, 48)))
     assert sorted(order) == list(range(1000))
-    assert sum(index < 500 for index in order[:sampled_count]) == pytest.approx(sampled_count / 2, abs=3)
+    assert sum(index < 500 for index in order[:sampled_count]) == pytest.approx(
+        sampled_count / 2, abs=3
+    )
 
 
 def test_f50_an_item_that_never_comes_is_named(
@@ -318,7 +320,9 @@ def test_a_large_picture_makes_a_small_thumbnail() -> None:
 
 def test_each_class_has_samples_of_its_own_however_rare_it_is(previews: Previews) -> None:
     result = previews.read("return torch.ones(4), int(index % 400 == 7)", "2000", samples=10)
-    rare_samples = [sample for sample in (*result.samples, *result.class_samples) if sample.of_class == "1"]
+    rare_samples = [
+        sample for sample in (*result.samples, *result.class_samples) if sample.of_class == "1"
+    ]
     assert [sample.index for sample in rare_samples] == [7, 407, 807, 1207, 1607]
     assert {sample.target for sample in rare_samples} == {"1"}
     common = [sample for sample in result.class_samples if sample.of_class == "0"]

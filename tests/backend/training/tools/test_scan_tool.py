@@ -158,7 +158,9 @@ def test_samples_of_several_pictures_are_alike_if_all_pictures_are(
     scans: Scans, second: str, pair_count: int
 ) -> None:
     noisy_code = "(picture({}) * 0.9 + 0.001 * torch.rand(1, 32, 32).numpy())"
-    result = scans.read(f"return [{noisy_code.format('index % 19')}, {noisy_code.format(second)}], 0")
+    result = scans.read(
+        f"return [{noisy_code.format('index % 19')}, {noisy_code.format(second)}], 0"
+    )
     assert result.near_duplicate_count == pair_count
 
 
@@ -206,7 +208,9 @@ def test_the_same_picture_in_another_size_and_order_of_channels_is_alike() -> No
 
 def test_pictures_that_differ_along_one_side_are_not_alike() -> None:
     steps = numpy.kron(numpy.arange(9.0) % 2, numpy.ones((27, 3)))
-    horizontal_hash, vertical_hash = (fingerprints.perceptual_hash([("data", image)]) for image in (steps, steps.T))
+    horizontal_hash, vertical_hash = (
+        fingerprints.perceptual_hash([("data", image)]) for image in (steps, steps.T)
+    )
     assert any(horizontal_hash)
     assert any(vertical_hash)
     assert horizontal_hash != vertical_hash

@@ -33,7 +33,10 @@ def help_of(folder: Path, code: str, entry: str = "train.py", **changes: Any) ->
     (script / entry).write_text(code)
     (script / entry).chmod(0o444)
     request = {"script": str(script), "entry": entry, "python": "", "words": [], "limit_s": 20.0}
-    with contextlib.chdir(work_folder), contextlib.closing(tool_protocol.Report(work_folder / "p")) as report:
+    with (
+        contextlib.chdir(work_folder),
+        contextlib.closing(tool_protocol.Report(work_folder / "p")) as report,
+    ):
         script_help = ScriptHelp.from_dict(read_script_help({**request, **changes}, report))
     assert sorted(path.name for path in script.iterdir()) == [entry]
     return script_help

@@ -220,7 +220,7 @@ def test_a_layer_used_twice_is_two_points(measure_variance: MeasureVariance) -> 
 
 
 @pytest.mark.parametrize(
-    ("init_code", "forward", "broken", "first"),
+    ("init_code", "forward", "broken_marks", "first"),
     [
         ("nn.init.constant_(self.b.weight, float('nan'))", "", "goo", "output of b"),
         ("nn.init.constant_(self.c.bias, float('inf'))", "", "  o", "output of c"),
