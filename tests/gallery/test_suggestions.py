@@ -1,4 +1,4 @@
-"""What a loader is suggested for, it reads, with the suggested settings and the stated facts."""
+"""Suggested loaders read the data, with the suggested settings and the stated sizes."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Cli:
         return json.loads(out)
 
     def error(self, *args: str | Path) -> str:
-        """The sentence of a refusal; said the same way to people and to scripts."""
+        """Return the message of a refusal, the same for people and for scripts."""
         code, out, err = self(*args, "--json")
         assert (code, err) == (1, "")
         error = json.loads(out)["error"]

@@ -60,7 +60,7 @@ class Desk:
         return completed.returncode, json.loads(completed.stdout)
 
     def describe_gpus(self, *lines: str) -> None:
-        """What is on its GPUs; `nvml.c` lists the words."""
+        """Set the processes on the GPUs; `nvml.c` lists the line formats."""
         self.driver.describe("gpus 4", *lines)
 
 
@@ -100,7 +100,7 @@ def other_process() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def gpus_of_ranks(job_id: str) -> dict[str, str]:
-    """What each rank of run 1 was started with, by its number."""
+    """Return the visible GPUs of each rank of run 1, by the number of the rank."""
     gpu_by_rank = {}
     for process in process_cleanup.tagged(run_tag(job_id, 1)):
         folder = Path(f"/proc/{process.pid}")

@@ -75,7 +75,7 @@ def command(services: Services, tmp_path: Path) -> Callable[..., Any]:
 
 @pytest.fixture
 def cli(workplace: Path, capsys: pytest.CaptureFixture[str]) -> Cli:
-    """Another desktop's."""
+    """Return the command line of another desktop."""
     return Cli(workplace, capsys)
 
 

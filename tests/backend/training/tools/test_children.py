@@ -16,11 +16,11 @@ def test_a_child_that_one_listing_misses_is_killed(
 ) -> None:
     child = subprocess.Popen(["sleep", "600"])
     other_pids = [p.pid for p in psutil.Process().children() if p.pid != child.pid]
-    listing_count, real = [0], psutil.Process.children
+    listing_count, original = [0], psutil.Process.children
 
     def list_children(process: psutil.Process) -> list[psutil.Process]:
         listing_count[0] += 1
-        return [] if listing_count[0] <= unseen else real(process)
+        return [] if listing_count[0] <= unseen else original(process)
 
     monkeypatch.setattr(psutil.Process, "children", list_children)
     children.kill_all(other_pids)

@@ -1,4 +1,4 @@
-"""What is shown of a checkpoint: weights, changes, gradients, activations, saliency."""
+"""Inspections of a checkpoint: weights, changes, gradients, activations, saliency."""
 
 from __future__ import annotations
 

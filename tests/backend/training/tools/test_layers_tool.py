@@ -1,4 +1,4 @@
-"""What the list of a model's layers says, of models as users write them."""
+"""Lists of the layers of models as users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a preview says about a dataset: what is in it, and each thing that can be wrong with it."""
+"""Previews of a dataset: its content, and each error that it can have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a loader left out or guessed is said in a preview, a scan, a trial and a preflight check."""
+"""Notes of a loader in a preview, a scan, a trial and a preflight check."""
 
 from __future__ import annotations
 

@@ -128,12 +128,12 @@ def find_colored(image: numpy.typing.NDArray[Any]) -> numpy.typing.NDArray[Any]:
 
 def test_s08_boxes_are_outlined_over_their_picture() -> None:
     boxes = torch.tensor([[10.0, 5.0, 30.0, 20.0], [-5.0, -5.0, 999.0, 999.0]])
-    tinted = find_colored(draw_overlay(GREY, {"boxes": boxes, "labels": torch.tensor([1, 2])}))
-    assert tinted[5, 10:31].all()
-    assert tinted[5:21, 30].all()
-    assert tinted[0].all()
-    assert tinted[:, 59].all()
-    assert not tinted[6:20, 11:30].any()
+    outlined = find_colored(draw_overlay(GREY, {"boxes": boxes, "labels": torch.tensor([1, 2])}))
+    assert outlined[5, 10:31].all()
+    assert outlined[5:21, 30].all()
+    assert outlined[0].all()
+    assert outlined[:, 59].all()
+    assert not outlined[6:20, 11:30].any()
 
 
 def test_s08_a_target_with_boxes_is_named_by_their_number() -> None:

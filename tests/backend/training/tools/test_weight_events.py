@@ -1,4 +1,4 @@
-"""What TensorBoard shows of a model when weights are asked for."""
+"""TensorBoard events of the weights of a model."""
 
 from __future__ import annotations
 
