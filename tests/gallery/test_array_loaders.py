@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from backend.training.user_code import UserCodeError
-from tests.gallery.opened import files, open_data
+from tests.gallery.datasets import files, open_data
 
 Content = dict[str, bytes]
 RANDOM = numpy.random.default_rng(1)

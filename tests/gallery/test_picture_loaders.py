@@ -17,7 +17,7 @@ from PIL import Image
 
 from backend.records.library.reading_note import note_messages
 from backend.training.user_code import UserCodeError, load_loader
-from tests.gallery.opened import GALLERY, Datasets, files, open_data
+from tests.gallery.datasets import GALLERY, Datasets, files, open_data
 
 Content = dict[str, bytes | str]
 

@@ -18,7 +18,7 @@ from backend.services.library.dataset_shapes import recognize_shape
 from tests.gallery import test_array_loaders as arrays
 from tests.gallery import test_picture_loaders as pictures
 from tests.gallery import test_table_loader as tables
-from tests.gallery.opened import GALLERY, files, open_data
+from tests.gallery.datasets import GALLERY, files, open_data
 
 Content = Mapping[str, bytes | str]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from backend.records.library.reading_note import note_messages
 from backend.services.library.dataset_shapes import _CELLS as CELLS
 from backend.training.user_code import UserCodeError
-from tests.gallery.opened import Datasets, files, open_data
+from tests.gallery.datasets import Datasets, files, open_data
 
 FLOWERS = [(5.5, 1.25, "red"), (4.5, 1.5, "blue"), (6.5, 0.75, "red"), (3.5, 2.5, "green"),
            (5.0, 1.0, "blue"), (7.5, 2.0, "green")]  # fmt: skip

@@ -83,5 +83,5 @@ def test_a_study_is_stopped_resumed_and_exported_with_the_figures_of_its_jobs(
 
 
 def _is_done(view: JobView) -> bool:
-    """It is finished, or failed and the test shows why; stopped it was before."""
+    """Return whether the job finished or failed; the test stopped it before."""
     return view.state is JobState.FINISHED or view.state.has_failed

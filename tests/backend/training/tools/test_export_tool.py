@@ -212,7 +212,7 @@ def test_m18_a_changed_file_of_the_zip_is_named(
 
 
 def test_m18_a_model_of_several_files_loads_from_the_zip(tmp_path: Path) -> None:
-    """Load several files, of which one has the name of a module of the standard library."""
+    """A file of the model has the name of a module of the standard library."""
     source = shutil.copytree(ANCESTOR / "model", tmp_path / "model")
     (source / "tokenize.py").write_text("HIDDEN = 8\n")
     with (source / "bks_model.py").open("a") as file:

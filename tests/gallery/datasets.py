@@ -1,4 +1,4 @@
-"""Data of the gallery's loaders, opened as a rank of a job opens it."""
+"""Datasets of the gallery's loaders, opened as a rank of a job opens them."""
 
 from __future__ import annotations
 
