@@ -193,7 +193,7 @@ def bare_lines():
     painter.end()
 
 rack = shown(Rack(), 1100, 600)
-rack.show_rows([node_row(state, samples.JOBS, heartbeat_age_s=1.0) for state in samples.cluster(64)])
+rack.show_rows([node_row(node, samples.JOBS, heartbeat_age_s=1.0) for node in samples.cluster(64)])
 plain = QListView()
 plain.setModel(QStringListModel([f"gpu{number}" for number in range(64)]))
 shown(plain, 1100, 64 * 30)

@@ -1,4 +1,4 @@
-"""One measured figure and the goal it is held against."""
+"""A measured figure and its goal."""
 
 from __future__ import annotations
 

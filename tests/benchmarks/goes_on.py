@@ -26,9 +26,9 @@ from tests.cluster.cluster import Cluster
 from tests.cluster.ready import ReadyCluster, open_ready_cluster, patience
 from tests.cluster.runs import (
     NODE_LOSSES,
-    is_over,
     job_starter,
     stock_library,
+    wait_for_end,
     wait_for_step_after,
     wait_for_view,
 )
@@ -114,7 +114,7 @@ def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
             wait_for_step_after(ready, view.id, chance.randint(low, high))
             victim = "node1" if kind == "head" else chance.choice(_NODES[1:])
             took_s = _recovery_s(ready, view.id, kind, victim)
-        view = is_over(ready, view.id)
+        view = wait_for_end(ready, view.id)
     if view.state is not JobState.FINISHED:
         raise RuntimeError(f"It ended as {view.state.label}: {view.error}")
     loss = view.status.metrics["validation/loss"]

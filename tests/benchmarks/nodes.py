@@ -41,7 +41,7 @@ NODES = ("node1", "node2")
 
 @dataclass(frozen=True)
 class Steps:
-    """One epoch of steps that all cost the same. ``batch`` is each rank's."""
+    """An epoch of steps of equal cost. ``batch`` is the batch size of each rank."""
 
     name: str
     steps: int
@@ -49,9 +49,9 @@ class Steps:
     width: int = 256
     depth: int = 6
     activation: str = "nn.ReLU()"
-    """What follows each layer."""
+    """The activation after each layer."""
     elsewhere_s: float = 0.0
-    """What a step computes on no core, a third of it forward."""
+    """Seconds that a step computes on no core, a third of them forward."""
 
 
 # The longer a step, the less of it is waiting for the other node.
@@ -97,7 +97,7 @@ def measure() -> list[Figure]:
 
 
 def stock(ready: ReadyCluster, folder: Path) -> None:
-    """What is trained, in the library and beside the bare script."""
+    """Put models and loaders into the library, and the bare script beside the data root."""
     model, loader, dataset = write_sources(folder / "tiny")
     (model / "bks_model.py").write_text(stopwatch_model())
     sources = {"tiny": (model, loader)}

@@ -44,7 +44,7 @@ _INSPECT_S = 0.5
 
 @dataclass
 class Record:
-    """What one node answered, by what it was asked, with the seconds that it took."""
+    """The answers of one node by request, each with its duration in seconds."""
 
     answers: dict[tuple[str, ...], tuple[float, Any]] = field(default_factory=dict)
 

@@ -1,4 +1,4 @@
-"""How often the cause of a slow job is named rightly: needs root.
+"""Share of slow jobs whose cause is named rightly: needs root.
 
 Two nodes of the test cluster train; a slow loader, a busy core, a delayed link beside steps half as
 long as those of the other causes, or double work on one rank slows them. Each cause is made ten
@@ -18,7 +18,7 @@ from installers.console import Progress
 from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
 from tests.cluster.ready import open_ready_cluster
-from tests.cluster.seeded_causes import is_named, slowed, stock
+from tests.cluster.seeded_causes import is_named, stock_slow_items, train_with_cause
 
 RUNS = 10
 
@@ -32,9 +32,9 @@ def measure(runs: int = RUNS) -> list[Figure]:
             Cluster(folder / "cluster", nodes, (), progress=Progress(sys.stderr))
         )
         ready = stack.enter_context(open_ready_cluster(cluster, folder))
-        stock(ready, folder / "sources")
+        stock_slow_items(ready, folder / "sources")
         for cause in Cause:
-            views = [slowed(ready, cause) for _ in range(runs)]
+            views = [train_with_cause(ready, cause) for _ in range(runs)]
             correct_count = sum(is_named(view, cause) for view in views)
             named_causes = Counter(
                 view.status.slow_cause.cause.value

@@ -110,7 +110,7 @@ def soak(
     ended_jobs: int = ENDED_JOBS,
     warm_acts: int = WARM_ACTS,
 ) -> dict[str, Any]:
-    """What the window reported of itself, and "idle": p99.9 and worst of the process that ticks."""
+    """Return the report of the window, and "idle": p99.9 and worst of the process that ticks."""
     with tempfile.TemporaryDirectory() as name, contextlib.ExitStack() as stack:
         folder = Path(name)
         root = folder / "root"

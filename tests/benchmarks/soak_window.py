@@ -38,7 +38,7 @@ _SAMPLE_MS = 5000
 
 
 class DelayHistogram:
-    """How long presses had to wait, as a histogram of fixed size."""
+    """A histogram of fixed size of the delays of presses."""
 
     def __init__(self) -> None:
         self.counts = np.zeros(_BINS, np.int64)
@@ -46,7 +46,7 @@ class DelayHistogram:
         self.long = self.turns = 0
 
     def add_stall(self, late_s: float) -> None:
-        """One stall, and all presses that fell into it."""
+        """Add a stall and all presses that fell into it."""
         self.worst_s = max(self.worst_s, late_s)
         self.long += late_s > LONG_S
         self.turns += 1
@@ -66,7 +66,7 @@ class DelayHistogram:
 
 
 class Presses(QObject):
-    """A press every 5 ms; ``own`` leaves out what the thread stood ready with no processor free."""
+    """A press every 5 ms; ``own_delays`` exclude the time ready with no processor free."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -174,7 +174,7 @@ class User(QObject):
 
 
 class Memory(QObject):
-    """What the process holds, every 5 s from `begin` on: seconds, MB, files, threads.
+    """Samples of the process, every 5 s from `start` on: seconds, MB, files, threads.
 
     And for how long the GUI thread has computed, and how many presses were late, until then.
     """

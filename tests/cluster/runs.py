@@ -167,20 +167,18 @@ def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView
     return view
 
 
-def is_over(stocked: ReadyCluster, job_id: str) -> JobView:
+def wait_for_end(stocked: ReadyCluster, job_id: str) -> JobView:
     """Return the job once it is over."""
     return wait_for_view(stocked, job_id, lambda v: not v.state.is_live)
 
 
-def ends_by_name_when_killed(
-    stocked: ReadyCluster, view: JobView, name: str, victim: str
-) -> RankError:
+def kill_process_of_run(stocked: ReadyCluster, view: JobView, name: str, victim: str) -> RankError:
     """Return the error of a run whose process was killed on a node; no process is left."""
     process = next(
         p for node, p in run_processes(stocked) if node == name and is_program(p, victim)
     )
     stocked[name].run(["kill", "-9", str(process.pid)])
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert view.state is JobState.ERROR
     assert view.error is not None
     assert view.error.message
@@ -188,10 +186,10 @@ def ends_by_name_when_killed(
     return view.error
 
 
-def names_the_node_that_is_cut_off_for_good(stocked: ReadyCluster, view: JobView) -> None:
+def require_cut_node_is_named(stocked: ReadyCluster, view: JobView) -> None:
     """Cut node2 off from a run on node1 and node2; both nodes are free after it."""
     stocked["node2"].cut()
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert view.state is JobState.ERROR
     assert view.status.message.startswith("node2 no longer answers")
     assert view.error is not None

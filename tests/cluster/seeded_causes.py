@@ -82,7 +82,7 @@ while True: pass
 """
 
 
-def stock(ready: ReadyCluster, folder: Path) -> None:
+def stock_slow_items(ready: ReadyCluster, folder: Path) -> None:
     """Import what the slow jobs train; ``folder`` holds its sources."""
     model, loader, dataset = write_sources(folder)
     (model / "bks_model.py").write_text(_MODEL)
@@ -92,7 +92,7 @@ def stock(ready: ReadyCluster, folder: Path) -> None:
         library.import_item(kind, path, _NAME)
 
 
-def slowed(ready: ReadyCluster, cause: Cause | None) -> JobView:
+def train_with_cause(ready: ReadyCluster, cause: Cause | None) -> JobView:
     """Return a job that has trained with this cause for some steps."""
     environment = {"SLOW": cause.value if cause is not None else "", "HOROVOD_CYCLE_TIME": "1"}
     with contextlib.ExitStack() as stack:
@@ -104,8 +104,8 @@ def slowed(ready: ReadyCluster, cause: Cause | None) -> JobView:
         view = start("node1", "node2", environment=environment, **source)
         processes = [process for _, process in run_processes(ready)]
         if cause is Cause.CPU:
-            processes.append(stack.enter_context(_spinning(ready)))
-        _prefer(processes)
+            processes.append(stack.enter_context(_spinning_program(ready)))
+        _raise_priority(processes)
         start_step = ready.services.jobs.queries.show(view.id).step
         view = wait_for_view(
             ready, view.id, lambda v: v.step >= start_step + _STEPS or not v.state.is_live
@@ -123,7 +123,7 @@ def is_named(view: JobView, cause: Cause) -> bool:
 
 
 @contextlib.contextmanager
-def _spinning(ready: ReadyCluster) -> Iterator[Process]:
+def _spinning_program(ready: ReadyCluster) -> Iterator[Process]:
     """Take the core of rank 1 on node2 for another program."""
     node = ready["node2"]
     previous_pids = {process.pid for process in node.processes()}
@@ -142,7 +142,7 @@ def _spinning(ready: ReadyCluster) -> Iterator[Process]:
         os.kill(spinning.host_pid, signal.SIGKILL)
 
 
-def _prefer(processes: list[Process]) -> None:
+def _raise_priority(processes: list[Process]) -> None:
     """Let them come before what others do on this machine, which is no node of theirs."""
     for process in processes:
         folder = Path("/proc", str(process.host_pid))

@@ -20,7 +20,7 @@ from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
-    ends_by_name_when_killed,
+    kill_process_of_run,
     job_starter,
     makes_steps,
     stock_library,
@@ -166,7 +166,7 @@ def test_a_job_trains_on_two_nodes_that_see_nothing_of_each_other(
     jobs.lifecycle.resume(view.id, placement=(Placement("node2", 1), Placement("node1", 1)))
     view = wait_for_step_after(sftp_cluster, view.id, view.step)
     assert makes_steps(view)
-    error = ends_by_name_when_killed(sftp_cluster, view, "node1", "backend.training.rank")
+    error = kill_process_of_run(sftp_cluster, view, "node1", "backend.training.rank")
     assert (error.rank, error.node) == (1, "node1")
     wait_for_no_processes(sftp_cluster)
 

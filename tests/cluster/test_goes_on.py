@@ -13,7 +13,7 @@ from backend.records.jobs.view import JobView
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     NODE_LOSSES,
-    is_over,
+    wait_for_end,
     run_processes,
     wait_for_no_processes,
     wait_for_step_after,
@@ -116,7 +116,7 @@ def test_the_loss_is_that_of_a_job_that_lost_no_node(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     settings = {"on_failure": SHRINK, "epochs": 8, "checkpoint": {"every_steps": 5}}
-    calm = is_over(stocked, run(*ALL, **settings).id)
+    calm = wait_for_end(stocked, run(*ALL, **settings).id)
     assert calm.state is JobState.FINISHED
     view = run(*ALL, **settings)
     view = wait_for_step_after(stocked, view.id, view.step + 8)
@@ -135,7 +135,7 @@ def test_an_error_of_the_code_is_not_tried_again(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     view = run(*ALL, on_failure={**SHRINK, "retries": 3}, environment={"PAUSE_S": "no number"})
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert view.state is JobState.ERROR
     wait_for_no_processes(stocked)
     # The supervisor has ended, which would have queued it.
@@ -183,11 +183,11 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     assert (continuation.nodes, list(view.nodes)) == ("3 of 3 nodes", list(ALL))
     assert "node2 can be used again." in continuation.reason
     (stocked.cluster.share / is_fast).touch()
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert (view.state, view.run) == (JobState.FINISHED, 3)
     history = stocked.services.jobs.queries.history(view.id)
     assert list(history.steps) == list(range(1, view.step + 1))
-    calm = is_over(stocked, run(*ALL, **settings).id)
+    calm = wait_for_end(stocked, run(*ALL, **settings).id)
     assert view.step == calm.step
     assert view.status.metrics["validation/loss"] == pytest.approx(
         calm.status.metrics["validation/loss"], rel=1e-3

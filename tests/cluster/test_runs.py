@@ -25,11 +25,11 @@ from tests.cluster.faults_of_machine import GPUS_FILE, describe_gpus, two_gpus
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
-    ends_by_name_when_killed,
-    is_over,
+    kill_process_of_run,
+    wait_for_end,
     is_program,
     makes_steps,
-    names_the_node_that_is_cut_off_for_good,
+    require_cut_node_is_named,
     run_processes,
     stops_and_goes_on_elsewhere,
     wait_for_no_processes,
@@ -110,7 +110,7 @@ def test_f02_f03_f04_a_run_names_any_killed_process_and_leaves_nothing(
 ) -> None:
     # Open MPI ends what it started; what left its session is found by the guards and the sweep.
     view = run("node1", "node2", environment={"LEAVES_A_CHILD": "1"})
-    error = ends_by_name_when_killed(stocked, view, name, victim)
+    error = kill_process_of_run(stocked, view, name, victim)
     if victim == "rank_bootstrap.py":
         assert (error.rank, error.node) == (1, "node2"), error.message
         assert "signal 9" in error.message
@@ -121,7 +121,7 @@ def test_f08_a_node_lost_in_mid_run_is_named_and_holds_nothing(
 ) -> None:
     # Five seconds in place of a minute, for mpirun and its daemons.
     monkeypatch.setattr(mpirun, "_KEEPALIVE", FAST_KEEPALIVE)
-    names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
+    require_cut_node_is_named(stocked, run("node1", "node2"))
 
 
 @slow
@@ -172,7 +172,7 @@ def test_f08_a_node_lost_during_the_start_is_named_and_holds_nothing(
     else:
         monkeypatch.setattr(stocked.services.preflight, "require", check_and_cut)
         jobs.lifecycle.start(view.id)
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert (view.state, view.step) == (JobState.ERROR, 0)
     assert view.error is not None
     assert view.error.node == "node2"

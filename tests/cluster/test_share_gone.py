@@ -73,17 +73,17 @@ def without(ready: ReadyCluster, outage: Outage) -> Iterator[None]:
     with outage(ready):
         try:
             for name, process in ranks:
-                may_write(ready[name], process, "0")
+                limit_file_size(ready[name], process, "0")
             yield
         finally:
             for name, process in ranks:
-                may_write(ready[name], process, "unlimited")
+                limit_file_size(ready[name], process, "unlimited")
 
 
-def may_write(node: Node, process: Process, limit_bytes: str) -> None:
+def limit_file_size(node: Node, process: Process, limit_bytes: str) -> None:
     """Limit the size of the files that a process writes; an ended process is left out."""
-    done = node.run(["prlimit", f"--pid={process.pid}", f"--fsize={limit_bytes}:"])
-    assert not done.returncode or process not in node.processes(), done.stderr
+    completed = node.run(["prlimit", f"--pid={process.pid}", f"--fsize={limit_bytes}:"])
+    assert not completed.returncode or process not in node.processes(), completed.stderr
 
 
 def ranks_of(ready: ReadyCluster) -> list[tuple[str, Process]]:

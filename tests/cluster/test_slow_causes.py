@@ -6,23 +6,23 @@ import pytest
 
 from backend.records.jobs.slow_cause import Cause
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeded_causes import is_named, slowed, stock
+from tests.cluster.seeded_causes import is_named, train_with_cause, stock_slow_items
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def stocked(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory) -> ReadyCluster:
-    stock(ready_cluster, tmp_path_factory.mktemp("sources"))
+    stock_slow_items(ready_cluster, tmp_path_factory.mktemp("sources"))
     return ready_cluster
 
 
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
 def test_the_seeded_cause_is_named(stocked: ReadyCluster, cause: Cause) -> None:
-    view = slowed(stocked, cause)
+    view = train_with_cause(stocked, cause)
     assert is_named(view, cause), (view.status.slow_cause, view.status.step_times)
 
 
 def test_a_healthy_job_has_no_cause(stocked: ReadyCluster) -> None:
-    view = slowed(stocked, None)
+    view = train_with_cause(stocked, None)
     assert view.status.slow_cause is None, view.status.step_times

@@ -16,8 +16,8 @@ from backend.records.library.item import Kind
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     CALM,
-    ends_by_name_when_killed,
-    is_over,
+    kill_process_of_run,
+    wait_for_end,
     makes_steps,
     stops_and_goes_on_elsewhere,
     wait_for_message,
@@ -75,7 +75,7 @@ def test_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
 def test_a_killed_rank_ends_the_job_and_is_named(
     stocked: ReadyCluster, train: Train, strategy: str
 ) -> None:
-    error = ends_by_name_when_killed(stocked, train(strategy), "node2", "rank_bootstrap.py")
+    error = kill_process_of_run(stocked, train(strategy), "node2", "rank_bootstrap.py")
     assert (error.rank, error.node) == (1, "node2")
     assert "signal 9" in error.message
 
@@ -113,7 +113,7 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     assert lost_view.state.is_live
     leaves_nothing_on(stocked, "node3")
     (stocked.cluster.share / go.name).touch()
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
     assert view.status.message == "Rank 2 on node3 was lost: its connection to the others broke."
     wait_for_no_processes(stocked)
@@ -131,7 +131,7 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
     stocked["node3"].repair()
     assert daemon.pid in {p.pid for p in stocked["node3"].processes()}
     (stocked.cluster.share / go.name).touch()
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
     wait_for_no_processes(stocked)
 
@@ -148,7 +148,7 @@ def test_a_job_that_cannot_go_on_without_a_node_names_it_and_is_resumed_elsewher
     wait_for(lambda: jobs.queries.checkpoints(view.id), "a checkpoint")
     stocked[cut].cut()
     started_s = time.monotonic()
-    view = is_over(stocked, view.id)
+    view = wait_for_end(stocked, view.id)
     assert time.monotonic() - started_s < LOST_WITHIN_S
     assert view.state is JobState.ERROR
     # The head node sees that it is alone.

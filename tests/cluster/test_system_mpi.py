@@ -23,10 +23,10 @@ from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
-    ends_by_name_when_killed,
+    kill_process_of_run,
     job_starter,
     makes_steps,
-    names_the_node_that_is_cut_off_for_good,
+    require_cut_node_is_named,
     stock_library,
     stops_and_goes_on_elsewhere,
 )
@@ -122,7 +122,7 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
 def test_f02_f03_a_run_names_any_killed_process_and_leaves_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView], victim: str, name: str
 ) -> None:
-    error = ends_by_name_when_killed(stocked, run("node1", "node2"), name, victim)
+    error = kill_process_of_run(stocked, run("node1", "node2"), name, victim)
     if victim == "rank_bootstrap.py":
         assert (error.rank, error.node) == (1, "node2")
         assert "signal 9" in error.message
@@ -131,7 +131,7 @@ def test_f02_f03_a_run_names_any_killed_process_and_leaves_nothing(
 def test_f08_a_permanently_cut_node_is_named_and_holds_nothing(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
-    names_the_node_that_is_cut_off_for_good(stocked, run("node1", "node2"))
+    require_cut_node_is_named(stocked, run("node1", "node2"))
 
 
 def test_f62_a_limited_key_starts_only_the_daemon_of_debian(

@@ -94,7 +94,7 @@ def test_m03_m05_m12_f08_the_whole_way_with_three_bare_machines_is_gone_in_the_w
 ) -> None:
     ready_cluster = ReadyCluster(cluster, services(program))
     _add_and_set_up(program, cluster, user)
-    _bring_the_example(program, user)
+    _train_example(program, user)
     job = _start_on_three(program, user)
     _live_through_a_cut(program, cluster, share, user, job)
     stopped_at = _stop(program, user, job)
@@ -145,7 +145,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
     user.take_pictures("nodes")
 
 
-def _bring_the_example(program: Program, user: User) -> None:
+def _train_example(program: Program, user: User) -> None:
     """Bring the example as a user does: by training it here."""
     user.press_button("Jobs")
     user.press_button("Train the example")

@@ -1,4 +1,4 @@
-"""What stood in the window, and was said: from outside nothing else shows why a test failed."""
+"""Parts and toasts of the window in the report of a failed test."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Desk:
                 self._do("xrandr", "--delmonitor", name)
 
     def hands(self, *arguments: object) -> None:
-        """What xdotool does, word by word."""
+        """Run xdotool with these arguments."""
         self._do("xdotool", *map(str, arguments))
 
     def click(self, point: tuple[int, int]) -> None:
@@ -223,7 +223,7 @@ class Program:
                 )
 
     def find(self, name: str, kind: str = "") -> Part:
-        """What is called so, as soon as it is there."""
+        """Wait for a part with this name and return it."""
 
         def find_part() -> Part | None:
             for part in self.parts():
@@ -235,7 +235,7 @@ class Program:
         return part
 
     def at_rest(self, name: str) -> tuple[int, int]:
-        """Where something is to be clicked when a page that fills no longer moves it."""
+        """Wait until a part no longer moves and return its center."""
         centers = [self.find(name).center]
 
         def stays() -> bool:
@@ -249,7 +249,7 @@ class Program:
         return any(part.name == name and kind in ("", part.kind) for part in self.parts())
 
     def has_said(self, text: str) -> bool:
-        """Whether a toast said it, which is gone after some seconds."""
+        """Return whether a toast has shown this text; toasts disappear after some seconds."""
         return text in self.read_windows().get("said", ())
 
     def hang_up(self) -> None:
@@ -272,7 +272,7 @@ class Neighbour:
         return self.hear(command)
 
     def hear(self, event_name: str) -> Any:
-        """The value of the next such event; others before it are let pass."""
+        """Return the value of the next event of this name; earlier events are dropped."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             event = json.loads(line)

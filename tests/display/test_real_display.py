@@ -29,7 +29,7 @@ CHECKPOINT = "epoch-3-step-30"
 
 @pytest.fixture(scope="module")
 def used_root(tmp_path_factory):
-    """Its data root, its catalogue, and the ids of the jobs there."""
+    """The data root and catalogue of the program, and the ids of the jobs there."""
     folder = tmp_path_factory.mktemp("real")
     root, catalogue = folder / "root", folder / "catalogue.sqlite"
     ids = move_in(root, catalogue)
@@ -284,7 +284,7 @@ def test_a_closed_window_stays_in_the_tray_and_a_click_restores_it(program, desk
 
 
 def close(desk, program):
-    """As the user does: by the cross of the frame, that is, by what it sends to the window."""
+    """Close the window by the key that sends the same message as the cross of the frame."""
     press_keys(desk, "alt+F4")
 
 

@@ -1,4 +1,4 @@
-"""What a small project is made of: wheels of one file, and a stand-in for the compiler."""
+"""Parts of a small project: wheels of one file, and a stand-in for the compiler."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ BROKEN_HOROVOD = "raise ImportError('libmpi.so.40: cannot open shared object fil
 def put_wheel(
     folder: Path, name: str, version: str, module: str, text: str, requirement: str = ""
 ) -> Path:
-    """Write a wheel that holds one module; with ``needs`` it requires that package."""
+    """Write a wheel that holds one module; with ``requirement`` it requires that package."""
     info = f"{name}-{version}.dist-info"
     wheel = folder / f"{name}-{version}-py3-none-any.whl"
     files = {

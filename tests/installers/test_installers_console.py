@@ -1,4 +1,4 @@
-"""What setting up says: its progress while it works, one sentence when it cannot continue."""
+"""Output of a set-up: progress while it works, one sentence when it cannot continue."""
 
 from __future__ import annotations
 

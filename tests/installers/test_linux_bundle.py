@@ -114,7 +114,7 @@ class Unpacked:
         }
 
     def command(self, *arguments: str | Path) -> list[str | Path]:
-        """Executes something of the bundle's where nothing of ours is to be seen."""
+        """Return a command that runs a program of the bundle without sight of this checkout."""
         hide = "".join('mount -t tmpfs none "$1" && shift && ' for _ in HIDDEN)
         shell = ("sh", "-c", f'{hide} exec "$@"', "sh", *HIDDEN)
         return ["unshare", "--mount", "--propagation", "private", *shell, *arguments]
@@ -134,7 +134,7 @@ class Unpacked:
         return self.run(self.folder / "ringmaster", *arguments)
 
     def ask(self, code: str, *arguments: str | Path) -> str:
-        """What some code prints that the bundle's Python executes."""
+        """Return the output of code that the Python of the bundle executes."""
         completed = self.run(self.python, "-W", "error", "-c", code, *arguments, PYTHONPATH=".")
         assert completed.returncode == 0, completed.stderr
         return completed.stdout
@@ -263,7 +263,7 @@ def test_libraries_come_from_the_folder_but_those_of_the_desktop(unpacked: Unpac
 
 
 def test_the_bundle_has_all_data_files(unpacked: Unpacked) -> None:
-    """What freezers forget: code for nodes, help, the lock, icons, entry points of plug-ins."""
+    """Data files that freezers forget: code for nodes, help, lock, icons, entry points."""
     app = unpacked.folder / "app"
     assert make_bundle(app / "backend").name == make_bundle().name
     assert all((app / "docs" / name).is_file() for name, _ in TOPICS)

@@ -1,4 +1,4 @@
-"""What the operating system lacks is installed by root and named to everyone else."""
+"""Missing packages of the operating system are installed by root and named to other users."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a machine can see of a picture: text that is cut, parts that overlap or stick out.
+"""Flaws of a picture that a program can find: cut text, parts that overlap or stick out.
 
 It knows nothing of beauty. It finds flaws: words that end without an ellipsis, a
 button laid over another, a page that scrolls sideways, a blank pane, a plot without Save.
@@ -64,7 +64,7 @@ def _visible_widgets(top: QWidget) -> Iterator[QWidget]:
 
 
 def _can_be_saved(plot: QWidget, top: QWidget) -> bool:
-    """Whether a button beside a plot takes it along: the nearest one above it, and its alone."""
+    """Return whether exactly one button, the nearest above a plot, saves this plot alone."""
     container = plot.parentWidget()
     while container is not None:
         plots = [widget for widget in container.findChildren(QWidget) if isinstance(widget, _PLOTS)]
@@ -81,7 +81,7 @@ def _can_be_saved(plot: QWidget, top: QWidget) -> bool:
 
 
 def _saved_widget(plot: QWidget) -> QWidget:
-    """What is on the picture: the plot, or the plots that stand one above the other."""
+    """Return the widget that is saved: the plot, or the plots that stand above each other."""
     container = plot.parentWidget()
     return container if container is not None and hasattr(container, "as_picture") else plot
 

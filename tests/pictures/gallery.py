@@ -21,7 +21,7 @@ EVERY = (LARGE, SMALL, SMALLEST, WIDE)
 
 @dataclass(frozen=True)
 class Screen:
-    """One state of the window. ``published``: the documents show its large picture."""
+    """A state of the window. ``published``: themes in which the documents show the picture."""
 
     name: str
     draw: Callable[[Stage], object]
@@ -29,7 +29,7 @@ class Screen:
     published: tuple[str, ...] = ()
 
     def picture(self, size: Size, theme: str) -> str:
-        """As the design names it: ``jobs-light``, ``jobs-1000x640-light``."""
+        """Return the name of a picture: ``jobs-light``, ``jobs-1000x640-light``."""
         suffix = "" if size == LARGE else f"-{size[0]}x{size[1]}"
         return f"{self.name}{suffix}-{theme}"
 

@@ -209,7 +209,7 @@ def many_jobs(count: int = 3000) -> tuple[JobView, ...]:
 
 
 def queue() -> Queue:
-    """One job waits."""
+    """Return a queue with one job."""
     reason = WaitReason(Cause.BUSY, "“retinanet-r50 · coco 2x” is on gpu06 and gpu07.")
     entry = QueueEntry(QUEUED.id, QUEUED.name, 1, QUEUED.config.placement, "m1")
     return Queue((QueuedJob(entry, 1, reason, 41 * MINUTE),))
@@ -238,7 +238,7 @@ def long_queue() -> tuple[tuple[JobView, ...], Queue]:
 
 
 def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
-    """Those that retention left: the newest two and the best."""
+    """Return the checkpoints that retention keeps: the newest two and the best."""
     epoch = view.status.epoch - 1
     epochs = (epoch - 12, epoch - 2, epoch)
     return tuple(
@@ -263,7 +263,7 @@ def checkpoints(view: JobView = LIVE) -> tuple[Checkpoint, ...]:
 
 
 def _end_s(view: JobView) -> float:
-    """When it ended, or now."""
+    """Return the time when a job ended, or the current time."""
     return datetime.fromisoformat(view.status.ended_at).timestamp() if view.status.ended_at else NOW
 
 
@@ -335,7 +335,7 @@ def nodes() -> tuple[NodeState, ...]:
 
 
 def agent_history(name: str, *, over_s: float = 90 * MINUTE) -> NodeHistoryData:
-    """What a node's agent kept of the last hours, or days; on gpu07 one GPU gets hot."""
+    """Return the readings of an agent over hours or days; on gpu07 one GPU gets hot."""
     lines = []
     chance = np.random.default_rng(3)
     hours = 90 * MINUTE
@@ -357,7 +357,7 @@ def agent_history(name: str, *, over_s: float = 90 * MINUTE) -> NodeHistoryData:
 
 
 def full_memory(view: JobView = FAILED) -> NodeHistoryData:
-    """What the agent kept of the half hour before a GPU was full."""
+    """Return the readings of an agent in the half hour before the memory of a GPU was full."""
     lines = []
     end, chance = _end_s(view), np.random.default_rng(4)
     for second in np.arange(-40 * MINUTE, 30, 20.0).tolist():

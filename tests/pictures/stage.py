@@ -49,7 +49,7 @@ class Stage:
         self.show_cluster(lab.live(), lab.nodes())
 
     def show_cluster(self, live: tuple[JobView, ...], nodes: tuple[NodeState, ...]) -> None:
-        """What the side bar shows on every page."""
+        """Fill the side bar, which stands on every page."""
         bar = self.window.side_bar
         bar.show_live(live)
         bar.show_nodes(nodes)
@@ -108,7 +108,7 @@ class Stage:
             QApplication.processEvents()
 
     def flaws(self) -> list[str]:
-        """What a machine can see to be wrong with it."""
+        """Return the flaws of the window and its overlay."""
         messages = list(flaws(self.window))
         if self.overlay is not None:
             messages += flaws(self.overlay)

@@ -1,4 +1,4 @@
-"""What belongs to no place: notices, settings, help, the palette, the keys, a refused data root."""
+"""Screens outside the pages: notices, settings, help, palette, keys, a refused data root."""
 
 from __future__ import annotations
 

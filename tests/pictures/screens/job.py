@@ -1,4 +1,4 @@
-"""One open job: its states, its banners, each of its tabs."""
+"""An open job: its states, its banners, each of its tabs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ THREE = (LARGE, SMALL, SMALLEST)
 
 
 def _with_view(view):
-    """All jobs, this one in its place."""
+    """Return all jobs, ``view`` in place of the job with its id."""
     return tuple(view if job.id == view.id else job for job in lab.JOBS)
 
 
@@ -50,7 +50,7 @@ def job_slow_rank(stage: Stage) -> None:
 
 @screen("job-why-slow", THREE)
 def job_why_slow(stage: Stage) -> None:
-    """One rank waits for its loader; each cell has the parts of a step."""
+    """A rank waits for its loader; each cell has the parts of a step."""
     _show_cause(stage, SlowCause(Cause.DATA, 11, 131.0, 492.0, 4.0), (11,))
 
 
@@ -148,7 +148,7 @@ def curves_log(stage: Stage) -> None:
 
 @screen("curves-marked")
 def curves_marked(stage: Stage) -> None:
-    """It was stopped, failed and resumed; some steps were no number, and one was an outlier."""
+    """The job was stopped, failed and resumed; some losses were NaN, and one was an outlier."""
     page = stage.jobs
     show_jobs(page, lab.JOBS)
     page.open_job(lab.LIVE.id)
@@ -188,7 +188,7 @@ def job_stopping(stage: Stage) -> None:
 
 @screen("job-overdue")
 def job_overdue(stage: Stage) -> None:
-    """It should have stopped by now."""
+    """The job should have stopped by now."""
     view = replace_fields(
         lab.LIVE, state=JobState.STOPPING, message="Stop requested by ben.", eta_s=None
     )
@@ -337,7 +337,7 @@ screen("failed-lost")(lambda stage: _failed(stage, lab.LOST_JOB))
 
 @screen("failed-warned")
 def failed_warned(stage: Stage) -> None:
-    """It had warned before it ended."""
+    """The job had warned before it ended."""
     last_alarm = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
     view = replace_fields(lab.FAILED, alarms=(lab.RISES, last_alarm))
     _failed(stage, view, "curves")

@@ -80,7 +80,7 @@ screen("new-job", EVERY, ("light",))(filled)
 
 @screen("new-job-more", LARGE_SMALL)
 def new_job_more(stage: Stage) -> None:
-    """What is rarely changed is shown, too."""
+    """Settings that are rarely changed are shown, too."""
     form = filled(stage)
     for details in form.findChildren(Details):
         stage.settle()
@@ -209,7 +209,7 @@ screen("new-job-untried", LARGE_SMALL)(
 
 @screen("new-job-misfit", (LARGE, SMALL, SMALLEST))
 def new_job_misfit(stage: Stage) -> None:
-    """One batch was tried and failed."""
+    """A batch was tried and failed."""
     message = (
         "The model's forward raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 "
         "and 2352x10) in bks_model.py, line 31. Look at that line of the model."

@@ -92,7 +92,7 @@ def _nodes(stage: Stage, states: tuple[NodeState, ...]) -> NodesPage:
 
 
 def _see(page: NodesPage, state: NodeState, over_s: float = 8 * lab.MINUTE) -> None:
-    """As if the window had been open for so long."""
+    """Fill the history of a node as if the window had been open for ``over_s``."""
     assert state.reading is not None
     history = page.histories[state.name]
     for second in np.arange(-over_s, 0, 2.0).tolist():

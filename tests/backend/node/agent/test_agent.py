@@ -348,7 +348,7 @@ def test_each_round_reads_only_some_of_the_ended_jobs(
     read_paths: list[object] = []
     stat = os.stat
     monkeypatch.setattr(
-        os, "stat", lambda path, **more: read_paths.append(path) or stat(path, **more)
+        os, "stat", lambda path, **kwargs: read_paths.append(path) or stat(path, **kwargs)
     )
     for expected_count in (200, 250, 450):
         watch.poll()

@@ -106,11 +106,11 @@ class Desk:
             wait_for(lambda: lock_of(self.root).holder() is None, "the end of the keeper")
         for run in self._runs:
             for number in range(1, run.folder.newest_run() + 1):
-                again(run, number).clean_processes()
+                LaterRun(run, number).clean_processes()
             run.clean()
 
 
-class again:  # noqa: N801
+class LaterRun:
     """A later run of the same job."""
 
     def __init__(self, run: Run, number: int) -> None:
@@ -166,9 +166,9 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 
 def pauses(desk: Desk, run: Run, number: int, gpu: int) -> None:
     """Let another user need a GPU of this run, and go."""
-    step = again(run, number).trains()
+    step = LaterRun(run, number).trains()
     desk.is_used(gpu)
-    record = again(run, number).end()
+    record = LaterRun(run, number).end()
     user = getpass.getuser()
     assert record.state is JobState.INTERRUPTED
     assert record.pause == f"Paused: {user} uses GPU {gpu} on this computer."
@@ -234,7 +234,7 @@ def user() -> bytes:
 def test_a_pause_is_invisible_in_who_and_on_other_terminals(desk: Desk) -> None:
     logged_in, (outer, terminal) = user(), os.openpty()
     run = desk.start(epochs=10_000)
-    again(run, 1).trains()
+    LaterRun(run, 1).trains()
     terminals = Terminals(run)
     desk.is_used(1)
     while not run.attempt.exit.exists():
@@ -263,9 +263,9 @@ def test_a_job_pauses_while_another_user_needs_its_gpu_and_ends_with_the_same_we
 
     pauses(desk, run, 1, gpu=1)
 
-    assert again(run, 2).trains() > 0
+    assert LaterRun(run, 2).trains() > 0
     desk.hurry(run)
-    assert again(run, 2).end().state is JobState.FINISHED
+    assert LaterRun(run, 2).end().state is JobState.FINISHED
     undisturbed = desk.start(epochs=40, is_fast=True)
     assert undisturbed.end().state is JobState.FINISHED
     expected = weights(undisturbed)
@@ -283,23 +283,23 @@ def test_20_pauses_lose_nothing(desk: Desk) -> None:
         pauses(desk, run, number, gpu=number % 2)
 
     desk.hurry(run)
-    assert again(run, 21).end(limit_s=600).state is JobState.FINISHED
+    assert LaterRun(run, 21).end(limit_s=600).state is JobState.FINISHED
     undisturbed = desk.start(is_fast=True, **job)
-    assert again(undisturbed, 1).end(limit_s=600).state is JobState.FINISHED
+    assert LaterRun(undisturbed, 1).end(limit_s=600).state is JobState.FINISHED
     expected = weights(undisturbed)
     assert all(torch.equal(value, expected[name]) for name, value in weights(run).items())
 
 
 def test_a_stop_by_a_user_during_the_pause_ends_it(desk: Desk) -> None:
     run = desk.start(epochs=10_000)
-    again(run, 1).trains()
+    LaterRun(run, 1).trains()
     desk.is_used(0)
     # The file is made before its content is written.
     wait_for(lambda: pause_requested(run.folder.lock, 1), "the request")
     request = read_json(run.folder.lock)
     run.folder.lock.write_text(json.dumps({**request, "user": "ben", "pause": ""}))
 
-    record = again(run, 1).end()
+    record = LaterRun(run, 1).end()
 
     assert (record.state, record.pause) == (JobState.INTERRUPTED, "")
     assert record.message.startswith("Stopped by ben. ")

@@ -1,4 +1,4 @@
-"""What ranks on other nodes wrote, as it reaches the head of the run."""
+"""What ranks on rank1_folder nodes wrote, as it reaches the head of the run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def head(tmp_path: Path) -> JobFolder:
 
 
 @pytest.fixture
-def other(tmp_path: Path) -> JobFolder:
-    """Where rank 1 runs."""
+def rank1_folder(tmp_path: Path) -> JobFolder:
+    """Return the folder of the job on the node of rank 1."""
     return _job(tmp_path / "other")
 
 
@@ -36,13 +36,15 @@ def _job(root: Path) -> JobFolder:
     return folder
 
 
-def test_records_and_logs_arrive_as_they_were_written(head: JobFolder, other: JobFolder) -> None:
+def test_records_and_logs_arrive_as_they_were_written(
+    head: JobFolder, rank1_folder: JobFolder
+) -> None:
     odd_bytes = b"\xff\x00 caf\xc3\xa9\r\n"
-    with other.rank_log(1).open("ab") as log:
+    with rank1_folder.rank_log(1).open("ab") as log:
         log.write(odd_bytes)
-    other.attempt(RUN).rank_exit(1).write_text('{"rank": 1}')
-    other.attempt(RUN).rank_error(1).write_text('{"sentence": "no"}')
-    printed = remote_logs.pack_output(other, RUN) + "ended 1 left processes"
+    rank1_folder.attempt(RUN).rank_exit(1).write_text('{"rank": 1}')
+    rank1_folder.attempt(RUN).rank_error(1).write_text('{"sentence": "no"}')
+    printed = remote_logs.pack_output(rank1_folder, RUN) + "ended 1 left processes"
     printed_text = remote_logs.unpack_output(printed.encode(), head, RUN, [1])
     assert printed_text == "ended 1 left processes"
     assert head.rank_log(1).read_bytes() == EARLIER + odd_bytes
@@ -53,24 +55,24 @@ def test_records_and_logs_arrive_as_they_were_written(head: JobFolder, other: Jo
 
 
 def test_reports_of_a_node_about_foreign_ranks_are_dropped(
-    head: JobFolder, other: JobFolder
+    head: JobFolder, rank1_folder: JobFolder
 ) -> None:
     for rank in (0, 1):
-        other.attempt(RUN).rank_exit(rank).write_text("{}")
-        with other.rank_log(rank).open("ab") as log:
+        rank1_folder.attempt(RUN).rank_exit(rank).write_text("{}")
+        with rank1_folder.rank_log(rank).open("ab") as log:
             log.write(b"false\n")
-    remote_logs.unpack_output(remote_logs.pack_output(other, RUN).encode(), head, RUN, [1])
+    remote_logs.unpack_output(remote_logs.pack_output(rank1_folder, RUN).encode(), head, RUN, [1])
     assert not head.attempt(RUN).rank_exit(0).exists()
     assert head.rank_log(0).read_bytes() == EARLIER
 
 
 def test_only_the_end_of_an_endless_log_is_copied(
-    head: JobFolder, other: JobFolder, monkeypatch: pytest.MonkeyPatch
+    head: JobFolder, rank1_folder: JobFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(remote_logs, "_LOG_BYTES", 10)
-    with other.rank_log(1).open("ab") as log:
+    with rank1_folder.rank_log(1).open("ab") as log:
         log.write(b"x" * 90 + b"the end\n")
-    remote_logs.unpack_output(remote_logs.pack_output(other, RUN).encode(), head, RUN, [1])
+    remote_logs.unpack_output(remote_logs.pack_output(rank1_folder, RUN).encode(), head, RUN, [1])
     text = head.rank_log(1).read_text()
     assert text.startswith(EARLIER.decode())
     assert "88 bytes of this run stayed on the node" in text

@@ -36,7 +36,7 @@ BASE: dict[str, Any] = {
 }
 OWN_CONFIG = parse_job(BASE).draft
 NAMES = st.sampled_from(["lr", "b", "batch-size", "batch_size", "optim.lr", "model/size", "Amp"])
-VALUES = st.text(max_size=6).filter(lambda one: one != NO) | st.sampled_from(
+VALUES = st.text(max_size=6).filter(lambda text: text != NO) | st.sampled_from(
     ["-1", "64 64", "1 -2", "-x", "--", "a=b", "-inf", "--lr", "{output}", "1e-4", YES, "", "-.5"]
 )
 TOKEN_LISTS = st.lists(

@@ -209,8 +209,8 @@ def test_with_a_key_of_the_user_s_own_none_is_made(cluster: Cluster) -> None:
     assert not (cluster.folder / "desktop/keys").exists()
 
 
-@pytest.mark.parametrize("at_once", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, at_once: bool) -> None:
+@pytest.mark.parametrize("set_up_together", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, set_up_together: bool) -> None:
     for name, version in (("gpu1", "4.1.4"), ("gpu2", "4.1.6")):
         mpirun = cluster.folder / f"mpirun-{name}"
         text = f"#!/bin/sh\necho 'mpirun (Open MPI) {version}'\necho sum 2\necho sum 2\n"
@@ -219,7 +219,7 @@ def test_nodes_with_different_open_mpi_are_refused(cluster: Cluster, at_once: bo
         node = cluster.nodes[name]
         node.node_info = replace(node.node_info, mpirun=str(mpirun))
     system_options = SetUpOptions(system_mpi=True)
-    if at_once:
+    if set_up_together:
         done = cluster.set_up("gpu1", "gpu2", options=system_options)
     else:
         done = cluster.set_up("gpu1", options=system_options) | cluster.set_up(

@@ -29,22 +29,26 @@ SLOW = {**WELL, "seconds": 2.0}
 
 
 def findings(
-    bad: dict[tuple[str, str], dict[str, Any]],
-    log_ins: dict[str, tuple[int, str]] | None = None,
+    bad_results: dict[tuple[str, str], dict[str, Any]],
+    logins: dict[str, tuple[int, str]] | None = None,
     nodes: tuple[str, ...] = FOUR,
 ) -> list[PreflightFinding]:
-    meetings = [ConnectionTest(*pair, bad.get(pair, WELL)) for pair in permutations(nodes, 2)]
-    log_in_tests = [
-        ConnectionTest(nodes[0], node, {"code": code, "why": why})
-        for node, (code, why) in (log_ins or {}).items()
+    route_tests = [
+        ConnectionTest(*pair, bad_results.get(pair, WELL)) for pair in permutations(nodes, 2)
     ]
-    return judge(meetings, log_in_tests)
+    login_tests = [
+        ConnectionTest(nodes[0], node, {"code": code, "why": reason})
+        for node, (code, reason) in (logins or {}).items()
+    ]
+    return judge(route_tests, login_tests)
 
 
-def judge(meetings: list[ConnectionTest], log_ins: list[ConnectionTest]) -> list[PreflightFinding]:
+def judge(
+    route_tests: list[ConnectionTest], login_tests: list[ConnectionTest]
+) -> list[PreflightFinding]:
     return [
-        *map(BY_NAME[ROUTE].finding, route_findings(meetings)),
-        *map(BY_NAME[SSH_BETWEEN_NODES].finding, login_findings(log_ins, meetings)),
+        *map(BY_NAME[ROUTE].finding, route_findings(route_tests)),
+        *map(BY_NAME[SSH_BETWEEN_NODES].finding, login_findings(login_tests, route_tests)),
     ]
 
 
@@ -122,7 +126,7 @@ def test_a_shell_that_cannot_read_the_command_of_mpirun_is_named_at_its_node() -
 
 
 @pytest.mark.parametrize(
-    ("why", "code", "busy", "message"),
+    ("reason", "code", "busy", "message"),
     [
         ("it did not end within 21 s", 124, "b is busy (load 34 on 2 cores)", "b is busy (load 34"),
         ("Connection timed out during banner exchange", 255, "b is busy (load 9 on 4 cores)", "9"),
@@ -134,14 +138,14 @@ def test_a_shell_that_cannot_read_the_command_of_mpirun_is_named_at_its_node() -
 )
 @pytest.mark.parametrize("others_fail", [True, False])
 def test_a_late_login_blames_the_load_and_no_key(
-    why: str, code: int, busy: str, message: str, others_fail: bool
+    reason: str, code: int, busy: str, message: str, others_fail: bool
 ) -> None:
-    fields = {"code": code, "why": why}
-    log_ins = [ConnectionTest("a", "b", fields, busy)]
-    log_ins.append(
+    fields = {"code": code, "why": reason}
+    login_tests = [ConnectionTest("a", "b", fields, busy)]
+    login_tests.append(
         ConnectionTest("a", "c", fields if others_fail else {"code": 0, "why": ""}, busy)
     )
-    finding = judge([], log_ins)[0]
+    finding = judge([], login_tests)[0]
     assert message in finding.message or (others_fail and not busy)
     assert "key" not in finding.remedy
     assert finding.fix is Fix.LEAVE_OUT
@@ -214,7 +218,7 @@ DENIED, NO_PYTHON = (255, "lab@x: Permission denied (publickey)."), (1, "sh: no 
 
 
 @pytest.mark.parametrize(
-    ("log_ins", "excused", "blamed"),
+    ("logins", "excused_nodes", "blamed_nodes"),
     [
         ({"b": DENIED, "c": DENIED}, ("b",), ["a"]),
         ({"b": DENIED, "c": DENIED, "d": DENIED}, ("b", "c"), ["a"]),
@@ -226,24 +230,24 @@ DENIED, NO_PYTHON = (255, "lab@x: Permission denied (publickey)."), (1, "sh: no 
     ],
 )
 def test_the_head_is_blamed_for_a_fault_at_all_nodes(
-    log_ins: dict[str, tuple[int, str]], excused: tuple[str, ...], blamed: list[str]
+    logins: dict[str, tuple[int, str]], excused_nodes: tuple[str, ...], blamed_nodes: list[str]
 ) -> None:
-    met = [
-        ConnectionTest("a", node, {"code": code, "why": why})
-        for node, (code, why) in log_ins.items()
+    login_tests = [
+        ConnectionTest("a", node, {"code": code, "why": reason})
+        for node, (code, reason) in logins.items()
     ]
-    judged_findings = login_findings(met, [], excused)
-    assert [node for f in judged_findings for node in f.nodes or ()] == blamed
+    findings = login_findings(login_tests, [], excused_nodes)
+    assert [node for f in findings for node in f.nodes or ()] == blamed_nodes
 
 
 def test_each_word_of_ssh_has_its_own_sentence() -> None:
-    for why, part, fix in (
+    for reason, message_part, fix in (
         ("Host key verification failed.", "another host key", Fix.LEAVE_OUT),
         ("connect to host b port 22: Connection refused", "refuses", Fix.LEAVE_OUT),
         ("Bad owner or permissions on config", "Bad owner", Fix.INSTALL_CLUSTER_KEY),
     ):
-        (finding,) = findings({}, {"b": (255, why), "c": (0, "")})
-        assert part in finding.message
+        (finding,) = findings({}, {"b": (255, reason), "c": (0, "")})
+        assert message_part in finding.message
         assert finding.fix is fix
     (finding,) = findings({}, {"b": (127, "No such file or directory"), "c": (0, "")})
     assert finding.nodes == ("a",)
