@@ -20,8 +20,8 @@ from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
-    kill_process_of_run,
     job_starter,
+    kill_process_of_run,
     makes_steps,
     stock_library,
     wait_for_no_processes,

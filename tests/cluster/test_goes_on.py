@@ -13,8 +13,8 @@ from backend.records.jobs.view import JobView
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     NODE_LOSSES,
-    wait_for_end,
     run_processes,
+    wait_for_end,
     wait_for_no_processes,
     wait_for_step_after,
     wait_for_view,

@@ -25,13 +25,13 @@ from tests.cluster.faults_of_machine import GPUS_FILE, describe_gpus, two_gpus
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
-    kill_process_of_run,
-    wait_for_end,
     is_program,
+    kill_process_of_run,
     makes_steps,
     require_cut_node_is_named,
     run_processes,
     stops_and_goes_on_elsewhere,
+    wait_for_end,
     wait_for_no_processes,
     wait_for_step_after,
 )

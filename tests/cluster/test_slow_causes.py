@@ -6,7 +6,7 @@ import pytest
 
 from backend.records.jobs.slow_cause import Cause
 from tests.cluster.ready import ReadyCluster
-from tests.cluster.seeded_causes import is_named, train_with_cause, stock_slow_items
+from tests.cluster.seeded_causes import is_named, stock_slow_items, train_with_cause
 
 pytestmark = pytest.mark.slow
 

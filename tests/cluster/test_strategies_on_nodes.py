@@ -17,9 +17,9 @@ from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     CALM,
     kill_process_of_run,
-    wait_for_end,
     makes_steps,
     stops_and_goes_on_elsewhere,
+    wait_for_end,
     wait_for_message,
     wait_for_no_processes,
     wait_for_step_after,

@@ -23,8 +23,8 @@ from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
-    kill_process_of_run,
     job_starter,
+    kill_process_of_run,
     makes_steps,
     require_cut_node_is_named,
     stock_library,

@@ -1,4 +1,4 @@
-"""What ranks on rank1_folder nodes wrote, as it reaches the head of the run."""
+"""Output of ranks on other nodes, as it reaches the head of the run."""
 
 from __future__ import annotations
 

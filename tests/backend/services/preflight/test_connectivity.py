@@ -92,18 +92,18 @@ def test_a_slow_network_is_a_warning() -> None:
 
 
 def test_ssh_that_fails_for_want_of_a_route_is_no_second_fault() -> None:
-    log_ins = {"b": (0, ""), "c": (255, "ssh: connect to host: timed out"), "d": (0, "")}
-    (finding,) = findings(to_and_from("c", NO_CONNECTION), log_ins)
+    logins = {"b": (0, ""), "c": (255, "ssh: connect to host: timed out"), "d": (0, "")}
+    (finding,) = findings(to_and_from("c", NO_CONNECTION), logins)
     assert finding.nodes == ("c",)
 
 
 def test_a_node_that_no_other_node_lets_in_is_itself_at_fault() -> None:
-    log_ins = {n: (255, f"lab@{n}: Permission denied (publickey).") for n in FOUR[1:]}
-    (finding,) = findings({}, log_ins)
+    logins = {n: (255, f"lab@{n}: Permission denied (publickey).") for n in FOUR[1:]}
+    (finding,) = findings({}, logins)
     assert finding.nodes == ("a",)
     assert finding.fix is Fix.INSTALL_CLUSTER_KEY
-    log_ins["d"] = (0, "")
-    assert [f.nodes for f in findings({}, log_ins)] == [("b",), ("c",)]
+    logins["d"] = (0, "")
+    assert [f.nodes for f in findings({}, logins)] == [("b",), ("c",)]
 
 
 @pytest.mark.parametrize("busy", ["", "b is busy (load 34 on 2 cores)"])
@@ -210,8 +210,8 @@ def test_a_login_fails_with_the_python_that_filters_its_commands(
     nodes[0].connection_results = [{"kind": "ssh", "node": "b", "facts": fields}]
     job = JobPreflight("", "", nodes)
     job.findings.append(BY_NAME[check].finding(Result("It does not start."), node))
-    (log_ins,) = BY_NAME[SSH_BETWEEN_NODES].job_judges
-    assert bool(list(log_ins(job))) is is_said
+    (judge_logins,) = BY_NAME[SSH_BETWEEN_NODES].job_judges
+    assert bool(list(judge_logins(job))) is is_said
 
 
 DENIED, NO_PYTHON = (255, "lab@x: Permission denied (publickey)."), (1, "sh: no python")
