@@ -378,4 +378,4 @@ def test_a_preflight_check_requests_the_same_start_as_the_page(training, open_wi
     starts = window.program._job_controller._start_controller
     monkeypatch.setattr(starts, "check", lambda request, config: requests.append(request))
     window.program.jobs.detail.job_actions.ask(job_actions.PREFLIGHT, training.job_id)
-    assert requests[0].act((), Progress()).run == 2
+    assert requests[0].start((), Progress()).run == 2
