@@ -22,10 +22,10 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "c.sqlite"
         with closing(open_catalogue(path)) as catalogue:
-            for first in range(0, JOBS, 10_000):
+            for start in range(0, JOBS, 10_000):
                 catalogue.put_jobs(
                     job(number, state=list(JobState)[number % 12])
-                    for number in range(first, first + 10_000)
+                    for number in range(start, start + 10_000)
                 )
             jobs = catalogue.jobs
             return [

@@ -32,15 +32,15 @@ def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         job = JobFolder(Path(folder) / "job")
         writer = Checkpointer(job, 1, CheckpointPolicy(), "")
-        first = _stall(writer, state, 0)
-        stalls, plains = [], []
+        first_s = _stall(writer, state, 0)
+        stalls, plain_times = [], []
         for number in range(1, PAIRS + 1):
-            plains.append(_save_plainly(Path(folder) / "plain.pt", state))
+            plain_times.append(_save_plainly(Path(folder) / "plain.pt", state))
             stalls.append(_stall(writer, state, number))
-            ratios.append(stalls[-1] / plains[-1])
+            ratios.append(stalls[-1] / plain_times[-1])
     context = (
-        f"{_MEGABYTES} MB: plain {statistics.median(plains) * 1e3:.0f} ms, stall "
-        f"{statistics.median(stalls) * 1e3:.0f} ms, the first {first * 1e3:.0f} ms"
+        f"{_MEGABYTES} MB: plain {statistics.median(plain_times) * 1e3:.0f} ms, stall "
+        f"{statistics.median(stalls) * 1e3:.0f} ms, the first {first_s * 1e3:.0f} ms"
     )
     return [Figure("P5", "stall / torch.save + fsync", tuple(ratios), 0.25, context=context)]
 
@@ -58,6 +58,6 @@ def _stall(writer: Checkpointer, state: Any, number: int) -> float:
     """Until the training may go on; the writing is waited for outside of the figure."""
     started_s = time.perf_counter()
     writer.save(state, epoch=number, step=number, epoch_step=0, metrics={}, reason="policy")
-    spent = time.perf_counter() - started_s
+    stall_s = time.perf_counter() - started_s
     writer.wait()
-    return spent
+    return stall_s

@@ -29,14 +29,14 @@ def measure() -> list[Figure]:
         # The first imports PyTorch on every node.
         single_results = [ready.services.preflight.run(config(*FOUR)) for _ in range(SINGLE_CHECKS)]
         results = run_checks(ready, CHECKS)
-    blocked = tuple(float(not result.succeeded) for result in (*single_results, *results))
-    took = max(result.took_s for result in results)
-    context = f"{CONCURRENT_CHECKS} at once; the longest took {took:.1f} s"
+    blocked_flags = tuple(float(not result.succeeded) for result in (*single_results, *results))
+    longest_s = max(result.took_s for result in results)
+    context = f"{CONCURRENT_CHECKS} at once; the longest took {longest_s:.1f} s"
     return [
         Figure(
             "X1",
-            f"of {len(blocked)} checks of healthy nodes blocked",
-            (sum(blocked),),
+            f"of {len(blocked_flags)} checks of healthy nodes blocked",
+            (sum(blocked_flags),),
             0,
             context=context,
         ),

@@ -233,11 +233,11 @@ _SHARES = (
 
 def measure() -> list[Figure]:
     rows = run_script(SCRIPT, RUNS, POINTS, FRAMES, PAIRS)
-    frame, append, plain, bare_frame, bare_append = zip(*rows, strict=True)
+    frame, append, plain_frame, bare_frame, bare_append = zip(*rows, strict=True)
     shares = zip(*run_script(SHARES, PAIRS), strict=True)
     size = f"{RUNS} runs × {POINTS:,} points"
-    bare = f"pyqtgraph alone {1 / min(bare_frame):.1f} frames/s at best"
-    grown = f"pyqtgraph alone {min(bare_append) * 1e3:.1f} ms at best"
+    frame_context = f"pyqtgraph alone {1 / min(bare_frame):.1f} frames/s at best"
+    append_context = f"pyqtgraph alone {min(bare_append) * 1e3:.1f} ms at best"
     return [
         Figure(
             "P7",
@@ -246,7 +246,7 @@ def measure() -> list[Figure]:
             FRAMES_A_SECOND,
             "frames/s",
             True,
-            bare,
+            frame_context,
         ),
         Figure(
             "P7",
@@ -254,12 +254,12 @@ def measure() -> list[Figure]:
             tuple(value * 1e3 for value in append),
             APPEND_S * 1e3,
             "ms",
-            context=grown,
+            context=append_context,
         ),
         Figure(
             "P7",
             "a frame without smoothing, ours / pyqtgraph alone",
-            tuple(a / b for a, b in zip(plain, bare_frame, strict=True)),
+            tuple(a / b for a, b in zip(plain_frame, bare_frame, strict=True)),
             1.0,
         ),
         *(

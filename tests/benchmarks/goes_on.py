@@ -71,7 +71,7 @@ def measure(seeds: int = SEEDS) -> list[Figure]:
         order = [(kind, seed) for seed in range(1, seeds + 1) for kind in (_CALM, *_KINDS)]
         outcomes = [_outcome(ready, kind, seed) for kind, seed in order]
     calm_losses = [outcome.loss for outcome in outcomes if outcome.kind == _CALM]
-    low, high = min(calm_losses) * (1 - _ROUNDING), max(calm_losses) * (1 + _ROUNDING)
+    low_loss, high_loss = min(calm_losses) * (1 - _ROUNDING), max(calm_losses) * (1 + _ROUNDING)
     figures = []
     for kind in _KINDS:
         runs = [outcome for outcome in outcomes if outcome.kind == kind]
@@ -83,7 +83,7 @@ def measure(seeds: int = SEEDS) -> list[Figure]:
         figures.append(
             Figure("X2", f"{kind}: slowest to a step", slowest, 60, "s", context=context)
         )
-        inside_share = (sum(low <= outcome.loss <= high for outcome in runs) / len(runs),)
+        inside_share = (sum(low_loss <= outcome.loss <= high_loss for outcome in runs) / len(runs),)
         losses = _join_values(outcome.loss for outcome in runs)
         context = f"{losses}; undisturbed {_join_values(calm_losses)}"
         name = f"{kind}: final loss in the spread"
@@ -110,8 +110,10 @@ def _run(ready: ReadyCluster, kind: str, seed: int) -> _Outcome:
     with job_starter(ready) as start:
         view = start(*_NODES, seed=seed, **_JOB)
         if kind != _CALM:
-            low, high = (round(share * view.status.total_steps) for share in _LOSS_SHARES)
-            wait_for_step_after(ready, view.id, chance.randint(low, high))
+            first_step, last_step = (
+                round(share * view.status.total_steps) for share in _LOSS_SHARES
+            )
+            wait_for_step_after(ready, view.id, chance.randint(first_step, last_step))
             victim = "node1" if kind == "head" else chance.choice(_NODES[1:])
             took_s = _recovery_s(ready, view.id, kind, victim)
         view = wait_for_end(ready, view.id)

@@ -23,16 +23,18 @@ BLOCK_STEPS = 50
 STARTED_AT = datetime(2026, 11, 21, tzinfo=UTC)
 
 
-def blocks(first: int, steps: int) -> bytes:
+def blocks(first_step: int, steps: int) -> bytes:
     """History of ``steps`` steps as rank 0 writes it, every value with all its digits."""
-    values = np.random.default_rng(first).random((len(METRICS), steps), np.float32).tolist()
+    values = np.random.default_rng(first_step).random((len(METRICS), steps), np.float32).tolist()
     encoded_blocks = []
     for start in range(0, steps, BLOCK_STEPS):
         end = min(start + BLOCK_STEPS, steps)
-        stamp = (STARTED_AT + timedelta(seconds=(first + end) / 100)).isoformat()
+        stamp = (STARTED_AT + timedelta(seconds=(first_step + end) / 100)).isoformat()
         metrics = {name: row[start:end] for name, row in zip(METRICS, values, strict=True)}
         encoded_blocks.append(
-            encode(Block("TRAINING", 1, 1, first + end - 1, first + start, stamp, metrics))
+            encode(
+                Block("TRAINING", 1, 1, first_step + end - 1, first_step + start, stamp, metrics)
+            )
         )
     return b"".join(encoded_blocks)
 
@@ -141,9 +143,9 @@ def _measure_alone(folder: Path) -> list[Figure]:
         reader.read(path)
         warm = tuple(1000 * seconds(partial(reader.read, path)) for _ in range(PAIRS))
         context = f"{len(METRICS)} metrics"
-        for occasion, spent in (("for the first time", cold), ("from the cache", warm)):
+        for occasion, times in (("for the first time", cold), ("from the cache", warm)):
             name = f"opening {steps:,} steps {occasion}"
-            figures.append(Figure("P6", name, spent, limit_ms, "ms", context=context))
+            figures.append(Figure("P6", name, times, limit_ms, "ms", context=context))
         size = path.stat().st_size / steps / len(METRICS)
         figures.append(
             Figure("P6", "bytes a step and metric", (size,), 24, "B", context=f"{steps:,} steps")

@@ -31,28 +31,38 @@ def measure() -> list[Figure]:
     # Where the data is, not where it is only memory: /tmp is that on some machines.
     with tempfile.TemporaryDirectory(dir=os.environ.get("RINGMASTER_BENCH_DIR")) as name:
         folder = Path(name)
-        large, small = folder / "large", folder / "small"
-        large.mkdir()
+        large_folder, small_folder = folder / "large", folder / "small"
+        large_folder.mkdir()
         for number in range(4):
-            (large / f"{number}.bin").write_bytes(os.urandom(LARGE_BYTES))
+            (large_folder / f"{number}.bin").write_bytes(os.urandom(LARGE_BYTES))
         for number in range(10_000):
-            path = small / f"{number // 100:03d}" / f"{number}.bin"
+            path = small_folder / f"{number // 100:03d}" / f"{number}.bin"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(os.urandom(4_000))
-        packed = folder / "mixed.zip"
-        with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
+        zip_file = folder / "mixed.zip"
+        with zipfile.ZipFile(zip_file, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
             for number in range(40):
                 rows = os.urandom(2_000_000).hex()
                 archive.writestr(f"{number}.csv", rows)
         return [
-            _pair(folder, large, "folder of 4 × 100 MB", [["cp", "-r", str(large), "COPY"]]),
-            _pair(folder, small, "folder of 10,000 × 4 kB", [["cp", "-r", str(small), "COPY"]]),
             _pair(
                 folder,
-                packed,
+                large_folder,
+                "folder of 4 × 100 MB",
+                [["cp", "-r", str(large_folder), "COPY"]],
+            ),
+            _pair(
+                folder,
+                small_folder,
+                "folder of 10,000 × 4 kB",
+                [["cp", "-r", str(small_folder), "COPY"]],
+            ),
+            _pair(
+                folder,
+                zip_file,
                 "zip of 40 × 4 MB",
                 [
-                    ["unzip", "-q", str(packed), "-d", "COPY"],
+                    ["unzip", "-q", str(zip_file), "-d", "COPY"],
                     ["sh", "-c", f"cd COPY && {HASH_ALL}"],
                 ],
             ),

@@ -162,8 +162,8 @@ program.close()
 
 def measure() -> list[Figure]:
     # 300,000 folders: in memory where there is room for that, or making them takes minutes.
-    fast = "/dev/shm" if Path("/dev/shm").is_dir() else None
-    with tempfile.TemporaryDirectory(dir=fast) as path:
+    parent_folder = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    with tempfile.TemporaryDirectory(dir=parent_folder) as path:
         folder = Path(path)
         _fill(folder / "root", folder / "c.sqlite")
         results = json.loads(run(WINDOW, str(folder / "root"), str(folder / "c.sqlite"), str(JOBS)))
@@ -239,9 +239,9 @@ def _fill(data_root: Path, catalogue: Path) -> None:
     """Jobs that are over, in the catalogue and as folders, with all that a poll asks for."""
     base = job(1)
     services = open_services(data_root, catalogue)
-    for first in range(0, JOBS, _BATCH):
+    for start in range(0, JOBS, _BATCH):
         views = []
-        for number in range(first, first + _BATCH):
+        for number in range(start, start + _BATCH):
             config = replace(
                 base.config,
                 name=f"Ziffern Größe {number}",

@@ -89,7 +89,7 @@ def _measure_root(root: Path) -> list[Figure]:
         tab, close = _tab(root, background)
         started_s = time.perf_counter()
         tab.show()
-        _until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
+        wait_until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
         open_times.append(time.perf_counter() - started_s)
         close()
         ratios.append(open_times[-1] / command_times[-1])
@@ -98,14 +98,14 @@ def _measure_root(root: Path) -> list[Figure]:
     for _ in range(PAIRS):
         tab, close = _tab(root, background)
         tab.show()
-        _until(app, lambda: tab.view.line_count >= 1000)  # noqa: B023
+        wait_until(app, lambda: tab.view.line_count >= 1000)  # noqa: B023
         path.write_text("begun\n" * 1000)
         idle_process = subprocess.Popen(
             [sys.executable, "-c", IDLE, str(FOLLOWED_S)], stdout=subprocess.PIPE, text=True
         )
         writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path), str(FOLLOWED_S * 10)])
         stalls.append(
-            _until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
+            wait_until(app, lambda: tab.view.line_text(tab.view.line_count - 1) == "the end")  # noqa: B023
         )
         idle.append(float(idle_process.communicate()[0]))
         writer.wait()
@@ -158,17 +158,17 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     return tab, close
 
 
-def _until(app: object, is_so: Callable[[], bool]) -> float:
+def wait_until(app: object, is_so: Callable[[], bool]) -> float:
     """Let the loop turn until it is so; the longest turn, in seconds."""
     longest = 0.0
     end = time.monotonic() + 120
-    last = time.perf_counter()
+    previous_s = time.perf_counter()
     while not is_so():
         if time.monotonic() > end:
             raise TimeoutError("the log did not come")
         app.processEvents()
         now = time.perf_counter()
-        longest = max(longest, now - last)
+        longest = max(longest, now - previous_s)
         time.sleep(0.002)
-        last = time.perf_counter()
+        previous_s = time.perf_counter()
     return longest

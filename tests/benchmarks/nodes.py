@@ -92,7 +92,7 @@ def measure() -> list[Figure]:
             _start(ready),
             _stop(ready),
             *(_efficiency(ready, steps) for steps in EFFICIENCIES),
-            *(figure for device in DEVICES for figure in _scaling(ready, device)),
+            *(figure for device in DEVICES for figure in _measure_scaling(ready, device)),
         ]
 
 
@@ -131,12 +131,12 @@ def _write_steps(folder: Path, steps: Steps) -> tuple[Path, Path]:
 
 
 def _repeated_set_up(ready: ReadyCluster) -> Figure:
-    spent = []
+    times = []
     for _ in range(PAIRS):
         started_s = time.perf_counter()
         ready.services.provisioning.set_up(tuple(ready.cluster.nodes), lambda update: None)
-        spent.append(time.perf_counter() - started_s)
-    return Figure("P11", "setting up 3 ready nodes again", tuple(spent), 3.0, "s")
+        times.append(time.perf_counter() - started_s)
+    return Figure("P11", "setting up 3 ready nodes again", tuple(times), 3.0, "s")
 
 
 def _start(ready: ReadyCluster) -> Figure:
@@ -152,10 +152,10 @@ def _start(ready: ReadyCluster) -> Figure:
             (bare_times if side == "bare" else own_times).append(
                 float(stopwatch.read_text()) - started_s
             )
-    added = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
+    added_times = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
     context = f"2 nodes; bare {min(bare_times):.2f} s, ours {min(own_times):.2f} s at best"
     return Figure(
-        "P3", "Start to first step on nodes, ours − bare", added, 0.5, "s", context=context
+        "P3", "Start to first step on nodes, ours − bare", added_times, 0.5, "s", context=context
     )
 
 
@@ -175,10 +175,10 @@ def _stop(ready: ReadyCluster) -> Figure:
             raise RuntimeError(view.status.message)
         if number < STOPS - 1:
             jobs.lifecycle.resume(view.id)
-    worst = max(latencies)
+    worst_s = max(latencies)
     context = f"2 nodes, {STOPS} stops, median {sorted(latencies)[STOPS // 2]:.2f} s"
     return Figure(
-        "P4", "Stop to INTERRUPTED on nodes, the worst", (worst,), 1.0, "s", context=context
+        "P4", "Stop to INTERRUPTED on nodes, the worst", (worst_s,), 1.0, "s", context=context
     )
 
 
@@ -205,9 +205,9 @@ def _efficiency(ready: ReadyCluster, steps: Steps) -> Figure:
     return Figure("P2", name, ratios, 0.99, "", True, f"{minima}; {medians}")
 
 
-def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
+def _measure_scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
     """From one rank to two that share no core: all that two cost is the network and the waiting."""
-    spent: dict[tuple[str, int], list[float]] = {}
+    times_by_kind: dict[tuple[str, int], list[float]] = {}
     kinds = [(side, ranks) for side in ("bare", "ours") for ranks in (1, 2)]
     for number in range(SCALINGS):
         for side, ranks in kinds if number % 2 else reversed(kinds):
@@ -220,9 +220,9 @@ def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
                 _run_bare(ready, device.name, epochs=1, batch=batch, placement=placement)
             else:
                 _finish(ready, model=device.name, loader=device.name, epochs=1, **changes)
-            spent.setdefault((side, ranks), []).append(float(stopwatch.read_text()))
-    medians = {kind: statistics.median(times) * 1e3 for kind, times in spent.items()}
-    minima = {kind: min(times) * 1e3 for kind, times in spent.items()}
+            times_by_kind.setdefault((side, ranks), []).append(float(stopwatch.read_text()))
+    medians = {kind: statistics.median(times) * 1e3 for kind, times in times_by_kind.items()}
+    minima = {kind: min(times) * 1e3 for kind, times in times_by_kind.items()}
     context = "20 MB of gradients, computed on no core; " + "; ".join(
         f"{side} {medians[side, 1]:.1f} ms a step alone, {medians[side, 2]:.1f} on 2 nodes "
         f"({minima[side, 1]:.1f} and {minima[side, 2]:.1f} at best)"
@@ -240,7 +240,10 @@ def _scaling(ready: ReadyCluster, device: Steps) -> list[Figure]:
         Figure(
             "P2",
             changes,
-            tuple(a / b for a, b in zip(spent[reference], spent[compared], strict=True)),
+            tuple(
+                a / b
+                for a, b in zip(times_by_kind[reference], times_by_kind[compared], strict=True)
+            ),
             limit,
             "",
             True,
@@ -283,9 +286,9 @@ def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int, **changes
     folders = [str(root / kind / name / "v1" / part) for kind, part in _SOURCES]
     unset = ("RINGMASTER_RUN=", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS=0", "PYTHONPATH=")
     variables = {"STOPWATCH": str(root / "stopwatch"), **_THREADS}
-    setting = [f"{name}={value}" for name, value in variables.items()]
-    handed_on = [word for name in variables for word in ("-x", name)]
-    argv = ("env", *unset, *setting, *mpirun[:-4], *handed_on)
+    assignments = [f"{name}={value}" for name, value in variables.items()]
+    exports = [word for name in variables for word in ("-x", name)]
+    argv = ("env", *unset, *assignments, *mpirun[:-4], *exports)
     script = (python, str(root / "bare.py"), *folders, str(epochs), str(batch))
     ready.cluster["node1"].run((*argv, *mpirun[-4:], *script), limit_s=300).check_returncode()
 

@@ -149,14 +149,16 @@ def _measure_starts(folder: Path, checkpoint: Path) -> Figure:
     try:
         for tool, request in requests.values():
             _seconds_to_start(tool, request)
-        took = {
+        start_times = {
             name: [_seconds_to_start(tool, request) for _ in range(STARTS)]
             for name, (tool, request) in requests.items()
         }
     finally:
         tool_process.stop_warm_process()
-    values = tuple(value for times in took.values() for value in times)
-    context = ", ".join(f"{name} {statistics.median(times):.2f}" for name, times in took.items())
+    values = tuple(value for times in start_times.values() for value in times)
+    context = ", ".join(
+        f"{name} {statistics.median(times):.2f}" for name, times in start_times.items()
+    )
     return Figure("S19", "seconds until a tool begins", values, 0.3, context=context)
 
 

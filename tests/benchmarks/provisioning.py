@@ -36,7 +36,7 @@ from tests.cluster.cluster import Cluster
 from tests.fakes.mounted_root import mounted
 
 PAIRS = 5
-MANY = 8
+NODE_COUNT = 8
 _CONSTRAINTS = Path(__file__).parents[2] / "installers/constraints.txt"
 _TOKEN = re.compile(r"[0-9a-f]{8,64}")
 _INSPECT_S = 0.5
@@ -65,7 +65,7 @@ class Record:
         return tuple(_TOKEN.sub("*", word) for word in request)
 
 
-class Recorded:
+class RecordedShell:
     """A shell whose node has done its own work before; only ``send`` is always done."""
 
     def __init__(self, shell: Shell, record: Record, is_new: bool) -> None:
@@ -123,7 +123,7 @@ class Bench:
         self._entry = entry
         self._record = Record()
         self._is_new = True
-        self._names = [f"gpu{number}" for number in range(1, MANY + 1)]
+        self._names = [f"gpu{number}" for number in range(1, NODE_COUNT + 1)]
         for name in self._names:
             node_files.write_entry(root, replace(entry, name=name))
         paths = replace(default_paths("benchmark", _CONSTRAINTS), keys=folder / "keys")
@@ -134,7 +134,7 @@ class Bench:
 
     def _open(self, entry: NodeEntry) -> Shell:
         shell = self._real.cluster.open_shell(self._entry.name)
-        return Recorded(shell, self._record, self._is_new)
+        return RecordedShell(shell, self._record, self._is_new)
 
     def _inspect(self, entry: NodeEntry, shell: Shell) -> NodeInfo:
         time.sleep(_INSPECT_S)
@@ -145,12 +145,12 @@ class Bench:
         """Seconds by the clock, and of this process's own processor time."""
         started_s, used_s = time.perf_counter(), time.process_time()
         results = self._service.set_up(self._names[:count], lambda update: None)
-        took = time.perf_counter() - started_s, time.process_time() - used_s
+        times = time.perf_counter() - started_s, time.process_time() - used_s
         for result in results.values():
             if isinstance(result, BackendError):
                 raise result
         self._is_new = False
-        return took
+        return times
 
 
 def measure() -> list[Figure]:
@@ -176,13 +176,13 @@ def measure() -> list[Figure]:
         single_times: list[tuple[float, float]] = []
         many_times: list[tuple[float, float]] = []
         for number in range(PAIRS):
-            for count in (1, MANY) if number % 2 else (MANY, 1):
+            for count in (1, NODE_COUNT) if number % 2 else (NODE_COUNT, 1):
                 (single_times if count == 1 else many_times).append(bench.set_up(count))
         ratios = tuple(m[0] / o[0] for m, o in zip(many_times, single_times, strict=True))
         context = (
             f"one {min(o[0] for o in single_times):.1f} s (recorded in {recorded_s:.1f} s at a "
-            f"load of {load:.1f}), {MANY} {min(m[0] for m in many_times):.1f} s at best; "
+            f"load of {load:.1f}), {NODE_COUNT} {min(m[0] for m in many_times):.1f} s at best; "
             f"our own processor time {min(o[1] for o in single_times):.1f} "
             f"and {min(m[1] for m in many_times):.1f} s"
         )
-        return [Figure("P11", f"setting up {MANY} nodes / one", ratios, 1.3, context=context)]
+        return [Figure("P11", f"setting up {NODE_COUNT} nodes / one", ratios, 1.3, context=context)]

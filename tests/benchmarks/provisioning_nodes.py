@@ -29,12 +29,12 @@ from tests.benchmarks.figures import Figure
 from tests.cluster.cluster import Cluster
 from tests.cluster.processor import Processor
 
-MANY = 8
+NODE_COUNT = 8
 CORES = 1 / 8
 
 
 @dataclass(frozen=True)
-class Spent:
+class SetUpTimes:
     """Seconds by the clock; of a core, of each node and of this process."""
 
     clock_s: float
@@ -48,7 +48,7 @@ class Spent:
 
 
 def measure() -> list[Figure]:
-    names = tuple(f"gpu{number}" for number in range(MANY + 1))
+    names = tuple(f"gpu{number}" for number in range(NODE_COUNT + 1))
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         progress = Progress(sys.stderr)
@@ -63,18 +63,19 @@ def measure() -> list[Figure]:
         desktop = Processor(cluster.slot.namespace("desktop"), CORES)
         stack.enter_context(desktop.hold_process(os.getpid()))
         single = _set_up(services, cluster, names[:1])
-        many = _set_up(services, cluster, names[1:])
+        parallel = _set_up(services, cluster, names[1:])
+        largest_share = max(single.largest_share, parallel.largest_share)
         context = (
-            f"one {single.clock_s:.0f} s, {MANY} {many.clock_s:.0f} s; a node worked "
+            f"one {single.clock_s:.0f} s, {NODE_COUNT} {parallel.clock_s:.0f} s; a node worked "
             f"{single.nodes_s[0]:.1f} s of a core alone and "
-            f"{statistics.median(many.nodes_s):.1f} s "
-            f"beside the others, at most {max(single.largest_share, many.largest_share):.3f} of a "
+            f"{statistics.median(parallel.nodes_s):.1f} s "
+            f"beside the others, at most {largest_share:.3f} of a "
             f"core at {CORES:.3f} allowed; our own process "
-            f"{single.own_s:.1f} and {many.own_s:.1f} s; "
+            f"{single.own_s:.1f} and {parallel.own_s:.1f} s; "
             f"on {os.cpu_count()} cores at a load of {load:.1f}"
         )
-        title = f"setting up {MANY} real nodes / one, each with a processor of its own"
-        return [Figure("P11", title, (many.clock_s / single.clock_s,), 1.3, context=context)]
+        title = f"setting up {NODE_COUNT} real nodes / one, each with a processor of its own"
+        return [Figure("P11", title, (parallel.clock_s / single.clock_s,), 1.3, context=context)]
 
 
 def _add(services: Services, cluster: Cluster, name: str) -> None:
@@ -89,7 +90,7 @@ def _add(services: Services, cluster: Cluster, name: str) -> None:
     )
 
 
-def _set_up(services: Services, cluster: Cluster, names: Collection[str]) -> Spent:
+def _set_up(services: Services, cluster: Cluster, names: Collection[str]) -> SetUpTimes:
     processors = [p for name in names if (p := cluster[name].processor) is not None]
     starts_s = [processor.used_s() for processor in processors]
     started_s, used_s = time.perf_counter(), time.process_time()
@@ -99,4 +100,4 @@ def _set_up(services: Services, cluster: Cluster, names: Collection[str]) -> Spe
         if isinstance(result, BackendError):
             raise result
     nodes_s = (p.used_s() - start_s for p, start_s in zip(processors, starts_s, strict=True))
-    return Spent(clock_s, tuple(nodes_s), own_s)
+    return SetUpTimes(clock_s, tuple(nodes_s), own_s)

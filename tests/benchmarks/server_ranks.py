@@ -74,8 +74,8 @@ def _server() -> tuple[int, Callable[[], None]]:
             channel.send({"kind": "push"}, gradients)
             channel.receive(parameters)
         else:
-            _, pushed = channel.receive(parameters)
-            server.push(1, pushed, 0.01)
+            _, pushed_gradients = channel.receive(parameters)
+            server.push(1, pushed_gradients, 0.01)
             channel.send({}, server.pull(1))
 
     return rendezvous.rank, exchange

@@ -202,14 +202,18 @@ def slope_of(seconds: Sequence[float], values: Sequence[float]) -> Slope:
     count = len(values)
     mean_x, mean_y = statistics.fmean(seconds), statistics.fmean(values)
     spread = sum((x - mean_x) ** 2 for x in seconds)
-    steep = sum((x - mean_x) * (y - mean_y) for x, y in zip(seconds, values, strict=True)) / spread
-    residuals = [y - mean_y - steep * (x - mean_x) for x, y in zip(seconds, values, strict=True)]
+    steepness = (
+        sum((x - mean_x) * (y - mean_y) for x, y in zip(seconds, values, strict=True)) / spread
+    )
+    residuals = [
+        y - mean_y - steepness * (x - mean_x) for x, y in zip(seconds, values, strict=True)
+    ]
     power = sum(residual * residual for residual in residuals)
-    likeness = sum(a * b for a, b in pairwise(residuals)) / power if power else 0.0
-    likeness = min(max(likeness, 0.0), 0.99)
-    widened = (1 + likeness) / (1 - likeness)
-    error = math.sqrt(power / (count - 2) / spread * widened)
-    return Slope(3600 * steep, 3600 * 1.96 * error)
+    correlation = sum(a * b for a, b in pairwise(residuals)) / power if power else 0.0
+    correlation = min(max(correlation, 0.0), 0.99)
+    widening = (1 + correlation) / (1 - correlation)
+    error = math.sqrt(power / (count - 2) / spread * widening)
+    return Slope(3600 * steepness, 3600 * 1.96 * error)
 
 
 def _peak(values: Sequence[float], end: int) -> float:

@@ -43,13 +43,13 @@ class DelayHistogram:
     def __init__(self) -> None:
         self.counts = np.zeros(_BINS, np.int64)
         self.worst_s = 0.0
-        self.long = self.turns = 0
+        self.long_count = self.turn_count = 0
 
     def add_stall(self, late_s: float) -> None:
         """Add a stall and all presses that fell into it."""
         self.worst_s = max(self.worst_s, late_s)
-        self.long += late_s > LONG_S
-        self.turns += 1
+        self.long_count += late_s > LONG_S
+        self.turn_count += 1
         while late_s >= 0:
             self.counts[min(int(late_s / _BIN_S), _BINS - 1)] += 1
             late_s -= PRESS_S
@@ -62,7 +62,12 @@ class DelayHistogram:
             name: 1000 * _BIN_S * int(np.searchsorted(sums, share * total))
             for name, share in shares.items()
         }
-        return {**percentiles, "worst": 1000 * self.worst_s, "long": self.long, "turns": self.turns}
+        return {
+            **percentiles,
+            "worst": 1000 * self.worst_s,
+            "long": self.long_count,
+            "turns": self.turn_count,
+        }
 
 
 class Presses(QObject):
@@ -70,7 +75,7 @@ class Presses(QObject):
 
     def __init__(self) -> None:
         super().__init__()
-        self.last = time.perf_counter()
+        self.last_press_s = time.perf_counter()
         self._ready_s = 0.0
         path = f"/proc/self/task/{threading.get_native_id()}/schedstat"
         self._schedule = os.open(path, os.O_RDONLY)
@@ -83,7 +88,7 @@ class Presses(QObject):
     def restart(self) -> None:
         """Forget what was: the window is built, and its user begins."""
         self.all_delays, self.own_delays = DelayHistogram(), DelayHistogram()
-        self.last, self._ready_s = time.perf_counter(), self.ready_s()
+        self.last_press_s, self._ready_s = time.perf_counter(), self.ready_s()
 
     def ready_s(self) -> float:
         """The time that the thread has been ready with no processor free."""
@@ -91,10 +96,10 @@ class Presses(QObject):
 
     def _press(self) -> None:
         now, ready_s = time.perf_counter(), self.ready_s()
-        late_s = max(0.0, now - self.last - PRESS_S)
+        late_s = max(0.0, now - self.last_press_s - PRESS_S)
         self.all_delays.add_stall(late_s)
         self.own_delays.add_stall(max(0.0, late_s - (ready_s - self._ready_s)))
-        self.last, self._ready_s = now, ready_s
+        self.last_press_s, self._ready_s = now, ready_s
 
 
 class User(QObject):
@@ -111,24 +116,24 @@ class User(QObject):
         self._program = program
         self._warm_acts = warm_acts
         self._random = random.Random(1)
-        self.acts = 0
-        self.rounds = 0
+        self.act_count = 0
+        self.round_count = 0
         self._turn = self._forever()
         self._timer = QTimer(self)
         self._timer.timeout.connect(self._act)
         self._timer.start(_HASTE_MS)
 
     def _act(self) -> None:
-        if self.acts == self._warm_acts:
+        if self.act_count == self._warm_acts:
             self._timer.setInterval(_ACT_MS)
             self.warm.emit()
-        self.acts += 1
+        self.act_count += 1
         next(self._turn)()
 
     def _forever(self) -> Iterator[Callable[[], object]]:
         while True:
             yield from self._round()
-            self.rounds += 1
+            self.round_count += 1
 
     def _round(self) -> Iterator[Callable[[], object]]:
         program, window = self._program, self._program.window
@@ -204,7 +209,7 @@ class Memory(QObject):
                 len(os.listdir("/proc/self/fd")),
                 len(os.listdir("/proc/self/task")),
                 time.thread_time(),
-                self._presses.all_delays.long,
+                self._presses.all_delays.long_count,
             )
             self._count += 1
 
@@ -231,36 +236,36 @@ def main() -> None:
     program.show()
     presses = Presses()
     memory = Memory(seconds + 60, presses)
-    waited = computed = worked = 0.0
+    waited_s = computed_s = worked_s = 0.0
     user: list[User] = []
 
-    def use() -> None:
+    def start_user() -> None:
         if program.is_built and program._services is not None and program.jobs.job_count:
-            ready.stop()
+            ready_timer.stop()
             user.append(User(program, warm_acts))
             user[0].warm.connect(start_measurement)
 
     def start_measurement() -> None:
-        nonlocal waited, computed, worked
-        waited, computed = presses.ready_s(), time.thread_time()
-        worked = time.process_time() - computed
+        nonlocal waited_s, computed_s, worked_s
+        waited_s, computed_s = presses.ready_s(), time.thread_time()
+        worked_s = time.process_time() - computed_s
         presses.restart()
         memory.start()
         QTimer.singleShot(int(seconds * 1000), app.quit)
 
-    ready = QTimer()
-    ready.timeout.connect(use)
-    ready.start(100)
+    ready_timer = QTimer()
+    ready_timer.timeout.connect(start_user)
+    ready_timer.start(100)
     app.exec()
-    waited = presses.ready_s() - waited
+    waited_s = presses.ready_s() - waited_s
     results = {
         "all": presses.all_delays.summary(),
         "own": presses.own_delays.summary(),
-        "waited_s": waited,
-        "computed_s": time.thread_time() - computed,
-        "workers_s": time.process_time() - time.thread_time() - worked,
-        "acts": user[0].acts - warm_acts,
-        "rounds": user[0].rounds,
+        "waited_s": waited_s,
+        "computed_s": time.thread_time() - computed_s,
+        "workers_s": time.process_time() - time.thread_time() - worked_s,
+        "acts": user[0].act_count - warm_acts,
+        "rounds": user[0].round_count,
         "jobs": program.jobs.job_count,
         "nodes": len(program._node_names),
         "memory": memory.samples(),

@@ -48,9 +48,9 @@ FORM = FormName.FULL
 
 def measure() -> list[Figure]:
     """Return what delay compensation gains, each at its best learning rate, by seed."""
-    table = simulated(GALLERY / NAME / FILE)
-    best = {row.series: row for row in table.rows if row.is_best}
-    asgd, dc_asgd = best["asgd, 17 workers"], best["dc-asgd adaptive, 17 workers"]
+    table = simulated_table(GALLERY / NAME / FILE)
+    best_rows = {row.series: row for row in table.rows if row.is_best}
+    asgd, dc_asgd = best_rows["asgd, 17 workers"], best_rows["dc-asgd adaptive, 17 workers"]
     errors = {(job.row, job.seed): job.values[Measure.TEST_ERROR] for job in table.jobs}
     return [
         Figure(
@@ -67,7 +67,7 @@ def measure() -> list[Figure]:
     ]
 
 
-def simulated(path: Path) -> StudyTable:
+def simulated_table(path: Path) -> StudyTable:
     """Simulate a study; return its table."""
     torch.set_num_threads(1)
     study = read_study(read_job_file(path))
@@ -96,8 +96,8 @@ def simulated(path: Path) -> StudyTable:
             errors = measures[str(number)] = errors_of(launch, rows[row].workers - 1)
         environments[str(number)] = environment_of(1, launch, torch.device("cpu"))
         sys.stderr.write(f"{number} of {len(cells)}: {row}, {seed}: {errors}\n")
-    started = StartedStudy(NAME, FORM, "", tuple(jobs))
-    return study_table(study, started, measures, environments=environments)
+    started_study = StartedStudy(NAME, FORM, "", tuple(jobs))
+    return study_table(study, started_study, measures, environments=environments)
 
 
 def errors_of(launch: Launch, staleness: int) -> JobMeasures:
@@ -106,7 +106,7 @@ def errors_of(launch: Launch, staleness: int) -> JobMeasures:
     The first half chooses the learning rates, the second one is the test set.
     """
     simulator = Simulator(launch, Delays(staleness))
-    last = simulator.run()[-1]
+    last_epoch = simulator.run()[-1]
     digits: Any = load_loader(Path(launch.loader_source)).validation(EXAMPLE / "dataset")
     with torch.no_grad():
         output = simulator.model.eval()(digits.user_dataset.pictures)
@@ -115,10 +115,10 @@ def errors_of(launch: Launch, staleness: int) -> JobMeasures:
     return {
         Measure.ERROR: 100 * float(chooses.mean()),
         Measure.TEST_ERROR: 100 * float(tests.mean()),
-        Measure.STALENESS: last.staleness_mean,
+        Measure.STALENESS: last_epoch.staleness_mean,
     }
 
 
 if __name__ == "__main__":
     origin = f"Simulated, {datetime.now(UTC):%Y-%m-%d}."
-    write(NAME, simulated(GALLERY / NAME / FILE), origin)
+    write(NAME, simulated_table(GALLERY / NAME / FILE), origin)

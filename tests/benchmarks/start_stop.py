@@ -66,12 +66,12 @@ def _start(services: Services, root: Path) -> Figure:
                 bare_times.append(_start_bare_s(root))
             else:
                 own_times.append(_start_job_s(services, root))
-    added = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
+    added_times = tuple(o - b for o, b in zip(own_times, bare_times, strict=True))
     context = (
         f"bare {min(bare_times):.2f} s, ours {min(own_times):.2f} s at best; "
         "2 ranks, torch imported"
     )
-    return Figure("P3", "Start to first step, ours − bare", added, 0.5, "s", context=context)
+    return Figure("P3", "Start to first step, ours − bare", added_times, 0.5, "s", context=context)
 
 
 def _start_job_s(services: Services, root: Path) -> float:
@@ -96,15 +96,15 @@ def _start_bare_s(root: Path) -> float:
 
 
 def _stop(services: Services, root: Path) -> Figure:
-    moments = random.Random(4)
+    random_delay = random.Random(4)
     stopwatch = {"STOPWATCH": str(root / "stopwatch")}
     view = services.jobs.create(raw_job(epochs=1_000_000, environment=stopwatch))
     services.jobs.lifecycle.start(view.id)
     latencies = []
     for number in range(STOPS):
-        reached = view.step
-        services.jobs.queries.wait(view.id, is_finished=_beyond(reached))
-        time.sleep(moments.uniform(0, 0.5))
+        reached_step = view.step
+        services.jobs.queries.wait(view.id, is_finished=_beyond(reached_step))
+        time.sleep(random_delay.uniform(0, 0.5))
         started_s = time.perf_counter()
         services.jobs.lifecycle.stop(view.id)
         view = services.jobs.queries.wait(view.id)
@@ -114,15 +114,16 @@ def _stop(services: Services, root: Path) -> Figure:
         verify(MOUNTED, services.jobs.queries.checkpoints(view.id)[-1])
         if number < STOPS - 1:
             services.jobs.lifecycle.resume(view.id)
-    ranked = sorted(latencies)
+    sorted_latencies = sorted(latencies)
     # The 99th of 100, the contract's own measure.
-    p99_s = ranked[max(0, STOPS * 99 // 100 - 1)]
-    context = f"{STOPS} stops, median {ranked[STOPS // 2]:.2f} s, worst {ranked[-1]:.2f} s"
+    p99_s = sorted_latencies[max(0, STOPS * 99 // 100 - 1)]
+    median_s = sorted_latencies[STOPS // 2]
+    context = f"{STOPS} stops, median {median_s:.2f} s, worst {sorted_latencies[-1]:.2f} s"
     return Figure("P4", "Stop to INTERRUPTED, p99", (p99_s,), 1.0, "s", context=context)
 
 
 def _beyond(step: int) -> Callable[[JobView], bool]:
-    def reached(view: JobView) -> bool:
+    def is_beyond(view: JobView) -> bool:
         return view.step > step or not view.state.is_live
 
-    return reached
+    return is_beyond

@@ -80,11 +80,11 @@ def measure() -> list[Figure]:
             f"{name}: bare {statistics.median(bare_times) * 1e3:.2f} ms, "
             f"ours {statistics.median(own_times) * 1e3:.2f} ms a step"
         )
-        added = tuple((o - b) * 1e3 for b, o in zip(bare_times, own_times, strict=True))
+        added_ms = tuple((o - b) * 1e3 for b, o in zip(bare_times, own_times, strict=True))
         if name == "10 ms":
             ratios = tuple(o / b for b, o in zip(bare_times, own_times, strict=True))
             figures.append(Figure("P1", "step, ours / bare", ratios, 1.01, context=context))
-        figures.append(Figure("P1", f"added, {name}", added, 0.1, "ms", context=context))
+        figures.append(Figure("P1", f"added, {name}", added_ms, 0.1, "ms", context=context))
     return figures
 
 

@@ -24,9 +24,9 @@ _BATCHES, _BATCH = 40, 4
 _EPOCHS = 6
 _SLEEP_S = 0.1
 _PAIRS = 7
-_PUBLISHED = {"downpour": 0.8, "dc-asgd": 1.4}
+_PUBLISHED_GROWTHS = {"downpour": 0.8, "dc-asgd": 1.4}
 
-_SLEEPING = MODEL.replace(
+_SLEEPING_MODEL = MODEL.replace(
     "return self.layers(x)",
     f"import time; time.sleep({_SLEEP_S} * self.training)\n        return self.layers(x)",
 )
@@ -54,12 +54,13 @@ def measure() -> list[Figure]:
     ratios = tuple(server / mpi for mpi, server in bandwidths)
     name = "push and pull of 20 MB, ours / MPI ping-pong"
     figures.append(Figure("server", name, ratios, 0.8, at_least=True, context=context))
-    for strategy, published in _PUBLISHED.items():
-        few, many = _epoch_s(strategy, 4), _epoch_s(strategy, 12)
-        growth = tuple((m / f - 1) * 100 for f, m in zip(few, many, strict=True))
-        context = f"{statistics.median(few):.2f} s and {statistics.median(many):.2f} s an epoch"
+    for strategy, published_growth in _PUBLISHED_GROWTHS.items():
+        times_of_4, times_of_12 = _epoch_s(strategy, 4), _epoch_s(strategy, 12)
+        growth = tuple((m / f - 1) * 100 for f, m in zip(times_of_4, times_of_12, strict=True))
+        medians = [statistics.median(times) for times in (times_of_4, times_of_12)]
+        context = "{:.2f} s and {:.2f} s an epoch".format(*medians)
         name = f"{strategy}, epoch of 12 workers over 4"
-        figures.append(Figure("epochs", name, growth, published, "%", context=context))
+        figures.append(Figure("epochs", name, growth, published_growth, "%", context=context))
     return figures
 
 
@@ -77,7 +78,7 @@ def _epoch_s(strategy: str, workers: int) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         training = new_training(
             Path(folder),
-            model=_SLEEPING,
+            model=_SLEEPING_MODEL,
             loader=_LOADER.format(count=_BATCHES * _BATCH * workers),
             processes=workers + 1,
             epochs=_EPOCHS,
@@ -88,6 +89,6 @@ def _epoch_s(strategy: str, workers: int) -> list[float]:
         )
         training.train_well()
         rate = training.curve("samples_per_second")
-    every = _BATCHES * workers
-    seconds = [_BATCH / rate[step] for step in range(1, every * _EPOCHS + 1)]
-    return [sum(seconds[n * every + 1 : (n + 1) * every]) for n in range(1, _EPOCHS)]
+    epoch_steps = _BATCHES * workers
+    seconds = [_BATCH / rate[step] for step in range(1, epoch_steps * _EPOCHS + 1)]
+    return [sum(seconds[n * epoch_steps + 1 : (n + 1) * epoch_steps]) for n in range(1, _EPOCHS)]

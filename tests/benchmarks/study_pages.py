@@ -36,10 +36,10 @@ def main() -> int:
             if args.started:
                 write_table(services, args.names[0], args.started)
                 return 0
-            failed = [name for name in args.names if not measure(services, name)]
+            failed_names = [name for name in args.names if not measure(services, name)]
         finally:
             services.close()
-    return 1 if failed else 0
+    return 1 if failed_names else 0
 
 
 def measure(services: Services, name: str) -> bool:

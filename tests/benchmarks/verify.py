@@ -19,7 +19,7 @@ from tests.fakes import trained
 from tests.fakes.mounted_root import mounted
 
 JOBS, PAIRS = 1000, 5
-LARGE_BYTES, LARGE, SMALL_BYTES, SMALL = 100_000_000, 4, 100_000, 2000
+LARGE_BYTES, LARGE_COUNT, SMALL_BYTES, SMALL_COUNT = 100_000_000, 4, 100_000, 2000
 
 
 def measure() -> list[Figure]:
@@ -28,19 +28,19 @@ def measure() -> list[Figure]:
         folder = Path(name)
         return [
             _jobs(folder),
-            _hashes(folder, LARGE, LARGE_BYTES, f"{LARGE} × 100 MB"),
-            _hashes(folder, SMALL, SMALL_BYTES, f"{SMALL:,} × 100 kB"),
+            _hashes(folder, LARGE_COUNT, LARGE_BYTES, f"{LARGE_COUNT} × 100 MB"),
+            _hashes(folder, SMALL_COUNT, SMALL_BYTES, f"{SMALL_COUNT:,} × 100 kB"),
         ]
 
 
 def _jobs(folder: Path) -> Figure:
     root = folder / "jobs"
     with closing(open_services(root, folder / "jobs.sqlite")) as services:
-        first = mounted(root).job(trained.job(root, "job", [0.5] * 30))
+        first_job = mounted(root).job(trained.job(root, "job", [0.5] * 30))
         for name in NAMES:
-            checkpoint(first, name, name.encode())
+            checkpoint(first_job, name, name.encode())
         for number in range(JOBS - 1):
-            shutil.copytree(first.path, root / "jobs" / f"20261124-{number:06}")
+            shutil.copytree(first_job.path, root / "jobs" / f"20261124-{number:06}")
         services.library.rescan()
         times, own_times = [], []
         for _ in range(PAIRS):

@@ -26,7 +26,7 @@ PAIRS = 7
 MANY_JOBS = 100_000
 ROOT = Path(__file__).resolve().parents[2]
 
-BARE = """
+BARE_WINDOW = """
 import sys, time
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication, QMainWindow
@@ -107,22 +107,22 @@ program.close()
 def measure() -> list[Figure]:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
-        empty = (str(folder / "empty"), str(folder / "empty.sqlite"))
-        many = (str(folder / "many"), str(folder / "many.sqlite"))
+        empty_paths = (str(folder / "empty"), str(folder / "empty.sqlite"))
+        full_paths = (str(folder / "many"), str(folder / "many.sqlite"))
         (folder / "many").mkdir()
-        _fill(Path(many[0]), Path(many[1]))
-        demo = (str(folder / "demo"), str(folder / "demo.sqlite"))
+        _fill(Path(full_paths[0]), Path(full_paths[1]))
+        demo_paths = (str(folder / "demo"), str(folder / "demo.sqlite"))
         (folder / "demo").mkdir()
-        _demo(Path(demo[0]), Path(demo[1]))
+        _demo(Path(demo_paths[0]), Path(demo_paths[1]))
         ratios, full_ratios, seconds = [], [], []
         for _ in range(PAIRS + 1):
-            bare_s = first_frame_s(BARE)
-            program_s = first_frame_s(PROGRAM, *empty)
-            full_s = first_frame_s(PROGRAM, *many)
+            bare_s = first_frame_s(BARE_WINDOW)
+            program_s = first_frame_s(PROGRAM, *empty_paths)
+            full_s = first_frame_s(PROGRAM, *full_paths)
             ratios.append(program_s / bare_s)
             full_ratios.append(full_s / program_s)
             seconds.append(program_s)
-        memory = tuple(float(run(MEMORY, *demo)) for _ in range(3))
+        memory = tuple(float(run(MEMORY, *demo_paths)) for _ in range(3))
         context = f"first frame after {min(seconds[1:]):.2f} s at best"
         return [
             Figure("P8", "first frame / bare window", tuple(ratios[1:]), 1.2, context=context),

@@ -10,7 +10,7 @@ from tests.cluster.commands import ClusterError, call, ip
 from tests.cluster.slot import Slot
 from tests.waiting import LIMIT_S, wait_for
 
-_NO_ONE = "02:52:4d:ff:ff:ff"
+_UNUSED_MAC = "02:52:4d:ff:ff:ff"
 _RELAY = Path(__file__).with_name("relay.py")
 
 
@@ -25,7 +25,7 @@ class Cable:
         self._link = slot.link("n", index)
         self._relay_links = slot.link("d", index), slot.link("e", index)
         self._relay: subprocess.Popen[str] | None = None
-        self.swallows = False
+        self.is_blocked = False
 
     def plug_in(self) -> None:
         """A new card, in a network namespace of its own."""
@@ -64,18 +64,18 @@ class Cable:
     def forget_neighbours(self) -> None:
         ip(["neigh flush dev eth0"], self.namespace)
 
-    def swallow(self) -> None:
+    def block_desktop_route(self) -> None:
         """Drop packets between the node and the desktop in silence; nodes reach each other."""
-        for line, namespace in self._ways_to_the_desktop():
-            ip([f"neigh replace {line} lladdr {_NO_ONE} nud permanent"], namespace)
-        self.swallows = True
+        for line, namespace in self._desktop_routes():
+            ip([f"neigh replace {line} lladdr {_UNUSED_MAC} nud permanent"], namespace)
+        self.is_blocked = True
 
-    def carry_again(self) -> None:
-        for line, namespace in self._ways_to_the_desktop():
+    def restore_desktop_route(self) -> None:
+        for line, namespace in self._desktop_routes():
             ip([f"neigh delete {line}"], namespace)
-        self.swallows = False
+        self.is_blocked = False
 
-    def _ways_to_the_desktop(self) -> tuple[tuple[str, str], tuple[str, str]]:
+    def _desktop_routes(self) -> tuple[tuple[str, str], tuple[str, str]]:
         return (
             (f"{self.address} dev {self._slot.bridge}", ""),
             (f"{self._slot.subnet[1]} dev eth0", self.namespace),

@@ -77,7 +77,7 @@ class Cluster:
         root = image.provide(self._progress)
         self._folder.mkdir(parents=True, exist_ok=True)
         with contextlib.ExitStack() as stack:
-            stack.callback(self._reap)
+            stack.callback(self._reap_nodes)
             self.slot = stack.enter_context(claim_slot(self._folder))
             self._connect_desktop()
             self._make_share()
@@ -124,7 +124,7 @@ class Cluster:
         self._run_on_all(lambda node: node.heal(initial_processes))
         # After all are back: a caller that still asked for one that was away learns within three
         # seconds that there is no route to it, and so do all others who ask at that time.
-        self._run_on_all(lambda node: node.ask_again())
+        self._run_on_all(lambda node: node.forget_neighbours())
 
     @property
     def ssh_options(self) -> list[str]:
@@ -215,7 +215,7 @@ class Cluster:
             hosts.write_text("\n".join(lines) + "\n")
         self.known_hosts_file.write_text("\n".join(self.known_hosts) + "\n")
 
-    def _reap(self) -> None:
+    def _reap_nodes(self) -> None:
         for node in self.nodes.values():
             node.reap()
 
@@ -232,9 +232,9 @@ def check_rights() -> None:
             "The test cluster is made of namespaces, mounts and loop devices, which only root may"
             " make: run the tests as root (in a container: --privileged)"
         )
-    spaces = ("--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--time")
+    namespace_options = ("--pid", "--mount", "--uts", "--ipc", "--net", "--cgroup", "--time")
     try:
-        call("unshare", "--fork", *spaces, "true")
+        call("unshare", "--fork", *namespace_options, "true")
     except ClusterError as error:
         raise ClusterError(
             f"This kernel refuses the test cluster its namespaces: {error}"

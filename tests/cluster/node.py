@@ -216,16 +216,16 @@ class Node:
         """Plug the cable in again."""
         self._cable.repair()
 
-    def ask_again(self) -> None:
+    def forget_neighbours(self) -> None:
         """Forget the hardware addresses of the other nodes."""
         self._cable.forget_neighbours()
 
-    def leave_the_desktop(self) -> None:
+    def block_desktop(self) -> None:
         """Hear nothing of the desktop, and be heard no more, in silence; other nodes still do."""
-        self._cable.swallow()
+        self._cable.block_desktop_route()
 
-    def find_the_desktop(self) -> None:
-        self._cable.carry_again()
+    def unblock_desktop(self) -> None:
+        self._cable.restore_desktop_route()
 
     def delay(self, round_trip_ms: float) -> None:
         """Delay every answer by that much, as of a distant node; 0 ends it.
@@ -325,8 +325,8 @@ class Node:
         self.repair()
         if self._cable.is_delayed:
             self.delay(0)
-        if self._cable.swallows:
-            self.find_the_desktop()
+        if self._cable.is_blocked:
+            self.unblock_desktop()
         if not self._banner():
             self.start_sshd()
         self.free_disk()

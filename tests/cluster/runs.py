@@ -143,7 +143,7 @@ def wait_for_view(
     return view
 
 
-def stops_and_goes_on_elsewhere(stocked: ReadyCluster, view: JobView) -> JobView:
+def continue_on_other_nodes(stocked: ReadyCluster, view: JobView) -> JobView:
     """Stopped with a whole checkpoint and nothing left of it, a run goes on on two other nodes."""
     jobs = stocked.services.jobs
     jobs.lifecycle.stop(view.id)

@@ -28,7 +28,7 @@ def job_id(ready_cluster: ReadyCluster, tmp_path_factory: pytest.TempPathFactory
     return jobs.create(raw_job(placement=placement)).id
 
 
-def left_in(share: Path) -> list[str]:
+def leftover_names(share: Path) -> list[str]:
     return [path.name for path in (share / "jobs").glob(".canary*")]
 
 
@@ -36,7 +36,7 @@ def test_three_nodes_train_a_batch_together(ready_cluster: ReadyCluster, job_id:
     trial = ready_cluster.services.trial_runs.run(job_id)
     assert trial.succeeded, trial.message
     assert trial.message.startswith("3 ranks")
-    assert left_in(ready_cluster.cluster.share) == []
+    assert leftover_names(ready_cluster.cluster.share) == []
 
 
 def test_a_desktop_that_does_not_mount_the_data_root_has_them_train_as_well(
@@ -45,9 +45,9 @@ def test_a_desktop_that_does_not_mount_the_data_root_has_them_train_as_well(
     with remote_desktop(ready_cluster.cluster, tmp_path) as services:
         trial = services.trial_runs.run(job_id)
         assert trial.succeeded, trial.message
-        assert left_in(services.data_root.path) == []
+        assert leftover_names(services.data_root.path) == []
     assert trial.message.startswith("3 ranks")
-    assert left_in(ready_cluster.cluster.share) == []
+    assert leftover_names(ready_cluster.cluster.share) == []
 
 
 def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: str) -> None:
@@ -55,4 +55,4 @@ def test_the_rank_that_cannot_names_itself(ready_cluster: ReadyCluster, job_id: 
         trial = ready_cluster.services.trial_runs.run(job_id)
     assert not trial.succeeded
     assert trial.message.startswith("Rank 1 on node2: The Python module torch is missing")
-    assert left_in(ready_cluster.cluster.share) == []
+    assert leftover_names(ready_cluster.cluster.share) == []

@@ -117,7 +117,9 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
 
 
 def test_a_host_alone_is_refused_before_anything_is_done(tmp_path: Path) -> None:
-    done = subprocess.run([SCRIPT, tmp_path, "gpu1"], capture_output=True, text=True, check=False)
-    assert done.returncode == 2
-    assert done.stderr.startswith("Two hosts at least:")
+    completed = subprocess.run(
+        [SCRIPT, tmp_path, "gpu1"], capture_output=True, text=True, check=False
+    )
+    assert completed.returncode == 2
+    assert completed.stderr.startswith("Two hosts at least:")
     assert not list(tmp_path.iterdir())

@@ -59,7 +59,7 @@ def desktop(stocked: ReadyCluster, clock: Clock, tmp_path: Path) -> Iterator[Ser
         yield services
 
 
-def settled(desktop: Services, job: JobView) -> RunUpdate:
+def settled_update(desktop: Services, job: JobView) -> RunUpdate:
     """Poll until the status is as new as the history, which is read after it.
 
     Without an update, the last step in the history counts.
@@ -84,8 +84,8 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     continuing_job, ending_job = run("node1", "node2"), run("node3", strategy={"name": "alone"})
-    previous_update = settled(desktop, continuing_job)
-    previous_end_update = settled(desktop, ending_job)
+    previous_update = settled_update(desktop, continuing_job)
+    previous_end_update = settled_update(desktop, ending_job)
     assert previous_update.view.state in WORKING
     assert previous_update.view.contact_warning == ""
     assert previous_end_update.view.contact_warning == ""
@@ -96,7 +96,7 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     steps = list(previous_update.history.steps)
 
     for node in stocked.cluster.nodes.values():
-        node.leave_the_desktop()
+        node.block_desktop()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", SILENCE_S)
     # Meanwhile one run ends, which another desktop asked it to.
     stocked.services.jobs.lifecycle.stop(ending_job.id)
@@ -122,7 +122,7 @@ def test_f09_a_cut_desktop_shows_no_wrong_state_and_catches_up_in_one_poll(
     stocked.services.jobs.queries.wait(ending_job.id)
 
     for node in stocked.cluster.nodes.values():
-        node.find_the_desktop()
+        node.unblock_desktop()
     monkeypatch.setattr(persistent_connection, "SILENCE_S", LIMIT_S)
 
     def is_current() -> bool:

@@ -47,7 +47,7 @@ def heavy(stocked: ReadyCluster, tmp_path: Path) -> str:
     return "heavy"
 
 
-def newest(stocked: ReadyCluster, job_id: str) -> Checkpoint:
+def newest_checkpoint(stocked: ReadyCluster, job_id: str) -> Checkpoint:
     """The newest checkpoint, which is sound, beside which nothing lies that is half."""
     folder = stocked.services.data_root.job(job_id).checkpoints
     # A live run may be trying again just now.
@@ -73,7 +73,7 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
             stocked, view.id, "could not be written: No space left on device"
         )
         assert view_with_message.status.message.startswith("The checkpoint epoch-")
-        saved_checkpoint = newest(stocked, view.id)
+        saved_checkpoint = newest_checkpoint(stocked, view.id)
 
         # Now not one block is left, not even for a status of 1 kB; it is written all the same.
         fill(share)
@@ -82,10 +82,12 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
         )
         view = wait_for_step_after(stocked, view.id, view_with_message.step + 5)
         assert (view.state.is_live, view.contact_warning) == (True, "")
-        assert newest(stocked, view.id) == saved_checkpoint
+        assert newest_checkpoint(stocked, view.id) == saved_checkpoint
         wait_for(lambda: everyone_is_online(stocked), "every node to be online")
     wait_for_message(stocked, view.id, "")
-    wait_for(lambda: newest(stocked, view.id).step > saved_checkpoint.step, "a checkpoint")
+    wait_for(
+        lambda: newest_checkpoint(stocked, view.id).step > saved_checkpoint.step, "a checkpoint"
+    )
 
     with filled_disk(share):
         # A stop request needs no space; the run waits for some, as its last checkpoint does.
@@ -96,7 +98,7 @@ def test_f26_f27_the_run_reports_a_full_data_root_and_loses_no_step(
         assert view_with_message.state is JobState.STOPPING
     view = jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
-    assert newest(stocked, view.id).step == view.step
+    assert newest_checkpoint(stocked, view.id).step == view.step
     assert list(jobs.queries.history(view.id).steps) == list(range(1, view.step + 1))
     assert not list(stocked.services.data_root.job(view.id).path.rglob(".*.spare"))
 
@@ -110,14 +112,14 @@ def test_f26_a_run_that_ends_on_a_full_disk_says_why_and_resumes_with_room(
     view = run("node1", "node2", model=heavy, checkpoint={"every_steps": 10}, stall_limit_s=10.0)
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
     with filled_disk(share):
-        saved_checkpoint = newest(stocked, view.id)
+        saved_checkpoint = newest_checkpoint(stocked, view.id)
         jobs.lifecycle.stop(view.id)
         view = jobs.queries.wait(view.id)
         assert view.state is JobState.ERROR
         assert view.status.message.startswith("Rank 0 on node1: The checkpoint epoch-")
         assert "could not be written: No space left on device" in view.status.message
         assert view.status.message.endswith("Free space, then resume from the newest checkpoint.")
-        assert newest(stocked, view.id) == saved_checkpoint
+        assert newest_checkpoint(stocked, view.id) == saved_checkpoint
         wait_for_no_processes(stocked)
     jobs.lifecycle.resume(view.id)
     view = wait_for_step_after(stocked, view.id, view.step)

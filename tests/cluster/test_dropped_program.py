@@ -86,7 +86,7 @@ def folder(tmp_path: Path) -> Path:
 def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that_a_job_does(
     program: Program, user: User, folder: Path, tmp_path: Path
 ) -> None:
-    to_the_form(program, user, folder)
+    open_form(program, user, folder)
     user.write_field("Arguments", "--save {output}/model.pt")
     user.tab_to("Arguments to resume")
     user.type_text("--resume {checkpoint}")
@@ -116,10 +116,10 @@ def test_a_dropped_program_trains_on_three_nodes_in_ten_clicks_and_does_all_that
     user.wait(bundle.exists)
     user.press_button("Close")
 
-    _sweep(program, user)
+    _queue_sweep(program, user)
 
 
-def _sweep(program: Program, user: User) -> None:
+def _queue_sweep(program: Program, user: User) -> None:
     previous_ids = {view.id for view in services(program).jobs.queries.list()}
     user.choose_from_menu(program.jobs.detail.header.menu_button, "Clone")
     form = program._pages.form
@@ -134,15 +134,17 @@ def _sweep(program: Program, user: User) -> None:
     user.take_pictures("sweep")
     user.press_button("Queue 4 jobs")
 
-    def swept() -> list[JobView]:
+    def sweep_jobs() -> list[JobView]:
         views = services(program).jobs.queries.list()
         return [view for view in views if view.id not in previous_ids]
 
-    user.wait(lambda: len(swept()) == 4)
+    user.wait(lambda: len(sweep_jobs()) == 4)
     user.take_pictures("swept")
-    user.wait(lambda: all(view.state.is_over for view in swept()), 600_000)
-    assert {view.state for view in swept()} == {JobState.FINISHED}, [v.error for v in swept()]
-    lines = {" ".join(view.config.arguments) for view in swept()}
+    user.wait(lambda: all(view.state.is_over for view in sweep_jobs()), 600_000)
+    assert {view.state for view in sweep_jobs()} == {JobState.FINISHED}, [
+        v.error for v in sweep_jobs()
+    ]
+    lines = {" ".join(view.config.arguments) for view in sweep_jobs()}
     assert len(lines) == 4
     assert all("--epochs 20" in line for line in lines)
 
@@ -156,7 +158,7 @@ def displayed_job(program: Program) -> JobView:
     return view
 
 
-def to_the_form(program: Program, user: User, folder: Path) -> None:
+def open_form(program: Program, user: User, folder: Path) -> None:
     user.drop(folder)
     user.wait(lambda: user.open_dialogs(ImportDialog))
     user.take_pictures("dropped")

@@ -30,19 +30,19 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 def test_f26_a_preallocated_file_on_a_full_disk_is_replaced_repeatedly(
     disk: Path,
 ) -> None:
-    spare = PreallocatedFile(disk / "status.json")
-    spare.replace_json({"step": 0})
-    spare.reserve()
+    status_file = PreallocatedFile(disk / "status.json")
+    status_file.replace_json({"step": 0})
+    status_file.reserve()
     fill(disk)
     with pytest.raises(OSError, match="No space left"):
         (disk / "other").write_bytes(b"x" * 5000)
     for step in range(1, 20):
-        spare.replace_json({"step": step, "text": "x" * (step * 10)})
+        status_file.replace_json({"step": step, "text": "x" * (step * 10)})
         assert read_json(disk / "status.json")["step"] == step
     (disk / "full").unlink()
-    spare.replace_json({"step": 20})
+    status_file.replace_json({"step": 20})
     assert (disk / "status.json").stat().st_size < 100
-    spare.drop()
+    status_file.drop()
     assert {path.name for path in disk.iterdir()} == {"status.json", "other"}
 
 
@@ -55,30 +55,30 @@ def test_f26_a_file_that_was_never_there_comes_to_a_full_disk(disk: Path) -> Non
 
 
 def test_f26_without_room_of_its_own_the_old_file_stays_whole(disk: Path) -> None:
-    spare = PreallocatedFile(disk / "status.json")
-    spare.replace_json({"step": 1})
+    status_file = PreallocatedFile(disk / "status.json")
+    status_file.replace_json({"step": 1})
     fill(disk)
-    spare.reserve()
+    status_file.reserve()
     with pytest.raises(OSError, match="No space left") as error_info:
-        spare.replace_json({"step": 2})
+        status_file.replace_json({"step": 2})
     assert error_info.value.errno == errno.ENOSPC
     assert read_json(disk / "status.json") == {"step": 1}
     (disk / "full").unlink()
-    spare.reserve()
+    status_file.reserve()
     fill(disk)
-    spare.replace_json({"step": 3})
+    status_file.replace_json({"step": 3})
     assert read_json(disk / "status.json") == {"step": 3}
 
 
 def test_f26_no_reader_sees_half_a_file(disk: Path) -> None:
-    spare = PreallocatedFile(disk / "status.json")
-    spare.replace_json({"step": 0})
-    spare.reserve()
+    status_file = PreallocatedFile(disk / "status.json")
+    status_file.replace_json({"step": 0})
+    status_file.reserve()
     fill(disk)
     for step in range(1, 5):
         with (disk / "status.json").open("rb", buffering=0) as reader:
             first_bytes = reader.read(5)
-            spare.replace_json({"step": step, "text": "x" * 1000})
+            status_file.replace_json({"step": step, "text": "x" * 1000})
             assert json.loads(first_bytes + reader.read())["step"] == step - 1
         assert read_json(disk / "status.json")["step"] == step
 
@@ -101,12 +101,12 @@ def test_f27_points_for_tensorboard_that_found_no_room_come_when_there_is_some(d
     file = EventFile(disk / "tensorboard")
     file.write([(1, {"loss": 0.5})])
     fill(disk)
-    later = [(step, {"loss": step / 10}) for step in range(2, 300)]
+    later_rows = [(step, {"loss": step / 10}) for step in range(2, 300)]
     for _ in range(2):
         with pytest.raises(OSError, match="No space left"):
-            file.write(later)
+            file.write(later_rows)
     (disk / "full").unlink()
-    file.write(later)
+    file.write(later_rows)
     file.close()
     events = EventAccumulator(str(disk / "tensorboard")).Reload()
     assert {event.step for event in events.Scalars("loss")} == set(range(1, 300))

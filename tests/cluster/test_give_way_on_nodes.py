@@ -115,8 +115,8 @@ def _weights(ready: ReadyCluster, job_id: str) -> dict[str, torch.Tensor]:
         if checkpoint.is_latest
     )
     assert newest_checkpoint.step == STEPS
-    saved = torch.load(newest_checkpoint.path, weights_only=True)
-    return dict(saved["layer"])
+    saved_state = torch.load(newest_checkpoint.path, weights_only=True)
+    return dict(saved_state["layer"])
 
 
 @pytest.mark.timeout(3600)

@@ -166,8 +166,8 @@ def test_a_returned_node_is_taken_back_at_the_next_epoch(
     stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     is_fast = "is-fast"
-    until = {"PAUSE_S": "0.1", "PAUSED_UNTIL": f"{stocked.cluster.data_root}/{is_fast}"}
-    settings = {"epochs": 8, "checkpoint": {"every_steps": 5}, "environment": until}
+    environment = {"PAUSE_S": "0.1", "PAUSED_UNTIL": f"{stocked.cluster.data_root}/{is_fast}"}
+    settings = {"epochs": 8, "checkpoint": {"every_steps": 5}, "environment": environment}
     view = run(*ALL, on_failure={**SHRINK, "grow": True}, **settings)
     view = wait_for_step_after(stocked, view.id, view.step + 8)
     stocked["node2"].power_off()

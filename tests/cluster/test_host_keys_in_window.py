@@ -62,21 +62,21 @@ def buttons(dialog: SetUpDialog) -> list[str]:
 def test_f55_f56_a_changed_key_is_refused_until_the_old_one_is_removed_by_name(
     program: Program, ready_cluster: ReadyCluster, dialog: SetUpDialog, qtbot: QtBot
 ) -> None:
-    plate, cluster = dialog._key_plate, services(program).cluster
+    key_panel, cluster = dialog._key_plate, services(program).cluster
     host = ready_cluster.cluster.address_of("node2")
-    old = cluster.host_key("node2")
-    qtbot.waitUntil(plate.changed_key_page.isVisible)
-    assert plate.changed_key_page._current_key.text() == fingerprint(ready_cluster)
-    assert plate.changed_key_page._command.text() == host_key_removal_command(host, 22)
+    previous_key = cluster.host_key("node2")
+    qtbot.waitUntil(key_panel.changed_key_page.isVisible)
+    assert key_panel.changed_key_page._current_key.text() == fingerprint(ready_cluster)
+    assert key_panel.changed_key_page._command.text() == host_key_removal_command(host, 22)
     assert buttons(dialog) == ["Close"]
-    qtbot.mouseClick(plate.changed_key_page.default, LEFT_BUTTON)
-    assert cluster.host_key("node2") == old
+    qtbot.mouseClick(key_panel.changed_key_page.default, LEFT_BUTTON)
+    assert cluster.host_key("node2") == previous_key
 
     cluster.remove_host_key(host)
-    plate = started_dialog(program, qtbot)._key_plate
-    qtbot.waitUntil(plate.trust_page.isVisible)
-    assert plate.trust_page.fingerprint.text() == fingerprint(ready_cluster)
+    key_panel = started_dialog(program, qtbot)._key_plate
+    qtbot.waitUntil(key_panel.trust_page.isVisible)
+    assert key_panel.trust_page.fingerprint.text() == fingerprint(ready_cluster)
     assert cluster.host_key("node2") == "", "it was shown, and is not accepted yet"
-    qtbot.mouseClick(plate.trust_page.trust, LEFT_BUTTON)
+    qtbot.mouseClick(key_panel.trust_page.trust, LEFT_BUTTON)
     qtbot.waitUntil(lambda: is_ready(program.nodes._set_ups["node2"]))
-    assert cluster.host_key("node2") not in ("", old)
+    assert cluster.host_key("node2") not in ("", previous_key)

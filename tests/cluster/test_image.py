@@ -47,14 +47,14 @@ def test_two_runs_make_it_once(
     provide: Callable[[], Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     image_folders = []
-    both_came = threading.Barrier(2, timeout=LIMIT_S)
+    barrier = threading.Barrier(2, timeout=LIMIT_S)
 
     def make(root: Path, *_: object) -> None:
         image_folders.append(root)
         root.mkdir()
 
     def provide_together() -> Path:
-        both_came.wait()
+        barrier.wait()
         return provide()
 
     monkeypatch.setattr(image, "make", make)

@@ -17,7 +17,7 @@ pytest_plugins = ["tests.cluster.runs_fixtures"]
 NODES = ("node1", "node2")
 
 
-def as_now(ready: ReadyCluster) -> list[str]:
+def inspected_addresses(ready: ReadyCluster) -> list[str]:
     """Inspect the nodes again and let the cluster's key in; their addresses for the ranks."""
     addresses = [ready.services.cluster.inspect(name).ranks_address for name in NODES]
     ready.services.provisioning.authorize_all()
@@ -40,14 +40,14 @@ def addresses_without_subnet(stocked: ReadyCluster) -> Iterator[list[str]]:
     change(length, 32, f"route add {slot.subnet} dev eth0")
     yield [f"{stocked.cluster.address_of(name)}/32" for name in NODES]
     change(32, length)
-    assert as_now(stocked) == previous_addresses
+    assert inspected_addresses(stocked) == previous_addresses
 
 
 @pytest.mark.slow
 def test_nodes_without_a_subnet_pass_the_preflight_check_and_train_together(
     stocked: ReadyCluster, addresses_without_subnet: list[str], run: Callable[..., JobView]
 ) -> None:
-    assert as_now(stocked) == addresses_without_subnet
+    assert inspected_addresses(stocked) == addresses_without_subnet
     placement = [{"node": name, "processes": 1} for name in NODES]
     parsed = parse_job(raw_job(placement=placement))
     assert parsed.config is not None, parsed.errors

@@ -36,7 +36,7 @@ _LISTENS = "0A"
 _INTERVAL_S = 0.1
 
 
-class Executed:
+class ProofOfExecution:
     """A value whose pickle leaves a proof on the machine that loads it."""
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -47,13 +47,13 @@ def _greet_as_another_run(connection: socket.socket) -> None:
     peer_link._connect_to_peer(connection, bytes(32))
 
 
-SENT: dict[str, Callable[[socket.socket], Any]] = {
+SENDERS: dict[str, Callable[[socket.socket], Any]] = {
     "nothing": lambda connection: None,
     "garbage": lambda connection: connection.sendall(os.urandom(5000)),
     "HTTP": lambda connection: connection.sendall(b"GET / HTTP/1.1\r\nHost: node\r\n\r\n"),
     "32 bytes": lambda connection: connection.sendall(bytes(32)),
     "a torn length": lambda connection: connection.sendall(struct.pack("<Q", 2**40)),
-    "a pickle": lambda connection: connection.sendall(pickle.dumps(Executed())),
+    "a pickle": lambda connection: connection.sendall(pickle.dumps(ProofOfExecution())),
     "another run": _greet_as_another_run,
     # torch's TCPStore: the question whether the other end is one, then a key that is set.
     "a store's greeting": lambda connection: connection.sendall(
@@ -104,8 +104,8 @@ class Outsider:
     def _try_ports(self, node: Node) -> None:
         while not self._is_over.wait(_INTERVAL_S):
             for port in listening_ports(node) - self._usual_ports[node.name]:
-                if self.attempts[node.name, port] < 2 * len(SENT):
-                    for send in SENT.values():
+                if self.attempts[node.name, port] < 2 * len(SENDERS):
+                    for send in SENDERS.values():
                         self.attempts[node.name, port] += 1
                         self._connect(node.address, port, send)
 

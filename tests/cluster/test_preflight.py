@@ -132,8 +132,8 @@ def test_a_cluster_in_order_passes(ready_cluster: ReadyCluster) -> None:
     result = ready_cluster.services.preflight.run(config())
     assert_in_order(ready_cluster, result)
     passed_checks = {finding.check for finding in result.findings}
-    not_asked = {names.GPUS, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
-    assert passed_checks == set(checks.BY_NAME) - not_asked
+    skipped_checks = {names.GPUS, names.MPI4PY, names.SCRIPT_PYTHON, names.DATA}
+    assert passed_checks == set(checks.BY_NAME) - skipped_checks
 
 
 @slow
@@ -213,10 +213,10 @@ def test_a_smaller_set_that_would_pass_is_offered(ready_cluster: ReadyCluster) -
 
 
 def test_the_program_fixes_at_least_twenty_of_the_faults() -> None:
-    repaired = [name for batch in REPAIRED_FAULTS for names in batch.values() for name in names]
-    assert len(repaired) == len(set(repaired))
-    by_nodes = len(repaired) + len(("jobs_for_their_owner_alone",))
-    assert by_nodes >= 20, "counted without those for which the job goes elsewhere"
+    fault_names = [name for batch in REPAIRED_FAULTS for names in batch.values() for name in names]
+    assert len(fault_names) == len(set(fault_names))
+    fault_count = len(fault_names) + len(("jobs_for_their_owner_alone",))
+    assert fault_count >= 20, "counted without those for which the job goes elsewhere"
 
 
 @slow
@@ -275,14 +275,14 @@ def test_a_connection_that_breaks_while_settings_are_read_is_reported(
 ) -> None:
     reads = 0
 
-    def broken_at_last(shell: Shell, home: NodeHome) -> list[bytes]:
+    def break_second_read(shell: Shell, home: NodeHome) -> list[bytes]:
         nonlocal reads
         reads += 1
         if reads == 2:
             raise Unreachable("The connection to node1 broke off.", "Connect again.")
         return read_ssh_settings(shell, home)
 
-    monkeypatch.setattr(preflight_run, "read_ssh_settings", broken_at_last)
+    monkeypatch.setattr(preflight_run, "read_ssh_settings", break_second_read)
     result = ready_cluster.services.preflight.run(config())
     assert failed_checks(result) == {(names.SETTINGS, ("node1",))}
 

@@ -22,8 +22,10 @@ BURN = "import time; end = time.monotonic() + 2\nwhile time.monotonic() < end: p
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Cluster]:
-    with Cluster(tmp_path / "small", ("node1",), (), Progress(sys.stderr), CORES) as standing:
-        yield standing
+    with Cluster(
+        tmp_path / "small", ("node1",), (), Progress(sys.stderr), CORES
+    ) as running_cluster:
+        yield running_cluster
 
 
 def test_programs_on_a_node_stay_below_its_share_of_the_processor(small: Cluster) -> None:

@@ -129,8 +129,8 @@ def test_a_public_program_trains_names_a_killed_process_resumes_and_stops(
     assert set(program.metrics) <= set(jobs.queries.history(job_id).metrics)
 
     def first_step_of_run_2() -> int:
-        starts = jobs.queries.history(job_id).run_starts
-        return next((run_start.first_step for run_start in starts if run_start.run == 2), 0)
+        run_starts = jobs.queries.history(job_id).run_starts
+        return next((run_start.first_step for run_start in run_starts if run_start.run == 2), 0)
 
     def has_resumed(view: JobView) -> bool:
         has_steps = first_step_of_run_2() > 0 if resumes else (view.run, view.step > 0) == (2, True)
@@ -200,8 +200,8 @@ def test_ultralytics_trains_on_boxes_stops_and_resumes(
     item = services.library.import_item(Kind.SCRIPT, tmp_path / "program", "ultralytics")
     folder = tmp_path_factory.mktemp("ultralytics")
     packages = ("ultralytics", "opencv-python-headless", "torchvision==0.28.*")
-    of_the_node = ("numpy", "opencv-python", "torch")
-    with open_python(ready_cluster, folder, packages, of_the_node) as python:
+    node_packages = ("numpy", "opencv-python", "torch")
+    with open_python(ready_cluster, folder, packages, node_packages) as python:
         (site_packages,) = folder.glob("own/lib/*/site-packages")
         # The registry's torchvision is built for CUDA, and lacks its operators beside this torch.
         (site_packages / "operators_of_torchvision.py").write_text(OPERATORS)

@@ -34,9 +34,9 @@ def job(program: Program, tmp_path: Path) -> JobView:
 
 
 def dialog_of(program: Program) -> PreflightDialog:
-    talk = program._job_controller._start_controller.session
-    assert talk is not None
-    return talk.dialog
+    session = program._job_controller._start_controller.session
+    assert session is not None
+    return session.dialog
 
 
 def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:

@@ -25,12 +25,12 @@ from tests.cluster.faults_of_machine import GPUS_FILE, describe_gpus, two_gpus
 from tests.cluster.node import Node
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
+    continue_on_other_nodes,
     is_program,
     kill_process_of_run,
     makes_steps,
     require_cut_node_is_named,
     run_processes,
-    stops_and_goes_on_elsewhere,
     wait_for_end,
     wait_for_no_processes,
     wait_for_step_after,
@@ -56,7 +56,7 @@ def test_m12_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
     view = run("node1", "node2", "node3")
     assert makes_steps(view)
     assert (view.world_size, view.error) == (3, None)
-    view = stops_and_goes_on_elsewhere(stocked, view)
+    view = continue_on_other_nodes(stocked, view)
     exported = jobs.export(view.id, "latest", "pt", tmp_path / "model.pt")
     assert {"layer.weight", "layer.bias"} <= torch.load(exported, weights_only=True).keys()
     assert jobs.clone(view.id)["placement"][0]["node"] == "node3"
@@ -74,11 +74,11 @@ def test_f57_text_of_users_reaches_remote_ranks_unchanged_and_no_shell(
     )
     assert stocked.services.jobs.queries.wait(view.id).state is JobState.FINISHED
     for name, rank in (("node2", 0), ("node1", 1)):
-        assert f'"ODD": {_json(hostile_text)}' in stocked[name].read(f"/tmp/environment-{rank}")
+        assert f'"ODD": {json_text(hostile_text)}' in stocked[name].read(f"/tmp/environment-{rank}")
         assert stocked[name].run(["test", "-e", "/tmp/owned"]).returncode == 1
 
 
-def _json(text: str) -> str:
+def json_text(text: str) -> str:
     import json
 
     return json.dumps(text)
@@ -132,10 +132,10 @@ def test_f07_a_cut_of_15_s_is_survived_and_leaves_no_gap(
     stocked["node1"].cut()
     threading.Event().wait(CUT_S)
     stocked["node1"].repair()
-    reached = stocked.services.jobs.queries.show(view.id).step
-    view = wait_for_step_after(stocked, view.id, reached + 5)
+    reached_step = stocked.services.jobs.queries.show(view.id).step
+    view = wait_for_step_after(stocked, view.id, reached_step + 5)
     assert view.state.is_live
-    assert view.step > reached
+    assert view.step > reached_step
     stocked.services.jobs.lifecycle.stop(view.id)
     view = stocked.services.jobs.queries.wait(view.id)
     assert view.state is JobState.INTERRUPTED
@@ -249,8 +249,8 @@ def test_f11_a_run_without_sshd_continues_can_be_stopped_and_shows_its_nodes(
     view = run("node1", "node2")
     for name in ("node1", "node2"):
         stocked[name].stop_sshd()
-    reached = stocked.services.jobs.queries.show(view.id).step
-    assert makes_steps(wait_for_step_after(stocked, view.id, reached + 5))
+    reached_step = stocked.services.jobs.queries.show(view.id).step
+    assert makes_steps(wait_for_step_after(stocked, view.id, reached_step + 5))
     for name in ("node1", "node2"):
         qtbot.waitUntil(lambda name=name: "No SSH since" in node_row(program, name).subtitle)
         assert node_row(program, name).condition is Condition.UNHEALTHY
@@ -266,13 +266,13 @@ def test_f44_a_node_with_a_clock_ten_minutes_wrong_is_healthy_and_trains(
     stocked: ReadyCluster, run: Callable[..., JobView], offset_s: int
 ) -> None:
     stocked["node2"].set_clock(offset_s)
-    doubts = set()
+    contact_warnings = set()
     view = run("node2", "node1", epochs=2)
     view = stocked.services.jobs.queries.wait(
-        view.id, lambda update: doubts.add(update.view.contact_warning)
+        view.id, lambda update: contact_warnings.add(update.view.contact_warning)
     )
-    assert (view.state, doubts) == (JobState.FINISHED, {""})
-    wait_for(lambda: "node2" in _online_nodes(stocked), "node2 to be online")
+    assert (view.state, contact_warnings) == (JobState.FINISHED, {""})
+    wait_for(lambda: "node2" in online_node_names(stocked), "node2 to be online")
 
 
 @slow
@@ -285,7 +285,7 @@ def test_f44_a_clock_that_jumps_in_mid_run_changes_nothing(
         stocked["node2"].set_clock(offset_s)
         view = wait_for_step_after(stocked, view.id, jobs.queries.show(view.id).step + 5)
         assert (makes_steps(view), view.contact_warning) == (True, "")
-        wait_for(lambda: "node2" in _online_nodes(stocked), "node2 to be online")
+        wait_for(lambda: "node2" in online_node_names(stocked), "node2 to be online")
     jobs.lifecycle.stop(view.id)
     view = jobs.queries.wait(view.id)
     assert (view.state, view.contact_warning) == (JobState.INTERRUPTED, "")
@@ -301,7 +301,7 @@ def test_m06_a_job_does_not_start_smaller_when_a_node_is_away(
     raw = raw_job(placement=[{"node": n, "processes": 1} for n in ("node1", "node2", "node3")])
     view = jobs.create(raw)
     stocked["node3"].power_off()
-    wait_for(lambda: "node3" not in _online_nodes(stocked), "the agent of node3 to be missed")
+    wait_for(lambda: "node3" not in online_node_names(stocked), "the agent of node3 to be missed")
     with pytest.raises(PreflightFailed, match="node3") as error_info:
         jobs.lifecycle.start(view.id)
     assert [placement.node for placement in error_info.value.preflight.smaller] == [
@@ -318,8 +318,8 @@ def test_m03_on_each_node_a_rank_sees_the_gpu_that_was_chosen_for_it_and_no_othe
     stocked: ReadyCluster, tmp_path: Path
 ) -> None:
     library = build(tmp_path, f'STATE_FILE="{GPUS_FILE}"') / "libnvidia-ml.so.1"
-    first, second = (f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd" for index in (0, 1))
-    gpu_by_node = {"node1": second, "node2": first}
+    first_gpu, second_gpu = (f"GPU-0000000{index}-aaaa-bbbb-cccc-dddddddddddd" for index in (0, 1))
+    gpu_by_node = {"node1": second_gpu, "node2": first_gpu}
     with ExitStack() as stack:
         for name in gpu_by_node:
             stack.enter_context(two_gpus(stocked, name, library))
@@ -357,7 +357,7 @@ def _visible_gpus(stocked: ReadyCluster) -> dict[str, str]:
     return visible_gpus
 
 
-def _online_nodes(stocked: ReadyCluster) -> set[str]:
+def online_node_names(stocked: ReadyCluster) -> set[str]:
     return {n.name for n in stocked.services.nodes.list() if n.presence.value == "ONLINE"}
 
 

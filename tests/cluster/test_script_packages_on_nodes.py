@@ -86,8 +86,8 @@ def test_a_python_that_one_node_lacks_is_named_before_the_start(
     job = job_of(ready_cluster, tmp_path, path)
     for node, python in {"node1": installation.python, "node3": "/usr/bin/python3"}.items():
         wrapper = f'#!/bin/sh\nexec {python} "$@"\n'
-        put = ["sh", "-c", 'cat >"$1" && chmod +x "$1"', "sh", path]
-        assert not ready_cluster[node].run(put, input=wrapper).returncode
+        write_command = ["sh", "-c", 'cat >"$1" && chmod +x "$1"', "sh", path]
+        assert not ready_cluster[node].run(write_command, input=wrapper).returncode
     try:
         with pytest.raises(BackendError) as caught:
             ready_cluster.services.jobs.lifecycle.start(job.id)

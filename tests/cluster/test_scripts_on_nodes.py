@@ -90,14 +90,14 @@ def test_a_script_trains_on_three_nodes_stops_resumes_and_names_the_killed_proce
     )
     assert view.state is JobState.TRAINING, (view.error, view.status.message)
 
-    def on_node3() -> Process | None:
+    def find_process() -> Process | None:
         processes = [process for node, process in run_processes(ready_cluster) if node == "node3"]
         return next(
             (process for process in processes if is_program(process, "train.py")),
             None,
         )
 
-    process = wait_for(on_node3, "the program on node3")
+    process = wait_for(find_process, "the program on node3")
     os.kill(process.host_pid, signal.SIGKILL)
     view = jobs.queries.wait(job.id)
     assert view.state is JobState.ERROR

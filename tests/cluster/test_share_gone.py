@@ -63,7 +63,7 @@ def read_only(ready: ReadyCluster) -> Iterator[None]:
 
 
 @contextmanager
-def without(ready: ReadyCluster, outage: Outage) -> Iterator[None]:
+def without_data_root(ready: ReadyCluster, outage: Outage) -> Iterator[None]:
     """Without the data root, for what the ranks have open there, too.
 
     The kernel leaves files that are being written alone, whatever becomes of their mount.
@@ -112,7 +112,7 @@ def test_f34_a_run_loses_nothing_when_the_data_root_returns_after_a_minute(
     jobs = stocked.services.jobs
     view = run(*NODES, checkpoint={"every_steps": 10})
     wait_for(lambda: len(jobs.queries.checkpoints(view.id)) > 1, "two checkpoints")
-    with without(stocked, unmounted):
+    with without_data_root(stocked, unmounted):
         end = time.monotonic() + OUTAGE_S
         update = jobs.queries.poll(view.id)
         jobs.queries.wait(
@@ -181,18 +181,18 @@ def test_f32_f33_f34_without_its_data_root_a_run_continues_and_is_not_shown_as_f
     # The desktop says sooner that the run is silent; the run knows nothing of that time.
     monkeypatch.setattr(run_status, "DOUBT_AFTER_S", PATIENCE_S)
     update = jobs.queries.poll(view.id)
-    with without(stocked, outage):
+    with without_data_root(stocked, outage):
         while not update.view.contact_warning:
             update = jobs.queries.poll(view.id, update.cursor)
             assert update.view.state in LIVE
         assert STALE.fullmatch(update.view.contact_warning)
-        silent_at = update.view.step
-    view = wait_for_step_after(stocked, view.id, silent_at + 5)
+        last_step = update.view.step
+    view = wait_for_step_after(stocked, view.id, last_step + 5)
     assert view.state in LIVE
     # What it had to say about a checkpoint is over with the next one.
     wait_for_message(stocked, view.id, "")
 
-    with without(stocked, outage):
+    with without_data_root(stocked, outage):
         # The request is obeyed when the data root is back, or its checkpoint is written then.
         jobs.lifecycle.stop(view.id)
         update = jobs.queries.poll(view.id)

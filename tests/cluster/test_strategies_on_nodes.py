@@ -16,9 +16,9 @@ from backend.records.library.item import Kind
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
     CALM,
+    continue_on_other_nodes,
     kill_process_of_run,
     makes_steps,
-    stops_and_goes_on_elsewhere,
     wait_for_end,
     wait_for_message,
     wait_for_no_processes,
@@ -68,7 +68,7 @@ Train = Callable[..., JobView]
 def test_a_job_trains_on_three_nodes_stops_and_goes_on_on_two_others(
     stocked: ReadyCluster, train: Train, strategy: str
 ) -> None:
-    stops_and_goes_on_elsewhere(stocked, train(strategy))
+    continue_on_other_nodes(stocked, train(strategy))
 
 
 @pytest.mark.parametrize("strategy", ALONE_TO_FAIL)
@@ -111,7 +111,7 @@ def test_a_job_goes_on_without_a_node_that_has_only_workers_and_finishes(
     )
     assert time.monotonic() - started_s < LOST_WITHIN_S
     assert lost_view.state.is_live
-    leaves_nothing_on(stocked, "node3")
+    wait_for_end_of_rank(stocked, "node3")
     (stocked.cluster.share / go.name).touch()
     view = wait_for_end(stocked, view.id)
     assert (view.state, view.status.epoch) == (JobState.FINISHED, 60), view.status.message
@@ -127,7 +127,7 @@ def test_a_lost_node_that_comes_back_does_not_end_the_job(
     daemon = next(p for p in stocked["node3"].processes() if "prted" in " ".join(p.argv[:1]))
     stocked["node3"].cut()
     wait_for_message(stocked, view.id, "Rank 2 on node3 is lost; 1 of 2 workers train on.")
-    leaves_nothing_on(stocked, "node3")
+    wait_for_end_of_rank(stocked, "node3")
     stocked["node3"].repair()
     assert daemon.pid in {p.pid for p in stocked["node3"].processes()}
     (stocked.cluster.share / go.name).touch()
@@ -165,7 +165,7 @@ def test_a_job_that_cannot_go_on_without_a_node_names_it_and_is_resumed_elsewher
     assert makes_steps(view), view.error
 
 
-def leaves_nothing_on(stocked: ReadyCluster, name: str) -> None:
+def wait_for_end_of_rank(stocked: ReadyCluster, name: str) -> None:
     node = stocked[name]
     wait_for(
         lambda: not any("rank_bootstrap.py" in " ".join(p.argv) for p in node.processes()),

@@ -23,12 +23,12 @@ from installers.console import Progress
 from tests.cluster import debian_mpi
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (
+    continue_on_other_nodes,
     job_starter,
     kill_process_of_run,
     makes_steps,
     require_cut_node_is_named,
     stock_library,
-    stops_and_goes_on_elsewhere,
 )
 from tests.cluster.thief import gets_no_shell_and_no_files, lets_a_run_begin_and_end
 from tests.fakes.mounted_root import mounted
@@ -113,7 +113,7 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     assert (view.world_size, view.error) == (3, None)
     launched = read_json(stocked.services.data_root.job(view.id).launch)
     assert launched["argv"][0] == debian_mpi.MPIRUN
-    stops_and_goes_on_elsewhere(stocked, view)
+    continue_on_other_nodes(stocked, view)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_nodes_of_both_versions_are_named_in_one_sentence_each_and_made_alike(
 
 
 def test_a_node_of_another_version_is_refused_at_set_up(stocked: ReadyCluster) -> None:
-    done = stocked.services.provisioning.set_up(("node3",), lambda update: None)["node3"]
-    assert isinstance(done, BackendError)
-    assert done.message.startswith(
+    result = stocked.services.provisioning.set_up(("node3",), lambda update: None)["node3"]
+    assert isinstance(result, BackendError)
+    assert result.message.startswith(
         f"node3 has Open MPI {BUNDLED_VERSION} and node1 has {DEBIAN_VERSION};"
     )
     assert run_preflight(stocked).succeeded

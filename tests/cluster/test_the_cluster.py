@@ -201,8 +201,8 @@ def test_a_clock_goes_wrong_for_running_programs_too(cluster: Cluster) -> None:
         assert node_time_s - time.time() == pytest.approx(-600, abs=60)
         assert cluster["node2"].run(["date", "+%s"]).stdout >= str(int(time.time()) - 60)
         node.run(["touch", "new"])
-        touched = float(node.run(["stat", "-c", "%Y", "new"]).stdout)
-        assert touched - time.time() == pytest.approx(0, abs=60)
+        modified_s = float(node.run(["stat", "-c", "%Y", "new"]).stdout)
+        assert modified_s - time.time() == pytest.approx(0, abs=60)
         node.set_clock(0)
         assert offset_s() == pytest.approx(0, abs=60)
 

@@ -32,7 +32,7 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     updates: Counter[str] = Counter()
     beat_counts: dict[str, int] = {}
 
-    def take(states: tuple[NodeState, ...]) -> None:
+    def record_states(states: tuple[NodeState, ...]) -> None:
         for state in states:
             presences[state.name] = state.presence
             if state.reading is not None and beat_counts.get(state.name) != state.reading.heartbeat:
@@ -40,11 +40,11 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
                 updates[state.name] += 1
 
     def swallow() -> None:
-        ready_cluster["node2"].leave_the_desktop()
+        ready_cluster["node2"].block_desktop()
         ready_cluster["node2"].unmount_share()
 
     program.window.open_page("nodes")
-    program._node_controller.nodes_listed.connect(take)
+    program._node_controller.nodes_listed.connect(record_states)
     qtbot.waitUntil(lambda: list(presences.values()) == [Presence.ONLINE] * 4)
     qtbot.waitUntil(lambda: not program._background._queues)
     # Who asks the silent node waits until the end of the test.
@@ -64,6 +64,6 @@ def test_m19_a_node_that_swallows_packets_delays_no_updates_of_the_other_nodes(
     assert {name: presences[name] for name in OTHER_NODES} == dict.fromkeys(
         OTHER_NODES, Presence.ONLINE
     )
-    ready_cluster["node2"].find_the_desktop()
+    ready_cluster["node2"].unblock_desktop()
     ready_cluster["node2"].mount_share()
     qtbot.waitUntil(lambda: presences["node2"] is Presence.ONLINE)

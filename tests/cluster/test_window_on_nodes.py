@@ -81,8 +81,8 @@ def cut_off(cluster: Cluster, share: Path) -> Iterator[None]:
     """The desktop has no network: nodes do not answer it, and its share hangs."""
     with ExitStack() as stack:
         for node in cluster.nodes.values():
-            node.leave_the_desktop()
-            stack.callback(node.find_the_desktop)
+            node.block_desktop()
+            stack.callback(node.unblock_desktop)
         stack.enter_context(hanging_share(share))
         yield
 
@@ -223,17 +223,17 @@ def _go_on_on_two(program: Program, user: User, stopped_at: int) -> None:
     assert (_displayed_job(program).world_size, _displayed_job(program).run) == (4, 2)
 
 
-def _export(program: Program, user: User, to: Path) -> None:
+def _export(program: Program, user: User, target: Path) -> None:
     user.choose_from_menu(program.jobs.detail.header.menu_button, "Export…")
-    user.write_field("To", str(to))
+    user.write_field("To", str(target))
     user.press_button("Export")
     dialog = program.jobs.detail.exporter.dialog.dialog
     assert dialog is not None
     user.wait(lambda: dialog._status.message.isVisible())
-    assert dialog._status.message.text() == f"Exported to {to}"
+    assert dialog._status.message.text() == f"Exported to {target}"
     user.take_picture("exported")
     user.press_button("Close")
-    names = zipfile.ZipFile(to).namelist()
+    names = zipfile.ZipFile(target).namelist()
     assert any(name.endswith("load.py") for name in names)
 
 

@@ -19,7 +19,7 @@ FOLDER = Path(__file__).parent
 PROGRAMS = ("Xvfb", "openbox", "trayer", "xdotool", "xrandr")
 WIDTH, HEIGHT = 2560, 1000
 LEFT, RIGHT = (0, 0, 1400, HEIGHT), (1400, 0, 1160, HEIGHT)
-_STEADY = 20
+_STEADY_COUNT = 20
 """So often in a row something has to be true that might be over at once."""
 
 
@@ -45,10 +45,12 @@ class Desk:
     """The server and what runs on it; `close` ends them all."""
 
     def __init__(self, folder: Path) -> None:
-        missing = [name for name in PROGRAMS if shutil.which(name) is None]
-        assert not missing, f"{missing} are not installed; installers/test brings them"
+        missing_programs = [name for name in PROGRAMS if shutil.which(name) is None]
+        assert not missing_programs, (
+            f"{missing_programs} are not installed; installers/test brings them"
+        )
         self._folder = folder
-        self._running: list[subprocess.Popen[str]] = []
+        self._processes: list[subprocess.Popen[str]] = []
         read, write = os.pipe()
         size = f"{WIDTH}x{HEIGHT}x24"
         server = ["Xvfb", "-displayfd", str(write), "-screen", "0", size, "-nolisten", "tcp"]
@@ -57,9 +59,11 @@ class Desk:
         with os.fdopen(read) as pipe:
             self.display = f":{pipe.readline().strip()}"
         assert self.display != ":", "the X server did not start"
-        ready = folder / "ready"
-        self._start(["openbox", "--sm-disable", "--startup", f"touch {ready}"], self.environment)
-        wait_for(ready.exists, "the window manager")
+        ready_file = folder / "ready"
+        self._start(
+            ["openbox", "--sm-disable", "--startup", f"touch {ready_file}"], self.environment
+        )
+        wait_for(ready_file.exists, "the window manager")
 
     @property
     def environment(self) -> dict[str, str]:
@@ -111,15 +115,17 @@ class Desk:
                 x, y = (b + (e - b) * part // 4 for b, e in zip(start, end, strict=True))
                 self.hands("mousemove", "--sync", x, y)
             # Not to where it is: xdotool waits 15 s for a pointer that does not move.
-            shaking = iter(range(1, 10_000))
+            offsets = iter(range(1, 10_000))
 
             def is_taken() -> object:
-                self.hands("mousemove", "--sync", end[0] + next(shaking) % 2, end[1])
+                self.hands("mousemove", "--sync", end[0] + next(offsets) % 2, end[1])
                 return until()
 
             # Qt enters a window, leaves it 16 ms later and enters again: what is let go between
             # falls nowhere, and its source gets the answer that it was copied.
-            wait_for(lambda: all(is_taken() for _ in range(_STEADY)), "what is dragged to be taken")
+            wait_for(
+                lambda: all(is_taken() for _ in range(_STEADY_COUNT)), "what is dragged to be taken"
+            )
         finally:
             self.hands("mouseup", 1)
 
@@ -134,9 +140,9 @@ class Desk:
         return Neighbour(self._start(command, self.environment))
 
     def close(self) -> None:
-        for process in reversed(self._running):
+        for process in reversed(self._processes):
             process.terminate()
-        for process in reversed(self._running):
+        for process in reversed(self._processes):
             try:
                 process.wait(LIMIT_S)
             except subprocess.TimeoutExpired:
@@ -156,7 +162,7 @@ class Desk:
     def _start(
         self, command: Sequence[str], environment: Mapping[str, str], **options: Any
     ) -> subprocess.Popen[str]:
-        log = (self._folder / f"{Path(command[0]).name}-{len(self._running)}.log").open("w")
+        log = (self._folder / f"{Path(command[0]).name}-{len(self._processes)}.log").open("w")
         with log:
             process = subprocess.Popen(
                 command,
@@ -167,7 +173,7 @@ class Desk:
                 text=True,
                 **options,
             )
-        self._running.append(process)
+        self._processes.append(process)
         return process
 
 
@@ -238,11 +244,11 @@ class Program:
         """Wait until a part no longer moves and return its center."""
         centers = [self.find(name).center]
 
-        def stays() -> bool:
+        def is_still() -> bool:
             centers.append(self.find(name).center)
-            return len(centers) > _STEADY and len(set(centers[-_STEADY:])) == 1
+            return len(centers) > _STEADY_COUNT and len(set(centers[-_STEADY_COUNT:])) == 1
 
-        wait_for(stays, f"“{name}” to stand still")
+        wait_for(is_still, f"“{name}” to stand still")
         return centers[-1]
 
     def has_part(self, name: str, kind: str = "") -> bool:

@@ -43,8 +43,8 @@ class Source(QLabel):
         drag.setMimeData(content)
         drag.setPixmap(QPixmap(16, 16))
         report("dragging")
-        acts = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
-        report("dragged", drag.exec(acts, Qt.DropAction.CopyAction).name)
+        drop_actions = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
+        report("dragged", drag.exec(drop_actions, Qt.DropAction.CopyAction).name)
 
 
 class Target(QLabel):
@@ -87,7 +87,7 @@ def main() -> int:
     window.setGeometry(*json.loads(sys.argv[2]))
     window.show()
 
-    def obey() -> None:
+    def run_command() -> None:
         command = sys.stdin.readline().strip()
         if command == "clipboard":
             report("clipboard", QGuiApplication.clipboard().text())
@@ -97,8 +97,8 @@ def main() -> int:
         elif not command:
             app.quit()
 
-    ear = QSocketNotifier(sys.stdin.fileno(), QSocketNotifier.Type.Read)
-    ear.activated.connect(obey)
+    notifier = QSocketNotifier(sys.stdin.fileno(), QSocketNotifier.Type.Read)
+    notifier.activated.connect(run_command)
     return app.exec()
 
 

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import QAbstractItemView, QApplication, QSystemTrayIcon, 
 ROOT = Path(__file__).resolve().parents[2]
 
 
-class Teller(QObject):
+class Responder(QObject):
     """Lives on the GUI thread."""
 
     requested = Signal(object)
@@ -39,7 +39,7 @@ def read_windows() -> dict[str, Any]:
     windows = [w for w in QApplication.topLevelWidgets() if w.isVisible()]
     return {
         "windows": [_window(window) for window in windows],
-        "tray": [_box(icon.geometry()) for icon in _Tray.every if icon.isVisible()],
+        "tray": [_box(icon.geometry()) for icon in _Tray.icons if icon.isVisible()],
         "has_tray": QSystemTrayIcon.isSystemTrayAvailable(),
         "screens": [_box(screen.geometry()) for screen in QGuiApplication.screens()],
         "said": _TOAST_TEXTS,
@@ -65,11 +65,11 @@ def _listen_to_toasts() -> None:
 class _Tray(QSystemTrayIcon):
     """Known by itself: a search for it among all objects spoils tuples that threads build."""
 
-    every: ClassVar[list[QSystemTrayIcon]] = []
+    icons: ClassVar[list[QSystemTrayIcon]] = []
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.every.append(self)
+        self.icons.append(self)
 
 
 def _know_the_tray() -> None:
@@ -139,18 +139,18 @@ def _listen(path: str) -> None:
     server = socket.socket(socket.AF_UNIX)
     server.bind(path)
     server.listen()
-    teller: Teller | None = None
+    responder: Responder | None = None
     while True:
-        asker, _ = server.accept()
-        with asker:
-            while asker.recv(1):
+        connection, _ = server.accept()
+        with connection:
+            while connection.recv(1):
                 app = QCoreApplication.instance()
                 if app is None:
-                    asker.sendall(b"{}\n")
+                    connection.sendall(b"{}\n")
                     continue
-                if teller is None:
-                    teller = Teller(app)
-                teller.requested.emit(asker)
+                if responder is None:
+                    responder = Responder(app)
+                responder.requested.emit(connection)
 
 
 if __name__ == "__main__":

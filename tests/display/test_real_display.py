@@ -166,18 +166,18 @@ def test_a_dragged_checkpoint_is_the_file_that_export_writes(
     desk.click(tab.center)
     row = program.find(CHECKPOINT, "row")
     start = (row.box[0] + 40, row.center[1])
-    ready = "“kept.zip” is ready: drop it in a folder"
-    desk.drag(start, neighbour.target, lambda: program.has_said(ready))
-    dropped = neighbour.hear("dropped")
+    message = "“kept.zip” is ready: drop it in a folder"
+    desk.drag(start, neighbour.target, lambda: program.has_said(message))
+    drop_event = neighbour.hear("dropped")
     exported_file = tmp_path / "export.zip"
     services = open_services(root, catalogue)
     services.jobs.export(ids["kept"], CHECKPOINT, "zip", exported_file)
     services.close()
-    (path,) = map(Path, dropped["paths"])
+    (path,) = map(Path, drop_event["paths"])
     assert path.name == "kept.zip"
     assert root not in path.parents, "the checkpoint itself is not given away"
-    assert dropped["sha256"] == [hashlib.sha256(exported_file.read_bytes()).hexdigest()]
-    assert dropped["offered"] == ["CopyAction"], "it must not be moved out of its job"
+    assert drop_event["sha256"] == [hashlib.sha256(exported_file.read_bytes()).hexdigest()]
+    assert drop_event["offered"] == ["CopyAction"], "it must not be moved out of its job"
 
 
 def test_a_job_that_waits_is_dragged_to_another_place_in_the_queue(program, desk, used_root):
@@ -228,15 +228,15 @@ def test_a_job_is_dragged_onto_compare_in_the_side_bar_and_onto_its_page(program
     try:
         desk.hands("mousemove", "--sync", row.box[0] + 90, row.center[1])
         desk.hands("mousemove", "--sync", *button.center)
-        shaking = iter(range(1, 10_000))
+        offsets = iter(range(1, 10_000))
 
-        def is_there():
+        def has_compare_page():
             desk.hands(
-                "mousemove", "--sync", button.center[0] + next(shaking) % 2, button.center[1]
+                "mousemove", "--sync", button.center[0] + next(offsets) % 2, button.center[1]
             )
             return program.has_part("", "ComparePage")
 
-        wait_for(is_there, "Compare")
+        wait_for(has_compare_page, "Compare")
         page = program.find("", "ComparePage").center
         desk.hands("mousemove", "--sync", page[0] - 5, page[1])
         desk.hands("mousemove", "--sync", *page)
@@ -251,12 +251,12 @@ def test_weights_are_dropped_on_a_model(program, desk, used_root, tmp_path):
     root, _, _ = used_root
     file = tmp_path / "best.pt"
     file.write_bytes(b"PK\x03\x04 numbers")
-    giver = desk.start_neighbour(file, (RIGHT[0] + 200, 500, 200, 200))
+    weights_source = desk.start_neighbour(file, (RIGHT[0] + 200, 500, 200, 200))
     press_keys(desk, "ctrl+4")
     row = program.find("digits", "row")
     message = "Give digits @ 1 the weights “best.pt”"
-    desk.drag(giver.source, row.center, lambda: program.has_part(message, "DropOverlay"))
-    assert giver.hear("dragged") == "CopyAction"
+    desk.drag(weights_source.source, row.center, lambda: program.has_part(message, "DropOverlay"))
+    assert weights_source.hear("dragged") == "CopyAction"
     wait_for(
         lambda: program.has_said("New jobs of digits start from these weights"),
         "the weights to be copied",

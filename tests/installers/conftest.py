@@ -34,9 +34,9 @@ def lay_out(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         project / "installers",
         ignore=shutil.ignore_patterns("__pycache__"),
     )
-    shared = "backend/provisioning/pip_settings.py"
-    (project / shared).parent.mkdir(parents=True)
-    shutil.copy(REPOSITORY / shared, project / shared)
+    shared_module = "backend/provisioning/pip_settings.py"
+    (project / shared_module).parent.mkdir(parents=True)
+    shutil.copy(REPOSITORY / shared_module, project / shared_module)
     (project / "main.py").write_text("import sys\nprint(sys.prefix, *sys.argv[1:], sep='\\n')\n")
     (project / "pyproject.toml").write_text(
         textwrap.dedent("""\

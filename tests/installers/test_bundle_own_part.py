@@ -45,7 +45,7 @@ def test_the_same_files_are_the_same_bytes_without_traces_of_their_packer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    packed = []
+    archives = []
     for name in ("one", "other"):
         tree = tmp_path / name / "tree"
         (tree / "empty").mkdir(parents=True)
@@ -53,11 +53,11 @@ def test_the_same_files_are_the_same_bytes_without_traces_of_their_packer(
         (tree / "program").write_text("#!/bin/sh\n")
         (tree / "program").chmod(0o700)
         (tree / "link").symlink_to("file")
-        os.utime(tree / "file", (len(packed), len(packed)))
+        os.utime(tree / "file", (len(archives), len(archives)))
         target = tmp_path / f"{name}.tar.gz"
         assert archive.write_archive(target, {"top": tree}) == 14
-        packed.append(target.read_bytes())
-    assert packed[0] == packed[1]
+        archives.append(target.read_bytes())
+    assert archives[0] == archives[1]
     with tarfile.open(tmp_path / "one.tar.gz") as tar:
         members = tar.getmembers()
     assert {(one.uid, one.gid, one.uname, one.gname, one.mtime) for one in members} == {

@@ -52,9 +52,9 @@ def fake(library: Path, tmp_path: Path) -> Iterator[FakeGpus]:
 
 @pytest.fixture
 def on_processors(tmp_path: Path) -> CheckContext:
-    small = Load(width=16, depth=1, batch=4, seconds=0.01, pairs=1)
+    load = Load(width=16, depth=1, batch=4, seconds=0.01, pairs=1)
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return CheckContext(tmp_path, load=small, environment=environment)
+    return CheckContext(tmp_path, load=load, environment=environment)
 
 
 def row_of(name: str, check: Callable[[], Iterator[CheckRow]]) -> CheckRow:
@@ -103,10 +103,10 @@ WRONG_VALUES = {
 @pytest.mark.parametrize("field", QUERY)
 def test_each_field_is_compared(field: str) -> None:
     assert dict(gpu_check.differences(SMI, {}, (GPU, GPU))) == {}
-    changed = {**SMI, field: WRONG_VALUES.get(field, "77")}
-    assert field in dict(gpu_check.differences(changed, {}, (GPU, GPU)))
-    unknown = replace(GPU, **{QUERY[field][0]: None})
-    assert field in dict(gpu_check.differences(SMI, {}, (unknown, unknown)))
+    changed_values = {**SMI, field: WRONG_VALUES.get(field, "77")}
+    assert field in dict(gpu_check.differences(changed_values, {}, (GPU, GPU)))
+    unknown_gpu = replace(GPU, **{QUERY[field][0]: None})
+    assert field in dict(gpu_check.differences(SMI, {}, (unknown_gpu, unknown_gpu)))
 
 
 def test_a_process_that_one_of_them_does_not_see_is_named(fake: FakeGpus) -> None:
@@ -188,9 +188,9 @@ def test_a_job_that_cannot_run_is_a_failure_with_its_reason(on_processors: Check
 def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckContext) -> None:
     row = row_of("training", lambda: gpu_check.check_training(on_processors, "float32"))
     assert row.has_passed, row
-    steps, busy = gpu_check.run_check("steps", lambda: gpu_check.check_steps(on_processors))
-    assert "in a bare loop and" in steps.message
-    assert busy.message == "The agent reported no use of the GPU while steps were timed."
+    steps_row, use_row = gpu_check.run_check("steps", lambda: gpu_check.check_steps(on_processors))
+    assert "in a bare loop and" in steps_row.message
+    assert use_row.message == "The agent reported no use of the GPU while steps were timed."
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_the_example_and_timed_steps_run_on_processors(on_processors: CheckConte
 def test_a_step_is_held_against_the_bare_loop(
     step_ms: float, busy: tuple[float, float | None], has_passed: list[bool]
 ) -> None:
-    bare, job = [StepTiming(10.0, busy[0])] * 3, [StepTiming(step_ms, busy[1])] * 3
-    rows = gpu_check.run_check("steps", lambda: gpu_check.compare_steps(bare, job))
+    bare_timings, job_timings = [StepTiming(10.0, busy[0])] * 3, [StepTiming(step_ms, busy[1])] * 3
+    rows = gpu_check.run_check("steps", lambda: gpu_check.compare_steps(bare_timings, job_timings))
     assert [row.has_passed for row in rows] == has_passed
 
 

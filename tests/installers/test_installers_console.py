@@ -83,11 +83,11 @@ def test_undecodable_bytes_do_no_harm(tmp_path: Path) -> None:
 def test_a_program_that_stops_becomes_one_sentence(
     tmp_path: Path, output: str, message: str
 ) -> None:
-    with pytest.raises(PreparationError) as raised:
+    with pytest.raises(PreparationError) as error_info:
         run(tmp_path, f"print({output!r}); raise SystemExit(3)")
-    assert str(raised.value).startswith("The build stopped")
-    assert message in str(raised.value)
-    assert str(tmp_path) in str(raised.value)
+    assert str(error_info.value).startswith("The build stopped")
+    assert message in str(error_info.value)
+    assert str(tmp_path) in str(error_info.value)
 
 
 def test_a_full_disk_is_named_before_the_errors_it_causes() -> None:

@@ -145,9 +145,9 @@ def test_a_killed_start_leaves_nothing_that_breaks_the_next_one(
     without_horovod: Path,
     tmp_path: Path,
 ) -> None:
-    with driver() as first:
+    with driver() as process:
         wait_for((tmp_path / "builds").exists, "the build")
-        os.kill(first.pid, signal.SIGKILL)
+        os.kill(process.pid, signal.SIGKILL)
     assert is_complete(set_up().parent.parent)
 
 
@@ -199,8 +199,8 @@ def test_a_horovod_that_cannot_be_built_is_reported_with_the_way_without_it(
 ) -> None:
     with pytest.raises(PreparationError, match=r"no <mpi\.h> .*start with --without-horovod"):
         set_up(build=_refuse)
-    lacking = (system_packages.SystemPackage("g++", "g++", lambda name: False),)
-    monkeypatch.setattr(system_packages, "BUILD", lacking)
+    missing_packages = (system_packages.SystemPackage("g++", "g++", lambda name: False),)
+    monkeypatch.setattr(system_packages, "BUILD", missing_packages)
     monkeypatch.setattr(system_packages, "_may_install", lambda: False)
     with pytest.raises(PreparationError, match=r"lacks g\+\+.*start with --without-horovod"):
         set_up()

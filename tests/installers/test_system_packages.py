@@ -47,9 +47,9 @@ def test_without_root_one_sentence_names_missing_packages_and_the_command(
 ) -> None:
     as_user(monkeypatch, 1000)
     calls = put_apt(machine, "")
-    with pytest.raises(PreparationError) as raised:
+    with pytest.raises(PreparationError) as error_info:
         install_missing((CXX, MAKE, NO_LIBRARY), tmp_path / "log", Progress(io.StringIO()))
-    assert str(raised.value) == (
+    assert str(error_info.value) == (
         "This machine lacks g++, make and libnowhere1; an administrator installs them with: "
         "apt-get install g++ make libnowhere1"
     )

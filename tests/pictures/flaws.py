@@ -41,9 +41,9 @@ def flaws(top: QWidget) -> Iterator[str]:
     for widget in _visible_widgets(top):
         yield from _cut_widgets(widget)
         if isinstance(widget, QScrollArea | QTextBrowser):
-            wide = widget.horizontalScrollBar().maximum()
-            if wide > 0:
-                yield f"{_name(widget)} would scroll sideways by {wide} px"
+            overflow_px = widget.horizontalScrollBar().maximum()
+            if overflow_px > 0:
+                yield f"{_name(widget)} would scroll sideways by {overflow_px} px"
         layout = widget.layout()
         if layout is not None:
             yield from _misplaced_children(widget, layout)

@@ -29,7 +29,7 @@ from widgets.nodes.history.node_history import NodeHistoryData, to_history_data
 
 NOW = time.time()
 MINUTE, HOUR, DAY = 60.0, 3600.0, 86400.0
-LONG = "retinanet-resnet50-fpn-coco2017-augmented-mosaic-warm-restarts-seed-4711-second-try "
+LONG_NAME = "retinanet-resnet50-fpn-coco2017-augmented-mosaic-warm-restarts-seed-4711-second-try "
 LONG_NODE = "node-rack3-row7-machine-{:03d}.cluster.example.org"
 STEPS, TOTAL, PER_EPOCH = 12_480, 19_500, 390
 EIGHT = tuple(f"GPU-{n}" for n in range(8))
@@ -106,7 +106,7 @@ def job(
 
 TWO_NODES = config("retinanet-r50 · coco", "gpu06", "gpu07")
 STEP_MS = tuple(471.0 if rank == 11 else 344.0 + rank * 37 % 17 for rank in range(16))
-RISES = Alarm(DIVERGED, 11_900, "The loss is 2.31, 4.2 times its best (0.55 at step 9 850).")
+RISING_LOSS = Alarm(DIVERGED, 11_900, "The loss is 2.31, 4.2 times its best (0.55 at step 9 850).")
 LIVE = job(
     "j1", samples.JOBS["j1"], S.TRAINING, TWO_NODES, STEPS / TOTAL, ("validation/mAP", 0.371),
     start_age_s=74 * MINUTE, metrics={"loss": 0.277}, eta_s=41 * MINUTE, samples_per_second=551.0,
@@ -173,15 +173,15 @@ JOBS = (
         start_age_s=5 * DAY, end_age_s=5 * DAY - 5 * HOUR, user="chen", tags=("roads",)),
 )  # fmt: skip
 LONG_JOBS = (
-    replace(LIVE, name=LONG, tags=("a tag that goes on and on", "b", "c")),
-    replace(FAILED, name=LONG + "lr 0.1", user="somebody-with-a-long-name"),
+    replace(LIVE, name=LONG_NAME, tags=("a tag that goes on and on", "b", "c")),
+    replace(FAILED, name=LONG_NAME + "lr 0.1", user="somebody-with-a-long-name"),
     replace(
         LOST_JOB,
-        name=LONG + "lr 0.2",
+        name=LONG_NAME + "lr 0.2",
         config=config("a · b", *(LONG_NODE.format(n) for n in range(64))),
         best_metric=("validation/a metric with quite a long name", 0.142),
     ),
-    *(replace(DRAFT, id=f"d{n}", name=f"{n} {LONG}") for n in range(3)),
+    *(replace(DRAFT, id=f"d{n}", name=f"{n} {LONG_NAME}") for n in range(3)),
 )
 UNKNOWN = replace_fields(
     FAILED,
@@ -228,7 +228,7 @@ def long_queue() -> tuple[tuple[JobView, ...], Queue]:
     )
     views, queued_jobs = [], []
     for n in range(9):
-        name = LONG if n == 4 else f"retinanet-r50 · lr {0.08 + n / 100:.2f}"
+        name = LONG_NAME if n == 4 else f"retinanet-r50 · lr {0.08 + n / 100:.2f}"
         view = replace(QUEUED, id=f"q{n}", name=name)
         entry = QueueEntry(view.id, name, 1, view.config.placement, "m1", priority=5 - n)
         wait_s = 41 * MINUTE * (n + 1) if n < 2 else None
@@ -273,17 +273,17 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
     count = max(view.step, 1)
     steps = np.arange(1, count + 1)
     share = steps / TOTAL
-    calm = 0.26 + 2.4 * np.exp(-share * 9.0) + 0.25 * np.exp(-share * 2.0)
-    calm -= 0.09 / (1 + np.exp(-(share - 0.47) / 0.008))
+    smooth_loss = 0.26 + 2.4 * np.exp(-share * 9.0) + 0.25 * np.exp(-share * 2.0)
+    smooth_loss -= 0.09 / (1 + np.exp(-(share - 0.47) / 0.008))
     # The curves end at what the head of the job says.
-    calm *= dict(view.status.metrics).get("loss", calm[-1]) / calm[-1]
+    smooth_loss *= dict(view.status.metrics).get("loss", smooth_loss[-1]) / smooth_loss[-1]
     if rises_at:
-        calm += np.maximum(0, steps - rises_at) / 900
-    loss = calm * chance.lognormal(0.0, 0.06, count)
+        smooth_loss += np.maximum(0, steps - rises_at) / 900
+    loss = smooth_loss * chance.lognormal(0.0, 0.06, count)
     is_epoch_end = steps % PER_EPOCH == 0
     validation_loss, best_values = np.full(count, np.nan), np.full(count, np.nan)
     validation_loss[is_epoch_end] = (
-        calm[is_epoch_end]
+        smooth_loss[is_epoch_end]
         + 0.09
         + 0.05 * share[is_epoch_end]
         + chance.normal(0, 0.006, is_epoch_end.sum())
@@ -295,7 +295,7 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
         best_values *= view.best_metric[1] / np.nanmax(best_values)
     speed = np.where(share < 0.38, 734.0, 551.0) + chance.normal(0, 5.0, count)
     warm = 3 * PER_EPOCH
-    rate = np.where(steps < warm, steps / warm, 0.5 + 0.5 * np.cos(np.pi * share)) * 0.04
+    learning_rate = np.where(steps < warm, steps / warm, 0.5 + 0.5 * np.cos(np.pi * share)) * 0.04
     metric = (view.best_metric or ("validation/mAP", 0.0))[0]
     pace = 0.355
     if view.status.ended_at and view.status.started_at:
@@ -309,7 +309,7 @@ def history(view: JobView, *, seed: int = 1, rises_at: int = 0) -> RunUpdate:
             "validation/loss": validation_loss,
             metric: best_values,
             "samples_per_second": speed,
-            "learning_rate": rate,
+            "learning_rate": learning_rate,
         },
         (RunStart(1, 1),),
         0,
@@ -361,10 +361,10 @@ def full_memory(view: JobView = FAILED) -> NodeHistoryData:
     lines = []
     end, chance = _end_s(view), np.random.default_rng(4)
     for second in np.arange(-40 * MINUTE, 30, 20.0).tolist():
-        grown = 18.0 * max(0.0, min(1.0, (second + 130) / 60)), 23.0 * float(second > -25)
+        growth_percents = 18.0 * max(0.0, min(1.0, (second + 130) / 60)), 23.0 * float(second > -25)
         gpus = []
         for n in range(8):
-            extra_percent = sum(grown) if n == 3 else 0.0
+            extra_percent = sum(growth_percents) if n == 3 else 0.0
             memory = min(100.0, 58.0 + n % 3 + chance.normal(0, 0.4) + extra_percent)
             gpus.append(PastGpu(EIGHT[n], 66.0, 1410.0, 94.0, memory, 372.0, "", False))
         lines.append(PastReading(end + second, 46.0, 1e9, tuple(gpus)))

@@ -61,11 +61,11 @@ def _train(program: Program, folder: Path) -> None:
     program.window.resize(*LARGE)
     program.show()
     wait_in_loop(lambda: program.is_built)
-    first, detail = program.jobs.welcome_page, program.jobs.detail
-    wait_in_loop(lambda: first.example.isVisible() and "core" in first._reading_text)
-    wait_in_loop(lambda: first._findings is not None)
+    welcome_page, detail = program.jobs.welcome_page, program.jobs.detail
+    wait_in_loop(lambda: welcome_page.example.isVisible() and "core" in welcome_page._reading_text)
+    wait_in_loop(lambda: welcome_page._findings is not None)
     take("first-start-light")
-    first.example.click()
+    welcome_page.example.click()
 
     def points() -> int:
         curve = detail.curves.curve("loss")

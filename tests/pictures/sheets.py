@@ -16,9 +16,9 @@ _CELL_W, _CAPTION_H, _GAP = 640, 22, 12
 
 def small_picture(image: QImage) -> QImage:
     """The picture in the size it has on a sheet: hundreds of whole ones would fill the memory."""
-    plain = image.copy()
-    plain.setDevicePixelRatio(1.0)
-    return plain.scaledToWidth(_CELL_W, Qt.TransformationMode.SmoothTransformation)
+    copy = image.copy()
+    copy.setDevicePixelRatio(1.0)
+    return copy.scaledToWidth(_CELL_W, Qt.TransformationMode.SmoothTransformation)
 
 
 def sheets(pictures: Sequence[tuple[str, QImage]]) -> Iterator[QImage]:
@@ -26,8 +26,8 @@ def sheets(pictures: Sequence[tuple[str, QImage]]) -> Iterator[QImage]:
     sheet_size = _COLUMNS * _ROWS
     for start in range(0, len(pictures), sheet_size):
         sheet_pictures = pictures[start : start + sheet_size]
-        first = sheet_pictures[0][1].size()
-        cell_h = round(_CELL_W * first.height() / first.width())
+        picture_size = sheet_pictures[0][1].size()
+        cell_h = round(_CELL_W * picture_size.height() / picture_size.width())
         cell_width, cell_height = _CELL_W + _GAP, cell_h + _CAPTION_H + _GAP
         rows = -(-len(sheet_pictures) // _COLUMNS)
         sheet = QImage(QSize(_COLUMNS * cell_width, rows * cell_height), QImage.Format.Format_RGB32)

@@ -123,15 +123,15 @@ class Stage:
             return image
         overlay_image = self.overlay.grab()
         ratio = image.devicePixelRatio()
-        wide, high = overlay_image.width() / ratio, overlay_image.height() / ratio
+        width, height = overlay_image.width() / ratio, overlay_image.height() / ratio
         corner = QPoint(
-            round((self.window.width() - wide) / 2), round((self.window.height() - high) / 2)
+            round((self.window.width() - width) / 2), round((self.window.height() - height) / 2)
         )
         painter = QPainter(image)
         painter.drawPixmap(corner, overlay_image)
         painter.setPen(theme.current().q("line_strong"))
         painter.drawRect(
-            QRect(corner, QPoint(round(corner.x() + wide) - 1, round(corner.y() + high) - 1))
+            QRect(corner, QPoint(round(corner.x() + width) - 1, round(corner.y() + height) - 1))
         )
         painter.end()
         return image

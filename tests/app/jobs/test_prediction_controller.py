@@ -31,7 +31,7 @@ class Predictions:
         progress.step(1, 2, "Computing predictions…")
         if self.error is not None:
             raise self.error
-        return tries.photo()
+        return tries.photo_prediction()
 
     def write_table(self, prediction, path):
         self.tables.append((prediction, path))
@@ -79,5 +79,5 @@ def test_all_predictions_are_saved_where_the_user_says(controller, predictions, 
     dialog.try_files(("/home/three.png",))
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **__: ("/home/all.csv", ""))
     find_button(dialog, "Save predictions…").click()
-    assert predictions.tables == [(tries.photo(), Path("/home/all.csv"))]
+    assert predictions.tables == [(tries.photo_prediction(), Path("/home/all.csv"))]
     assert find_only(TaskStatus, dialog).message.text() == "Saved to /home/all.csv"

@@ -247,7 +247,7 @@ def tag_jobs(stage: Stage) -> None:
 @screen("trash-jobs")
 def trash_jobs(stage: Stage) -> None:
     table(stage)
-    stage.lay_over(TrashDialog([lab.LONG, *NAMES], stage.window)).show_size(4_200_000_000)
+    stage.lay_over(TrashDialog([lab.LONG_NAME, *NAMES], stage.window)).show_size(4_200_000_000)
 
 
 def _depth(

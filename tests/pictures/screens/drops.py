@@ -15,7 +15,9 @@ from tests.widgets.compare.compare_samples import eight_updates, three_updates
 from widgets.common.job_mime import DropOffer
 from widgets.library.library_page import LibraryPage
 
-_LONG = "resnet-152, fine-tuned on everything that anybody in the lab ever labelled, best of nine"
+_LONG_NAME = (
+    "resnet-152, fine-tuned on everything that anybody in the lab ever labelled, best of nine"
+)
 
 
 @screen("drop-on-compare")
@@ -33,7 +35,9 @@ def drop_is_too_many(stage: Stage) -> None:
 @screen("drop-on-place")
 def drop_on_place(stage: Stage) -> None:
     open_job(stage)
-    stage.window.side_bar.accept_jobs(lambda dragged: DropOffer(f"Compare {dragged.label}"))
+    stage.window.side_bar.accept_jobs(
+        lambda dragged_jobs: DropOffer(f"Compare {dragged_jobs.label}")
+    )
     drags.drag_over(stage.window.side_bar._buttons["compare"], drags.jobs("a", "b", "c"))
 
 
@@ -41,8 +45,8 @@ def drop_on_place(stage: Stage) -> None:
 def drop_on_place_refused(stage: Stage) -> None:
     open_job(stage)
     refusal = DropOffer("At most 8 jobs can be compared: remove one first", is_accepted=False)
-    stage.window.side_bar.accept_jobs(lambda _dragged: refusal)
-    drags.drag_over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG))
+    stage.window.side_bar.accept_jobs(lambda _dragged_jobs: refusal)
+    drags.drag_over(stage.window.side_bar._buttons["compare"], drags.jobs(_LONG_NAME))
 
 
 @screen("drop-on-model")
@@ -56,20 +60,20 @@ def drop_on_model(stage: Stage) -> None:
 def drop_on_model_with_weights(stage: Stage) -> None:
     page = _models(stage)
     page.show_item("mlp")
-    drags.drag_over(page, drags.file(f"/home/mai/{_LONG}.safetensors"), page.rect().center())
+    drags.drag_over(page, drags.file(f"/home/mai/{_LONG_NAME}.safetensors"), page.rect().center())
 
 
 @screen("drop-weights-elsewhere")
 def drop_weights_elsewhere(stage: Stage) -> None:
     open_job(stage)
-    drags.drag_over(stage.window, drags.file(f"/home/mai/{_LONG}.safetensors"))
+    drags.drag_over(stage.window, drags.file(f"/home/mai/{_LONG_NAME}.safetensors"))
 
 
 def _models(stage: Stage) -> LibraryPage:
     page = stage.library(Kind.MODEL)
-    first = replace(
+    weighted_model = replace(
         item(Kind.MODEL, "mlp", 1, 22_100),
         details={"weights": {"name": "weights.pt", "bytes": 98_000_000}},
     )
-    page.show_items((first, item(Kind.MODEL, "resnet-18", 2, 22_100)))
+    page.show_items((weighted_model, item(Kind.MODEL, "resnet-18", 2, 22_100)))
     return page

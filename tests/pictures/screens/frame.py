@@ -165,9 +165,9 @@ def repair(stage: Stage) -> None:
 @screen("repair-many", (SMALL,))
 def repair_many(stage: Stage) -> None:
     _settings(stage)
-    many = [replace(FINDINGS[0], moves=(f"jobs/{ID}/.status.json.{n}.0f3a9c1e.tmp",)) for n in
+    findings = [replace(FINDINGS[0], moves=(f"jobs/{ID}/.status.json.{n}.0f3a9c1e.tmp",)) for n in
             range(60)]  # fmt: skip
-    stage.lay_over(RepairDialog(many, stage.window))
+    stage.lay_over(RepairDialog(findings, stage.window))
 
 
 @screen("settings-checking")
@@ -204,7 +204,7 @@ TARGETS = [
     PaletteEntry("node", "gpu07", "gpu07", "node", "hard-drives"),
     PaletteEntry("act", "new", "New job", "", "plus", "Ctrl+N"),
     PaletteEntry("act", "settings", "Settings", "", "gear", "Ctrl+,"),
-    PaletteEntry("job", "x", lab.LONG, "Finished", "stack"),
+    PaletteEntry("job", "x", lab.LONG_NAME, "Finished", "stack"),
 ]
 
 

@@ -60,8 +60,8 @@ def job_network(stage: Stage) -> None:
     _show_cause(stage, SlowCause(Cause.COMMUNICATION, None, 420.0, 790.0), ())
 
 
-def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
-    data = tuple(131.0 if rank in slow else 4.0 for rank in range(16))
+def _show_cause(stage: Stage, cause: SlowCause, slow_ranks: tuple[int, ...]) -> None:
+    data = tuple(131.0 if rank in slow_ranks else 4.0 for rank in range(16))
     compute = tuple(336.0 + rank * 37 % 17 for rank in range(16))
     step_ms = tuple(round(sum(parts), 1) for parts in zip(data, compute, strict=True))
     waits = tuple(max(step_ms) - item for item in step_ms)
@@ -71,7 +71,7 @@ def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
         lab.LIVE,
         config=replace(lab.TWO_NODES, placement=on_cpus),
         rank_step_ms=step_ms,
-        slow_ranks=slow,
+        slow_ranks=slow_ranks,
         slow_cause=cause,
         step_times=StepTimes(data, compute, waits, exchange),
     )
@@ -86,7 +86,7 @@ def _show_cause(stage: Stage, cause: SlowCause, slow: tuple[int, ...]) -> None:
 @screen("job-warns", THREE)
 def job_warns(stage: Stage) -> None:
     view = replace_fields(
-        lab.LIVE, alarms=(Alarm(NOT_A_NUMBER, 4000, "One batch was no number."), lab.RISES)
+        lab.LIVE, alarms=(Alarm(NOT_A_NUMBER, 4000, "One batch was no number."), lab.RISING_LOSS)
     )
     open_job(stage, view, _with_view(view), rises_at=11_000)
 
@@ -264,14 +264,14 @@ def refused_start(stage: Stage) -> None:
     )
 
 
-def _failed(stage: Stage, view, tab: str = "failure", **options):
+def _open_failed(stage: Stage, view, tab: str = "failure", **options):
     page = open_job(stage, view, _with_view(view), tab=tab, **options)
     return page.detail
 
 
 @screen("failed", EVERY)
 def failed(stage: Stage) -> None:
-    detail = _failed(stage, lab.FAILED)
+    detail = _open_failed(stage, lab.FAILED)
     detail.show_nodes(lab.nodes())
     history = NodeHistory()
     history.set_agent_history(lab.full_memory())
@@ -279,7 +279,7 @@ def failed(stage: Stage) -> None:
 
 
 # The node has no history, so the loss stands alone.
-screen("failed-no-past")(lambda stage: _failed(stage, lab.FAILED))
+screen("failed-no-past")(lambda stage: _open_failed(stage, lab.FAILED))
 
 
 @screen("failed-at-once")
@@ -311,10 +311,10 @@ def failed_diverged(stage: Stage) -> None:
     view = replace_fields(
         lab.FAILED, alarms=(first_alarm, last_alarm), message=last_alarm.message, error=error
     )
-    _failed(stage, view, rises_at=7_400)
+    _open_failed(stage, view, rises_at=7_400)
 
 
-screen("failed-unknown")(lambda stage: _failed(stage, lab.UNKNOWN))
+screen("failed-unknown")(lambda stage: _open_failed(stage, lab.UNKNOWN))
 
 
 @screen("failed-module")
@@ -322,7 +322,7 @@ def failed_module(stage: Stage) -> None:
     message = "bks_model.py, line 4 needs the module “timm_extras”, which is not installed here."
     trace = "ModuleNotFoundError: No module named 'timm_extras'"
     error = RankError(message, 3, "gpu03", trace, "module_missing")
-    _failed(stage, replace_fields(lab.FAILED, message=message, error=error))
+    _open_failed(stage, replace_fields(lab.FAILED, message=message, error=error))
 
 
 @screen("install-package")
@@ -332,18 +332,18 @@ def install_package(stage: Stage) -> None:
     dialog.show_error("timm_extras is not installed on gpu03: pip could not fetch the wheels.")
 
 
-screen("failed-lost")(lambda stage: _failed(stage, lab.LOST_JOB))
+screen("failed-lost")(lambda stage: _open_failed(stage, lab.LOST_JOB))
 
 
 @screen("failed-warned")
 def failed_warned(stage: Stage) -> None:
     """The job had warned before it ended."""
     last_alarm = Alarm(NOT_A_NUMBER, lab.FAILED.step, "The loss of rank 1 is not a number.")
-    view = replace_fields(lab.FAILED, alarms=(lab.RISES, last_alarm))
-    _failed(stage, view, "curves")
+    view = replace_fields(lab.FAILED, alarms=(lab.RISING_LOSS, last_alarm))
+    _open_failed(stage, view, "curves")
 
 
-screen("failed-curves")(lambda stage: _failed(stage, lab.FAILED, "curves"))
+screen("failed-curves")(lambda stage: _open_failed(stage, lab.FAILED, "curves"))
 
 
 def _ranks(stage: Stage, nodes, with_past: bool = True) -> None:
@@ -368,11 +368,11 @@ def ranks_no_updates(stage: Stage) -> None:
 @screen("checkpoints", EVERY)
 def checkpoints(stage: Stage) -> None:
     page = open_job(stage, tab="checkpoints")
-    first, *remaining_checkpoints = lab.checkpoints()
+    first_checkpoint, *remaining_checkpoints = lab.checkpoints()
     page.detail.show_checkpoints(
-        lab.LIVE.id, (replace(first, is_kept=True), *remaining_checkpoints)
+        lab.LIVE.id, (replace(first_checkpoint, is_kept=True), *remaining_checkpoints)
     )
-    page.detail.show_file_check(lab.LIVE.id, first.name, "checked", "found right")
+    page.detail.show_file_check(lab.LIVE.id, first_checkpoint.name, "checked", "found right")
 
 
 screen("checkpoints-empty")(lambda stage: open_job(stage, lab.DRAFT, tab="checkpoints"))
@@ -467,11 +467,13 @@ def settings_of_job_toml(stage: Stage) -> None:
 @screen("notes", THREE)
 def notes(stage: Stage) -> None:
     page = open_job(stage, tab="notes")
-    first, *_ = lab.checkpoints()
+    first_checkpoint, *_ = lab.checkpoints()
     page.detail.show_audit_entries(
         lab.LIVE.id,
         (
-            AuditEntry(lab.ago(4 * lab.MINUTE), f"Always kept: {first.name}", "ben", "desk-7"),
+            AuditEntry(
+                lab.ago(4 * lab.MINUTE), f"Always kept: {first_checkpoint.name}", "ben", "desk-7"
+            ),
             AuditEntry(lab.ago(30 * lab.MINUTE), "Tags changed to baseline", "mai", "desk-3"),
             AuditEntry(lab.ago(74 * lab.MINUTE), "Started", "mai", "desk-3"),
             AuditEntry(lab.ago(75 * lab.MINUTE), "Created", "mai"),

@@ -87,7 +87,7 @@ screen("jobs-huge")(lambda stage: open_job(stage, views=lab.many_jobs()))
 @screen("jobs-long-names")
 def jobs_long_names(stage: Stage) -> None:
     stage.show_cluster(
-        tuple(replace(lab.LIVE, id=f"l{n}", name=lab.LONG) for n in range(5)),
+        tuple(replace(lab.LIVE, id=f"l{n}", name=lab.LONG_NAME) for n in range(5)),
         samples.cluster(12, lab.LONG_NODE),
     )
     open_job(stage, lab.LONG_JOBS[0], lab.LONG_JOBS)

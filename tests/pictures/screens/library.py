@@ -86,7 +86,9 @@ def digits() -> tuple[SamplePreview, ...]:
     return tuple(samples)
 
 
-def _spread(path: str, number: int, values: Sequence[float], **fields: int) -> ChannelStatistics:
+def _channel_statistics(
+    path: str, number: int, values: Sequence[float], **fields: int
+) -> ChannelStatistics:
     """The statistics of some numbers, as the preview makes them."""
     spread = ChannelSpread()
     spread.add(np.asarray(values, np.float64))
@@ -98,7 +100,7 @@ def _ink() -> ChannelStatistics:
     """Of the digits' own grey."""
     with gzip.open(_DIGITS / "dataset/digits.csv.gz", "rt") as lines:
         grey = [int(value) / _MAX_VALUE for row in csv.reader(lines) for value in row[:-1]]
-    return _spread("data", 0, grey)
+    return _channel_statistics("data", 0, grey)
 
 
 def preview(*, classes: int = 10, warnings: tuple[str, ...] = ()) -> Preview:
@@ -205,12 +207,12 @@ def _columns(stage: Stage) -> LibraryPage:
                f"{row[3]:.4g}", 0.02)
         for n, row in enumerate(rows)
     )  # fmt: skip
-    columns = [_spread("data", n, chance.gamma(2.0, 1 + n, 500)) for n in range(13)]
+    columns = [_channel_statistics("data", n, chance.gamma(2.0, 1 + n, 500)) for n in range(13)]
     table_preview = Preview(
         "training", "UserDataset", 506, 506, samples, item_time_ms=0.02,
         shapes=(ShapeCount("data", (13,), "float32", 506),
                 ShapeCount("target", (), "float32", 506)),
-        statistics=(*columns, _spread("target", 0, chance.normal(22, 9, 506))),
+        statistics=(*columns, _channel_statistics("target", 0, chance.normal(22, 9, 506))),
     )  # fmt: skip
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), table_preview)
@@ -254,7 +256,7 @@ def dataset_no_pictures(stage: Stage) -> None:
         for n in range(40)
     )  # fmt: skip
     waves = Preview("training", "UserDataset", 40, 40, samples, item_time_ms=12.4, statistics=(
-        _spread("data.sound", 0, np.sin(time).tolist(), nan_count=14),
+        _channel_statistics("data.sound", 0, np.sin(time).tolist(), nan_count=14),
         ChannelStatistics("data.sound", 1, None, None, None, None, nan_count=40),
     ))  # fmt: skip
     _datasets(stage).detail.show_preview(Trial("digits@2", "digits"), waves)
@@ -587,7 +589,7 @@ def _states_of(kind: Kind) -> None:
     @screen(f"{page_name}-huge")
     def huge(stage: Stage) -> None:
         page = stage.library(kind)
-        page.show_items(tuple(item(kind, f"{lab.LONG}{n}") for n in range(2000)))
+        page.show_items(tuple(item(kind, f"{lab.LONG_NAME}{n}") for n in range(2000)))
 
 
 for _kind in Kind:

@@ -59,7 +59,7 @@ READY = JobCheck(
 GOOD_TRIAL = BatchTrial(TrialState.SUCCEEDED, "One batch was tried: loss 1.83")
 
 
-def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
+def filled_form(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     """The form with a job that could start at once."""
     form = stage.form
     form.show_choices(
@@ -75,13 +75,13 @@ def filled(stage: Stage, nodes=None, raw=RAW) -> JobForm:
     return form
 
 
-screen("new-job", EVERY, ("light",))(filled)
+screen("new-job", EVERY, ("light",))(filled_form)
 
 
 @screen("new-job-more", LARGE_SMALL)
 def new_job_more(stage: Stage) -> None:
     """Settings that are rarely changed are shown, too."""
-    form = filled(stage)
+    form = filled_form(stage)
     for details in form.findChildren(Details):
         stage.settle()
         if details.button.isVisible():
@@ -100,7 +100,7 @@ def new_job_script(stage: Stage) -> None:
         "dataset": "coco",
         "placement": placement_on("gpu09", "gpu12"),
     }
-    form = filled(stage, raw=raw)
+    form = filled_form(stage, raw=raw)
     stage.settle()
     form._sections._script_details.button.click()
 
@@ -116,7 +116,7 @@ def new_job_arguments(stage: Stage) -> None:
         "dataset": "coco",
         "placement": placement_on("gpu09", "gpu12"),
     }
-    form = filled(stage, raw=raw)
+    form = filled_form(stage, raw=raw)
     form._sections.arguments.switch.click()
     form.show_arguments(ScriptHelp(read_help(text)))
     form._fields.swept.show_axis(parse_axis("arguments.lr", "0.1, 0.3"))
@@ -125,7 +125,7 @@ def new_job_arguments(stage: Stage) -> None:
 @screen("new-job-downpour", LARGE_SMALL)
 def new_job_downpour(stage: Stage) -> None:
     """A strategy with servers was chosen."""
-    form = filled(stage, raw={**RAW, "optimizer": {"name": "adagrad", "lr": 0.02}})
+    form = filled_form(stage, raw={**RAW, "optimizer": {"name": "adagrad", "lr": 0.02}})
     form._fields.field("strategy.name").control.choose("downpour")
     form._sections._follow_strategy()
     form._fields.field("strategy.policy").control.choose("portion")
@@ -137,7 +137,7 @@ def new_job_downpour(stage: Stage) -> None:
 
 @screen("new-job-allreduce", LARGE_SMALL)
 def new_job_allreduce(stage: Stage) -> None:
-    form = filled(stage)
+    form = filled_form(stage)
     form._fields.field("strategy.compression").control.choose("fp16")
     form._fields.field("strategy.reduction").control.choose("hierarchical")
     form._sections._follow_strategy()
@@ -146,7 +146,7 @@ def new_job_allreduce(stage: Stage) -> None:
 
 @screen("new-job-dc-asgd")
 def new_job_dc_asgd(stage: Stage) -> None:
-    form = filled(stage)
+    form = filled_form(stage)
     form._fields.field("strategy.name").control.choose("dc-asgd")
     form._fields.field("strategy.variant").control.choose("constant")
     form._sections._follow_strategy()
@@ -159,7 +159,7 @@ def new_job_dc_asgd(stage: Stage) -> None:
 
 @screen("new-job-consensus")
 def new_job_consensus(stage: Stage) -> None:
-    form = filled(stage)
+    form = filled_form(stage)
     form._fields.field("strategy.name").control.choose("consensus")
     form._fields.field("strategy.variant").control.choose("dual-layer")
     form._sections._follow_strategy()
@@ -168,28 +168,28 @@ def new_job_consensus(stage: Stage) -> None:
 
 @screen("new-job-sandblaster")
 def new_job_sandblaster(stage: Stage) -> None:
-    form = filled(stage, raw={**RAW, "optimizer": {"name": "lbfgs", "lr": 1.0}})
+    form = filled_form(stage, raw={**RAW, "optimizer": {"name": "lbfgs", "lr": 1.0}})
     form._fields.field("strategy.name").control.choose("sandblaster")
     form._sections._follow_strategy()
     scroll_to(stage, form, form._fields.field("strategy.portion"))
 
 
-def choosing(stage: Stage) -> StartFrom:
+def open_start_from(stage: Stage) -> StartFrom:
     """The list of what a job can start from is open."""
-    start_from = filled(stage).start_from
+    start_from = filled_form(stage).start_from
     stage.settle()
     start_from.open()
     start_from.show_jobs(lab.JOBS)
     return start_from
 
 
-screen("new-job-start-from", LARGE_SMALL)(choosing)
+screen("new-job-start-from", LARGE_SMALL)(open_start_from)
 
 
 @screen("new-job-checkpoint")
 def new_job_checkpoint(stage: Stage) -> None:
     """The checkpoints of one job."""
-    choice = choosing(stage).popover
+    choice = open_start_from(stage).popover
     assert choice is not None
     choice.search.setFocus()
     row_number = next(
@@ -201,7 +201,7 @@ def new_job_checkpoint(stage: Stage) -> None:
 
 # Model, dataset and loader are just being tried together.
 screen("new-job-untried", LARGE_SMALL)(
-    lambda stage: filled(stage).show_check(
+    lambda stage: filled_form(stage).show_check(
         READY, BatchTrial(TrialState.RUNNING, "Running the model's forward…")
     )
 )
@@ -214,11 +214,11 @@ def new_job_misfit(stage: Stage) -> None:
         "The model's forward raised RuntimeError: mat1 and mat2 shapes cannot be multiplied (4x64 "
         "and 2352x10) in bks_model.py, line 31. Look at that line of the model."
     )
-    filled(stage).show_check(READY, BatchTrial(TrialState.FAILED, message, "model"))
+    filled_form(stage).show_check(READY, BatchTrial(TrialState.FAILED, message, "model"))
 
 
 screen("new-job-faults", (LARGE, SMALL, SMALLEST))(
-    lambda stage: filled(stage).show_check(
+    lambda stage: filled_form(stage).show_check(
         JobCheck(
             errors=(
                 ConfigError("epochs", "epochs: must be between 1 and 1\u202f000\u202f000."),
@@ -244,7 +244,7 @@ def new_job_empty(stage: Stage) -> None:
 
 
 screen("new-job-64")(
-    lambda stage: filled(
+    lambda stage: filled_form(
         stage, samples.cluster(64), {**RAW, "placement": placement_on("gpu10", "gpu12")}
     )
 )
@@ -253,34 +253,36 @@ screen("new-job-64")(
 @screen("new-job-taken", LARGE_SMALL)
 def new_job_taken(stage: Stage) -> None:
     """Two of the GPUs were taken between form and start."""
-    busy = "GPU 6 of gpu03 is in use by alice; the job starts when it is free."
-    form = filled(stage, raw={**RAW, "placement": placement_on("gpu02", "gpu03")})
+    message = "GPU 6 of gpu03 is in use by alice; the job starts when it is free."
+    form = filled_form(stage, raw={**RAW, "placement": placement_on("gpu02", "gpu03")})
     form.show_check(
-        replace(READY, findings=(Finding("gpu", False, busy), *READY.findings[1:])), GOOD_TRIAL
+        replace(READY, findings=(Finding("gpu", False, message), *READY.findings[1:])), GOOD_TRIAL
     )
 
 
-def shared(stage: Stage) -> JobForm:
+def form_with_shared_gpu(stage: Stage) -> JobForm:
     """A computer with a display on a GPU, and a GPU that is used beside alice."""
-    desk = samples.state("this-computer", count=2)
-    assert desk.reading is not None
+    local_state = samples.state("this-computer", count=2)
+    assert local_state.reading is not None
     screen_on = GpuProcess(900, "gdm", 307 << 20, "Xorg", only_draws=True)
-    first = replace(desk.reading.gpus[0], processes=(screen_on,), memory_used_bytes=307 << 20)
-    reading = replace(desk.reading, gpus=(first, desk.reading.gpus[1]))
-    nodes = (replace(desk, reading=reading), *lab.nodes())
+    display_gpu = replace(
+        local_state.reading.gpus[0], processes=(screen_on,), memory_used_bytes=307 << 20
+    )
+    reading = replace(local_state.reading, gpus=(display_gpu, local_state.reading.gpus[1]))
+    nodes = (replace(local_state, reading=reading), *lab.nodes())
     placement = {"node": "gpu03", "gpus": ["GPU-5", "GPU-6"], "beside": {"GPU-6": "alice"}}
-    form = filled(stage, nodes, {**RAW, "placement": [placement]})
+    form = filled_form(stage, nodes, {**RAW, "placement": [placement]})
     finding = Finding("gpu", True, "GPU 6 of gpu03 is shared with alice (your choice).")
     form.show_check(replace(READY, findings=(finding, *READY.findings[1:])), GOOD_TRIAL)
     return form
 
 
-screen("new-job-shared", LARGE_SMALL)(shared)
+screen("new-job-shared", LARGE_SMALL)(form_with_shared_gpu)
 
 
 @screen("use-gpu-anyway")
 def use_gpu_anyway(stage: Stage) -> None:
-    form = shared(stage)
+    form = form_with_shared_gpu(stage)
     gpu = samples.gpus("few")[7]
     stage.settle()
     stage.lay_over(ShareGpuDialog("gpu03", gpu, form.window()))
@@ -289,12 +291,12 @@ def use_gpu_anyway(stage: Stage) -> None:
 @screen("new-job-long-names")
 def new_job_long_names(stage: Stage) -> None:
     names = [lab.LONG_NODE.format(n) for n in (2, 6)]
-    raw = {**RAW, "name": lab.LONG, "placement": placement_on(*names, uuids=("GPU-0",))}
-    filled(stage, samples.cluster(12, lab.LONG_NODE), raw)
+    raw = {**RAW, "name": lab.LONG_NAME, "placement": placement_on(*names, uuids=("GPU-0",))}
+    filled_form(stage, samples.cluster(12, lab.LONG_NODE), raw)
 
 
 screen("new-job-refused")(
-    lambda stage: filled(stage).show_error(
+    lambda stage: filled_form(stage).show_error(
         "The name “retinanet-r50 · coco 2x, sqrt” cannot be written to disk."
     )
 )
@@ -310,7 +312,7 @@ def scroll_to(stage: Stage, form: JobForm, part: QWidget) -> None:
 
 def show_sweep(stage: Stage) -> JobForm:
     """The form with six jobs of two fields."""
-    form = filled(stage)
+    form = filled_form(stage)
     form._fields.swept.show_axis(Axis("optimizer.lr", (0.01, 0.03, 0.1)))
     form._fields.swept.show_axis(Axis("batch_size", (16, 32)))
     form.show_check(

@@ -233,8 +233,8 @@ def _without_ssh(state: NodeState) -> NodeState:
         "keep running and "
         "can be stopped; none can be started there. Start sshd on it: systemctl start ssh"
     )
-    silent = HealthFinding("ssh", WARN, "No SSH since 14:02", remedy, 0.0)
-    return replace(state, health=(*state.health, silent))
+    silent_state = HealthFinding("ssh", WARN, "No SSH since 14:02", remedy, 0.0)
+    return replace(state, health=(*state.health, silent_state))
 
 
 @screen("nodes-unreadable")
@@ -258,14 +258,16 @@ screen("node-detail-over-ssh")(lambda stage: _detail(stage, "gpu11", _over_ssh()
 
 def _over_ssh() -> tuple[NodeState, ...]:
     """gpu11 is silent and gpu13 is new, and SSH answers on both."""
-    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
-    new = replace(new, message="not set up yet", reading=samples.reading("gpu13", "other"))
-    silent = "no news since 03:12, SSH responds"
+    new_state = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
+    new_state = replace(
+        new_state, message="not set up yet", reading=samples.reading("gpu13", "other")
+    )
+    message = "no news since 03:12, SSH responds"
     return tuple(
-        replace(state, message=silent, over_ssh=True)
+        replace(state, message=message, over_ssh=True)
         if state.name == "gpu11"
         else replace(state, over_ssh=state.presence is Presence.NEW)
-        for state in (*lab.nodes(), new)
+        for state in (*lab.nodes(), new_state)
     )
 
 
@@ -274,8 +276,8 @@ screen("node-detail-gone")(lambda stage: _detail(stage, "gpu11"))
 
 @screen("node-detail-new")
 def node_detail_new(stage: Stage) -> None:
-    new = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
-    _nodes(stage, (*lab.nodes(), new)).open_node("gpu13")
+    new_state = NodeState("gpu13", Presence.NEW, entry=samples.entry("gpu13", is_ready=False))
+    _nodes(stage, (*lab.nodes(), new_state)).open_node("gpu13")
 
 
 def _add(

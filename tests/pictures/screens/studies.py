@@ -57,10 +57,10 @@ def split() -> StudyTable:
     spec = study("split")
     names = [row.name for row in spec.rows]
     means = (3.2, 3.4, 3.1, 88.9, 90.1, 62.0)
-    published = (row.published for row in spec.rows)
+    published_values = (row.published for row in spec.rows)
     rows = tuple(
         TableRow(name, "", 1, 3, Cell(3, mean, 0.6), figure, (Cell(3, 0.41, 0.02),))
-        for name, mean, figure in zip(names, means, published, strict=True)
+        for name, mean, figure in zip(names, means, published_values, strict=True)
     )
     return StudyTable(
         *(spec.title, spec.question, spec.source, spec.small.note, FormName.SMALL),

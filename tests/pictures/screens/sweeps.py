@@ -6,7 +6,7 @@ from backend.records.base.validation import ConfigError
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import Axis, ValueRange
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
-from tests.pictures.screens.new_job import RAW, filled, scroll_to, show_sweep
+from tests.pictures.screens.new_job import RAW, filled_form, scroll_to, show_sweep
 from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.sweep_samples import ALL_JOBS, LONG, LR
@@ -64,7 +64,7 @@ def _seen_sweep(stage: Stage, form: JobForm) -> None:
 @screen("sweep-drawn", THREE)
 def sweep_drawn(stage: Stage) -> None:
     """Values drawn at random, from a list and from a range."""
-    form = filled(stage)
+    form = filled_form(stage)
     span = Axis("optimizer.lr", span=ValueRange(1e-3, 0.1, 0, "log"))
     form.show_draft(JobDraft(RAW, (BATCH, span), 12, 3))
     form.show_check(JobCheck(jobs=12, global_batch=256, learning_rate=0.04, steps_per_epoch=458))
@@ -73,7 +73,7 @@ def sweep_drawn(stage: Stage) -> None:
 
 @screen("sweep-faults")
 def sweep_faults(stage: Stage) -> None:
-    form = filled(stage)
+    form = filled_form(stage)
     form.show_draft(JobDraft(RAW, (RATE, Axis("batch_size", (16, 32, 0))), 900, 3))
     errors = (
         ConfigError("batch_size", "batch_size: “0” must be between 1 and 10\u202f000\u202f000."),
@@ -92,7 +92,7 @@ def sweep_half_made(stage: Stage) -> None:
 
 
 def _popover(stage: Stage, path: str) -> MultiValueEditor:
-    form = filled(stage)
+    form = filled_form(stage)
     scroll_to(stage, form, form._fields.field(path))
     form._fields.swept.open(path)
     popover = form._fields.swept.popover

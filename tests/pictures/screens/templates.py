@@ -8,7 +8,7 @@ from backend.records.jobs.template import Template
 from backend.records.jobs.view import JobForecast
 from tests.pictures import lab
 from tests.pictures.gallery import LARGE, SMALL, SMALLEST, screen
-from tests.pictures.screens.new_job import RAW, READY, filled
+from tests.pictures.screens.new_job import RAW, READY, filled_form
 from tests.pictures.stage import Stage
 from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
@@ -22,7 +22,7 @@ FORECAST = JobForecast(
 TEMPLATES = (
     Template("night run", "retinanet · sgd 0.02 · 50 epochs"),
     Template("quick look", "digits · adam 0.001 · 1 epoch"),
-    Template(lab.LONG, "digits · sgd 0.05 · 20 epochs"),
+    Template(lab.LONG_NAME, "digits · sgd 0.05 · 20 epochs"),
     Template("broken", "", "/lab/ring/templates/broken.toml", "broken.toml, line 3: expected “=”."),
     Template("search", "digits · sgd 0.05 · 20 epochs · sweep"),
 )
@@ -32,7 +32,7 @@ NAME = "“retinanet-r50 · coco”"
 @screen("new-job-differs", THREE)
 def new_job_differs(stage: Stage) -> None:
     """Made from another job: what is not as there, and how long it will take."""
-    form = filled(stage)
+    form = filled_form(stage)
     form.show_templates(TEMPLATES)
     origin = Origin(NAME, {**RAW, "epochs": 10})
     raw = {**RAW, "optimizer": {"name": "sgd", "lr": 0.08, "momentum": 0.9}, "seed": 7}
@@ -41,7 +41,7 @@ def new_job_differs(stage: Stage) -> None:
 
 
 def _replay(stage: Stage) -> JobForm:
-    form = filled(stage)
+    form = filled_form(stage)
     form.show_templates(TEMPLATES)
     form.show_draft(JobDraft(RAW, origin=Origin(NAME, RAW, "a")))
     form.show_check(replace(READY, forecast=JobForecast(22_900)))
@@ -59,7 +59,7 @@ def new_job_no_replay(stage: Stage) -> None:
 
 
 def _load(stage: Stage, templates: tuple[Template, ...] = TEMPLATES) -> LoadDialog:
-    filled(stage)
+    filled_form(stage)
     dialog = stage.lay_over(LoadDialog(stage.window))
     dialog.show_templates(templates)
     return dialog
@@ -87,7 +87,7 @@ def load_jobs(stage: Stage) -> None:
 
 @screen("template-name")
 def template_name(stage: Stage) -> None:
-    filled(stage)
+    filled_form(stage)
     stage.lay_over(
         NameDialog(
             "Save as template",

@@ -31,7 +31,7 @@ def _answer(number: int, answer: int, share: float) -> PredictedSample:
     return PredictedSample(digits()[number], str(answer), guesses)
 
 
-def photo() -> Prediction:
+def photo_prediction() -> Prediction:
     """A file that is a digit."""
     answer = _answer(3, 3, 0.962)
     sample = replace(answer.sample, index=0, target="")
@@ -74,7 +74,7 @@ def set_prediction(classes: int = 10, class_size: int = 36) -> Prediction:
     )
 
 
-def shapes() -> Prediction:
+def long_class_prediction() -> Prediction:
     """A set whose classes have names that are wider than a column of the matrix."""
     names = ("circle", "square", "triangle")
     prediction = set_prediction(3)
@@ -102,7 +102,9 @@ def _dialog(stage: Stage) -> TryDialog:
     return stage.lay_over(dialog)
 
 
-def _answered(stage: Stage, *predictions: Prediction, kind: str = "validation") -> TryDialog:
+def _dialog_with_answers(
+    stage: Stage, *predictions: Prediction, kind: str = "validation"
+) -> TryDialog:
     dialog = _dialog(stage)
     names = tuple(checkpoint.name for checkpoint in reversed(lab.checkpoints(lab.FINISHED)))[
         : len(predictions)
@@ -117,13 +119,17 @@ def _answered(stage: Stage, *predictions: Prediction, kind: str = "validation") 
 
 
 screen("try", (LARGE, SMALL, SMALLEST))(_dialog)
-screen("try-file", LARGE_SMALL, BOTH_THEMES)(lambda stage: _answered(stage, photo(), kind="files"))
-screen("try-set", (LARGE, SMALL, SMALLEST), BOTH_THEMES)(
-    lambda stage: _answered(stage, set_prediction())
+screen("try-file", LARGE_SMALL, BOTH_THEMES)(
+    lambda stage: _dialog_with_answers(stage, photo_prediction(), kind="files")
 )
-screen("try-named-classes")(lambda stage: _answered(stage, shapes()))
-screen("try-other")(lambda stage: _answered(stage, set_prediction(100), kind="other"))
-screen("try-two")(lambda stage: _answered(stage, set_prediction(), set_prediction(10, 30)))
+screen("try-set", (LARGE, SMALL, SMALLEST), BOTH_THEMES)(
+    lambda stage: _dialog_with_answers(stage, set_prediction())
+)
+screen("try-named-classes")(lambda stage: _dialog_with_answers(stage, long_class_prediction()))
+screen("try-other")(lambda stage: _dialog_with_answers(stage, set_prediction(100), kind="other"))
+screen("try-two")(
+    lambda stage: _dialog_with_answers(stage, set_prediction(), set_prediction(10, 30))
+)
 screen("try-under-way")(lambda stage: _dialog(stage).show_progress(0.3, "Computing predictions…"))
 screen("try-refused")(
     lambda stage: _dialog(stage).show_error(
@@ -149,7 +155,9 @@ def detections() -> Prediction:
     return Prediction(BOXES, 12, metrics, detections=measures, examples=examples)
 
 
-screen("try-boxes", LARGE_SMALL, BOTH_THEMES)(lambda stage: _answered(stage, detections()))
+screen("try-boxes", LARGE_SMALL, BOTH_THEMES)(
+    lambda stage: _dialog_with_answers(stage, detections())
+)
 
 
 @screen("try-boxes-without-targets")
@@ -157,4 +165,4 @@ def try_boxes(stage: Stage) -> None:
     """A detector's answer without true boxes: no measures."""
     examples = tuple(replace(example, truth=()) for example in detections().examples)
     note = "There are no metrics: The model's loss raised KeyError: 'boxes'."
-    _answered(stage, Prediction(BOXES, 12, examples=examples, notes=(note,)))
+    _dialog_with_answers(stage, Prediction(BOXES, 12, examples=examples, notes=(note,)))

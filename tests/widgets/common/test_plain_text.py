@@ -73,7 +73,7 @@ def _narrow_job(stage: Stage) -> None:
     stage.window.resize(900, 600)
     page = _jobs(stage)
     page.open_job(lab.LIVE.id)
-    name = f"validation/{EVIL}, {lab.LONG}"
+    name = f"validation/{EVIL}, {lab.LONG_NAME}"
     page.show_view(replace(evil_job(), best_metric=(name, 0.5)))
 
 

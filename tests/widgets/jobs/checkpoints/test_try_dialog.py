@@ -63,7 +63,7 @@ def test_a_dropped_file_is_tried_at_once_on_the_chosen_checkpoint(dialog):
     (request,) = dialog.requests
     assert (request.job_id, request.checkpoints) == (LIVE.id, (CHECKPOINTS[1].name,))
     assert request.prediction_input.files == ("/home/three.png",)
-    dialog.show_answers(request, (tries.photo(),))
+    dialog.show_answers(request, (tries.photo_prediction(),))
     (view,) = prediction_views(dialog)
     assert (
         find_only(GuessBars, find_only(SampleAnswer, view))
@@ -116,7 +116,7 @@ def test_another_dataset_is_tried_through_a_loader(dialog):
 
 def test_two_checkpoints_answer_next_to_each_other(dialog):
     drop(dialog, "/home/three.png")
-    dialog.show_answers(dialog.requests[0], (tries.photo(),))
+    dialog.show_answers(dialog.requests[0], (tries.photo_prediction(),))
     dialog._other_checkpoint.choose(CHECKPOINTS[0].name)
     request = dialog.requests[1]
     assert request.checkpoints == (CHECKPOINTS[1].name, CHECKPOINTS[0].name)
