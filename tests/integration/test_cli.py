@@ -505,7 +505,8 @@ def test_nodes_and_findings_of_the_doctor_are_documents(
     finding = Finding("mpirun", False, "There is no mpirun here.", "Install it.")
     monkeypatch.setattr(NodeService, "doctor", lambda _: (finding,))
     code, out, _ = cli("doctor", "--json")
-    assert (code, json.loads(out)) == (1, [dataclasses.asdict(finding)])
+    keys = {"check": "mpirun", "ok": False, "sentence": finding.message, "remedy": finding.remedy}
+    assert (code, json.loads(out)) == (1, [keys])
     code, out, _ = cli("doctor")
     assert code == 1
     assert "There is no mpirun here." in out

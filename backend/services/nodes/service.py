@@ -31,6 +31,7 @@ from backend.node.metrics.probe import Probe
 from backend.node.system.mpi import MpiRun, find_mpirun
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base import number_format
+from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -135,7 +136,8 @@ class NodeService:
             name, "backend.node.checks.doctor", "--smoke", limit_s=_CHECK_LIMIT_S
         )
         address = entry.ranks_address.partition("/")[0] or entry.address.host
-        return (*(Finding(**reply) for reply in answer), run_ports.check_ports(name, address))
+        findings = (build(Finding, reply, LENIENT) for reply in answer)
+        return (*findings, run_ports.check_ports(name, address))
 
     def orphans(self, name: str) -> tuple[Orphan, ...]:
         """Return processes on a node that survived a run of this data root.

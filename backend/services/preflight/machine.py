@@ -134,7 +134,7 @@ def processes(node: NodePreflight, job: JobPreflight) -> Iterator[Result]:
             f"{wording.node_label(node.name)} has {node.cores} cores, enough for {slots} "
             f"processes; the job asks for {node.placement.processes}.",
             "Give it fewer processes.",
-            details={"fitting": slots},
+            details={"process_capacity": slots},
         )
 
 
