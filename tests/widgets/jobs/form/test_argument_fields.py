@@ -78,7 +78,7 @@ def rig(qtbot):
 
 
 def test_the_switch_requests_the_arguments_and_the_fields_show_the_line(rig):
-    assert [raw["script"] for raw in rig.asked] == ["mine"]
+    assert [raw["script"] for raw in rig.requests] == ["mine"]
     assert rig.names == ["lr", "b", "opt", "amp", "out"]
     assert (rig.control("lr").text(), rig.control("lr").placeholderText()) == ("", "0.1")
     assert (rig.control("b").text(), rig.control("out").text()) == ("64", "{output}")
