@@ -48,6 +48,7 @@ def job_of(ready_cluster: ReadyCluster, folder: Path, python: str) -> JobView:
     return services.jobs.create(raw)
 
 
+@pytest.mark.slow
 def test_three_nodes_get_the_packages_of_a_script_once(
     ready_cluster: ReadyCluster, tmp_path: Path
 ) -> None:

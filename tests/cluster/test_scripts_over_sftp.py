@@ -72,7 +72,10 @@ def is_stopped_and_resumes_from_a_folder(
     assert len(names) == len(set(names))
 
 
-@pytest.mark.parametrize("out", ["{output}", "."], ids=["output", "work"])
+@pytest.mark.parametrize(
+    "out",
+    [pytest.param("{output}", id="output"), pytest.param(".", id="work", marks=pytest.mark.slow)],
+)
 def test_checkpoints_of_a_script_are_fetched_and_resumed_over_sftp(
     ready_cluster: ReadyCluster, tmp_path: Path, out: str
 ) -> None:

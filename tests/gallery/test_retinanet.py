@@ -217,6 +217,7 @@ def test_the_backbones_have_the_parameters_of_resnets_without_classifier(tmp_pat
         )
 
 
+@pytest.mark.slow
 def test_a_small_retinanet_learns_to_find_a_box(tmp_path: Path) -> None:
     torch.manual_seed(3)
     model = build_detector(tmp_path, **{**SMALL, "width": 16, "first": 16}, classes=2, anchor=16)

@@ -315,8 +315,10 @@ RANK_1 = 'os.environ.get("OMPI_COMM_WORLD_RANK") == "1"'
 @pytest.mark.parametrize(
     ("strategy", "cause"),
     [
-        *(("allreduce", Cause.DATA), ("allreduce", Cause.COMPUTE), ("ddp", Cause.COMPUTE)),
+        ("allreduce", Cause.COMPUTE),
         ("downpour", Cause.DATA),
+        pytest.param("allreduce", Cause.DATA, marks=pytest.mark.slow),
+        pytest.param("ddp", Cause.COMPUTE, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_names_the_rank_with_a_slow_loader_or_double_work(
