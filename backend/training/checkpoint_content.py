@@ -81,6 +81,24 @@ def training_states(
     return states
 
 
+def input_form(data: Any, user_dataset: Any) -> dict[str, Any] | None:
+    """Return the form of a sample in a batch, and the names of the classes, for an export.
+
+    None if the data is not a single tensor of numbers.
+    """
+    if not isinstance(data, torch.Tensor) or not data.ndim or not data.numel() or data.is_complex():
+        return None
+    values = data.detach().double()
+    names = getattr(user_dataset, "classes", None)
+    return {
+        "shape": list(data.shape[1:]),
+        "dtype": str(data.dtype).removeprefix("torch."),
+        "low": float(values.min()),
+        "high": float(values.max()),
+        "classes": [str(name) for name in names] if isinstance(names, (list, tuple)) else [],
+    }
+
+
 def rank_buffers(
     model: torch.nn.Module, strategy: Strategy, gather: Callable[[Any], list[Any]]
 ) -> dict[str, torch.Tensor]:

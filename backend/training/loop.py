@@ -27,6 +27,7 @@ from backend.training import user_code
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
+    input_form,
     random_state,
     rank_buffers,
     restore_buffers,
@@ -149,6 +150,8 @@ class Trainer:
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._rank_state: dict[str, Any] | None = None
         self._averaged_state: dict[str, Any] | None = None
+        self._user_dataset = training.user_dataset
+        self._input_form: dict[str, Any] | None = None
         self._saved_random: dict[str, Any] | None = None
         self._progress.open(subject, self._restore)
         self.beat.beat(Phase.WAITING_FOR_OTHERS)
@@ -422,6 +425,7 @@ class Trainer:
     def _adopt(self, metrics: dict[str, float]) -> None:
         """After the first loss: agree on metric names, and lay out sync vector and buckets."""
         user_code.require_same_state(self._model, self._state_shapes)
+        self._input_form = input_form(self.batch.data, self._user_dataset)
         rank_names = self._gather((list(metrics), list(trainable_parameters(self._model))))
         size = self.strategy.world_size
         judges = [size - 1] if self.strategy.is_split else range(size)
@@ -561,6 +565,8 @@ class Trainer:
             self._scaler,
             self._weight_average,
         )
+        if self._input_form is not None:
+            states["input"] = self._input_form
         self._progress.save(states, ranks, metrics or {}, reason, has_failed=failures[0])
 
     def _gather(self, value: Any) -> list[Any]:

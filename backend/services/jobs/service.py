@@ -63,6 +63,7 @@ from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.jobs.forecast import JobForecaster
 from backend.services.jobs.lifecycle import JobLifecycle
+from backend.services.jobs.model_card import model_card
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
@@ -513,7 +514,10 @@ class JobService:
             self._library.open_content(Kind.MODEL, pins[Kind.MODEL].reference),
             find_content(Kind.LOADER, pins[Kind.LOADER].reference),
             find_content(Kind.DATASET, pins[Kind.DATASET].reference),
-            files={"job.toml": tomli_w.dumps(shareable_config(file.config))},
+            files={
+                "job.toml": tomli_w.dumps(shareable_config(file.config)),
+                "CARD.md": model_card(file, record),
+            },
             history=folder.history if folder.history.exists() else None,
             progress=progress,
             is_live=view.state.is_live,

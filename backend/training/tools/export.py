@@ -54,7 +54,7 @@ def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
         raise BackendError(
             f"“{format_name}” is not an export format; choose one of {', '.join(EXPORT_FORMATS)}."
         )
-    record, state = load_checkpoint(Path(request["checkpoint"]), report)
+    record, state, input_form = load_checkpoint(Path(request["checkpoint"]), report)
     partial = Path(request["partial"])
     notes: list[str] = []
     report("Writing the export…")
@@ -67,7 +67,7 @@ def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
         elif format_name == "onnx":
             notes = _save_onnx(request, state, partial, report)
         else:
-            notes = _save_zip(request, state, record, partial, report)
+            notes = _save_zip(request, state, input_form, record, partial, report)
         with partial.open("rb+") as file:
             os.fsync(file.fileno())
     except OSError as error:
@@ -81,8 +81,10 @@ def export(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str
 # --- the checkpoint ---------------------------------------------------------------------------
 
 
-def load_checkpoint(path: Path, report: tool_protocol.Report) -> tuple[Checkpoint, dict[str, Any]]:
-    """Return a checkpoint's record and its model's state, after its hash was verified."""
+def load_checkpoint(
+    path: Path, report: tool_protocol.Report
+) -> tuple[Checkpoint, dict[str, Any], Mapping[str, Any] | None]:
+    """Return a checkpoint's record, model state and form of the input, after it was verified."""
     import torch
 
     try:
@@ -117,7 +119,7 @@ def load_checkpoint(path: Path, report: tool_protocol.Report) -> tuple[Checkpoin
     state = content.get("model") if isinstance(content, dict) else None
     if not isinstance(state, dict):
         raise BackendError(f"The checkpoint {path.stem} contains no model.")
-    return record, dict(state)
+    return record, dict(state), content.get("input")
 
 
 def _sha256(file: IO[bytes], total_bytes: int, report: tool_protocol.Report) -> str:
@@ -291,6 +293,7 @@ def load_state(model: torch.nn.Module, state: dict[str, Any]) -> None:
 def _save_zip(
     request: Mapping[str, Any],
     state: dict[str, Any],
+    input_form: Mapping[str, Any] | None,
     record: Checkpoint,
     partial: Path,
     report: tool_protocol.Report,
@@ -347,6 +350,9 @@ def _save_zip(
         for name, text in dict(request.get("files", {})).items():
             _add(archive, sums, str(name), str(text).encode())
         _add(archive, sums, "load.py", (_FOLDER / "export_load.py").read_bytes())
+        if input_form is not None:
+            _add(archive, sums, "input.json", json.dumps(input_form, indent=1).encode())
+            _add(archive, sums, "predict.py", (_FOLDER / "export_predict.py").read_bytes())
         importer = _FOLDER.parent / "user_code" / "sources.py"
         _add(archive, sums, "model_import.py", importer.read_bytes())
         _add(archive, sums, "README.md", _readme(record, sums, notes).encode())
@@ -395,6 +401,9 @@ def _readme(record: Checkpoint, sums: Mapping[str, str], notes: Iterable[str]) -
         "weights.pt": "the parameters (`torch.load` with `weights_only=True`)",
         "model_source/": "the model's source, as it was trained",
         "example.pt": "a batch of zeros, from which the model takes its sizes",
+        "CARD.md": "what the model was trained on, how, and how it was measured",
+        "input.json": "the form of a sample, and the names of the classes",
+        "predict.py": "predicts for files: `python predict.py FILE...`",
         "load.py": "loads the model; needs PyTorch and what the model itself imports",
         "model_import.py": "imports model_source for load.py",
         "job.toml": "the settings of the training; environment variables are named without "

@@ -20,6 +20,7 @@ import onnxruntime
 import pytest
 import safetensors.torch
 import torch
+from PIL import Image
 
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_json
@@ -195,6 +196,51 @@ def test_m18_a_zip_loads_elsewhere_in_plain_torch_and_its_hashes_match(
         if p.is_file() and p.suffix not in (".pt", ".pyc")
     ]
     assert not any(str(tmp_path) in text for text in texts), "no path of this place is in it"
+
+
+FORM = {"shape": [1, 8, 8], "dtype": "float32", "low": 0.0, "high": 1.0}
+
+
+def predicted(folder: Path, *names: str) -> str:
+    process = subprocess.run(
+        [sys.executable, "predict.py", *names],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return process.stdout + process.stderr
+
+
+def test_the_zip_predicts_for_tensors_arrays_and_pictures(
+    checkpoint: ExportedCheckpoint, tmp_path: Path
+) -> None:
+    classes = [f"digit {number}" for number in range(10)]
+    content = torch.load(checkpoint.path, weights_only=True)
+    torch.save({**content, "input": {**FORM, "classes": classes}}, checkpoint.path)
+    checkpoint.describe()
+    folder = tmp_path / "elsewhere"
+    shutil.unpack_archive(checkpoint.export("zip"), folder)
+    sample = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(1))
+    torch.save(sample, folder / "a.pt")
+    numpy.save(folder / "b.npy", sample.numpy())
+    picture = Image.fromarray((sample[0].numpy() * 255).round().astype("uint8"))
+    picture.resize((80, 80), Image.Resampling.NEAREST).save(folder / "c.png")
+    with torch.no_grad():
+        best = int(checkpoint.model(sample[None])[0].argmax())
+    lines = predicted(folder, "a.pt", "b.npy", "c.png").splitlines()
+    assert [line.partition(": ")[0] for line in lines] == ["a.pt", "b.npy", "c.png"]
+    assert all(line.partition(": ")[2].startswith(f"digit {best} ") for line in lines), lines
+    torch.save(sample[:, :4], folder / "d.pt")
+    assert "d.pt has the shape [1, 4, 8], not [1, 8, 8]." in predicted(folder, "d.pt")
+
+
+def test_a_zip_of_a_checkpoint_without_the_form_of_its_input_has_no_prediction(
+    checkpoint: ExportedCheckpoint, tmp_path: Path
+) -> None:
+    shutil.unpack_archive(checkpoint.export("zip"), tmp_path / "z")
+    assert not (tmp_path / "z/predict.py").exists()
 
 
 def test_m18_a_changed_file_of_the_zip_is_named(

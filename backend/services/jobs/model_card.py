@@ -1,0 +1,65 @@
+"""The card of an exported model: what it was trained on, how, and how it was measured."""
+
+from __future__ import annotations
+
+import re
+
+from backend.datastore.jobs.files import JobFile
+from backend.records.base import number_format
+from backend.records.jobs.checkpoint import Checkpoint
+from backend.records.jobs.metric_names import VALIDATION
+
+
+def model_card(file: JobFile, checkpoint: Checkpoint) -> str:
+    """Return the card in Markdown."""
+    config = file.config
+    parts = [
+        (key.replace("_", " ").capitalize(), f"{pin.reference}, sha256 {pin.sha256}")
+        for key, pin in file.pins.items()
+    ]
+    scaled_rate = config.optimizer.lr * config.lr_factor
+    training = [
+        ("Epochs", f"{checkpoint.epoch} of {config.epochs}, step {checkpoint.step}"),
+        ("Batch", f"{number_format.count(config.global_batch_size)} samples a step"),
+        ("Optimizer", f"{config.optimizer.name}, learning rate {scaled_rate:g} at its peak"),
+        ("Schedule", config.schedule.name),
+        ("Strategy", f"{config.strategy.name}, {config.world_size} processes"),
+        ("Precision", config.precision),
+        ("Seed", str(config.seed)),
+    ]
+    if config.ema is not None:
+        training.append(("Weights", f"their moving average with decay {config.ema:g}"))
+    metrics = [
+        (name, "–" if value is None else f"{value:.6g}")
+        for name, value in sorted(checkpoint.metrics.items())
+    ]
+    validated = any(name.startswith(VALIDATION) for name in checkpoint.metrics)
+    measured = (
+        "Names with `validation/` are means over all samples of the validation set, measured after "
+        f"epoch {checkpoint.epoch}; the others are of the last training step."
+        if validated
+        else "No validation set was measured; the values are of the last training step."
+    )
+    return "\n".join(
+        [
+            f"# {_cell(file.name)}: {checkpoint.name}",
+            "",
+            *_table("Trained on", parts),
+            *_table("Training", training),
+            *(_table("Metrics", metrics) if metrics else ()),
+            measured,
+            "",
+            f"All settings are in `job.toml`. The checkpoint has the SHA-256 {checkpoint.sha256}.",
+            "",
+        ]
+    )
+
+
+def _table(title: str, rows: list[tuple[str, str]]) -> list[str]:
+    lines = [f"| {_cell(name)} | {_cell(value)} |" for name, value in rows]
+    return [f"## {title}", "", "| | |", "|---|---|", *lines, ""]
+
+
+def _cell(text: str) -> str:
+    """Return a user's text for one cell: it neither ends the row nor is a mark of Markdown."""
+    return re.sub(r"([\\`*_{}\[\]<>()#+!|~])", r"\\\1", " ".join(text.split()))
