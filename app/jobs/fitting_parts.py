@@ -33,11 +33,11 @@ def fitting_parts(
         jobs: The newest first.
     """
     # The parts of a study are for its jobs.
-    user_items = {
+    items_outside_studies = {
         kind: [item for item in items[kind] if STUDY_DETAIL not in item.details] for kind in PARTS
     }
-    names = {kind.value: {item.name for item in user_items[kind]} for kind in PARTS}
-    parts = dict(chosen_names) or _latest_parts(user_items, names, jobs)
+    names = {kind.value: {item.name for item in items_outside_studies[kind]} for kind in PARTS}
+    parts = dict(chosen_names) or _latest_parts(items_outside_studies, names, jobs)
     known_sets = [{key: name for key, name in vars(t).items() if name} for t in combinations]
     # Those with a model first.
     for known_set in sorted(known_sets, key=len, reverse=True):
@@ -45,23 +45,23 @@ def fitting_parts(
         all_exist = all(name in names[key] for key, name in known_set.items())
         if all_exist and shared_keys and all(parts[key] == known_set[key] for key in shared_keys):
             parts = {**known_set, **parts}
-    for key, own_names in names.items():
+    for key, names_of_kind in names.items():
         # Parts of one name belong together.
-        namesake = next((name for name in parts.values() if name in own_names), "")
+        namesake = next((name for name in parts.values() if name in names_of_kind), "")
         if key not in parts and namesake:
             parts[key] = namesake
-    gallery_models = {
-        item.name for item in user_items[Kind.MODEL] if TRAINING_DETAIL in item.details
+    gallery_model_names = {
+        item.name for item in items_outside_studies[Kind.MODEL] if TRAINING_DETAIL in item.details
     }
-    for key, own_names in names.items():
+    for key, names_of_kind in names.items():
         # The code of a user with one dataset was written for it; a network of the gallery was not.
-        if len(names[Kind.DATASET.value]) == len(own_names) == 1 and not own_names & gallery_models:
-            parts.setdefault(key, *own_names)
+        if len(names[Kind.DATASET.value]) == len(names_of_kind) == 1 and not names_of_kind & gallery_model_names:
+            parts.setdefault(key, *names_of_kind)
     return parts
 
 
 def _latest_parts(
-    user_items: Mapping[Kind, Sequence[LibraryItem]],
+    items_outside_studies: Mapping[Kind, Sequence[LibraryItem]],
     names: Mapping[str, set[str]],
     jobs: Iterable[JobView],
 ) -> dict[str, str]:
@@ -76,7 +76,7 @@ def _latest_parts(
             latest_created_s = seconds(job.created)
             break
         latest_parts = {}
-    new_items = [item for kind in PARTS for item in user_items[kind]]
+    new_items = [item for kind in PARTS for item in items_outside_studies[kind]]
     new_items = [item for item in new_items if seconds(item.created) > latest_created_s]
     if not new_items:
         return latest_parts

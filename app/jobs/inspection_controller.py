@@ -31,7 +31,7 @@ class InspectionController(Controller):
         super().__init__(runner, window, parent)
         self._inspection = inspection
         self._progress: Progress | None = None
-        self.dialog: DialogHolder[InspectionDialog] = DialogHolder()
+        self.dialog_holder: DialogHolder[InspectionDialog] = DialogHolder()
         actions.add_handler(INSPECT_CHECKPOINT, self._open)
 
     def _open(self, job_id: str, checkpoint: str, checkpoints: Sequence[Checkpoint]) -> None:
@@ -39,13 +39,13 @@ class InspectionController(Controller):
         dialog.requested.connect(partial(self._inspect, job_id, dialog))
         dialog.cancelled.connect(self._cancel)
         dialog.finished.connect(self._cancel)
-        self.dialog.open(dialog)
+        self.dialog_holder.open(dialog)
         dialog.request_inspection()
 
     def _inspect(self, job_id: str, dialog: InspectionDialog, request: InspectionRequest) -> None:
         self._cancel()
         progress = self._progress = self._runner.progress(
-            self.dialog.guard_callback(dialog, dialog.show_progress)
+            self.dialog_holder.guard_callback(dialog, dialog.show_progress)
         )
         self._runner.run(
             "inspect",
@@ -56,8 +56,8 @@ class InspectionController(Controller):
                 request.sample_index,
                 progress=progress,
             ),
-            self.dialog.guard_callback(dialog, dialog.show_inspection),
-            self.dialog.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),
+            self.dialog_holder.guard_callback(dialog, dialog.show_inspection),
+            self.dialog_holder.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),
         )
 
     @Slot()

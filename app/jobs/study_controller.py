@@ -47,11 +47,11 @@ class StudyController(Controller):
         self._sweeps = services.sweeps
         self._page = page
         self._pane = page.sweep
-        self.dialog: DialogHolder[StudyDialog] = DialogHolder()
+        self.dialog_holder: DialogHolder[StudyDialog] = DialogHolder()
         result = self._pane.study
         self._pane.table_requested.connect(self._read_table)
         result.resume_requested.connect(self._resume)
-        result.export_requested.connect(self._ask_file)
+        result.export_requested.connect(self._ask_export_path)
         result.saved.connect(lambda *picture: page.job_actions.ask(SAVE_FILE, *picture))
 
     def choose(self) -> None:
@@ -59,7 +59,7 @@ class StudyController(Controller):
         dialog = StudyDialog(self._window)
         dialog.start_requested.connect(self._start)
         dialog.file_requested.connect(self._open_file)
-        self.dialog.open(dialog)
+        self.dialog_holder.open(dialog)
         self._runner.run(_QUEUE, self._studies.list, dialog.show_studies, self._show_error)
 
     @Slot()
@@ -67,7 +67,7 @@ class StudyController(Controller):
         path, _ = QFileDialog.getOpenFileName(
             self._window, "Open study file", "", "Study files (*.toml)"
         )
-        dialog = self.dialog.dialog
+        dialog = self.dialog_holder.dialog
         if path and dialog is not None:
             inspect = partial(self._studies.inspect, Path(path))
             self._runner.run(_QUEUE, inspect, dialog.add_study, self._show_error)
@@ -75,8 +75,8 @@ class StudyController(Controller):
     @Slot(str, object)
     def _start(self, name: str, form: FormName) -> None:
         def show_step(_share: float | None, step: str) -> None:
-            if self.dialog.dialog is not None:
-                self.dialog.dialog.set_busy(formats.with_ellipsis(step))
+            if self.dialog_holder.dialog is not None:
+                self.dialog_holder.dialog.set_busy(formats.with_ellipsis(step))
 
         show_step(None, "Starting")
         progress = self._runner.progress(show_step)
@@ -84,15 +84,15 @@ class StudyController(Controller):
         self._runner.run(_QUEUE, start, self._show_queued, self._show_error)
 
     def _show_queued(self, sweep: QueuedSweep) -> None:
-        if self.dialog.dialog is not None:
-            self.dialog.dialog.accept()
+        if self.dialog_holder.dialog is not None:
+            self.dialog_holder.dialog.accept()
         self._runner.notify(f"Queued {formats.plural(len(sweep.jobs), 'job')} of a study")
         self.study_queued.emit(sweep)
         self._page.open_new_sweep(sweep.tag, sweep.jobs)
 
     def _show_error(self, error: BackendError) -> None:
-        if self.dialog.dialog is not None:
-            self.dialog.dialog.show_error(error.with_remedy)
+        if self.dialog_holder.dialog is not None:
+            self.dialog_holder.dialog.show_error(error.with_remedy)
         else:
             self._runner.notify(error.with_remedy)
 
@@ -120,7 +120,7 @@ class StudyController(Controller):
             self._page.show_view(view)
 
     @Slot()
-    def _ask_file(self) -> None:
+    def _ask_export_path(self) -> None:
         tag = self._pane.tag
         # The dialog itself asks before it overwrites a file.
         path, _ = QFileDialog.getSaveFileName(
@@ -138,8 +138,8 @@ class StudyController(Controller):
         def write() -> Path:
             return self._studies.export(self._studies.find_started(tag), path, overwrite=True)
 
-        def confirm(file: Path) -> None:
-            self._runner.notify(f"Saved {file.name}")
+        def confirm(saved_path: Path) -> None:
+            self._runner.notify(f"Saved {saved_path.name}")
 
         self._runner.run(_QUEUE, write, confirm, self._notify)
 

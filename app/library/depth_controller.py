@@ -31,14 +31,14 @@ class DepthController(Controller):
         super().__init__(runner, window, parent)
         self._gallery = gallery
         self._show = show
-        self.dialog: DialogHolder[DepthDialog] = DialogHolder()
+        self.dialog_holder: DialogHolder[DepthDialog] = DialogHolder()
 
     @Slot()
     def plan(self) -> None:
         """Open the planner."""
         dialog = DepthDialog(self._window)
         dialog.network_requested.connect(self._add)
-        self.dialog.open(dialog)
+        self.dialog_holder.open(dialog)
 
     @Slot(object, str)
     def _add(self, settings: Mapping[str, str], name: str) -> None:
@@ -46,12 +46,12 @@ class DepthController(Controller):
         self._runner.run("gallery", add, self._show_added, self._show_error)
 
     def _show_added(self, item: LibraryItem) -> None:
-        if self.dialog.dialog is not None:
-            self.dialog.dialog.accept()
+        if self.dialog_holder.dialog is not None:
+            self.dialog_holder.dialog.accept()
         self._show(item)
 
     def _show_error(self, error: BackendError) -> None:
-        if self.dialog.dialog is not None:
-            self.dialog.dialog.show_error(error.with_remedy)
+        if self.dialog_holder.dialog is not None:
+            self.dialog_holder.dialog.show_error(error.with_remedy)
         else:
             self._runner.notify(error.with_remedy)

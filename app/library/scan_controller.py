@@ -33,11 +33,11 @@ class ScanController(QObject):
         self._runner = runner
         self._scan_progress: Progress | None = None
         self._read_progresses: dict[str, Progress] = {}
-        dataset = pages[Kind.DATASET].detail
-        view = dataset.results.scan
-        view.scan_requested.connect(partial(self._scan, dataset))
+        dataset_detail = pages[Kind.DATASET].detail
+        view = dataset_detail.results.scan
+        view.scan_requested.connect(partial(self._scan, dataset_detail))
         view.cancel_requested.connect(self._cancel)
-        view.samples_requested.connect(partial(self._read_samples, dataset))
+        view.samples_requested.connect(partial(self._read_samples, dataset_detail))
         for kind in (Kind.DATASET, Kind.LOADER):
             detail = pages[kind].detail
             detail.results.samples.page_requested.connect(partial(self._read_page, kind, detail))

@@ -126,7 +126,7 @@ class NotificationCenter(QObject):
         notice_list = self.list
         self._show_items()
         notice_list.open(self._window.side_bar.bell)
-        if self._store.read_all():
+        if self._store.mark_all_read():
             self._window.side_bar.set_unread(0)
             self._save()
 
@@ -153,7 +153,7 @@ def _first_job_ends(
     listing: JobListing, known_ends: JobEnds | None
 ) -> tuple[JobEnds, tuple[Run, ...]]:
     """Return the job ends that are known after the first listing, and the runs with new ends."""
-    runs = [
+    all_runs = [
         *(
             Run(
                 summary.id,
@@ -168,22 +168,22 @@ def _first_job_ends(
         ),
         *map(Run.from_view, listing.views),
     ]
-    new_runs = (
+    newly_ended_runs = (
         summary
-        for summary in runs
+        for summary in all_runs
         if known_ends is not None and summary.state.is_over and known_ends.is_unseen(summary)
     )
-    return _job_ends(runs), tuple(new_runs)
+    return _job_ends(all_runs), tuple(newly_ended_runs)
 
 
 def _job_ends(runs: Iterable[Run]) -> JobEnds:
-    until_s: dict[str, float] = {}
+    last_end_s_by_node: dict[str, float] = {}
     live_runs = set()
     for run in runs:
-        until_s[run.node] = max(until_s.get(run.node, 0.0), run.ended_s)
+        last_end_s_by_node[run.node] = max(last_end_s_by_node.get(run.node, 0.0), run.ended_s)
         if run.state.is_live:
             live_runs.add((run.job_id, run.run))
-    return JobEnds(until_s, frozenset(live_runs))
+    return JobEnds(last_end_s_by_node, frozenset(live_runs))
 
 
 def _raise(error: BackendError) -> None:

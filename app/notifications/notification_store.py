@@ -75,7 +75,7 @@ class NotificationStore:
         """Return the number of unread notices of a data root, and of those without one."""
         return sum(notice.root in ("", root) for notice in self.notices[: self.unread_count])
 
-    def read_all(self) -> bool:
+    def mark_all_read(self) -> bool:
         """Mark all as read; return True if any was unread."""
         had_unread, self.unread_count = self.unread_count > 0, 0
         return had_unread

@@ -33,7 +33,7 @@ ReportCallback = Callable[[float | None, str], None]
 """Share done (None: unknown) and the current step."""
 
 _REPORT_INTERVAL_S = 0.05
-_SWITCH_S = 0.0001
+_SWITCH_INTERVAL_S = 0.0001
 CLOSE_LIMIT_S = 60.0
 """The time for a start that was just requested. A call into a lost share may never return."""
 
@@ -89,7 +89,7 @@ class Background(QObject):
         super().__init__(parent)
         # A computing worker keeps Python's lock for that long while the GUI thread waits for it, at
         # each call into Qt: a search of 100,000 jobs made a repaint take 0.4 s.
-        sys.setswitchinterval(_SWITCH_S)
+        sys.setswitchinterval(_SWITCH_INTERVAL_S)
         self._pool = ThreadPoolExecutor(
             worker_count, "background", worker_yield.let_others_go_first
         )
@@ -97,7 +97,7 @@ class Background(QObject):
         self._is_closed = False
         # Callers keep the references they need: no object of finished work may stay.
         self._active_progresses: WeakSet[Progress] = WeakSet()
-        self._running: set[Future[Any]] = set()
+        self._running_futures: set[Future[Any]] = set()
         self._work_finished.connect(self._deliver, Qt.ConnectionType.QueuedConnection)
         self._report_sent.connect(self._deliver_report, Qt.ConnectionType.QueuedConnection)
 
@@ -138,17 +138,17 @@ class Background(QObject):
             progress.cancel()
         self._pool.shutdown(wait=False, cancel_futures=True)
         # Work that never began is never reported as done.
-        started_futures = [future for future in self._running if not future.cancelled()]
-        has_ended = not wait(started_futures, limit_s).not_done
-        if has_ended:
+        started_futures = [future for future in self._running_futures if not future.cancelled()]
+        all_ended = not wait(started_futures, limit_s).not_done
+        if all_ended:
             # Only then are ended ones reported from their threads, by a signal of this object.
             self._pool.shutdown(wait=True)
-        return has_ended
+        return all_ended
 
     def _start(self, queue_name: str) -> None:
         task = self._queues[queue_name][0]
         future = self._pool.submit(task.work)
-        self._running.add(future)
+        self._running_futures.add(future)
         future.add_done_callback(
             lambda future: self._work_finished.emit(task, future)  # emitted on the worker thread
         )
@@ -156,7 +156,7 @@ class Background(QObject):
     @Slot(object, object)
     def _deliver(self, task: _Task, future: Future[Any]) -> None:
         """Call back with an outcome. The callback may run the event loop, or raise."""
-        self._running.discard(future)
+        self._running_futures.discard(future)
         if self._is_closed:
             return
         self._queues[task.queue_name].popleft()
@@ -187,14 +187,14 @@ class _ProgressReporter(Progress):
         super().__init__()
         self._background = background
         self._on_report = on_report
-        self._last_s = 0.0
+        self._last_report_s = 0.0
         self._step = ""
 
     def report(self, done: float, total: float, step: str) -> None:
         now_s = time.monotonic()
-        is_new = step != self._step or (total and done >= total)
-        if not is_new and now_s < self._last_s + _REPORT_INTERVAL_S:
+        must_send = step != self._step or (total and done >= total)
+        if not must_send and now_s < self._last_report_s + _REPORT_INTERVAL_S:
             return
-        self._last_s, self._step = now_s, step
+        self._last_report_s, self._step = now_s, step
         share = done / total if total else None
         self._background._report_sent.emit(partial(self._on_report, share, step))

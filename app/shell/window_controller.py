@@ -168,7 +168,7 @@ class FrameController(QObject):
 
     @Slot(str)
     def _search(self, text: str) -> None:
-        self.command_search.ask(text, self.palette.show_targets)
+        self.command_search.ask(text, self.palette.show_entries)
 
     @Slot()
     def show_keys(self) -> None:

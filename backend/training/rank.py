@@ -222,7 +222,7 @@ class Rank:
         return Rank0Services(
             reporter,
             checkpointer,
-            StopWatcher(self._folder.lock, self._run, reporter.set_stopping),
+            StopWatcher(self._folder.stop_request, self._run, reporter.set_stopping),
         )
 
     def record_error(self, error: BaseException) -> None:

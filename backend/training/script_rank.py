@@ -231,7 +231,7 @@ class Script:
                     process_signals.end(child, _QUICK_TERM_S)
             # A share that is away for a while must not end the script.
             with suppress(OSError):
-                if not stop_s and stop_requested(self._folder.lock, self._launch.run):
+                if not stop_s and stop_requested(self._folder.stop_request, self._launch.run):
                     stop_s = now_s
                     self._ask_to_stop(child)
             if stop_s and now_s > stop_s + self._launch.grace_s - _TERM_S:
@@ -243,7 +243,7 @@ class Script:
                 child.wait(_TICK_S)
         # Processes that ended sooner by the stop may have broken this one's exchange with them.
         with suppress(OSError):
-            return stop_s > 0 or stop_requested(self._folder.lock, self._launch.run)
+            return stop_s > 0 or stop_requested(self._folder.stop_request, self._launch.run)
         return stop_s > 0
 
     def _ask_to_stop(self, child: subprocess.Popen[bytes]) -> None:

@@ -126,7 +126,7 @@ def checkpoints_stay(world: World) -> str:
     """At once: what was once the newest is whole where it was, moved away or replaced by newer."""
     for job in world.jobs():
         folder = world.folder_of(job)
-        start_over_count = sum(1 for _ in folder.runs.glob("*"))
+        start_over_count = sum(1 for _ in folder.started_over_runs.glob("*"))
         newest = _newest_checkpoint(world, job)
         if newest is not None:
             path = Path(newest.path)
@@ -138,7 +138,7 @@ def checkpoints_stay(world: World) -> str:
         folder = world.folder_of(job)
         if not folder.path.exists():
             continue  # in the trash
-        checkpoint_folders = [folder.checkpoints, *folder.runs.glob("*/checkpoints")]
+        checkpoint_folders = [folder.checkpoints, *folder.started_over_runs.glob("*/checkpoints")]
         checkpoints = [c for path in checkpoint_folders for c in read_checkpoints(path)]
         if not any(
             (c.name == name and _sha256(Path(c.path)) == sha256) or c.step > step

@@ -97,7 +97,7 @@ def test_f08_the_whole_way_across_machines_is_one_script_the_loss_of_a_node_incl
         {"node": name, "processes": 1} for name in NODES[:2]
     ]
     # The third starts over, so that the first two were put aside.
-    (previous_job,) = map(JobFolder, job.runs.iterdir())
+    (previous_job,) = map(JobFolder, job.started_over_runs.iterdir())
     attempts = [previous_job.attempt(1), previous_job.attempt(2), job.attempt(3), job.attempt(4)]
     exits = [RunExit.from_dict(read_json(attempt.exit)) for attempt in attempts]
     assert [end.state for end in exits] == [

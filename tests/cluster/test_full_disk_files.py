@@ -42,7 +42,7 @@ def test_f26_a_preallocated_file_on_a_full_disk_is_replaced_repeatedly(
     (disk / "full").unlink()
     status_file.replace_json({"step": 20})
     assert (disk / "status.json").stat().st_size < 100
-    status_file.drop()
+    status_file.drop_reserve()
     assert {path.name for path in disk.iterdir()} == {"status.json", "other"}
 
 
@@ -88,10 +88,10 @@ def test_f26_a_stop_request_needs_no_space_and_means_one_run(disk: Path) -> None
     folder.path.mkdir()
     fill(disk)
     assert job_files.request_stop(folder, 1)
-    assert stop_requested(folder.lock, 1)
+    assert stop_requested(folder.stop_request, 1)
     assert not job_files.request_stop(folder, 1)
     run_start.clear_old_stop_request(folder, 2, MOUNTED)
-    assert not stop_requested(folder.lock, 2)
+    assert not stop_requested(folder.stop_request, 2)
     with pytest.raises(OSError, match="No space left"):
         MOUNTED.create(disk / "claim", b"x")
     assert not (disk / "claim").exists()

@@ -81,7 +81,7 @@ def test_s1_a_restarted_agent_starts_the_next_job_on_two_nodes(
     stocked.revive()
     wait_for(folder.attempt(1).exit.exists, "the second job to start and to end")
     assert read_json(folder.attempt(1).exit)["state"] == "FINISHED"
-    assert read_json(folder.attempt(1).claim)["host"] == "node1"
+    assert read_json(folder.attempt(1).claimer)["host"] == "node1"
     assert {plan["node"] for plan in read_json(folder.launch)["ranks"]} == set(NODES)
     wait_for(lambda: not list(services.data_root.queue.iterdir()), "an empty queue")
 

@@ -83,7 +83,7 @@ def train() -> None:
         if step == 1:
             misbehave("model")
         status(JobState.TRAINING, step)
-        if folder.lock.exists():
+        if folder.stop_request.exists():
             wait_for_ranks("stop")
             save(step)
             beat.beat(Phase.INTERRUPTED)

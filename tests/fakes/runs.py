@@ -168,7 +168,7 @@ class Run:
         )
 
     def stop(self) -> None:
-        self.folder.lock.touch()
+        self.folder.stop_request.touch()
 
     @property
     def status(self) -> RunStatus:

@@ -96,7 +96,7 @@ def _open_rank0_services(launch: Launch, folder: OpenJob) -> Rank0Services:
     return Rank0Services(
         reporter,
         Checkpointer(folder, launch.run, config.checkpoint, config.sha256()),
-        StopWatcher(folder.lock, launch.run, reporter.set_stopping),
+        StopWatcher(folder.stop_request, launch.run, reporter.set_stopping),
     )
 
 

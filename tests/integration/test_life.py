@@ -147,7 +147,7 @@ def test_m10_starting_over_keeps_every_byte_of_the_earlier_run(
     services.jobs.lifecycle.start(finished, start_over=True)
     view = services.jobs.queries.wait(finished)
     assert (view.state, view.run, view.step) == (JobState.FINISHED, 2, 96)
-    kept_hashes = hashes(job.runs / "1")
+    kept_hashes = hashes(job.started_over_runs / "1")
     assert kept_hashes.items() <= previous_hashes.items()
     once = {
         name for name in previous_hashes.keys() - kept_hashes.keys() if not name.startswith("acts/")
@@ -230,7 +230,7 @@ def test_f22_a_stop_while_starting_ends_the_run_once(
 ) -> None:
     view = services.jobs.create(raw_job(**ENDLESS))
     assert services.jobs.lifecycle.stop(view.id).state is JobState.CREATED
-    assert not folder(services, view).lock.exists()
+    assert not folder(services, view).stop_request.exists()
     services.jobs.lifecycle.start(view.id)
     other_services = open_desktop()
     with ThreadPoolExecutor(4) as pool:

@@ -44,10 +44,10 @@ class Picture:
     size: QSize
     paint: Callable[[QPainter], None]
 
-    def png(self, ratio: float = 2.0) -> bytes:
+    def png(self, pixel_ratio: float = 2.0) -> bytes:
         """A picture with `ratio` device pixels per pixel of the window."""
-        image = QImage(self._full_size() * ratio, QImage.Format.Format_RGB32)
-        image.setDevicePixelRatio(ratio)
+        image = QImage(self._full_size() * pixel_ratio, QImage.Format.Format_RGB32)
+        image.setDevicePixelRatio(pixel_ratio)
         self._paint_on(image)
         return _write_to_bytes(lambda buffer: QImageWriter(buffer, QByteArray(b"PNG")).write(image))
 

@@ -17,7 +17,7 @@ from widgets.plots.curve_data import XAxis
 from widgets.plots.growable_array import Floats
 
 _MAX_VALUE = 1e300  # beyond it the distance of two values may overflow
-_MIN_SHARE = 5e-5
+_MIN_HEIGHT_SHARE = 5e-5
 """Share of the values. In a narrower range all labels of six digits would be equal."""
 _EMPTY: Floats = np.empty(0)
 _MIN_POINTS, _MANY_POINTS = 5, 20
@@ -62,7 +62,7 @@ FROM_ZERO = Scale(0.0, 0.0)
 
 
 def full_range(
-    ranges: Sequence[Range], names: Iterable[Range], *, log: bool = False
+    ranges: Sequence[Range], name_extents: Iterable[Range], *, log: bool = False
 ) -> Range | None:
     """The full x range, with space for names beyond its end.
 
@@ -78,13 +78,13 @@ def full_range(
     )
     if 0 < low < _NEAR_ZERO_SHARE * high and not log:
         low = 0.0
-    return widen_for_names((low, high), names)
+    return widen_for_names((low, high), name_extents)
 
 
-def widen_for_names(x_range: Range, names: Iterable[Range]) -> Range:
+def widen_for_names(x_range: Range, name_extents: Iterable[Range]) -> Range:
     """Widen a range for the names beyond its end; see `full_range`."""
     low, high = x_range
-    for end, share in names:
+    for end, share in name_extents:
         if share < _MAX_NAME_SHARE and math.isfinite(end):
             high = max(high, (end - low * share) / (1 - share))
     return low, high
@@ -162,7 +162,7 @@ def robust_range(
     if top <= bottom:
         margin = max(abs(median) * 0.1, 1e-9)
         return bottom - margin, top + margin
-    margin = 0.0 if log else (_MIN_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
+    margin = 0.0 if log else (_MIN_HEIGHT_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
     return (bottom - margin, top + margin) if margin > 0 else (bottom, top)
 
 
@@ -197,13 +197,13 @@ def _leading_count(flags: npt.NDArray[np.bool_]) -> int:
 
 
 def y_ticks(
-    y_range: Range, height_px: float, text: Callable[[float], str], *, log: bool
+    y_range: Range, height_px: float, format_value: Callable[[float], str], *, log: bool
 ) -> list[tuple[float, str]]:
     """3 to 6 values and their labels."""
     max_count = min(max(int(height_px / 30), 2), 6)
     if log:
         return ticks.logarithmic(*y_range, max_count)
-    return [(y, text(y)) for y, _ in ticks.linear(*y_range, max_count)]
+    return [(y, format_value(y)) for y, _ in ticks.linear(*y_range, max_count)]
 
 
 def x_ticks(

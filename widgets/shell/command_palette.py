@@ -77,7 +77,7 @@ class CommandPalette(Overlay):
             lambda target: str(target.title),
             self,
         )
-        self._list = self._model.view("Matches", _TargetDelegate)
+        self._list = self._model.view("Matches", _EntryDelegate)
         self._list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self._list.clicked.connect(self._choose)
         self._no_match_label = Label("", "body", "text3", align="center")
@@ -94,15 +94,15 @@ class CommandPalette(Overlay):
         self.show_on_top()
         self._field.setFocus()
 
-    def show_targets(self, targets: Sequence[PaletteEntry], is_complete: bool = True) -> None:
+    def show_entries(self, entries: Sequence[PaletteEntry], is_complete: bool = True) -> None:
         """Show the matches, the best first; ``is_complete``: the search has ended."""
-        self._model.replace(tuple(targets))
-        self._list.setVisible(bool(targets))
-        self._no_match_label.setVisible(not targets and is_complete)
+        self._model.replace(tuple(entries))
+        self._list.setVisible(bool(entries))
+        self._no_match_label.setVisible(not entries and is_complete)
         self._no_match_label.setText(f"No match for “{self._field.text().strip()}”.")
-        if targets:
+        if entries:
             self._list.setCurrentIndex(self._model.index(0, 0))
-        self._list.setFixedHeight(_ROW_H * min(len(targets), _MAX_ROWS))
+        self._list.setFixedHeight(_ROW_H * min(len(entries), _MAX_ROWS))
         self._place_panel()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
@@ -145,10 +145,10 @@ class CommandPalette(Overlay):
 
     @Slot(QModelIndex)
     def _choose(self, index: QModelIndex) -> None:
-        target = index.data(RECORD_ROLE)
-        if target is not None:
+        entry = index.data(RECORD_ROLE)
+        if entry is not None:
             self.dismiss()
-            self.entry_chosen.emit(target)
+            self.entry_chosen.emit(entry)
 
 
 _STEPS = {
@@ -159,14 +159,14 @@ _STEPS = {
 }
 
 
-class _TargetDelegate(QStyledItemDelegate):
+class _EntryDelegate(QStyledItemDelegate):
     """Icon, title, remark, and the shortcut at the right edge."""
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: Index) -> QSize:
         return QSize(0, _ROW_H)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: Index) -> None:
-        target: PaletteEntry = index.data(RECORD_ROLE)
+        entry: PaletteEntry = index.data(RECORD_ROLE)
         rect = QRectF(option.rect)
         state = option.state
         painter.save()
@@ -176,18 +176,18 @@ class _TargetDelegate(QStyledItemDelegate):
         paint_background(painter, rect, is_selected=is_selected, is_hovered=is_hovered)
         centre_y = rect.center().y()
         square = QRectF(rect.left() + S3, centre_y - ICON / 2, ICON, ICON)
-        icons.paint_icon(painter, square, target.icon or "arrow-right", "text2")
+        icons.paint_icon(painter, square, entry.icon or "arrow-right", "text2")
         text_x, end_x = square.right() + S3, rect.right() - S3
-        if target.shortcut:
-            key = native_key(target.shortcut)
-            paint_text(painter, rect.adjusted(0, 0, -S3, 0), key, "small", "text3", right=True)
-            end_x -= text_width(key, "small") + S3
-        remark_w = min(text_width(target.remark, "small"), (end_x - text_x) * 0.5)
-        title_w = min(text_width(target.title, "medium") + 2, end_x - text_x - remark_w - S3)
+        if entry.shortcut:
+            shortcut_text = native_key(entry.shortcut)
+            paint_text(painter, rect.adjusted(0, 0, -S3, 0), shortcut_text, "small", "text3", right=True)
+            end_x -= text_width(shortcut_text, "small") + S3
+        remark_w = min(text_width(entry.remark, "small"), (end_x - text_x) * 0.5)
+        title_w = min(text_width(entry.title, "medium") + 2, end_x - text_x - remark_w - S3)
         paint_text(
             painter,
             QRectF(text_x, rect.top(), title_w, rect.height()),
-            target.title,
+            entry.title,
             "medium",
             "text",
         )
@@ -195,7 +195,7 @@ class _TargetDelegate(QStyledItemDelegate):
         paint_text(
             painter,
             QRectF(text_x, rect.top(), max(0.0, end_x - text_x), rect.height()),
-            target.remark,
+            entry.remark,
             "small",
             "text3",
         )

@@ -25,22 +25,22 @@ class ShortcutsDialog(Dialog):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("Keyboard shortcuts", _WIDTH, parent, height=_HEIGHT)
-        self._lines = QGridLayout()
-        self._lines.setHorizontalSpacing(S4)
-        self._lines.setVerticalSpacing(S2)
-        self._lines.setColumnStretch(1, 1)
+        self._grid = QGridLayout()
+        self._grid.setHorizontalSpacing(S4)
+        self._grid.setVerticalSpacing(S2)
+        self._grid.setColumnStretch(1, 1)
         body = QWidget()
-        body.setLayout(col(self._lines, STRETCH, margins=(0, 0, S4, 0)))
+        body.setLayout(col(self._grid, STRETCH, margins=(0, 0, S4, 0)))
         self.fill((VerticalScrollArea(body), 1), foot=(self.default_button("Close", self.accept),))
         for page_title, shortcuts in groupby(SHORTCUTS, key=lambda key: key.page_title):
-            self._add_page(page_title or "Everywhere", shortcuts)
+            self._add_section(page_title or "Everywhere", shortcuts)
 
-    def _add_page(self, page_title: str, shortcuts: Iterable[Shortcut]) -> None:
-        lines = self._lines
+    def _add_section(self, page_title: str, shortcuts: Iterable[Shortcut]) -> None:
+        grid = self._grid
         heading = Label(page_title, "strong")
-        heading.setContentsMargins(0, S3 if lines.rowCount() > 1 else 0, 0, 0)
-        lines.addWidget(heading, lines.rowCount(), 0, 1, 2)
+        heading.setContentsMargins(0, S3 if grid.rowCount() > 1 else 0, 0, 0)
+        grid.addWidget(heading, grid.rowCount(), 0, 1, 2)
         for shortcut in shortcuts:
-            line = lines.rowCount()
-            lines.addWidget(Label(native_key(shortcut.key), "mono", "text2"), line, 0)
-            lines.addWidget(Label(shortcut.label), line, 1)
+            row = grid.rowCount()
+            grid.addWidget(Label(native_key(shortcut.key), "mono", "text2"), row, 0)
+            grid.addWidget(Label(shortcut.label), row, 1)

@@ -156,7 +156,7 @@ class OpenJob(JobFolder):
 
     def earlier(self, run: int) -> OpenJob:
         """Return the folder that starting over moved the runs up to ``run`` to."""
-        return OpenJob(self.runs / str(run), self.files)
+        return OpenJob(self.started_over_runs / str(run), self.files)
 
 
 @dataclass(frozen=True)

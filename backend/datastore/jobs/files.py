@@ -287,18 +287,18 @@ def request_stop(folder: OpenJob, run: int) -> bool:
     try:
         _create_request(folder, json.dumps(request).encode())
     except FileExistsError:
-        folder.files.refresh_file(folder.lock)
+        folder.files.refresh_file(folder.stop_request)
         # One that cannot be read here cannot be read by the ranks either.
         with suppress(PermissionError):
-            if stop_requested(folder.lock, run) and not pause_requested(folder.lock, run):
+            if stop_requested(folder.stop_request, run) and not pause_requested(folder.stop_request, run):
                 return False
-        folder.files.replace_json(folder.lock, request)
+        folder.files.replace_json(folder.stop_request, request)
     return True
 
 
 def request_kill(folder: OpenJob, run: int) -> None:
     """Request that ``run`` ends at once, after a stop request had no effect."""
-    folder.files.replace_json(folder.lock, json_value(_stop_request(run, kills_run=True)))
+    folder.files.replace_json(folder.stop_request, json_value(_stop_request(run, kills_run=True)))
 
 
 def _stop_request(run: int, *, kills_run: bool = False) -> StopRequest:
@@ -307,12 +307,12 @@ def _stop_request(run: int, *, kills_run: bool = False) -> StopRequest:
 
 def _create_request(folder: OpenJob, request: bytes) -> None:
     try:
-        folder.files.create(folder.lock, request)
+        folder.files.create(folder.stop_request, request)
     except FileExistsError:
         raise
     except (OSError, BackendError):
         # A full disk can still create a name, and an empty lock is a request (`stop_request`).
-        folder.files.create(folder.lock, b"")
+        folder.files.create(folder.stop_request, b"")
 
 
 def move_to_trash(root: OpenRoot, folder: OpenJob) -> Path:

@@ -261,7 +261,7 @@ class RunStateReader:
             # Another desktop moved the run away, or started the next one, between two reads.
             return self.collect()
         try:
-            is_stop_requested = run > 0 and stop_requested(folder.lock, run)
+            is_stop_requested = run > 0 and stop_requested(folder.stop_request, run)
         except OSError as error:
             swallowed(error)
             # A request that this user may not read is one, too.
@@ -277,7 +277,7 @@ class RunStateReader:
             silent_nodes=() if run_exit is not None else self._silent_nodes(run, now_s),
             stop_requested=is_stop_requested,
             is_stop_unseen=is_stop_requested and self._is_stop_unseen(),
-            stopped_by=stop_requested_by(folder.lock) if is_stop_requested else "",
+            stopped_by=stop_requested_by(folder.stop_request) if is_stop_requested else "",
             pause=_pause(folder, run, queue_entry) if is_stop_requested or queue_entry else "",
             is_queued=queue_entry is not None,
             problems=tuple(problems),
@@ -289,7 +289,7 @@ class RunStateReader:
             return False
         with suppress(OSError, BackendError):
             changed_s = self._folder.files.changed_s
-            return changed_s(self._folder.status) - changed_s(self._folder.lock) > _STOP_SEEN_S
+            return changed_s(self._folder.status) - changed_s(self._folder.stop_request) > _STOP_SEEN_S
         return False
 
     def _silent_nodes(self, run: int, now_s: float) -> tuple[str, ...]:
@@ -348,7 +348,7 @@ class RunStateReader:
 def _pause(folder: JobFolder, run: int, queue_entry: QueueEntry | None) -> str:
     """Return why a job gives way, or waits because it did; "" if a user queued it since."""
     if queue_entry is None:
-        return pause_requested(folder.lock, run)
+        return pause_requested(folder.stop_request, run)
     return queue_entry.reason if queue_entry.quiet_s else ""
 
 

@@ -153,9 +153,9 @@ class MirrorReader:
         for name in _JOB_FILES:
             self._pull_if_changed(files, folder.path / name, remote_files.get(name))
         # Starting over moves the files of earlier runs; new files then have the same names.
-        earlier_names = _names(folder.runs)
-        self._pull_names(files, folder.runs, remote_files.get("runs"))
-        if _names(folder.runs) - earlier_names:
+        earlier_names = _names(folder.started_over_runs)
+        self._pull_names(files, folder.started_over_runs, remote_files.get("runs"))
+        if _names(folder.started_over_runs) - earlier_names:
             for part in (folder.output, folder.checkpoints):
                 shutil.rmtree(part, ignore_errors=True)
         self._pull_names(files, folder.attempts, remote_files.get("attempts"))

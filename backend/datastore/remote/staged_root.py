@@ -124,7 +124,7 @@ class StagedRoot(MirrorReader):
                 }
             except FileNotFoundError:
                 return
-            for path in (folder.status, folder.lock):
+            for path in (folder.status, folder.stop_request):
                 if path.name in remote_files:
                     self._pull_if_changed(files, path, remote_files[path.name])
             self._pull_checkpoints_of(files, folder, run, remote_files.get(folder.checkpoints.name))
@@ -356,7 +356,7 @@ class StagedRoot(MirrorReader):
                     self._send(shell, files, folder.checkpoints / name, progress)
             if folder.latest.exists():
                 self._send(shell, files, folder.latest, progress)
-            files.remove(self._remote(folder.lock))
+            files.remove(self._remote(folder.stop_request))
             for name in _SENT_NAMES:
                 if (folder.path / name).exists():
                     value = (folder.path / name).read_bytes()
@@ -380,7 +380,7 @@ class StagedRoot(MirrorReader):
 
 def _attempts(folder: JobFolder) -> Iterator[AttemptFolder]:
     """Yield the attempts of all runs, also those before a start over."""
-    for attempts in (folder.attempts, *folder.runs.glob(f"*/{folder.attempts.name}")):
+    for attempts in (folder.attempts, *folder.started_over_runs.glob(f"*/{folder.attempts.name}")):
         with suppress(FileNotFoundError):
             yield from (AttemptFolder(path) for path in attempts.iterdir())
 

@@ -166,9 +166,9 @@ class StagingAccess(MountedAccess):
             remote.send_job(folder, run, progress)
         replace_json(folder.attempt(run).staged_marker, RemoteRun(nodes[0]).to_dict())
         # A stop request from before exists only here.
-        if folder.lock.exists():
+        if folder.stop_request.exists():
             with suppress(FileExistsError):
-                self._root_of_node(nodes[0]).create(folder.lock, folder.lock.read_bytes())
+                self._root_of_node(nodes[0]).create(folder.stop_request, folder.stop_request.read_bytes())
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         run = folder.newest_run()
@@ -237,7 +237,7 @@ class StagingAccess(MountedAccess):
         if name == folder.logs.name and (remote := self._rank_is_on(folder, path)) is not None:
             return remote
         remote_parts = (
-            folder.lock,
+            folder.stop_request,
             folder.logs,
             folder.attempts,
             folder.output,

@@ -99,7 +99,7 @@ def abandoned_claimer(folder: JobFolder, run: int) -> ProcessIdentity | None:
     if attempt.supervisor.exists() or attempt.exit.exists():
         return None
     try:
-        claimer = ProcessIdentity.from_dict(read_json(attempt.claim))
+        claimer = ProcessIdentity.from_dict(read_json(attempt.claimer))
     except (OSError, ValueError) as error:
         swallowed(error)
         return None

@@ -354,7 +354,7 @@ def plan(
     if not policy.continues or not record.error.retry:
         return None
     try:
-        if stop_requested(folder.lock, launch.run):
+        if stop_requested(folder.stop_request, launch.run):
             return None
         checkpoints = read_checkpoints(folder.checkpoints)
         used_retries = launch.continuation.retries if launch.continuation is not None else 0

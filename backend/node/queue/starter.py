@@ -44,7 +44,7 @@ def start(root: DataRoot, folder: JobFolder, run: int) -> bool:
     _check_requirements(root, folder, launch)
     if not run_start.claim(folder, run, _LOCAL):
         return False
-    replace_json(folder.attempt(run).claim, process_identity.own_process().to_dict())
+    replace_json(folder.attempt(run).claimer, process_identity.own_process().to_dict())
     start_claimed(root, folder, launch)
     return True
 
@@ -80,7 +80,7 @@ def continue_start(root: DataRoot, folder: JobFolder, run: int) -> None:
         OSError: The job's folder cannot be written.
     """
     launch = _launch(folder, run)
-    replace_json(folder.attempt(run).claim, process_identity.own_process().to_dict())
+    replace_json(folder.attempt(run).claimer, process_identity.own_process().to_dict())
     start_claimed(root, folder, launch)
 
 

@@ -28,4 +28,4 @@ def write_until_done(path: Path, value: Mapping[str, Any], limit_s: float) -> No
             time.sleep(1.0)
         return preallocated_file.replace_json(dict(value))
     finally:
-        preallocated_file.drop()
+        preallocated_file.drop_reserve()

@@ -100,7 +100,7 @@ def close_run(
             ):
                 preallocated_file = PreallocatedFile(path)
                 preallocated_file.replace_json(value)
-                preallocated_file.drop()
+                preallocated_file.drop_reserve()
     except OSError as error:
         if attempt.path.exists():
             path = error.filename or attempt.exit

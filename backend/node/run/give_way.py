@@ -146,10 +146,10 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
     )
     try:
         try:
-            LocalFiles().create(folder.lock, json.dumps(request).encode())
+            LocalFiles().create(folder.stop_request, json.dumps(request).encode())
         except FileExistsError:
-            if not stop_requested(folder.lock, run):
-                replace_json(folder.lock, request)
+            if not stop_requested(folder.stop_request, run):
+                replace_json(folder.stop_request, request)
     except OSError as error:
         swallowed(error)  # full, or unavailable: the next reading tries again
         return False

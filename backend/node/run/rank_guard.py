@@ -389,7 +389,7 @@ class Guard:
         self._next_lock_check_s = now_s + _LOCK_S
         # A share that is away for a while must not end the rank; it is asked again.
         with suppress(OSError):
-            return stop_requested(self._folder.lock, self._launch.run)
+            return stop_requested(self._folder.stop_request, self._launch.run)
         return False
 
     def _limit_s(self, phase: Phase, stop_was_requested: bool) -> float:

@@ -58,8 +58,8 @@ def write(folder: JobFolder, launch: Launch, files: Files) -> None:
 
 def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
     """Move the files of earlier runs to ``runs/<n>``; files that were moved already stay there."""
-    target = folder.runs / str(run - 1)
-    for path in (folder.runs, target, target / "attempts"):
+    target = folder.started_over_runs / str(run - 1)
+    for path in (folder.started_over_runs, target, target / "attempts"):
         files.make_folder(path, exist_ok=True)
     _move(STARTED_OVER, folder.path, target, files)
     earlier_names = (
@@ -72,7 +72,7 @@ def move_earlier_runs(folder: JobFolder, run: int, files: Files) -> None:
 
 def _move_back(folder: JobFolder, run: int, files: Files) -> None:
     """Undo `move_earlier_runs`; it needs no room. What is new goes to the folder of the claim."""
-    target = folder.runs / str(run - 1)
+    target = folder.started_over_runs / str(run - 1)
     attempts = target / "attempts"
     # It is made last: without it, nothing was moved.
     if files.exists(attempts):
@@ -94,15 +94,15 @@ def _move(names: Iterable[str], source: Path, target: Path, files: Files) -> Non
 
 def clear_old_stop_request(folder: JobFolder, run: int, files: Files) -> None:
     """Remove a request to stop an earlier run before ``run`` starts; keep one for this run."""
-    files.refresh_file(folder.lock)
+    files.refresh_file(folder.stop_request)
     with suppress(FileNotFoundError):
         try:
-            requested_run = int(read_json(folder.lock)["run"])
+            requested_run = int(read_json(folder.stop_request)["run"])
         except (PermissionError, ValueError, KeyError, TypeError) as error:
             swallowed(error)
             requested_run = 0
         if requested_run < run:
-            files.remove(folder.lock)
+            files.remove(folder.stop_request)
 
 
 def _first_status(launch: Launch, previous: RunStatus | None, now: str) -> RunStatus:

@@ -178,8 +178,8 @@ class Supervisor:
                 launcher_error=refusal,
                 launcher_log=run_files.text_from(self._folder.mpirun_log, log_start),
                 stop_was_requested=self._stop_seen_s is not None or self._stop_is_requested(),
-                stopped_by=stop_requested_by(self._folder.lock),
-                pause=pause_requested(self._folder.lock, self._run),
+                stopped_by=stop_requested_by(self._folder.stop_request),
+                pause=pause_requested(self._folder.stop_request, self._run),
                 ended_early=self._ended_early,
                 end_signal=self._end_signal,
                 give_up_reason=self._give_up_message,
@@ -373,7 +373,7 @@ class Supervisor:
             if not self._stop_is_requested():
                 return False
             self._stop_seen_s = self._progress_s = now_s
-        is_to_end = kill_requested(self._folder.lock, self._run)
+        is_to_end = kill_requested(self._folder.stop_request, self._run)
         if not run_files.has_begun(last_status(self._folder)):
             self._ended_early = is_to_end or now_s > self._stop_seen_s + _FIRST_STEP_S
             return self._ended_early
@@ -395,7 +395,7 @@ class Supervisor:
 
     def _stop_is_requested(self) -> bool:
         with suppress(OSError):
-            return stop_requested(self._folder.lock, self._run)
+            return stop_requested(self._folder.stop_request, self._run)
         return False
 
     def _end_launcher(self) -> None:

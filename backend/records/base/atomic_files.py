@@ -21,10 +21,10 @@ from backend.records.base import access_modes
 
 T = TypeVar("T")
 
-TEMPORARY = re.compile(r"\.(.+\.(\d+\.)?[0-9a-f]{8}\.tmp|.+\.pt\.\d+\.tmp|now-[0-9a-f]{8,16})")
+TEMPORARY_NAME = re.compile(r"\.(.+\.(\d+\.)?[0-9a-f]{8}\.tmp|.+\.pt\.\d+\.tmp|now-[0-9a-f]{8,16})")
 """Names of this program's temporary files, whose writers rename or remove them at once."""
 _CHUNK_BYTES = 2**16
-_NEVER_WAIT = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
+_NONBLOCKING_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 
 
 def replace_bytes(
@@ -94,7 +94,7 @@ def open_regular_file(path: Path) -> int:
         ValueError: It is not a regular file.
     """
     # Any user may write into a node's folder, and opening a FIFO blocks until it has a writer.
-    descriptor = os.open(path, os.O_RDONLY | _NEVER_WAIT)
+    descriptor = os.open(path, os.O_RDONLY | _NONBLOCKING_FLAGS)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise ValueError(f"{path.name} is not a regular file")

@@ -159,7 +159,7 @@ class JobFolder:
         return self.path / "status.json"
 
     @property
-    def lock(self) -> Path:
+    def stop_request(self) -> Path:
         return self.path / "job.lock"
 
     @property
@@ -227,7 +227,7 @@ class JobFolder:
         return self.checkpoints / LATEST
 
     @property
-    def runs(self) -> Path:
+    def started_over_runs(self) -> Path:
         return self.path / "runs"
 
     @property
@@ -254,7 +254,7 @@ class AttemptFolder:
     path: Path
 
     @property
-    def claim(self) -> Path:
+    def claimer(self) -> Path:
         return self.path / "claimed.json"
 
     @property
@@ -367,7 +367,7 @@ class NodeHome:
         return self.path / "state"
 
     @property
-    def notices(self) -> PurePosixPath:
+    def notification_settings(self) -> PurePosixPath:
         """0700: the notification settings of its user, one file for each data root."""
         return self.path / "notices"
 
@@ -375,7 +375,7 @@ class NodeHome:
     def agent_log(self) -> PurePosixPath:
         return self.path / "agent.log"
 
-    def imports(self, node: str) -> PurePosixPath:
+    def import_check(self, node: str) -> PurePosixPath:
         """Return the result of importing torch and Horovod; several nodes may share one home."""
         return self.path / f"imports-{node}.json"
 

@@ -22,4 +22,4 @@ class MirrorUsage:
     folder: str = field(metadata={KEY: "place"})
     address: str
     bytes: int
-    fetched_bytes: int
+    refetchable_bytes: int

@@ -20,9 +20,9 @@ from typing import Any
 from backend.base.log import suppress
 from backend.records.base.atomic_files import replace_bytes
 
-_BYTES = 16_384
+_RESERVE_BYTES = 16_384
 """Larger than a status of a thousand ranks."""
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+_DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PreallocatedFile:
@@ -41,7 +41,7 @@ class PreallocatedFile:
             # Another user's run may have left one that is of no use here.
             if not os.access(self._spare, os.W_OK):
                 # fsync reports blocks that were only promised.
-                replace_bytes(self._spare, b" " * _BYTES)
+                replace_bytes(self._spare, b" " * _RESERVE_BYTES)
             self._is_reserved = True
 
     def replace_json(self, value: Any) -> None:
@@ -57,27 +57,27 @@ class PreallocatedFile:
         try:
             replace_bytes(self._path, content)
         except OSError as error:
-            if error.errno not in _FULL or not self._write_over(content):
+            if error.errno not in _DISK_FULL_ERRNOS or not self._write_over(content):
                 raise
 
-    def drop(self) -> None:
+    def drop_reserve(self) -> None:
         with suppress(OSError):
             self._spare.unlink()
 
     def _write_over(self, content: bytes) -> bool:
-        previous_path = self._spare.with_name(f"{self._spare.name}.tmp")
+        replaced_link = self._spare.with_name(f"{self._spare.name}.tmp")
         try:
             with self._spare.open("r+b") as file:
                 # JSON may end with blanks; truncating the file would free reserved space.
                 file.write(content.ljust(os.fstat(file.fileno()).st_size))
                 file.flush()
                 os.fsync(file.fileno())
-            previous_path.unlink(missing_ok=True)
+            replaced_link.unlink(missing_ok=True)
             with suppress(FileNotFoundError):
-                os.link(self._path, previous_path)
+                os.link(self._path, replaced_link)
             os.replace(self._spare, self._path)
             with suppress(FileNotFoundError):
-                os.replace(previous_path, self._spare)
+                os.replace(replaced_link, self._spare)
         except OSError:
             # The caller raises the error of the write itself.
             return False

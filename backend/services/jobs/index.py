@@ -289,7 +289,7 @@ class JobIndex:
         tokens = text.casefold().split()
         matches = (
             summary
-            for summary in self._sweeps.summaries()
+            for summary in self._sweeps.sweep_rows()
             if _has_all(tokens, summary.name_and_tags.casefold())
         )
         return tuple(islice(matches, limit))

@@ -25,7 +25,7 @@ ReadHistory = Callable[[Path], HistoryUpdate]
 
 def earlier_folders(folder: OpenJob) -> dict[int, OpenJob]:
     """Return the folders of runs before a start over, by the number of their last run."""
-    return {number: folder.earlier(number) for number in _numbers(folder.runs)}
+    return {number: folder.earlier(number) for number in _numbers(folder.started_over_runs)}
 
 
 def run_folder(folder: OpenJob, run: int) -> OpenJob:

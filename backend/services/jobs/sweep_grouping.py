@@ -27,7 +27,7 @@ class JobSweeps:
 
     def __init__(self, summaries: list[JobSummary]) -> None:
         self._summaries = summaries
-        self._slots: dict[str, int] = {}
+        self._slot_of_tag: dict[str, int] = {}
         self._tag_of: dict[int, str] = {}
         self._members: dict[str, set[int]] = {}
         self._changed_tags: set[str] = set()
@@ -38,7 +38,7 @@ class JobSweeps:
 
     def slot(self, tag: str) -> int | None:
         """Return the slot of a sweep. May be called from any thread."""
-        return self._slots.get(tag)
+        return self._slot_of_tag.get(tag)
 
     def put(self, slot: int, summary: JobSummary) -> None:
         """Add or update a job."""
@@ -60,9 +60,9 @@ class JobSweeps:
             self._changed_tags.add(tag)
             self._is_regrouped = True
 
-    def summaries(self) -> Iterator[JobSummary]:
+    def sweep_rows(self) -> Iterator[JobSummary]:
         """Yield the row of each sweep that still has enough jobs."""
-        for slot in self._slots.values():
+        for slot in self._slot_of_tag.values():
             summary = self._summaries[slot]
             if summary.sweep is not None and len(summary.sweep.ids) >= MIN_JOBS:
                 yield summary
@@ -74,12 +74,12 @@ class JobSweeps:
             members = self._members[tag]
             if not members:
                 del self._members[tag]
-                self._slots.pop(tag, None)
+                self._slot_of_tag.pop(tag, None)
                 continue
             summary = sweep_summary(tag, [self._summaries[slot] for slot in members])
-            slot = self._slots.get(tag)
+            slot = self._slot_of_tag.get(tag)
             if slot is None:
-                self._slots[tag] = len(self._summaries)
+                self._slot_of_tag[tag] = len(self._summaries)
                 self._summaries.append(summary)
             elif self._summaries[slot] != summary:
                 self._summaries[slot] = summary
@@ -98,7 +98,7 @@ class JobSweeps:
         sweep_slots = np.full(len(self._summaries), -1, np.int32)
         sizes = np.zeros(len(self._summaries), np.int32)
         for tag, members in self._members.items():
-            slot = self._slots[tag]
+            slot = self._slot_of_tag[tag]
             sweep_slots[list(members)] = slot
             sizes[slot] = len(members)
         self.sweep_slots, self._sizes = sweep_slots, sizes
@@ -114,7 +114,7 @@ class JobSweeps:
             is_search: The list shows search results: if only some jobs of a sweep match, the
                 matching jobs are shown, folded or not.
         """
-        if not self._slots or not len(order):
+        if not self._slot_of_tag or not len(order):
             return order
         sweep_slots = self.sweep_slots[order]
         sweep_slots = np.where(
@@ -139,9 +139,9 @@ class JobSweeps:
         is_visible[is_member] = self._open_mask(member_sweeps, folds, is_search=is_search)[
             sweep_slots[is_member]
         ]
-        rows: Slots = np.insert(order, sweep_starts, sweep_slots[sweep_starts])
-        visible_rows: Slots = rows[np.insert(is_visible, sweep_starts, True)]
-        return visible_rows
+        row_slots: Slots = np.insert(order, sweep_starts, sweep_slots[sweep_starts])
+        visible_slots: Slots = row_slots[np.insert(is_visible, sweep_starts, True)]
+        return visible_slots
 
     def _open_mask(
         self, member_sweeps: Slots, folds: FoldState, *, is_search: bool
@@ -156,6 +156,6 @@ class JobSweeps:
 
     def _apply(self, folds: Mapping[str, bool], is_open: npt.NDArray[np.bool_]) -> None:
         for tag, folded in folds.items():
-            slot = self._slots.get(tag)
+            slot = self._slot_of_tag.get(tag)
             if slot is not None:
                 is_open[slot] = not folded

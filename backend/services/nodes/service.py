@@ -279,11 +279,11 @@ class NodeService:
             return
         size = number_format.size(mirror_usage.bytes)
         message = f"{size} of it are kept on this computer, in {mirror_usage.folder}"
-        if mirror_usage.fetched_bytes:
+        if mirror_usage.refetchable_bytes:
             address = shlex.quote(mirror_usage.address)
             message += (
                 f"; ./installers/run --data-root {address} mirror clear frees "
-                f"{number_format.size(mirror_usage.fetched_bytes)}, "
+                f"{number_format.size(mirror_usage.refetchable_bytes)}, "
                 "which are fetched again when needed"
             )
         yield Finding("mirror", True, f"{message}.")

@@ -168,7 +168,7 @@ class NotificationService:
 
     def _copy_to(self, entry: NodeEntry, channels: Channels) -> None:
         assert entry.info is not None
-        folder = NodeHome(PurePosixPath(entry.info.home)).notices
+        folder = NodeHome(PurePosixPath(entry.info.home)).notification_settings
         shell = self._open_shell(entry.name)
         try:
             # The node knows its data root by the path behind all links.

@@ -191,7 +191,7 @@ class PreflightRun:
             entry.is_staged,
             self._config.loader_workers,
             AgentPaths(entry.name, installation.python, installation.bundle, info).folder,
-            str(home.imports(entry.name)),
+            str(home.import_check(entry.name)),
             **self._script_fields,
         )
         return NodePreflight(

@@ -23,7 +23,7 @@ from backend.datastore.library.library_files import VersionFolder
 from backend.node.queue import entries as queue_entries
 from backend.node.run.finalize import Supervision
 from backend.records.base import access_modes, number_format, timestamps
-from backend.records.base.atomic_files import TEMPORARY, read_json
+from backend.records.base.atomic_files import TEMPORARY_NAME, read_json
 from backend.records.base.layout import (
     CHECKPOINT_SUFFIX,
     KEEP_SUFFIX,
@@ -119,7 +119,7 @@ def _check_temporary(scan: Scan) -> Iterator[CheckFinding]:
         folders += [(job.subject, job_folder.path), *((job.subject, path) for path in parts)]
     for subject, folder in folders:
         for name in scan.names(folder):
-            if TEMPORARY.fullmatch(name) and scan.is_stale(folder / name):
+            if TEMPORARY_NAME.fullmatch(name) and scan.is_stale(folder / name):
                 yield CheckFinding(subject, {"file": sanitize(name)}, [folder / name])
 
 

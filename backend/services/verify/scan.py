@@ -194,8 +194,8 @@ class Scan:
         if self.root.files.is_mounted and not self.root.files.has_files_of(job.folder):
             return
         yield job.folder
-        if job.folder.runs.name in job.names:
-            for name in self.names(job.folder.runs):
+        if job.folder.started_over_runs.name in job.names:
+            for name in self.names(job.folder.started_over_runs):
                 if name.isdecimal():
                     yield job.folder.earlier(int(name))
 

@@ -35,7 +35,7 @@ def added_items():
 def dialog(page, services, immediately, added_items):
     page.controller = DepthController(services.gallery, immediately, added_items.append, page)
     page.controller.plan()
-    return page.controller.dialog.dialog
+    return page.controller.dialog_holder.dialog
 
 
 def drawing_text(dialog):

@@ -126,7 +126,7 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
         3,
         1,
     ]
-    reloaded.read_all()
+    reloaded.mark_all_read()
     assert reloaded.unread_count_of("/lab/b") == 0
 
 
@@ -307,8 +307,8 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(
     reloaded = NotificationStore(path)
     assert (reloaded.unread_count, len(reloaded.notices)) == (MAX_NOTICES, MAX_NOTICES)
     assert reloaded.notices[0] == received_notices[0]
-    assert reloaded.read_all()
-    assert not reloaded.read_all()
+    assert reloaded.mark_all_read()
+    assert not reloaded.mark_all_read()
     reloaded.save()
     assert NotificationStore(path).unread_count == 0
 

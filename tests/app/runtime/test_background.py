@@ -217,7 +217,7 @@ def test_no_thread_signals_a_deleted_object_after_a_close(qapp):
     signalled_too_late = []
     at_shutdown(background, lambda waits: waits and waited_for.set())
     background.run("any", lambda: gate.wait(LIMIT_S), pytest.fail, pytest.fail)
-    (future,) = background._running
+    (future,) = background._running_futures
 
     def signal(_future):
         waited_for.wait(LIMIT_S)
@@ -242,7 +242,7 @@ def test_closing_does_not_wait_for_work_that_never_began(qapp):
     background.run("first", work, pytest.fail, pytest.fail)
     background.run("second", pytest.fail, pytest.fail, pytest.fail)
     assert started.wait(LIMIT_S)
-    (second,) = (f for f in background._running if not f.running())
+    (second,) = (f for f in background._running_futures if not f.running())
     second.add_done_callback(lambda _: gate.set())
     assert background.close()
 

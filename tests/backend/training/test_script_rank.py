@@ -165,7 +165,7 @@ def test_a_script_that_ends_before_it_hears_of_a_stop_was_stopped(
     tmp_path: Path, lock: str, was_stopped: bool
 ) -> None:
     script = script_of(tmp_path, PLANS[2], *PLANS)
-    path = JobFolder(tmp_path / "job").lock
+    path = JobFolder(tmp_path / "job").stop_request
     write = f"open({str(path)!r}, 'w').write({lock!r})\n" if lock else ""
     # On a busy machine the signal of the stop reaches it before it ends.
     deaf_code = "import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"

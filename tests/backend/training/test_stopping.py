@@ -58,7 +58,7 @@ def test_m08_all_ranks_leave_after_the_same_step(tmp_path: Path, ranks: int, sto
 def test_f22_a_stop_while_the_job_is_set_up_saves_where_it_is(tmp_path: Path) -> None:
     training = new_training(tmp_path, processes=1, strategy={"name": "alone"})
     training.prepare()
-    training.folder.lock.touch()
+    training.folder.stop_request.touch()
     assert training.start().wait() == 0
     assert Path(training.latest()).name == "epoch-0000-step-000000.pt"
     training.train_well(resume_from=training.latest())
@@ -101,7 +101,7 @@ def test_a_lock_of_another_run_is_ignored_and_one_made_by_hand_counts(
 def test_a_lock_of_an_earlier_run_does_not_stop_this_one(tmp_path: Path) -> None:
     training = new_training(tmp_path, processes=1, epochs=1, strategy={"name": "alone"})
     training.prepare()
-    training.folder.lock.write_text(json.dumps({"run": 7}))
+    training.folder.stop_request.write_text(json.dumps({"run": 7}))
     process = training.start()
     assert process.wait() == 0
     assert training.step() == 12

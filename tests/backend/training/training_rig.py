@@ -152,7 +152,7 @@ class Training:
     def prepare(self, resume_from: str = "", start_from: str = "") -> None:
         self.run += 1
         self.folder.attempt(self.run).path.mkdir(parents=True)
-        self.folder.lock.unlink(missing_ok=True)
+        self.folder.stop_request.unlink(missing_ok=True)
         ranks = tuple(
             RankPlan(n, n, self.nodes[n % len(self.nodes)], "localhost")
             for n in range(self.config.world_size)
@@ -209,7 +209,7 @@ class Training:
                     "the moment",
                     hint=self.log,
                 )
-                self.folder.lock.write_text(json.dumps({"run": self.run}))
+                self.folder.stop_request.write_text(json.dumps({"run": self.run}))
             return process.wait()
         finally:
             if process.poll() is None:

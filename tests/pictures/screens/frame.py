@@ -196,7 +196,7 @@ def _palette(stage: Stage, text: str, targets: list[PaletteEntry]) -> None:
     palette = CommandPalette(stage.window)
     palette.open()
     palette._field.setText(text)
-    palette.show_targets(targets)
+    palette.show_entries(targets)
 
 
 TARGETS = [

@@ -163,7 +163,7 @@ def _notices(stage: Stage) -> None:
 def _palette(stage: Stage) -> None:
     palette = CommandPalette(stage.window)
     palette.open()
-    palette.show_targets([PaletteEntry("job", "x", EVIL, EVIL)])
+    palette.show_entries([PaletteEntry("job", "x", EVIL, EVIL)])
 
 
 def _importing(stage: Stage) -> None:

@@ -114,7 +114,7 @@ def ink_of_line(image: QImage) -> float:
 
 @pytest.mark.parametrize("colour", theme.LIGHT.curves[:2])
 def test_s4_drawing_and_page_show_the_curves_of_the_picture(panel: CurvePanel, colour: str) -> None:
-    picture = colour_mask(QImage.fromData(panel.as_picture().png(ratio=1.0)), colour)
+    picture = colour_mask(QImage.fromData(panel.as_picture().png(pixel_ratio=1.0)), colour)
     assert picture.sum() > 500
     assert similarity(picture, colour_mask(svg_image(panel), colour)) > 0.97
     assert (
@@ -131,7 +131,7 @@ def test_the_picture_equals_the_window(panel: CurvePanel) -> None:
     panel.clearFocus()  # Its ring is not taken along.
     panel.render(window_image, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
     window_mask = colour_mask(window_image, BLUE)
-    picture_mask = colour_mask(QImage.fromData(panel.as_picture().png(ratio=1.0)), BLUE)[TITLE_H:]
+    picture_mask = colour_mask(QImage.fromData(panel.as_picture().png(pixel_ratio=1.0)), BLUE)[TITLE_H:]
     assert similarity(window_mask, picture_mask) > 0.97
 
 

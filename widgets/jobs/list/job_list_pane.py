@@ -134,16 +134,16 @@ class JobListPane(QWidget):
             self._shown_query = self.query
             self.view.scrollToTop()
         show_counts(self.groups, rows)
-        is_empty = rows.total_count > 0 and self.model.rowCount() == 0
-        if is_empty:
+        has_no_match = rows.total_count > 0 and self.model.rowCount() == 0
+        if has_no_match:
             show_no_match(self.no_match, self.query)
-        self.view.setVisible(not is_empty)
-        self.no_match.setVisible(is_empty)
-        existing_ticks = [t for t in self.ticks if self.model.summary(t) is not None]
+        self.view.setVisible(not has_no_match)
+        self.no_match.setVisible(has_no_match)
+        kept_ids = [t for t in self.ticks if self.model.summary(t) is not None]
         if self._pending_ticks and is_user_request:
-            existing_ticks, self._pending_ticks = list(self._pending_ticks), ()
-            self.ticks.add(existing_ticks)
-        self.ticks.keep(existing_ticks)
+            kept_ids, self._pending_ticks = list(self._pending_ticks), ()
+            self.ticks.add(kept_ids)
+        self.ticks.keep(kept_ids)
         self._show_ticked()
 
     def tick(self, ids: Sequence[str]) -> None:

@@ -100,26 +100,26 @@ def test_f54_any_name_of_a_job_comes_back_as_it_was(tmp_path: Path, name: str) -
 def test_a_stop_request_is_for_one_run(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     job_files.request_stop(folder, 1)
-    assert not stop_requested(folder.lock, 2)
+    assert not stop_requested(folder.stop_request, 2)
     run_start.clear_old_stop_request(folder, 2, MOUNTED)
-    assert not folder.lock.exists()
+    assert not folder.stop_request.exists()
     job_files.request_stop(folder, 2)
     run_start.clear_old_stop_request(folder, 2, MOUNTED)
-    assert stop_requested(folder.lock, 2)
-    folder.lock.unlink()
+    assert stop_requested(folder.stop_request, 2)
+    folder.stop_request.unlink()
     job_files.request_stop(folder, 1)
     assert job_files.request_stop(folder, 2)
-    assert stop_requested(folder.lock, 2)
+    assert stop_requested(folder.stop_request, 2)
 
 
 def test_a_user_who_stops_a_job_that_gives_way_stops_it(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     pause = "Paused: alice uses GPU 2 on gpu03."
-    replace_json(folder.lock, json_value(StopRequest(1, pause=pause)))
-    assert (pause_requested(folder.lock, 1), pause_requested(folder.lock, 2)) == (pause, "")
+    replace_json(folder.stop_request, json_value(StopRequest(1, pause=pause)))
+    assert (pause_requested(folder.stop_request, 1), pause_requested(folder.stop_request, 2)) == (pause, "")
     assert job_files.request_stop(folder, 1)
-    assert stop_requested(folder.lock, 1)
-    assert pause_requested(folder.lock, 1) == ""
+    assert stop_requested(folder.stop_request, 1)
+    assert pause_requested(folder.stop_request, 1) == ""
     assert not job_files.request_stop(folder, 1)
 
 
@@ -160,8 +160,8 @@ def test_one_damaged_value_of_a_change_does_not_spoil_the_others(tmp_path: Path)
 
 def test_a_lock_file_made_by_hand_requests_a_stop(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
-    folder.lock.touch()
-    assert stop_requested(folder.lock, 1)
+    folder.stop_request.touch()
+    assert stop_requested(folder.stop_request, 1)
 
 
 def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_m10_starting_over_moves_every_byte_and_deletes_none(tmp_path: Path) -> 
         (folder.path / name).write_bytes(content)
     run_start.claim(folder, 2, MOUNTED)
     run_start.move_earlier_runs(folder, 2, MOUNTED)
-    moved_folder = folder.runs / "1"
+    moved_folder = folder.started_over_runs / "1"
     assert {n: (moved_folder / n).read_bytes() for n in files} == files
     assert folder.newest_run() == 2
     assert list(folder.output.iterdir()) == []

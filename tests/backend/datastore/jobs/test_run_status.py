@@ -285,8 +285,8 @@ def test_f22_the_status_names_who_stops_a_run_until_the_run_has_its_own_message(
 def test_a_stop_request_that_the_ranks_do_not_see_is_said_within_10_s(
     folder: OpenJob, mode: int, state: JobState
 ) -> None:
-    replace_json(folder.lock, {"run": 1, "user": "ben"})
-    folder.lock.chmod(mode)
+    replace_json(folder.stop_request, {"run": 1, "user": "ben"})
+    folder.stop_request.chmod(mode)
     for later_s, is_unseen in ((0.0, False), (7.0, False), (10.0, state is not JobState.STOPPING)):
         disk = Later(later_s)
         replace_json(folder.status, replace(TRAINING, state=state).to_dict())
@@ -299,18 +299,18 @@ def test_a_stop_request_that_cannot_be_read_here_is_one_and_is_replaced(
     folder: OpenJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another desktop made it; root may read it, so the refusal is that of the disk's call."""
-    replace_json(folder.lock, {"run": 1, "user": "ben"})
+    replace_json(folder.stop_request, {"run": 1, "user": "ben"})
     real_open = Path.open
 
     def refuse(path: Path, *args: Any, **options: Any) -> Any:
-        if path == folder.lock and read_json(path).get("user") == "ben":
+        if path == folder.stop_request and read_json(path).get("user") == "ben":
             raise PermissionError(13, "Permission denied", str(path))
         return real_open(path, *args, **options)
 
     monkeypatch.setattr(Path, "open", refuse)
     assert RunStateReader(folder).read().state is JobState.STOPPING
     assert job_files.request_stop(folder, 1)
-    assert stop_requested(folder.lock, 1)
+    assert stop_requested(folder.stop_request, 1)
 
 
 def test_a_status_of_the_run_before_says_nothing_about_this_one() -> None:

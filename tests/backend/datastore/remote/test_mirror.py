@@ -218,12 +218,12 @@ def test_the_remote_stop_request_decides_whether_it_is_cleared(
     remote_site.stock(services)
     beat(remote_site)
     view, run = start_job(remote_site, services)
-    replace_json(run.folder.lock, {"run": 1})
+    replace_json(run.folder.stop_request, {"run": 1})
     folder = services.data_root.job(view.id)
     clear_old_stop_request(folder, 1, services.data_root.files)
-    assert run.folder.lock.exists()
+    assert run.folder.stop_request.exists()
     clear_old_stop_request(folder, 2, services.data_root.files)
-    assert not run.folder.lock.exists()
+    assert not run.folder.stop_request.exists()
 
 
 def test_nodes_stay_known_while_the_host_has_lost_the_data_root(

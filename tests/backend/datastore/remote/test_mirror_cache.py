@@ -161,18 +161,18 @@ def test_the_doctor_shows_the_bytes_and_one_command_frees_them(
     )
     usage = services.data_root.files.mirror_usage()
     assert usage is not None
-    assert usage.fetched_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
+    assert usage.refetchable_bytes == 2 * len(PAYLOAD) + (source / "bks_model.py").stat().st_size
     assert mirror_finding.ok
     assert str(services.data_root.path) in mirror_finding.message
     assert f"--data-root {remote_site.address} mirror clear" in mirror_finding.message
 
     options = ["--data-root", str(remote_site.address), "--catalogue", str(services.catalogue.path)]
     assert cli([*options, "mirror", "clear", "--json"], lambda *_: 1) == 0
-    assert json.loads(capsys.readouterr().out) == {"bytes": usage.fetched_bytes}
+    assert json.loads(capsys.readouterr().out) == {"bytes": usage.refetchable_bytes}
     assert weights(folder) == []
     later_usage = services.data_root.files.mirror_usage()
     assert later_usage is not None
-    assert later_usage.fetched_bytes == 0
+    assert later_usage.refetchable_bytes == 0
     finding = next(
         doctor_finding
         for doctor_finding in services.nodes.doctor()

@@ -210,7 +210,7 @@ def test_a_stop_request_goes_to_the_node_first(blind: StagedSite) -> None:
     services = open_stocked_desktop(blind)
     view, run = start_staged_job(services, blind)
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
-    assert read_json(run.folder.lock) == read_json(blind.data.job(view.id).lock)
+    assert read_json(run.folder.stop_request) == read_json(blind.data.job(view.id).stop_request)
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
 
 
@@ -381,7 +381,7 @@ def test_starting_over_empties_the_folders_on_the_node_too(blind: StagedSite) ->
     services.jobs.lifecycle.start(view.id, start_over=True)
     assert not any(run.folder.checkpoints.iterdir())
     assert not any(run.folder.output.iterdir())
-    assert len(list((blind.data.job(view.id).runs / "1" / "checkpoints").iterdir())) == 3
+    assert len(list((blind.data.job(view.id).started_over_runs / "1" / "checkpoints").iterdir())) == 3
 
 
 # What goes wrong.

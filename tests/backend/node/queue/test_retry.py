@@ -480,7 +480,7 @@ def test_a_run_that_a_user_ended_is_not_continued(tmp_path: Path, end_kind: str)
     previous_launch = make_launch(folder.path, retries=1)
     state = JobState.FINISHED if end_kind == "finished" else JobState.ERROR
     if end_kind == "stopped":
-        folder.lock.write_text('{"run": 1}')
+        folder.stop_request.write_text('{"run": 1}')
     retry_plan = retry.plan(folder, previous_launch, RunExit(1, state, "", LOSS_ERROR))
     if end_kind == "newer run":
         folder.attempt(2).path.mkdir()

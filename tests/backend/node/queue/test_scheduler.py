@@ -120,7 +120,7 @@ def test_the_next_job_is_claimed_and_started(
     assert started == [("a", 1)]
     assert read_json(folder.status)["state"] == "STARTING"
     assert Launch.from_dict(read_json(folder.launch)).run == 1
-    assert read_json(folder.attempt(1).claim)["pid"] == os.getpid()
+    assert read_json(folder.attempt(1).claimer)["pid"] == os.getpid()
     assert not folder.queued.exists()
     assert [path.name for path in root.queue.iterdir()] == ["b"]
     # All its processors are taken until the first one is over.
@@ -246,7 +246,7 @@ def test_a_job_with_a_dead_claimer_is_started_later(
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
     claimer = replace(DEAD, boot_id="another") if rebooted else DEAD
-    replace_json(folder.attempt(1).claim, claimer.to_dict())
+    replace_json(folder.attempt(1).claimer, claimer.to_dict())
     first = poll(watch, clock)
     assert first == (("a",) if rebooted else ())
     assert watch.has_work is not rebooted
@@ -263,7 +263,7 @@ def test_a_claim_of_a_live_process_is_not_taken_over(
 ) -> None:
     folder = queued(root, "a")
     folder.attempt(1).path.mkdir()
-    replace_json(folder.attempt(1).claim, process_identity.own_process().to_dict())
+    replace_json(folder.attempt(1).claimer, process_identity.own_process().to_dict())
     for _ in range(5):
         assert poll(watch, clock) == ()
     assert started == []
@@ -393,15 +393,15 @@ def test_starting_over_twice_keeps_the_files_of_the_earlier_run(
     replace_json(folder.status, RunStatus(JobState.INTERRUPTED, run=1, heartbeat=6).to_dict())
     launch = folder.queued_launch.read_bytes()
     assert queue_starter.start(root, folder, 2)
-    assert (folder.runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
-    assert (folder.runs / "1" / "attempts" / "1" / "exit.json").exists()
+    assert (folder.started_over_runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
+    assert (folder.started_over_runs / "1" / "attempts" / "1" / "exit.json").exists()
     assert list(folder.checkpoints.iterdir()) == []
     status = RunStatus.from_dict(read_json(folder.status))
     assert (status.run, status.step, status.heartbeat) == (2, 0, 7)
     # As after an end right before the supervisor.
     folder.queued_launch.write_bytes(launch)
     queue_starter.continue_start(root, folder, 2)
-    assert (folder.runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
+    assert (folder.started_over_runs / "1" / "checkpoints" / "old.pt").read_text() == "weights"
 
 
 def test_a_resumed_run_shows_its_earlier_progress(
@@ -413,14 +413,14 @@ def test_a_resumed_run_shows_its_earlier_progress(
         root, "a", run=2, launch=lambda launch: replace(launch, resume_from=str(checkpoint))
     )
     end_run(folder, 1)
-    replace_json(folder.lock, {"run": 1})
+    replace_json(folder.stop_request, {"run": 1})
     replace_json(
         folder.status, RunStatus(JobState.INTERRUPTED, run=1, step=40, total_steps=90).to_dict()
     )
     assert queue_starter.start(root, folder, 2)
     status = RunStatus.from_dict(read_json(folder.status))
     assert (status.state, status.step, status.total_steps) == (JobState.STARTING, 40, 90)
-    assert not folder.lock.exists()
+    assert not folder.stop_request.exists()
     assert folder.attempt(1).exit.exists()
 
 

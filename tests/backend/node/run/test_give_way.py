@@ -295,9 +295,9 @@ def test_a_stop_by_a_user_during_the_pause_ends_it(desk: Desk) -> None:
     LaterRun(run, 1).trains()
     desk.is_used(0)
     # The file is made before its content is written.
-    wait_for(lambda: pause_requested(run.folder.lock, 1), "the request")
-    request = read_json(run.folder.lock)
-    run.folder.lock.write_text(json.dumps({**request, "user": "ben", "pause": ""}))
+    wait_for(lambda: pause_requested(run.folder.stop_request, 1), "the request")
+    request = read_json(run.folder.stop_request)
+    run.folder.stop_request.write_text(json.dumps({**request, "user": "ben", "pause": ""}))
 
     record = LaterRun(run, 1).end()
 

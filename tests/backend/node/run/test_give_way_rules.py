@@ -71,7 +71,7 @@ class Cluster:
         )
         replace_json(self.root.node("gpu02").status, reading.to_dict())
         self.give_way_watch.watch()
-        return pause_requested(self.job.lock, 1)
+        return pause_requested(self.job.stop_request, 1)
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 def test_a_process_of_another_user_on_another_node_pauses_the_run_once(cluster: Cluster) -> None:
     assert cluster.pause_after(ALICE) == PAUSE
-    cluster.job.lock.unlink()
+    cluster.job.stop_request.unlink()
     assert cluster.pause_after(ALICE) == ""
 
 
@@ -113,13 +113,13 @@ def test_a_process_of_another_user_from_before_the_start_pauses_the_run(tmp_path
 
 
 def test_the_stop_of_a_user_stays_and_that_of_an_earlier_run_does_not(cluster: Cluster) -> None:
-    replace_json(cluster.job.lock, json_value(StopRequest(1, "ben")))
+    replace_json(cluster.job.stop_request, json_value(StopRequest(1, "ben")))
     assert cluster.pause_after(ALICE) == ""
-    assert stop_requested_by(cluster.job.lock) == "ben"
+    assert stop_requested_by(cluster.job.stop_request) == "ben"
 
 
 def test_a_request_of_an_earlier_run_is_replaced(cluster: Cluster) -> None:
-    replace_json(cluster.job.lock, json_value(StopRequest(7, "ben")))
+    replace_json(cluster.job.stop_request, json_value(StopRequest(7, "ben")))
     assert cluster.pause_after(ALICE) == PAUSE
 
 
@@ -224,4 +224,4 @@ def test_a_run_that_another_program_continued_is_not_queued(cluster: Cluster) ->
 
 def test_the_request_is_readable_by_older_nodes(cluster: Cluster) -> None:
     assert cluster.pause_after(ALICE) == PAUSE
-    assert {"run", "user", "host", "time", "at_once"} < read_json(cluster.job.lock).keys()
+    assert {"run", "user", "host", "time", "at_once"} < read_json(cluster.job.stop_request).keys()

@@ -74,7 +74,7 @@ class Cluster:
             self.job.status, RunStatus(JobState.TRAINING, **{"run": 2, **status_values}).to_dict()
         )
         self.grow.watch()
-        return pause_requested(self.job.lock, 2)
+        return pause_requested(self.job.stop_request, 2)
 
     def rounds(self, count: int = 4) -> str:
         return [self.round() for _ in range(count)][-1]
@@ -204,7 +204,7 @@ def test_a_run_grows_only_a_few_times_an_hour(tmp_path: Path, pauses: int, reque
         cluster.round(run=run)
     cluster.epoch += 1
     cluster.round(run=run)
-    assert pause_requested(cluster.job.lock, run) == requested
+    assert pause_requested(cluster.job.stop_request, run) == requested
 
 
 def test_a_job_without_growth_keeps_its_nodes(tmp_path: Path) -> None:

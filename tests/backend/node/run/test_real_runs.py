@@ -101,7 +101,7 @@ def says_here(run: Run) -> bool:
 def test_a_training_finishes_with_its_checkpoint_and_its_last_figures(train: Train) -> None:
     run = train()
     # The lock of an earlier run does not stop this one.
-    run.folder.lock.write_text(json.dumps({"run": 7}))
+    run.folder.stop_request.write_text(json.dumps({"run": 7}))
     record = run.end()
     assert (record.state, record.message, record.error) == (JobState.FINISHED, "", None)
     assert run.status.step == run.status.total_steps == 6
@@ -119,7 +119,7 @@ def test_one_process_trains_without_mpirun(train: Train) -> None:
 def test_a_stop_saves_and_names_its_checkpoint(train: Train) -> None:
     run = train(epochs=10_000)
     run.wait_until_training()
-    run.folder.lock.write_text(json.dumps({"run": 1, "user": "ben"}))
+    run.folder.stop_request.write_text(json.dumps({"run": 1, "user": "ben"}))
     record = run.end()
     name = read_json(run.folder.latest)["name"]
     assert record.state is JobState.INTERRUPTED

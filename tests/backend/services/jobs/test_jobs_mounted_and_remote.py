@@ -130,10 +130,10 @@ def test_a_run_is_followed_stopped_and_over(site: DataSite, beat: Beat) -> None:
         assert list(update.history.steps) == list(range(first_step + 1, run.step + 1))
     assert list(second.jobs.queries.history(view.id).steps) == list(range(1, run.step + 1))
     assert second.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
-    assert read_json(run.folder.lock)["run"] == 1
-    requested = run.folder.lock.read_bytes()
+    assert read_json(run.folder.stop_request)["run"] == 1
+    requested = run.folder.stop_request.read_bytes()
     assert services.jobs.lifecycle.stop(view.id).state is JobState.STOPPING
-    assert run.folder.lock.read_bytes() == requested
+    assert run.folder.stop_request.read_bytes() == requested
     run.end_with(JobState.INTERRUPTED)
     assert services.jobs.queries.poll(view.id, update.cursor).view.state is JobState.INTERRUPTED
     assert [job.state for job in second.jobs.queries.list()] == [JobState.INTERRUPTED]
@@ -272,11 +272,11 @@ def test_a_stopped_job_is_resumed_with_changes_and_started_over(site: DataSite, 
     assert launch["config"]["batch_size"] == smaller
     assert launch["config"]["optimizer"]["lr"] == slower
     assert launch["resume_from"] == str(run.folder.checkpoints / f"{name}.pt")
-    assert not run.folder.lock.exists()
+    assert not run.folder.stop_request.exists()
     resumed = RemoteRun(site, services.jobs.queries.show(view.id))
     resumed.end_with(JobState.INTERRUPTED)
     assert services.jobs.lifecycle.start(view.id, start_over=True).run == 3
-    assert sorted(path.name for path in run.folder.runs.iterdir()) == ["2"]
+    assert sorted(path.name for path in run.folder.started_over_runs.iterdir()) == ["2"]
     second_run = RemoteRun(site, services.jobs.queries.show(view.id))
     second_run.train(2)
     update = second.jobs.queries.poll(view.id, cursor)

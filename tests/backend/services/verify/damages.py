@@ -182,7 +182,7 @@ def _flipped_bit(rig: Rig) -> None:
 
 
 def _flipped_bit_in_earlier_run(rig: Rig) -> None:
-    earlier = JobFolder(rig.first_job.runs / "1")
+    earlier = JobFolder(rig.first_job.started_over_runs / "1")
     earlier.checkpoints.mkdir(parents=True)
     checkpoint(earlier, NAMES[0], b"earlier")
     (earlier.checkpoints / f"{NAMES[0]}.pt").write_bytes(b"Earlier")
