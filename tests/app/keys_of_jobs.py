@@ -284,7 +284,7 @@ def _(desk, press):
     desk.on_row(view, name)
     view.clearSelection()
     press()
-    desk.wait(folder.lock.exists)
+    desk.wait(folder.stop_request.exists)
     # Its supervisor has seen it.
     record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
     replace_json(folder.attempt(1).exit, record)

@@ -291,7 +291,7 @@ def test_f34_a_data_root_that_hangs_holds_nothing_up_and_the_window_says_since_w
     # What was pressed meanwhile is done now.
     window.wait(lambda: (window.word, window.failure) == ("Stopping", ""))
     window.wait(lambda: window.banner_text.startswith("Stop requested by "))
-    assert training.lock.exists()
+    assert training.stop_request.exists()
 
 
 @pytest.mark.parametrize(
@@ -317,7 +317,7 @@ def test_f22_stop_again_and_again_in_two_windows_is_one_stop_and_no_error_in_eit
         window.wait(lambda window=window: not window.program.jobs.detail._busy_label)
         assert not window.act.isEnabled(), "it is done already"
         assert window.program.jobs.detail._error == ("", "")
-    assert json.loads(training.lock.read_text())["run"] == 1
+    assert json.loads(training.stop_request.read_text())["run"] == 1
     assert len(list(training.path.glob("job.lock*"))) == 1
 
 
@@ -337,7 +337,7 @@ def test_f22_stop_after_the_end_stops_nothing_and_shows_the_end(training, open_w
         window.wait(lambda window=window: window.word == "Finished")
         window.wait(lambda window=window: not window.program.jobs.detail._busy_label)
         assert (window.step, window.program.jobs.detail._error) == (80, ("", ""))
-    assert not training.lock.exists()
+    assert not training.stop_request.exists()
 
 
 def test_f23_start_in_two_windows_is_one_run_that_both_show(services, open_window):

@@ -97,7 +97,7 @@ def test_several_jobs_are_stopped(hands, table, program, data_root):
     hands.tab_to("Stop 2")
     hands.press("Space")
     for folder in folders:
-        hands.wait(folder.lock.exists)
+        hands.wait(folder.stop_request.exists)
     # Their supervisor has seen it.
     for folder in folders:
         record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
