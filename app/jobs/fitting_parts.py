@@ -26,8 +26,8 @@ def fitting_parts(
     """Return names by the key in the job file; a part of which nothing is known stays open.
 
     Args:
-        chosen_names: Names that the user chose. Without any, the job is like the newest of
-            ``jobs``, or has the items imported since then.
+        chosen_names: Names that the user chose. Without any, the job is like the newest usable one
+            of ``jobs``, or has one item imported since: the newest, a dataset preferred.
         items: The models, datasets and loaders.
         combinations: Names of parts that worked together.
         jobs: The newest first.
@@ -38,8 +38,11 @@ def fitting_parts(
     }
     names = {kind.value: {item.name for item in items_outside_studies[kind]} for kind in PARTS}
     parts = dict(chosen_names) or _latest_parts(items_outside_studies, names, jobs)
-    known_sets = [{key: name for key, name in vars(t).items() if name} for t in combinations]
-    # Those with a model first.
+    known_sets = [
+        {key: name for key, name in vars(combination).items() if name}
+        for combination in combinations
+    ]
+    # Sets of more parts first.
     for known_set in sorted(known_sets, key=len, reverse=True):
         shared_keys = parts.keys() & known_set.keys()
         all_exist = all(name in names[key] for key, name in known_set.items())
@@ -55,7 +58,10 @@ def fitting_parts(
     }
     for key, names_of_kind in names.items():
         # The code of a user with one dataset was written for it; a network of the gallery was not.
-        if len(names[Kind.DATASET.value]) == len(names_of_kind) == 1 and not names_of_kind & gallery_model_names:
+        if (
+            len(names[Kind.DATASET.value]) == len(names_of_kind) == 1
+            and not names_of_kind & gallery_model_names
+        ):
             parts.setdefault(key, *names_of_kind)
     return parts
 
@@ -65,7 +71,10 @@ def _latest_parts(
     names: Mapping[str, set[str]],
     jobs: Iterable[JobView],
 ) -> dict[str, str]:
-    """Return the parts of the newest job, or the items imported after it, a dataset first."""
+    """Return the parts of the newest usable job, or one item imported later.
+
+    That item is the newest one, a dataset preferred.
+    """
     latest_parts: dict[str, str] = {}
     latest_created_s = 0.0
     for job in jobs:

@@ -57,7 +57,9 @@ class InspectionController(Controller):
                 progress=progress,
             ),
             self.dialog_holder.guard_callback(dialog, dialog.show_inspection),
-            self.dialog_holder.guard_callback(dialog, lambda error: dialog.show_error(error.with_remedy)),
+            self.dialog_holder.guard_callback(
+                dialog, lambda error: dialog.show_error(error.with_remedy)
+            ),
         )
 
     @Slot()

@@ -1,4 +1,4 @@
-"""Turn user actions on samples of a dataset into calls of the scan service."""
+"""Turn user actions on samples of datasets and loaders into calls of the scan service."""
 
 from __future__ import annotations
 

@@ -67,7 +67,10 @@ class NotificationCenter(QObject):
 
     @Slot(JobListing)
     def see_listing(self, listing: JobListing) -> None:
-        """Take a listing of all jobs. The first one reports the ends since the last window."""
+        """Take a listing of all jobs.
+
+        With the first listing, notify about the runs that ended since the previous window.
+        """
         self.rules.see_queue(listing.views)
         if self._is_first_listing:
             self._is_first_listing = False
@@ -169,9 +172,9 @@ def _first_job_ends(
         *map(Run.from_view, listing.views),
     ]
     newly_ended_runs = (
-        summary
-        for summary in all_runs
-        if known_ends is not None and summary.state.is_over and known_ends.is_unseen(summary)
+        run
+        for run in all_runs
+        if known_ends is not None and run.state.is_over and known_ends.is_unseen(run)
     )
     return _job_ends(all_runs), tuple(newly_ended_runs)
 

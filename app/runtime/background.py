@@ -35,7 +35,10 @@ ReportCallback = Callable[[float | None, str], None]
 _REPORT_INTERVAL_S = 0.05
 _SWITCH_INTERVAL_S = 0.0001
 CLOSE_LIMIT_S = 60.0
-"""The time for a start that was just requested. A call into a lost share may never return."""
+"""Time limit of `Background.close`, long enough for a start that was just requested.
+
+A call into a lost share may never return.
+"""
 
 
 @dataclass(frozen=True)
@@ -110,8 +113,8 @@ class Background(QObject):
     ) -> None:
         """Run ``work`` in its queue, then call ``on_success`` or ``on_error`` on the GUI thread.
 
-        An exception other than `BackendError` and `OSError` is a bug, and is raised here for the
-        excepthook.
+        An exception other than `BackendError` and `OSError` is a bug, and is raised on the GUI
+        thread for the excepthook.
         """
         if self._is_closed:
             return
@@ -141,7 +144,7 @@ class Background(QObject):
         started_futures = [future for future in self._running_futures if not future.cancelled()]
         all_ended = not wait(started_futures, limit_s).not_done
         if all_ended:
-            # Only then are ended ones reported from their threads, by a signal of this object.
+            # A thread may still emit a signal of this object for a future that has just ended.
             self._pool.shutdown(wait=True)
         return all_ended
 

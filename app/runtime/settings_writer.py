@@ -14,7 +14,7 @@ _SAVE_AFTER_MS = 1000
 
 
 class SettingsWriter(QObject):
-    """The preferences of this window's user.
+    """Change the preferences of the user, and write them a second later.
 
     Signals:
         changed: A preference changed.

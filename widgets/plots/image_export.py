@@ -45,7 +45,7 @@ class Picture:
     paint: Callable[[QPainter], None]
 
     def png(self, pixel_ratio: float = 2.0) -> bytes:
-        """A picture with `ratio` device pixels per pixel of the window."""
+        """A picture with `pixel_ratio` device pixels per pixel of the window."""
         image = QImage(self._full_size() * pixel_ratio, QImage.Format.Format_RGB32)
         image.setDevicePixelRatio(pixel_ratio)
         self._paint_on(image)

@@ -34,7 +34,7 @@ _MAX_NAME_SHARE = 0.4
 """Share of the plot's width; a longer name is left of its curve's end point."""
 
 _NEAR_ZERO_SHARE = 0.1
-"""Share of the end.
+"""Share of the range's end: a range that starts below this share starts at 0.
 
 A run's first step is 1, its first validation is after an epoch, and both axes begin at 0, which has
 a label.
@@ -48,8 +48,8 @@ class Scale:
     """The part of a linear y axis that is always in view: from `low` to `high`.
 
     With `shows_all_values` all values are in view: a measurement does not run away as a loss
-    does. With a `step` there is that much space below the lowest, and the axis begins at a multiple
-    of it.
+    does. With a `step` the range extends to a multiple of `step` that is at least one `step` below
+    the lowest value.
     """
 
     low: float
@@ -62,7 +62,7 @@ FROM_ZERO = Scale(0.0, 0.0)
 
 
 def full_range(
-    ranges: Sequence[Range], name_extents: Iterable[Range], *, log: bool = False
+    ranges: Sequence[Range], name_widths: Iterable[Range], *, log: bool = False
 ) -> Range | None:
     """The full x range, with space for names beyond its end.
 
@@ -78,13 +78,13 @@ def full_range(
     )
     if 0 < low < _NEAR_ZERO_SHARE * high and not log:
         low = 0.0
-    return widen_for_names((low, high), name_extents)
+    return widen_for_names((low, high), name_widths)
 
 
-def widen_for_names(x_range: Range, name_extents: Iterable[Range]) -> Range:
+def widen_for_names(x_range: Range, name_widths: Iterable[Range]) -> Range:
     """Widen a range for the names beyond its end; see `full_range`."""
     low, high = x_range
-    for end, share in name_extents:
+    for end, share in name_widths:
         if share < _MAX_NAME_SHARE and math.isfinite(end):
             high = max(high, (end - low * share) / (1 - share))
     return low, high
@@ -146,14 +146,14 @@ def robust_range(
     parts: list[Floats] = []
     for series, starts_in_view in curves:
         finite_values = series[np.abs(series) <= _MAX_VALUE]  # excludes NaN as well
-        finite_values = np.log10(finite_values[finite_values > 0]) if log else finite_values
+        plotted_values = np.log10(finite_values[finite_values > 0]) if log else finite_values
         parts.append(
-            finite_values[~_find_spikes(finite_values, starts_in_view=starts_in_view, log=log)]
+            plotted_values[~_find_spikes(plotted_values, starts_in_view=starts_in_view, log=log)]
         )
     values = np.concatenate(parts) if parts else _EMPTY
     if not len(values):
         return None
-    low, median, high = (float(q) for q in np.quantile(values, (0.05, 0.5, 0.95)))
+    low, median, high = (float(quantile) for quantile in np.quantile(values, (0.05, 0.5, 0.95)))
     spread = high - low
     if spread <= 0:
         spread = max(abs(median) * 1e-3, 1e-12)
@@ -162,15 +162,21 @@ def robust_range(
     if top <= bottom:
         margin = max(abs(median) * 0.1, 1e-9)
         return bottom - margin, top + margin
-    margin = 0.0 if log else (_MIN_HEIGHT_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
-    return (bottom - margin, top + margin) if margin > 0 else (bottom, top)
+    missing_half_height = (
+        0.0 if log else (_MIN_HEIGHT_SHARE * max(abs(bottom), abs(top)) - (top - bottom)) / 2
+    )
+    return (
+        (bottom - missing_half_height, top + missing_half_height)
+        if missing_half_height > 0
+        else (bottom, top)
+    )
 
 
 def _find_spikes(values: Floats, *, starts_in_view: bool, log: bool) -> npt.NDArray[np.bool_]:
     """Return True for each value at a large distance from the middle of its curve.
 
-    A start from which the curve only approaches them is no spike, nor is an end of several points
-    on another level, as after a step of the learning rate.
+    Values at a visible start are no spikes if none is more than twice as distant as the first, nor
+    are several values at the end on another level, as after a change of the learning rate.
     """
     spikes = np.zeros(len(values), bool)
     tail = 0.05 if len(values) >= _MANY_POINTS else 0.25

@@ -66,7 +66,7 @@ class Sparkline(QWidget):
         self.setAccessibleName(name)
 
     def set_values(self, values: Sequence[float] | Floats, color_role: str = "") -> None:
-        """Set the values, the newest last; a `color_role` if they need attention."""
+        """Set the values, the newest last, and the color; an empty `color_role` keeps the color."""
         self._values = np.array(values, np.float64)
         self._color_role = color_role or self._color_role
         self.update()

@@ -60,7 +60,7 @@ class CommandPalette(Overlay):
     """The input field and the matches, the best first, over the whole window.
 
     Signals:
-        searched: The present text; answer with `show_targets`.
+        searched: The present text; answer with `show_entries`.
         entry_chosen: The `PaletteEntry` to open; the palette has closed itself.
     """
 
@@ -73,8 +73,8 @@ class CommandPalette(Overlay):
         self._field.textChanged.connect(self._send_search)
         self._field.installEventFilter(self)
         self._model = RecordListModel(
-            lambda target: (target.title, target.remark, target.shortcut),
-            lambda target: str(target.title),
+            lambda entry: (entry.title, entry.remark, entry.shortcut),
+            lambda entry: str(entry.title),
             self,
         )
         self._list = self._model.view("Matches", _EntryDelegate)
@@ -180,7 +180,9 @@ class _EntryDelegate(QStyledItemDelegate):
         text_x, end_x = square.right() + S3, rect.right() - S3
         if entry.shortcut:
             shortcut_text = native_key(entry.shortcut)
-            paint_text(painter, rect.adjusted(0, 0, -S3, 0), shortcut_text, "small", "text3", right=True)
+            paint_text(
+                painter, rect.adjusted(0, 0, -S3, 0), shortcut_text, "small", "text3", right=True
+            )
             end_x -= text_width(shortcut_text, "small") + S3
         remark_w = min(text_width(entry.remark, "small"), (end_x - text_x) * 0.5)
         title_w = min(text_width(entry.title, "medium") + 2, end_x - text_x - remark_w - S3)

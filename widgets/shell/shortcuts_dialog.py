@@ -20,7 +20,7 @@ _WIDTH, _HEIGHT = 460, 640
 class ShortcutsDialog(Dialog):
     """All keyboard shortcuts, by page.
 
-    A single column is quicker to search.
+    Each row has a key and the action of the key.
     """
 
     def __init__(self, parent: QWidget | None = None) -> None:
@@ -32,7 +32,7 @@ class ShortcutsDialog(Dialog):
         body = QWidget()
         body.setLayout(col(self._grid, STRETCH, margins=(0, 0, S4, 0)))
         self.fill((VerticalScrollArea(body), 1), foot=(self.default_button("Close", self.accept),))
-        for page_title, shortcuts in groupby(SHORTCUTS, key=lambda key: key.page_title):
+        for page_title, shortcuts in groupby(SHORTCUTS, key=lambda shortcut: shortcut.page_title):
             self._add_section(page_title or "Everywhere", shortcuts)
 
     def _add_section(self, page_title: str, shortcuts: Iterable[Shortcut]) -> None:

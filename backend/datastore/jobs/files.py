@@ -290,7 +290,9 @@ def request_stop(folder: OpenJob, run: int) -> bool:
         folder.files.refresh_file(folder.stop_request)
         # One that cannot be read here cannot be read by the ranks either.
         with suppress(PermissionError):
-            if stop_requested(folder.stop_request, run) and not pause_requested(folder.stop_request, run):
+            if stop_requested(folder.stop_request, run) and not pause_requested(
+                folder.stop_request, run
+            ):
                 return False
         folder.files.replace_json(folder.stop_request, request)
     return True

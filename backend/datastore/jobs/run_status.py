@@ -289,7 +289,9 @@ class RunStateReader:
             return False
         with suppress(OSError, BackendError):
             changed_s = self._folder.files.changed_s
-            return changed_s(self._folder.status) - changed_s(self._folder.stop_request) > _STOP_SEEN_S
+            return (
+                changed_s(self._folder.status) - changed_s(self._folder.stop_request) > _STOP_SEEN_S
+            )
         return False
 
     def _silent_nodes(self, run: int, now_s: float) -> tuple[str, ...]:

@@ -168,7 +168,9 @@ class StagingAccess(MountedAccess):
         # A stop request from before exists only here.
         if folder.stop_request.exists():
             with suppress(FileExistsError):
-                self._root_of_node(nodes[0]).create(folder.stop_request, folder.stop_request.read_bytes())
+                self._root_of_node(nodes[0]).create(
+                    folder.stop_request, folder.stop_request.read_bytes()
+                )
 
     def bring_home(self, folder: JobFolder, progress: Progress) -> None:
         run = folder.newest_run()

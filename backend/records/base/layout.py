@@ -1,9 +1,11 @@
-"""Paths of all files under the data root, and the one writer of each file.
+"""Paths of all files under the data root, and the writers of each file.
 
 ====================================  ============================================================
-file                                  its one writer
+file                                  its writers
 ====================================  ============================================================
 datasets|models|loaders/<name>/v<n>/  the desktop that imports (built elsewhere, renamed whole)
+templates/<name>.toml                 any desktop
+trash/                                any desktop: removed jobs, nodes, templates and versions
 jobs/<id>/config.toml, meta.json      the desktop that creates the job, once
 jobs/<id>/notes.json                  any desktop: name, notes, tags as edited later
 jobs/<id>/origin.json                 the desktop that imports the job or makes it to replay another
@@ -29,6 +31,8 @@ jobs/<id>/attempts/<n>/               the program that starts run n (a desktop, 
     carried.json                      any desktop: the nodes of run n do not see the data root
                                       (`records.nodes.remote_run`), until all of it was fetched
     supervisor.json, exit.json        the supervisor of run n
+    supervisor.log                    the supervisor of run n
+    guard-<k>.log                     the guard of rank k
     rank-<k>.json                     the guard of rank k, when the rank has ended
     environment.json                  rank 0: versions, devices (`records.jobs.run_environment`)
     rank-<k>.error.json               rank k itself, when the user's code or ours raised
@@ -37,13 +41,17 @@ jobs/<id>/logs/rank-<k>.log           the guard of rank k (appends); mpirun.log:
 jobs/<id>/output/history.toml         rank 0 (appends)
 jobs/<id>/checkpoints/                rank 0
     <name>.keep                       any desktop: the checkpoint is never removed
+jobs/<id>/work/<n>/<node>/            the ranks of run n on the node: the copy of a script
+jobs/<id>/by-hand/<name>/             the processes of a run that a user started in a shell; the
+                                      files are those of a job
 jobs/<id>/acts/                       any desktop: one file for each action of a user
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 studies/<sweep>.json                  the desktop that starts the study, once
 nodes/<name>/node.json                the desktop that adds or sets up the node
 nodes/<name>/info.json, status.json   the agent of the node; if the node does not see the data root,
                                       any desktop, which fetches them from its staged root
-nodes/<name>/past.jsonl               the agent of the node (appends); earlier.jsonl: the one before
+nodes/<name>/past.jsonl, week.jsonl   the agent of the node (appends); earlier.jsonl and
+                                      earlier-week.jsonl: the full files before them
 shared/environments/<name>, wheels/   the node that makes it for all similar nodes (renamed whole)
 shared/.relay-*/                      nodes that are set up together; removed afterwards
 ====================================  ============================================================
@@ -363,12 +371,12 @@ class NodeHome:
 
     @property
     def state(self) -> PurePosixPath:
-        """Written by the agent while the share is not mounted on the node."""
+        """Folder of the agent's files while the share is not mounted on the node."""
         return self.path / "state"
 
     @property
     def notification_settings(self) -> PurePosixPath:
-        """0700: the notification settings of its user, one file for each data root."""
+        """Folder of the user's notification settings (0700), one file for each data root."""
         return self.path / "notices"
 
     @property
@@ -376,7 +384,10 @@ class NodeHome:
         return self.path / "agent.log"
 
     def import_check(self, node: str) -> PurePosixPath:
-        """Return the result of importing torch and Horovod; several nodes may share one home."""
+        """Return the file with the result of importing torch and Horovod on a node.
+
+        Several nodes may share one home.
+        """
         return self.path / f"imports-{node}.json"
 
 

@@ -15,11 +15,11 @@ class MirrorUsage:
     """The size of one mirror.
 
     ``folder`` is its local folder, ``address`` the data root as ``--data-root`` takes it.
-    ``fetched_bytes``, a part of ``bytes``, are checkpoints and files of versions; they are fetched
-    again when needed.
+    ``refetchable_bytes``, a part of ``bytes``, are checkpoints and files of versions, which are
+    fetched again when needed.
     """
 
     folder: str = field(metadata={KEY: "place"})
     address: str
     bytes: int
-    refetchable_bytes: int
+    refetchable_bytes: int = field(metadata={KEY: "fetched_bytes"})

@@ -26,7 +26,10 @@ _DISK_FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 
 
 class PreallocatedFile:
-    """The reserve for ``path``. It has one writer at a time and outlives each of them."""
+    """A file with reserved space for its next content, in a hidden file next to ``path``.
+
+    ``path`` has one writer at a time. The hidden file stays until `drop_reserve` removes it.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -34,11 +37,11 @@ class PreallocatedFile:
         self._is_reserved = False
 
     def reserve(self) -> None:
-        """Reserve the space if there is room; free if it is reserved already."""
+        """Reserve the space if the disk has enough; do nothing if the space is reserved already."""
         if self._is_reserved:
             return
         with suppress(OSError):
-            # Another user's run may have left one that is of no use here.
+            # The hidden file of another user's run cannot be written, so it is replaced.
             if not os.access(self._spare, os.W_OK):
                 # fsync reports blocks that were only promised.
                 replace_bytes(self._spare, b" " * _RESERVE_BYTES)

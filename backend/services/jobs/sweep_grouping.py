@@ -34,7 +34,7 @@ class JobSweeps:
         self._is_regrouped = False
         self._sizes = NO_SLOTS
         self.sweep_slots: Slots = NO_SLOTS
-        """Slot of a job's sweep by the job's slot, -1 for none. The array never changes."""
+        """Slot of a job's sweep by the job's slot, -1 for none; replaced, not changed in place."""
 
     def slot(self, tag: str) -> int | None:
         """Return the slot of a sweep. May be called from any thread."""
@@ -68,7 +68,10 @@ class JobSweeps:
                 yield summary
 
     def update(self) -> tuple[tuple[int, ...], bool]:
-        """Return the slots of sweeps whose row changed, and whether jobs joined or left sweeps."""
+        """Compute the rows of changed sweeps; append the rows of new sweeps.
+
+        Return the slots of sweeps whose row changed, and whether jobs joined or left sweeps.
+        """
         changed_slots = []
         for tag in self._changed_tags:
             members = self._members[tag]
@@ -76,14 +79,14 @@ class JobSweeps:
                 del self._members[tag]
                 self._slot_of_tag.pop(tag, None)
                 continue
-            summary = sweep_summary(tag, [self._summaries[slot] for slot in members])
-            slot = self._slot_of_tag.get(tag)
-            if slot is None:
+            summary = sweep_summary(tag, [self._summaries[job_slot] for job_slot in members])
+            sweep_slot = self._slot_of_tag.get(tag)
+            if sweep_slot is None:
                 self._slot_of_tag[tag] = len(self._summaries)
                 self._summaries.append(summary)
-            elif self._summaries[slot] != summary:
-                self._summaries[slot] = summary
-                changed_slots.append(slot)
+            elif self._summaries[sweep_slot] != summary:
+                self._summaries[sweep_slot] = summary
+                changed_slots.append(sweep_slot)
         self._changed_tags.clear()
         is_regrouped, self._is_regrouped = self._is_regrouped, False
         if is_regrouped:
@@ -146,7 +149,11 @@ class JobSweeps:
     def _open_mask(
         self, member_sweeps: Slots, folds: FoldState, *, is_search: bool
     ) -> npt.NDArray[np.bool_]:
-        """Return by slot whether a sweep is open; ``member_sweeps`` has its slot once a match."""
+        """Return by slot whether a sweep is open.
+
+        Args:
+            member_sweeps: The slot of its sweep for each job in the list.
+        """
         is_open = self._sizes <= MAX_UNFOLDED_JOBS
         self._apply(folds.stored_folds, is_open)
         if is_search:

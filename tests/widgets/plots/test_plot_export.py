@@ -131,7 +131,9 @@ def test_the_picture_equals_the_window(panel: CurvePanel) -> None:
     panel.clearFocus()  # Its ring is not taken along.
     panel.render(window_image, QPoint(), QRegion(), QWidget.RenderFlag.DrawChildren)
     window_mask = colour_mask(window_image, BLUE)
-    picture_mask = colour_mask(QImage.fromData(panel.as_picture().png(pixel_ratio=1.0)), BLUE)[TITLE_H:]
+    picture_mask = colour_mask(QImage.fromData(panel.as_picture().png(pixel_ratio=1.0)), BLUE)[
+        TITLE_H:
+    ]
     assert similarity(window_mask, picture_mask) > 0.97
 
 

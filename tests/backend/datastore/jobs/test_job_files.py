@@ -116,7 +116,10 @@ def test_a_user_who_stops_a_job_that_gives_way_stops_it(tmp_path: Path) -> None:
     _, folder = make(tmp_path)
     pause = "Paused: alice uses GPU 2 on gpu03."
     replace_json(folder.stop_request, json_value(StopRequest(1, pause=pause)))
-    assert (pause_requested(folder.stop_request, 1), pause_requested(folder.stop_request, 2)) == (pause, "")
+    assert (pause_requested(folder.stop_request, 1), pause_requested(folder.stop_request, 2)) == (
+        pause,
+        "",
+    )
     assert job_files.request_stop(folder, 1)
     assert stop_requested(folder.stop_request, 1)
     assert pause_requested(folder.stop_request, 1) == ""

@@ -381,7 +381,9 @@ def test_starting_over_empties_the_folders_on_the_node_too(blind: StagedSite) ->
     services.jobs.lifecycle.start(view.id, start_over=True)
     assert not any(run.folder.checkpoints.iterdir())
     assert not any(run.folder.output.iterdir())
-    assert len(list((blind.data.job(view.id).started_over_runs / "1" / "checkpoints").iterdir())) == 3
+    assert (
+        len(list((blind.data.job(view.id).started_over_runs / "1" / "checkpoints").iterdir())) == 3
+    )
 
 
 # What goes wrong.

@@ -78,7 +78,9 @@ def test_a_run_that_finds_no_room_leaves_the_job_as_it_was(
             run_start.give_back(folder, launch, NoRoom(0))
             later_content = content(folder)
             if not resume_from:
-                assert later_content.keys() - previous_content.keys() <= {str(folder.started_over_runs)}
+                assert later_content.keys() - previous_content.keys() <= {
+                    str(folder.started_over_runs)
+                }
             assert {
                 name: later_content.get(name) for name in previous_content if "launch" not in name
             } == {name: text for name, text in previous_content.items() if "launch" not in name}
