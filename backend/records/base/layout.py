@@ -22,7 +22,8 @@ jobs/<id>/queued.json                 any desktop, and its head node if it canno
 queue/<id>                            any desktop: empty, says where a queued.json is;
                                       created before it and removed after it
 queue/paused.json                     any desktop: the queue starts nothing
-jobs/<id>/job.lock                    any desktop: the request to stop; created exclusively
+jobs/<id>/job.lock                    any desktop, or the supervisor of a run that gives way: the
+                                      request to stop; created exclusively
 jobs/<id>/status.json                 the starting desktop, then rank 0, then the supervisor: each
                                       begins when the one before it has ended
 jobs/<id>/attempts/<n>/               the program that starts run n (a desktop, or the agent of its
@@ -30,7 +31,8 @@ jobs/<id>/attempts/<n>/               the program that starts run n (a desktop, 
     claimed.json                      the agent or queue keeper that claimed run n
     carried.json                      any desktop: the nodes of run n do not see the data root
                                       (`records.nodes.remote_run`), until all of it was fetched
-    supervisor.json, exit.json        the supervisor of run n
+    supervisor.json, exit.json        the supervisor of run n; exit.json and status.json after its
+                                      loss: the agent or a desktop (`node.run.finalize`)
     supervisor.log                    the supervisor of run n
     guard-<k>.log                     the guard of rank k
     rank-<k>.json                     the guard of rank k, when the rank has ended
@@ -44,7 +46,8 @@ jobs/<id>/checkpoints/                rank 0
 jobs/<id>/work/<n>/<node>/            the ranks of run n on the node: the copy of a script
 jobs/<id>/by-hand/<name>/             the processes of a run that a user started in a shell; the
                                       files are those of a job
-jobs/<id>/acts/                       any desktop: one file for each action of a user
+jobs/<id>/acts/                       any desktop, the supervisor, the queue: one file for each
+                                      action of a user or of the program
 jobs/<id>/runs/<n>/                   what "start over" moved away, whole
 studies/<sweep>.json                  the desktop that starts the study, once
 nodes/<name>/node.json                the desktop that adds or sets up the node
