@@ -581,6 +581,11 @@ def _keep_model_values(
     return other_weights | {n: value for n, value in model_state.items() if n.startswith(prefixes)}
 
 
+def _first_parts(names: Iterable[str]) -> list[str]:
+    """Return how the names begin, up to the first dot."""
+    return list(dict.fromkeys("".join(name.partition(".")[:2]) for name in names))
+
+
 def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: str) -> set[str]:
     """Return the names that begin with a prefix.
 
@@ -592,7 +597,7 @@ def names_with_prefix(names: Iterable[str], prefixes: Sequence[str], setting: st
         if not any(name.startswith(prefix) for name in all_names):
             raise BackendError(
                 f"The setting {setting} has “{sanitize(prefix)}”, but no name of the model begins "
-                f"with it; it has {number_format.name_list(all_names)}.",
+                f"with it; they begin with {number_format.name_list(_first_parts(all_names))}.",
                 "Give the beginning of a name, such as “layers.0.”.",
             )
     return {name for name in all_names if name.startswith(tuple(prefixes))}

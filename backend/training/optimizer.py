@@ -37,6 +37,11 @@ def make_optimizer(
     user_function = getattr(type(model), "optimizer", None)
     # Keras has a property of this name.
     if callable(user_function):
+        if config.lr_of or config.no_decay:
+            raise BackendError(
+                "The model makes its own optimizer, to which lr_of and no_decay do not apply.",
+                "Remove these settings, or the method optimizer of the model.",
+            )
         return _make_user_optimizer(model, user_function, parameters, config.optimizer.lr)
     settings = config.optimizer
     optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](

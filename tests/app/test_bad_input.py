@@ -126,6 +126,11 @@ LOADED_ERRORS = [
         {"precision": "float16"},
         "Precision “tf32” and “float16” need GPUs; the job runs on CPUs.",
     ),
+    (
+        "start_from_except",
+        {"start_from_except": ["fc."]},
+        "Start new layers needs weights to start from (start_from).",
+    ),
 ]
 PLACEMENT_ERRORS = [
     ([], "Choose where to run: a node or some of its GPUs."),

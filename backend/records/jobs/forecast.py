@@ -100,14 +100,21 @@ def checkpoints_kept(
 def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:
     """Estimate the size of a checkpoint of a model with so many bytes of parameters."""
     optimizer = config.optimizer
-    numbers = (
-        1 + (config.ema is not None) + _PER_PARAMETER[optimizer.name] + config.strategy.is_adaptive
-    )
+    numbers = 1 + (config.ema is not None) + config.strategy.is_adaptive
+    numbers += _optimizer_numbers(config)
     settings = optimizer.settings
     numbers += sum(
         bool(settings.get(key)) for key in ("momentum", "amsgrad", "centered") if key in settings
     )
     return numbers * parameter_bytes
+
+
+def _optimizer_numbers(config: JobConfig) -> int:
+    """Return the numbers that the optimizer keeps for each parameter, without its options."""
+    if config.strategy.has_coordinator:
+        # A step and a difference of gradients for each entry of the history.
+        return 2 * int(config.strategy.setting("history"))
+    return _PER_PARAMETER[config.optimizer.name]
 
 
 def parameter_memory_bytes(parameter_bytes: int, config: JobConfig) -> int:

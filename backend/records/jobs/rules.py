@@ -250,7 +250,8 @@ RULES = (
         "rates of layers",
         ("lr_of",),
         lambda job: job.wrong_rate,
-        "has entries such as “backbone.=0.1”; “{job.wrong_rate}” is none.",
+        "has a beginning of names and a factor, 0 or more, such as “backbone.=0.1”; "
+        "“{job.wrong_rate}” has not.",
     ),
     Rule(
         "rates of servers",

@@ -214,6 +214,9 @@ class JobValidator:
         try:
             start_from = start_from or self._model_weights(checked_job)
             if not start_from:
+                if checked_job.draft.start_from_except:
+                    message = "needs weights to start from (start_from)."
+                    checked_job.add_error("start_from_except", message)
                 return
             weights = self.weights(start_from)
         except BackendError as error:
@@ -391,6 +394,7 @@ def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
     process_label = "workers" if has_servers else "processes"
     hint = (
         f"choose {number_format.count(largest_batch)} or less"
+        + (", or fewer passes of a step" if config.accumulate > 1 else "")
         if largest_batch
         else f"the dataset has fewer samples than {process_label} ({workers})"
     )

@@ -137,6 +137,15 @@ def test_a_model_may_make_its_optimizer_which_is_saved_and_resumed(tmp_path: Pat
         assert torch.equal(value, saved_checkpoint(halves)["model"][name]), name
 
 
+@pytest.mark.parametrize("settings", [{"lr_of": {"layers.0.": 0.1}}, {"no_decay": True}])
+def test_settings_of_groups_are_refused_for_a_model_that_makes_its_optimizer(
+    tmp_path: Path, settings: dict[str, Any]
+) -> None:
+    job = new_training(tmp_path, model=OWN_OPTIMIZER, **settings, **SINGLE_PROCESS)
+    with pytest.raises(BackendError, match="makes its own optimizer, to which lr_of and no_decay"):
+        train_here(job)
+
+
 @pytest.mark.parametrize(
     ("body", "message"),
     [

@@ -13,11 +13,13 @@ from backend.records.jobs.forecast import (
     checkpoint_bytes,
     checkpoints_kept,
     forecast,
+    parameter_memory_bytes,
     similar_job_of,
     similar_jobs,
 )
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
+from backend.records.jobs.torch_options import OPTIMIZERS, STRATEGIES
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Pin
 from tests.integration.tiny import raw_job
@@ -40,6 +42,19 @@ def job(name: str, **settings: object) -> JobView:
 
 def names(*jobs: JobView) -> list[str]:
     return [view.name for view in similar_jobs(config(), PINS, jobs)]
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_and_strategy_has_a_size_of_its_state(
+    strategy: str, optimizer: str
+) -> None:
+    settings = replace(
+        config(), optimizer=Optimizer(optimizer, 0.1), strategy=StrategyConfig(strategy)
+    )
+    if settings.strategy.has_coordinator == (optimizer == "lbfgs"):
+        assert checkpoint_bytes(100, settings) >= 100
+        assert parameter_memory_bytes(100, settings) >= 100
 
 
 def test_a_job_takes_as_long_as_its_twin_took_a_step() -> None:
