@@ -10,18 +10,26 @@ the form of ``input.json``. From another program::
 
 import json
 import sys
+from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
-from load import load_model  # type: ignore[import-not-found]  # beside it
 
 FOLDER = Path(__file__).resolve().parent
-FORM = json.loads((FOLDER / "input.json").read_text(encoding="utf-8"))
-MOST = 5
+GUESS_COUNT = 5
+
+
+@lru_cache(maxsize=1)
+def input_form() -> Any:
+    """Return the form of a sample, and the names of the classes."""
+    return json.loads((FOLDER / "input.json").read_text(encoding="utf-8"))
 
 
 def predict(batch: torch.Tensor) -> torch.Tensor:
     """Return the output of the model for a batch."""
+    from load import load_model  # type: ignore[import-not-found]  # beside it
+
     with torch.no_grad():
         output: torch.Tensor = load_model()(batch)
     return output
@@ -41,31 +49,33 @@ def read(path: Path) -> torch.Tensor:
         sample = torch.from_numpy(numpy.load(path, allow_pickle=False))
     else:
         sample = picture(path)
-    sample = sample.to(getattr(torch, FORM["dtype"]))
-    if list(sample.shape) != FORM["shape"]:
-        raise SystemExit(f"{path} has the shape {list(sample.shape)}, not {FORM['shape']}.")
+    form = input_form()
+    sample = sample.to(getattr(torch, form["dtype"]))
+    if list(sample.shape) != form["shape"]:
+        raise SystemExit(f"{path} has the shape {list(sample.shape)}, not {form['shape']}.")
     return sample
 
 
 def picture(path: Path) -> torch.Tensor:
     from PIL import Image
 
-    channels, height, width = FORM["shape"] if len(FORM["shape"]) == 3 else (0, 0, 0)
+    form = input_form()
+    channels, height, width = form["shape"] if len(form["shape"]) == 3 else (0, 0, 0)
     if channels not in (1, 3):
-        raise SystemExit(f"The model takes no pictures; a sample has the shape {FORM['shape']}.")
+        raise SystemExit(f"The model takes no pictures; a sample has the shape {form['shape']}.")
     with Image.open(path) as image:
         small = image.convert("L" if channels == 1 else "RGB").resize((width, height))
     values = torch.frombuffer(bytearray(small.tobytes()), dtype=torch.uint8)
     share = values.view(height, width, channels).permute(2, 0, 1) / 255
-    scaled: torch.Tensor = FORM["low"] + share * (FORM["high"] - FORM["low"])
+    scaled: torch.Tensor = form["low"] + share * (form["high"] - form["low"])
     return scaled
 
 
 def report(path: str, output: torch.Tensor) -> str:
-    classes = FORM["classes"]
+    classes = input_form()["classes"]
     if output.ndim != 1 or len(output) != len(classes):
         return f"{path}: {output.tolist()}"
-    shares, indices = output.softmax(0).topk(min(MOST, len(classes)))
+    shares, indices = output.softmax(0).topk(min(GUESS_COUNT, len(classes)))
     guesses = (
         f"{classes[index]} {shares[rank]:.1%}" for rank, index in enumerate(indices.tolist())
     )
