@@ -231,7 +231,9 @@ def test_a_number_marked_while_the_script_runs_becomes_its_curve(
     wait_for(lambda: "waits" in log_of(services, view), "the last line of its training")
     for pattern in ("Epoch [{epoch}/{epochs}", "loss: {loss}"):
         services.jobs.lifecycle.draw_number(view.id, pattern)
-    view = queries.wait(view.id, is_finished=lambda v: v.step >= 20 or v.state.is_over)
+    # The first pattern alone makes 20 steps: only the curve says that the second was read, too.
+    wait_for(lambda: len(queries.history(view.id).metrics.get("loss", ())) == 20, "the loss")
+    view = queries.wait(view.id, is_finished=lambda v: v.status.epoch == 4 or v.state.is_over)
     assert list(queries.history(view.id).metrics["loss"]) == pytest.approx(
         [1 / step for step in range(1, 21)], abs=1e-4
     )
