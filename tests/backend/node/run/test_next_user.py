@@ -29,7 +29,7 @@ def launch() -> Iterator[Launch]:
     run = Run(root, ranks=1, strategy="alone")
     shutil.rmtree(run.folder.path)
     give_root(root / "jobs", OWNER, 0o2770)
-    yield replace(run.launch, argv=("/bin/true",))
+    yield replace(run.launch, python="/bin/true")
     shutil.rmtree(root)
 
 

@@ -189,7 +189,9 @@ def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
             "-c",
             "import sys; from pathlib import Path\n"
             "from backend.node.system.start_supervisor import *\n"
-            "start_supervisor(JobFolder(Path(sys.argv[1])), 1, sys.executable)\n"
+            "from backend.records.jobs.launch import launch_of\n"
+            "folder = JobFolder(Path(sys.argv[1]))\n"
+            "start_supervisor(folder, launch_of(folder.launch, 1))\n"
             "import signal; signal.pause()",
             str(run.folder.path),
         ],
