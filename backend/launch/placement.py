@@ -1,4 +1,4 @@
-"""What the nodes of a job must have: its GPUs, room for its processes, and common paths. Pure."""
+"""The conditions on the nodes of a job: its GPUs, room for its processes, and common paths. Pure."""
 
 from __future__ import annotations
 
