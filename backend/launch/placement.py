@@ -1,4 +1,4 @@
-"""The conditions on the nodes of a job: its GPUs, room for its processes, and common paths. Pure."""
+"""The conditions on the nodes of a job: GPUs, room for processes, common paths. Pure."""
 
 from __future__ import annotations
 
