@@ -80,7 +80,7 @@ def test_a_guard_names_the_log_of_its_rank_that_it_may_not_write(launch: Launch)
     folder.rank_log(0).chmod(0o600)
 
     def guard() -> None:
-        record = Guard(folder, launch, launch.ranks[0], "fake_rank").watch()
+        record = Guard(folder, launch, launch.ranks[0]).watch()
         replace_json(folder.path / "record.json", record.to_dict())
 
     if IS_ROOT:

@@ -300,7 +300,7 @@ def test_f16_an_infinite_loop_ends_at_the_stall_limit_and_its_line_is_named(
 
 def test_a_limit_for_steps_says_nothing_about_the_setup(make_run: MakeRun) -> None:
     run = make_run(stall_limit_s=5.0)
-    guard = Guard(run.folder, run.launch, run.launch.ranks[0], "")
+    guard = Guard(run.folder, run.launch, run.launch.ranks[0])
     assert guard._limit_s(Phase.SETUP, stop_was_requested=False) == 120
     assert guard._limit_s(Phase.COMPUTING, stop_was_requested=False) == 5
     assert guard._limit_s(Phase.WAITING_FOR_OTHERS, stop_was_requested=False) > 5
