@@ -19,7 +19,7 @@ from widgets.plots import ticks
 TITLE = "Find a rate"
 _HINT = (
     "Training in one process on this computer, with the batch of one process and a rate that rises "
-    "from step to step. The loss falls, is lowest, and diverges. Nothing is saved."
+    "from step to step, until the loss diverges. Nothing is saved."
 )
 _AXIS_W, _HEAD_H, _TICKS_H, _PLOT_H = 52, 22, 36, 220
 _MARGIN, _RAW_OPACITY, _DOT = 0.06, 0.28, 4.0
@@ -86,9 +86,10 @@ class _Axes:
         paint_text(painter, title_box, "Learning rate", "tiny", "text3", center=True)
         painter.save()
         painter.setClipRect(area)
-        curves = (([step.loss for step in self._steps], _RAW_OPACITY, 1.0),)
-        curves += (([step.smooth_loss for step in self._steps], 1.0, 2.2),)
-        for losses, opacity, width in curves:
+        for losses, opacity, width in (
+            ([step.loss for step in self._steps], _RAW_OPACITY, 1.0),
+            ([step.smooth_loss for step in self._steps], 1.0, 2.2),
+        ):
             points = [
                 QPointF(self._x(step.rate), self._y(loss))
                 for step, loss in zip(self._steps, losses, strict=True)
@@ -145,6 +146,7 @@ class RateDialog(TaskDialog):
         self._use_button.setEnabled(search.proposal is not None)
         if search.proposal is not None:
             self._use_button.setText(f"Use {formats.typed_number(search.proposal)}")
+            self._use_button.setFocus()
 
     def _use(self) -> None:
         if self._proposal is not None:
