@@ -81,7 +81,7 @@ def next_retry(
         saved_step,
         error.cause,
     )
-    if not error.retry or launch.is_staged or launch.steps_limit:
+    if not error.retry or launch.is_staged or launch.is_trial:
         return None
     if error.retry == "once" and is_repeated:
         return None

@@ -58,7 +58,7 @@ class GiveWayWatch:
         self._monotonic = monotonic
         self._now = now
         can_pause = with_changes(launch.config, {"gives_way": True}).config is not None
-        self._next_check_s = monotonic() if can_pause and not launch.steps_limit else None
+        self._next_check_s = monotonic() if can_pause and not launch.is_trial else None
         self._head = launch.ranks[0].node
         self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
