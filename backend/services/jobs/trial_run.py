@@ -145,6 +145,7 @@ class TrialRunService:
         self._remove_leftovers(config)
         folder = self._root.job(f"{TRIAL_PREFIX}{secrets.token_hex(6)}")
         try:
+            self._root.files.make_folder(self._root.jobs, exist_ok=True)
             self._root.files.make_folder(folder.path)
             job_files.make_parts(folder)
             yield folder
