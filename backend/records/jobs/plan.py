@@ -27,12 +27,13 @@ class BatchFit:
     """The batches that fit in the memory of a process.
 
     ``largest_batch`` is 0 if none does. ``passes`` of ``pass_batch`` make the chosen batch; 0 where
-    the strategy has no passes, or the batch cannot be divided.
+    the strategy has no passes, or the batch cannot be divided. ``accumulate`` is the setting then.
     """
 
     largest_batch: int
     pass_batch: int = 0
     passes: int = 0
+    accumulate: int = 0
 
 
 def batch_fit(
@@ -51,7 +52,7 @@ def batch_fit(
     passes = -(-config.batch_size // largest_batch) if largest_batch else 0
     if not is_synchronous or not passes or config.batch_size % passes:
         return BatchFit(largest_batch)
-    return BatchFit(largest_batch, config.batch_size // passes, passes)
+    return BatchFit(largest_batch, config.batch_size // passes, passes, config.accumulate * passes)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.base.log import swallowed
 from backend.base.progress import Progress
 from backend.base.room import disk_space
 from backend.datastore.access.root_access import OpenRoot
@@ -59,11 +58,7 @@ class JobPlanner:
         progress = progress or Progress()
         progress.step(0, 0, "Trying one batch")
         config, pins = self._checked_config(raw)
-        try:
-            self._jobs.try_batch(raw, progress)
-        except BackendError as error:
-            # The ranks report the error of the code with its place.
-            swallowed(error)
+        self._jobs.try_batch(raw, progress)
         check = self._jobs.check(raw)
         if check.trial is None:
             raise BackendError("One batch of the job was not tried, so its model is not known.")
