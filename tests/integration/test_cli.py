@@ -541,7 +541,7 @@ def test_a_plan_trains_for_a_moment_and_leaves_nothing(filled_cli: Cli, tmp_path
     assert plan["step_s"] > 0
     assert plan["measured_steps"] > 0
     assert plan["memory"]["other_bytes"] > 0, "PyTorch itself needs memory"
-    assert [nodes["nodes"] for nodes in plan["by_nodes"]] == [1, 2, 4]
+    assert plan["by_nodes"][0]["lasts_s"] > 0
     assert filled_cli.json("job", "list") == []
     assert list(Path(filled_cli.common[1]).glob("jobs/.canary*")) == []
 

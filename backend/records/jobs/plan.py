@@ -8,18 +8,34 @@ from backend.base.room import DiskSpace
 from backend.records.base.number_format import count, size
 from backend.records.base.schema import Record
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.forecast import checkpoint_bytes, checkpoints_kept
+from backend.records.jobs.forecast import checkpoint_bytes, checkpoints_kept, checkpoints_written
 from backend.records.jobs.status import RunStatus
 from backend.records.library.preview import ModelCheck
 
 NODE_COUNTS = (1, 2, 4)
 DEFAULT_LINK_MBIT = 1000
-_SENT_WHOLES = {"allreduce": 2, "ddp": 2, "fsdp": 3}
+_SENT_WHOLES = {"alone": 2, "allreduce": 2, "ddp": 2, "fsdp": 3}
 """How often a process sends the share of the others of all parameters in a step.
 
 A ring sends a gradient twice (Patarasuk and Yuan, "Bandwidth optimal all-reduce algorithms for
 clusters of workstations", 2009); FSDP gathers the weights twice and scatters the gradients once.
+A job that is alone would train on several nodes as DDP does.
 """
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A short training of a job: its last status, and the seconds before its first step.
+
+    ``save_s`` is how long the training waited for a checkpoint, ``checkpoint_bytes`` the size of
+    the checkpoint; None if there was none.
+    """
+
+    status: RunStatus
+    setup_s: float
+    took_s: float
+    save_s: float
+    checkpoint_bytes: int | None
 
 
 @dataclass(frozen=True)
@@ -201,15 +217,13 @@ def sent_bytes(config: JobConfig, trained_bytes: int) -> int:
 def plan_job(
     config: JobConfig,
     memory: MemoryPlan,
-    status: RunStatus,
-    setup_s: float,
-    took_s: float,
-    size_bytes: int | None,
+    measurement: Measurement,
     disk_space: DiskSpace | None,
     link_mbit: float,
     power_w: float | None,
 ) -> JobPlan:
     """Return the plan that follows from a measurement on the first node of ``config``."""
+    status, setup_s = measurement.status, measurement.setup_s
     pace_s = status.pace_s or max(status.rank_step_ms, default=0.0) / 1000
     samples = status.steps_per_epoch * config.global_batch_size
     counts = NODE_COUNTS if config.strategy.name in _SENT_WHOLES else (len(config.placement),)
@@ -222,7 +236,10 @@ def plan_job(
             continue
         network_bytes = sent_bytes(larger_config, memory.gradient_bytes)
         step_s = pace_s + network_bytes * 8e-6 / link_mbit
-        lasts_s = setup_s + steps * step_s
+        steps_per_epoch = steps // config.epochs
+        trained_s = steps * step_s
+        saves = checkpoints_written(larger_config, steps_per_epoch, trained_s)
+        lasts_s = setup_s + trained_s + measurement.save_s * min(saves, steps)
         energy_j = None if power_w is None else power_w * nodes * lasts_s
         plans.append(
             NodesPlan(
@@ -242,10 +259,10 @@ def plan_job(
         fit=fit,
         step_s=pace_s or None,
         measured_steps=status.step,
-        took_s=took_s,
+        took_s=measurement.took_s,
         setup_s=setup_s,
         power_w=power_w,
-        checkpoint_bytes=size_bytes,
+        checkpoint_bytes=measurement.checkpoint_bytes,
         checkpoints_kept=checkpoints_kept(
             config, status.steps_per_epoch, plans[0].lasts_s if plans else None
         ),

@@ -86,16 +86,13 @@ class JobPlanner:
                 powers_w.extend(_powers_w(config, self._validator.node_states()))
 
         measurement = self._trial_runs.measure(config, pins, report, lambda: progress.is_cancelled)
-        status = measurement.status
-        memory = memory_plan(config, check.trial, capacity_bytes, status.peak_memory_bytes)
+        peak_bytes = measurement.status.peak_memory_bytes
+        memory = memory_plan(config, check.trial, capacity_bytes, peak_bytes)
         space = disk_space(self._root.path) if self._root.files.is_mounted else None
         return plan_job(
             config,
             memory,
-            status,
-            measurement.setup_s,
-            measurement.took_s,
-            measurement.checkpoint_bytes,
+            measurement,
             space,
             link_mbit,
             sum(powers_w) or None,

@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError, Cancelled
@@ -26,6 +26,7 @@ from backend.node.system import wording
 from backend.records.jobs.config import CheckpointPolicy, JobConfig, OnFailure
 from backend.records.jobs.launch import TRIAL_PREFIX
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.plan import Measurement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus
 from backend.records.library.item import Pin
@@ -42,19 +43,6 @@ _RUN = 1
 _MEASURE_S, _MEASURE_LIMIT_S = 8.0, 25.0
 """Seconds of training that a measurement takes, and that it takes for steps that last longer."""
 _NEVER_MINUTES = 1e6
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """A short training of a job: its last status, and the seconds before its first step.
-
-    ``checkpoint_bytes`` is None if no checkpoint was written.
-    """
-
-    status: RunStatus
-    setup_s: float
-    took_s: float
-    checkpoint_bytes: int | None
 
 
 class TrialRunService:
@@ -135,9 +123,15 @@ class TrialRunService:
         if not has_ended or last_status is None or first_step_s is None:
             result = _result(run_state, config, took_s)
             raise BackendError(f"The job could not be measured. {result.message}")
-        peak_bytes = run_state.status.peak_memory_bytes
-        status = replace(last_status, peak_memory_bytes=peak_bytes)
-        return Measurement(status, first_step_s - started_s, took_s, max(sizes, default=None))
+        final_status = run_state.status
+        save_s = (final_status.pace_s or 0.0) - (last_status.pace_s or 0.0)
+        return Measurement(
+            replace(last_status, peak_memory_bytes=final_status.peak_memory_bytes),
+            first_step_s - started_s,
+            took_s,
+            max(0.0, save_s) * final_status.step if last_status.pace_s else 0.0,
+            max(sizes, default=None),
+        )
 
     @contextmanager
     def _open_folder(self, config: JobConfig) -> Iterator[OpenJob]:

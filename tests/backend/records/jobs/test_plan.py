@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.plan import (
     JobPlan,
+    Measurement,
     batch_fit,
     memory_plan,
     plan_job,
@@ -37,8 +38,9 @@ def config(**settings: object) -> JobConfig:
 
 
 def planned(job: JobConfig, power_w: float | None = None) -> JobPlan:
+    measurement = Measurement(MEASURED, 5.0, 12.0, 0.5, 8_000_000)
     memory = memory_plan(job, CHECK, 2**30, MEASURED.peak_memory_bytes)
-    return plan_job(job, memory, MEASURED, 5.0, 12.0, 8_000_000, None, 1000.0, power_w)
+    return plan_job(job, memory, measurement, None, 1000.0, power_w)
 
 
 @given(st.integers(1, 4096), st.integers(0, 10**9), st.integers(1, 10**7), st.integers(1, 10**10))
@@ -68,12 +70,12 @@ def test_twice_the_nodes_take_half_the_steps_and_exchange_the_gradients():
     assert [p.steps for p in plan.by_nodes] == [200, 100, 50]
     assert [p.network_bytes for p in plan.by_nodes] == [0, 2_000_000, 3_000_000]
     assert [p.step_s for p in plan.by_nodes] == pytest.approx([0.2, 0.216, 0.224])
-    assert plan.by_nodes[0].lasts_s == pytest.approx(5 + 200 * 0.2)
+    assert plan.by_nodes[0].lasts_s == pytest.approx(5 + 200 * 0.2 + 2 * 0.5), "it saves twice"
     assert plan.checkpoints_kept
     assert plan.disk_bytes == 8_000_000 * plan.checkpoints_kept
     faster = plan.with_link(10_000.0)
     assert [p.step_s for p in faster.by_nodes] == pytest.approx([0.2, 0.2016, 0.2024])
-    assert faster.by_nodes[1].lasts_s == pytest.approx(5 + 100 * 0.2016)
+    assert faster.by_nodes[1].lasts_s == pytest.approx(5 + 100 * 0.2016 + 2 * 0.5)
     assert faster.with_link(1000.0).by_nodes == pytest.approx(plan.by_nodes)
 
 
