@@ -185,7 +185,7 @@ class Catalogue:
         with _explained(self.path):
             try:
                 connection = self._idle_connections.pop()
-            except IndexError:
+            except IndexError:  # every connection is in use
                 connection = _connect(self.path)
             try:
                 yield connection
