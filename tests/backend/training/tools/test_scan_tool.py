@@ -258,7 +258,7 @@ def as_jpeg(image: Image.Image) -> Image.Image:
 
 
 def with_noise(image: Image.Image) -> Image.Image:
-    noise = numpy.random.default_rng(5).normal(0, 5, numpy.shape(image))
+    noise = numpy.random.default_rng(5).normal(0, 5, numpy.asarray(image).shape)
     return Image.fromarray(numpy.clip(numpy.asarray(image, float) + noise, 0, 255).astype("u1"))
 
 
