@@ -9,7 +9,14 @@ import pytest
 
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.services.preflight.check import Result
+from backend.services.preflight.check import (
+    DATA_ROOT,
+    PYTHON,
+    PYTORCH,
+    ROUTE,
+    SSH_BETWEEN_NODES,
+    Result,
+)
 from backend.services.preflight.checks import BY_NAME, judge_replies
 from backend.services.preflight.connectivity import (
     ConnectionTest,
@@ -17,9 +24,12 @@ from backend.services.preflight.connectivity import (
     login_findings,
     route_findings,
 )
-from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
-from backend.services.preflight.limits import PreflightLimits
-from backend.services.preflight.names import DATA_ROOT, PYTHON, PYTORCH, ROUTE, SSH_BETWEEN_NODES
+from backend.services.preflight.context import (
+    JobPreflight,
+    NodePreflight,
+    PreflightLimits,
+    PreflightTarget,
+)
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
