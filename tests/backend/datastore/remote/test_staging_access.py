@@ -24,9 +24,9 @@ from backend.records.nodes import health
 from backend.records.nodes.preflight import Fix
 from backend.records.nodes.reading import Presence
 from backend.records.nodes.remote_run import RemoteRun, remote_run_of
-from backend.services.preflight.check import DATA_ROOT
 from backend.services.preflight.checks import BY_NAME
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
+from backend.services.preflight.names import DATA_ROOT
 from backend.ssh import persistent_connection
 from backend.ssh.interface import Unreachable
 from tests.backend.services.access_cases import (

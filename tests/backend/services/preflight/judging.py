@@ -6,9 +6,9 @@ from typing import Any
 
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import PreflightFinding
-from backend.services.preflight.check import HOST_KEY
 from backend.services.preflight.checks import BY_NAME, judge_replies
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
+from backend.services.preflight.names import HOST_KEY
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown
 
 

@@ -9,14 +9,7 @@ import pytest
 
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.services.preflight.check import (
-    DATA_ROOT,
-    PYTHON,
-    PYTORCH,
-    ROUTE,
-    SSH_BETWEEN_NODES,
-    Result,
-)
+from backend.services.preflight.check import Result
 from backend.services.preflight.checks import BY_NAME, judge_replies
 from backend.services.preflight.connectivity import (
     ConnectionTest,
@@ -30,6 +23,7 @@ from backend.services.preflight.context import (
     PreflightLimits,
     PreflightTarget,
 )
+from backend.services.preflight.names import DATA_ROOT, PYTHON, PYTORCH, ROUTE, SSH_BETWEEN_NODES
 
 FOUR = ("a", "b", "c", "d")
 WELL = {"connected": True, "bytes": 8_000_000, "seconds": 0.1, "why": ""}
