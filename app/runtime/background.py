@@ -45,8 +45,8 @@ A call into a lost share may never return.
 class _Task:
     queue_name: str
     work: Callable[[], Any]
-    on_success: Callable[[Any], None]
-    on_error: Callable[[BackendError], None]
+    on_success: Callable[[Any], object]
+    on_error: Callable[[BackendError], object]
 
 
 class Runner(Protocol):
@@ -56,8 +56,8 @@ class Runner(Protocol):
         self,
         queue_name: str,
         work: Callable[[], T],
-        on_success: Callable[[T], None],
-        on_error: Callable[[BackendError], None],
+        on_success: Callable[[T], object],
+        on_error: Callable[[BackendError], object],
     ) -> None:
         """Run ``work`` in its queue, then call ``on_success`` or ``on_error`` on the GUI thread."""
 
@@ -108,8 +108,8 @@ class Background(QObject):
         self,
         queue_name: str,
         work: Callable[[], T],
-        on_success: Callable[[T], None],
-        on_error: Callable[[BackendError], None],
+        on_success: Callable[[T], object],
+        on_error: Callable[[BackendError], object],
     ) -> None:
         """Run ``work`` in its queue, then call ``on_success`` or ``on_error`` on the GUI thread.
 

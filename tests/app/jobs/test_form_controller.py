@@ -306,7 +306,7 @@ def test_an_unknown_package_is_asked_for_by_name_and_then_tried_again(
     trial = find_only(FormSections, form).trial
     assert trial.button.text() == "Install a package…"
     qtbot.mouseClick(trial.button, Qt.MouseButton.LeftButton)
-    dialog = form.controller.packages.dialog.dialog
+    dialog = form.controller.packages.dialog
     monkeypatch.setattr(tool_process, "check_model", lambda *_, **__: MODEL_CHECK)
     qtbot.mouseClick(find_button(dialog, "Install"), Qt.MouseButton.LeftButton)
     runner.run_tasks()
