@@ -560,7 +560,7 @@ class Program(QObject):
     def _show_jobs(self, views: tuple[JobView, ...]) -> None:
         self.window.side_bar.show_error("")
         self.frame.see_jobs(views)
-        self._node_controller.show_jobs(views)
+        self.nodes.show_jobs(views)
         self.form.show_jobs(views)
         self._live_refresh.request()
 

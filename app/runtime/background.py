@@ -21,7 +21,6 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
-from PySide6.QtWidgets import QWidget
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError, unforeseen
@@ -66,15 +65,6 @@ class Runner(Protocol):
 
     def notify(self, message: str) -> None:
         """Show a message about an action of the user."""
-
-
-class Controller(QObject):
-    """Serves a part of the window: runs the work of services, and shows dialogs over ``window``."""
-
-    def __init__(self, runner: Runner, window: QWidget, parent: QObject | None) -> None:
-        super().__init__(parent)
-        self._runner = runner
-        self._window = window
 
 
 class Background(QObject):
