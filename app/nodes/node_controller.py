@@ -73,6 +73,9 @@ def _state_with_health(
 class NodeController(Controller):
     """Serve the page Nodes and its dialogs.
 
+    Attributes:
+        names: The names of all nodes once they were listed; this computer is the first.
+
     Signals:
         nodes_listed: All nodes as a tuple of `NodeState`; this computer is the first.
     """
@@ -92,6 +95,7 @@ class NodeController(Controller):
         self._window = window
         self._services = services
         self._page = page
+        self.names: tuple[str, ...] = ()
         self._local_states: tuple[NodeState, ...] = ()
         self._remote_states: tuple[NodeState, ...] | None = None
         """None until the data root has listed the nodes once."""
@@ -251,6 +255,7 @@ class NodeController(Controller):
         )
         if self._remote_states is not None:
             self._page.show_nodes(states, self._offline_since_s)
+        self.names = tuple(state.name for state in states)
         self.nodes_listed.emit(states)
         # Readings of this window are kept for some minutes only.
         now_s = time.monotonic()
