@@ -156,6 +156,7 @@ def wire(
     bundles.job_created.connect(jobs.show_new)
     studies.study_queued.connect(lambda _sweep: window.open_page("jobs"))
     actions.add_handler(job_actions.SHOW_NODE, pages.open_node)
+    actions.add_handler(job_actions.SHOW_PROCESSES, pages.show_processes)
     file_export = FileExport(services.comparison, runner, window, parent)
     compare = CompareController(
         services.comparison, runner, pages.compare, file_export, lists.find_rows, parent

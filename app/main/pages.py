@@ -78,6 +78,10 @@ class Pages:
         self.nodes.open_node(name)
         self.nodes.setFocus()
 
+    def show_processes(self, node: str) -> None:
+        self.open_node(node)
+        self.nodes.detail.show_processes()
+
     def open_item(self, kind: Kind, name: str) -> None:
         self.window.open_page(PAGE_KEYS[kind])
         self.library[kind].show_item(name)
