@@ -102,16 +102,14 @@ def test_an_error_of_the_users_code_is_shown_in_the_dialog(form, jobs):
 
 
 def test_closing_the_dialog_cancels_the_search(form, jobs):
-    holder = form.controller.dialog_holder
-    jobs.on_progress = lambda: holder.dialog.reject()
+    jobs.on_progress = lambda: form.controller.dialog.reject()
     find_only(FormSections, form).rate_button.click()
-    assert holder.dialog is None
+    assert form.controller.dialog is None
     assert form.draft().raw["optimizer"]["lr"] == raw_job(1)["optimizer"]["lr"]
 
 
 def test_cancelling_keeps_the_dialog_and_says_so(form, jobs):
-    holder = form.controller.dialog_holder
-    jobs.on_progress = lambda: find_button(holder.dialog, "Cancel").click()
+    jobs.on_progress = lambda: find_button(form.controller.dialog, "Cancel").click()
     dialog = search(form)
     assert message(dialog) == "Cancelled."
 
