@@ -60,7 +60,7 @@ class Pages:
         self.help = HelpPage()
         yield "help", self.help
 
-    # The shortcuts of a page work where the focus is: who came by keyboard goes on by keyboard.
+    # Each page takes the focus: its shortcuts work only where the focus is.
 
     def open_job(self, job_id: str) -> None:
         self.window.open_page("jobs")
