@@ -103,7 +103,7 @@ class FormController(Controller):
         self.templates = TemplateController(services, runner, form, window, self)
         self.templates.job_load_requested.connect(self.load_job)
         self.templates.draft_requested.connect(self._show_template)
-        self.probes = ProbeController(self._jobs, runner, form, window, self)
+        self.probes = ProbeController(services, runner, form, window, self)
         form.check_requested.connect(self._check)
         form.try_requested.connect(partial(self._try_batch, fetch=True))
         form.try_cancelled.connect(self._trial_request.cancel)

@@ -1,4 +1,4 @@
-"""Measure the job of the form before it exists: the search for its learning rate."""
+"""Measure the job of the form before it exists: the search for its rate, and its needs."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from app.runtime.background import Runner
 from app.runtime.controller import DialogController
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
-from backend.services.jobs.service import JobService
+from backend.services.context.container import Services
 from widgets.common.task_dialog import TaskDialog
 from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.plan_dialog import PlanDialog
 from widgets.jobs.form.rate_dialog import RateDialog
 
 _QUEUE = "probe"
@@ -26,23 +27,37 @@ class ProbeController(DialogController[TaskDialog]):
 
     def __init__(
         self,
-        jobs: JobService,
+        services: Services,
         runner: Runner,
         form: JobForm,
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(runner, window, parent)
-        self._jobs = jobs
+        self._services = services
         self._form = form
         form.rate_requested.connect(self._find_rate)
+        form.plan_requested.connect(self._plan)
 
     @Slot()
     def _find_rate(self) -> None:
         dialog = RateDialog(self._window)
-        dialog.rate_chosen.connect(self._form.choose_rate)
+        dialog.rate_chosen.connect(lambda rate: self._form.choose_settings({"optimizer.lr": rate}))
         self._measure(
-            dialog, partial(self._jobs.find_rate, self._form.draft().raw), dialog.show_search
+            dialog,
+            partial(self._services.jobs.find_rate, self._form.draft().raw),
+            dialog.show_search,
+        )
+
+    @Slot()
+    def _plan(self) -> None:
+        dialog = PlanDialog(self._window)
+        dialog.settings_chosen.connect(self._form.choose_settings)
+        raw = self._form.draft().raw
+        self._measure(
+            dialog,
+            lambda progress: self._services.planner.plan(raw, progress=progress),
+            dialog.show_plan,
         )
 
     def _measure(

@@ -21,13 +21,13 @@ from backend.node.system import process_identity
 from backend.node.system.start_supervisor import start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import AttemptFolder, DataRoot, JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import last_status
 
 _MANIFEST_LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
-_LOCAL = LocalFiles()
+_LOCAL = Files()
 _REQUEUE_HINT = "Remove the job from the queue and queue it again."
 
 

@@ -14,6 +14,9 @@ from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.status import Continuation
 from backend.records.jobs.stop_request import STOP_GRACE_S
 
+TRIAL_PREFIX = ".canary-"
+"""The id of a run that no list shows begins with it; see `services.jobs.trial_run`."""
+
 
 @dataclass(frozen=True)
 class RankPlan:
@@ -72,6 +75,11 @@ class Launch(Record, label="launch record", rules=STRICT):
     steps_limit: int = 0
     """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
     such a trial is read back."""
+
+    @property
+    def is_trial(self) -> bool:
+        """Return whether it belongs to no job: such a run is not continued, and sends nothing."""
+        return self.steps_limit > 0 or self.job_id.startswith(TRIAL_PREFIX)
 
     @property
     def sources(self) -> tuple[str, ...]:

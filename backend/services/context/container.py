@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from backend.services.jobs.comparison import ComparisonService
     from backend.services.jobs.inspection import InspectionService
     from backend.services.jobs.logs import LogService
+    from backend.services.jobs.planner import JobPlanner
     from backend.services.jobs.prediction import PredictionService
     from backend.services.jobs.queries import JobQueries
     from backend.services.jobs.run_reaper import RunReaper
@@ -257,6 +258,14 @@ class Services:
 
         starter = RunStarter(self.data_root, self.library, self.nodes)
         return TrialRunService(self.data_root, self.cluster, starter)
+
+    @cached_service
+    def planner(self) -> JobPlanner:
+        from backend.services.jobs.planner import JobPlanner
+        from backend.services.jobs.validation import JobValidator
+
+        validator = JobValidator(self.data_root, self.library, self.nodes)
+        return JobPlanner(self.data_root, self.jobs, validator, self.trial_runs)
 
     @cached_service
     def logs(self) -> LogService:

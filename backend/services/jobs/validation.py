@@ -26,6 +26,7 @@ from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfi
 from backend.records.jobs.forecast import parameter_memory_bytes
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.plan import batch_fit
 from backend.records.jobs.script import (
     REQUIREMENT_FILES,
     REQUIREMENTS,
@@ -405,14 +406,8 @@ def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
     )
 
 
-def memory_hint(
-    config: JobConfig, trial: ModelCheck, nodes: Mapping[str, NodeState]
-) -> tuple[Finding, ...]:
-    """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
-
-    The estimate has the tensors that autograd keeps of a batch, weights, gradients, and the state
-    of the optimizer.
-    """
+def process_capacities(config: JobConfig, nodes: Mapping[str, NodeState]) -> list[int]:
+    """Return the memory in bytes of each GPU of the job, or of a process on each node."""
     capacities = []
     for placement in config.placement:
         state = nodes.get(placement.node)
@@ -422,18 +417,30 @@ def memory_hint(
             capacities += [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
         elif reading is not None:
             capacities.append(reading.memory_total_bytes // max(1, placement.slots))
+    return capacities
+
+
+def memory_hint(
+    config: JobConfig, trial: ModelCheck, nodes: Mapping[str, NodeState]
+) -> tuple[Finding, ...]:
+    """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
+
+    The estimate has the tensors that autograd keeps of a batch, weights, gradients, and the state
+    of the optimizer.
+    """
+    capacities = process_capacities(config, nodes)
     model_bytes = parameter_memory_bytes(trial.parameter_bytes, config)
-    required_bytes = model_bytes + config.batch_size * (trial.activation_bytes or 0)
-    if not trial.activation_bytes or not capacities or required_bytes <= min(capacities):
+    sample_bytes = trial.activation_bytes or 0
+    fit = batch_fit(config, model_bytes, sample_bytes, min(capacities)) if capacities else None
+    if fit is None:
         return ()
-    largest_batch = (min(capacities) - model_bytes) // trial.activation_bytes
+    required_bytes = model_bytes + config.batch_size * sample_bytes
     is_synchronous = not (config.strategy.servers or config.strategy.is_split)
-    if largest_batch > 0:
-        remedy = f"Choose {number_format.count(largest_batch)} or less"
-        passes = -(-config.batch_size // largest_batch)
-        if is_synchronous and config.batch_size % passes == 0:
-            size = number_format.count(config.batch_size // passes)
-            remedy += f", or {size} in {number_format.count(passes)} passes of a step"
+    if fit.largest_batch:
+        remedy = f"Choose {number_format.count(fit.largest_batch)} or less"
+        if fit.passes:
+            size = number_format.count(fit.pass_batch)
+            remedy += f", or {size} in {number_format.count(fit.passes)} passes of a step"
         remedy += "."
     elif is_synchronous and config.world_size > 1 and config.strategy.name != "fsdp":
         remedy = "Use a smaller model, or the strategy FSDP, whose processes share the weights."
