@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from backend.node.run import remote_cleanup
-from backend.node.run.silence_watch import SilenceWatch
+from backend.node.run.head_watch import SilenceWatch
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
