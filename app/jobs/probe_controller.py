@@ -9,11 +9,11 @@ from typing import Any
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.services.context.container import Services
-from widgets.common.dialog_holder import DialogHolder
 from widgets.common.task_dialog import TaskDialog
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.plan_dialog import PlanDialog
@@ -22,12 +22,8 @@ from widgets.jobs.form.rate_dialog import RateDialog
 _QUEUE = "probe"
 
 
-class ProbeController(Controller):
-    """Serve the buttons of the form that measure its job.
-
-    Attributes:
-        dialog_holder: The dialog of the measurement, while it is open.
-    """
+class ProbeController(DialogController[TaskDialog]):
+    """Serve the buttons of the form that measure its job."""
 
     def __init__(
         self,
@@ -40,7 +36,6 @@ class ProbeController(Controller):
         super().__init__(runner, window, parent)
         self._services = services
         self._form = form
-        self.dialog_holder: DialogHolder[TaskDialog] = DialogHolder()
         form.rate_requested.connect(self._find_rate)
         form.plan_requested.connect(self._plan)
 
@@ -77,9 +72,9 @@ class ProbeController(Controller):
             message = "Cancelled." if isinstance(error, Cancelled) else error.with_remedy
             dialog.show_error(message)
 
-        guard = partial(self.dialog_holder.guard_callback, dialog)
-        progress = self._runner.progress(guard(dialog.show_progress))
-        dialog.cancel_requested.connect(progress.cancel)
-        self.dialog_holder.open(dialog)
+        if_open = partial(self.if_open, dialog)
+        dialog.cancel_requested.connect(self.cancel_task)
+        self.open(dialog)
         dialog.show_progress(None, "Starting Python")
-        self._runner.run(_QUEUE, partial(work, progress), guard(on_success), guard(show_error))
+        show_progress = if_open(dialog.show_progress)
+        self._task.run(_QUEUE, work, if_open(on_success), if_open(show_error), show_progress)

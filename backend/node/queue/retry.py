@@ -443,13 +443,9 @@ def fits_launch(entry: NodeEntry, launch: Launch) -> bool:
     installation = entry.installation
     if installation is None or entry.is_staged or not entry.in_service:
         return False
-    if installation.python != launch.python or installation.bundle != launch.environment.get(
-        "PYTHONPATH"
-    ):
+    if (installation.python, installation.bundle) != (launch.python, launch.code_root):
         return False
-    if "btl_tcp_if_include" not in launch.argv:
-        return False
-    subnets = launch.argv[launch.argv.index("btl_tcp_if_include") + 1].split(",")
+    subnets = filter(None, launch.launcher.networks.split(","))
     address = ipaddress.ip_interface(entry.ranks_address or entry.address.host).ip
     return any(address in ipaddress.ip_network(subnet) for subnet in subnets)
 

@@ -52,7 +52,6 @@ from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import RankError, RankExit
 from backend.records.jobs.stop_request import stop_requested
 
-RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
 """The user's TMPDIR, while mpirun itself runs with a shorter one."""
 
@@ -87,7 +86,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.run.rank_guard", description=__doc__)
     parser.add_argument("--job", type=Path, required=True, help="folder of the job")
     parser.add_argument("--run", type=int, required=True)
-    parser.add_argument("--module", default=RANK_MODULE, help="what a rank executes")
     parser.add_argument("--by-hand", metavar="NAME", default="", help="a folder of its own")
     options = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
@@ -105,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         launch = Launch.from_dict(read_json(folder.launch))
     attempt = folder.attempt(launch.run)
     log.to_file_at_end(attempt.guard_log(rank))
-    guard = Guard(folder, launch, launch.ranks[rank], options.module)
+    guard = Guard(folder, launch, launch.ranks[rank])
     record = guard.watch()
     write_until_done(attempt.rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     guard.end_lone_daemon(record)
@@ -118,11 +116,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class Guard:
     """One rank from its start to its exit record."""
 
-    def __init__(self, folder: JobFolder, launch: Launch, plan: RankPlan, module: str) -> None:
+    def __init__(self, folder: JobFolder, launch: Launch, plan: RankPlan) -> None:
         self._folder = folder
         self._launch = launch
         self._plan = plan
-        self._module = module
         self._attempt = folder.attempt(launch.run)
         self._user_folders = tuple(
             source
@@ -252,7 +249,7 @@ class Guard:
         command = (
             sys.executable,
             str(Path(__file__).with_name("rank_bootstrap.py")),
-            self._module,
+            self._launch.rank_module,
             "--job",
             str(self._folder.path),
             "--run",

@@ -88,7 +88,7 @@ def wake_agents(launch: Launch, nodes: Collection[str]) -> None:
 
 def _sweep_command(launch: Launch, host: str, tag: str) -> list[str]:
     # Neither a tag nor these paths contain shell syntax: the program makes both.
-    python_path = f"PYTHONPATH={launch.environment.get('PYTHONPATH', '')}"
+    python_path = f"PYTHONPATH={launch.code_root}"
     return [*_ssh_command(launch, host), "env", python_path, launch.python, "-m", __name__, tag]
 
 

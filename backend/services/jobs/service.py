@@ -35,7 +35,7 @@ from backend.datastore.jobs.checkpoint_files import (
 )
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
-from backend.launch import mpirun
+from backend.node.run import launch_command
 from backend.records.base import content
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -257,14 +257,13 @@ class JobService:
         except (OSError, ValueError) as error:
             swallowed(error)
             with suppress(BackendError):
-                plan = self._starter.plan(file.config, job_id, view.run + 1)
-                return JobCommand(mpirun.shell_line(plan.argv, {}))
+                launch = self._starter.plan(file.config, job_id, view.run + 1).launch
+                return JobCommand(launch_command.shell_line(launch_command.command(launch), {}))
             return JobCommand()
         name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-        # The path on the head node.
-        remote_folder = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
+        remote_folder = JobFolder(Path(launch.job_folder))
         return JobCommand(
-            mpirun.manual_command(launch, name),
+            launch_command.manual_command(launch, name),
             launch.ranks[0].node,
             str(remote_folder.manual_run(name).path),
         )

@@ -36,7 +36,7 @@ from backend.records.jobs.script import (
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize, ModelCheck
-from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
+from backend.records.nodes.reading import Finding, NodeReading, NodeState, Presence
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
@@ -159,13 +159,11 @@ class JobValidator:
             for gpu in reading.gpus if reading is not None else ():
                 if gpu.uuid not in placement.gpus:
                     continue
-                for process in gpu.foreign_processes(placement.sharing_user(gpu.uuid)):
-                    raise BackendError(
-                        f"GPU {gpu.index} of {wording.node_label(placement.node)} is in use by "
-                        f"{process.owner_label}.",
-                        "Choose another GPU, or start when it is free."
-                        + ("" if process.pid else f" {gpu.unlisted_remedy}"),
-                    )
+                label = wording.node_label(placement.node)
+                message, remedy = gpu.refusal(label, placement.sharing_user(gpu.uuid))
+                if message:
+                    remedy = f"Choose another GPU, or start when it is free. {remedy}".rstrip()
+                    raise BackendError(message, remedy)
 
     def node_states(self) -> Mapping[str, NodeState]:
         return {node.name: node for node in self._nodes.list()}
@@ -372,15 +370,16 @@ class JobValidator:
                 )
                 checked_job.add_error(name, message)
                 continue
-            gpu_label = f"GPU {gpu.index} of {wording.node_label(placement.node)}"
-            sharing_user = placement.sharing_user(uuid)
-            foreign_processes = gpu.foreign_processes(sharing_user)
-            if foreign_processes:
-                owner = _process_owner(foreign_processes[0])
-                message = f"{gpu_label} is in use by {owner}; the job can start when it is free."
+            label, sharing_user = wording.node_label(placement.node), placement.sharing_user(uuid)
+            message, _ = gpu.refusal(label, sharing_user)
+            if message:
+                message += " The job can start when it is free."
                 checked_job.findings.append(Finding(GPU_CHECK, False, message))
             elif gpu.compute_processes:
-                message = f"{gpu_label} is shared with {sanitize(sharing_user)} (your choice)."
+                message = (
+                    f"GPU {gpu.index} of {label} is shared with {sanitize(sharing_user)} "
+                    "(your choice)."
+                )
                 checked_job.findings.append(Finding(GPU_CHECK, True, message))
 
 
@@ -396,11 +395,6 @@ def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
         if entry and entry.installation and entry.installation.without_horovod:
             return True
     return False
-
-
-def _process_owner(process: GpuProcess) -> str:
-    job = process.run_tag.partition("/")[0]
-    return sanitize(f"the job {job}" if job else process.user or f"process {process.pid}")
 
 
 def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:

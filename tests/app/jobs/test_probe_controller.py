@@ -71,13 +71,13 @@ def form(qtbot, jobs, immediately):
     form.show_draft(JobDraft(raw_job(1)))
     form.show_check(JobCheck(global_batch=16))
     yield form
-    if (dialog := form.controller.dialog_holder.dialog) is not None:
+    if (dialog := form.controller.dialog) is not None:
         dialog.reject()
 
 
 def search(form):
     find_only(FormSections, form).rate_button.click()
-    return form.controller.dialog_holder.dialog
+    return form.controller.dialog
 
 
 def message(dialog):
@@ -90,7 +90,7 @@ def test_the_proposal_of_a_search_goes_into_the_form(form, jobs):
     assert message(dialog) == "Proposal: 0.01, a tenth of the rate with the lowest loss."
     find_button(dialog, "Use 0.01").click()
     assert form.draft().raw["optimizer"]["lr"] == 0.01
-    assert form.controller.dialog_holder.dialog is None
+    assert form.controller.dialog is None
 
 
 def test_the_proposal_replaces_the_values_of_a_sweep(form):
@@ -115,16 +115,14 @@ def test_an_error_of_the_users_code_is_shown_in_the_dialog(form, jobs):
 
 
 def test_closing_the_dialog_cancels_the_search(form, jobs):
-    holder = form.controller.dialog_holder
-    jobs.on_progress = lambda: holder.dialog.reject()
+    jobs.on_progress = lambda: form.controller.dialog.reject()
     find_only(FormSections, form).rate_button.click()
-    assert holder.dialog is None
+    assert form.controller.dialog is None
     assert form.draft().raw["optimizer"]["lr"] == raw_job(1)["optimizer"]["lr"]
 
 
 def test_cancelling_keeps_the_dialog_and_says_so(form, jobs):
-    holder = form.controller.dialog_holder
-    jobs.on_progress = lambda: find_button(holder.dialog, "Cancel").click()
+    jobs.on_progress = lambda: find_button(form.controller.dialog, "Cancel").click()
     dialog = search(form)
     assert message(dialog) == "Cancelled."
 
@@ -136,7 +134,7 @@ def test_a_job_with_errors_is_not_searched(form):
 
 def plan(form):
     find_button(form, "Plan…").click()
-    return form.controller.dialog_holder.dialog
+    return form.controller.dialog
 
 
 def test_the_needs_of_the_job_are_shown_for_each_number_of_nodes(form, jobs):
@@ -167,4 +165,4 @@ def test_a_batch_that_fits_is_one_press_away(form, jobs, button, settings):
     find_button(dialog, button).click()
     raw = form.draft().raw
     assert {key: raw[key] for key in settings} == settings
-    assert form.controller.dialog_holder.dialog is None
+    assert form.controller.dialog is None

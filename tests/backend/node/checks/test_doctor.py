@@ -26,17 +26,8 @@ def script(path: Path, text: str) -> str:
 
 
 CHECKS = (
-    *(
-        "python",
-        "pytorch",
-        "horovod",
-        "mpi4py",
-        "mpirun",
-        "data root",
-        "gpu",
-        "catalogue",
-        "two ranks",
-    ),
+    *("python", "pytorch", "horovod", "mpi4py", "mpirun"),
+    *("data root", "gpu", "catalogue", "two ranks"),
 )
 
 
@@ -127,14 +118,14 @@ def test_m04_the_mpirun_next_to_python_comes_first_with_its_version() -> None:
     mpirun = mpi.find_mpirun()
     assert mpirun is not None
     assert Path(mpirun.path).parent == Path(sys.executable).parent
-    assert mpirun.major == 5
+    assert mpirun.version.startswith("5.")
 
 
 def test_m04_debians_mpirun_is_understood(tmp_path: Path) -> None:
     script(tmp_path / "mpirun", "echo 'mpirun (Open MPI) 4.1.4'; echo; echo Report bugs")
     mpirun = mpi.find_mpirun(str(tmp_path / "python"))
     assert mpirun is not None
-    assert (mpirun.version, mpirun.major) == ("4.1.4", 4)
+    assert mpirun.version == "4.1.4"
 
 
 def test_the_checks_need_nothing_but_the_standard_library() -> None:

@@ -62,9 +62,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Job and run of each supervisor that was started."""
     started_runs: list[tuple[str, int]] = []
 
-    def start(folder: JobFolder, run: int, python: str, code_root: str) -> None:
-        started_runs.append((folder.job_id, run))
-        replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
+    def start(folder: JobFolder, launch: Launch) -> None:
+        started_runs.append((folder.job_id, launch.run))
+        supervisor = folder.attempt(launch.run).supervisor
+        replace_json(supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", start)
     return started_runs

@@ -78,8 +78,8 @@ def test_agents_are_started_by_a_command_that_the_key_may_start(
     launch = make_launch(tmp_path / "a-job", shrink=True)
     home = Path("/home/lab/.ringmaster")
     python = str(home / "environments/e/bin/python")
-    environment = {"PYTHONPATH": str(home / "bundles/b")}
-    launch = replace(launch, python=python, environment=environment, ssh_config="/data/ssh_config")
+    code_root = str(home / "bundles/b")
+    launch = replace(launch, python=python, code_root=code_root, ssh_config="/data/ssh_config")
 
     remote_cleanup.wake_agents(launch, nodes)
 

@@ -20,7 +20,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, last_status
 from tests.integration.tiny import raw_job
 
-LAUNCH = Launch("job", 3, parse_job(raw_job()).draft, (), (), "", "", "")
+LAUNCH = Launch("job", 3, parse_job(raw_job()).draft, (), "", "", "")
 PREVIOUS_STATUS = RunStatus(JobState.ERROR, run=2, epoch=4, step=57, total_steps=90)
 
 
