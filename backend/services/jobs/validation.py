@@ -298,10 +298,9 @@ class JobValidator:
             if ids and checkpoint_name:
                 return self.weights(f"{ids[0]}/{checkpoint_name}")
             if ids:
-                try:
+                with suppress(BackendError):
                     return self.weights(f"{ids[0]}/best")
-                except BackendError:
-                    return self.weights(f"{ids[0]}/latest")
+                return self.weights(f"{ids[0]}/latest")
         raise BackendError(
             f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
             "or a .pt or .safetensors file."
