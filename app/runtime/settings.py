@@ -77,7 +77,7 @@ class Preferences:
 
 
 SESSION_FIELDS = ("place", "open_job", "sweep_folds")
-"""The fields that name things of a data root: another data root has its own."""
+"""The fields about contents of a data root: another data root has its own."""
 _MAX_SESSIONS = 20
 
 

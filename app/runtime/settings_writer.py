@@ -36,7 +36,7 @@ class SettingsWriter(QObject):
         return self._settings.preferences
 
     def remember_in(self, root: str, **changes: Any) -> None:
-        """Set these fields of `Preferences`; what names things of a data root, for this one."""
+        """Set these fields of `Preferences`; those of `SESSION_FIELDS` for this data root."""
         self.remember(**with_session(root, self.preferences, changes))
 
     def remember(self, **changes: Any) -> None:
