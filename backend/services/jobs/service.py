@@ -116,7 +116,7 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._validator = JobValidator(root, library, nodes)
+        self._validator = JobValidator(root, library, nodes, queries.ids_of)
         self._starter = RunStarter(root, library, nodes)
         self.lifecycle = JobLifecycle(queries, reaper, self._validator, self._starter, preflight)
         self._sizes = DataSizeCounter(library, cache / "sizes")
