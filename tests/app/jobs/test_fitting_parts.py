@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.jobs.fitting_parts import fitting_parts
+from app.jobs.job_proposal import fitting_parts
 from backend.records.jobs.state import JobState
 from backend.records.library.item import (
     PARTS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
+from app.jobs.job_proposal import DEFAULT_TRAINING, ProposedTraining, training_of
 from backend.records.library.item import TRAINING_DETAIL, Kind, LibraryItem
 
 ADAM = {"epochs": 15, "batch_size": 16, "optimizer": {"name": "adam", "lr": 0.001},

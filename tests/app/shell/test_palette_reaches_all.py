@@ -15,7 +15,7 @@ from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
 from widgets.common.fields import LineEdit
 from widgets.jobs.actions import job_actions
-from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.detail.job_header import JobName
 from widgets.library import item_actions
 from widgets.nodes.page import node_actions
 from widgets.shell.shortcuts import SHORTCUTS

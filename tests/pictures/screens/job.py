@@ -26,7 +26,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.log.test_log_tab import Logs
 from tests.windows import find_only
-from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import LargePlot
 from widgets.library.install_dialog import InstallDialog
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.curve_data import XAxis

@@ -28,7 +28,7 @@ from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions, JobSubject
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.checkpoints.export_dialog import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_texts import stop_cost_message
 from widgets.jobs.detail.job_header import JobHeader
@@ -38,8 +38,13 @@ from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
-from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.warning import JobFinding, ReplayComparison, job_finding
+from widgets.jobs.detail.warning import (
+    JobFinding,
+    ReplayComparison,
+    SlowNode,
+    job_finding,
+    slow_node,
+)
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
 from widgets.jobs.ranks.rank_history import job_problems

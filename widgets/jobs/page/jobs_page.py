@@ -46,12 +46,10 @@ from widgets.jobs.actions.job_actions import (
     may_have_checkpoints,
 )
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
+from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel, JobRows
 from widgets.jobs.list.job_list_pane import JobListPane
-from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.jobs_table import JobsTable
-from widgets.jobs.page.onboarding_strip import OnboardingStrip
-from widgets.jobs.page.welcome_page import WelcomePage
+from widgets.jobs.page.welcome_page import OnboardingStrip, WelcomePage
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.jobs.sweeps.sweep_actions import SweepFolds
 from widgets.jobs.sweeps.sweep_pane import SweepPane

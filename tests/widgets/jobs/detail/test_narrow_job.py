@@ -15,8 +15,8 @@ from tests.windows import find_only
 from widgets.common.labels import Label
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
-from widgets.jobs.checkpoints.exporter import Exporter
-from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.checkpoints.export_dialog import Exporter
+from widgets.jobs.detail.job_header import JobName
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.list.job_list_pane import QueueStrip
 

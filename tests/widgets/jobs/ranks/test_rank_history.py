@@ -30,7 +30,7 @@ from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import VerticalScrollArea
 from widgets.common.fields import ComboBox
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
