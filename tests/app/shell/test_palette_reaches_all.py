@@ -109,7 +109,7 @@ def open_job(program, qtbot, job_id):
 @pytest.mark.parametrize("tab", ["curves", "ranks", "checkpoints", "log", "settings", "notes"])
 def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
     open_job(program, qtbot, ids[name])
-    program.jobs.detail._choose_tab(tab)
+    program.jobs.detail.tabs.choose(tab)
     assert missing_titles(program) == []
 
 

@@ -540,7 +540,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     detail.open_job(lab.STOPPED)
     empty_state = find_only(EmptyState, detail.checkpoints)
     assert empty_state.accessibleName() == "Reading checkpoints…"
-    detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
+    detail.checkpoints.show_error("The share does not answer.")
     assert (
         empty_state.accessibleName() == "Could not read the checkpoints The share does not answer."
     )
