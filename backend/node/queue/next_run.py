@@ -15,7 +15,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.node.queue import entries as queue_entries
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base import access_modes, timestamps
 from backend.records.base.account import user_name

@@ -95,7 +95,7 @@ def environment(launch: Launch) -> dict[str, str]:
 def manual_command(launch: Launch, name: str) -> str:
     """Return a run's command as a line for a shell of its first node.
 
-    Its output goes to its own folder called ``name`` (`backend.node.run.manual_run`).
+    Its output goes to its own folder called ``name`` (`backend.node.run.rank_guard`).
     """
     variables = environment(replace(launch, job_id=launch.manual_run_id(name), run=1))
     line = shell_line((*command(launch), "--by-hand", name), variables)

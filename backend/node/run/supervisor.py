@@ -26,14 +26,15 @@ from backend.base.log import suppress, swallowed
 from backend.base.rendezvous_point import SECRET_VARIABLE, RendezvousPoint
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
-from backend.node.metrics.other_programs import OtherPrograms
+from backend.node.metrics.probe import OtherPrograms
 from backend.node.notifications import send as notifications
 from backend.node.queue import retry
 from backend.node.run import launch_command, remote_cleanup, run_files
-from backend.node.run.durable_write import write_until_done
+from backend.node.run.ended_run import EndedRun
 from backend.node.run.give_way import GiveWayWatch
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
-from backend.node.run.run_outcome import EndedRun, final_status, run_exit
+from backend.node.run.run_files import write_until_done
+from backend.node.run.run_outcome import final_status, run_exit
 from backend.node.run.silence_watch import SilenceWatch
 from backend.node.system import (
     background_service,
@@ -43,7 +44,7 @@ from backend.node.system import (
     temp_dirs,
     wording,
 )
-from backend.node.system.blocked_receive import BlockedReceiveWatch
+from backend.node.system.tcp_watch import BlockedReceiveWatch
 from backend.records.base import access_modes, timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag

@@ -60,16 +60,15 @@ from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
-from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.jobs.forecast import JobForecaster
-from backend.services.jobs.lifecycle import JobLifecycle
+from backend.services.jobs.lifecycle import JobLifecycle, RunReaper
 from backend.services.jobs.model_card import model_card
 from backend.services.jobs.queries import JobQueries, require_checkpoint
-from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.single_process import find_rate, simulate
 from backend.services.jobs.validation import (
     CheckedJob,
+    DataSizeCounter,
     JobValidator,
     check_batch_size,
     learning_rates,
@@ -117,7 +116,7 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._validator = JobValidator(root, library, nodes)
+        self._validator = JobValidator(root, library, nodes, queries.ids_of)
         self._starter = RunStarter(root, library, nodes)
         self.lifecycle = JobLifecycle(queries, reaper, self._validator, self._starter, preflight)
         self._sizes = DataSizeCounter(library, cache / "sizes")

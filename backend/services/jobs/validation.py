@@ -1,18 +1,21 @@
 """Find all errors that prevent the creation or the start of a job, and compute its figures.
 
 `records.jobs.config.parse_job` checks a job file alone; this module checks it against the library,
-the nodes and the size of the data.
+the nodes and the size of the data. The loader is a user's code, so counting samples costs a process
+that imports torch. The same files give the same number, so they are counted once and cached by
+hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.base.progress import Progress
 from backend.datastore.access.root_access import DataRootAccess, OpenRoot
 from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import read_job
@@ -40,7 +43,9 @@ from backend.records.nodes.reading import Finding, NodeReading, NodeState, Prese
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
-from backend.services.tools.training_python import awaits_horovod, has_horovod
+from backend.services.tools import tool_process
+from backend.services.tools.result_cache import ResultCache
+from backend.services.tools.training_python import awaits_horovod, has_horovod, training_error
 
 _RATES_SHOWN = 240
 _FILES_SHOWN = 5
@@ -91,10 +96,13 @@ class JobValidator:
         root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
+        find_jobs: Callable[[str], Sequence[str]],
     ) -> None:
+        """Store the parts; ``find_jobs`` returns the ids of the jobs with an id or a name."""
         self._root = root
         self._library = library
         self._nodes = nodes
+        self._find_jobs = find_jobs
 
     def check(self, raw: Mapping[str, Any]) -> CheckedJob:
         parsed = parse_job(raw)
@@ -242,7 +250,10 @@ class JobValidator:
         return f"{model.reference}/{weights_path.name}"
 
     def weights(self, start_from: str) -> Weights:
-        """Resolve ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path.
+        """Resolve ``JOB/CHECKPOINT``, ``JOB``, ``MODEL/weights.pt`` or a path.
+
+        A job is given by its id or its name; without a checkpoint it is the best, or else the
+        latest.
 
         Raises:
             BackendError: The weights do not exist.
@@ -270,11 +281,30 @@ class JobValidator:
                     )
         path = expand_home(start_from)
         if not path.is_file():
-            raise BackendError(
-                f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
-                "or a .pt or .safetensors file."
-            )
+            return self._job_weights(start_from)
         return Weights(self._root.files, path.absolute(), str(path.absolute()))
+
+    def _job_weights(self, start_from: str) -> Weights:
+        """Resolve the name of a job with or without a checkpoint, or the id without one."""
+        # A name may have slashes.
+        job_name, _, checkpoint = start_from.rpartition("/")
+        for name, checkpoint_name in ((start_from, ""), (job_name, checkpoint)):
+            ids = self._find_jobs(name) if name else ()
+            if len(ids) > 1:
+                raise BackendError(
+                    f"“{sanitize(name)}” is the name of {len(ids)} jobs ({', '.join(ids[:5])}); "
+                    "use the id of one of them."
+                )
+            if ids and checkpoint_name:
+                return self.weights(f"{ids[0]}/{checkpoint_name}")
+            if ids:
+                with suppress(BackendError):
+                    return self.weights(f"{ids[0]}/best")
+                return self.weights(f"{ids[0]}/latest")
+        raise BackendError(
+            f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
+            "or a .pt or .safetensors file."
+        )
 
     def _check_placement(
         self,
@@ -460,3 +490,61 @@ def learning_rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]
         learning_rate(config, steps_per_epoch, number * (total - 1) // (count - 1))
         for number in range(count)
     )
+
+
+_KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
+
+
+class DataSizeCounter:
+    """Counts the samples of a job's data, and remembers the numbers."""
+
+    def __init__(self, library: LibraryService, folder: Path) -> None:
+        self._library = library
+        self._cache = ResultCache(folder)
+
+    def cached_size(self, pins: Mapping[str, Pin]) -> DataSize | None:
+        """Return the size that was counted before, if any."""
+        if not {"dataset", "loader"} <= pins.keys():
+            return None
+        return self._cache.cached(_key(pins), DataSize.from_dict)
+
+    def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
+        """Return the size, counted if needed; None if this computer cannot count it.
+
+        Raises:
+            BackendError: The loader cannot be used, or did not finish.
+        """
+        cached_size = self.cached_size(pins)
+        if cached_size is not None or "loader" not in pins:
+            return cached_size
+
+        if not all(
+            self._library.is_local(Kind.DATASET, pins[key].reference)
+            for key in ("dataset", "validation_dataset")
+            if key in pins
+        ):
+            # The ranks will count it: a dataset is not fetched for a number.
+            return None
+        if training_error() is not None:
+            return None
+
+        def content(key: str, kind: Kind) -> Path | None:
+            if key not in pins:
+                return None
+            return self._library.open_content(kind, pins[key].reference, progress)
+
+        return self._cache.get(
+            _key(pins),
+            DataSize.from_dict,
+            lambda: tool_process.count_samples(
+                self._library.open_content(Kind.LOADER, pins["loader"].reference, progress),
+                self._library.open_content(Kind.DATASET, pins["dataset"].reference, progress),
+                content("validation_loader", Kind.LOADER),
+                content("validation_dataset", Kind.DATASET),
+                progress=progress,
+            ),
+        )
+
+
+def _key(pins: Mapping[str, Pin]) -> tuple[str, ...]:
+    return tuple(pins[key].sha256 if key in pins else "" for key in _KEYS)

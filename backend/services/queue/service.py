@@ -23,7 +23,7 @@ from backend.datastore.queue import files as queue_files
 from backend.node.queue.entries import entry_of, is_headed_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base import timestamps
 from backend.records.base.account import user_name

@@ -13,7 +13,7 @@ from backend.base.errors import BackendError, Cancelled
 from backend.records.library.item import Kind
 from backend.records.library.preview import DataSize, ModelCheck
 from backend.services.jobs import service as job_service
-from backend.services.jobs.dataset_size import DataSizeCounter
+from backend.services.jobs.validation import DataSizeCounter
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
 from tests.app.conftest import MODEL_CHECK

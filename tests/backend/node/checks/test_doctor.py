@@ -1,8 +1,9 @@
-"""The preflight of this computer: every fault at once, each with the way out."""
+"""The preflight of this computer and its mpirun: every fault at once, each with the way out."""
 
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 from pathlib import Path
@@ -141,3 +142,23 @@ def test_the_checks_need_nothing_but_the_standard_library() -> None:
         env={**os.environ, "PYTHONPATH": str(Path(doctor.__file__).parents[3])},
     ).stdout
     assert "site-packages" not in names
+
+
+@pytest.mark.parametrize("shell", ["/bin/tcsh", "/usr/bin/fish", "/bin/sh"])
+def test_from_another_shell_than_bash_the_nodes_are_asked_for_theirs(
+    monkeypatch: pytest.MonkeyPatch, shell: str
+) -> None:
+    def login_shell(path: str) -> None:
+        account = pwd.struct_passwd((*pwd.getpwuid(os.getuid())[:6], path))
+        monkeypatch.setattr(pwd, "getpwuid", lambda _: account)
+
+    login_shell("/usr/bin/bash")
+    assert mpi.asking_for_shells("/home/lab/config") == {}
+    login_shell(shell)
+    assert mpi.asking_for_shells("") == {}
+    assert mpi.asking_for_shells("/home/lab/config") == {
+        "OMPI_MCA_plm_rsh_agent": "ssh -F /home/lab/config",
+        "OMPI_MCA_plm_rsh_assume_same_shell": "0",
+        "PRTE_MCA_plm_ssh_agent": "ssh -F /home/lab/config",
+        "PRTE_MCA_plm_ssh_assume_same_shell": "0",
+    }

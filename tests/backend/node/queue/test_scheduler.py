@@ -18,7 +18,7 @@ from backend.node.queue import starter as queue_starter
 from backend.node.queue.running_jobs import LiveRuns
 from backend.node.queue.scheduler import Scheduler
 from backend.node.system import process_identity
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.launch import Launch
