@@ -1,4 +1,4 @@
-"""What a new job begins with: parts that are known to fit each other, and the model's settings."""
+"""The proposal for a new job: parts that are known to fit each other, and their settings."""
 
 from __future__ import annotations
 
