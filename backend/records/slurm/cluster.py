@@ -15,8 +15,17 @@ from dataclasses import dataclass, field
 from backend.records.base.validation import sanitize
 
 _NODE_FIELDS = {
-    "Partition": 80, "Available": 10, "Time": 20, "NodeList": 80, "StateLong": 30,
-    "CPUs": 10, "Memory": 20, "Gres": 200, "GresUsed": 200, "Features": 300, "Reason": 200,
+    "Partition": 80,
+    "Available": 10,
+    "Time": 20,
+    "NodeList": 80,
+    "StateLong": 30,
+    "CPUs": 10,
+    "Memory": 20,
+    "Gres": 200,
+    "GresUsed": 200,
+    "Features": 300,
+    "Reason": 200,
 }
 """Fields of `sinfo` and the characters to which Slurm cuts them."""
 NODES_COMMAND = ("sinfo", "-h", "-N", "-O", ",".join(f"{f}:{n}|" for f, n in _NODE_FIELDS.items()))
