@@ -45,7 +45,10 @@ _NO_KEEPALIVE = {"oob_tcp_keepalive_time": 0}
 
 @dataclass(frozen=True)
 class Network:
-    """Networks (`common_subnet`) and OpenSSH client file with which nodes reach each other."""
+    """Networks (`common_subnet`) and OpenSSH client file with which nodes reach each other.
+
+    In an allocation ``cidr`` may be "", which leaves the choice to mpirun, and ``ssh_config`` is.
+    """
 
     cidr: str
     ssh_config: str
@@ -63,6 +66,7 @@ def command(
     cores: Mapping[str, int] | None = None,
     network: Network | None = None,
     rank_module: str = "",
+    is_allocated: bool = False,
 ) -> tuple[str, ...]:
     """Return the command that the supervisor executes.
 
@@ -72,6 +76,7 @@ def command(
         cores: CPU cores of each node; with more ranks than cores, and without GPUs, waiting ranks
             yield.
         network: Needed for more than one node.
+        is_allocated: A scheduler gives the nodes to mpirun, and starts its daemons on them.
 
     Raises:
         BackendError: An address or a path cannot be passed to mpirun safely.
@@ -103,7 +108,8 @@ def command(
     for name in (*EXPORTED, PORT_VARIABLE, *secret):
         argv += ["-x", name]
     argv += ["-np", str(len(ranks))]
-    argv += ["-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]
+    if not is_allocated:
+        argv += ["-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]
     return (*argv, *guard)
 
 
@@ -144,24 +150,26 @@ def shell_line(argv: Sequence[str], variables: Mapping[str, str]) -> str:
 
 def _between_nodes(network: Network, version: int, keepalive: Mapping[str, int]) -> list[str]:
     try:
-        subnets = ",".join(str(ipaddress.ip_network(subnet)) for subnet in network.cidr.split(","))
+        cidrs = network.cidr.split(",") if network.cidr or network.ssh_config else ()
+        subnets = ",".join(str(ipaddress.ip_network(cidr)) for cidr in cidrs)
     except ValueError as error:
         raise BackendError(
             f"“{network.cidr}” is not a subnet that mpirun accepts.",
             "Give the nodes addresses in one subnet, such as 10.0.0.0/24.",
         ) from error
-    if not _PLAIN_PATH.fullmatch(network.ssh_config):
+    if network.ssh_config and not _PLAIN_PATH.fullmatch(network.ssh_config):
         raise BackendError(
             "mpirun passes the path of the SSH settings to a shell, and this path contains "
             f"shell characters: {network.ssh_config}",
             "Keep them in a folder named with letters, digits, - _ and dots.",
         )
     option = "--prtemca" if version >= 5 else "--mca"
-    argv = ["--mca", "btl_tcp_if_include", subnets]
+    argv = ["--mca", "btl_tcp_if_include", subnets] if subnets else []
     # By itself it takes ports from 1024 on; a firewall closes the range that Linux takes them from
     # (docs/network.md).
     argv += ["--mca", "btl_tcp_port_min_v4", "32768", "--mca", "btl_tcp_port_range_v4", "28232"]
-    argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
+    if network.ssh_config:
+        argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
     # A lost node is noticed within a minute, and an outage of 18 s survives; TCP's own takes 444 s.
     for name, value in (*keepalive.items(), _PROBES):
         argv += [option, name, str(value)]

@@ -275,7 +275,7 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
     os.environ[RUN_VARIABLE] = run_tag(launch.job_id, launch.run)
     set_variables(launch.config.environment)
     if plan.gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = plan.gpu
+        os.environ["CUDA_VISIBLE_DEVICES"] = plan.visible_devices(os.environ)
     elif not launch.config.uses_gpus:
         # A CPU job uses no GPU, not even through a library that searches for one.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -149,6 +149,8 @@ def _argv(
     for plan in ranks:
         slots[plan.host] = slots.get(plan.host, 0) + 1
     argv[argv.index("-np") + 1] = str(len(ranks))
+    if "-H" not in argv:  # The scheduler of the cluster chooses the nodes.
+        return tuple(argv)
     hosts = argv.index("-H") + 1
     argv[hosts] = ",".join(f"{host}:{count}" for host, count in slots.items())
     return tuple(argv) if config.needs_mpirun else tuple(argv[hosts + 1 :])

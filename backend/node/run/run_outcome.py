@@ -84,6 +84,7 @@ class EndedRun:
     ``ended_early``: the supervisor ended the run before the first step, as requested.
     ``stopped_by``: the user who requested it, or ""; ``pause``: why the run gave way, or "".
     ``end_signal``: name of the signal that ended the supervisor, or "".
+    ``outside_error``: why a scheduler ended the job, None without one.
     ``give_up_reason``: message about why the supervisor ended mpirun by itself, or "".
     ``unreached_nodes`` did not answer over SSH when the run had ended; ``nodes_without_root``
     answered and did not see ``data_root``. ``silent_nodes`` gave no sign of life within the limit,
@@ -104,6 +105,7 @@ class EndedRun:
     pause: str = ""
     ended_early: bool = False
     end_signal: str = ""
+    outside_error: RankError | None = None
     give_up_reason: str = ""
     unreached_nodes: Sequence[str] = ()
     nodes_without_root: Sequence[str] = ()
@@ -404,6 +406,8 @@ def _abort_codes(ended_run: EndedRun) -> set[int | None]:
 
 
 def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
+    if ended_run.outside_error is not None:
+        return _ReportedFailure(ended_run.outside_error, is_from_outside=True)
     failures = [
         (exit_record.error, exit_record)
         for exit_record in ended_run.exits

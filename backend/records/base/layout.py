@@ -288,6 +288,10 @@ class AttemptFolder:
         return self.path / "exit.json"
 
     @property
+    def slurm(self) -> Path:
+        return self.path / "slurm.json"
+
+    @property
     def environment(self) -> Path:
         return self.path / "environment.json"
 

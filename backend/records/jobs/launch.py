@@ -14,16 +14,42 @@ from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.status import Continuation
 from backend.records.jobs.stop_request import STOP_GRACE_S
 
+ALLOCATED_GPU = "slurm:"
+"""Before the number of a GPU that Slurm chooses: the first of its node is 0."""
+ALLOCATED_DEVICES = "RINGMASTER_ALLOCATED_DEVICES"
+"""The variable with the devices of the allocation on this node, from the guard to its rank."""
+
 
 @dataclass(frozen=True)
 class RankPlan:
-    """The place of one rank. ``gpu`` is a UUID, several with commas, or "" on CPUs."""
+    """The place of one rank.
+
+    ``gpu`` is a UUID or `ALLOCATED_GPU` with a number, several with commas, or "" on CPUs.
+    """
 
     rank: int
     local_rank: int
     node: str
     host: str
     gpu: str = ""
+
+    def visible_devices(self, environment: Mapping[str, str]) -> str:
+        """Return ``CUDA_VISIBLE_DEVICES`` for the rank's GPUs on its node."""
+        return visible_devices(self.gpu, environment)
+
+
+def visible_devices(gpus: str, environment: Mapping[str, str]) -> str:
+    """Return ``CUDA_VISIBLE_DEVICES`` for GPUs with commas.
+
+    Those of an allocation are numbers within the devices that the scheduler gave to the node.
+    """
+    allocated_devices = environment.get(ALLOCATED_DEVICES, "").split(",")
+    devices = []
+    for gpu in filter(None, gpus.split(",")):
+        number = gpu[len(ALLOCATED_GPU) :] if gpu.startswith(ALLOCATED_GPU) else ""
+        is_listed = number and int(number) < len(list(filter(None, allocated_devices)))
+        devices.append(allocated_devices[int(number)] if is_listed else number or gpu)
+    return ",".join(devices)
 
 
 def _config(raw: Mapping[str, Any]) -> JobConfig:

@@ -30,7 +30,7 @@ _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 
 @dataclass(frozen=True)
 class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
-    """Where and how long a job runs in a Slurm cluster.
+    """The nodes, the GPUs and the time of a job in a Slurm cluster.
 
     ``processes`` and ``gpus`` are counts for each node; with GPUs, each process has one or more of
     them. "" and 0 leave a choice to Slurm. ``networks`` are subnets with a comma, by which the
@@ -64,6 +64,11 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
         return min(STOP_BEFORE_S, self.time_limit_s // 4) if self.time_limit_s else STOP_BEFORE_S
 
 
+def job_name(job_id: str) -> str:
+    """Return the name of a job in Slurm."""
+    return f"ringmaster-{job_id}"
+
+
 def sbatch_command(placement: SlurmPlacement, job_id: str, log: str) -> tuple[str, ...]:
     """Return the command that reads the script of `batch_script` and prints the job's number.
 
@@ -71,7 +76,7 @@ def sbatch_command(placement: SlurmPlacement, job_id: str, log: str) -> tuple[st
         log: Path of the file for the output of the script and the messages of Slurm.
     """
     options: dict[str, object] = {
-        "job-name": f"ringmaster-{job_id}",
+        "job-name": job_name(job_id),
         "comment": f"{COMMENT_PREFIX}{job_id}",
         "output": log.replace("%", "%%"),
         "open-mode": "append",
