@@ -14,7 +14,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.slurm.job import Condition
 
 
-class Launcher(Protocol):
+class RunLauncher(Protocol):
     """Each call may raise `BackendError`, and the state is then not known."""
 
     def submit(self, folder: JobFolder, launch: Launch) -> None:

@@ -11,13 +11,12 @@ from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
-from backend.launch import mpirun
-from backend.node.run import finalize, slurm_run
+from backend.node.run import finalize
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
 from backend.records.jobs.config import OnFailure
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import ALLOCATED_GPU, Launch, rank_plans
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.status import RunExit, last_status
 from backend.records.slurm import cluster
@@ -122,16 +121,15 @@ class SlurmLauncher:
         if errors:
             raise BackendError(errors[0].message, errors[0].remedy)
         placement = with_time_limit(self._placement, partitions)
-        job_folder = launch.argv[launch.argv.index("--job") + 1]
         attempt = folder.attempt(launch.run)
-        log = str(PurePosixPath(job_folder, "attempts", str(launch.run), "slurm.log"))
+        log = str(PurePosixPath(launch.job_folder, "attempts", str(launch.run), "slurm.log"))
         submission = Submission(placement, log)
         self._files.replace_json(attempt.slurm, submission.to_dict())
         script = batch_script(
             placement,
             python=launch.python,
-            code_root=launch.environment.get("PYTHONPATH", ""),
-            job_folder=job_folder,
+            code_root=launch.code_root,
+            job_folder=launch.job_folder,
             run=launch.run,
         )
         number = self._running_number(folder.job_id)
@@ -205,39 +203,25 @@ class SlurmLauncher:
         self._slurm.output(("scancel", *options, number))
 
 
-def allocation_launch(
-    launch: Launch, placement: SlurmPlacement, *, mpirun_path: str, version: int = 5
-) -> Launch:
+def allocation_launch(launch: Launch, placement: SlurmPlacement) -> Launch:
     """Return the launch for an allocation whose nodes Slurm chooses: they have numbers for names.
 
     Slurm queues the job again after a failure of the machine, so the program's own retries are off.
-
-    Args:
-        mpirun_path: The absolute path of mpirun on every node.
-        version: Major version of that Open MPI.
-
-    Raises:
-        BackendError: The networks of the placement are none that mpirun accepts.
     """
-    gpus = tuple(str(index) for index in range(placement.gpus))
+    gpus = tuple(f"{ALLOCATED_GPU}{index}" for index in range(placement.gpus))
     placements = tuple(
         Placement(f"slurm-{number}", 0 if gpus else placement.processes, gpus)
         for number in range(1, placement.nodes + 1)
     )
     config = replace(launch.config, placement=placements, on_failure=OnFailure())
-    ranks = slurm_run.allocation_ranks(config, {p.node: p.node for p in placements})
-    argv = mpirun.command(
-        config,
-        ranks,
-        job_folder=launch.argv[launch.argv.index("--job") + 1],
-        run=launch.run,
-        python=launch.python,
-        mpirun=mpirun_path,
-        version=version,
-        network=mpirun.Network(placement.networks, ""),
-        is_allocated=True,
+    return replace(
+        launch,
+        config=config,
+        ranks=rank_plans(config, {p.node: p.node for p in placements}),
+        launcher=replace(launch.launcher, networks=placement.networks, is_allocated=True),
+        ssh_config="",
+        is_staged=False,
     )
-    return replace(launch, config=config, ranks=ranks, argv=argv, ssh_config="", is_staged=False)
 
 
 def _submission(folder: JobFolder, run: int) -> Submission:

@@ -12,7 +12,7 @@ from backend.datastore.jobs.checkpoint_files import verify
 from backend.launch.slurm import SlurmCluster, SlurmLauncher, allocation_launch
 from backend.node.run import run_start
 from backend.records.base.atomic_files import read_json
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.state import JobState
@@ -22,7 +22,7 @@ from backend.records.slurm.submission import Submission
 from tests.cluster import slurm as machines
 from tests.cluster.slurm import NODES
 from tests.fakes.mounted_root import MOUNTED
-from tests.fakes.runs import MPIRUN, Run
+from tests.fakes.runs import Run
 from tests.integration.tiny import CALM, LOADER, MODEL
 from tests.waiting import wait_for
 
@@ -40,15 +40,14 @@ class SlurmJob:
 
     def submit(self, placement: SlurmPlacement, run: int = 1) -> None:
         """Claim and submit a run; one after the first resumes from the newest checkpoint."""
-        files, folder, launch = LocalFiles(), self.run.folder, self.run.launch
+        files, folder, launch = Files(), self.run.folder, self.run.launch
         launch = replace(launch, run=run, python=sys.executable)
         if run > 1:
             checkpoint = checkpoint_to_resume(read_checkpoints(folder.checkpoints), None)
             assert checkpoint is not None
-            argv = [str(run) if part == "1" else part for part in launch.argv]
-            launch = replace(launch, resume_from=checkpoint.path, argv=tuple(argv))
+            launch = replace(launch, resume_from=checkpoint.path)
             assert run_start.claim(folder, run, files)
-        launch = allocation_launch(launch, placement, mpirun_path=MPIRUN)
+        launch = allocation_launch(launch, placement)
         run_start.write(folder, launch, files)
         self.launcher = SlurmLauncher(SlurmCluster(self.cluster), placement, files)
         self.launcher.submit(folder, launch)

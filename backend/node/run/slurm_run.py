@@ -30,17 +30,15 @@ from backend.node.run.give_way import request_pause
 from backend.records.base import access_modes
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
-from backend.records.jobs.config import JobConfig
-from backend.records.jobs.launch import ALLOCATED_GPU, Launch, RankPlan, launch_of
+from backend.records.jobs.launch import Launch, launch_of, rank_plans
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit, last_status
 from backend.records.slurm.job import ENDS, logged_end
 from backend.records.slurm.submission import Submission
 
 _LIMIT_S = 30.0
-_NETWORKS = "btl_tcp_if_include"
 _NODE = re.compile(r"\bNodeName=(?P<name>\S+).*?\bNodeAddr=(?P<address>\S+)")
 _TASKS = re.compile(r"(?P<tasks>\d+)(?:\(x(?P<nodes>\d+)\))?")
 _ENDS_SOON = "Slurm ends the job soon: its time limit is near, or another job needs its nodes."
@@ -124,12 +122,14 @@ def claim_next_run(folder: JobFolder) -> Launch | None:
     launch = next_launch(
         previous_launch, previous_launch.config, checkpoint.path if checkpoint is not None else ""
     )
-    launch = replace(launch, argv=_without_networks(launch.argv))
-    files = LocalFiles()
+    files = Files()
     if not run_start.claim(folder, launch.run, files):
         return None
     submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
     replace_json(folder.attempt(launch.run).slurm, submission.to_dict())
+    # Those of the nodes of the previous allocation.
+    launcher = replace(launch.launcher, networks=submission.placement.networks)
+    launch = replace(launch, launcher=launcher)
     run_start.write(folder, launch, files)
     return launch
 
@@ -158,31 +158,16 @@ def in_allocation(launch: Launch, addresses: Mapping[str, str], tasks: str) -> L
         replace(placement, node=name) for placement, name in zip(placements, addresses)
     )
     config = replace(launch.config, placement=allocated_placements)
-    argv = launch.argv
-    if len(addresses) > 1 and _NETWORKS not in argv and launch.config.needs_mpirun:
+    networks = launch.launcher.networks
+    if not networks:
         # As for nodes without a common subnet: each address is a network of its own.
         networks = ",".join(str(ip_network(address)) for address in addresses.values())
-        argv = (argv[0], "--mca", _NETWORKS, networks, *argv[1:])
-    ranks = allocation_ranks(config, addresses)
-    return replace(launch, config=config, ranks=ranks, argv=argv)
-
-
-def allocation_ranks(config: JobConfig, addresses: Mapping[str, str]) -> tuple[RankPlan, ...]:
-    """Return the ranks node by node; a GPU has its number in the allocation of its node."""
-    plans: list[RankPlan] = []
-    for placement in config.placement:
-        count = config.processes_on(placement)
-        for local_rank in range(count):
-            indices = range(local_rank, len(placement.gpus), count)
-            gpu = ",".join(f"{ALLOCATED_GPU}{index}" for index in indices)
-            address = addresses[placement.node]
-            plans.append(RankPlan(len(plans), local_rank, placement.node, address, gpu))
-    return tuple(plans)
-
-
-def _without_networks(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the command without the networks that `in_allocation` added for other nodes."""
-    return argv[:1] + argv[4:] if argv[2:3] == (_NETWORKS,) else argv
+    return replace(
+        launch,
+        config=config,
+        ranks=rank_plans(config, addresses),
+        launcher=replace(launch.launcher, networks=networks),
+    )
 
 
 def _node_addresses() -> dict[str, str]:

@@ -10,16 +10,17 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher, allocation_launch
+from backend.node.run import launch_command
 from backend.node.run.slurm_run import in_allocation
 from backend.records.base.atomic_files import read_json
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.launch import ALLOCATED_DEVICES, Launch, visible_devices
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit
 from backend.records.slurm.placement import SlurmPlacement
 from backend.records.slurm.submission import Submission
 from backend.ssh.interface import CommandResult
-from tests.fakes.runs import MPIRUN, Run
+from tests.fakes.runs import Run
 
 NODES = "".join(
     f"main*|up|infinite|n{number}|idle|8|1000|gpu:4|gpu:0|(null)|none|\n" for number in range(3)
@@ -77,11 +78,11 @@ def login_node() -> LoginNode:
 
 
 def launcher(login_node: LoginNode, placement: SlurmPlacement = PLACEMENT) -> SlurmLauncher:
-    return SlurmLauncher(SlurmCluster(login_node), placement, LocalFiles())
+    return SlurmLauncher(SlurmCluster(login_node), placement, Files())
 
 
 def launch_of_run(run: Run, placement: SlurmPlacement = PLACEMENT) -> Launch:
-    return allocation_launch(run.launch, placement, mpirun_path=MPIRUN)
+    return allocation_launch(run.launch, placement)
 
 
 def number_of(run: Run) -> str:
@@ -188,7 +189,6 @@ def test_only_the_own_job_is_cancelled(login_node: LoginNode, run: Run) -> None:
 def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
     placement = replace(PLACEMENT, gpus=2)
     launch = launch_of_run(run, placement)
-    assert "-H" not in launch.argv
     addresses = {"g7": "10.0.0.7", "g9": "10.0.0.9", "g12": "10.0.0.12"}
     allocated = in_allocation(launch, addresses, "2(x3)")
     assert [(p.rank, p.local_rank, p.node, p.host, p.gpu) for p in allocated.ranks[:3]] == [
@@ -197,7 +197,10 @@ def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
         (2, 0, "g9", "10.0.0.9", "slurm:0"),
     ]
     assert [p.node for p in allocated.config.placement] == list(addresses)
-    networks = allocated.argv[allocated.argv.index("btl_tcp_if_include") + 1]
+    argv = launch_command.command(allocated)
+    assert "-H" not in argv
+    assert "plm_rsh_args" not in argv
+    networks = argv[argv.index("btl_tcp_if_include") + 1]
     assert networks == "10.0.0.7/32,10.0.0.9/32,10.0.0.12/32"
 
 

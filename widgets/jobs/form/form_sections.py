@@ -108,6 +108,7 @@ class FormSections(QWidget):
         job_kind: The choice of a model or a script.
         gallery: Choose a model from the gallery.
         rate_button: Search for the learning rate.
+        plan_button: Measure the needs of the job.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -124,6 +125,12 @@ class FormSections(QWidget):
             kind="quiet",
             icon="magic-wand",
             tip="Try rising learning rates on this model and data",
+        )
+        self.plan_button = Button(
+            "What will it need?",
+            kind="quiet",
+            icon="gauge",
+            tip="Memory, time and disk, by a short training on the first node",
         )
         self._job_kind_field = Field("Runs", self.job_kind)
         self.banner = Banner(stacked=True)
@@ -397,7 +404,7 @@ class FormSections(QWidget):
         rare_fields = (f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_HOW)
         self._how_errors.attach_fields(*rare_fields)
         self._how_details.fill(self._strategy_note, self._settings_grid)
-        tools = row(self.rate_button, STRETCH, gap=S2)
+        tools = row(self.rate_button, self.plan_button, STRETCH, gap=S2)
         return section("How", first_line, second_line, tools, self._how_details)
 
     def _make_keep_card(self) -> Card:

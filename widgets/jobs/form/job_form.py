@@ -73,7 +73,8 @@ class JobForm(QWidget):
         help_requested: Read the arguments of the script in this job file; answer with
             `show_arguments` or `show_arguments_error`.
         help_cancelled: Stop reading.
-        rate_requested: Search for the learning rate; answer with `choose_rate`.
+        rate_requested: Search for the learning rate; answer with `choose_settings`.
+        plan_requested: Measure the needs of the job; answer with `choose_settings`.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
@@ -96,6 +97,7 @@ class JobForm(QWidget):
     help_requested = Signal(object)
     help_cancelled = Signal()
     rate_requested = Signal()
+    plan_requested = Signal()
     gallery_requested = Signal()
     picture_requested = Signal(str, object)
 
@@ -154,6 +156,7 @@ class JobForm(QWidget):
         self._sections.job_kind.activated.connect(self._choose_job_kind)
         self._sections.gallery.clicked.connect(self.gallery_requested)
         self._sections.rate_button.clicked.connect(self.rate_requested)
+        self._sections.plan_button.clicked.connect(self.plan_requested)
         arguments = self._sections.arguments
         arguments.requested.connect(lambda: self.help_requested.emit(self._fields.draft()))
         arguments.cancelled.connect(self.help_cancelled)
@@ -221,10 +224,12 @@ class JobForm(QWidget):
         self._fields.show_value("model", name)
         self._handle_change()
 
-    def choose_rate(self, rate: float) -> None:
-        """Set the learning rate; several values of a sweep become this one."""
-        self._fields.swept.restore_single("optimizer.lr")
-        self._fields.show_value("optimizer.lr", rate)
+    def choose_settings(self, settings: Mapping[str, Any]) -> None:
+        """Set settings by their paths; several values of a sweep become one."""
+        for path, value in settings.items():
+            self._fields.swept.restore_single(path)
+            self._fields.show_value(path, value)
+            self._sections.reveal(self._fields.field(path))
         self._handle_change()
 
     def propose(self, settings: Mapping[str, Any]) -> None:
@@ -525,7 +530,8 @@ class JobForm(QWidget):
     def _enable_buttons(self) -> None:
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._is_busy)
-        self._sections.rate_button.setEnabled(self._may_start)
+        for button in (self._sections.rate_button, self._sections.plan_button):
+            button.setEnabled(self._may_start)
         is_sweep = bool(self._fields.swept.axes())
         self._save_button.setEnabled(self._may_start and not self._is_busy and not is_sweep)
         self._save_button.set_tip(_NO_DRAFT_TIP if is_sweep else _DRAFT_TIP)
