@@ -1,7 +1,7 @@
 """The interface of a launcher: what brings a claimed run to the machines that train it.
 
 A launcher is made for one job. The run is claimed and written (`backend.node.run.run_start`) before
-`submit`; after it, everything goes on without this desktop. A stop with a checkpoint needs no
+`submit`; after it, everything continues without this desktop. A stop with a checkpoint needs no
 launcher: it is the stop request in the folder of the job.
 """
 

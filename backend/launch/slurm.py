@@ -138,6 +138,7 @@ class SlurmLauncher:
             try:
                 number = parse_job_number(self._slurm.output(command, script.encode()))
             except BackendError:
+                # Slurm may have taken the job although its answer was lost.
                 number = self._running_number(folder.job_id)
                 if not number:
                     raise
@@ -248,7 +249,7 @@ def _user_name(uid: int | None) -> str:
         return ""
     try:
         return pwd.getpwuid(uid).pw_name
-    except KeyError:
+    except KeyError:  # a user of the cluster without an account here
         return f"user {uid}"
 
 

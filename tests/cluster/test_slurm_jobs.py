@@ -14,7 +14,7 @@ from backend.node.run import run_start
 from backend.records.base.atomic_files import read_json
 from backend.records.base.local_files import Files
 from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
-from backend.records.jobs.launch import launch_of
+from backend.records.jobs.launch import RANK_MODULE, launch_of
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, last_status
 from backend.records.slurm.placement import SlurmPlacement
@@ -24,7 +24,7 @@ from tests.cluster.slurm import NODES
 from tests.fakes.mounted_root import MOUNTED
 from tests.fakes.runs import Run
 from tests.integration.tiny import CALM, LOADER, MODEL
-from tests.waiting import wait_for
+from tests.waiting import LIMIT_S, wait_for
 
 ENDLESS = 100_000
 THREE_NODES = SlurmPlacement(nodes=3, time_limit_s=3600)
@@ -67,7 +67,8 @@ class SlurmJob:
                 status and status.run == run and status.is_planned and status.step > step
             )
 
-        wait_for(has_stepped, f"step {step} of run {run}", hint=lambda: self.describe(run))
+        message = f"step {step} of run {run}"
+        wait_for(has_stepped, message, 2 * LIMIT_S, hint=lambda: self.describe(run))
         assert not attempt.exit.exists(), self.describe(run)
 
     def wait_for_end(self, run: int) -> RunExit:
@@ -96,7 +97,7 @@ def job(slurm: machines.SlurmCluster) -> Iterator[SlurmJob]:
     run = Run(
         slurm.data,
         strategy="ddp",
-        module="",
+        module=RANK_MODULE,
         model=MODEL,
         loader=LOADER,
         epochs=ENDLESS,

@@ -69,7 +69,7 @@ class LoginNode:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    return Run(tmp_path, strategy="ddp", module="")
+    return Run(tmp_path, strategy="ddp")
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_a_run_without_a_record_has_the_state_of_its_job(
 
 
 @pytest.mark.parametrize("run_exit", [None, FINISHED, STOPPED, FAILED])
-def test_no_news_from_slurm_is_never_an_end(run_exit: RunExit | None) -> None:
+def test_silence_of_slurm_is_never_an_end(run_exit: RunExit | None) -> None:
     assert derive_condition(None, run_exit).state is (run_exit.state if run_exit else None)
 
 
