@@ -28,7 +28,7 @@ from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
-    from backend.records.jobs.history_update import HistoryUpdate
+    from backend.records.jobs.history import HistoryUpdate
     from backend.records.jobs.view import JobView
 
 _LOG_CHUNK_BYTES = 256 * 1024
