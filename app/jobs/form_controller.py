@@ -11,9 +11,13 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.fitting_parts import fitting_parts
+from app.jobs.job_proposal import (
+    DEFAULT_TRAINING,
+    ProposedTraining,
+    fitting_parts,
+    training_of,
+)
 from app.jobs.probe_controller import ProbeController
-from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of

@@ -24,9 +24,7 @@ from app.main.data_root_opener import DataRootOpener
 from app.main.session_restore import first_page, restore_session
 from app.runtime.background import Background
 from app.runtime.malloc_tuning import keep_heaps_small
-from app.runtime.paths import settings_file
-from app.runtime.settings import Settings
-from app.runtime.settings_writer import SettingsWriter
+from app.runtime.settings import Settings, SettingsWriter, preferences_in, settings_file
 from app.shell.window_geometry import WindowGeometry
 from backend.records.base.account import expand_home
 from backend.records.base.remote_root import RemoteRoot
@@ -64,7 +62,7 @@ _QT_MODULES = (
     "widgets.library.library_page",
     "widgets.nodes.page.nodes_page",
     "app.main.pages",
-    "app.shell.palette_commands",
+    "app.shell.page_commands",
     "app.shell.window_controller",
     "app.jobs.job_controller",
     "app.jobs.wiring",
@@ -124,7 +122,12 @@ class Program(QObject):
         )
         self.window.setWindowIcon(logo_icon())
         self.window.side_bar.set_root(_short_path(data_root))
-        self._first_page = first_page(preferences)
+        self._root_address = (
+            data_root.url(data_root.path)
+            if isinstance(data_root, RemoteRoot)
+            else str(data_root.absolute())
+        )
+        self._first_page = first_page(preferences_in(self._root_address, preferences))
         self.window.side_bar.choose(self._first_page)
         self.window.side_bar.set_dark(self._themes.is_dark)
         self.data_root_opener = DataRootOpener(
@@ -191,8 +194,9 @@ class Program(QObject):
             return
         self.jobs.welcome_page.nodes.clicked.connect(partial(self.window.open_page, "nodes"))
         self.frame.take_pages(self._pages.settings, self._pages.help)
-        preferences = self._settings_writer.preferences
-        restore_session(preferences, self.window, self._pages, self._settings_writer.remember)
+        preferences = preferences_in(self._root_address, self._settings_writer.preferences)
+        remember = partial(self._settings_writer.remember_in, self._root_address)
+        restore_session(preferences, self.window, self._pages, remember)
         self.is_built = True
         self.data_root_opener.start(self._pages.refusal)
 
@@ -272,7 +276,7 @@ class Program(QObject):
         from app.jobs import wiring as job_wiring
         from app.library import wiring as library_wiring
         from app.nodes import wiring as node_wiring
-        from app.shell.palette_commands import offer_pages
+        from app.shell.page_commands import offer_pages
 
         self._services = services
         tool_process.start_warm_process()

@@ -80,7 +80,8 @@ class GiveWayWatch:
             )
             pause = give_way_message(reading, gpus, own_processes)
             if pause:
-                self._request(pause)
+                if request_pause(self._folder, self._launch.run, pause):
+                    self._next_check_s = None
                 return
 
     def _gives_way_on(self, node: str) -> bool:
@@ -109,10 +110,6 @@ class GiveWayWatch:
             swallowed(error)
             return None
         return reading if is_alive else None
-
-    def _request(self, pause: str) -> None:
-        if request_pause(self._folder, self._launch.run, pause):
-            self._next_check_s = None
 
     def continue_run(self, record: RunExit) -> None:
         """Queue the next run of a run that gave way; before its end is recorded.

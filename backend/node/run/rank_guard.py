@@ -183,7 +183,7 @@ class Guard:
             # Left alone it would wait for 15 minutes, and on the head the whole run with it.
             self._end_launcher()
         error, secondary = self._error_of_rank()
-        dump = self._dump()
+        dump = _read_memory(self._dump_fd)
         if dump:
             self._log(dump)
         return self._record(
@@ -427,9 +427,6 @@ class Guard:
             )
             process_identity.send_signal(process, signal.SIGUSR1)
             _wait_until_dumped(self._dump_fd, dump_bytes, process.pid, blocking_threads, deadline)
-
-    def _dump(self) -> str:
-        return _read_memory(self._dump_fd)
 
     def _free_shared_memory(self) -> None:
         """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""

@@ -395,8 +395,9 @@ def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
 def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
     """Judge by mpirun and the supervisor, where no rank reported the first failure."""
     if ended_run.launcher_error:
+        lost_head = ended_run.ranks[0].node if ended_run.is_of_machine and ended_run.ranks else ""
         return _ReportedFailure(
-            RankError(ended_run.launcher_error, node=_lost_head(ended_run)),
+            RankError(ended_run.launcher_error, node=lost_head),
             is_of_machine=ended_run.is_of_machine,
         )
     if ended_run.end_signal:
@@ -429,11 +430,6 @@ def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
     if termination_error is None:
         return None
     return _ReportedFailure(termination_error, is_from_outside=True, is_of_machine=True)
-
-
-def _lost_head(ended_run: EndedRun) -> str:
-    """Return the node of which the supervisor is gone, "" if that is not why the run ended."""
-    return ended_run.ranks[0].node if ended_run.is_of_machine and ended_run.ranks else ""
 
 
 def _silent_node_error(ended_run: EndedRun) -> RankError | None:

@@ -32,10 +32,10 @@ from backend.node.queue import retry
 from backend.node.run import launch_command, remote_cleanup, run_files
 from backend.node.run.ended_run import EndedRun
 from backend.node.run.give_way import GiveWayWatch
+from backend.node.run.head_watch import SilenceWatch
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
 from backend.node.run.run_files import write_until_done
 from backend.node.run.run_outcome import final_status, run_exit
-from backend.node.run.silence_watch import SilenceWatch
 from backend.node.system import (
     background_service,
     mpi,

@@ -264,7 +264,8 @@ class Services:
         from backend.services.jobs.planner import JobPlanner
         from backend.services.jobs.validation import JobValidator
 
-        validator = JobValidator(self.data_root, self.library, self.nodes)
+        ids_of = self.queries.ids_of
+        validator = JobValidator(self.data_root, self.library, self.nodes, ids_of)
         return JobPlanner(self.data_root, self.jobs, validator, self.trial_runs)
 
     @cached_service

@@ -21,6 +21,7 @@ from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
 from backend.datastore.jobs.reaper import reap
+from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
 from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
@@ -227,7 +228,8 @@ class JobLifecycle:
         entry = "Started over" if run > 1 else "Started"
         if resume_from:
             entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
-        entry = f"{entry} on {_node_labels(file)}" if is_changed else entry
+        if is_changed:
+            entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
         if next_run_config(file.config) != file.config:
             entry += f". {AWAITS_HOROVOD}"
         job_files.add_action(folder, entry)
@@ -331,12 +333,6 @@ def _newest_valid(folder: OpenJob, checkpoints: Sequence[Checkpoint]) -> Checkpo
             continue
         return record
     return None
-
-
-def _node_labels(file: JobFile) -> str:
-    return ", ".join(
-        "this computer" if p.node == THIS_COMPUTER else p.node for p in file.config.placement
-    )
 
 
 def _unchanged_view(view: JobView, is_changed: bool) -> JobView:

@@ -115,7 +115,7 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._validator = JobValidator(root, library, nodes)
+        self._validator = JobValidator(root, library, nodes, queries.ids_of)
         self._starter = RunStarter(root, library, nodes)
         self.lifecycle = JobLifecycle(queries, reaper, self._validator, self._starter, preflight)
         self._sizes = DataSizeCounter(library, cache / "sizes")
@@ -452,7 +452,8 @@ class JobService:
                 "Change it again if you still want to.",
             )
         if field == "tags":
-            return self.annotate(job_id, tags=_tags(new_value))
+            tags = new_value if isinstance(new_value, (tuple, list)) else ()
+            return self.annotate(job_id, tags=tuple(map(str, tags)))
         return self.annotate(job_id, **{field: str(new_value)})
 
     def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
@@ -586,10 +587,6 @@ def _not_in_trash(job_id: str) -> BackendError:
         f"There is no job “{sanitize(job_id)}” in the trash.",
         "Use the full job id.",
     )
-
-
-def _tags(value: object) -> tuple[str, ...]:
-    return tuple(str(tag) for tag in value) if isinstance(value, (tuple, list)) else ()
 
 
 def _truncate(name: str, size_bytes: int) -> str:

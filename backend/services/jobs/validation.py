@@ -8,7 +8,7 @@ hash.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -96,10 +96,13 @@ class JobValidator:
         root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
+        find_jobs: Callable[[str], Sequence[str]],
     ) -> None:
+        """Store the parts; ``find_jobs`` returns the ids of the jobs with an id or a name."""
         self._root = root
         self._library = library
         self._nodes = nodes
+        self._find_jobs = find_jobs
 
     def check(self, raw: Mapping[str, Any]) -> CheckedJob:
         parsed = parse_job(raw)
@@ -247,7 +250,10 @@ class JobValidator:
         return f"{model.reference}/{weights_path.name}"
 
     def weights(self, start_from: str) -> Weights:
-        """Resolve ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path.
+        """Resolve ``JOB/CHECKPOINT``, ``JOB``, ``MODEL/weights.pt`` or a path.
+
+        A job is given by its id or its name; without a checkpoint it is the best, or else the
+        latest.
 
         Raises:
             BackendError: The weights do not exist.
@@ -275,11 +281,30 @@ class JobValidator:
                     )
         path = expand_home(start_from)
         if not path.is_file():
-            raise BackendError(
-                f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
-                "or a .pt or .safetensors file."
-            )
+            return self._job_weights(start_from)
         return Weights(self._root.files, path.absolute(), str(path.absolute()))
+
+    def _job_weights(self, start_from: str) -> Weights:
+        """Resolve the name of a job with or without a checkpoint, or the id without one."""
+        # A name may have slashes.
+        job_name, _, checkpoint = start_from.rpartition("/")
+        for name, checkpoint_name in ((start_from, ""), (job_name, checkpoint)):
+            ids = self._find_jobs(name) if name else ()
+            if len(ids) > 1:
+                raise BackendError(
+                    f"“{sanitize(name)}” is the name of {len(ids)} jobs ({', '.join(ids[:5])}); "
+                    "use the id of one of them."
+                )
+            if ids and checkpoint_name:
+                return self.weights(f"{ids[0]}/{checkpoint_name}")
+            if ids:
+                with suppress(BackendError):
+                    return self.weights(f"{ids[0]}/best")
+                return self.weights(f"{ids[0]}/latest")
+        raise BackendError(
+            f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
+            "or a .pt or .safetensors file."
+        )
 
     def _check_placement(
         self,

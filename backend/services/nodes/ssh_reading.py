@@ -32,9 +32,7 @@ _NODE_MODULES = (
     "metrics/keyboard",
     "metrics/probe",
     "metrics/processes",
-    "system/process_cleanup",
     "system/process_identity",
-    "system/process_info",
     "system/timeout_call",
 )
 """Modules that import only the standard library: a node that was not set up has no psutil."""

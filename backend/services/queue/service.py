@@ -139,6 +139,7 @@ class QueueService:
         # A head that is off starts the job after its return, with its old settings.
         with suppress(Unreachable):
             self._nodes.prepare_head(prepared_run.launch.ranks)
+        done_steps = 0 if start_over else view.step
         with as_backend_error(f"The job {job_id} could not be queued"):
             entries = queue_files.entries(self._root)
             entry = QueueEntry(
@@ -152,7 +153,7 @@ class QueueService:
                 position=max((e.position for e in entries), default=0.0) + STEP,
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
-                lasts_s=_run_duration_s(view, start_over),
+                lasts_s=run_duration_s(view.status.total_steps - done_steps, view.status.pace_s),
                 queued=timestamps.utc_now(),
                 user=user_name(),
             )
@@ -353,11 +354,6 @@ def _node_view(state: NodeState, running_jobs: RunningJobs) -> NodeView:
     if state.reading is None:
         return NodeView(down_reason=reason or f"{state.name} is offline.")
     return node_view_of(state.reading, running_jobs.tags, why_down=reason)
-
-
-def _run_duration_s(view: JobView, start_over: bool) -> float | None:
-    done_steps = 0 if start_over else view.step
-    return run_duration_s(view.status.total_steps - done_steps, view.status.pace_s)
 
 
 def _check_priority(priority: int) -> None:

@@ -133,14 +133,14 @@ def test_a_job_with_errors_is_not_searched(form):
 
 
 def plan(form):
-    find_only(FormSections, form).plan_button.click()
+    find_button(form, "Plan…").click()
     return form.controller.dialog
 
 
 def test_the_needs_of_the_job_are_shown_for_each_number_of_nodes(form, jobs):
     dialog = plan(form)
     assert jobs.raws == [form.draft().raw]
-    for text in ("1.3 GiB", "2.0 GiB", "3 min", "7 min 30 s", "1 s, sends 100 MB"):
+    for text in ("1.3 GiB", "2.0 GiB", "3 min", "7 min 30 s", "1.0 s, sends 100 MB"):
         assert shows_text(dialog, text), text
     assert not shows_text(dialog, "Energy"), "it is not known on CPUs"
 

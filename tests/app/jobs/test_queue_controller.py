@@ -173,6 +173,6 @@ def test_a_job_that_ends_during_a_read_makes_another_one(controller, service, im
             controller.refresh()
         return service.queue
 
-    controller._read = read
+    service.read = read
     controller.refresh()
     assert len(reads) == 2

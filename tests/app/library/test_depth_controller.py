@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.library.depth_controller import DepthController
+from app.library.gallery_controller import DepthController
 from backend.records.library.depth_plan import NETWORK, plan_depth
 from backend.records.library.item import Kind
 from backend.services.context.container import open_services

@@ -135,7 +135,8 @@ class PlanDialog(TaskDialog):
             [
                 KeyValue(
                     f"A step of {formats.count(p.global_batch)}",
-                    f"{formats.duration(p.step_s)}, sends {formats.disk(p.network_bytes)}",
+                    formats.duration(p.step_s)
+                    + (f", sends {formats.disk(p.network_bytes)}" if p.network_bytes else ""),
                 )
                 for _, p in rows
             ]

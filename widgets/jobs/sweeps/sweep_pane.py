@@ -37,8 +37,7 @@ from widgets.jobs.actions.job_actions import (
     Selection,
 )
 from widgets.jobs.list.job_columns import JobColumn
-from widgets.jobs.list.job_list_model import JobListModel
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobListModel, JobRows
 from widgets.jobs.list.job_table_view import JobTableView
 from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.studies.study_result import StudyResult

@@ -21,7 +21,7 @@ from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import Slider
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
+from widgets.jobs.curves.curves_layout import LargePlot, SmallPlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.plots.annotations import AxisSpan

@@ -14,8 +14,7 @@ from tests.windows import find_only
 from widgets.common.cards import VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot
-from widgets.jobs.curves.curves_layout import WIDE_FROM_W
+from widgets.jobs.curves.curves_layout import WIDE_FROM_W, LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 
 ONE_COLUMN_W, TWO = WIDE_FROM_W - 10, WIDE_FROM_W

@@ -1,17 +1,25 @@
-"""The whole window and Compare: two jobs from their folders, their curves, and one table."""
+"""The whole window: two jobs in Compare, from their folders, and jobs in the queue."""
 
 import csv
+import signal
 from functools import partial
 
 import pytest
 from PySide6.QtWidgets import QFileDialog
 
+from backend.node.queue.keeper import lock_of
+from backend.node.system import process_identity
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import Optimizer
 from backend.records.jobs.state import JobState
+from backend.records.queue.entry import Cause
+from backend.services.context.container import open_services
+from backend.services.context.example import create_example
 from tests.app.main.test_bootstrap import open_program, paths
 from tests.fakes import trained
-from tests.windows import find_button
+from tests.waiting import wait_for
+from tests.windows import find_button, find_only
+from widgets.common.banner import Banner
 from widgets.jobs.actions import job_actions
 from widgets.nodes.page import node_actions
 
@@ -82,3 +90,36 @@ def test_s4_plots_of_every_place_are_saved(jobs, open_program, qtbot, monkeypatc
         save("a plot.svg", name.encode())
         qtbot.waitUntil(path.exists)
         assert path.read_bytes() == name.encode()
+
+
+@pytest.fixture
+def draft(paths):
+    services = open_services(*paths)
+    view = create_example(services, 1)
+    services.queue.pause()
+    lock = lock_of(services.data_root)
+    services.close()
+    yield view
+    keeper = lock.holder()
+    if keeper is not None:
+        process_identity.send_signal(keeper, signal.SIGKILL)
+        wait_for(lambda: not process_identity.is_alive(keeper))
+    lock.path.unlink(missing_ok=True)
+
+
+def test_s1_a_draft_is_queued_by_a_click_and_starts_when_the_queue_goes_on(
+    draft, open_program, qtbot
+):
+    page = open_program().jobs
+    qtbot.waitUntil(lambda: page.open_id == draft.id)
+    find_button(page.detail.header, "Queue").click()
+    qtbot.waitUntil(lambda: page.model.queued_job(draft.id) is not None)
+    assert page.model.queued_job(draft.id).wait_reason.cause is Cause.PAUSED
+    banner = find_only(Banner, page.detail)
+    qtbot.waitUntil(lambda: "The queue is paused by" in banner.accessibleName())
+    assert page.list.queue_strip.isVisible()
+    find_button(page.list.queue_strip, "Resume").click()
+    qtbot.waitUntil(lambda: page.model.summary(draft.id).run == 1)
+    qtbot.waitUntil(lambda: not page.list.queue_strip.isVisible())
+    page.detail.job_actions.ask(job_actions.STOP, draft.id)
+    qtbot.waitUntil(lambda: page.model.summary(draft.id).state.is_over)
