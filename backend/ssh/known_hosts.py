@@ -4,9 +4,6 @@ The user's ``~/.ssh/known_hosts`` is neither read nor changed: a key that was ac
 terminal was not accepted here, and a mistake here must not affect the terminal. Names are not
 hashed. A line that is not ``names kind key`` (a comment, a marker, a hashed name) matches nothing
 and stays as it is.
-
-Whether an sshd answers is checked for every node repeatedly, so that costs almost nothing on either
-side: a connection and its greeting, without a login or a key.
 """
 
 from __future__ import annotations
@@ -14,18 +11,13 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import socket
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_bytes
 from backend.records.nodes.entry import HostKey
-from backend.ssh import errors as ssh_errors
-from backend.ssh.interface import Unreachable
-from backend.ssh.ssh_config import Hop
 
 SSH_PORT = 22
 _FILE_MODE, _FOLDER_MODE = 0o600, 0o700
@@ -174,29 +166,3 @@ def _address(name: str) -> tuple[str, int]:
     """Return host and port of what `host_name` wrote."""
     host, closed, port = name.removeprefix("[").partition("]:")
     return (host, int(port)) if closed and port.isdecimal() else (name, SSH_PORT)
-
-
-KNOCK_LIMIT_S = 3.0
-_GREETING = b"SSH-"
-
-
-def check_banner(hop: Hop, limit_s: float = KNOCK_LIMIT_S) -> None:
-    """Wait for the greeting of an sshd.
-
-    Raises:
-        Unreachable: Nothing answers, or it is not an SSH server.
-    """
-    end = time.monotonic() + limit_s
-    try:
-        with socket.create_connection((hop.host, hop.port), limit_s) as line:
-            greeting = b""
-            while len(greeting) < len(_GREETING):
-                line.settimeout(max(0.01, end - time.monotonic()))
-                chunk = line.recv(len(_GREETING) - len(greeting))
-                if not chunk:
-                    break
-                greeting += chunk
-    except OSError as error:
-        raise Unreachable(*ssh_errors.unreachable(error, hop, limit_s)) from error
-    if greeting != _GREETING:
-        raise Unreachable(*ssh_errors.no_greeting(hop))

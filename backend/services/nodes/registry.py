@@ -30,8 +30,9 @@ from backend.records.nodes.entry import (
     SshOverview,
     parse_hours,
 )
+from backend.ssh.banner_check import KNOCK_LIMIT_S, check_banner
 from backend.ssh.interface import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
-from backend.ssh.known_hosts import KNOCK_LIMIT_S, SSH_PORT, KnownHosts, check_banner, host_name
+from backend.ssh.known_hosts import SSH_PORT, KnownHosts, host_name
 from backend.ssh.system_keyring import SystemKeyring
 
 Accept = Callable[[HostKey], bool]

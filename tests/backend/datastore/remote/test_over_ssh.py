@@ -17,8 +17,8 @@ from backend.records.nodes.entry import NodeEntry
 from backend.services.nodes import registry, ssh_reading
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.nodes.service import _orphans
+from backend.ssh.banner_check import check_banner
 from backend.ssh.interface import CommandResult, HostKeyUnknown, Unreachable
-from backend.ssh.known_hosts import check_banner
 from backend.ssh.ssh_config import Hop
 from tests.backend.ssh.sshd_rig import USER, Sshd
 from tests.fakes.local_shell import LocalShell
