@@ -192,7 +192,7 @@ class Rank:
         return strategy, torch.device("cuda", 0)
 
     def _make_rank0_services(self, launch: Launch) -> Rank0Services:
-        from backend.records.jobs.alarm import BAD_CHECKPOINT, NOT_SAVED, Alarm
+        from backend.records.jobs.status import BAD_CHECKPOINT, NOT_SAVED, Alarm
         from backend.training.checkpoint import Checkpointer
         from backend.training.reporter import Reporter
         from backend.training.stop_watcher import StopWatcher

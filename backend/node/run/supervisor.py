@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from backend.base import log, prctl
+from backend.base import log, process_signals
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.base.rendezvous_point import SECRET_VARIABLE, RendezvousPoint
@@ -46,9 +46,8 @@ from backend.node.system import (
 )
 from backend.node.system.tcp_watch import BlockedReceiveWatch
 from backend.records.base import access_modes, timestamps
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import (
     ProcessIdentity,
@@ -153,7 +152,7 @@ class Supervisor:
 
     def supervise(self) -> RunExit:
         signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
-        prctl.become_subreaper()
+        process_signals.become_subreaper()
         if self._attempt.exit.exists():
             # Too slow: the run was given up, and that is on record.
             return RunExit.from_dict(read_json(self._attempt.exit))
@@ -270,7 +269,7 @@ class Supervisor:
         child_pid = os.fork()
         if child_pid == 0:
             try:
-                prctl.die_with_parent(signal.SIGKILL, parent_pid)
+                process_signals.die_with_parent(signal.SIGKILL, parent_pid)
                 os.setsid()
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output, 1)

@@ -1,4 +1,8 @@
-"""``launch.json``: all parameters of a run, so that nodes need no TOML and no catalogue."""
+"""``launch.json``: all parameters of a run, so that nodes need no TOML and no catalogue.
+
+Beside it is the record of a run on nodes that do not see the data root. Standard library only and
+Python 3.9: the records are.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any, TypeVar
 
 from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import AttemptFolder
 from backend.records.base.schema import KEY, READ, STRICT, Record, json_value
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.status import Continuation
@@ -237,3 +242,20 @@ def launch_of(path: Path, run: int) -> Launch | None:
         swallowed(error)
         return None
     return launch if launch.run == run else None
+
+
+@dataclass(frozen=True)
+class RemoteRun(Record, label="record of a run elsewhere", required=("is_home",)):
+    """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all files are fetched."""
+
+    node: str
+    is_home: bool = False
+
+
+def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
+    """Read the record of a run, None if its files are written to the data root itself."""
+    try:
+        return RemoteRun.from_dict(read_json(attempt.staged_marker))
+    except (OSError, ValueError) as error:
+        swallowed(error)
+        return None
