@@ -29,7 +29,7 @@ from backend.base import log
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.bundles.job_archive import SUFFIX
-from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
+from backend.records.jobs.metric_names import USUAL_METRICS, measures_quality
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import PARTS, Kind

@@ -16,7 +16,7 @@ from backend.base.errors import BackendError
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import DataShape, GalleryEntry
 from backend.records.library.item import Kind, LibraryItem
-from backend.records.library.layer_graph import LayerGraph
+from backend.records.library.layers import LayerGraph
 from backend.services.jobs.inspection import InspectionService
 from backend.services.library.gallery import GalleryService
 from widgets.library.depth_dialog import DepthDialog

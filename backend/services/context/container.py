@@ -160,7 +160,7 @@ class Services:
         catalogue = open_catalogue(self._catalogue_path)
         if catalogue.is_new:
             from backend.base.progress import Progress
-            from backend.datastore.jobs.scan import JobFolderReader
+            from backend.datastore.jobs.files import JobFolderReader
             from backend.services.library.rescan import Rescan
 
             jobs = JobFolderReader(self.data_root)

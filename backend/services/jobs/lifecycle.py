@@ -17,7 +17,6 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob
-from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
@@ -159,7 +158,7 @@ class JobLifecycle:
         with as_backend_error("Could not request the stop"):
             is_new = job_files.request_stop(folder, view.run)
         if is_new:
-            audit_log.add(folder, "Stopped")
+            job_files.add_action(folder, "Stopped")
         return self._queries.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
@@ -179,7 +178,7 @@ class JobLifecycle:
             )
         with as_backend_error("Could not request the end of the run"):
             job_files.request_kill(folder, view.run)
-        audit_log.add(folder, "Killed")
+        job_files.add_action(folder, "Killed")
         return self._queries.show(job_id)
 
     def draw_number(self, job_id: str, pattern: str) -> JobView:
@@ -193,7 +192,7 @@ class JobLifecycle:
         file = _with_changes(file, (), {"log_numbers": patterns})
         with as_backend_error(f"The settings of the job {job_id} could not be written"):
             job_files.write_placement(folder, file.config)
-        audit_log.add(folder, f"Number in the log: {pattern}")
+        job_files.add_action(folder, f"Number in the log: {pattern}")
         return replace(view, config=file.config)
 
     def run(
@@ -233,7 +232,7 @@ class JobLifecycle:
             entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
         if next_run_config(file.config) != file.config:
             entry += f". {AWAITS_HOROVOD}"
-        audit_log.add(folder, entry)
+        job_files.add_action(folder, entry)
         return self._queries.show(file.id)
 
     def bring_home(self, folder: OpenJob, progress: Progress | None = None) -> None:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.jobs.queue_controller import QueueController
 from backend.base.errors import BackendError
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.records.queue.entry import Queue

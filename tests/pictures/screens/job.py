@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 from PySide6.QtWidgets import QMenu
 
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.config import StrategyConfig
-from backend.records.jobs.diagnosis import LOSS_NOT_A_NUMBER
-from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.history import RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import DIVERGED, LOSS_NOT_A_NUMBER, NOT_A_NUMBER, Alarm, RankError
 from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
 from tests.job_views import replace_fields

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWi
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.view import NO_RESUME_REASON, JobView
 from widgets.common import formats
 from widgets.common.actions import MoreButton, Request, fill_menu

@@ -14,7 +14,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton

@@ -13,7 +13,7 @@ from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.history import RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobRun, JobView, RunUpdate, earlier_log

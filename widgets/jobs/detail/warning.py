@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from backend.records.base.timestamps import instant
-from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import Alarm
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import HealthFinding, NodeState, worst_finding
 from backend.records.queue.entry import QueuedJob

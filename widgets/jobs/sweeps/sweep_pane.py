@@ -10,7 +10,7 @@ import numpy as np
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
 from backend.records.sweeps.summary import sweep_summary

@@ -8,7 +8,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.windows import find_only
 from widgets.common.cards import VerticalScrollArea

@@ -7,14 +7,19 @@ import pytest
 import shiboken6
 from PySide6.QtCore import QCoreApplication, Qt
 
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.diagnosis import EvidenceLine
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RunStatus
+from backend.records.jobs.status import (
+    DIVERGED,
+    NOT_A_NUMBER,
+    Alarm,
+    EvidenceLine,
+    RankError,
+    RunStatus,
+)
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobView, RunUpdate
 from tests.asks import expect_request, open_menu_entries

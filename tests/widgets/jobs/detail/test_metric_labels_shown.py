@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.summary import summary_of
 from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots

@@ -14,7 +14,7 @@ from backend.datastore.nodes.history import read_past
 from backend.node.metrics.history_writer import HistoryWriter
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import StrategyConfig
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
