@@ -25,7 +25,7 @@ from backend.node.diagnosis.tracebacks import (
     blank_ignored_exceptions,
     final_exceptions,
 )
-from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
+from backend.records.jobs.status import UNKNOWN, USER_CODE, EvidenceLine, Explanation
 
 LAST_LINES = 20
 _EVIDENCE_LINES = 5

@@ -32,8 +32,7 @@ from backend.records.jobs.config import with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested
-from backend.records.nodes.entry import NodeEntry
-from backend.records.nodes.give_way_hours import gives_way_at
+from backend.records.nodes.entry import NodeEntry, gives_way_at
 from backend.records.nodes.reading import NodeReading
 from backend.records.queue.scheduling import give_way_message, quiet_after
 

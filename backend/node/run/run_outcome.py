@@ -16,10 +16,17 @@ from backend.node.run.ended_run import EndedRun
 from backend.node.system import wording
 from backend.records.base import number_format
 from backend.records.base.validation import sanitize
-from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
+from backend.records.jobs.status import (
+    OF_LOSS,
+    UNKNOWN,
+    Explanation,
+    RankError,
+    RankExit,
+    RunExit,
+    RunStatus,
+)
 
 _GUARD_KILLED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
@@ -356,6 +363,8 @@ def _abort_codes(ended_run: EndedRun) -> set[int | None]:
 
 
 def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
+    if ended_run.outside_error is not None:
+        return _ReportedFailure(ended_run.outside_error, is_from_outside=True)
     failures = [
         (exit_record.error, exit_record)
         for exit_record in ended_run.exits

@@ -25,7 +25,7 @@ from backend.records.jobs.comparison import (
     RunFigures,
     compare,
 )
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.metric_names import headings, spreadsheet_text
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.jobs.queries import JobQueries

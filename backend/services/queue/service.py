@@ -17,7 +17,6 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
-from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.entries import entry_of, is_headed_by
@@ -161,7 +160,7 @@ class QueueService:
             if placement:
                 job_files.write_placement(folder, config)
             queue_files.put(self._root, entry, prepared_run.launch)
-        audit_log.add(folder, "Queued")
+        job_files.add_action(folder, "Queued")
         self.ensure_keeper()
         return self._queued_job(entry)
 
@@ -172,7 +171,7 @@ class QueueService:
             was_queued = entry_of(folder) is not None
             queue_files.leave(self._root, folder)
         if was_queued:
-            audit_log.add(folder, "Removed from the queue")
+            job_files.add_action(folder, "Removed from the queue")
         return self._jobs.queries.show(job_id)
 
     def change(

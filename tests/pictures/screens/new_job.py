@@ -30,7 +30,7 @@ from widgets.jobs.form.plan_dialog import PlanDialog
 from widgets.jobs.form.rate_dialog import RateDialog
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
-from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
+from widgets.jobs.placement.gpu_choice import ShareGpuDialog
 
 _HELPS = Path(__file__).parents[2] / "data/script_help"
 
