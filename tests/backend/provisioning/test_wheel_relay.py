@@ -12,7 +12,7 @@ import pytest
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.entry import NodeEntry
 from backend.ssh.interface import CommandResult
-from tests.backend.provisioning.provisioner_rig import put_house
+from tests.backend.provisioning.provisioner_rig import TORCH, put_house
 from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
 
 _BUNDLE_BYTES = 600_000
