@@ -219,7 +219,7 @@ LOADER = "/env/lib/python3.11/site-packages/torch/utils/data/dataloader.py"
         ("loader.name = 1 / args.scale", "ZeroDivisionError: division by zero", USER_CODE),
     ],
 )
-def test_the_code_of_the_innermost_line_tells_causes_apart(
+def test_the_code_of_the_innermost_line_decides_the_cause(
     code: str, exception: str, cause: str
 ) -> None:
     assert explain(Failure(0), logs(f"{TRACE}    {code}\n{exception}\n")).cause == cause
