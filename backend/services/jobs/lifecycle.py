@@ -16,14 +16,14 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob
-from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
+from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
 from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
-from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -156,7 +156,7 @@ class JobLifecycle:
         with as_backend_error("Could not request the stop"):
             is_new = job_files.request_stop(folder, view.run)
         if is_new:
-            audit_log.add(folder, "Stopped")
+            job_files.add_action(folder, "Stopped")
         return self._queries.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
@@ -176,7 +176,7 @@ class JobLifecycle:
             )
         with as_backend_error("Could not request the end of the run"):
             job_files.request_kill(folder, view.run)
-        audit_log.add(folder, "Killed")
+        job_files.add_action(folder, "Killed")
         return self._queries.show(job_id)
 
     def draw_number(self, job_id: str, pattern: str) -> JobView:
@@ -190,7 +190,7 @@ class JobLifecycle:
         file = _with_changes(file, (), {"log_numbers": patterns})
         with as_backend_error(f"The settings of the job {job_id} could not be written"):
             job_files.write_placement(folder, file.config)
-        audit_log.add(folder, f"Number in the log: {pattern}")
+        job_files.add_action(folder, f"Number in the log: {pattern}")
         return replace(view, config=file.config)
 
     def run(
@@ -226,10 +226,11 @@ class JobLifecycle:
         entry = "Started over" if run > 1 else "Started"
         if resume_from:
             entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
-        entry = f"{entry} on {_node_labels(file)}" if is_changed else entry
+        if is_changed:
+            entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
         if next_run_config(file.config) != file.config:
             entry += f". {AWAITS_HOROVOD}"
-        audit_log.add(folder, entry)
+        job_files.add_action(folder, entry)
         return self._queries.show(file.id)
 
     def bring_home(self, folder: OpenJob, progress: Progress | None = None) -> None:
@@ -330,12 +331,6 @@ def _newest_valid(folder: OpenJob, checkpoints: Sequence[Checkpoint]) -> Checkpo
             continue
         return record
     return None
-
-
-def _node_labels(file: JobFile) -> str:
-    return ", ".join(
-        "this computer" if p.node == THIS_COMPUTER else p.node for p in file.config.placement
-    )
 
 
 def _unchanged_view(view: JobView, is_changed: bool) -> JobView:

@@ -1,4 +1,7 @@
-"""Reap runs that ended without a record, and name the nodes that would record their end."""
+"""Reap runs that ended without a record, and name the nodes that would record their end.
+
+Apart from `lifecycle`, whose imports a command that only reads jobs does not need.
+"""
 
 from __future__ import annotations
 
