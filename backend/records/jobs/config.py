@@ -137,6 +137,11 @@ class StrategyConfig:
         return int(self.setting("servers")) if "servers" in options else int(self.has_coordinator)
 
     @property
+    def average_every(self) -> int:
+        """The steps after which the ranks average their weights; 1: they average gradients."""
+        return int(self.setting("average_every")) if "average_every" in self.options else 1
+
+    @property
     def is_adaptive(self) -> bool:
         """Return whether the servers keep the mean square of each gradient."""
         return self.name == "dc-asgd" and self.setting("variant") == "adaptive"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backend.records.base.validation import ConfigError
@@ -68,6 +69,10 @@ def _cut_modules(job: JobConfig) -> tuple[str, ...]:
 
 def _has_option(job: JobConfig, option: str, value: str) -> bool:
     return bool(job.strategy.settings.get(option) == value)
+
+
+def _lacks_periods(setting: str, job: JobConfig) -> bool:
+    return setting in job.strategy.settings and job.strategy.average_every == 1
 
 
 def _needs_all(job: JobConfig) -> bool:
@@ -238,6 +243,33 @@ RULES = (
         ("ema", "strategy.name"),
         lambda job: _shares_weights(job) and job.ema is not None,
         "needs a strategy in which each process has all weights; this is “{job.strategy.name}”.",
+    ),
+    *(
+        Rule(
+            f"{setting} without periods",
+            (f"strategy.{setting}", "strategy.average_every"),
+            partial(_lacks_periods, setting),
+            "needs average_every above 1.",
+        )
+        for setting in ("outer_lr", "outer_momentum")
+    ),
+    Rule(
+        "average of periods",
+        ("ema", "strategy.average_every"),
+        lambda job: job.strategy.average_every > 1 and job.ema is not None,
+        "cannot be used if the processes average every few steps, as their weights differ.",
+    ),
+    Rule(
+        "float16 of periods",
+        ("precision", "strategy.average_every"),
+        lambda job: job.strategy.average_every > 1 and job.precision == "float16",
+        "“float16” cannot be used if the processes average every few steps.",
+    ),
+    Rule(
+        "mean of periods",
+        ("strategy.reduction", "strategy.average_every"),
+        lambda job: job.strategy.average_every > 1 and _has_option(job, "reduction", "adasum"),
+        "“adasum” cannot be used if the processes average every few steps.",
     ),
     Rule(
         # The network is cut by tracing it.

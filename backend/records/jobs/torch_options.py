@@ -201,6 +201,14 @@ _SERVED = {
     ),
 }
 
+_AVERAGED = {
+    "average_every": Setting("whole", "Average every, steps", 1, 1, 1_000_000, term="local steps"),
+    "outer_lr": Setting("number", "Outer rate", 1.0, exclusive_low=0, term="outer step"),
+    "outer_momentum": Setting(
+        "number", "Outer momentum", 0.0, exclusive_high=1.0, term="outer step"
+    ),
+}
+
 _VARIANTS = {
     "dual-layer": "Dual layer",
     "dual-layer-normalised": "Dual layer, normalised",
@@ -227,6 +235,7 @@ STRATEGIES: Mapping[str, Strategy] = {
                 adasum="Adasum",
                 hierarchical="By node first",
             ),
+            **_AVERAGED,
         },
         library="horovod",
     ),
@@ -238,7 +247,8 @@ STRATEGIES: Mapping[str, Strategy] = {
         {
             "compression": _choice(
                 "Compression", "compression", none="None", fp16="float16", bfloat16="bfloat16"
-            )
+            ),
+            **_AVERAGED,
         },
         library="mpi4py",
     ),

@@ -31,13 +31,13 @@ def make_strategy(
 
         return Consensus(config, host, beat)
     if config.name == "ddp":
-        from backend.training.strategies.ddp import Ddp
+        from backend.training.strategies.ddp import Ddp, LocalDdp
 
-        return Ddp(config, host)
+        return LocalDdp(config, host) if config.average_every > 1 else Ddp(config, host)
     if config.name == "fsdp":
         from backend.training.strategies.fsdp import Fsdp
 
         return Fsdp(host)
-    from backend.training.strategies.allreduce import AllReduce
+    from backend.training.strategies.allreduce import AllReduce, LocalAllReduce
 
-    return AllReduce(config)
+    return LocalAllReduce(config) if config.average_every > 1 else AllReduce(config)

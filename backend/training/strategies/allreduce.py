@@ -36,6 +36,7 @@ from backend.records.base.number_format import name_list
 from backend.records.jobs.config import StrategyConfig
 from backend.training.finite import norm_of
 from backend.training.strategies.base import Strategy, drop_unused_gradients, trainable_parameters
+from backend.training.strategies.local_steps import LocalSteps
 from backend.training.strategies.wire_format import bytes_of
 from backend.training.user_code import UserCodeError
 
@@ -199,14 +200,14 @@ class AveragedGradients(Strategy):
             message.gradients.mul_(factor)
 
 
-class AllReduce(AveragedGradients):
+class HorovodRanks(Strategy):
+    """The part of a strategy whose ranks exchange by Horovod."""
+
     name = "allreduce"
 
     def __init__(self, config: StrategyConfig) -> None:
         super().__init__()
         self._reduction = config.setting("reduction")
-        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
-        self.is_adasum = self._reduction == "adasum"
 
     @property
     def rank(self) -> int:
@@ -250,7 +251,7 @@ class AllReduce(AveragedGradients):
     def broadcast(self, values: torch.Tensor) -> None:
         self._hvd.broadcast_(values, root_rank=0, name="share")
 
-    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
+    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool = False) -> Any:
         op = self._hvd.Adasum if is_adasum else self._hvd.Average
         return self._hvd.allreduce_async_(values, name=name, op=op)
 
@@ -268,6 +269,19 @@ class AllReduce(AveragedGradients):
 
     def leave(self) -> None:
         self._hvd.shutdown()
+
+
+class AllReduce(HorovodRanks, AveragedGradients):
+    def __init__(self, config: StrategyConfig) -> None:
+        super().__init__(config)
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
+        self.is_adasum = self._reduction == "adasum"
+
+
+class LocalAllReduce(HorovodRanks, LocalSteps):
+    def __init__(self, config: StrategyConfig) -> None:
+        super().__init__(config)
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
 
 
 def group_parameters(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:

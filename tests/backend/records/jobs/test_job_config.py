@@ -252,6 +252,7 @@ def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
 
 ON_GPUS = {"placement": [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]}
 SPLIT = {"name": "consensus", "inner_rounds": 2}
+PERIODS = {"average_every": 5}
 COORDINATED = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
 A_SCRIPT = {"name": "mine", "script": "mine", "placement": [{"node": "a", "processes": 1}]}
 ON_TWO = {"placement": [{"node": node, "processes": 1} for node in ("a", "b")]}
@@ -282,6 +283,11 @@ BROKEN = {
     "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
     "average of all": {"ema": 0.9, "strategy": SPLIT},
+    "outer_lr without periods": {"strategy": {"outer_lr": 0.7}},
+    "outer_momentum without periods": {"strategy": {"outer_momentum": 0.9}},
+    "average of periods": {"ema": 0.9, "strategy": PERIODS},
+    "float16 of periods": {"precision": "float16", "strategy": PERIODS, **ON_GPUS},
+    "mean of periods": {"strategy": {**PERIODS, "reduction": "adasum"}},
     "compiled parts": {"compile": True, "strategy": SPLIT},
     "rates of layers": {"lr_of": ["backbone.=0.1", "head"]},
     "rates of servers": {"lr_of": ["fc.=2"], "strategy": {"name": "downpour"}},
@@ -469,8 +475,9 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     optimizers = {"lbfgs"} if searches else OPTIMIZERS.keys() - {"lbfgs"}
     optimizer = draw(st.sampled_from(sorted(optimizers)))
     schedule = draw(st.sampled_from(["constant"] if searches else sorted(SCHEDULES)))
-    # What needs a certain number of processes is left to tests of its own.
+    # What needs a number of processes, or another setting, is left to tests of its own.
     limited = ("reduction", "servers", "policy", "cut", "inner_rounds")
+    limited += ("outer_lr", "outer_momentum")
     known_options = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))
