@@ -24,6 +24,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.training import user_code
+from backend.training.batch_norm import synchronize_norms
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
@@ -58,6 +59,7 @@ from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult, StepSync, mean_metrics
 from backend.training.step_times import RankStep
+from backend.training.strategies.allreduce import AveragedGradients
 from backend.training.strategies.base import (
     ForwardPass,
     Strategy,
@@ -171,6 +173,10 @@ class Trainer:
         self._periods: Periods | None = None
         if isinstance(self.strategy, LocalSteps):
             self._periods = Periods(config.strategy, self.strategy, self._saved_periods)
+        if config.strategy.settings.get("sync_batch_norm") and isinstance(
+            self.strategy, AveragedGradients
+        ):
+            synchronize_norms(self._model, self.strategy)
         if config.compile:
             compile_model(self._model)
         self._buffers = BufferWatch(

@@ -75,6 +75,11 @@ def _lacks_periods(setting: str, job: JobConfig) -> bool:
     return setting in job.strategy.settings and job.strategy.average_every == 1
 
 
+def _has_periods_and(setting: str, job: JobConfig) -> bool:
+    is_set = job.strategy.settings.get(setting) not in (None, False, "none")
+    return job.strategy.average_every > 1 and is_set
+
+
 def _needs_all(job: JobConfig) -> bool:
     return job.strategy.name == "alone" or job.strategy.is_split
 
@@ -270,6 +275,21 @@ RULES = (
         ("strategy.reduction", "strategy.average_every"),
         lambda job: job.strategy.average_every > 1 and _has_option(job, "reduction", "adasum"),
         "“adasum” cannot be used if the processes average every few steps.",
+    ),
+    *(
+        Rule(
+            f"{setting} of periods",
+            (f"strategy.{setting}", "strategy.average_every"),
+            partial(_has_periods_and, setting),
+            "cannot be used if the processes average every few steps.",
+        )
+        for setting in ("sync_batch_norm", "shard")
+    ),
+    Rule(
+        "compiled norms",
+        ("compile", "strategy.sync_batch_norm"),
+        lambda job: job.compile and job.strategy.settings.get("sync_batch_norm"),
+        "cannot be used with batch norm over all processes.",
     ),
     Rule(
         # The network is cut by tracing it.

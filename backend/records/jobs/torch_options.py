@@ -209,6 +209,8 @@ _AVERAGED = {
     ),
 }
 
+_SYNC_BATCH_NORM = Setting("flag", "Batch norm over all", False, term="batch norm over all")
+
 _VARIANTS = {
     "dual-layer": "Dual layer",
     "dual-layer-normalised": "Dual layer, normalised",
@@ -235,6 +237,7 @@ STRATEGIES: Mapping[str, Strategy] = {
                 adasum="Adasum",
                 hierarchical="By node first",
             ),
+            "sync_batch_norm": _SYNC_BATCH_NORM,
             **_AVERAGED,
         },
         library="horovod",
@@ -248,6 +251,8 @@ STRATEGIES: Mapping[str, Strategy] = {
             "compression": _choice(
                 "Compression", "compression", none="None", fp16="float16", bfloat16="bfloat16"
             ),
+            "sync_batch_norm": _SYNC_BATCH_NORM,
+            "shard": _choice("Share", "sharing", none="nothing", optimizer="optimizer state"),
             **_AVERAGED,
         },
         library="mpi4py",

@@ -33,7 +33,13 @@ def make_strategy(
     if config.name == "ddp":
         from backend.training.strategies.ddp import Ddp, LocalDdp
 
-        return LocalDdp(config, host) if config.average_every > 1 else Ddp(config, host)
+        if config.average_every > 1:
+            return LocalDdp(config, host)
+        if config.setting("shard") == "optimizer":
+            from backend.training.strategies.sharded_optimizer import ShardedDdp
+
+            return ShardedDdp(config, host)
+        return Ddp(config, host)
     if config.name == "fsdp":
         from backend.training.strategies.fsdp import Fsdp
 

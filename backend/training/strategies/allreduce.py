@@ -86,6 +86,10 @@ class AveragedGradients(Strategy):
     def receive(self, handle: Any) -> None:
         """Wait until the values are averaged."""
 
+    @abstractmethod
+    def average_now(self, values: torch.Tensor, name: str) -> None:
+        """Average ``values`` in place, also within a pass whose gradients are being sent."""
+
     def adopt(
         self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
     ) -> torch.Tensor:
@@ -257,6 +261,9 @@ class HorovodRanks(Strategy):
 
     def receive(self, handle: Any) -> None:
         self._hvd.synchronize(handle)
+
+    def average_now(self, values: torch.Tensor, name: str) -> None:
+        self.receive(self.send(values, name))
 
     def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self._hvd.allreduce(values, op=self._hvd.Sum, name="total")

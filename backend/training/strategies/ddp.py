@@ -60,6 +60,15 @@ class ProcessGroup(RendezvousMixin):
         # gloo has no mean.
         values.div_(self.world_size)
 
+    _own_group: Any = None
+
+    def average_now(self, values: torch.Tensor, name: str) -> None:
+        if self._own_group is None:
+            # Gradients are sent meanwhile, in an order of their own.
+            self._own_group = distributed.new_group()
+        distributed.all_reduce(values, group=self._own_group)
+        values.div_(self.world_size)
+
     def leave(self) -> None:
         distributed.destroy_process_group()
         self._rendezvous.leave()

@@ -60,9 +60,7 @@ class Fsdp(ProcessGroup, SyncMessage):
 
     def _gradients(self) -> list[torch.Tensor]:
         """Return this rank's share of each gradient."""
-        return [
-            g.to_local() if isinstance(g, DTensor) else g for g in super()._gradients()
-        ]
+        return [g.to_local() if isinstance(g, DTensor) else g for g in super()._gradients()]
 
     def full_state(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer

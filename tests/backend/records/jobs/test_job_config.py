@@ -288,6 +288,9 @@ BROKEN = {
     "average of periods": {"ema": 0.9, "strategy": PERIODS},
     "float16 of periods": {"precision": "float16", "strategy": PERIODS, **ON_GPUS},
     "mean of periods": {"strategy": {**PERIODS, "reduction": "adasum"}},
+    "sync_batch_norm of periods": {"strategy": {**PERIODS, "sync_batch_norm": True}},
+    "shard of periods": {"strategy": {**PERIODS, "name": "ddp", "shard": "optimizer"}},
+    "compiled norms": {"compile": True, "strategy": {"sync_batch_norm": True}},
     "compiled parts": {"compile": True, "strategy": SPLIT},
     "rates of layers": {"lr_of": ["backbone.=0.1", "head"]},
     "rates of servers": {"lr_of": ["fc.=2"], "strategy": {"name": "downpour"}},
@@ -477,7 +480,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     schedule = draw(st.sampled_from(["constant"] if searches else sorted(SCHEDULES)))
     # What needs a number of processes, or another setting, is left to tests of its own.
     limited = ("reduction", "servers", "policy", "cut", "inner_rounds")
-    limited += ("outer_lr", "outer_momentum")
+    limited += ("outer_lr", "outer_momentum", "average_every")
     known_options = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))
