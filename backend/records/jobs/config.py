@@ -909,7 +909,13 @@ def _read_options(
         if key in table
     }
     record = _read_record(record_type, table, name=name, settings=settings)
-    table.report_unknown_keys((*declared_settings(record_type), *name_options))
+    owners = {
+        key: ", ".join(f"“{owner}”" for owner, others in options.items() if key in others)
+        + f"; this is “{name}”"
+        for other_options in options.values()
+        for key in other_options
+    }
+    table.report_unknown_keys((*declared_settings(record_type), *name_options), owners)
     return record
 
 

@@ -221,6 +221,13 @@ RULES = (
         "cannot be used with “one-cycle”, which begins with a rise.",
     ),
     Rule(
+        "lowest rate",
+        ("schedule.eta_min", "schedule.name", "optimizer.lr", "strategy.lr_scaling", "placement"),
+        lambda job: job.schedule.settings.get("eta_min", 0) > job.optimizer.lr * job.lr_factor,
+        "cannot be above the rate from which the schedule lowers; that is "
+        "{job.optimizer.lr:g} × {job.lr_factor:g}.",
+    ),
+    Rule(
         "gradient norm",
         ("gradient_norm", "strategy.name"),
         lambda job: job.strategy.has_coordinator and job.gradient_norm is not None,

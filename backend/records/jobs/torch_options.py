@@ -60,7 +60,7 @@ _ETA_MIN = Setting("number", "Lowest rate", 0.0, term="schedule")
 
 
 def _gamma(default: float) -> Setting:
-    return Setting("number", "Factor", default, term="factor")
+    return Setting("number", "Factor", default, exclusive_low=0, high=1, term="factor")
 
 
 OPTIMIZERS: Mapping[str, Options] = {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import math
 import tomllib
 from typing import Any
 
@@ -279,6 +280,7 @@ BROKEN = {
     "quorum": {"strategy": {"name": "downpour", "policy": "quorum"}},
     "L-BFGS": {"optimizer": {"name": "lbfgs", "lr": 1.0}},
     "schedule": {**COORDINATED, "schedule": {"warmup_epochs": 1}},
+    "lowest rate": {"schedule": {"name": "cosine", "eta_min": 0.2}},
     "one cycle": {"schedule": {"name": "one-cycle", "warmup_epochs": 1}},
     "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
@@ -338,6 +340,27 @@ def test_a_job_file_of_before_has_its_precision(old: object, precision: str) -> 
     mixed_file = parse_job({**GOOD, **ON_GPUS, "mixed_precision": True, "precision": "tf32"})
     assert [error.path for error in mixed_file.errors] == ["mixed_precision"]
     assert "mixed_precision" in error_messages({**GOOD, "mixed_precision": 1})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("schedule", {"name": "step", "gamma": 1.5}, "must be above 0 and 1 at most"),
+        ("schedule", {"name": "step", "gamma": 0}, "must be above 0 and 1 at most"),
+        (
+            "schedule",
+            {"name": "cosine", "gamma": 0.5},
+            "is a setting of “step”, “exponential”, “milestones”, “plateau”; this is “cosine”.",
+        ),
+        ("optimizer", {"name": "adam", "lr": 1, "momentum": 0.9}, "is a setting of “sgd”"),
+        ("schedule", {"name": "cosine", "gama": 0.5}, "is not a setting of a job"),
+    ],
+)
+def test_a_setting_of_another_schedule_or_without_effect_is_named(
+    path: str, value: dict[str, Any], message: str
+) -> None:
+    (error,) = error_messages({**GOOD, path: value}).values()
+    assert message in error
 
 
 def test_each_rule_has_a_name_of_its_own() -> None:
@@ -445,7 +468,7 @@ def settings_of(known_options: dict[str, Any]) -> st.SearchStrategy[dict[str, An
     def values(setting: Any) -> st.SearchStrategy[Any]:
         number = st.floats(
             setting.low or (setting.exclusive_low is not None) * 0.1,
-            setting.low + 0.99,
+            min(setting.low + 0.99, setting.high or math.inf),
             allow_subnormal=False,
         )
         whole_numbers = st.integers(int(setting.low), 1000)
@@ -464,7 +487,9 @@ def settings_of(known_options: dict[str, Any]) -> st.SearchStrategy[dict[str, An
         return kinds[setting.kind]
 
     options = {
-        name: values(setting) for name, setting in known_options.items() if name != "nesterov"
+        name: values(setting)
+        for name, setting in known_options.items()
+        if name not in ("nesterov", "eta_min")
     }
     return st.fixed_dictionaries({}, optional=options)
 
