@@ -222,6 +222,7 @@ class Trainer:
         if "trained" in state:
             self._averaged_state = state["model"]
         self._saved_periods = state.get("periods")
+        self.strategy.load_own_state(state.get("strategy", {}))
         ranks = state["ranks"]
         is_same_size = len(ranks) == self.strategy.world_size
         rank_state = ranks[self.strategy.rank if is_same_size else 0]
@@ -599,6 +600,8 @@ class Trainer:
             states["input"] = self._input_form
         if self._periods is not None:
             states["periods"] = self._periods.state()
+        if own_state := self.strategy.own_state():
+            states["strategy"] = own_state
         self._progress.save(states, ranks, metrics or {}, reason, has_failed=failures[0])
 
     def _gather(self, value: Any) -> list[Any]:

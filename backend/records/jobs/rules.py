@@ -293,6 +293,23 @@ RULES = (
         for setting in ("sync_batch_norm", "shard")
     ),
     Rule(
+        "low rank of periods",
+        ("strategy.compression", "strategy.average_every", "strategy.shard"),
+        lambda job: (
+            _has_option(job, "compression", "powersgd")
+            and (job.strategy.average_every > 1 or _has_option(job, "shard", "optimizer"))
+        ),
+        "“powersgd” cannot be used with a shared optimizer, or if the processes average every few "
+        "steps.",
+    ),
+    Rule(
+        # The errors that are fed back would have the scale of an earlier step.
+        "float16 of low rank",
+        ("precision", "strategy.compression"),
+        lambda job: _has_option(job, "compression", "powersgd") and job.precision == "float16",
+        "“float16” cannot be used with the compression “powersgd”.",
+    ),
+    Rule(
         "compiled norms",
         ("compile", "strategy.sync_batch_norm"),
         lambda job: job.compile and job.strategy.settings.get("sync_batch_norm"),

@@ -249,7 +249,12 @@ STRATEGIES: Mapping[str, Strategy] = {
         "Each step waits for the slowest process; it has no other reductions.",
         {
             "compression": _choice(
-                "Compression", "compression", none="None", fp16="float16", bfloat16="bfloat16"
+                "Compression",
+                "compression",
+                none="None",
+                fp16="float16",
+                bfloat16="bfloat16",
+                powersgd="PowerSGD",
             ),
             "sync_batch_norm": _SYNC_BATCH_NORM,
             "shard": _choice("Share", "sharing", none="nothing", optimizer="optimizer state"),

@@ -35,6 +35,10 @@ def make_strategy(
 
         if config.average_every > 1:
             return LocalDdp(config, host)
+        if config.setting("compression") == "powersgd":
+            from backend.training.strategies.power_sgd import PowerSgd
+
+            return PowerSgd(config, host)
         if config.setting("shard") == "optimizer":
             from backend.training.strategies.sharded_optimizer import ShardedDdp
 

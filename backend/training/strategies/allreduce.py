@@ -51,7 +51,12 @@ LAST_BYTES = 2**20
 """Size of the bucket that is sent last, with the first layers, and for which the step waits."""
 
 
-SENT_DTYPES = {"none": None, "fp16": torch.float16, "bfloat16": torch.bfloat16}
+SENT_DTYPES = {
+    "none": None,
+    "fp16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "powersgd": None,
+}
 """Type of the sent numbers for each value of the setting ``compression``."""
 
 

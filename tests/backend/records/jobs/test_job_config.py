@@ -254,6 +254,7 @@ def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
 ON_GPUS = {"placement": [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]}
 SPLIT = {"name": "consensus", "inner_rounds": 2}
 PERIODS = {"average_every": 5}
+LOW_RANK = {"name": "ddp", "compression": "powersgd"}
 COORDINATED = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
 A_SCRIPT = {"name": "mine", "script": "mine", "placement": [{"node": "a", "processes": 1}]}
 ON_TWO = {"placement": [{"node": node, "processes": 1} for node in ("a", "b")]}
@@ -292,6 +293,8 @@ BROKEN = {
     "mean of periods": {"strategy": {**PERIODS, "reduction": "adasum"}},
     "sync_batch_norm of periods": {"strategy": {**PERIODS, "sync_batch_norm": True}},
     "shard of periods": {"strategy": {**PERIODS, "name": "ddp", "shard": "optimizer"}},
+    "low rank of periods": {"strategy": {**LOW_RANK, "shard": "optimizer"}},
+    "float16 of low rank": {"precision": "float16", "strategy": LOW_RANK, **ON_GPUS},
     "compiled norms": {"compile": True, "strategy": {"sync_batch_norm": True}},
     "compiled parts": {"compile": True, "strategy": SPLIT},
     "rates of layers": {"lr_of": ["backbone.=0.1", "head"]},
@@ -505,7 +508,7 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     schedule = draw(st.sampled_from(["constant"] if searches else sorted(SCHEDULES)))
     # What needs a number of processes, or another setting, is left to tests of its own.
     limited = ("reduction", "servers", "policy", "cut", "inner_rounds")
-    limited += ("outer_lr", "outer_momentum", "average_every")
+    limited += ("outer_lr", "outer_momentum", "average_every", "shard")
     known_options = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))

@@ -158,7 +158,7 @@ def test_the_check_names_state_that_a_resumed_job_would_lack(
     [
         (MODEL.replace("return self.layers(x)", "raise ValueError"), LOADER, ""),
         (MODEL, LOADER.replace("def __getitem__", "def get"), "loader"),
-        (MODEL, f"{LOADER}    weights = [1.0, 2.0]\n", "loader"),
+        (MODEL, LOADER.replace("96, 1", "96, 1\n    weights = [1.0, 2.0]"), "loader"),
         (f"{MODEL}    def optimizer(self, parameters, lr):\n        return lr\n", LOADER, ""),
     ],
 )
