@@ -1,9 +1,9 @@
 """DDP that sends matrices of low rank in place of large gradients: PowerSGD.
 
-After Vogels et al. (arXiv 1905.13727), algorithm 1 with the error that is fed back, algorithm 2. The
-result depends on the ranks' gradients and errors only by their means. So the errors of all ranks
-are replaced by their mean before a checkpoint: a resume continues as the run that saved it, on any
-number of ranks.
+After Vogels et al. (arXiv 1905.13727), algorithm 1 with the error that is fed back, algorithm 2.
+The result depends on the ranks' gradients and errors only by their means. So the errors of all
+ranks are replaced by their mean before a checkpoint: a resume continues as the run that saved it,
+on any number of ranks.
 """
 
 from __future__ import annotations
