@@ -11,14 +11,14 @@ from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.jobs.bulk_runner import BulkResult, JobName, run_each
 from app.jobs.job_controller import JobController
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.dialog_holder import DialogHolder
 from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
@@ -28,7 +28,7 @@ _QUEUE = "many jobs"
 _EXPORT = ("latest", "zip")
 
 
-class BulkController(Controller):
+class BulkController(DialogController[TagDialog]):
     """Serve the wide job table."""
 
     def __init__(
@@ -45,7 +45,6 @@ class BulkController(Controller):
         self._queue = services.queue
         self._page = page
         self._controller = jobs
-        self._dialog: DialogHolder[TagDialog] = DialogHolder()
         for model in (page.table.model, page.sweep.model):
             model.edited.connect(self._edit)
         page.job_actions.add_handler(job_actions.TAG_ALL, self._ask_tags)
@@ -84,7 +83,7 @@ class BulkController(Controller):
             self._run_each(summaries, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
 
         dialog.requested.connect(change_tags)
-        self._dialog.open(dialog)
+        self.open(dialog)
 
     # Stop. It saves a checkpoint first, so it needs no confirmation.
 

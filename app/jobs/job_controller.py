@@ -16,7 +16,8 @@ from app.jobs.file_export import show_in_folder
 from app.jobs.form_controller import FormController
 from app.jobs.start_controller import NO_PLACEMENT, StartController, StartRequest
 from app.jobs.status_poller import StatusPoller
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import Controller
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.audit_entry import AuditEntry
@@ -59,7 +60,8 @@ class JobController(Controller):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, parent)
+        self._window = window
         self._services = services
         self._jobs = services.jobs
         self._poller = poller
@@ -100,15 +102,9 @@ class JobController(Controller):
         actions.add_handler(job_actions.EXPORT_TO, self.export)
         actions.add_handler(job_actions.CANCEL_EXPORT, self._cancel_export)
         actions.add_handler(job_actions.SHOW_FILE, show_in_folder)
-        actions.add_handler(
-            job_actions.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name)
-        )
-        actions.add_handler(
-            job_actions.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes)
-        )
-        actions.add_handler(
-            job_actions.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags)
-        )
+        actions.add_handler(job_actions.SET_NAME, partial(self._annotate, "name"))
+        actions.add_handler(job_actions.SET_NOTES, partial(self._annotate, "notes"))
+        actions.add_handler(job_actions.SET_TAGS, partial(self._annotate, "tags"))
         actions.add_handler(job_actions.OPEN_FOLDER, self._open_folder)
         actions.add_handler(job_actions.COPY_ID, QGuiApplication.clipboard().setText)
         actions.add_handler(job_actions.COPY_FOLDER, self._copy_folder)
@@ -131,10 +127,8 @@ class JobController(Controller):
             self._request(job_id, partial(self._jobs.lifecycle.start, start_over=True))
         )
 
-    def stop(self, job_id: str) -> None:
-        self._stop(job_id)
-
-    def _stop(self, job_id: str, left_node: str = "") -> None:
+    def stop(self, job_id: str, left_node: str = "") -> None:
+        """Stop a job; with ``left_node``, ask later where to resume it without this node."""
         # Another request for the job replaces the pending move.
         self._left_nodes.pop(job_id, None)
         if left_node:
@@ -202,7 +196,7 @@ class JobController(Controller):
     @Slot(str, str)
     def move_off(self, job_id: str, node: str) -> None:
         """Stop a job; once its checkpoint is written, ask where to resume it without this node."""
-        self._stop(job_id, left_node=node)
+        self.stop(job_id, left_node=node)
         self.jobs_requested.emit()
         self._page.open_job(job_id)
 
@@ -323,12 +317,11 @@ class JobController(Controller):
         self._read_checkpoints(job_id)
 
     def _read_checkpoints(self, job_id: str) -> None:
-        detail = self._page.detail
-        self._runner.run(
+        self.serve(
             f"read {job_id}",
             partial(self._jobs.queries.checkpoints, job_id),
-            partial(detail.show_checkpoints, job_id),
-            lambda error: detail.show_checkpoints_error(job_id, error.with_remedy),
+            partial(self._page.detail.show_checkpoints, job_id),
+            partial(self._page.detail.show_checkpoints_error, job_id),
         )
 
     def _toggle_kept(self, job_id: str, checkpoint: Checkpoint) -> None:
@@ -353,22 +346,17 @@ class JobController(Controller):
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
         show = partial(self._page.detail.show_file_check, job_id, checkpoint)
         show("checking…", "")
-        self._runner.run(
+        self.serve(
             f"verify {job_id}",
             partial(self._jobs.find_damage, job_id, checkpoint),
             lambda damage: show("damaged" if damage else "checked", damage or _VALID_HASH),
-            lambda error: show("not checked", error.with_remedy),
+            partial(show, "not checked"),
         )
 
     def _read_history(self, job_id: str) -> None:
-        self._runner.run(
-            f"read {job_id}",
-            partial(self._jobs.audit_entries, job_id),
-            partial(self._page.detail.show_audit_entries, job_id),
-            lambda error: self._page.detail.show_audit_entries(
-                job_id, (AuditEntry("", error.with_remedy),)
-            ),
-        )
+        show = partial(self._page.detail.show_audit_entries, job_id)
+        read = partial(self._jobs.audit_entries, job_id)
+        self.serve(f"read {job_id}", read, show, lambda message: show((AuditEntry("", message),)))
 
     def _read_runs(self, job_id: str) -> None:
         work = partial(self._jobs.queries.runs, job_id)
@@ -388,11 +376,11 @@ class JobController(Controller):
 
     # Edits.
 
-    def _annotate(self, job_id: str, **changes: Any) -> None:
+    def _annotate(self, field: str, job_id: str, value: object) -> None:
         """Change the name, the notes or the tags."""
-        self._run(
-            "job", job_id, partial(self._jobs.annotate, job_id, **changes), self._page.show_view
-        )
+        changes: dict[str, Any] = {field: value}
+        annotate = partial(self._jobs.annotate, job_id, **changes)
+        self._run("job", job_id, annotate, self._page.show_view)
 
     # Exports.
 

@@ -8,16 +8,15 @@ from functools import partial
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Controller, Runner
-from backend.base.errors import BackendError
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.item import LibraryItem
 from backend.services.library.gallery import GalleryService
-from widgets.common.dialog_holder import DialogHolder
 from widgets.library.depth_dialog import DepthDialog
 
 
-class DepthController(Controller):
+class DepthController(DialogController[DepthDialog]):
     """Serve the dialog of the depth planner; ``show`` opens the added model."""
 
     def __init__(
@@ -31,27 +30,19 @@ class DepthController(Controller):
         super().__init__(runner, window, parent)
         self._gallery = gallery
         self._show = show
-        self.dialog_holder: DialogHolder[DepthDialog] = DialogHolder()
 
     @Slot()
     def plan(self) -> None:
         """Open the planner."""
         dialog = DepthDialog(self._window)
         dialog.network_requested.connect(self._add)
-        self.dialog_holder.open(dialog)
+        self.open(dialog)
 
     @Slot(object, str)
     def _add(self, settings: Mapping[str, str], name: str) -> None:
-        add = partial(self._gallery.add, NETWORK, settings, name)
-        self._runner.run("gallery", add, self._show_added, self._show_error)
+        def show(item: LibraryItem) -> None:
+            if self.dialog is not None:
+                self.dialog.accept()
+            self._show(item)
 
-    def _show_added(self, item: LibraryItem) -> None:
-        if self.dialog_holder.dialog is not None:
-            self.dialog_holder.dialog.accept()
-        self._show(item)
-
-    def _show_error(self, error: BackendError) -> None:
-        if self.dialog_holder.dialog is not None:
-            self.dialog_holder.dialog.show_error(error.with_remedy)
-        else:
-            self._runner.notify(error.with_remedy)
+        self.serve("gallery", partial(self._gallery.add, NETWORK, settings, name), show)

@@ -19,12 +19,12 @@ from PySide6.QtWidgets import QWidget
 from app.nodes.orphan_finder import OrphanFinder
 from app.nodes.provisioning_controller import ProvisioningController
 from app.nodes.ssh_poller import SshPoller
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import Controller
 from app.runtime.stale_data import stale_reason
 from backend.base import log, worker_yield
 from backend.base.errors import BackendError
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
 from backend.records.nodes.health import Health, missed_after_s
 from backend.records.nodes.provisioning_options import usual_options
@@ -73,6 +73,9 @@ def _state_with_health(
 class NodeController(Controller):
     """Serve the page Nodes and its dialogs.
 
+    Attributes:
+        names: The names of all nodes once they were listed; this computer is the first.
+
     Signals:
         nodes_listed: All nodes as a tuple of `NodeState`; this computer is the first.
     """
@@ -88,9 +91,11 @@ class NodeController(Controller):
         interval_ms: int,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, parent)
+        self._window = window
         self._services = services
         self._page = page
+        self.names: tuple[str, ...] = ()
         self._local_states: tuple[NodeState, ...] = ()
         self._remote_states: tuple[NodeState, ...] | None = None
         """None until the data root has listed the nodes once."""
@@ -133,9 +138,6 @@ class NodeController(Controller):
         self._timer.stop()
         self.provisioning.stop()
 
-    def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        self._page.show_jobs(views)
-
     # Polling.
 
     @Slot()
@@ -145,7 +147,10 @@ class NodeController(Controller):
             "node this-computer", self._read_local_state, self._take_local_states, log.swallowed
         )
         self._poll_states(
-            "nodes", self._services.nodes.remote, self._take_remote_states, self._show_remote_error
+            "nodes",
+            self._services.nodes.remote,
+            self._take_remote_states,
+            lambda error: self._page.show_error(error.with_remedy),
         )
 
     def _poll_states(
@@ -189,9 +194,6 @@ class NodeController(Controller):
         if math.isfinite(poll_duration_s) and poll_duration_s > _SLOW_S:
             poll_start = datetime.fromtimestamp(time.time() - poll_duration_s, UTC).astimezone()
             self._page.show_error(f"The data root has not responded since {poll_start:%H:%M}.")
-
-    def _show_remote_error(self, error: BackendError) -> None:
-        self._page.show_error(error.with_remedy)
 
     def _mark_stale_states(self) -> None:
         """While the poll of the other nodes does not return, show that their state is unknown."""
@@ -253,6 +255,7 @@ class NodeController(Controller):
         )
         if self._remote_states is not None:
             self._page.show_nodes(states, self._offline_since_s)
+        self.names = tuple(state.name for state in states)
         self.nodes_listed.emit(states)
         # Readings of this window are kept for some minutes only.
         now_s = time.monotonic()
@@ -294,11 +297,11 @@ class NodeController(Controller):
             self._page.remove_history(name)
 
     def _check(self, name: str) -> None:
-        self._runner.run(
+        self.serve(
             f"check {name}",
             partial(self._services.nodes.check, name),
             partial(self._page.show_findings, name),
-            lambda error: self._page.show_check_error(name, error.with_remedy),
+            partial(self._page.show_check_error, name),
         )
 
     def _try_to_reach(self, name: str) -> None:
@@ -307,11 +310,8 @@ class NodeController(Controller):
             self._services.provisioning.wake(name)
             return entry
 
-        self._runner.run(
-            f"check {name}",
-            read,
-            lambda entry: self._runner.notify(f"{entry.name} is reachable."),
-            lambda error: self._runner.notify(error.with_remedy),
+        self.serve(
+            f"check {name}", read, lambda entry: self._runner.notify(f"{entry.name} is reachable.")
         )
 
     # Adding.
@@ -414,12 +414,7 @@ class NodeController(Controller):
             message = f"No passphrase for a key of {name} was stored."
             self._runner.notify(f"Forgot the passphrase of {', '.join(keys)}." if keys else message)
 
-        self._runner.run(
-            "keyring",
-            partial(self._services.cluster.remove_passphrase, name),
-            show_keys,
-            lambda error: self._runner.notify(error.with_remedy),
-        )
+        self.serve("keyring", partial(self._services.cluster.remove_passphrase, name), show_keys)
 
     # Actions on a node.
 
@@ -440,12 +435,9 @@ class NodeController(Controller):
                 dialog.open()
 
     def _set_hours(self, entry: NodeEntry, hours: str) -> None:
-        self._runner.run(
-            "nodes",
-            partial(self._services.cluster.set_gives_way, entry.name, hours, entry.gives_way),
-            lambda _entry: self.refresh(),
-            lambda error: self._runner.notify(error.with_remedy),
-        )
+        set_hours = self._services.cluster.set_gives_way
+        change = partial(set_hours, entry.name, hours, entry.gives_way)
+        self.serve("nodes", change, lambda _entry: self.refresh())
 
     def _remove(self, name: str) -> None:
         def report_removal(entry: NodeEntry) -> None:

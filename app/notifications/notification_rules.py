@@ -43,6 +43,11 @@ class Notice(Record, label="a notice"):
     family: str = "bad"
     root: str = ""
     """The data root of its job, "" in notices of earlier versions."""
+    is_read: bool = False
+
+    def is_of(self, root: str) -> bool:
+        """Return True if the notice is about this data root, or about an unknown one."""
+        return self.root in ("", root)
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "when": self.timestamp.isoformat()}

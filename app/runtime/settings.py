@@ -53,6 +53,8 @@ class Preferences:
     """``min`` or ``max`` by the name of a metric without a known direction."""
     list_widths: dict[str, Any] = field(default_factory=dict)
     """In pixels, by the key of the page."""
+    sessions: dict[str, Any] = field(default_factory=dict)
+    """By data root, its values of `SESSION_FIELDS`; those above are of earlier versions."""
 
     @property
     def theme_choice(self) -> ThemeChoice:
@@ -72,6 +74,36 @@ class Preferences:
             self.temperature or defaults.temperature,
             self.clock or defaults.clock,
         )
+
+
+SESSION_FIELDS = ("place", "open_job", "sweep_folds")
+"""The fields about contents of a data root: another data root has its own."""
+_MAX_SESSIONS = 20
+
+
+def preferences_in(root: str, preferences: Preferences) -> Preferences:
+    """Return the preferences with what was last open in this data root."""
+    if not preferences.sessions:
+        return preferences
+    defaults, session = Preferences(), preferences.sessions.get(root)
+    values = {name: getattr(defaults, name) for name in SESSION_FIELDS}
+    stored = session if isinstance(session, dict) else {}
+    values |= {k: v for k, v in stored.items() if k in values and type(v) is type(values[k])}
+    return replace(preferences, **values)
+
+
+def with_session(root: str, preferences: Preferences, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes of preferences, those of `SESSION_FIELDS` as changes of a session."""
+    session_changes = {k: v for k, v in changes.items() if k in SESSION_FIELDS}
+    if not session_changes:
+        return changes
+    current = preferences_in(root, preferences)
+    session = {name: getattr(current, name) for name in SESSION_FIELDS} | session_changes
+    others = {k: v for k, v in preferences.sessions.items() if k != root}
+    while len(others) >= _MAX_SESSIONS:
+        del others[next(iter(others))]
+    rest = {k: v for k, v in changes.items() if k not in SESSION_FIELDS}
+    return {**rest, "sessions": {**others, root: session}}
 
 
 class Settings:

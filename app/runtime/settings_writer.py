@@ -7,7 +7,7 @@ from typing import Any
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.runtime.background import Runner
-from app.runtime.settings import Preferences, Settings
+from app.runtime.settings import Preferences, Settings, with_session
 from backend.base.log import swallowed
 
 _SAVE_AFTER_MS = 1000
@@ -34,6 +34,10 @@ class SettingsWriter(QObject):
     @property
     def preferences(self) -> Preferences:
         return self._settings.preferences
+
+    def remember_in(self, root: str, **changes: Any) -> None:
+        """Set these fields of `Preferences`; those of `SESSION_FIELDS` for this data root."""
+        self.remember(**with_session(root, self.preferences, changes))
 
     def remember(self, **changes: Any) -> None:
         """Set these fields of `Preferences`."""

@@ -129,6 +129,8 @@ class Reporter:
         self._status_failure = ""
         self.other_failure: Callable[[], str] = str
         """Return problems of other writers (the checkpoints) for each write of the status."""
+        self.peak_memory: Callable[[], int | None] = lambda: None
+        """Return the most memory in bytes that this rank has had."""
         self._thread_error: BaseException | None = None
         self._status_file = PreallocatedFile(folder.status)
         self._wake_event = threading.Event()
@@ -348,6 +350,7 @@ class Reporter:
             gpus=self._first_status.gpus,
             is_planned=self._is_planned,
             continuation=self._first_status.continuation,
+            peak_memory_bytes=self.peak_memory(),
             updated_at=self._clock.utc_now("microseconds"),
         )
         try:

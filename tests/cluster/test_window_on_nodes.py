@@ -169,8 +169,8 @@ def _start_on_three(program: Program, user: User) -> str:
     user.press_button("Save draft")
     user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
     user.choose_from_menu(program.jobs.detail.header.menu_button, "Preflight check…")
-    user.wait(lambda: program._job_controller._start_controller.session is not None)
-    talk = program._job_controller._start_controller.session
+    user.wait(lambda: program._job_controllers.jobs._start_controller.session is not None)
+    talk = program._job_controllers.jobs._start_controller.session
     assert talk is not None
     user.wait(talk.dialog._start.isEnabled)
     user.take_pictures("before-the-start")

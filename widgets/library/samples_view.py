@@ -279,5 +279,5 @@ def _first_values(parts: Sequence[SamplePart]) -> Sequence[tuple[SamplePart, str
     return [
         (part, ", ".join(formats.metric(value) for value in part.values[:6]))
         for part in parts
-        if part.display_kind in ("values", "wave") and part.values
+        if part.display_kind in ("values", "wave") and part.values and not part.names
     ]

@@ -18,10 +18,8 @@ from backend.node.diagnosis.attribution import (
     is_from_other_library,
     is_program_error,
 )
-from backend.node.diagnosis.log_tail import TAIL_SLACK, LogTail, is_ordinary
-from backend.node.diagnosis.log_text import LogPart, tidy
-from backend.node.diagnosis.ranking import RuleMatch, select_causes
-from backend.node.diagnosis.rule import SearchedText, Weight, load
+from backend.node.diagnosis.log_text import TAIL_SLACK, LogPart, LogTail, is_ordinary, tidy
+from backend.node.diagnosis.rule import RuleMatch, SearchedText, Weight, load, select_causes
 from backend.node.diagnosis.tracebacks import (
     LoggedException,
     blank_ignored_exceptions,

@@ -25,7 +25,7 @@ from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.config import with_changes
@@ -58,7 +58,7 @@ class GiveWayWatch:
         self._monotonic = monotonic
         self._now = now
         can_pause = with_changes(launch.config, {"gives_way": True}).config is not None
-        self._next_check_s = monotonic() if can_pause and not launch.steps_limit else None
+        self._next_check_s = monotonic() if can_pause and not launch.is_trial else None
         self._head = launch.ranks[0].node
         self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
@@ -133,7 +133,7 @@ class GiveWayWatch:
             _log.exception("The next run of %s could not be queued", self._folder.job_id)
         with suppress(OSError):
             cause = record.pause.partition(": ")[2].rstrip(".")
-            add_entry(self._folder, LocalFiles(), f"Gave way ({cause})")
+            add_entry(self._folder, Files(), f"Gave way ({cause})")
 
 
 def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
@@ -146,7 +146,7 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
     )
     try:
         try:
-            LocalFiles().create(folder.stop_request, json.dumps(request).encode())
+            Files().create(folder.stop_request, json.dumps(request).encode())
         except FileExistsError:
             if not stop_requested(folder.stop_request, run):
                 replace_json(folder.stop_request, request)

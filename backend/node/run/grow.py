@@ -25,7 +25,7 @@ from backend.node.queue.scheduler import Scheduler
 from backend.node.queue.starter import is_trusted
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.give_way import pauses_before, request_pause
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder

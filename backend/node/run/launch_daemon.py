@@ -15,7 +15,7 @@ from pathlib import Path
 
 from backend.base import prctl
 from backend.base.log import suppress
-from backend.node.system.blocked_receive import BlockedReceiveWatch
+from backend.node.system.tcp_watch import BlockedReceiveWatch
 
 _POLL_S = 0.25
 

@@ -1,4 +1,4 @@
-"""Unambiguous identity of a process: host, boot, pid and start time together."""
+"""Identity of this computer and of its processes: host, boot, pid and start time together."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from backend.base import process_signals
+from backend.base.log import suppress
 from backend.records.jobs.status import ProcessIdentity
 
 _PROC = Path("/proc")
@@ -66,3 +67,16 @@ def is_alive(identity: ProcessIdentity) -> bool:
 def send_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
     """Signal exactly this process; return False if it has ended (or another one has its pid)."""
     return process_signals.send(identity.pid, lambda: is_alive(identity), number)
+
+
+_MACHINE_ID = Path("/etc/machine-id")
+
+
+@lru_cache(maxsize=1)
+def machine() -> str:
+    """Return systemd's id of this computer, or its name without one, as in most containers."""
+    with suppress(OSError, UnicodeDecodeError):
+        identifier = _MACHINE_ID.read_text(encoding="ascii").strip()
+        if identifier.isalnum():
+            return identifier
+    return socket.gethostname()

@@ -104,7 +104,8 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
     that, the figures are those of the previous run. ``earlier_s`` is the duration of all earlier
     runs, ``earlier_gpu_s`` the same times the GPUs of each, ``earlier_energy_j`` their energy;
     ``gpus`` and ``energy_j`` are this run's, and the latter is known at its end. None is "not
-    known". ``early_finish`` says why it has finished before its last epoch.
+    known". ``peak_memory_bytes`` is the most that rank 0 had of its GPU, or of the computer's
+    memory. ``early_finish`` says why it has finished before its last epoch.
     """
 
     state: JobState
@@ -138,6 +139,7 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
     is_planned: bool = False
     continuation: Continuation | None = field(default=None, metadata={KEY: "continued"})
     early_finish: str = ""
+    peak_memory_bytes: int | None = None
     schema: int = STATUS_SCHEMA
 
     @property

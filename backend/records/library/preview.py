@@ -50,6 +50,10 @@ class SamplePart:
     values: tuple[float | None, ...] = ()
     rows: tuple[tuple[float | None, ...], ...] = ()
     text: str = ""
+    names: tuple[str, ...] = ()
+    """Names of ``values``, which are then in the units of the file."""
+    scaled_values: tuple[float | None, ...] = ()
+    """Named values as the model gets them."""
 
 
 @dataclass(frozen=True)

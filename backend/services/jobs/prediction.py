@@ -171,7 +171,6 @@ class PredictionService:
             job_id=file.id,
             run=1,
             config=file.config,
-            argv=(),
             ranks=(),
             model_source=content["model"],
             loader_source=content["loader"],

@@ -43,6 +43,8 @@ POLL_INTERVAL_S = 0.2
 CHUNK_BYTES = 256 * 1024
 """Most bytes that are read from a log at a time: a log may have 200 MB."""
 _EMPTY_HISTORY = HistoryUpdate()
+_NAMED_JOBS = 50
+"""Jobs that a search for a name returns."""
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,11 @@ class JobQueries:
             f"There is no job “{sanitize(text)}”.", f"To list jobs: {COMMAND} job list"
         )
 
+    def ids_of(self, text: str) -> tuple[str, ...]:
+        """Return the ids of the jobs with this id or name, by the catalogue."""
+        views = self._index.jobs(text, limit=_NAMED_JOBS)
+        return tuple(view.id for view in views if text in (view.id, view.name))
+
     def summaries(self) -> Iterator[JobSummary]:
         """Return every job of the catalogue, without reading the folders."""
         return self._index.job_lines()
@@ -239,7 +246,7 @@ class JobQueries:
                 self._root.files.refresh_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
-                if not self._index.count_jobs():
+                if not self._index.job_ids():
                     return ()
                 # An empty list would look as if there were no jobs.
                 raise BackendError(

@@ -35,7 +35,7 @@ from backend.datastore.jobs.checkpoint_files import (
 )
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
-from backend.launch import mpirun
+from backend.node.run import launch_command
 from backend.records.base import content
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -60,16 +60,15 @@ from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
-from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.jobs.forecast import JobForecaster
-from backend.services.jobs.lifecycle import JobLifecycle
+from backend.services.jobs.lifecycle import JobLifecycle, RunReaper
 from backend.services.jobs.model_card import model_card
 from backend.services.jobs.queries import JobQueries, require_checkpoint
-from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.single_process import find_rate, simulate
 from backend.services.jobs.validation import (
     CheckedJob,
+    DataSizeCounter,
     JobValidator,
     check_batch_size,
     learning_rates,
@@ -117,7 +116,7 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._validator = JobValidator(root, library, nodes)
+        self._validator = JobValidator(root, library, nodes, queries.ids_of)
         self._starter = RunStarter(root, library, nodes)
         self._sizes = DataSizeCounter(library, cache / "sizes")
         self.lifecycle = JobLifecycle(
@@ -259,14 +258,13 @@ class JobService:
         except (OSError, ValueError) as error:
             swallowed(error)
             with suppress(BackendError):
-                plan = self._starter.plan(file.config, job_id, view.run + 1)
-                return JobCommand(mpirun.shell_line(plan.argv, {}))
+                launch = self._starter.plan(file.config, job_id, view.run + 1).launch
+                return JobCommand(launch_command.shell_line(launch_command.command(launch), {}))
             return JobCommand()
         name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-        # The path on the head node.
-        remote_folder = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
+        remote_folder = JobFolder(Path(launch.job_folder))
         return JobCommand(
-            mpirun.manual_command(launch, name),
+            launch_command.manual_command(launch, name),
             launch.ranks[0].node,
             str(remote_folder.manual_run(name).path),
         )
@@ -535,7 +533,7 @@ class JobService:
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder)
             job_files.move_to_trash(self._root, folder)
-        self._index.remove_job(job_id)
+        self._index.remove_jobs([job_id])
         return view
 
     def restore(self, job_id: str) -> JobView:

@@ -40,11 +40,11 @@ class DataScanService:
         data = self._library.show(Kind.DATASET, dataset)
         code = self._library.show(Kind.LOADER, loader)
         scan = self._cache.get(
-            ("scan", data.sha256, code.sha256),
+            ("scan 2", data.sha256, code.sha256),
             DatasetScan.from_dict,
             lambda: self._scan(data, code, progress or Progress()),
         )
-        self._library.note_leaks(data.reference, scan.leak_count)
+        self._library.note_leaks(data.reference, scan.leak_count, scan.near_leak_count)
         return scan
 
     def page(

@@ -33,6 +33,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
     LEAKS_DETAIL,
+    NEAR_LEAKS_DETAIL,
     WEIGHTS_DETAIL,
     Combination,
     FileEntry,
@@ -412,11 +413,12 @@ class LibraryService:
         """Store a detail of an item, such as `TRAINING_DETAIL` or `STUDY_DETAIL`."""
         return self._add_details(item, {key: value}, str(item.details.get("warning", "")))
 
-    def note_leaks(self, dataset: str, count: int) -> None:
-        """Store the number of leaks that a scan of a dataset found, until the next scan."""
-        item = self.show(Kind.DATASET, dataset)
-        if count or LEAKS_DETAIL in item.details:
-            self.note(item, LEAKS_DETAIL, count)
+    def note_leaks(self, dataset: str, count: int, near_count: int) -> None:
+        """Store the numbers of leaks and near leaks that a scan found, until the next scan."""
+        for key, number in ((LEAKS_DETAIL, count), (NEAR_LEAKS_DETAIL, near_count)):
+            item = self.show(Kind.DATASET, dataset)
+            if number != item.details.get(key, 0):
+                self.note(item, key, number)
 
     def check_model(
         self,

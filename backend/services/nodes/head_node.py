@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.launch.placement import NodePaths
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
 from backend.records.base.layout import JobFolder, NodeHome
-from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
 from backend.services.nodes.provisioning import ProvisioningService
@@ -23,42 +22,8 @@ from backend.ssh.interface import Shell
 _START_LIMIT_S = 60.0
 
 
-class HeadNode(Protocol):
-    """A computer that can start a supervisor now."""
-
-    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        """Start the supervisor and return at once; the supervisor then runs independently.
-
-        Raises:
-            BackendError: The supervisor did not start.
-        """
-
-
-class LocalHeadNode:
-    """This computer."""
-
-    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        start_supervisor(folder, run, site.python)
-
-
-class RemoteHeadNode:
-    """A node over SSH, with an open connection, so that a run is not claimed in vain."""
-
-    def __init__(self, name: str, shell: Shell) -> None:
-        self._name = name
-        self._shell = shell
-
-    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        job_folder = str(PurePosixPath(site.data_root, "jobs", folder.job_id))
-        command = supervisor_command(site.python, job_folder, run)
-        answer = self._shell.run(
-            ("env", f"PYTHONPATH={site.code_root}", *command), limit_s=_START_LIMIT_S
-        )
-        if not answer.ok:
-            raise BackendError(
-                f"The supervisor of run {run} did not start on {self._name}: {answer.complaint}.",
-                f"Set {self._name} up again, which reinstalls what is missing.",
-            )
+SupervisorStart = Callable[[JobFolder, Launch], None]
+"""Starts the supervisor of a run and returns at once, or raises `BackendError`."""
 
 
 class HeadNodeLauncher:
@@ -69,21 +34,23 @@ class HeadNodeLauncher:
         self._provisioning = provisioning
 
     @contextmanager
-    def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[HeadNode]:
+    def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[SupervisorStart]:
         """Open the head node of a run with these ranks, and enable it to reach the other nodes.
+
+        The connection to it is open before the run is claimed, so that no claim is in vain.
 
         Raises:
             BackendError: The head node cannot be reached; nothing was started.
         """
         name = ranks[0].node
         if name == THIS_COMPUTER:
-            yield LocalHeadNode()
+            yield start_supervisor
             return
         shell = self._cluster.open_shell(name)
         try:
             if any(plan.node != name for plan in ranks):
                 self._renew_settings(shell, self._cluster.entry(name))
-            yield RemoteHeadNode(name, shell)
+            yield partial(_start_remotely, name, shell)
         finally:
             shell.close()
 
@@ -115,4 +82,14 @@ class HeadNodeLauncher:
         home = NodeHome(PurePosixPath(head.info.home))
         cluster_key.write_settings(
             shell, home, self._provisioning.peers(), head.installation.own_key
+        )
+
+
+def _start_remotely(name: str, shell: Shell, folder: JobFolder, launch: Launch) -> None:
+    command = supervisor_command(launch.python, launch.job_folder, launch.run)
+    answer = shell.run(("env", f"PYTHONPATH={launch.code_root}", *command), limit_s=_START_LIMIT_S)
+    if not answer.ok:
+        raise BackendError(
+            f"The supervisor of run {launch.run} did not start on {name}: {answer.complaint}.",
+            f"Set {name} up again, which reinstalls what is missing.",
         )

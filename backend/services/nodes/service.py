@@ -39,7 +39,7 @@ from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
 from backend.services.nodes import run_ports, ssh_reading
-from backend.services.nodes.head_node import HeadNode, HeadNodeLauncher
+from backend.services.nodes.head_node import HeadNodeLauncher, SupervisorStart
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.tools.training_python import training_error, training_python
 from backend.ssh.interface import Unreachable
@@ -220,8 +220,8 @@ class NodeService:
             *(_capacity(state) for state in self.remote() if state.reading is not None),
         )
 
-    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[HeadNode]:
-        """Return the head node that starts the supervisor of a run with these ranks."""
+    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[SupervisorStart]:
+        """Return the start of a supervisor on the head node of these ranks."""
         return self._heads.open_head(ranks)
 
     def prepare_head(self, ranks: Sequence[RankPlan]) -> None:

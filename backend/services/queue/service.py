@@ -23,7 +23,7 @@ from backend.datastore.queue import files as queue_files
 from backend.node.queue.entries import entry_of, is_headed_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
@@ -130,8 +130,8 @@ class QueueService:
             job_id, start_over, placement, progress
         )
         config = prepared_run.launch.config
-        if prepared_run.plan.staged_nodes:
-            node = prepared_run.plan.staged_nodes[0]
+        if prepared_run.staged_nodes:
+            node = prepared_run.staged_nodes[0]
             raise BackendError(
                 f"{node} does not see the data root, and so not the queue.",
                 "Start the job by hand when its nodes are free.",
@@ -139,7 +139,7 @@ class QueueService:
         self._require_current_agent(config.placement[0].node)
         # A head that is off starts the job after its return, with its old settings.
         with suppress(Unreachable):
-            self._nodes.prepare_head(prepared_run.plan.ranks)
+            self._nodes.prepare_head(prepared_run.launch.ranks)
         with as_backend_error(f"The job {job_id} could not be queued"):
             entries = queue_files.entries(self._root)
             entry = QueueEntry(

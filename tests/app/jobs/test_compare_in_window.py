@@ -53,7 +53,7 @@ def test_s3_s4_two_jobs_are_compared_from_their_menu_and_taken_along(
     # The other one goes on training.
     history = DataRoot(paths[0]).job(jobs[1]).history
     trained.write_steps(history, 21, [0.01] * 10, [0.95])
-    program._compare_controller._poll(program._compare_controller._compared_jobs[jobs[1]])
+    program._job_controllers.compare._poll(program._job_controllers.compare._compared_jobs[jobs[1]])
     qtbot.waitUntil(lambda: point_count(jobs[1]) == 30)
     qtbot.waitUntil(lambda: page.table.texts()["validation/accuracy"] == ["0.850", "0.950, best"])
 

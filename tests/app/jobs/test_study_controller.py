@@ -101,7 +101,7 @@ def press(part, text):
 def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     show_jobs(page, tuple(view for view in ALL_JOBS if view not in LR_JOBS))
     controller.choose()
-    dialog = controller.dialog_holder.dialog
+    dialog = controller.dialog
     names = [study.name for study in dialog.model.rows]
     assert names == FOUR
     assert find_button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
@@ -113,7 +113,7 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     assert studies.starts == [("split", FormName.FULL, ())]
     assert signal.args[0].tag == LR
     assert controller.notifications == ["Queued 2 jobs of a study"]
-    assert controller.dialog_holder.dialog is None
+    assert controller.dialog is None
     assert controller.edited_views == list(LR_JOBS[:2])
     assert page.open_sweep_tag == LR
 
@@ -121,7 +121,7 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
 def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
     controller.choose()
     studies.refusal = "The disk is full."
-    dialog = controller.dialog_holder.dialog
+    dialog = controller.dialog
     press(dialog, "Start")
     assert "The disk is full. Free some space." in visible_texts(dialog)
     assert find_button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
@@ -131,7 +131,7 @@ def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
 def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatch):
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("/home/ann/mine.toml", ""))
     controller.choose()
-    dialog = controller.dialog_holder.dialog
+    dialog = controller.dialog
     press(dialog, "Open study file")
     assert dialog.model.rowCount() == 5
     assert dialog.view.currentIndex().row() == 0

@@ -35,7 +35,7 @@ def added_items():
 def dialog(page, services, immediately, added_items):
     page.controller = DepthController(services.gallery, immediately, added_items.append, page)
     page.controller.plan()
-    return page.controller.dialog_holder.dialog
+    return page.controller.dialog
 
 
 def drawing_text(dialog):
@@ -115,14 +115,14 @@ def test_the_network_is_added_and_opened(dialog, page, services, added_items):
     code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
     stages = plan_depth(128, 3).text
     assert f"\nCLASSES = 4\nCHANNELS = 3\nSIDE = 128\nKERNEL = 3\nSTAGES = '{stages}'\n" in code
-    assert page.controller.dialog_holder.dialog is None
+    assert page.controller.dialog is None
 
 
 def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, added_items):
     dialog.name.setText("a/b")
     find_button(dialog, "Use this network").click()
     assert dialog._error.text()
-    assert page.controller.dialog_holder.dialog is dialog
+    assert page.controller.dialog is dialog
     assert added_items == []
 
 

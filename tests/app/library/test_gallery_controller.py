@@ -105,7 +105,7 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     page = pages[kind]
     page.show()
     QTest.mouseClick(button(page, "From the gallery…"), LEFT_BUTTON)
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     entries = services.gallery.list(kind)
     shown_titles = {e.card.title for e in entries if not e.card.collection}
     assert set(titles(dialog)) == shown_titles
@@ -115,7 +115,7 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     click_row(dialog, entries[-1].card.title)
     write(dialog, "Name in the library", "other")
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
-    assert gallery.dialog.dialog is None
+    assert gallery.dialog is None
     assert page.shown_name == "other"
     assert [offer.text for offer in library.offers] == ["Imported other."]
     assert {e.name for e in library.items(kind)} == {"other"} | ({"mine"} if has_some else set())
@@ -134,7 +134,7 @@ def test_the_dialog_says_why_an_entry_cannot_be_added(gallery, library, pages, m
 
     monkeypatch.setattr(GalleryService, "add", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
     assert "The disk is full. Free some space." in visible_texts(dialog)
     assert library.items(Kind.MODEL) == ()
@@ -146,7 +146,7 @@ def test_a_gallery_that_cannot_be_read_says_why_in_the_dialog(gallery, pages, mo
 
     monkeypatch.setattr(GalleryService, "list", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    assert "card.toml: no title. Install Ringmaster again." in visible_texts(gallery.dialog.dialog)
+    assert "card.toml: no title. Install Ringmaster again." in visible_texts(gallery.dialog)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_a_job_s_network_has_the_settings_that_its_data_needs(
     library.refresh()
     added = []
     gallery.choose_for_job(dataset, "", added.append)
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     click_row(dialog, "LeNet-5")
     assert {name: line_edit(dialog, name).text() for name in values} == values
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
@@ -181,8 +181,8 @@ def test_classes_that_a_preview_counted_are_believed(gallery, library, services,
     services.library._add_details(item, {"classes": 5}, "")
     library.refresh()
     gallery.choose_for_job("flowers", "", print)
-    click_row(gallery.dialog.dialog, "LeNet-5")
-    assert line_edit(gallery.dialog.dialog, "Classes").text() == "5"
+    click_row(gallery.dialog, "LeNet-5")
+    assert line_edit(gallery.dialog, "Classes").text() == "5"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_the_side_that_the_loader_makes_is_believed(
     services.library.import_item(Kind.LOADER, tmp_path / "reader", "reader")
     library.refresh()
     gallery.choose_for_job("flowers", "reader", print)
-    click_row(gallery.dialog.dialog, "LeNet-5")
-    assert line_edit(gallery.dialog.dialog, "Side of a picture, pixels").text() == side
+    click_row(gallery.dialog, "LeNet-5")
+    assert line_edit(gallery.dialog, "Side of a picture, pixels").text() == side
 
 
 # The loader that fits a dataset
@@ -243,7 +243,7 @@ def test_the_settings_of_the_suggested_loader_can_be_changed_first(
     page = pages[Kind.DATASET]
     page.show()
     QTest.mouseClick(button(page.detail, "Settings…"), LEFT_BUTTON)
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     assert line_edit(dialog, "Name in the library").text() == "flowers"
     assert line_edit(dialog, "Side of a picture, pixels").text() == "32"
     write(dialog, "Side of a picture, pixels", "24")
@@ -301,7 +301,7 @@ def test_pictures_are_drawn_until_the_dialog_closes(gallery, pages, services, mo
         def graph(self, layers):
             drawn_layers.append(layers)
             if len(drawn_layers) == 2:
-                gallery.dialog.dialog.reject()
+                gallery.dialog.reject()
             return super().graph(layers)
 
     monkeypatch.setattr(gallery, "_inspection", ClosingInspection())

@@ -100,7 +100,7 @@ def missing_titles(program):
 
 
 def open_job(program, qtbot, job_id):
-    program._open_job(job_id)
+    program._pages.open_job(job_id)
     qtbot.waitUntil(lambda: program.jobs.open_view is not None)
     qtbot.waitUntil(lambda: program.jobs.detail._checkpoints is not None)
 
@@ -114,7 +114,7 @@ def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
 
 
 def test_the_palette_has_all_actions_of_a_sweep_and_of_chosen_rows(qtbot, program, ids):
-    program._open_sweep(SWEEP)
+    program._pages.open_sweep(SWEEP)
     qtbot.waitUntil(program.jobs.sweep.isVisible)
     assert missing_titles(program) == []
     program.jobs.show_table()
@@ -132,7 +132,7 @@ def test_the_palette_has_all_actions_of_a_sweep_and_of_chosen_rows(qtbot, progra
 
 
 def test_the_palette_has_all_actions_of_a_comparison(qtbot, program, ids):
-    program._compare_controller.compare((ids["slow"], ids["fast"]))
+    program._job_controllers.compare.compare((ids["slow"], ids["fast"]))
     qtbot.waitUntil(lambda: len(program._pages.compare.plots.panels()) == 2)
     assert missing_titles(program) == []
 
@@ -140,7 +140,7 @@ def test_the_palette_has_all_actions_of_a_comparison(qtbot, program, ids):
 @pytest.mark.parametrize("kind", PARTS)
 def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
     page = program.library[kind]
-    program._open_item(kind, "digits")
+    program._pages.open_item(kind, "digits")
     qtbot.waitUntil(lambda: page.shown_name == "digits")
     for tab in page.detail._pages_by_tab:
         if tab in find_only(UnderlinedTabs, page.detail)._keys:

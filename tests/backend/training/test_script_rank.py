@@ -65,9 +65,7 @@ def script_of(tmp_path: Path, plan: RankPlan, *ranks: RankPlan, **changes: Any) 
     folder = JobFolder(tmp_path / "job")
     folder.output.mkdir(parents=True, exist_ok=True)
     folder.logs.mkdir(exist_ok=True)
-    launch = Launch(
-        "id", 1, config, ("x",), ranks, "", "", "", script_source=str(tmp_path / "version")
-    )
+    launch = Launch("id", 1, config, ranks, "", "", "", script_source=str(tmp_path / "version"))
     return Script(folder, launch, plan, RankHeartbeat.inherited())
 
 

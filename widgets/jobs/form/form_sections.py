@@ -28,7 +28,7 @@ from backend.records.jobs.settings import (
     value_label,
 )
 from widgets.common.banner import Banner
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, ErrorLine, Field, LineEdit, align_with_field
 from widgets.common.labels import Label
@@ -107,6 +107,7 @@ class FormSections(QWidget):
         arguments: The fields of the arguments of a script.
         job_kind: The choice of a model or a script.
         gallery: Choose a model from the gallery.
+        rate_button: Search for the learning rate.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -118,6 +119,7 @@ class FormSections(QWidget):
         self.trial = TrialLine()
         self.job_kind = ComboBox(((MODEL, "Model"), (SCRIPT, "Script")), name="Runs")
         self.gallery = Button("Gallery…", icon=GALLERY_ICON, tip="Networks that fit the data")
+        self.rate_button = IconButton("magic-wand", "Find a rate… Tries rising learning rates")
         self._job_kind_field = Field("Runs", self.job_kind)
         self.banner = Banner(stacked=True)
         self.banner.hide()
@@ -390,7 +392,7 @@ class FormSections(QWidget):
         rare_fields = (f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_HOW)
         self._how_errors.attach_fields(*rare_fields)
         self._how_details.fill(self._strategy_note, self._settings_grid)
-        return section("How", first_line, second_line, self._how_details)
+        return section("How", first_line, second_line, self._how_details, tool=self.rate_button)
 
     def _make_keep_card(self) -> Card:
         f = self._fields
@@ -458,12 +460,12 @@ class FormSections(QWidget):
             control.setItemText(0, label if mode else "choose…")
 
 
-def section(name: str, *items: Any) -> Card:
-    """Return a card of the form with its name on the left."""
+def section(name: str, *items: Any, tool: QWidget | None = None) -> Card:
+    """Return a card of the form with its name on the left, and a button below the name."""
     head = Label(name, "heading")
     head.setFixedWidth(SECTION_W)
     body = col(*items, gap=0)
-    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
+    return Card(row(col(head, tool, STRETCH, gap=S1), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
 
 
 def _line(

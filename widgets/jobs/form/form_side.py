@@ -281,7 +281,7 @@ class FormFoot(StyledFrame):
         self.figures.setVisible(not message and bool(self.figures.text()))
 
     def show_figures(self, check: JobCheck, reason: str = "") -> None:
-        """Show the figures in one line, or why the job cannot train."""
+        """Show the figures in one line, why the job cannot train, or what may go wrong."""
         parts = []
         if check.global_batch:
             parts.append(f"batch {formats.count(check.global_batch)}")
@@ -297,7 +297,10 @@ class FormFoot(StyledFrame):
             parts.append(f"{formats.gpu_hours(forecast.gpu_s)} GPU hours")
         if forecast.disk_bytes is not None:
             parts.append(f"{formats.disk(forecast.disk_bytes)} of checkpoints")
-        self.figures.setText(reason or ", ".join(parts))
+        hints = (finding for finding in check.findings if not finding.ok)
+        hint = next((f"{hint.message} {hint.remedy}".strip() for hint in hints), "")
+        self.figures.setText(reason or hint or ", ".join(parts))
+        self.figures.set_color_role("warn" if hint and not reason else "text2")
         self.figures.setVisible(bool(self.figures.text()) and self.refusal.isHidden())
 
 

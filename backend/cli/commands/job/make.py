@@ -1,15 +1,26 @@
-"""``job create|simulate|find-rate``."""
+"""``job create|simulate|find-rate|plan``."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.cli.command import ArgSpec, command
-from backend.cli.printing import Answer, Note, Table, number_text
+from backend.cli.printing import (
+    Answer,
+    Note,
+    Properties,
+    Table,
+    duration_text,
+    number_text,
+    size_text,
+)
 from backend.records.base.program_name import COMMAND
+from backend.records.jobs.plan import DEFAULT_LINK_MBIT, JobPlan
+from backend.records.jobs.view import JOULES_A_KWH
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import read_job_file
 
@@ -74,9 +85,56 @@ def find_rate(
         (f"{step.rate:.2g}", number_text(step.loss), number_text(step.smooth_loss))
         for step in search.steps
     )
-    proposal = (
-        f"Proposal: {search.proposal:g}, a tenth of the rate with the lowest loss."
-        if search.proposal is not None
-        else "The loss did not fall at any rate; check the data with a trial of one batch."
+    return Answer(
+        search, Table(("Rate", "Loss", "Smooth"), rows, "No steps."), Note(search.message)
     )
-    return Answer(search, Table(("Rate", "Loss", "Smooth"), rows, "No steps."), Note(proposal))
+
+
+@command("job plan")
+def plan(
+    services: Services,
+    progress: Progress,
+    file: Annotated[Path, ArgSpec("FILE.toml")],
+    *,
+    link: Annotated[int, ArgSpec("MBIT", "speed of the network between nodes")] = DEFAULT_LINK_MBIT,
+) -> Answer:
+    """Train a job file on its first node for a moment, and compute what the job needs."""
+    job_plan = services.planner.plan(read_job_file(file), link, progress)
+    rows = (
+        (
+            str(plan.nodes),
+            str(plan.global_batch),
+            str(plan.steps),
+            f"{plan.step_s:.3g} s",
+            size_text(plan.network_bytes),
+            duration_text(plan.lasts_s),
+            "-" if plan.energy_j is None else f"{plan.energy_j / JOULES_A_KWH:.2f} kWh",
+        )
+        for plan in job_plan.by_nodes
+    )
+    head = ("Nodes", "Global batch", "Steps", "Step", "Sent a step", "Takes", "Energy")
+    return Answer(
+        job_plan,
+        Properties(_needs(job_plan)),
+        Table(head, rows, "No figures by nodes."),
+        *filter(None, (job_plan.fit_message,)),
+        Note(job_plan.assumptions),
+    )
+
+
+def _needs(job_plan: JobPlan) -> Iterator[tuple[str, str]]:
+    memory = job_plan.memory
+    parts = {
+        "Weights": memory.weight_bytes,
+        "Gradients": memory.gradient_bytes,
+        "Optimizer": memory.optimizer_bytes,
+        "Activations": memory.activation_bytes,
+        "PyTorch and buffers": memory.other_bytes,
+        "Memory of a process": memory.total_bytes,
+        "Available to it": memory.capacity_bytes,
+    }
+    for title, part_bytes in parts.items():
+        yield title, "-" if part_bytes is None else size_text(part_bytes, is_binary=True)
+    if job_plan.disk_bytes is not None and job_plan.checkpoint_bytes is not None:
+        count, file_size = job_plan.checkpoints_kept, size_text(job_plan.checkpoint_bytes)
+        yield "Checkpoints", f"{count} x {file_size}, {size_text(job_plan.disk_bytes)}"

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MountedAccess, OpenJob
+from backend.datastore.access.root_access import DataRootAccess, OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.run_status import (
@@ -52,7 +52,7 @@ class Clock:
         return self.now
 
 
-class Later(MountedAccess):
+class Later(DataRootAccess):
     """A data root on which the status was written some time after all other files."""
 
     def __init__(self, later_s: float) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.node.diagnosis.log_text import LogPart
+from backend.node.run.ended_run import EndedRun
 from backend.node.run.rank_outcome import (
     EndCause,
     RankObservation,
@@ -19,7 +20,7 @@ from backend.node.run.rank_outcome import (
     rank_exit,
     threads,
 )
-from backend.node.run.run_outcome import EndedRun, run_exit
+from backend.node.run.run_outcome import run_exit
 from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, UNKNOWN
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan

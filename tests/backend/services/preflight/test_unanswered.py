@@ -21,8 +21,12 @@ from backend.records.jobs.config import parse_job
 from backend.records.nodes.preflight import Preflight
 from backend.services.preflight import checks, names, node_probe
 from backend.services.preflight import run as preflight_run
-from backend.services.preflight.context import JobPreflight, PreflightContext
-from backend.services.preflight.limits import VARIABLE, PreflightLimits
+from backend.services.preflight.context import (
+    VARIABLE,
+    JobPreflight,
+    PreflightContext,
+    PreflightLimits,
+)
 from backend.services.preflight.run import PreflightRun
 from backend.ssh.interface import Unreachable
 from tests.backend.services.preflight.test_without_horovod import INFO, node

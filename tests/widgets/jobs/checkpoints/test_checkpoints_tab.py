@@ -6,7 +6,7 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.jobs.config import CheckpointPolicy
-from tests.asks import expect_request
+from tests.asks import expect_request, open_menu_entries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import find_button, find_only
 from widgets.common import formats
@@ -68,7 +68,7 @@ def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
     with expect_request(tab._actions, job_actions.VERIFY_CHECKPOINT) as requested:
-        find_button(tab, "Check file").click()
+        open_menu_entries(tab.more_button)["Check file"].trigger()
     assert requested.args == [LIVE.id, CHECKPOINTS[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
         tab.show_file_check(CHECKPOINTS[1].name, "checked", "just read; its hash matches")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
-from backend.launch import mpirun
-from backend.launch.mpirun import Network
-from backend.launch.placement import NodeResources, rank_plans, this_computer
+from backend.launch.placement import require_capacity, this_computer
+from backend.node.run.launch_command import command, environment, shell_line
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.launch import Launch, Launcher, RankPlan, rank_plans
 
+HOSTS = {"this-computer": "127.0.0.1", "a": "10.77.0.1", "b": "10.77.0.2"}
 GUARD = (
     "/venv/bin/python",
     "-m",
@@ -48,15 +49,22 @@ def job(placement: Sequence[dict[str, Any]], **settings: Any) -> JobConfig:
     return parsed.config
 
 
-def command(config: JobConfig, ranks: Sequence[RankPlan], **options: Any) -> tuple[str, ...]:
+def launch_of(config: JobConfig, hosts: Mapping[str, str] = HOSTS, **changes: Any) -> Launch:
+    launcher = Launcher("/venv/bin/mpirun", networks="10.77.0.0/24")
     values: dict[str, Any] = {
-        "job_folder": "/data/jobs/7",
-        "run": 3,
         "python": "/venv/bin/python",
-        "mpirun": "/venv/bin/mpirun",
-        **options,
+        "job_folder": "/data/jobs/7",
+        "code_root": "/code",
+        "ssh_config": "/data/nodes/ssh_config",
+        "launcher": launcher,
+        **changes,
     }
-    return mpirun.command(config, ranks, **values)
+    return Launch("7", 3, config, rank_plans(config, hosts), "", "", "", **values)
+
+
+def command_of(config: JobConfig, **launcher: Any) -> tuple[str, ...]:
+    launch = launch_of(config)
+    return command(replace(launch, launcher=replace(launch.launcher, **launcher)))
 
 
 LOCAL_JOB = job([{"node": "this-computer", "processes": 2}])
@@ -71,41 +79,33 @@ ONE_NODE = (
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_m04_this_computer_has_one_command_for_both_versions(version: int) -> None:
-    ranks = rank_plans(LOCAL_JOB, [this_computer(2)])
-    argv = command(LOCAL_JOB, ranks, version=version, cores={"this-computer": 2})
-    assert argv == (*ONE_NODE.split(), *GUARD)
+    assert command_of(LOCAL_JOB, version=version) == (*ONE_NODE.split(), *GUARD)
 
 
 @pytest.mark.parametrize(
-    ("gpus", "cores", "yields"), [(0, 1, True), (0, 64, True), (2, 1, True), (2, 2, False)]
+    ("devices", "is_crowded", "yields"),
+    [
+        ({"processes": 2}, True, True),
+        ({"processes": 2}, False, True),
+        ({"gpus": ["GPU-a", "GPU-b"]}, True, True),
+        ({"gpus": ["GPU-a", "GPU-b"]}, False, False),
+    ],
 )
 def test_waiting_ranks_yield_where_another_rank_needs_the_core(
-    gpus: int, cores: int, yields: bool
+    devices: dict[str, Any], is_crowded: bool, yields: bool
 ) -> None:
-    names = [f"GPU-{number}" for number in range(gpus)]
-    devices = {"gpus": names} if gpus else {"processes": 2}
-    config = job([{"node": "this-computer", **devices}])
-    ranks = rank_plans(config, [this_computer(cores, tuple(names))])
-    argv = command(config, ranks, cores={"this-computer": cores})
+    argv = command_of(job([{"node": "this-computer", **devices}]), is_crowded=is_crowded)
     assert ("--mca mpi_yield_when_idle 1" in " ".join(argv)) is yields
 
 
 CLUSTER = job([{"node": "a", "processes": 2}, {"node": "b", "processes": 4}])
-RESOURCES = [NodeResources("a", "10.77.0.1", 8), NodeResources("b", "10.77.0.2", 8)]
 
 
 @pytest.mark.parametrize(("version", "keepalive"), [(4, "--mca"), (5, "--prtemca")])
 def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
     version: int, keepalive: str
 ) -> None:
-    argv = command(
-        CLUSTER,
-        rank_plans(CLUSTER, RESOURCES),
-        version=version,
-        cores={"a": 8, "b": 8},
-        network=Network("10.77.0.0/24", "/data/nodes/ssh_config"),
-    )
-    assert argv == (
+    assert command_of(CLUSTER, version=version) == (
         *[
             "/venv/bin/mpirun",
             "--bind-to",
@@ -126,17 +126,15 @@ def test_m04_several_nodes_differ_between_the_versions_in_the_keepalive_alone(
         *(keepalive, "oob_tcp_keepalive_time", "20"),
         *(keepalive, "oob_tcp_keepalive_intvl", "10"),
         *(keepalive, "oob_tcp_keepalive_probes", "4"),
+        *["-x", "RINGMASTER_RUN", "-x", "PYTHONPATH", "-x", "PYTHONUTF8"],
         *[
             "-x",
-            "RINGMASTER_RUN",
-            "-x",
-            "PYTHONPATH",
-            "-x",
-            "PYTHONUTF8",
-            "-x",
             "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS",
+            "-x",
+            "MASTER_PORT",
+            "-x",
+            "RINGMASTER_RUN_SECRET",
         ],
-        *["-x", "MASTER_PORT", "-x", "RINGMASTER_RUN_SECRET"],
         *["-np", "6", "-H", "10.77.0.1:2,10.77.0.2:4"],
         *GUARD,
     )
@@ -159,58 +157,83 @@ def test_mpirun_watches_nodes_without_which_the_job_cannot_continue(
 ) -> None:
     placement = [{"node": "a", "processes": processes}, {"node": "b", "processes": 4}]
     config = job(placement, strategy=strategy, on_failure=on_failure)
-    argv = command(
-        config, rank_plans(config, RESOURCES), network=Network("10.77.0.0/24", "/data/s")
-    )
+    argv = command_of(config)
     assert argv[argv.index("oob_tcp_keepalive_time") + 1] == seconds
 
 
 def test_nodes_that_meet_by_address_are_all_given_to_mpirun() -> None:
-    network = Network("10.1.0.5/32,10.2.0.7", "/data/ssh_config")
-    argv = command(CLUSTER, rank_plans(CLUSTER, RESOURCES), network=network)
+    argv = command_of(CLUSTER, networks="10.1.0.5/32,10.2.0.7")
     assert argv[argv.index("btl_tcp_if_include") + 1] == "10.1.0.5/32,10.2.0.7/32"
     with pytest.raises(BackendError, match="not a subnet"):
-        command(CLUSTER, rank_plans(CLUSTER, RESOURCES), network=Network("10.1.0.5/32,", "/data/s"))
+        command_of(CLUSTER, networks="10.1.0.5/32,")
 
 
 def test_one_process_alone_needs_no_mpirun() -> None:
     config = job([{"node": "this-computer", "processes": 1}], strategy={"name": "alone"})
-    assert command(config, rank_plans(config, [this_computer(2)]), mpirun="") == GUARD
+    assert command_of(config, path="") == GUARD
+
+
+@pytest.mark.parametrize(
+    ("config", "rank_module"),
+    [
+        (LOCAL_JOB, "backend.training.rank"),
+        (CLUSTER, "backend.training.rank"),
+        (LOCAL_JOB, "backend.training.script_rank"),
+        (
+            job([{"node": "this-computer", "processes": 1}], strategy={"name": "alone"}),
+            "backend.training.rank",
+        ),
+    ],
+)
+@pytest.mark.parametrize("version", [4, 5])
+def test_a_record_that_stored_its_command_still_yields_it(
+    config: JobConfig, rank_module: str, version: int
+) -> None:
+    launcher = Launcher("/venv/bin/mpirun", version, "10.77.0.0/24")
+    launch = launch_of(config, launcher=launcher, rank_module=rank_module)
+    raw = launch.to_dict()
+    for key in ("launcher", "job_folder", "code_root", "rank_module"):
+        del raw[key]
+    argv = [*command(launch), "--module", rank_module]
+
+    old_launch = Launch.from_dict({**raw, "argv": argv, "environment": environment(launch)})
+
+    assert command(old_launch) == command(launch)
+    assert environment(old_launch) == environment(launch)
+    assert old_launch.rank_module == rank_module
 
 
 def test_horovods_own_watch_speaks_after_the_guards() -> None:
     for limit in (5.0, 600.0, 86_400.0):
         config = job([{"node": "this-computer", "processes": 2}], stall_limit_s=limit)
-        variables = mpirun.environment(config, job_id="7", run=3, code_root="/code")
+        variables = environment(launch_of(config))
         waits_s = limit + max(3.0, 0.1 * limit)
         assert int(variables["HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"]) > waits_s + 30
         assert variables["RINGMASTER_RUN"] == "7/3"
 
 
 @pytest.mark.parametrize(
-    "network",
+    ("networks", "ssh_config"),
     [
-        Network("10.0.0.0/24; touch /tmp/bad", "/data/ssh_config"),
-        Network("$(reboot)", "/data/ssh_config"),
-        Network("10.0.0.0/24", "/data/my folder/ssh_config"),
-        Network("10.0.0.0/24", "/data/$(reboot)"),
-        Network("10.0.0.0/24", "/data/a;b"),
-        Network("10.0.0.0/24", "-oProxyCommand=reboot"),
+        ("10.0.0.0/24; touch /tmp/bad", "/data/ssh_config"),
+        ("$(reboot)", "/data/ssh_config"),
+        ("10.0.0.0/24", "/data/my folder/ssh_config"),
+        ("10.0.0.0/24", "/data/$(reboot)"),
+        ("10.0.0.0/24", "/data/a;b"),
+        ("10.0.0.0/24", "-oProxyCommand=reboot"),
     ],
 )
 def test_f57_a_network_with_more_than_an_address_and_a_path_is_refused(
-    network: Network,
+    networks: str, ssh_config: str
 ) -> None:
     with pytest.raises(BackendError):
-        command(CLUSTER, rank_plans(CLUSTER, RESOURCES), network=network)
+        command(launch_of(CLUSTER, ssh_config=ssh_config, launcher=Launcher(networks=networks)))
 
 
 @given(st.text())
 def test_f57_no_address_carries_an_option_a_list_or_shell_text(host: str) -> None:
-    resources = [NodeResources("a", host, 8), NodeResources("b", "10.0.0.2", 8)]
-    network = Network("10.0.0.0/24", "/data/ssh_config")
     try:
-        argv = command(CLUSTER, rank_plans(CLUSTER, resources), network=network)
+        argv = command(launch_of(CLUSTER, {"a": host, "b": "10.0.0.2"}))
     except BackendError:
         return
     assert argv[argv.index("-H") + 1] == f"{host}:2,10.0.0.2:4"
@@ -224,22 +247,22 @@ def test_f57_text_of_users_is_byte_exact_and_only_in_arguments(
 ) -> None:
     placement = [{"node": "this-computer", "processes": 2}]
     config = job(placement, name="j", notes=text, environment={"MINE": text})
-    argv = command(config, rank_plans(config, [this_computer(2)]), job_folder="/data/" + text)
+    launch = launch_of(config, job_folder="/data/" + text)
+    argv = command(launch)
     assert argv[argv.index("--job") + 1] == "/data/" + text
     assert [part for part in argv if "/data/" in part] == ["/data/" + text]
     assert "MINE" not in argv
-    variables = mpirun.environment(config, job_id="7", run=1, code_root="/code")
-    assert shlex.split(mpirun.shell_line(argv, variables))[-len(argv) :] == list(argv)
+    assert shlex.split(shell_line(argv, environment(launch)))[-len(argv) :] == list(argv)
 
 
 def test_m04_the_command_as_shown_runs_when_it_is_pasted() -> None:
-    line = mpirun.shell_line(["/bin/sh", "-c", 'printf %s "$A"'], {"A": "it's; $(touch bad)"})
+    line = shell_line(["/bin/sh", "-c", 'printf %s "$A"'], {"A": "it's; $(touch bad)"})
     done = subprocess.run(["/bin/sh", "-c", line], capture_output=True, text=True, check=True)
     assert done.stdout == "it's; $(touch bad)"
 
 
 def test_ranks_are_numbered_node_by_node_as_mpirun_does() -> None:
-    assert rank_plans(CLUSTER, RESOURCES) == (
+    assert rank_plans(CLUSTER, HOSTS) == (
         RankPlan(0, 0, "a", "10.77.0.1"),
         RankPlan(1, 1, "a", "10.77.0.1"),
         RankPlan(2, 0, "b", "10.77.0.2"),
@@ -251,7 +274,8 @@ def test_ranks_are_numbered_node_by_node_as_mpirun_does() -> None:
 
 def test_each_rank_has_the_gpu_that_was_chosen_for_it() -> None:
     config = job([{"node": "this-computer", "gpus": ["GPU-b", "GPU-a"]}])
-    ranks = rank_plans(config, [this_computer(8, ("GPU-a", "GPU-b", "GPU-c"))])
+    require_capacity(config, [this_computer(8, ("GPU-a", "GPU-b", "GPU-c"))])
+    ranks = rank_plans(config, HOSTS)
     assert [plan.gpu for plan in ranks] == ["GPU-b", "GPU-a"]
 
 
@@ -276,5 +300,5 @@ def test_f51_an_impossible_placement_is_reported_with_its_numbers(
     placement: list[dict[str, Any]], message: str
 ) -> None:
     with pytest.raises(BackendError) as caught:
-        rank_plans(job(placement), [this_computer(2)])
+        require_capacity(job(placement), [this_computer(2)])
     assert str(caught.value) == message

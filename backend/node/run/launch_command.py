@@ -13,19 +13,16 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 from backend.base.errors import BackendError
 from backend.base.rendezvous_point import PORT_VARIABLE, SECRET_VARIABLE
 from backend.records.base.layout import RUN_VARIABLE, run_tag
-from backend.records.jobs.config import JobConfig
-from backend.records.jobs.launch import Launch, RankPlan, can_lose_nodes
+from backend.records.jobs.launch import Launch
 
 GUARD = "backend.node.run.rank_guard"
-SCRIPT_MODULE = "backend.training.script_rank"
-"""What the guard of a script starts in place of a rank."""
 STALL_SHUTDOWN = "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"
-EXPORTED = (RUN_VARIABLE, "PYTHONPATH", "PYTHONUTF8", STALL_SHUTDOWN)
+_EXPORTED = (RUN_VARIABLE, "PYTHONPATH", "PYTHONUTF8", STALL_SHUTDOWN)
 """Variables that mpirun passes to every rank; their values come from `environment`. Those of the
 run's meeting come from the supervisor."""
 
@@ -43,93 +40,66 @@ _NO_KEEPALIVE = {"oob_tcp_keepalive_time": 0}
 """mpirun ends all ranks when it notices that a node is lost; here they notice it themselves."""
 
 
-@dataclass(frozen=True)
-class Network:
-    """Networks (`common_subnet`) and OpenSSH client file with which nodes reach each other."""
+def command(launch: Launch) -> tuple[str, ...]:
+    """Return the command that the supervisor of a run executes.
 
-    cidr: str
-    ssh_config: str
+    First start, resume, retry and a continuation on other nodes differ in the record only. The
+    command ends with that of a guard, which starts one rank.
 
-
-def command(
-    config: JobConfig,
-    ranks: Sequence[RankPlan],
-    *,
-    job_folder: str,
-    run: int,
-    python: str,
-    mpirun: str = "",
-    version: int = 5,
-    cores: Mapping[str, int] | None = None,
-    network: Network | None = None,
-    rank_module: str = "",
-) -> tuple[str, ...]:
-    """Return the command that the supervisor executes.
-
-    Args:
-        mpirun: Its absolute path; not used for a job of one process that needs none.
-        version: Major version of that Open MPI, 4 or 5.
-        cores: CPU cores of each node; with more ranks than cores, and without GPUs, waiting ranks
-            yield.
-        network: Needed for more than one node.
+    To add a launcher, add a field to `Launcher` that names it, and here a function like `_mpirun`
+    that returns what comes before the guard. The launcher must pass on the variables of
+    `environment` and of the run's meeting. `rank_guard.main` must read the rank from its variable.
 
     Raises:
         BackendError: An address or a path cannot be passed to mpirun safely.
     """
-    guard: tuple[str, ...] = (python, "-m", GUARD, "--job", job_folder, "--run", str(run))
-    rank_module = rank_module or (SCRIPT_MODULE if config.script else "")
-    if rank_module:
-        guard += ("--module", rank_module)
-    if not config.needs_mpirun:
-        return guard
-    slots = Counter(plan.node for plan in ranks)
-    hosts = {plan.node: plan.host for plan in ranks}
-    argv = [mpirun, "--bind-to", "none", "--map-by", "slot"]
+    guard = (launch.python, "-m", GUARD, "--job", launch.job_folder, "--run", str(launch.run))
+    return (*_mpirun(launch), *guard) if launch.config.needs_mpirun else guard
+
+
+def _mpirun(launch: Launch) -> list[str]:
+    config, launcher = launch.config, launch.launcher
+    slots = Counter(plan.node for plan in launch.ranks)
+    hosts = {plan.node: plan.host for plan in launch.ranks}
+    argv = [launcher.path, "--bind-to", "none", "--map-by", "slot"]
     argv += ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
-    is_crowded = any(count > (cores or {}).get(node, count) for node, count in slots.items())
-    if is_crowded or not config.uses_gpus:
+    if launcher.is_crowded or not config.uses_gpus:
         # Ranks on CPUs compute on all cores, and one that waits without yielding takes a core from
         # them: two had 51 % efficiency instead of 84 with RetinaNet on 2 cores (docs/studies). With
         # more ranks than cores, an allreduce of 400 kB took 220–380 ms instead of 3–13.
         argv += ["--mca", "mpi_yield_when_idle", "1"]
     if len(slots) > 1:
-        if network is None:
-            raise ValueError("several nodes need a network")
-        keepalive = _SHORT_KEEPALIVE if config.on_failure.continues else _KEEPALIVE
-        if can_lose_nodes(config, ranks):
-            keepalive = _NO_KEEPALIVE
-        argv += _between_nodes(network, version, keepalive)
+        argv += _between_nodes(launch)
     secret = () if config.script else (SECRET_VARIABLE,)
-    for name in (*EXPORTED, PORT_VARIABLE, *secret):
+    for name in (*_EXPORTED, PORT_VARIABLE, *secret):
         argv += ["-x", name]
-    argv += ["-np", str(len(ranks))]
-    argv += ["-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]
-    return (*argv, *guard)
+    argv += ["-np", str(len(launch.ranks))]
+    return [*argv, "-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]
 
 
-def environment(config: JobConfig, *, job_id: str, run: int, code_root: str) -> dict[str, str]:
+def environment(launch: Launch) -> dict[str, str]:
     """Return the variables that `command` takes from its environment.
 
     The job's own variables are not included: the guard passes them to the rank only.
     """
     return {
-        RUN_VARIABLE: run_tag(job_id, run),
-        "PYTHONPATH": code_root,
+        RUN_VARIABLE: run_tag(launch.job_id, launch.run),
+        "PYTHONPATH": launch.code_root,
         # The locales of the nodes may differ, and with them how text and names of files are read.
         "PYTHONUTF8": "1",
         # The guard's limit must be reached first: it knows rank and line, Horovod knows neither.
-        STALL_SHUTDOWN: str(int(config.stall_limit_s * 1.2) + 60),
+        STALL_SHUTDOWN: str(int(launch.config.stall_limit_s * 1.2) + 60),
     }
 
 
 def manual_command(launch: Launch, name: str) -> str:
     """Return a run's command as a line for a shell of its first node.
 
-    Its output goes to its own folder called ``name`` (`backend.node.run.manual_run`).
+    Its output goes to its own folder called ``name`` (`backend.node.run.rank_guard`).
     """
-    variables = {**launch.environment, RUN_VARIABLE: run_tag(launch.manual_run_id(name), 1)}
-    line = shell_line((*launch.argv, "--by-hand", name), variables)
-    if SECRET_VARIABLE not in launch.argv:
+    variables = environment(replace(launch, job_id=launch.manual_run_id(name), run=1))
+    line = shell_line((*command(launch), "--by-hand", name), variables)
+    if not launch.config.needs_mpirun or launch.config.script:
         return line
     # The shell sets it itself, so no argument of a program has it.
     return f"{PORT_VARIABLE}={_PORT_BY_HAND} {SECRET_VARIABLE}=$({_MAKE_SECRET}) {line}"
@@ -142,26 +112,30 @@ def shell_line(argv: Sequence[str], variables: Mapping[str, str]) -> str:
     return shlex.join(("env", *(f"{name}={value}" for name, value in variables.items()), *argv))
 
 
-def _between_nodes(network: Network, version: int, keepalive: Mapping[str, int]) -> list[str]:
+def _between_nodes(launch: Launch) -> list[str]:
+    networks, ssh_config = launch.launcher.networks, launch.ssh_config
     try:
-        subnets = ",".join(str(ipaddress.ip_network(subnet)) for subnet in network.cidr.split(","))
+        subnets = ",".join(str(ipaddress.ip_network(subnet)) for subnet in networks.split(","))
     except ValueError as error:
         raise BackendError(
-            f"“{network.cidr}” is not a subnet that mpirun accepts.",
+            f"“{networks}” is not a subnet that mpirun accepts.",
             "Give the nodes addresses in one subnet, such as 10.0.0.0/24.",
         ) from error
-    if not _PLAIN_PATH.fullmatch(network.ssh_config):
+    if not _PLAIN_PATH.fullmatch(ssh_config):
         raise BackendError(
             "mpirun passes the path of the SSH settings to a shell, and this path contains "
-            f"shell characters: {network.ssh_config}",
+            f"shell characters: {ssh_config}",
             "Keep them in a folder named with letters, digits, - _ and dots.",
         )
-    option = "--prtemca" if version >= 5 else "--mca"
+    option = "--prtemca" if launch.launcher.version >= 5 else "--mca"
+    keepalive = _SHORT_KEEPALIVE if launch.config.on_failure.continues else _KEEPALIVE
+    if launch.can_lose_nodes:
+        keepalive = _NO_KEEPALIVE
     argv = ["--mca", "btl_tcp_if_include", subnets]
     # By itself it takes ports from 1024 on; a firewall closes the range that Linux takes them from
     # (docs/network.md).
     argv += ["--mca", "btl_tcp_port_min_v4", "32768", "--mca", "btl_tcp_port_range_v4", "28232"]
-    argv += ["--mca", "plm_rsh_args", f"-F {network.ssh_config}"]
+    argv += ["--mca", "plm_rsh_args", f"-F {ssh_config}"]
     # A lost node is noticed within a minute, and an outage of 18 s survives; TCP's own takes 444 s.
     for name, value in (*keepalive.items(), _PROBES):
         argv += [option, name, str(value)]
