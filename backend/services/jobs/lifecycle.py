@@ -30,10 +30,9 @@ from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
-from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
-from backend.services.jobs.validation import JobValidator, batch_size_message
+from backend.services.jobs.validation import DataSizeCounter, JobValidator, batch_size_message
 from backend.services.preflight.service import PreflightService
 from backend.services.tools.training_python import AWAITS_HOROVOD, next_run_config
 from backend.ssh.interface import Unreachable
