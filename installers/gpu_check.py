@@ -24,7 +24,7 @@ from typing import Any
 
 from backend.base.cores import usable_cores
 from backend.launch import placement
-from backend.node.system.process_info import owner_of
+from backend.node.system.process_identity import owner_of
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder, run_tag
 from backend.records.jobs.config import parse_job

@@ -20,7 +20,7 @@ from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.comparison import ComparisonService
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobRows
 
 POLL_INTERVAL_MS = 1000
 FindRows = Callable[[JobQuery, Callable[[JobRows], None]], None]

@@ -11,9 +11,13 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.fitting_parts import fitting_parts
+from app.jobs.job_proposal import (
+    DEFAULT_TRAINING,
+    ProposedTraining,
+    fitting_parts,
+    training_of,
+)
 from app.jobs.probe_controller import ProbeController
-from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
@@ -25,7 +29,7 @@ from backend.base import log
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.bundles.job_archive import SUFFIX
-from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
+from backend.records.jobs.metric_names import USUAL_METRICS, measures_quality
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import PARTS, Kind

@@ -98,7 +98,10 @@ class JobController(Controller):
         actions.add_handler(job_actions.CLONE, self.clone)
         actions.add_handler(job_actions.CLONE_WITH, self.clone)
         actions.add_handler(job_actions.REPLAY, self.replay)
-        actions.add_handler(job_actions.NEW_FROM, self._new_from)
+        actions.add_handler(
+            job_actions.NEW_FROM,
+            lambda job_id, checkpoint: self.clone(job_id, {"start_from": f"{job_id}/{checkpoint}"}),
+        )
         actions.add_handler(job_actions.EXPORT_TO, self.export)
         actions.add_handler(job_actions.CANCEL_EXPORT, self._cancel_export)
         actions.add_handler(job_actions.SHOW_FILE, show_in_folder)
@@ -202,7 +205,7 @@ class JobController(Controller):
 
     @Slot(object)
     def _offer_moves(self, views: tuple[JobView, ...]) -> None:
-        for view in views if self._left_nodes else ():
+        for view in views:
             self._offer_move(view)
 
     def _offer_move(self, view: JobView) -> None:
@@ -254,18 +257,16 @@ class JobController(Controller):
             view = create_example(self._services, workers)
             return self._jobs.lifecycle.start(view.id)
 
-        self._runner.run(
-            "example",
-            import_and_start,
-            self._show_example,
-            lambda error: first_start.show_error(str(error), error.remedy),
-        )
+        def show(view: JobView) -> None:
+            first_start.show_busy("")
+            self.show_new(view)
+            if awaits_horovod():
+                self._runner.notify(AWAITS_HOROVOD)
 
-    def _show_example(self, view: JobView) -> None:
-        self._page.welcome_page.show_busy("")
-        self.show_new(view)
-        if awaits_horovod():
-            self._runner.notify(AWAITS_HOROVOD)
+        def show_error(error: BackendError) -> None:
+            first_start.show_error(str(error), error.remedy)
+
+        self._runner.run("example", import_and_start, show, show_error)
 
     @Slot(object)
     def show_new(self, view: JobView) -> None:
@@ -284,10 +285,6 @@ class JobController(Controller):
     def clone(self, job_id: str, changes: Mapping[str, Any] | None = None) -> None:
         """Load the settings of an existing job into the form, with ``changes``."""
         self.drafts.show_job(job_id, changes or {}, partial(self._show_error, job_id))
-
-    def _new_from(self, job_id: str, checkpoint: str) -> None:
-        weights = {"start_from": f"{job_id}/{checkpoint}"}
-        self.drafts.show_job(job_id, weights, partial(self._show_error, job_id))
 
     def replay(self, job_id: str) -> None:
         """Open the form with the same files, settings and seed; the nodes can be chosen."""
@@ -321,7 +318,7 @@ class JobController(Controller):
             f"read {job_id}",
             partial(self._jobs.queries.checkpoints, job_id),
             partial(self._page.detail.show_checkpoints, job_id),
-            partial(self._page.detail.show_checkpoints_error, job_id),
+            self._page.detail.if_open(job_id, self._page.detail.checkpoints.show_error),
         )
 
     def _toggle_kept(self, job_id: str, checkpoint: Checkpoint) -> None:
@@ -338,13 +335,14 @@ class JobController(Controller):
         def show(view: JobView) -> None:
             self._read_settings(job_id)
             if view.state.is_live:
-                self._page.detail.show_curves(job_id)
+                self._page.detail.if_open(job_id, self._page.detail.tabs.choose)("curves")
 
         self._run("job", job_id, partial(self._jobs.lifecycle.draw_number, job_id, pattern), show)
 
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
-        show = partial(self._page.detail.show_file_check, job_id, checkpoint)
+        show_check = partial(self._page.detail.checkpoints.show_file_check, checkpoint)
+        show = self._page.detail.if_open(job_id, show_check)
         show("checking…", "")
         self.serve(
             f"verify {job_id}",
@@ -354,7 +352,7 @@ class JobController(Controller):
         )
 
     def _read_history(self, job_id: str) -> None:
-        show = partial(self._page.detail.show_audit_entries, job_id)
+        show = self._page.detail.if_open(job_id, self._page.detail.notes.show_audit_entries)
         read = partial(self._jobs.audit_entries, job_id)
         self.serve(f"read {job_id}", read, show, lambda message: show((AuditEntry("", message),)))
 
@@ -371,8 +369,8 @@ class JobController(Controller):
             view = self._jobs.queries.show(job_id)
             return tomli_w.dumps(view.config.to_dict()), self._jobs.command(job_id)
 
-        show = self._page.detail.show_settings
-        self._run("read", job_id, read, lambda result: show(job_id, *result))
+        show = self._page.detail.if_open(job_id, self._page.detail.settings.show_file)
+        self._run("read", job_id, read, lambda result: show(*result))
 
     # Edits.
 

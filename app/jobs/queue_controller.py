@@ -63,29 +63,30 @@ class QueueController(Controller):
     def refresh(self) -> None:
         """Read the queue; during a read, read it again afterwards."""
         self._must_read_again = self._is_reading
-        if not self._is_reading:
-            self._is_reading = True
-            self._runner.run(_QUEUE, self._read, self._take_queue, self._ignore_error)
+        if self._is_reading:
+            return
+
+        def read() -> Queue:
+            self._service.ensure_keeper()
+            return self._service.read()
+
+        def take_queue(queue: Queue) -> None:
+            self._is_reading = False
+            self._show(queue)
+            if self._must_read_again:
+                self.refresh()
+
+        def ignore_error(_error: BackendError) -> None:
+            # The next read retries; the list of jobs reports a lost data root.
+            self._is_reading = False
+
+        self._is_reading = True
+        self._runner.run(_QUEUE, read, take_queue, ignore_error)
 
     def _see_update(self, update: RunUpdate) -> None:
         """Read the queue when a job has ended: others may have waited for it."""
         if update.view.state.is_over and self._queue.jobs:
             self.refresh()
-
-    def _read(self) -> Queue:
-        """Read the queue, on a worker."""
-        self._service.ensure_keeper()
-        return self._service.read()
-
-    def _take_queue(self, queue: Queue) -> None:
-        self._is_reading = False
-        self._show(queue)
-        if self._must_read_again:
-            self.refresh()
-
-    def _ignore_error(self, _error: BackendError) -> None:
-        """Ignore the error: the next read retries; the list of jobs reports a lost data root."""
-        self._is_reading = False
 
     def _show(self, queue: Queue, *, is_immediate: bool = False) -> None:
         self._queue = queue

@@ -8,7 +8,7 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.jobs.bulk_runner import BulkResult, JobName, run_each
+from app.jobs.bulk_controller import BulkResult, JobName, run_each
 from app.runtime.background import Runner
 from app.runtime.controller import DialogController
 from backend.records.jobs.view import JobView

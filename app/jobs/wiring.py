@@ -11,16 +11,18 @@ from PySide6.QtCore import QObject
 
 from app.jobs.bulk_controller import BulkController
 from app.jobs.bundle_controller import BundleController
-from app.jobs.checkpoint_drag import CheckpointDragSource
+from app.jobs.checkpoint_controllers import (
+    CheckpointDragSource,
+    InspectionController,
+    PredictionController,
+)
 from app.jobs.compare_controller import CompareController
 from app.jobs.events_controller import EventsController
 from app.jobs.file_export import FileExport
-from app.jobs.inspection_controller import InspectionController
 from app.jobs.job_controller import JobController
 from app.jobs.list_controller import ListController
 from app.jobs.log_controller import LogController
 from app.jobs.onboarding import Onboarding
-from app.jobs.prediction_controller import PredictionController
 from app.jobs.queue_controller import QueueController
 from app.jobs.status_poller import StatusPoller
 from app.jobs.study_controller import StudyController

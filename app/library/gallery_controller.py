@@ -1,23 +1,25 @@
-"""Serve the dialog of the gallery, for the pages of the library and for a new job."""
+"""Serve the dialogs of the gallery and of the depth planner, which add models and loaders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.runtime.background import Runner
 from app.runtime.controller import DialogController
 from backend.base import log
 from backend.base.errors import BackendError
+from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import DataShape, GalleryEntry
 from backend.records.library.item import Kind, LibraryItem
-from backend.records.library.layer_graph import LayerGraph
+from backend.records.library.layers import LayerGraph
 from backend.services.jobs.inspection import InspectionService
 from backend.services.library.gallery import GalleryService
+from widgets.library.depth_dialog import DepthDialog
 from widgets.library.gallery_dialog import GalleryChoice, GalleryDialog, GalleryPreset
 
 _QUEUE = "gallery"
@@ -120,3 +122,35 @@ class GalleryController(DialogController[GalleryDialog]):
 
         add = partial(self._gallery.add, choice.entry, choice.settings, choice.name)
         self.run_task(dialog, _QUEUE, add, finish, dialog.show_progress)
+
+
+class DepthController(DialogController[DepthDialog]):
+    """Serve the dialog of the depth planner; ``show`` opens the added model."""
+
+    def __init__(
+        self,
+        gallery: GalleryService,
+        runner: Runner,
+        show: Callable[[LibraryItem], object],
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(runner, window, parent)
+        self._gallery = gallery
+        self._show = show
+
+    @Slot()
+    def plan(self) -> None:
+        """Open the planner."""
+        dialog = DepthDialog(self._window)
+        dialog.network_requested.connect(self._add)
+        self.open(dialog)
+
+    @Slot(object, str)
+    def _add(self, settings: Mapping[str, str], name: str) -> None:
+        def show(item: LibraryItem) -> None:
+            if self.dialog is not None:
+                self.dialog.accept()
+            self._show(item)
+
+        self.serve("gallery", partial(self._gallery.add, NETWORK, settings, name), show)

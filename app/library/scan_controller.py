@@ -13,7 +13,7 @@ from app.runtime.controller import Controller, LatestRequest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.library.item import Kind
-from backend.records.library.sample_page import SamplePage
+from backend.records.library.preview import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.data_scan import DataScanService
 from widgets.library.library_detail import LibraryDetail, Trial

@@ -11,8 +11,7 @@ from PySide6.QtCore import QObject
 
 from app.jobs.form_controller import is_job_file
 from app.jobs.wiring import JobControllers
-from app.library.depth_controller import DepthController
-from app.library.gallery_controller import GalleryController
+from app.library.gallery_controller import DepthController, GalleryController
 from app.library.layers_controller import LayersController
 from app.library.library_controller import LibraryController
 from app.library.scan_controller import ScanController

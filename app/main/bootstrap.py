@@ -24,9 +24,7 @@ from app.main.data_root_opener import DataRootOpener
 from app.main.session_restore import first_page, restore_session
 from app.runtime.background import Background
 from app.runtime.malloc_tuning import keep_heaps_small
-from app.runtime.paths import settings_file
-from app.runtime.settings import Settings, preferences_in
-from app.runtime.settings_writer import SettingsWriter
+from app.runtime.settings import Settings, SettingsWriter, preferences_in, settings_file
 from app.shell.window_geometry import WindowGeometry
 from backend.records.base.account import expand_home
 from backend.records.base.remote_root import RemoteRoot
@@ -64,7 +62,7 @@ _QT_MODULES = (
     "widgets.library.library_page",
     "widgets.nodes.page.nodes_page",
     "app.main.pages",
-    "app.shell.palette_commands",
+    "app.shell.page_commands",
     "app.shell.window_controller",
     "app.jobs.job_controller",
     "app.jobs.wiring",
@@ -278,7 +276,7 @@ class Program(QObject):
         from app.jobs import wiring as job_wiring
         from app.library import wiring as library_wiring
         from app.nodes import wiring as node_wiring
-        from app.shell.palette_commands import offer_pages
+        from app.shell.page_commands import offer_pages
 
         self._services = services
         tool_process.start_warm_process()

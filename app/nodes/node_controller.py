@@ -20,7 +20,7 @@ from app.nodes.orphan_finder import OrphanFinder
 from app.nodes.provisioning_controller import ProvisioningController
 from app.nodes.ssh_poller import SshPoller
 from app.runtime.background import Runner
-from app.runtime.controller import Controller
+from app.runtime.controller import DialogController
 from app.runtime.stale_data import stale_reason
 from backend.base import log, worker_yield
 from backend.base.errors import BackendError
@@ -70,7 +70,7 @@ def _state_with_health(
     return replace(state, health=health.findings), health
 
 
-class NodeController(Controller):
+class NodeController(DialogController[AddNodeDialog | GiveWayDialog]):
     """Serve the page Nodes and its dialogs.
 
     Attributes:
@@ -91,8 +91,7 @@ class NodeController(Controller):
         interval_ms: int,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, parent)
-        self._window = window
+        super().__init__(runner, window, parent)
         self._services = services
         self._page = page
         self.names: tuple[str, ...] = ()
@@ -106,8 +105,9 @@ class NodeController(Controller):
         self._health: dict[str, Health] = {}
         self._history_times_s: dict[str, float] = {}
         self._watched_nodes: tuple[str, ...] = ()
-        self._add_dialog: AddNodeDialog | None = None
         self._request = NodeRequest(NodeAddress(""), "")
+        self._attempt: object = None
+        """The attempt to add a node whose outcome is shown, None after Cancel."""
         self.provisioning = ProvisioningController(services, runner, page, window, self)
         self.provisioning.finished.connect(self.refresh)
         self._orphan_finder = OrphanFinder(services, runner, page, self)
@@ -314,6 +314,10 @@ class NodeController(Controller):
             f"check {name}", read, lambda entry: self._runner.notify(f"{entry.name} is reachable.")
         )
 
+    def show_error(self, message: str) -> None:
+        """Show an error as a message: the open dialog is about another action."""
+        self._runner.notify(message)
+
     # Adding.
 
     @Slot()
@@ -323,37 +327,33 @@ class NodeController(Controller):
         dialog = AddNodeDialog(
             [state.name for state in self._remote_states or ()], self._window, options
         )
-        dialog.inspection_requested.connect(self._add_requested)
-        dialog.key_trusted.connect(self._accept_key)
-        dialog.passphrase_given.connect(self._use_passphrase)
-        dialog.cancelled.connect(self._forget_add_dialog)
-        dialog.finished.connect(self._forget_add_dialog)
-        self._add_dialog = dialog
-        dialog.open()
+        try_to_add = partial(self._try_to_add, dialog)
 
-    @Slot(NodeRequest)
-    def _add_requested(self, request: NodeRequest) -> None:
-        self._request = request
-        self._try_to_add()
+        def add_requested(request: NodeRequest) -> None:
+            self._request = request
+            try_to_add()
 
-    @Slot(object)
-    def _accept_key(self, key: HostKey) -> None:
-        self._try_to_add(key=key)
+        def end_attempt() -> None:
+            self._attempt = None
 
-    @Slot(str, bool)
-    def _use_passphrase(self, passphrase: str, stores_passphrase: bool) -> None:
-        self._try_to_add(passphrase=passphrase, stores_passphrase=stores_passphrase)
-
-    @Slot()
-    def _forget_add_dialog(self) -> None:
-        self._add_dialog = None
+        dialog.inspection_requested.connect(add_requested)
+        dialog.key_trusted.connect(lambda key: try_to_add(key=key))
+        dialog.passphrase_given.connect(
+            lambda passphrase, stores: try_to_add(passphrase=passphrase, stores_passphrase=stores)
+        )
+        dialog.cancelled.connect(end_attempt)
+        self.open(dialog)
 
     def _try_to_add(
-        self, key: HostKey | None = None, passphrase: str = "", stores_passphrase: bool = False
+        self,
+        dialog: AddNodeDialog,
+        key: HostKey | None = None,
+        passphrase: str = "",
+        stores_passphrase: bool = False,
     ) -> None:
-        dialog = self._add_dialog
-        if dialog is None:
+        if self.dialog is not dialog:
             return
+        attempt = self._attempt = object()
         request, address = self._request, self._request.address
         cluster = self._services.cluster
         dialog.show_progress(f"Connecting to {address.host}")
@@ -387,14 +387,13 @@ class NodeController(Controller):
             entry, failure = outcome
             self.refresh()
             self._runner.notify(f"Added {entry.name}.{failure}")
-            if dialog is self._add_dialog:
+            if self.dialog is dialog and self._attempt is attempt:
                 options = dialog.choices.options()
                 dialog.accept()
                 self.provisioning.set_up_added(entry.name, options)
 
         def show_error(error: BackendError) -> None:
-            # The dialog may have been closed in the meantime.
-            if dialog is self._add_dialog:
+            if self.dialog is dialog and self._attempt is attempt:
                 _show_add_error(dialog, error, bool(passphrase))
                 if isinstance(error, PassphraseNeeded):
                     self._check_keyring(dialog)
@@ -402,10 +401,7 @@ class NodeController(Controller):
         self._runner.run("add node", add, show_added, show_error)
 
     def _check_keyring(self, dialog: AddNodeDialog) -> None:
-        def show(keyring_error: str) -> None:
-            if dialog is self._add_dialog:
-                dialog.show_keyring(keyring_error)
-
+        show = self.if_open(dialog, dialog.show_keyring)
         keyring = self._services.cluster.keyring
         self._runner.run("keyring", keyring.unavailable_reason, show, log.swallowed)
 
@@ -431,8 +427,7 @@ class NodeController(Controller):
             if entry is not None:
                 dialog = GiveWayDialog(name, entry.gives_way, self._window)
                 dialog.requested.connect(partial(self._set_hours, entry))
-                dialog.finished.connect(dialog.deleteLater)
-                dialog.open()
+                self.open(dialog)
 
     def _set_hours(self, entry: NodeEntry, hours: str) -> None:
         set_hours = self._services.cluster.set_gives_way

@@ -13,7 +13,7 @@ from app.notifications.notification_rules import Notice, NotificationRules, Run,
 from app.notifications.notification_store import JobEnds, NotificationStore
 from app.notifications.tray import Tray
 from app.runtime.background import Runner
-from app.runtime.paths import notices_file
+from app.runtime.settings import notices_file
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.records.jobs.summary import JobListing

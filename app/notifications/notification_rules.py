@@ -16,8 +16,8 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from backend.records.base.schema import KEY, READ, Record
 from backend.records.base.timestamps import seconds
-from backend.records.jobs.alarm import NOT_A_NUMBER
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import NOT_A_NUMBER
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.sweeps.spec import sweep_of, sweep_title

@@ -27,8 +27,7 @@ from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.step_reporter import StepReporter
-from backend.provisioning.wheel_relay import Relay
-from backend.provisioning.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
+from backend.provisioning.wheelhouse import OPEN_MPI, Relay, Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import (

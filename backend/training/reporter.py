@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base import timestamps
+from backend.records.base.atomic_files import PreallocatedFile
 from backend.records.base.layout import JobFolder
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs import history
-from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.history import Block
 from backend.records.jobs.metric_names import VALIDATION
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import Alarm, RunStatus
 from backend.training.alerts import StandstillWatch
 from backend.training.eta import Eta
 from backend.training.history_file import HistoryFile

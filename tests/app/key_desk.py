@@ -52,7 +52,7 @@ class Desk:
         detail = self.jobs.detail
         self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view)
         self.wait(lambda: detail._checkpoints is not None)
-        detail._choose_tab("curves")
+        detail.tabs.choose("curves")
         self.jobs.setFocus()
         return detail
 

@@ -158,7 +158,7 @@ presses("Select it and the one below", "Jobs")(_tick_with(1))
 @presses("Previous tab", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
-    detail._choose_tab("ranks")
+    detail.tabs.choose("ranks")
     press()
     assert find_only(JobTabs, detail).key() == "curves"
 

@@ -141,10 +141,10 @@ class User(QObject):
         yield lambda: self._press_page("jobs")
         yield self._open_some_job
         for _ in range(6):
-            yield lambda: jobs.detail.step_tab(1)
+            yield lambda: jobs.detail.tabs.step(1)
         yield self._open_some_job
-        yield jobs.detail.toggle_log_y
-        yield jobs.detail.toggle_log_y
+        yield jobs.detail.curves.toggle_log_y
+        yield jobs.detail.curves.toggle_log_y
         yield lambda: QTest.keyClicks(jobs.list.search, "unet")
         yield jobs.list.clear
         yield jobs.show_table

@@ -122,7 +122,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
             user.take_pictures("add-a-node")
         user.press_button("Connect")
         # The key was never seen: the user compares it and says yes; Enter alone does not.
-        dialog = program._node_controller._add_dialog
+        dialog = program._node_controller.dialog
         assert isinstance(dialog, AddNodeDialog)
         user.wait(dialog._trust_page.isVisible)
         assert dialog._trust_page.fingerprint.text() in _fingerprints(cluster)

@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter
 from PySide6.QtWidgets import QStyleOptionViewItem
 
 from backend.records.library.gallery import GalleryEntry
-from backend.records.library.layer_graph import LayerGraph
+from backend.records.library.layers import LayerGraph
 from widgets.common import icons
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
 from widgets.common.theme import ICON_NAV, S3, ColorRole

@@ -8,8 +8,13 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.library.preview import Preview, SamplePart, SamplePreview, rare_classes
-from backend.records.library.sample_page import SamplePage
+from backend.records.library.preview import (
+    Preview,
+    SamplePage,
+    SamplePart,
+    SamplePreview,
+    rare_classes,
+)
 from widgets.common import formats
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Card, VerticalScrollArea

@@ -19,7 +19,7 @@ from backend.datastore.access import hashes
 from backend.records.base import content
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder
 from backend.records.base.local_files import Files
-from backend.records.base.mirror_usage import MirrorUsage
+from backend.records.base.remote_root import MirrorUsage
 from backend.records.library.item import FileEntry, Kind
 
 OnBytes = Callable[[int], None]

@@ -28,7 +28,7 @@ from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.content import folder_sha256
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import remove_tree
-from backend.records.base.mirror_usage import MirrorUsage
+from backend.records.base.remote_root import MirrorUsage
 from backend.records.library.item import FileEntry
 from backend.ssh.interface import Shell
 from backend.ssh.sftp import RemoteFile, SftpFiles

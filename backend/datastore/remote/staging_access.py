@@ -30,9 +30,8 @@ from backend.records.base.layout import (
     NodeFolder,
 )
 from backend.records.base.remote_root import RemoteRoot
-from backend.records.jobs.launch import launch_of
+from backend.records.jobs.launch import RemoteRun, launch_of, remote_run_of
 from backend.records.nodes.entry import NodeAddress, NodeEntry
-from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.ssh.interface import Shell, Unreachable
 
 if TYPE_CHECKING:

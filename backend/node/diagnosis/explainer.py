@@ -25,7 +25,7 @@ from backend.node.diagnosis.tracebacks import (
     blank_ignored_exceptions,
     final_exceptions,
 )
-from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
+from backend.records.jobs.status import UNKNOWN, USER_CODE, EvidenceLine, Explanation
 
 LAST_LINES = 20
 _EVIDENCE_LINES = 5
@@ -216,7 +216,7 @@ def _diagnose_log(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
     )
     if matches and (
         best_match is None
-        or _is_surer(matches[0], best_match)
+        or matches[0].rule.weight.value < best_match.rule.weight.value
         or _is_more_specific(matches[0], best_match)
     ):
         best_match = matches[0]
@@ -358,10 +358,6 @@ def _is_more_specific(match: RuleMatch, other_match: RuleMatch) -> bool:
         and other_match.message == other_match.rule.otherwise
         and match.message != match.rule.otherwise
     )
-
-
-def _is_surer(match: RuleMatch, other_match: RuleMatch) -> bool:
-    return match.rule.weight.value < other_match.rule.weight.value
 
 
 def _final_chains(

@@ -32,8 +32,7 @@ from backend.records.jobs.config import with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested
-from backend.records.nodes.entry import NodeEntry
-from backend.records.nodes.give_way_hours import gives_way_at
+from backend.records.nodes.entry import NodeEntry, gives_way_at
 from backend.records.nodes.reading import NodeReading
 from backend.records.queue.scheduling import give_way_message, quiet_after
 
@@ -81,7 +80,8 @@ class GiveWayWatch:
             )
             pause = give_way_message(reading, gpus, own_processes)
             if pause:
-                self._request(pause)
+                if request_pause(self._folder, self._launch.run, pause):
+                    self._next_check_s = None
                 return
 
     def _gives_way_on(self, node: str) -> bool:
@@ -110,10 +110,6 @@ class GiveWayWatch:
             swallowed(error)
             return None
         return reading if is_alive else None
-
-    def _request(self, pause: str) -> None:
-        if request_pause(self._folder, self._launch.run, pause):
-            self._next_check_s = None
 
     def continue_run(self, record: RunExit) -> None:
         """Queue the next run of a run that gave way; before its end is recorded.

@@ -83,7 +83,9 @@ class GrowthWatch:
             self._seen_progress = None
         elif self._seen_progress is None:
             self._seen_progress = progress
-        elif progress != self._seen_progress and self._may_pause():
+        elif progress != self._seen_progress and (
+            pauses_before(self._folder, self._launch.run, timestamps.utc_now()) < PAUSES
+        ):
             pause = usable_again_message(tuple(self._returned_hosts))
             if request_pause(self._folder, self._launch.run, pause):
                 self._pause = pause
@@ -150,6 +152,3 @@ class GrowthWatch:
             return run_files.newest_checkpoint(self._folder)[0]
         is_last = status.epoch >= status.epochs
         return status.epoch if status.is_planned and not is_last else None
-
-    def _may_pause(self) -> bool:
-        return pauses_before(self._folder, self._launch.run, timestamps.utc_now()) < PAUSES

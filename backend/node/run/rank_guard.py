@@ -29,7 +29,7 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from backend.base import log, prctl, process_signals
+from backend.base import log, process_signals
 from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
@@ -41,11 +41,10 @@ from backend.node.run.run_files import write_until_done
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.tcp_watch import BlockedReceiveWatch, TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
-from backend.records.base import access_modes, read_only, timestamps
+from backend.records.base import access_modes, timestamps
 from backend.records.base.access_modes import create, make_folders
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json, replace_json
 from backend.records.base.layout import JobFolder, run_tag
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.heartbeat import (
     BEAT_BYTES,
     BEAT_VARIABLE,
@@ -53,7 +52,13 @@ from backend.records.jobs.heartbeat import (
     Phase,
     RankHeartbeat,
 )
-from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.launch import (
+    ALLOCATED_DEVICES,
+    ALLOCATED_GPU,
+    Launch,
+    RankPlan,
+    visible_devices,
+)
 from backend.records.jobs.status import RankError, RankExit
 from backend.records.jobs.stop_request import stop_requested
 
@@ -94,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--by-hand", metavar="NAME", default="", help="a folder of its own")
     options = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
-    prctl.die_with_parent(signal.SIGTERM, os.getppid())
-    prctl.become_subreaper()
+    process_signals.die_with_parent(signal.SIGTERM, os.getppid())
+    process_signals.become_subreaper()
     folder = JobFolder(options.job)
     access_modes.set_umask(folder.path)
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
@@ -184,7 +189,7 @@ class Guard:
             # Left alone it would wait for 15 minutes, and on the head the whole run with it.
             self._end_launcher()
         error, secondary = self._error_of_rank()
-        dump = self._dump()
+        dump = _read_memory(self._dump_fd)
         if dump:
             self._log(dump)
         return self._record(
@@ -265,7 +270,7 @@ class Guard:
         if self._child:
             return
         try:
-            prctl.die_with_parent(signal.SIGKILL, parent)
+            process_signals.die_with_parent(signal.SIGKILL, parent)
             os.setsid()
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
@@ -275,7 +280,7 @@ class Guard:
             os.set_inheritable(self._dump_fd, True)
             os.set_inheritable(self._error_fd, True)
             os.chdir(self._folder.output)
-            read_only.protect(self._launch.sources)
+            access_modes.protect(self._launch.sources)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.execve(command[0], command, environment)
         except BaseException as error:  # noqa: BLE001 - a forked child must never return
@@ -312,7 +317,9 @@ class Guard:
         environment[DUMP_VARIABLE] = str(self._dump_fd)
         environment[LAST_WORDS_VARIABLE] = str(self._error_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
-        environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
+        if ALLOCATED_GPU in self._plan.gpu:
+            environment[ALLOCATED_DEVICES] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        environment["CUDA_VISIBLE_DEVICES"] = visible_devices(self._plan.gpu, environment)
         # What a model prints shall be in the log when it hangs in the next line.
         environment["PYTHONUNBUFFERED"] = "1"
         return environment
@@ -428,9 +435,6 @@ class Guard:
             )
             process_identity.send_signal(process, signal.SIGUSR1)
             _wait_until_dumped(self._dump_fd, dump_bytes, process.pid, blocking_threads, deadline)
-
-    def _dump(self) -> str:
-        return _read_memory(self._dump_fd)
 
     def _free_shared_memory(self) -> None:
         """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""

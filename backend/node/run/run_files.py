@@ -16,9 +16,8 @@ from typing import Any
 
 from backend.base.log import suppress, swallowed
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState

@@ -16,10 +16,17 @@ from backend.node.run.ended_run import EndedRun
 from backend.node.system import wording
 from backend.records.base import number_format
 from backend.records.base.validation import sanitize
-from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
+from backend.records.jobs.status import (
+    OF_LOSS,
+    UNKNOWN,
+    Explanation,
+    RankError,
+    RankExit,
+    RunExit,
+    RunStatus,
+)
 
 _GUARD_KILLED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
@@ -356,6 +363,8 @@ def _abort_codes(ended_run: EndedRun) -> set[int | None]:
 
 
 def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
+    if ended_run.outside_error is not None:
+        return _ReportedFailure(ended_run.outside_error, is_from_outside=True)
     failures = [
         (exit_record.error, exit_record)
         for exit_record in ended_run.exits
@@ -388,8 +397,9 @@ def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
 def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
     """Judge by mpirun and the supervisor, where no rank reported the first failure."""
     if ended_run.launcher_error:
+        lost_head = ended_run.ranks[0].node if ended_run.is_of_machine and ended_run.ranks else ""
         return _ReportedFailure(
-            RankError(ended_run.launcher_error, node=_lost_head(ended_run)),
+            RankError(ended_run.launcher_error, node=lost_head),
             is_of_machine=ended_run.is_of_machine,
         )
     if ended_run.end_signal:
@@ -422,11 +432,6 @@ def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
     if termination_error is None:
         return None
     return _ReportedFailure(termination_error, is_from_outside=True, is_of_machine=True)
-
-
-def _lost_head(ended_run: EndedRun) -> str:
-    """Return the node of which the supervisor is gone, "" if that is not why the run ended."""
-    return ended_run.ranks[0].node if ended_run.is_of_machine and ended_run.ranks else ""
 
 
 def _silent_node_error(ended_run: EndedRun) -> RankError | None:

@@ -6,10 +6,13 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.launch import Launch
+
+if TYPE_CHECKING:
+    from backend.records.jobs.launch import Launch
 
 CODE_ROOT = Path(__file__).resolve().parents[3]
 """The folder that holds the package ``backend``; PYTHONPATH of everything that a run starts."""

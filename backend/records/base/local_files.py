@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.log import suppress
-from backend.records.base import access_modes, read_only
+from backend.records.base import access_modes
 from backend.records.base.atomic_files import replace_bytes, replace_json
 
 
@@ -65,5 +65,5 @@ class Files:
 def remove_tree(path: Path) -> None:
     """Remove a folder if possible, also one that is read-only."""
     with suppress(OSError):
-        read_only.allow_writes(str(path))
+        access_modes.allow_writes(str(path))
     shutil.rmtree(path, ignore_errors=True)

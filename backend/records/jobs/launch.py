@@ -1,4 +1,8 @@
-"""``launch.json``: all parameters of a run, so that nodes need no TOML and no catalogue."""
+"""``launch.json``: all parameters of a run, so that nodes need no TOML and no catalogue.
+
+Beside it is the record of a run on nodes that do not see the data root. Standard library only and
+Python 3.9: the records are.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any, TypeVar
 
 from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import AttemptFolder
 from backend.records.base.schema import KEY, READ, STRICT, Record, json_value
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.status import Continuation
@@ -22,15 +27,38 @@ TRIAL_PREFIX = ".canary-"
 """The id of a run that no list shows begins with it; see `services.jobs.trial_run`."""
 
 
+ALLOCATED_GPU = "slurm:"
+"""Before the number of a GPU that Slurm chooses: the first of its node is 0."""
+ALLOCATED_DEVICES = "RINGMASTER_ALLOCATED_DEVICES"
+"""The variable with the devices of the allocation on this node, from the guard to its rank."""
+
+
 @dataclass(frozen=True)
 class RankPlan:
-    """The place of one rank. ``gpu`` is a UUID, several with commas, or "" on CPUs."""
+    """The place of one rank.
+
+    ``gpu`` is a UUID or `ALLOCATED_GPU` with a number, several with commas, or "" on CPUs.
+    """
 
     rank: int
     local_rank: int
     node: str
     host: str
     gpu: str = ""
+
+
+def visible_devices(gpus: str, environment: Mapping[str, str]) -> str:
+    """Return ``CUDA_VISIBLE_DEVICES`` for GPUs with commas.
+
+    Those of an allocation are numbers within the devices that the scheduler gave to the node.
+    """
+    allocated_devices = list(filter(None, environment.get(ALLOCATED_DEVICES, "").split(",")))
+    devices = []
+    for gpu in filter(None, gpus.split(",")):
+        number = gpu[len(ALLOCATED_GPU) :] if gpu.startswith(ALLOCATED_GPU) else ""
+        is_listed = number and int(number) < len(allocated_devices)
+        devices.append(allocated_devices[int(number)] if is_listed else number or gpu)
+    return ",".join(devices)
 
 
 @dataclass(frozen=True)
@@ -48,6 +76,8 @@ class Launcher:
     """The networks between the nodes, separated by commas (`backend.launch.network`)."""
     is_crowded: bool = False
     """A node has more ranks than CPU cores."""
+    is_allocated: bool = False
+    """A scheduler gives the nodes to mpirun, which starts its daemons through it, without SSH."""
 
 
 def _config(raw: Mapping[str, Any]) -> JobConfig:
@@ -212,3 +242,20 @@ def launch_of(path: Path, run: int) -> Launch | None:
         swallowed(error)
         return None
     return launch if launch.run == run else None
+
+
+@dataclass(frozen=True)
+class RemoteRun(Record, label="record of a run elsewhere", required=("is_home",)):
+    """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all files are fetched."""
+
+    node: str
+    is_home: bool = False
+
+
+def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
+    """Read the record of a run, None if its files are written to the data root itself."""
+    try:
+        return RemoteRun.from_dict(read_json(attempt.staged_marker))
+    except (OSError, ValueError) as error:
+        swallowed(error)
+        return None

@@ -9,11 +9,13 @@ from backend.records.base.number_format import count, size
 from backend.records.base.schema import Record
 from backend.records.jobs.config import JobConfig
 from backend.records.jobs.forecast import checkpoint_bytes, checkpoints_kept, checkpoints_written
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.status import RunStatus
 from backend.records.library.preview import ModelCheck
 
 NODE_COUNTS = (1, 2, 4)
 DEFAULT_LINK_MBIT = 1000
+_BUSY_SHARE = 0.2
 _SENT_WHOLES = {"alone": 2, "allreduce": 2, "ddp": 2, "fsdp": 3}
 """How often a process sends the share of the others of all parameters in a step.
 
@@ -117,7 +119,8 @@ class JobPlan(Record, label="plan"):
     """The needs of a job; ``step_s`` and what follows from it are None if it was not measured.
 
     ``fit`` is set if the chosen batch does not fit. ``disk_bytes`` is the size of all checkpoints
-    that are kept at the end. ``link_mbit`` is the declared speed of the network.
+    that are kept at the end. ``link_mbit`` is the declared speed of the network, ``other_cpu`` the
+    share of the node's processors that other programs used during the measurement.
     """
 
     node: str
@@ -129,6 +132,7 @@ class JobPlan(Record, label="plan"):
     took_s: float = 0.0
     setup_s: float = 0.0
     power_w: float | None = None
+    other_cpu: float | None = None
     checkpoint_bytes: int | None = None
     checkpoints_kept: int = 0
     free_bytes: int | None = None
@@ -163,9 +167,15 @@ class JobPlan(Record, label="plan"):
         """The assumptions behind the figures, as sentences."""
         if self.step_s is None:
             return "Not measured: only model and settings are known."
+        node = "this computer" if self.node == THIS_COMPUTER else self.node
         texts = [
-            f"Measured for {count(self.measured_steps)} steps on {self.node} ({self.took_s:.0f} s)."
+            f"Measured for {count(self.measured_steps)} steps on {node} ({self.took_s:.0f} s)."
         ]
+        if self.other_cpu is not None and self.other_cpu > _BUSY_SHARE:
+            texts.append(
+                f"Other programs used {self.other_cpu:.0%} of its processors meanwhile; without "
+                "them a step is shorter."
+            )
         if len(self.by_nodes) > 1:
             texts.append(
                 f"Assumed: nodes like this one, a network of {self.link_mbit:g} Mbit/s, and an "
@@ -262,6 +272,7 @@ def plan_job(
         took_s=measurement.took_s,
         setup_s=setup_s,
         power_w=power_w,
+        other_cpu=status.other_cpu,
         checkpoint_bytes=measurement.checkpoint_bytes,
         checkpoints_kept=checkpoints_kept(
             config, status.steps_per_epoch, plans[0].lasts_s if plans else None

@@ -10,7 +10,7 @@ from typing import Any
 from backend.records.base import number_format
 from backend.records.base.number_format import name_list
 from backend.records.base.schema import KEY, Record
-from backend.records.library.reading_note import ReadingNote
+from backend.records.library.preview import ReadingNote
 
 
 class Kind(str, Enum):

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from backend.services.jobs.comparison import ComparisonService
     from backend.services.jobs.inspection import InspectionService
     from backend.services.jobs.job_file import TemplateService
-    from backend.services.jobs.lifecycle import RunReaper
     from backend.services.jobs.logs import LogService
     from backend.services.jobs.planner import JobPlanner
     from backend.services.jobs.prediction import PredictionService
     from backend.services.jobs.queries import JobQueries
+    from backend.services.jobs.run_reaper import RunReaper
     from backend.services.jobs.service import JobService
     from backend.services.jobs.trial_run import TrialRunService
     from backend.services.library.data_scan import DataScanService
@@ -160,7 +160,7 @@ class Services:
         catalogue = open_catalogue(self._catalogue_path)
         if catalogue.is_new:
             from backend.base.progress import Progress
-            from backend.datastore.jobs.scan import JobFolderReader
+            from backend.datastore.jobs.files import JobFolderReader
             from backend.services.library.rescan import Rescan
 
             jobs = JobFolderReader(self.data_root)
@@ -181,7 +181,7 @@ class Services:
 
     @cached_service
     def reaper(self) -> RunReaper:
-        from backend.services.jobs.lifecycle import RunReaper
+        from backend.services.jobs.run_reaper import RunReaper
 
         return RunReaper(self.queries)
 

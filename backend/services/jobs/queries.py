@@ -27,7 +27,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate

@@ -126,7 +126,11 @@ class TrialRunService:
         final_status = run_state.status
         save_s = (final_status.pace_s or 0.0) - (last_status.pace_s or 0.0)
         return Measurement(
-            replace(last_status, peak_memory_bytes=final_status.peak_memory_bytes),
+            replace(
+                last_status,
+                peak_memory_bytes=final_status.peak_memory_bytes,
+                other_cpu=final_status.other_cpu,
+            ),
             first_step_s - started_s,
             took_s,
             max(0.0, save_s) * final_status.step if last_status.pace_s else 0.0,

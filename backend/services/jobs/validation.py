@@ -44,7 +44,7 @@ from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
 from backend.services.tools import tool_process
-from backend.services.tools.result_cache import ResultCache
+from backend.services.tools.result_files import ResultCache
 from backend.services.tools.training_python import awaits_horovod, has_horovod, training_error
 
 _RATES_SHOWN = 240

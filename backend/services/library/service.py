@@ -23,7 +23,7 @@ from backend.base.progress import ByteCount, Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access import hashes
 from backend.datastore.access.root_access import OpenRoot
-from backend.datastore.jobs.scan import JobFolderReader
+from backend.datastore.jobs.files import JobFolderReader
 from backend.datastore.library import imports, library_files, model_weights, project_detection
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
@@ -49,7 +49,7 @@ from backend.records.library.project import ImportGuess, Project
 from backend.services.library.rescan import Rescan
 from backend.services.library.version_diff import compare_versions
 from backend.services.tools import tool_process
-from backend.services.tools.result_cache import ResultCache
+from backend.services.tools.result_files import ResultCache
 from backend.services.tools.training_python import training_error
 
 _PIN_KEYS = {

@@ -1,7 +1,12 @@
-"""Start a run's supervisor on its head node: the first chosen node, locally or over SSH."""
+"""Start a run's supervisor on its head node: the first chosen node, locally or over SSH.
+
+The firewall that keeps other machines from the ports of runs (docs/network.md) is checked here.
+"""
 
 from __future__ import annotations
 
+import errno
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -15,6 +20,7 @@ from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import Finding
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.ssh.interface import Shell
@@ -93,3 +99,32 @@ def _start_remotely(name: str, shell: Shell, folder: JobFolder, launch: Launch) 
             f"The supervisor of run {launch.run} did not start on {name}: {answer.complaint}.",
             f"Set {name} up again, which reinstalls what is missing.",
         )
+
+
+CHECK = "ports of runs"
+_PORTS = (32_768, 45_321, 60_999)
+"""The ends and a middle of the range from which Linux gives ports away."""
+_LIMIT_S = 1.0
+
+
+def check_ports(name: str, address: str) -> Finding:
+    """Try the ports of a node from this computer.
+
+    A port without a listener answers, too, unless a firewall drops the packets.
+    """
+    if not any(_answers(address, port) for port in _PORTS):
+        return Finding(CHECK, True, f"This computer cannot connect to the ports of runs on {name}.")
+    return Finding(
+        CHECK,
+        True,
+        f"This computer can connect to the ports of runs on {name}, and so can every machine of "
+        "its network; “Who may reach the nodes” in the help closes them.",
+    )
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), _LIMIT_S):
+            return True
+    except OSError as error:
+        return error.errno == errno.ECONNREFUSED

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.prediction_controller import PredictionController
+from app.jobs.checkpoint_controllers import PredictionController
 from backend.base.errors import BackendError
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint

@@ -1,7 +1,11 @@
-"""Studies in the window: the gallery starts one, its pane shows and exports the table."""
+"""Studies in the window: the gallery starts one, its pane shows and exports the table and plot."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +14,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
 from app.jobs.study_controller import StudyController
+from app.jobs.study_picture import draw
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.studies.study import FormName
@@ -206,3 +211,26 @@ def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
     )
     assert plot.as_picture().title == "Epoch time by workers"
     assert plot.as_picture().png().startswith(b"\x89PNG")
+
+
+ROOT = Path(__file__).parents[3]
+_DRAW = """
+import main
+from tests.pictures.screens.studies import split
+open("study.png", "wb").write(main.draw_study(split(), "png"))
+"""
+
+
+@pytest.mark.parametrize("table", [epoch_time, split])
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_a_study_is_drawn_in_each_format(qtbot, table, suffix, magic):
+    assert draw(table(), suffix).startswith(magic)
+
+
+def test_the_command_line_draws_without_a_display(tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k not in ("QT_QPA_PLATFORM", "DISPLAY")}
+    environment["PYTHONPATH"] = str(ROOT)
+    subprocess.run([sys.executable, "-c", _DRAW], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")

@@ -5,8 +5,7 @@ import pytest
 from app.library.scan_controller import ScanController
 from backend.base.errors import BackendError, Cancelled
 from backend.records.library.item import Combination, Kind, LibraryItem
-from backend.records.library.preview import SamplePreview
-from backend.records.library.sample_page import PageSample, SamplePage
+from backend.records.library.preview import PageSample, SamplePage, SamplePreview
 from backend.records.library.scan import DatasetScan
 from tests.windows import find_by_name, find_only
 from widgets.common import formats

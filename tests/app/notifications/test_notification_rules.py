@@ -11,9 +11,15 @@ import pytest
 from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice, NotificationRules
 from app.notifications.notification_store import MAX_NOTICES, NotificationStore
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continuation, RankError
+from backend.records.jobs.status import (
+    DIVERGED,
+    NOT_A_NUMBER,
+    STANDSTILL,
+    Alarm,
+    Continuation,
+    RankError,
+)
 from backend.records.jobs.summary import JobListing, summary_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE

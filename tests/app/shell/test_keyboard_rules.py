@@ -171,7 +171,7 @@ def test_tab_leads_to_everything_on_each_tab_of_a_job(program, hands, ids, tab, 
     program.window.open_page("jobs")
     program.jobs.open_job(ids["slow"])
     hands.wait(lambda: program.jobs.open_view is not None and program.jobs.open_id == ids["slow"])
-    program.jobs.detail._choose_tab(tab)
+    program.jobs.detail.tabs.choose(tab)
     test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
         program, hands, ids, "jobs", qtbot
     )

@@ -15,7 +15,7 @@ from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
 from widgets.common.fields import LineEdit
 from widgets.jobs.actions import job_actions
-from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.detail.job_header import JobName
 from widgets.library import item_actions
 from widgets.nodes.page import node_actions
 from widgets.shell.shortcuts import SHORTCUTS
@@ -109,7 +109,7 @@ def open_job(program, qtbot, job_id):
 @pytest.mark.parametrize("tab", ["curves", "ranks", "checkpoints", "log", "settings", "notes"])
 def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
     open_job(program, qtbot, ids[name])
-    program.jobs.detail._choose_tab(tab)
+    program.jobs.detail.tabs.choose(tab)
     assert missing_titles(program) == []
 
 

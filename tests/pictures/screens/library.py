@@ -15,22 +15,29 @@ from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
 from backend.records.library.item import Combination, Kind, LibraryItem, VersionChanges
-from backend.records.library.layer_graph import NODE_H, GraphEdge, GraphNode, LayerGraph
-from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.layers import (
+    NODE_H,
+    GraphEdge,
+    GraphNode,
+    Layer,
+    LayerGraph,
+    ModelLayers,
+)
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
     LayerRow,
     ModelCheck,
+    PageSample,
     Preview,
     SampleError,
+    SamplePage,
     SamplePart,
     SamplePreview,
     ShapeCount,
     rare_class_warning,
 )
-from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from backend.records.library.variance import DepthVariance, LayerVariance
 from backend.training.tools.histogram import ChannelSpread

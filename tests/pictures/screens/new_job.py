@@ -30,7 +30,7 @@ from widgets.jobs.form.plan_dialog import PlanDialog
 from widgets.jobs.form.rate_dialog import RateDialog
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
-from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
+from widgets.jobs.placement.gpu_choice import ShareGpuDialog
 
 _HELPS = Path(__file__).parents[2] / "data/script_help"
 
@@ -65,7 +65,7 @@ MEMORY = MemoryPlan(
     145_000_000, 145_000_000, 145_000_000, 12_400_000_000, 1_900_000_000, 80 * 2**30
 )
 PLAN = JobPlan(
-    *("gpu09", MEMORY, 16, None, 0.212, 118, 27.4, 6.1, 4200.0, 290_000_000, 3, 412 * 10**9),
+    *("gpu09", MEMORY, 16, None, 0.212, 118, 27.4, 6.1, 4200.0, 0.02, 290_000_000, 3, 412 * 10**9),
     by_nodes=(
         NodesPlan(1, 128, 45_800, 0.212, 0, 9716.0, 4.1e7),
         NodesPlan(2, 256, 22_900, 2.387, 272_000_000, 54_670.0, 4.6e8),

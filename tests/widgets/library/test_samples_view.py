@@ -14,13 +14,14 @@ from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
+    PageSample,
     Preview,
     SampleError,
+    SamplePage,
     SamplePart,
     SamplePreview,
     ShapeCount,
 )
-from backend.records.library.sample_page import PageSample, SamplePage
 from tests.windows import (
     add_widget,
     find_button,

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWi
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.view import NO_RESUME_REASON, JobView
 from widgets.common import formats
 from widgets.common.actions import MoreButton, Request, fill_menu
@@ -26,8 +26,12 @@ from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import CheckpointDrag, CheckpointSubject, JobActions
-from widgets.jobs.checkpoints.export_dialog import checkpoint_label, export_name, format_title
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.checkpoints.export_dialog import (
+    Exporter,
+    checkpoint_label,
+    export_name,
+    format_title,
+)
 
 _VERIFIED_TIP = "verified when it was saved"
 _METRIC_COLUMN, _SIZE_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 4, 5

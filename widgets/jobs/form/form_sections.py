@@ -15,7 +15,7 @@ from backend.records.jobs.config import (
     StrategyConfig,
     default_scaling,
 )
-from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.metric_names import usual_mode
 from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION
 from backend.records.jobs.settings import (

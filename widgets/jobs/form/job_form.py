@@ -119,6 +119,9 @@ class JobForm(QWidget):
         self.start_from = self._fields.weights
         self._side, self._foot = FormSide(self._make_buttons()), FormFoot(self._make_buttons())
         self._side.pictures.saved.connect(self.picture_requested)
+        self._tools = self._sections.rate_button, self._side.rate_button
+        for tool in self._tools:
+            tool.clicked.connect(self.rate_requested)
         self._result, self._refusal = self._side.result, self._side.refusal
         self._findings = self._side.findings
         self._start_button, self._foot_start = (
@@ -156,7 +159,6 @@ class JobForm(QWidget):
         self._sections.templates.all_button.clicked.connect(self.load_requested)
         self._sections.job_kind.activated.connect(self._choose_job_kind)
         self._sections.gallery.clicked.connect(self.gallery_requested)
-        self._sections.rate_button.clicked.connect(self.rate_requested)
         arguments = self._sections.arguments
         arguments.requested.connect(lambda: self.help_requested.emit(self._fields.draft()))
         arguments.cancelled.connect(self.help_cancelled)
@@ -533,7 +535,7 @@ class JobForm(QWidget):
     def _enable_buttons(self) -> None:
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._is_busy)
-        for tool in (self._sections.rate_button, self._plan_button):
+        for tool in (*self._tools, self._plan_button):
             tool.setEnabled(self._may_start)
         is_sweep = bool(self._fields.swept.axes())
         self._save_button.setEnabled(self._may_start and not self._is_busy and not is_sweep)

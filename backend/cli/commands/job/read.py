@@ -31,7 +31,7 @@ from backend.records.library.item import KINDS
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
-    from backend.records.jobs.history_update import HistoryUpdate
+    from backend.records.jobs.history import HistoryUpdate
     from backend.records.jobs.view import JobView
 
 _LOG_CHUNK_BYTES = 256 * 1024

@@ -27,8 +27,7 @@ from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history import Block, encode
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import Block, HistoryUpdate, RunStart, encode
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus

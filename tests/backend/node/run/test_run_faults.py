@@ -214,7 +214,7 @@ def test_starting_leaves_no_zombie_behind(make_run: MakeRun) -> None:
 
 def children() -> set[int]:
     """The children of this process, those included that ended and that nothing waited for."""
-    stats = {pid: process_identity.stat(pid) for pid in process_cleanup.pids()}
+    stats = {pid: process_identity.stat(pid) for pid in process_identity.pids()}
     return {pid for pid, fields in stats.items() if fields and int(fields[1]) == os.getpid()}
 
 

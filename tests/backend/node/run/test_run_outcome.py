@@ -21,11 +21,18 @@ from backend.node.run.rank_outcome import (
     threads,
 )
 from backend.node.run.run_outcome import run_exit
-from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, UNKNOWN
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
+from backend.records.jobs.status import (
+    LOSS_DIVERGED,
+    LOSS_NOT_A_NUMBER,
+    UNKNOWN,
+    RankError,
+    RankExit,
+    RunExit,
+    RunStatus,
+)
 from backend.training.error_report import make_record
 
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))

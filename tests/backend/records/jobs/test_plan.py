@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,3 +106,15 @@ def test_servers_are_measured_as_they_are_placed():
     placement = [{"node": "a", "processes": 1}, {"node": "b", "processes": 2}]
     job = config(strategy={"name": "downpour"}, placement=placement)
     assert [p.nodes for p in planned(job).by_nodes] == [2]
+
+
+def test_a_plan_that_was_measured_on_a_busy_node_says_so():
+    job = config()
+    memory = memory_plan(job, CHECK, None, None)
+    notes = []
+    for other_cpu in (0.05, 0.9):
+        status = replace(MEASURED, other_cpu=other_cpu)
+        measurement = Measurement(status, 5.0, 12.0, 0.0, None)
+        notes.append(plan_job(job, memory, measurement, None, 1000.0, None).assumptions)
+    assert "Other programs" not in notes[0]
+    assert "Other programs used 90% of its processors meanwhile" in notes[1]

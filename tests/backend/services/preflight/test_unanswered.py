@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.cli.commands.job.preflight import lines as finding_lines
+from backend.cli.commands.job.run import preflight_lines
 from backend.provisioning import cluster_key
 from backend.provisioning.code_archive import bundle_name
 from backend.records.jobs.config import parse_job
@@ -176,7 +176,7 @@ def test_a_silent_node_blocks_in_every_view(
     document = preflight.to_dict()
     assert not document["passed"]
     assert {"check": "SSH", "node": "gpu2"} in document["unchecked"]
-    text = "\n".join(finding_lines(preflight))
+    text = "\n".join(preflight_lines(preflight))
     assert message in text
     assert "1 problem prevents the job from starting" in text
     assert "Not checked: " in text

@@ -13,8 +13,7 @@ from widgets.common import formats
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, CheckpointTable
-from widgets.jobs.checkpoints.export_dialog import checkpoint_title
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.checkpoints.export_dialog import Exporter, checkpoint_title
 
 BY_ACCURACY = CheckpointPolicy(best_metric="validation/accuracy", best_mode="max")
 CHECKPOINTS = (

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication
 
-from app.jobs.inspection_controller import InspectionController
+from app.jobs.checkpoint_controllers import InspectionController
 from backend.base.errors import BackendError
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.inspection import (

@@ -24,8 +24,7 @@ from widgets.jobs.actions.job_actions import (
     main_action,
 )
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
-from widgets.jobs.checkpoints.export_dialog import ExportDialog, checkpoint_title
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.checkpoints.export_dialog import ExportDialog, Exporter, checkpoint_title
 from widgets.jobs.detail.header_texts import header_figures, stop_cost_message
 from widgets.jobs.failure.failure_tab import FailureTab
 

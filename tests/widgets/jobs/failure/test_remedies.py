@@ -6,10 +6,9 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
-from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm, EvidenceLine
 from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
