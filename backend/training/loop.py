@@ -24,6 +24,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.state import JobState
 from backend.training import user_code
+from backend.training.batch_norm import synchronize_norms
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
@@ -53,16 +54,19 @@ from backend.training.optimizer import (
     set_rate,
     trained_parameters,
 )
+from backend.training.periods import Periods
 from backend.training.run_progress import RunProgress
 from backend.training.step_recorder import PendingStep
 from backend.training.step_sync import StepResult, StepSync, mean_metrics
 from backend.training.step_times import RankStep
+from backend.training.strategies.allreduce import AveragedGradients
 from backend.training.strategies.base import (
     ForwardPass,
     Strategy,
     optimized_names,
     trainable_parameters,
 )
+from backend.training.strategies.local_steps import LocalSteps
 from backend.training.subject import collect_traits, open_subject, require_same_traits
 from backend.training.train_state import Batch, Outcome, Rank0Services, TrainState
 from backend.training.weight_average import WeightAverage
@@ -150,6 +154,7 @@ class Trainer:
         self._cpu_wait = CpuWait(torch.get_num_threads())
         self._rank_state: dict[str, Any] | None = None
         self._averaged_state: dict[str, Any] | None = None
+        self._saved_periods: dict[str, Any] | None = None
         self._user_dataset = training.user_dataset
         self._input_form: dict[str, Any] | None = None
         self._saved_random: dict[str, Any] | None = None
@@ -165,6 +170,13 @@ class Trainer:
             if self._averaged_state is not None:
                 self._weight_average.load(self._averaged_state)
                 self._averaged_state = None
+        self._periods: Periods | None = None
+        if isinstance(self.strategy, LocalSteps):
+            self._periods = Periods(config.strategy, self.strategy, self._saved_periods)
+        if config.strategy.settings.get("sync_batch_norm") and isinstance(
+            self.strategy, AveragedGradients
+        ):
+            synchronize_norms(self._model, self.strategy)
         if config.compile:
             compile_model(self._model)
         self._buffers = BufferWatch(
@@ -209,6 +221,8 @@ class Trainer:
             self._scaler.load_state_dict(state["scaler"])
         if "trained" in state:
             self._averaged_state = state["model"]
+        self._saved_periods = state.get("periods")
+        self.strategy.load_own_state(state.get("strategy", {}))
         ranks = state["ranks"]
         is_same_size = len(ranks) == self.strategy.world_size
         rank_state = ranks[self.strategy.rank if is_same_size else 0]
@@ -259,12 +273,12 @@ class Trainer:
                 self.launch.lr_factor,
                 train_state.plateaus,
             )
-            step_results = self._step(batches, rate, started_s)
+            is_last = number == steps - 1
+            step_results = self._step(batches, rate, started_s, is_last=is_last)
             started_s = time.perf_counter()
             train_state.epoch_step += 1
             train_state.position += self._order.global_batch
             train_state.step += 1
-            is_last = number == steps - 1
             if is_last:
                 step_results += self._read_results(True)
             stop = save = False
@@ -340,7 +354,9 @@ class Trainer:
             batch = self._load_batch(batches)
             loading_s += time.perf_counter() - start_s
 
-    def _step(self, batches: Iterator[Any], rate: float, started_s: float) -> list[StepResult]:
+    def _step(
+        self, batches: Iterator[Any], rate: float, started_s: float, *, is_last: bool
+    ) -> list[StepResult]:
         """Make one optimizer step; return the known results of this and earlier ones."""
         batch = self._load_batch(batches)
         loaded_s = time.perf_counter()
@@ -384,11 +400,12 @@ class Trainer:
             if self._weight_average is not None:
                 self._weight_average.update(self.train_state.step)
         ended_s = time.perf_counter()
+        averaging_s = self._end_step(is_last)
         # On a GPU these are times of the CPU, which waits in `reduce` and `_read_results`.
         self._step_times = RankStep(
             (loaded_s - started_s + later_loading_s) * 1e3,
             (computed_s - loaded_s - later_loading_s + ended_s - reduced_s) * 1e3,
-            (reduced_s - computed_s) * 1e3,
+            (reduced_s - computed_s + averaging_s) * 1e3,
             cpu_wait_ms,
         )
         train_state = self.train_state
@@ -398,12 +415,22 @@ class Trainer:
                 train_state.epoch,
                 train_state.epoch_step + 1,
                 rate,
-                ended_s - started_s,
+                ended_s - started_s + averaging_s,
                 config.gradient_norm is not None,
                 strategy.figures(),
             )
         )
         return step_results
+
+    def _end_step(self, is_last: bool) -> float:
+        """Average the ranks if a period of local SGD is over; return the seconds of it."""
+        if self._periods is None:
+            return 0.0
+        start_s = time.perf_counter()
+        self.beat.beat(Phase.WAITING_FOR_OTHERS)
+        self._periods.end_step(self.train_state.epoch_step + 1, self._optimizer, is_last=is_last)
+        self.beat.beat(Phase.COMPUTING)
+        return time.perf_counter() - start_s
 
     def _update(self) -> None:
         self._scaler.step(self._optimizer)
@@ -446,6 +473,8 @@ class Trainer:
         self._parameter_count = len(all_parameters(self._model))
         if self._weight_average is not None:
             self._weight_average.use_model(self._model)
+        if self._periods is not None:
+            self._periods.use_model(self._model, self._trained_names)
 
     def _optimize(self, names: Iterable[str]) -> None:
         """Optimize these parameters, too, and those that replaced other parameters."""
@@ -552,6 +581,8 @@ class Trainer:
         has_failed = self._progress.begin_save()
         random_states = self._saved_random or random_state(self.device)
         user_code.require_same_state(self._model, self._state_shapes)
+        if self._periods is not None:
+            self._periods.equalize(self._optimizer)
         buffers = rank_buffers(self._model, self.strategy, self._gather)
         rank_state = {
             "random": random_states,
@@ -567,6 +598,10 @@ class Trainer:
         )
         if self._input_form is not None:
             states["input"] = self._input_form
+        if self._periods is not None:
+            states["periods"] = self._periods.state()
+        if own_state := self.strategy.own_state():
+            states["strategy"] = own_state
         self._progress.save(states, ranks, metrics or {}, reason, has_failed=failures[0])
 
     def _gather(self, value: Any) -> list[Any]:

@@ -42,7 +42,7 @@ def make_optimizer(
                 "The model makes its own optimizer, to which lr_of and no_decay do not apply.",
                 "Remove these settings, or the method optimizer of the model.",
             )
-        return _make_user_optimizer(model, user_function, parameters, config.optimizer.lr)
+        return make_user_optimizer(model, user_function, parameters, config.optimizer.lr)
     settings = config.optimizer
     optimizer: torch.optim.Optimizer = _OPTIMIZERS[settings.name](
         _group_parameters(config, model, parameters), lr=settings.lr, **settings.settings
@@ -50,7 +50,7 @@ def make_optimizer(
     return optimizer
 
 
-def _make_user_optimizer(
+def make_user_optimizer(
     model: torch.nn.Module, user_function: Any, parameters: Sequence[torch.nn.Parameter], lr: float
 ) -> torch.optim.Optimizer:
     with user_code.calling("The model's optimizer"):
@@ -89,6 +89,11 @@ def _group_parameters(
         # Biases, and the scales of normalizations.
         has_decay = not (config.no_decay and parameter.ndim <= 1)
         groups.setdefault((factor, has_decay), []).append(parameter)
+    if groups and not any(factor for factor, _ in groups):
+        raise BackendError(
+            "lr_of gives all layers the rate 0, so nothing would be trained.",
+            "Leave out a layer, or give it a factor above 0.",
+        )
     if groups.keys() == {(1.0, True)}:
         return parameters
     return [

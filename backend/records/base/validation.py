@@ -11,6 +11,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from backend.records.base import number_format
@@ -148,9 +149,18 @@ class Table:
             return Table(value, self.name_of(key), [])
         return Table(value, self.name_of(key), self._errors)
 
-    def report_unknown_keys(self, known_keys: tuple[str, ...]) -> None:
-        """Report keys that were not taken as unknown. Call it last."""
+    def report_unknown_keys(
+        self, known_keys: tuple[str, ...], owners: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """Report keys that were not taken as unknown. Call it last.
+
+        Args:
+            owners: What has a key that the table does not have.
+        """
         for key in self._remaining_values:
+            if key in owners:
+                self.add_error(key, f"is a setting of {owners[key]}.")
+                continue
             suggestion = closest_match(key, known_keys)
             hint = f" Did you mean “{suggestion}”?" if suggestion else ""
             self.add_error(key, f"is not a setting of a job.{hint}")

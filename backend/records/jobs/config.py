@@ -137,6 +137,11 @@ class StrategyConfig:
         return int(self.setting("servers")) if "servers" in options else int(self.has_coordinator)
 
     @property
+    def average_every(self) -> int:
+        """The steps after which the ranks average their weights; 1: they average gradients."""
+        return int(self.setting("average_every")) if "average_every" in self.options else 1
+
+    @property
     def is_adaptive(self) -> bool:
         """Return whether the servers keep the mean square of each gradient."""
         return self.name == "dc-asgd" and self.setting("variant") == "adaptive"
@@ -904,7 +909,13 @@ def _read_options(
         if key in table
     }
     record = _read_record(record_type, table, name=name, settings=settings)
-    table.report_unknown_keys((*declared_settings(record_type), *name_options))
+    owners = {
+        key: ", ".join(f"“{owner}”" for owner, others in options.items() if key in others)
+        + f"; this is “{name}”"
+        for other_options in options.values()
+        for key in other_options
+    }
+    table.report_unknown_keys((*declared_settings(record_type), *name_options), owners)
     return record
 
 

@@ -129,6 +129,8 @@ def _optimizer_numbers(config: JobConfig) -> int:
 def parameter_memory_bytes(parameter_bytes: int, config: JobConfig) -> int:
     """Estimate the memory of a process for weights, gradients and the state of the optimizer."""
     whole_bytes = parameter_bytes + checkpoint_bytes(parameter_bytes, config)
+    if config.strategy.settings.get("shard") == "optimizer":
+        return 2 * parameter_bytes + (whole_bytes - 2 * parameter_bytes) // config.world_size
     return whole_bytes // (config.world_size if config.strategy.name == "fsdp" else 1)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from backend.records.base.validation import ConfigError
@@ -68,6 +69,15 @@ def _cut_modules(job: JobConfig) -> tuple[str, ...]:
 
 def _has_option(job: JobConfig, option: str, value: str) -> bool:
     return bool(job.strategy.settings.get(option) == value)
+
+
+def _lacks_periods(setting: str, job: JobConfig) -> bool:
+    return setting in job.strategy.settings and job.strategy.average_every == 1
+
+
+def _has_periods_and(setting: str, job: JobConfig) -> bool:
+    is_set = job.strategy.settings.get(setting) not in (None, False, "none")
+    return job.strategy.average_every > 1 and is_set
 
 
 def _needs_all(job: JobConfig) -> bool:
@@ -211,6 +221,13 @@ RULES = (
         "cannot be used with “one-cycle”, which begins with a rise.",
     ),
     Rule(
+        "lowest rate",
+        ("schedule.eta_min", "schedule.name", "optimizer.lr", "strategy.lr_scaling", "placement"),
+        lambda job: job.schedule.settings.get("eta_min", 0) > job.optimizer.lr * job.lr_factor,
+        "cannot be above the rate from which the schedule lowers; that is "
+        "{job.optimizer.lr:g} × {job.lr_factor:g}.",
+    ),
+    Rule(
         "gradient norm",
         ("gradient_norm", "strategy.name"),
         lambda job: job.strategy.has_coordinator and job.gradient_norm is not None,
@@ -238,6 +255,65 @@ RULES = (
         ("ema", "strategy.name"),
         lambda job: _shares_weights(job) and job.ema is not None,
         "needs a strategy in which each process has all weights; this is “{job.strategy.name}”.",
+    ),
+    *(
+        Rule(
+            f"{setting} without periods",
+            (f"strategy.{setting}", "strategy.average_every"),
+            partial(_lacks_periods, setting),
+            "needs average_every above 1.",
+        )
+        for setting in ("outer_lr", "outer_momentum")
+    ),
+    Rule(
+        "average of periods",
+        ("ema", "strategy.average_every"),
+        lambda job: job.strategy.average_every > 1 and job.ema is not None,
+        "cannot be used if the processes average every few steps, as their weights differ.",
+    ),
+    Rule(
+        "float16 of periods",
+        ("precision", "strategy.average_every"),
+        lambda job: job.strategy.average_every > 1 and job.precision == "float16",
+        "“float16” cannot be used if the processes average every few steps.",
+    ),
+    Rule(
+        "mean of periods",
+        ("strategy.reduction", "strategy.average_every"),
+        lambda job: job.strategy.average_every > 1 and _has_option(job, "reduction", "adasum"),
+        "“adasum” cannot be used if the processes average every few steps.",
+    ),
+    *(
+        Rule(
+            f"{setting} of periods",
+            (f"strategy.{setting}", "strategy.average_every"),
+            partial(_has_periods_and, setting),
+            "cannot be used if the processes average every few steps.",
+        )
+        for setting in ("sync_batch_norm", "shard")
+    ),
+    Rule(
+        "low rank of periods",
+        ("strategy.compression", "strategy.average_every", "strategy.shard"),
+        lambda job: (
+            _has_option(job, "compression", "powersgd")
+            and (job.strategy.average_every > 1 or _has_option(job, "shard", "optimizer"))
+        ),
+        "“powersgd” cannot be used with a shared optimizer, or if the processes average every few "
+        "steps.",
+    ),
+    Rule(
+        # The errors that are fed back would have the scale of an earlier step.
+        "float16 of low rank",
+        ("precision", "strategy.compression"),
+        lambda job: _has_option(job, "compression", "powersgd") and job.precision == "float16",
+        "“float16” cannot be used with the compression “powersgd”.",
+    ),
+    Rule(
+        "compiled norms",
+        ("compile", "strategy.sync_batch_norm"),
+        lambda job: job.compile and job.strategy.settings.get("sync_batch_norm"),
+        "cannot be used with batch norm over all processes.",
     ),
     Rule(
         # The network is cut by tracing it.

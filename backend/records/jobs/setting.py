@@ -89,7 +89,9 @@ class Setting:
     def _is_in_range(self, value: float) -> bool:
         if self.exclusive_low is not None and value <= self.exclusive_low:
             return False
-        return value >= self.low and (self.exclusive_high is None or value < self.exclusive_high)
+        is_low_enough = self.high is None or value <= self.high
+        is_low_enough &= self.exclusive_high is None or value < self.exclusive_high
+        return value >= self.low and is_low_enough
 
     def limits(self) -> str:
         """Return the valid values in words: "a number, above 0"."""
@@ -108,9 +110,9 @@ class Setting:
             if self.exclusive_low is None
             else f"above {self.exclusive_low:g}"
         )
-        return lowest + (
-            f" and below {self.exclusive_high:g}" if self.exclusive_high is not None else ""
-        )
+        if self.exclusive_high is not None:
+            return f"{lowest} and below {self.exclusive_high:g}"
+        return lowest if self.high is None else f"{lowest} and {self.high:g} at most"
 
     def _wholes(self, table: Table, key: str, default: Any) -> tuple[int, ...]:
         value = table.take_value(key, default)

@@ -6,7 +6,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -175,7 +175,7 @@ def in_markdown() -> str:
         owners = ", ".join(f"`{name}`" for name, settings in options.items() if key in settings)
         defaults = [settings[key].default for settings in options.values() if key in settings]
         texts = {_text(setting) for setting in defaults or [default_value(path)]}
-        values = ", ".join(f"`{choice}`" for choice in choices(path) if choice) or setting.limits()
+        values = _choices_text(path) or setting.limits()
         if setting.kind == "text" and setting.choices:
             values += f", or {setting.limits()}"
         condition_text = "".join(f". {setting.rstrip('.')}" for setting in conditions(path))
@@ -183,6 +183,22 @@ def in_markdown() -> str:
         owner_text = f" of {owners}" if owners else ""
         rows.append(f"| {label(path)}: `{path}`{owner_text} | {values}{default}{condition_text} |")
     return "\n".join(rows) + "\n"
+
+
+def _choices_text(path: str) -> str:
+    """Return the choices of a setting, for each option that has it if they differ."""
+    table, _, key = path.rpartition(".")
+    owners: dict[str, list[str]] = {}
+    for name, options in OPTIONS.get(table, {}).items():
+        if key in options:
+            owners.setdefault(_names(options[key].choices), []).append(name)
+    if len(owners) < 2:
+        return _names(choices(path))
+    return "; ".join(f"{text} of {_names(names)}" for text, names in owners.items())
+
+
+def _names(values: Iterable[str]) -> str:
+    return ", ".join(f"`{value}`" for value in values if value)
 
 
 def _text(value: Any) -> str:

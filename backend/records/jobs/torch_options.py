@@ -60,7 +60,7 @@ _ETA_MIN = Setting("number", "Lowest rate", 0.0, term="schedule")
 
 
 def _gamma(default: float) -> Setting:
-    return Setting("number", "Factor", default, term="factor")
+    return Setting("number", "Factor", default, exclusive_low=0, high=1, term="factor")
 
 
 OPTIMIZERS: Mapping[str, Options] = {
@@ -201,6 +201,16 @@ _SERVED = {
     ),
 }
 
+_AVERAGED = {
+    "average_every": Setting("whole", "Average every, steps", 1, 1, 1_000_000, term="local steps"),
+    "outer_lr": Setting("number", "Outer rate", 1.0, exclusive_low=0, term="outer step"),
+    "outer_momentum": Setting(
+        "number", "Outer momentum", 0.0, exclusive_high=1.0, term="outer step"
+    ),
+}
+
+_SYNC_BATCH_NORM = Setting("flag", "Batch norm over all", False, term="batch norm over all")
+
 _VARIANTS = {
     "dual-layer": "Dual layer",
     "dual-layer-normalised": "Dual layer, normalised",
@@ -227,6 +237,8 @@ STRATEGIES: Mapping[str, Strategy] = {
                 adasum="Adasum",
                 hierarchical="By node first",
             ),
+            "sync_batch_norm": _SYNC_BATCH_NORM,
+            **_AVERAGED,
         },
         library="horovod",
     ),
@@ -237,8 +249,16 @@ STRATEGIES: Mapping[str, Strategy] = {
         "Each step waits for the slowest process; it has no other reductions.",
         {
             "compression": _choice(
-                "Compression", "compression", none="None", fp16="float16", bfloat16="bfloat16"
-            )
+                "Compression",
+                "compression",
+                none="None",
+                fp16="float16",
+                bfloat16="bfloat16",
+                powersgd="PowerSGD",
+            ),
+            "sync_batch_norm": _SYNC_BATCH_NORM,
+            "shard": _choice("Share", "sharing", none="nothing", optimizer="optimizer state"),
+            **_AVERAGED,
         },
         library="mpi4py",
     ),

@@ -34,6 +34,8 @@ class Measure(str, Enum):
     ERROR = "error"
     TRAINING_ERROR = "training error"
     TEST_ERROR = "error, test set"
+    LOSS = "loss"
+    TRAINING_LOSS = "training loss"
     EPOCH_TIME = "epoch time"
     GROWTH = "growth"
     RATE = "samples per second"

@@ -30,7 +30,7 @@ from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
-from backend.services.jobs.validation import JobValidator
+from backend.services.jobs.validation import DataSizeCounter, JobValidator, batch_size_message
 from backend.services.preflight.service import PreflightService
 from backend.services.tools.training_python import AWAITS_HOROVOD, next_run_config
 from backend.ssh.interface import Unreachable
@@ -49,12 +49,14 @@ class JobLifecycle:
         validator: JobValidator,
         starter: RunStarter,
         preflight: PreflightService,
+        sizes: DataSizeCounter,
     ) -> None:
         self._queries = queries
         self._reaper = reaper
         self._validator = validator
         self._starter = starter
         self._preflight = preflight
+        self._sizes = sizes
 
     def start(
         self,
@@ -112,6 +114,8 @@ class JobLifecycle:
         record = self._checkpoint_to_resume(folder, file, view, checkpoint)
         is_earlier = not checkpoint and not record.is_latest
         file = _with_changes(file, placement, changes)
+        if message := batch_size_message(file.config, self._sizes.cached_size(file.pins)):
+            raise BackendError(message, "Choose other values; nothing was started.")
         self._preflight.require(file.config, file.id, progress)
         self._validator.require_placement(file.config)
         return self.run(

@@ -118,8 +118,10 @@ class JobService:
         self._index = index
         self._validator = JobValidator(root, library, nodes, queries.ids_of)
         self._starter = RunStarter(root, library, nodes)
-        self.lifecycle = JobLifecycle(queries, reaper, self._validator, self._starter, preflight)
         self._sizes = DataSizeCounter(library, cache / "sizes")
+        self.lifecycle = JobLifecycle(
+            queries, reaper, self._validator, self._starter, preflight, self._sizes
+        )
         self._forecaster = JobForecaster(root, library, index)
 
     # Making a job.

@@ -403,15 +403,22 @@ def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
 
 def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
     """Find a batch that is larger than the data, which would make no step."""
-    config = checked_job.draft
-    if size is None or checked_job.has_error("batch_size", "placement"):
+    if checked_job.has_error("batch_size", "placement"):
         return
+    if message := batch_size_message(checked_job.draft, size):
+        checked_job.add_error("batch_size", message)
+
+
+def batch_size_message(config: JobConfig, size: DataSize | None) -> str:
+    """Return why the data has no step of this job, or ""."""
+    if size is None:
+        return ""
     # All parts of a split network train on the same batch.
     workers = 1 if config.strategy.is_split else config.workers
     step_batch = config.batch_size * config.accumulate
     required_samples = 1 if config.strategy.has_coordinator else step_batch * workers
     if workers < 1 or size.training >= required_samples:
-        return
+        return ""
     has_servers = config.strategy.servers > 0
     subject = "One batch of each worker" if has_servers else "One step"
     processes = f"{workers} × " if workers > 1 else ""
@@ -423,10 +430,9 @@ def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
         if largest_batch
         else f"the dataset has fewer samples than {process_label} ({workers})"
     )
-    checked_job.add_error(
-        "batch_size",
+    return (
         f"{subject} takes {processes}{number_format.count(step_batch)} samples, "
-        f"but the dataset has {number_format.count(size.training)}; {hint}.",
+        f"but the dataset has {number_format.count(size.training)}; {hint}."
     )
 
 

@@ -44,6 +44,12 @@ def measures_of(config: JobConfig, history: HistoryUpdate) -> dict[Measure, floa
             precision = _finite_values(history, f"{VALIDATION}{name}")
             if len(precision):
                 measures.setdefault(measure, 100 * float(precision[-1]))
+    loss = _finite_values(history, f"{VALIDATION}loss")
+    if len(loss):
+        measures[Measure.LOSS] = float(loss[-1])
+    training_loss = _finite_values(history, "loss", history.epochs[-1:])
+    if len(training_loss):
+        measures[Measure.TRAINING_LOSS] = float(training_loss.mean())
     staleness = _finite_values(history, STALENESS[0])
     if len(staleness):
         measures[Measure.STALENESS] = float(staleness.mean())

@@ -31,13 +31,23 @@ def make_strategy(
 
         return Consensus(config, host, beat)
     if config.name == "ddp":
-        from backend.training.strategies.ddp import Ddp
+        from backend.training.strategies.ddp import Ddp, LocalDdp
 
+        if config.average_every > 1:
+            return LocalDdp(config, host)
+        if config.setting("compression") == "powersgd":
+            from backend.training.strategies.power_sgd import PowerSgd
+
+            return PowerSgd(config, host)
+        if config.setting("shard") == "optimizer":
+            from backend.training.strategies.sharded_optimizer import ShardedDdp
+
+            return ShardedDdp(config, host)
         return Ddp(config, host)
     if config.name == "fsdp":
         from backend.training.strategies.fsdp import Fsdp
 
         return Fsdp(host)
-    from backend.training.strategies.allreduce import AllReduce
+    from backend.training.strategies.allreduce import AllReduce, LocalAllReduce
 
-    return AllReduce(config)
+    return LocalAllReduce(config) if config.average_every > 1 else AllReduce(config)

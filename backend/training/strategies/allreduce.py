@@ -36,6 +36,7 @@ from backend.records.base.number_format import name_list
 from backend.records.jobs.config import StrategyConfig
 from backend.training.finite import norm_of
 from backend.training.strategies.base import Strategy, drop_unused_gradients, trainable_parameters
+from backend.training.strategies.local_steps import LocalSteps
 from backend.training.strategies.wire_format import bytes_of
 from backend.training.user_code import UserCodeError
 
@@ -50,7 +51,12 @@ LAST_BYTES = 2**20
 """Size of the bucket that is sent last, with the first layers, and for which the step waits."""
 
 
-SENT_DTYPES = {"none": None, "fp16": torch.float16, "bfloat16": torch.bfloat16}
+SENT_DTYPES = {
+    "none": None,
+    "fp16": torch.float16,
+    "bfloat16": torch.bfloat16,
+    "powersgd": None,
+}
 """Type of the sent numbers for each value of the setting ``compression``."""
 
 
@@ -84,6 +90,10 @@ class AveragedGradients(Strategy):
     @abstractmethod
     def receive(self, handle: Any) -> None:
         """Wait until the values are averaged."""
+
+    @abstractmethod
+    def average_now(self, values: torch.Tensor, name: str) -> None:
+        """Average ``values`` in place, also within a pass whose gradients are being sent."""
 
     def adopt(
         self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
@@ -199,14 +209,14 @@ class AveragedGradients(Strategy):
             message.gradients.mul_(factor)
 
 
-class AllReduce(AveragedGradients):
+class HorovodRanks(Strategy):
+    """The part of a strategy whose ranks exchange by Horovod."""
+
     name = "allreduce"
 
     def __init__(self, config: StrategyConfig) -> None:
         super().__init__()
         self._reduction = config.setting("reduction")
-        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
-        self.is_adasum = self._reduction == "adasum"
 
     @property
     def rank(self) -> int:
@@ -250,12 +260,15 @@ class AllReduce(AveragedGradients):
     def broadcast(self, values: torch.Tensor) -> None:
         self._hvd.broadcast_(values, root_rank=0, name="share")
 
-    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
+    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool = False) -> Any:
         op = self._hvd.Adasum if is_adasum else self._hvd.Average
         return self._hvd.allreduce_async_(values, name=name, op=op)
 
     def receive(self, handle: Any) -> None:
         self._hvd.synchronize(handle)
+
+    def average_now(self, values: torch.Tensor, name: str) -> None:
+        self.receive(self.send(values, name))
 
     def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:
         result: torch.Tensor = self._hvd.allreduce(values, op=self._hvd.Sum, name="total")
@@ -268,6 +281,19 @@ class AllReduce(AveragedGradients):
 
     def leave(self) -> None:
         self._hvd.shutdown()
+
+
+class AllReduce(HorovodRanks, AveragedGradients):
+    def __init__(self, config: StrategyConfig) -> None:
+        super().__init__(config)
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
+        self.is_adasum = self._reduction == "adasum"
+
+
+class LocalAllReduce(HorovodRanks, LocalSteps):
+    def __init__(self, config: StrategyConfig) -> None:
+        super().__init__(config)
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]
 
 
 def group_parameters(parameters: Sequence[torch.nn.Parameter]) -> list[list[torch.nn.Parameter]]:

@@ -11,7 +11,7 @@ and every rank has the same vector after `reduce`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -190,6 +190,14 @@ class Strategy(ABC):
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return the state dicts of the whole model and its optimizer; rank 0 saves them."""
         return model.state_dict(), optimizer.state_dict()
+
+    def own_state(self) -> dict[str, Any]:
+        """Return what a checkpoint needs of the strategy, the same on each rank afterwards."""
+        return {}
+
+    def load_own_state(self, saved: Mapping[str, Any]) -> None:
+        """Continue with the result of `own_state`, which may be empty or of another strategy."""
+        del saved
 
     @abstractmethod
     def sum_over_ranks(self, values: torch.Tensor) -> torch.Tensor:

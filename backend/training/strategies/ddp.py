@@ -15,6 +15,7 @@ import torch
 
 from backend.records.jobs.config import StrategyConfig
 from backend.training.strategies.allreduce import SENT_DTYPES, AveragedGradients
+from backend.training.strategies.local_steps import LocalSteps
 from backend.training.strategies.rendezvous import RendezvousMixin, distributed
 
 
@@ -50,6 +51,24 @@ class ProcessGroup(RendezvousMixin):
         distributed.all_gather(contents, padded_content)
         return [part[:length] for part, length in zip(contents, lengths, strict=True)]
 
+    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool = False) -> Any:
+        return values, distributed.all_reduce(values, async_op=True)
+
+    def receive(self, handle: Any) -> None:
+        values, work = handle
+        work.wait()
+        # gloo has no mean.
+        values.div_(self.world_size)
+
+    _own_group: Any = None
+
+    def average_now(self, values: torch.Tensor, name: str) -> None:
+        if self._own_group is None:
+            # Gradients are sent meanwhile, in an order of their own.
+            self._own_group = distributed.new_group()
+        distributed.all_reduce(values, group=self._own_group)
+        values.div_(self.world_size)
+
     def leave(self) -> None:
         distributed.destroy_process_group()
         self._rendezvous.leave()
@@ -66,11 +85,10 @@ class Ddp(ProcessGroup, AveragedGradients):
         super().join(stall_limit_s)
         self.takes_bfloat16 = self.device_type == "cuda"
 
-    def send(self, values: torch.Tensor, name: str, *, is_adasum: bool) -> Any:
-        return values, distributed.all_reduce(values, async_op=True)
 
-    def receive(self, handle: Any) -> None:
-        values, work = handle
-        work.wait()
-        # gloo has no mean.
-        values.div_(self.world_size)
+class LocalDdp(ProcessGroup, LocalSteps):
+    name = "ddp"
+
+    def __init__(self, config: StrategyConfig, host: str) -> None:
+        super().__init__(host)
+        self.sent_dtype = SENT_DTYPES[config.setting("compression")]

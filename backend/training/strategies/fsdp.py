@@ -8,7 +8,7 @@ continues on any number of ranks and with every other strategy.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -17,16 +17,16 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.utils._pytree import tree_map_only
 
-from backend.training.finite import norm_of
 from backend.training.optimizer import grouped_parameters, parameters_by_name
-from backend.training.strategies.base import LocalGradients, optimized_names
+from backend.training.strategies.base import optimized_names
 from backend.training.strategies.ddp import ProcessGroup
+from backend.training.strategies.local_steps import SyncMessage
 from backend.training.user_code import UserCodeError
 
 MakeOptimizer = Callable[[Sequence[torch.nn.Parameter]], torch.optim.Optimizer]
 
 
-class Fsdp(ProcessGroup, LocalGradients):
+class Fsdp(ProcessGroup, SyncMessage):
     name = "fsdp"
     has_collective_forward = True
 
@@ -50,22 +50,6 @@ class Fsdp(ProcessGroup, LocalGradients):
                 }
         return sharded_optimizer
 
-    def adopt(
-        self, model: torch.nn.Module, sync_size: int, names: Collection[str] | None = None
-    ) -> torch.Tensor:
-        super().adopt(model, sync_size, names)
-        self._sync = torch.zeros(sync_size, device=self.device_type)
-        return self._sync
-
-    def reduce(self) -> None:
-        super().reduce()
-        square = norm_of(self._shards()).square().reshape(1)
-        # The sum of squares of the shards, with the sync vector, whose ranks are averaged.
-        message = torch.cat([self._sync / self.world_size, square.to(self._sync)])
-        self.sum_over_ranks(message)
-        self._sync.copy_(message[:-1])
-        self._norm = message[-1].sqrt()
-
     def average_thawed(self, parameters: Sequence[torch.nn.Parameter]) -> None:
         if parameters:
             raise UserCodeError(
@@ -74,15 +58,9 @@ class Fsdp(ProcessGroup, LocalGradients):
                 "Train all layers from the first step on, or choose the strategy DDP.",
             )
 
-    def gradient_norm(self) -> torch.Tensor:
-        return self._norm
-
-    def scale_gradients(self, factor: torch.Tensor) -> None:
-        torch._foreach_mul_(self._shards(), factor)
-
-    def _shards(self) -> list[torch.Tensor]:
+    def _gradients(self) -> list[torch.Tensor]:
         """Return this rank's share of each gradient."""
-        return [g.to_local() if isinstance(g, DTensor) else g for g in self._gradients()]
+        return [g.to_local() if isinstance(g, DTensor) else g for g in super()._gradients()]
 
     def full_state(
         self, model: torch.nn.Module, optimizer: torch.optim.Optimizer

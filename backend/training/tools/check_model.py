@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     import torch
 
 _MOST_LAYERS = 500
+_RATE = 0.01
+"""The learning rate with which a model's own optimizer is made."""
 _GENERATORS = (random.Random, numpy.random.Generator, numpy.random.RandomState)
 
 
@@ -102,6 +104,7 @@ def check_model(request: Mapping[str, Any], report: tool_protocol.Report) -> dic
 def _first_batch(request: Mapping[str, Any]) -> tuple[UserData, Any, Any, list[str]]:
     """Return the dataset, data and target of its first batch, and its generators that were used."""
     dataset = load_loader(Path(request["loader"])).training(Path(request["dataset"]))
+    dataset.weights()
     size = min(len(dataset), int(request.get("batch_size", 4)))
     previous_states = _generator_states(dataset.user_dataset)
     data, target = split_batch(dataset.collate([dataset[index] for index in range(size)]))
@@ -122,6 +125,8 @@ def _run_step(
     classes: Sequence[str],
 ) -> ModelCheck:
     import torch
+
+    from backend.training.optimizer import make_user_optimizer, trained_parameters
 
     model.train()
     outputs: dict[str, str] = {}
@@ -145,6 +150,9 @@ def _run_step(
     started_s = time.perf_counter()
     with calling("The backward of the model's loss"):
         torch.autograd.backward(loss)
+    if callable(user_function := getattr(type(model), "optimizer", None)):
+        report("Making the model's optimizer…")
+        make_user_optimizer(model, user_function, trained_parameters(model), _RATE)
     backward_ms = (time.perf_counter() - started_s) * 1000
     report("Computing the model's metrics…")
     metrics = compute_metrics(model, output, target)

@@ -169,3 +169,8 @@ def test_an_optimizer_of_the_model_that_cannot_be_used_is_refused(
 def test_a_rate_of_a_layer_that_the_model_lacks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(BackendError, match=r"lr_of has “head\."):
         train_here(new_training(tmp_path, lr_of={"head.": 0.5}, **SINGLE_PROCESS))
+
+
+def test_rates_of_layers_that_train_nothing_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(BackendError, match="lr_of gives all layers the rate 0"):
+        train_here(new_training(tmp_path, lr_of={"layers.": 0}, **SINGLE_PROCESS))

@@ -63,6 +63,16 @@ OPTIONS: Mapping[tuple[str, str], str] = {
     f"above {formats.count(65_504)} overflows.",
     ("compression", "bfloat16"): "16 bits with the range of 32 halve what is sent, which pays on a "
     "slow network; the numbers have 8 bits of precision.",
+    (
+        "compression",
+        "powersgd",
+    ): "Matrices of rank 4 in place of large gradients send a small "
+    "share, which pays on a very slow network; what they leave out is added to the next step.",
+    (
+        "shard",
+        "optimizer",
+    ): "Each process keeps a part of the optimizer's state and sends the "
+    "weights that it updates: it pays when Adam's state fills the GPU.",
     ("reduction", "adasum"): "Adasum weighs gradients by how much they agree: it pays with many "
     "processes, and needs no rate scaling.",
     ("reduction", "hierarchical"): "The GPUs of a node average first: it pays with several GPUs on "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import datetime
+import math
 import tomllib
 from typing import Any
 
@@ -252,6 +253,8 @@ def test_a_split_network_refuses_settings_that_its_parts_lack() -> None:
 
 ON_GPUS = {"placement": [{"node": "a", "gpus": ["GPU-1", "GPU-2"]}]}
 SPLIT = {"name": "consensus", "inner_rounds": 2}
+PERIODS = {"average_every": 5}
+LOW_RANK = {"name": "ddp", "compression": "powersgd"}
 COORDINATED = {"strategy": {"name": "sandblaster"}, "optimizer": {"name": "lbfgs", "lr": 1.0}}
 A_SCRIPT = {"name": "mine", "script": "mine", "placement": [{"node": "a", "processes": 1}]}
 ON_TWO = {"placement": [{"node": node, "processes": 1} for node in ("a", "b")]}
@@ -278,10 +281,21 @@ BROKEN = {
     "quorum": {"strategy": {"name": "downpour", "policy": "quorum"}},
     "L-BFGS": {"optimizer": {"name": "lbfgs", "lr": 1.0}},
     "schedule": {**COORDINATED, "schedule": {"warmup_epochs": 1}},
+    "lowest rate": {"schedule": {"name": "cosine", "eta_min": 0.2}},
     "one cycle": {"schedule": {"name": "one-cycle", "warmup_epochs": 1}},
     "gradient norm": {**COORDINATED, "gradient_norm": 1.0},
     "rounds": {"strategy": SPLIT, "gradient_norm": 1.0},
     "average of all": {"ema": 0.9, "strategy": SPLIT},
+    "outer_lr without periods": {"strategy": {"outer_lr": 0.7}},
+    "outer_momentum without periods": {"strategy": {"outer_momentum": 0.9}},
+    "average of periods": {"ema": 0.9, "strategy": PERIODS},
+    "float16 of periods": {"precision": "float16", "strategy": PERIODS, **ON_GPUS},
+    "mean of periods": {"strategy": {**PERIODS, "reduction": "adasum"}},
+    "sync_batch_norm of periods": {"strategy": {**PERIODS, "sync_batch_norm": True}},
+    "shard of periods": {"strategy": {**PERIODS, "name": "ddp", "shard": "optimizer"}},
+    "low rank of periods": {"strategy": {**LOW_RANK, "shard": "optimizer"}},
+    "float16 of low rank": {"precision": "float16", "strategy": LOW_RANK, **ON_GPUS},
+    "compiled norms": {"compile": True, "strategy": {"sync_batch_norm": True}},
     "compiled parts": {"compile": True, "strategy": SPLIT},
     "rates of layers": {"lr_of": ["backbone.=0.1", "head"]},
     "rates of servers": {"lr_of": ["fc.=2"], "strategy": {"name": "downpour"}},
@@ -329,6 +343,27 @@ def test_a_job_file_of_before_has_its_precision(old: object, precision: str) -> 
     mixed_file = parse_job({**GOOD, **ON_GPUS, "mixed_precision": True, "precision": "tf32"})
     assert [error.path for error in mixed_file.errors] == ["mixed_precision"]
     assert "mixed_precision" in error_messages({**GOOD, "mixed_precision": 1})
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "message"),
+    [
+        ("schedule", {"name": "step", "gamma": 1.5}, "must be above 0 and 1 at most"),
+        ("schedule", {"name": "step", "gamma": 0}, "must be above 0 and 1 at most"),
+        (
+            "schedule",
+            {"name": "cosine", "gamma": 0.5},
+            "is a setting of “step”, “exponential”, “milestones”, “plateau”; this is “cosine”.",
+        ),
+        ("optimizer", {"name": "adam", "lr": 1, "momentum": 0.9}, "is a setting of “sgd”"),
+        ("schedule", {"name": "cosine", "gama": 0.5}, "is not a setting of a job"),
+    ],
+)
+def test_a_setting_of_another_schedule_or_without_effect_is_named(
+    path: str, value: dict[str, Any], message: str
+) -> None:
+    (error,) = error_messages({**GOOD, path: value}).values()
+    assert message in error
 
 
 def test_each_rule_has_a_name_of_its_own() -> None:
@@ -436,7 +471,7 @@ def settings_of(known_options: dict[str, Any]) -> st.SearchStrategy[dict[str, An
     def values(setting: Any) -> st.SearchStrategy[Any]:
         number = st.floats(
             setting.low or (setting.exclusive_low is not None) * 0.1,
-            setting.low + 0.99,
+            min(setting.low + 0.99, setting.high or math.inf),
             allow_subnormal=False,
         )
         whole_numbers = st.integers(int(setting.low), 1000)
@@ -455,7 +490,9 @@ def settings_of(known_options: dict[str, Any]) -> st.SearchStrategy[dict[str, An
         return kinds[setting.kind]
 
     options = {
-        name: values(setting) for name, setting in known_options.items() if name != "nesterov"
+        name: values(setting)
+        for name, setting in known_options.items()
+        if name not in ("nesterov", "eta_min")
     }
     return st.fixed_dictionaries({}, optional=options)
 
@@ -469,8 +506,9 @@ def job_files(draw: st.DrawFn) -> dict[str, Any]:
     optimizers = {"lbfgs"} if searches else OPTIMIZERS.keys() - {"lbfgs"}
     optimizer = draw(st.sampled_from(sorted(optimizers)))
     schedule = draw(st.sampled_from(["constant"] if searches else sorted(SCHEDULES)))
-    # What needs a certain number of processes is left to tests of its own.
+    # What needs a number of processes, or another setting, is left to tests of its own.
     limited = ("reduction", "servers", "policy", "cut", "inner_rounds")
+    limited += ("outer_lr", "outer_momentum", "average_every", "shard")
     known_options = {k: v for k, v in STRATEGIES[strategy].items() if k not in limited}
     gpus = st.lists(st.uuids().map(lambda u: f"GPU-{u}"), min_size=2, max_size=4, unique=True)
     nodes = draw(st.lists(name, min_size=1, max_size=3, unique=True))

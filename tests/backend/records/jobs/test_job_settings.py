@@ -130,6 +130,10 @@ def test_a_strategy_shows_its_defaults_and_no_scaling_where_servers_apply_the_ra
         "lr_scaling": "linear",
         "compression": "none",
         "reduction": "average",
+        "sync_batch_norm": "no",
+        "average_every": "1",
+        "outer_lr": "1.0",
+        "outer_momentum": "0.0",
     }
     served = setting_texts(name="dc-asgd", variant="constant")
     assert (served["lambda"], served["servers"]) == ("0.04", "1")

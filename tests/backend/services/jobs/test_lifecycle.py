@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -27,8 +27,9 @@ def lifecycle() -> JobLifecycle:
         "queries": SimpleNamespace(show=lambda _id: VIEW),
         "reaper": SimpleNamespace(read_reaped=lambda _id: (None, file, VIEW)),
         "starter": SimpleNamespace(start=lambda *_, **__: False),
+        **dict.fromkeys(("validator", "preflight", "sizes")),
     }
-    return JobLifecycle(**known_settings, validator=cast(Any, None), preflight=cast(Any, None))
+    return JobLifecycle(**known_settings)
 
 
 @pytest.mark.parametrize(

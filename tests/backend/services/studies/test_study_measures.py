@@ -29,6 +29,8 @@ def test_a_job_gives_its_last_error_its_mean_staleness_and_its_median_epoch() ->
         metrics={
             "samples_per_second": rate,
             "accuracy": [0.0] * 9 + [0.5, 1.0, NAN],
+            "loss": [9.0] * 9 + [0.25, 0.75, NAN],
+            "validation/loss": [NAN] * 2 + [0.5] + [NAN] * 8 + [0.125],
             "validation/accuracy": [NAN] * 2 + [0.5] + [NAN] * 8 + [0.75],
             "staleness mean": [NAN, 2.0, 4.0] + [NAN] * 9,
         },
@@ -36,6 +38,8 @@ def test_a_job_gives_its_last_error_its_mean_staleness_and_its_median_epoch() ->
     assert measures_of(config, history) == {
         Measure.ERROR: pytest.approx(25.0),
         Measure.TRAINING_ERROR: pytest.approx(25.0),
+        Measure.LOSS: 0.125,
+        Measure.TRAINING_LOSS: 0.5,
         Measure.STALENESS: 3.0,
         Measure.EPOCH_TIME: 2.0,
         Measure.RATE: 16.0,

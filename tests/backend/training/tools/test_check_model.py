@@ -158,9 +158,11 @@ def test_the_check_names_state_that_a_resumed_job_would_lack(
     [
         (MODEL.replace("return self.layers(x)", "raise ValueError"), LOADER, ""),
         (MODEL, LOADER.replace("def __getitem__", "def get"), "loader"),
+        (MODEL, LOADER.replace("96, 1", "96, 1\n    weights = [1.0, 2.0]"), "loader"),
+        (f"{MODEL}    def optimizer(self, parameters, lr):\n        return lr\n", LOADER, ""),
     ],
 )
-def test_an_error_before_the_first_batch_is_blamed_on_the_loader(
+def test_an_error_is_found_and_blamed_on_the_model_or_the_loader(
     tmp_path: Path, model: str, loader: str, part: str
 ) -> None:
     sources = new_training(tmp_path, model=model, loader=loader, **SINGLE_PROCESS).sources
