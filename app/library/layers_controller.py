@@ -11,7 +11,8 @@ from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.library.layers import ModelLayers
 from backend.services.jobs.inspection import InspectionService
-from widgets.library.library_detail import LibraryDetail, Trial
+from widgets.library.library_detail import LibraryDetail
+from widgets.library.trial_pages import Trial
 
 _QUEUE = "layers"
 

@@ -47,7 +47,7 @@ from widgets.common.theme import (
 from widgets.common.view_style import style_view
 from widgets.library.item_actions import NEW_VERSION
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, group_by_name
-from widgets.library.library_detail import LibraryDetail
+from widgets.library.library_detail import DETAILS
 from widgets.library.page_texts import FROM_GALLERY, GALLERY_ICON, PAGE_TEXTS
 
 _NAME_CHARS = 48
@@ -191,7 +191,7 @@ class LibraryPage(QWidget):
 
     def _make_detail_pane(self) -> None:
         texts = self._texts
-        self.detail = LibraryDetail(self.kind)
+        self.detail = DETAILS[self.kind]()
         self.detail.back_button.clicked.connect(self._return_to_list)
         self.detail.item_actions.add_handler(NEW_VERSION, lambda _reference: self._import_again())
         self._empty_page = EmptyState(

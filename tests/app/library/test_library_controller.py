@@ -36,9 +36,9 @@ from widgets.common.task_status import TaskStatus
 from widgets.library.changes_card import ChangesCard
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_actions import TRASH
-from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 from widgets.library.source_view import SourceView
+from widgets.library.trial_pages import PreviewBanner, Trial
 
 
 @pytest.fixture

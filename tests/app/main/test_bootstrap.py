@@ -97,7 +97,7 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     assert {program.library[kind].shown_name for kind in PARTS} == {"digits"}, "without F5"
     assert program.jobs.onboarding_strip.isVisible()
     program.window.open_page("datasets")
-    box = program.library[Kind.DATASET].detail._loader_box
+    box = program.library[Kind.DATASET].detail._boxes[Kind.LOADER]
     qtbot.waitUntil(lambda: box.key() == "digits")
     program.window.open_page("jobs")
 

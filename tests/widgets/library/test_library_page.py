@@ -39,8 +39,8 @@ from widgets.common.labels import Label
 from widgets.common.task_status import TaskStatus
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_groups import EntryModel, group_by_name
-from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.trial_pages import PreviewBanner, Trial
 
 
 def item(name, version=1, kind=Kind.DATASET, **details):
