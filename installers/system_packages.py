@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import glob
 import os
 import shutil
 import sys
@@ -51,6 +52,10 @@ class SystemPackage:
 
 def _has_header(name: str) -> bool:
     return (Path(sysconfig.get_path("include")) / name).exists()
+
+
+def _matches_file(pattern: str) -> bool:
+    return bool(glob.glob(pattern))
 
 
 BUILD = (
@@ -109,6 +114,17 @@ CLUSTER = (
     SystemPackage("util-linux", "nsenter", _has_tool),
 )
 
+# A Slurm cluster in namespaces: its controller, its daemons, and what they know each other by.
+SLURM = (
+    SystemPackage("munge", "munged", _has_tool),
+    SystemPackage("slurm-wlm", "slurmctld", _has_tool),
+    SystemPackage(
+        "slurm-wlm-basic-plugins",
+        "/usr/lib/*-linux-gnu/slurm-wlm/select_cons_tres.so",
+        _matches_file,
+    ),
+)
+
 # A real screen for the tests of the window: an X server, a window manager, a tray, input, and
 # `xrandr`, which adds a second screen to the server and removes it.
 SCREEN = (
@@ -122,7 +138,7 @@ SCREEN = (
 LIBRARIES: dict[str, tuple[SystemPackage, ...]] = {
     "headless": (),
     "window": QT + WINDOW,
-    "test": QT + WINDOW + SCREEN + CLUSTER,
+    "test": QT + WINDOW + SCREEN + CLUSTER + SLURM,
 }
 
 

@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
 from app.jobs.fitting_parts import fitting_parts
+from app.jobs.probe_controller import ProbeController
 from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
@@ -59,6 +60,7 @@ class FormController(Controller):
         sweeps: Serves the form when it describes several jobs.
         templates: Serves the start of the form.
         packages: Installs packages that a model lacks.
+        probes: Measures the job of the form.
 
     Signals:
         form_requested: Show the page New job.
@@ -100,6 +102,7 @@ class FormController(Controller):
         self.templates = TemplateController(services, runner, form, window, self)
         self.templates.job_load_requested.connect(self.load_job)
         self.templates.draft_requested.connect(self._show_template)
+        self.probes = ProbeController(self._jobs, runner, form, window, self)
         form.check_requested.connect(self._check)
         form.try_requested.connect(partial(self._try_batch, fetch=True))
         form.try_cancelled.connect(self._cancel_trial)

@@ -290,6 +290,10 @@ class Program(QObject):
         self.nodes.open_node(name)
         self.nodes.setFocus()
 
+    def _show_processes(self, name: str) -> None:
+        self._open_node(name)
+        self.nodes.detail.show_processes()
+
     def _open_item(self, kind: Kind, name: str) -> None:
         self.window.open_page(PAGE_KEYS[kind])
         self.library[kind].show_item(name)
@@ -452,6 +456,7 @@ class Program(QObject):
         actions.add_handler(job_actions.SAVE_FILE, self._file_export.save)
         actions.add_handler(job_actions.SAVE_CSV, self._save_csv_of)
         actions.add_handler(job_actions.SHOW_NODE, self._open_node)
+        actions.add_handler(job_actions.SHOW_PROCESSES, self._show_processes)
         self.nodes.node_actions.add_handler(node_actions.SAVE, self._file_export.save)
         self.form.picture_requested.connect(self._file_export.save)
         variances = self.library[Kind.MODEL].detail.results.layers.variance

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from functools import lru_cache
 from sys import intern
 from typing import Any
-
-from sqlalchemy import RowMapping
 
 from backend.records.base.schema import json_value
 from backend.records.base.timestamps import seconds
@@ -26,7 +25,7 @@ def item_to_row(item: LibraryItem) -> dict[str, Any]:
     return _storable(row)
 
 
-def row_to_item(row: RowMapping) -> LibraryItem:
+def row_to_item(row: sqlite3.Row) -> LibraryItem:
     return LibraryItem.from_dict({**row, "facts": json.loads(row["facts"])})
 
 
@@ -68,7 +67,7 @@ def searched(text: str) -> str:
     return text.casefold().replace("\0", " ")
 
 
-def row_to_job(row: RowMapping) -> JobView | None:
+def row_to_job(row: sqlite3.Row) -> JobView | None:
     """Convert to the job as last seen; None if another Ringmaster wrote its settings."""
     config = _config(row["config"])
     if config is None:
@@ -131,7 +130,7 @@ LINE_COLUMNS = (
 """Columns that `row_to_line` needs."""
 
 
-def row_to_line(row: RowMapping) -> JobSummary:
+def row_to_line(row: sqlite3.Row) -> JobSummary:
     """Convert to a summary of the job as last seen; values that many jobs share are stored once."""
     state = JobState(row["state"])
     settings = json.loads(row["config"])

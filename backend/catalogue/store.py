@@ -4,39 +4,26 @@ The files in the data root are the truth; the catalogue can always be rebuilt fr
 overwrites an existing file: a file that cannot be opened is refused with an error and stays
 unchanged until the user moves it (`set_aside`).
 
-A connection is used inside one method, so every method may be called from any thread.
+A connection is used inside one method, so every method may be called from any thread. Reads use
+`sqlite3` alone: importing SQLAlchemy, which `tables` does for the writes, takes four fifths of the
+processor time of a command such as ``job list``.
 """
 
 from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from secrets import token_hex
-from typing import Any, TypeVar
-
-from sqlalchemy import (
-    Connection,
-    Engine,
-    NullPool,
-    QueuePool,
-    create_engine,
-    delete,
-    event,
-    func,
-    select,
-    tuple_,
-)
-from sqlalchemy.dialects.sqlite import insert
-from sqlalchemy.engine import URL
-from sqlalchemy.exc import DBAPIError
+from typing import TYPE_CHECKING, TypeVar
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.catalogue.location import make_private, make_private_folder
 from backend.catalogue.rows import (
     LINE_COLUMNS,
     item_to_row,
@@ -46,30 +33,29 @@ from backend.catalogue.rows import (
     row_to_line,
     searched,
 )
-from backend.catalogue.tables import FORMAT, ITEMS, JOBS, METADATA
 from backend.node.system.mounts import MOUNTS, network_mount
-from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind, LibraryItem
 
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    from backend.catalogue.tables import CatalogueWriter
+
 T = TypeVar("T")
 
+FORMAT = 5
+"""SQLite's ``user_version`` of the file. A file of an older format is rebuilt."""
 PATIENCE_S = 10.0
 CACHE_KIB = 256
 """Page cache of each connection. SQLite would take 2 MB each as the jobs grow in number. The lists
 are in memory, and the system caches what is read of the file."""
 _MAGIC = b"SQLite format 3\0"
 _BATCH = 500
-_ITEM_KEY = ("kind", "name", "version")
-_ORDERS = {
-    "created": JOBS.c.created,
-    "started": JOBS.c.started,
-    "ended": JOBS.c.ended,
-    "name": JOBS.c.name,
-    "state": JOBS.c.state,
-    "best": JOBS.c.best_value,
-}
+_ITEM_QUERY = (
+    "SELECT * FROM library_item WHERE kind = :kind AND name = :name AND version = :version"
+)
 
 
 class CatalogueError(BackendError):
@@ -83,20 +69,21 @@ class CatalogueError(BackendError):
 class Catalogue:
     """An open catalogue; see `open_catalogue`."""
 
-    def __init__(self, path: Path, engine: Engine, *, is_new: bool) -> None:
-        self._path = path
-        self._engine = engine
+    def __init__(self, path: Path, *, is_new: bool) -> None:
+        self.path = path
         self.is_new = is_new
         """Just created or rebuilt: a rescan fills it."""
         self.items_changed: Callable[[Kind], object] = lambda _kind: None
         """Called after each write of datasets, models or loaders, on the thread that wrote."""
-
-    @property
-    def path(self) -> Path:
-        return self._path
+        self._idle_connections: list[sqlite3.Connection] = []
+        self._engine_lock = threading.Lock()
+        self._write_engine: Engine | None = None
 
     def close(self) -> None:
-        self._engine.dispose()
+        if self._write_engine is not None:
+            self._write_engine.dispose()
+        while self._idle_connections:
+            self._idle_connections.pop().close()
 
     # Datasets, models, loaders.
 
@@ -105,51 +92,41 @@ class Catalogue:
 
         ``fingerprint``: see `trusted_fingerprint`; "" keeps the stored fingerprint.
         """
-        row = {**item_to_row(item), **({"trusted": fingerprint} if fingerprint else {})}
-        query = select(ITEMS).where(*_is_item(item.kind, item.name, item.version))
+        row = item_to_row(item)
+        if fingerprint:
+            row["trusted"] = fingerprint
         with self._reading() as connection:
-            stored_row = connection.execute(query).mappings().one_or_none()
+            stored_row = connection.execute(_ITEM_QUERY, row).fetchone()
         if stored_row is None or any(stored_row[key] != value for key, value in row.items()):
-            with self._writing() as connection:
-                _put_item(connection, item, fingerprint)
+            with self._writing() as writer:
+                writer.put_item(row)
             self.items_changed(item.kind)
 
     def items(self, kind: Kind) -> tuple[LibraryItem, ...]:
         """Return every version, by name, newest first."""
-        query = (
-            select(ITEMS)
-            .where(ITEMS.c.kind == kind.value)
-            .order_by(ITEMS.c.name, ITEMS.c.version.desc())
-        )
+        query = "SELECT * FROM library_item WHERE kind = ? ORDER BY name, version DESC"
         with self._reading() as connection:
-            return tuple(row_to_item(row) for row in connection.execute(query).mappings())
+            return tuple(map(row_to_item, connection.execute(query, (kind.value,))))
 
     def remove_item(self, kind: Kind, name: str, version: int) -> None:
-        with self._writing() as connection:
-            connection.execute(delete(ITEMS).where(*_is_item(kind, name, version)))
-        self.items_changed(kind)
+        self.sync_items(kind, (), [(name, version)])
 
     def trusted_fingerprint(self, kind: Kind, name: str, version: int) -> str:
         """Return the fingerprint of the files when their hash was last verified, or ""."""
-        query = select(ITEMS.c.trusted).where(*_is_item(kind, name, version))
+        key = {"kind": kind.value, "name": name, "version": version}
         with self._reading() as connection:
-            return connection.scalar(query) or ""
+            row = connection.execute(_ITEM_QUERY, key).fetchone()
+        return "" if row is None else str(row["trusted"])
 
     def sync_items(
         self, kind: Kind, items: Iterable[LibraryItem], removed_keys: Iterable[tuple[str, int]]
     ) -> None:
         """Add what was found in the data root and remove what is gone, in one transaction."""
-        removed_keys = list(removed_keys)
-        with self._writing() as connection:
+        with self._writing() as writer:
             for item in items:
-                _put_item(connection, item, "")
-            for batch in _batches(removed_keys):
-                connection.execute(
-                    delete(ITEMS).where(
-                        ITEMS.c.kind == kind.value,
-                        tuple_(ITEMS.c.name, ITEMS.c.version).in_(batch),
-                    )
-                )
+                writer.put_item(item_to_row(item))
+            for batch in _batches(list(removed_keys)):
+                writer.remove_items(kind.value, batch)
         self.items_changed(kind)
 
     # Jobs.
@@ -157,104 +134,78 @@ class Catalogue:
     def put_job(self, view: JobView) -> None:
         """Add or replace a job. Writes nothing if nothing changed, because the window polls."""
         row = job_to_row(view)
-        query = select(JOBS).where(JOBS.c.id == view.id)
         with self._reading() as connection:
-            stored_row = connection.execute(query).mappings().one_or_none()
+            query = "SELECT * FROM job WHERE id = ?"
+            stored_row = connection.execute(query, (view.id,)).fetchone()
         if stored_row is None or dict(stored_row) != row:
-            with self._writing() as connection:
-                _put_jobs(connection, [row])
+            with self._writing() as writer:
+                writer.put_jobs([row])
 
     def put_jobs(self, views: Iterable[JobView]) -> None:
         """Add or replace several jobs in one transaction."""
-        with self._writing() as connection:
+        with self._writing() as writer:
             for batch in _batches([job_to_row(view) for view in views]):
-                _put_jobs(connection, batch)
+                writer.put_jobs(batch)
 
-    def job(self, job_id: str) -> JobView | None:
-        """Return the job as last seen, or None if the catalogue does not have it."""
-        query = select(JOBS).where(JOBS.c.id == job_id)
-        with self._reading() as connection:
-            row = connection.execute(query).mappings().one_or_none()
-        return None if row is None else row_to_job(row)
-
-    def jobs(
-        self,
-        text: str = "",
-        states: Sequence[JobState] = (),
-        order: str = "created",
-        *,
-        descending: bool = True,
-        limit: int | None = None,
-        offset: int = 0,
-    ) -> tuple[JobView, ...]:
-        """Return jobs as last seen, by default newest first.
+    def jobs(self, text: str = "", limit: int = -1) -> tuple[JobView, ...]:
+        """Return jobs as last seen, newest first.
 
         Args:
             text: Each of its words must occur in the id, the name, the notes or the tags.
-            states: Only jobs in these states; empty for all.
-            order: One of "created", "started", "ended", "name", "state", "best".
-            descending: Whether the last comes first.
-            limit: The largest number of jobs; with ``offset`` a table shows its rows by page.
-            offset: The number of jobs to skip.
+            limit: The largest number of jobs; negative for all.
         """
-        column = _ORDERS[order]
-        # A loss cannot be compared with an accuracy: jobs of one metric are kept together.
-        metric = (JOBS.c.best_name.is_(None), JOBS.c.best_name) if order == "best" else ()
-        sort_keys = (*metric, column.desc() if descending else column.asc(), JOBS.c.id.desc())
-        conditions = _matches(text, states)
-        query = select(JOBS).order_by(*sort_keys)
+        words = searched(text).split()
+        conditions = " AND ".join(["instr(search, ?)"] * len(words)) or "TRUE"
+        order = "ORDER BY created DESC, id DESC"
+        # Sorting whole rows of 100,000 jobs took 0.4 s, sorting their ids 0.07 s.
+        ids = f"SELECT id FROM job WHERE {conditions} {order} LIMIT ?"
+        query = f"SELECT * FROM job WHERE id IN ({ids}) {order}"
         with self._reading() as connection:
-            if limit is None:
-                query = query.where(*conditions).offset(offset)
-            else:
-                # Sorting whole rows of 100,000 jobs took 0.4 s, sorting their ids 0.07 s.
-                ids = (
-                    select(JOBS.c.id)
-                    .where(*conditions)
-                    .order_by(*sort_keys)
-                    .limit(limit)
-                    .offset(offset)
-                )
-                query = query.where(JOBS.c.id.in_(connection.scalars(ids).all()))
-            rows = connection.execute(query).mappings().all()
+            rows = connection.execute(query, (*words, limit)).fetchall()
         return tuple(view for row in rows if (view := row_to_job(row)) is not None)
 
     def job_lines(self) -> Iterator[JobSummary]:
         """Yield a summary of every job, in no order; rows are read as they are requested."""
-        query = select(*(JOBS.c[name] for name in LINE_COLUMNS))
         with self._reading() as connection:
-            for row in connection.execute(query.execution_options(yield_per=_BATCH)).mappings():
-                yield row_to_line(row)
-
-    def count_jobs(self, text: str = "", states: Sequence[JobState] = ()) -> int:
-        query = select(func.count()).select_from(JOBS).where(*_matches(text, states))
-        with self._reading() as connection:
-            return connection.scalar(query) or 0
+            yield from map(
+                row_to_line, connection.execute(f"SELECT {', '.join(LINE_COLUMNS)} FROM job")
+            )
 
     def job_ids(self) -> frozenset[str]:
         with self._reading() as connection:
-            return frozenset(connection.scalars(select(JOBS.c.id)))
-
-    def remove_job(self, job_id: str) -> None:
-        self.remove_jobs([job_id])
+            return frozenset(row["id"] for row in connection.execute("SELECT id FROM job"))
 
     def remove_jobs(self, job_ids: Iterable[str]) -> None:
-        with self._writing() as connection:
+        with self._writing() as writer:
             for batch in _batches(list(job_ids)):
-                connection.execute(delete(JOBS).where(JOBS.c.id.in_(batch)))
+                writer.remove_jobs(batch)
 
     @contextmanager
-    def _reading(self) -> Iterator[Connection]:
-        with _explained(self._path), self._engine.connect() as connection:
-            yield connection
+    def _reading(self) -> Iterator[sqlite3.Connection]:
+        with _explained(self.path):
+            try:
+                connection = self._idle_connections.pop()
+            except IndexError:  # every connection is in use
+                connection = _connect(self.path)
+            try:
+                yield connection
+            finally:
+                self._idle_connections.append(connection)
 
     @contextmanager
-    def _writing(self) -> Iterator[Connection]:
-        # SQLite refuses at once a transaction that reads first and writes after another one wrote
-        # in between, whatever its timeout. One that begins as a writer waits.
-        engine = self._engine.execution_options(ringmaster_begin="BEGIN IMMEDIATE")
-        with _explained(self._path), engine.begin() as connection:
-            yield connection
+    def _writing(self) -> Iterator[CatalogueWriter]:
+        from backend.catalogue.tables import transaction
+
+        with _explained(self.path), transaction(self._engine()) as writer:
+            yield writer
+
+    def _engine(self) -> Engine:
+        from backend.catalogue.tables import make_engine
+
+        with self._engine_lock:
+            if self._write_engine is None:
+                self._write_engine = make_engine(partial(_connect, self.path))
+            return self._write_engine
 
 
 def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
@@ -292,11 +243,14 @@ def open_catalogue(path: Path, mounts: Path = MOUNTS) -> Catalogue:
         ) from error
     with _explained(path):
         if _format(path) != FORMAT:
-            is_new = _rebuild(path)
-        engine = _engine(path)
-        with engine.connect() as connection:
-            connection.exec_driver_sql("SELECT 1 FROM job LIMIT 1")
-    return Catalogue(path, engine, is_new=is_new)
+            from backend.catalogue.tables import single_transaction
+
+            with single_transaction(partial(_connect, path, is_shared=False)) as writer:
+                is_new = writer.rebuild_tables(FORMAT)
+    catalogue = Catalogue(path, is_new=is_new)
+    with catalogue._reading() as connection:
+        connection.execute("SELECT 1 FROM job LIMIT 1")
+    return catalogue
 
 
 def set_aside(path: Path) -> Path:
@@ -317,16 +271,23 @@ def set_aside(path: Path) -> Path:
 
 
 def _make(path: Path) -> None:
-    """Create an empty catalogue in one step: other processes see none, or a usable one."""
-    make_private_folder(path.parent)
+    """Create an empty catalogue in one step: other processes see none, or a usable one.
+
+    Only its owner can read it, and a folder that is made for it.
+    """
+    from backend.catalogue.tables import single_transaction
+
+    if not path.parent.is_dir():
+        path.parent.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o700, exist_ok=True)
     new_path = path.with_name(f".{path.name}.{os.getpid()}.{token_hex(4)}.new")
-    make_private(new_path)
+    os.close(os.open(new_path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     try:
-        with _explained(path):
-            engine = _engine(new_path, is_shared=False)
-            with engine.begin() as connection:
-                _create_tables(connection)
-            engine.dispose()
+        with (
+            _explained(path),
+            single_transaction(partial(_connect, new_path, is_shared=False)) as writer,
+        ):
+            writer.create_tables(FORMAT)
         try:
             os.link(new_path, path)
         except FileExistsError:
@@ -358,11 +319,11 @@ def _format(path: Path) -> int:
     with closing(sqlite3.connect(path, timeout=PATIENCE_S)) as connection:
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master")}
         number = int(connection.execute("PRAGMA user_version").fetchone()[0])
-    if not tables >= {ITEMS.name, JOBS.name}:
-        raise CatalogueError(
-            f"{path} is a database of another program.",
-            "Choose another file: --catalogue FILE.",
-        )
+        if not tables >= {"library_item", "job"}:
+            raise CatalogueError(
+                f"{path} is a database of another program.",
+                "Choose another file: --catalogue FILE.",
+            )
     if number > FORMAT:
         raise CatalogueError(
             f"The catalogue {path} was made by a newer Ringmaster (its format is {number}; "
@@ -373,95 +334,19 @@ def _format(path: Path) -> int:
     return number
 
 
-def _create_tables(connection: Connection) -> None:
-    METADATA.create_all(connection)
-    connection.exec_driver_sql(f"PRAGMA user_version = {FORMAT}")
-
-
-def _rebuild(path: Path) -> bool:
-    """Recreate the tables of an older catalogue in one transaction; a rescan fills in the jobs.
-
-    What it knows of datasets, models and loaders stays: their hashes took long to compute.
-    """
-    engine = _engine(path, is_shared=False).execution_options(ringmaster_begin="BEGIN IMMEDIATE")
-    try:
-        with engine.begin() as connection:
-            # Another window may have done it while this one waited for the lock.
-            if connection.exec_driver_sql("PRAGMA user_version").scalar() == FORMAT:
-                return False
-            rows = connection.exec_driver_sql(f"SELECT * FROM {ITEMS.name}").mappings().all()
-            # Earlier formats were numbered by Alembic.
-            connection.exec_driver_sql("DROP TABLE IF EXISTS alembic_version")
-            METADATA.drop_all(connection)
-            _create_tables(connection)
-            if rows:
-                connection.execute(insert(ITEMS), [dict(row) for row in rows])
-    finally:
-        engine.dispose()
-    return True
-
-
-def _engine(path: Path, *, is_shared: bool = True) -> Engine:
+def _connect(path: Path, *, is_shared: bool = True) -> sqlite3.Connection:
     """Open ``path``. Not ``is_shared``: for one transaction that leaves no other file behind."""
-    engine = create_engine(
-        URL.create("sqlite", database=str(path)),
-        connect_args={"timeout": PATIENCE_S, "check_same_thread": False},
-        poolclass=QueuePool if is_shared else NullPool,
-        **({"pool_size": 4, "max_overflow": -1} if is_shared else {}),
+    # By default the driver begins transactions itself, and only before some statements.
+    connection = sqlite3.connect(
+        path, timeout=PATIENCE_S, isolation_level=None, check_same_thread=False
     )
-
-    @event.listens_for(engine, "connect")
-    def prepare(connection: sqlite3.Connection, _record: object) -> None:
-        # By default the driver begins transactions itself, and only before some statements.
-        connection.isolation_level = None
-        connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute(f"PRAGMA busy_timeout = {int(PATIENCE_S * 1000)}")
-        if is_shared:
-            connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
-        # NORMAL would lose the last commits in a power cut.
-        connection.execute("PRAGMA synchronous = FULL")
-
-    @event.listens_for(engine, "begin")
-    def begin_transaction(connection: Connection) -> None:
-        statement = connection.get_execution_options().get("ringmaster_begin", "BEGIN")
-        connection.exec_driver_sql(statement)
-
-    return engine
-
-
-def _put_item(connection: Connection, item: LibraryItem, fingerprint: str) -> None:
-    row = item_to_row(item)
-    if fingerprint:
-        row["trusted"] = fingerprint
-    statement = insert(ITEMS).values(**row)
-    changes = {key: statement.excluded[key] for key in row if key not in _ITEM_KEY}
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=list(_ITEM_KEY), set_=changes)
-    )
-
-
-def _put_jobs(connection: Connection, rows: Sequence[dict[str, Any]]) -> None:
-    statement = insert(JOBS)
-    changes = {key: statement.excluded[key] for key in rows[0] if key != "id"}
-    connection.execute(
-        statement.on_conflict_do_update(index_elements=["id"], set_=changes), list(rows)
-    )
-
-
-def _is_item(kind: Kind, name: str, version: int) -> tuple[Any, ...]:
-    return (
-        ITEMS.c.kind == kind.value,
-        ITEMS.c.name == name,
-        ITEMS.c.version == version,
-    )
-
-
-def _matches(text: str, states: Sequence[JobState]) -> list[Any]:
-    conditions = [JOBS.c.search.contains(word, autoescape=True) for word in searched(text).split()]
-    if states:
-        conditions.append(JOBS.c.state.in_([state.value for state in states]))
-    return conditions
+    connection.row_factory = sqlite3.Row
+    if is_shared:
+        connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+    # NORMAL would lose the last commits in a power cut.
+    connection.execute("PRAGMA synchronous = FULL")
+    return connection
 
 
 def _batches(values: Sequence[T]) -> Iterator[Sequence[T]]:
@@ -475,11 +360,6 @@ def _explained(path: Path) -> Iterator[None]:
     """Turn SQLite's errors about the file into `CatalogueError`; errors in a query stay."""
     try:
         yield
-    except DBAPIError as error:
-        refusal = _refusal(path, error.orig)
-        if refusal is None:
-            raise
-        raise refusal from error
     except sqlite3.DatabaseError as error:
         refusal = _refusal(path, error)
         if refusal is None:
@@ -487,7 +367,7 @@ def _explained(path: Path) -> Iterator[None]:
         raise refusal from error
 
 
-def _refusal(path: Path, error: BaseException | None) -> CatalogueError | None:
+def _refusal(path: Path, error: sqlite3.DatabaseError) -> CatalogueError | None:
     # The lowest byte of an extended code is the kind of error.
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

@@ -12,7 +12,7 @@ from tests.benchmarks.figures import Figure
 
 PAIRS = 7
 MAIN = Path(__file__).resolve().parents[2] / "main.py"
-LIMITS = {"--version": 0.3, "job list": 1.6}
+LIMITS = {"--version": 0.3, "job list": 0.8}
 
 
 def measure() -> list[Figure]:

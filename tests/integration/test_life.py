@@ -405,7 +405,8 @@ def test_f28_f40_a_catalogue_that_cannot_be_written_keeps_no_job_from_stopping(
     assert stopped(services, view.id).state is JobState.INTERRUPTED
     monkeypatch.undo()
     assert services.jobs.queries.show(view.id).contact_warning == ""
-    assert services.catalogue.job(view.id) == services.jobs.queries.list()[0]
+    (catalogued_job,) = services.catalogue.jobs(view.id)
+    assert catalogued_job == services.jobs.queries.list()[0]
 
 
 def test_removing_a_job_moves_it_to_the_trash_and_not_while_it_lives(services: Services) -> None:

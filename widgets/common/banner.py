@@ -21,13 +21,16 @@ _SLACK = 4
 _STACKED_MARGINS: Margins = (S4, S3, S3, S3)
 _IN_LINE_MARGINS: Margins = (S3, S1, S1, S1)
 _WRAPPED_MARGINS: Margins = (S3, S2, S2, S2)
+COMPACT_H = 44
+"""The height of a compact banner: two lines, or a line with a button."""
 
 
 class Banner(QFrame):
     """Cause in bold, effect, and the buttons of the remedy.
 
     The effect is on the same line as the cause if both fit, otherwise below it. With `stacked` the
-    effect is always below, and the cause is larger.
+    effect is always below, and the cause is larger. With `compact` it has two lines: the second
+    belongs to the cause if the cause needs it, otherwise to the effect.
     """
 
     def __init__(
@@ -39,17 +42,22 @@ class Banner(QFrame):
         icon: str = "",
         actions: Sequence[QWidget] = (),
         stacked: bool = False,
+        compact: bool = False,
         parent: QWidget | None = None,
     ) -> None:
         super().__init__(parent)
         self.setFrameShape(QFrame.Shape.NoFrame)
-        self._stacked = stacked
+        self._stacked, self._compact = stacked, compact
         self._buttons: tuple[QWidget, ...] = ()
         self._is_in_line = False
         self._role: Role = "heading" if stacked else "strong"
         self._icon = IconLabel("info-fill", "text2", ICON_NAV)
         self._headline = Label("", self._role, wrap=True)
-        self._text = Label("", "body", "text", wrap=True)
+        self._text = (
+            Label("", "small", "text2", elide="right")
+            if compact
+            else Label("", "body", "text", wrap=True)
+        )
         for label in (self._headline, self._text):
             # A line that is not wrapped yet would keep the window from shrinking.
             label.setMinimumWidth(1)
@@ -63,10 +71,10 @@ class Banner(QFrame):
             self._icon,
             (centred_text, 1),
             self._actions,
-            margins=_STACKED_MARGINS if stacked else _WRAPPED_MARGINS,
+            margins=_STACKED_MARGINS if stacked else self._wrapped_margins(),
         )
         self.setLayout(self._row)
-        self.setMinimumHeight(_MIN_H)
+        self.setMinimumHeight(COMPACT_H if compact else _MIN_H)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Minimum)
         self.set_finding(family, headline, text, icon=icon)
         self.set_actions(actions)
@@ -81,7 +89,7 @@ class Banner(QFrame):
         self._headline.set_color_role(color_role)
         self._headline.setText(headline)
         self._text.setText(text)
-        self._text.setVisible(bool(text))
+        self._text.setVisible(bool(text) and not self._fills_both_lines())
         self.setAccessibleName(f"{headline} {text}".strip())
         self._update_direction()
 
@@ -104,15 +112,25 @@ class Banner(QFrame):
     def _update_direction(self) -> None:
         """Use a single line if the text fits."""
         in_line = not self._stacked and self._line_width() <= self.width()
+        if self._compact:
+            self._text.setVisible(bool(self._text.text()) and not self._fills_both_lines())
         if in_line == self._is_in_line:
             return
         self._is_in_line = in_line
         direction = QBoxLayout.Direction
         self._text_layout.setDirection(direction.LeftToRight if in_line else direction.TopToBottom)
         self._text_layout.setSpacing(S2 if in_line else _LINES_GAP)
-        self._row.setContentsMargins(*(_IN_LINE_MARGINS if in_line else _WRAPPED_MARGINS))
-        for label in (self._headline, self._text):
-            label.setWordWrap(not in_line)
+        self._row.setContentsMargins(*(_IN_LINE_MARGINS if in_line else self._wrapped_margins()))
+        self._headline.setWordWrap(not in_line)
+        self._text.setWordWrap(not in_line and not self._compact)
+
+    def _wrapped_margins(self) -> Margins:
+        return _IN_LINE_MARGINS if self._compact else _WRAPPED_MARGINS
+
+    def _fills_both_lines(self) -> bool:
+        """Return whether the cause alone needs both lines of a compact banner."""
+        text_w = text_width(self._text.text()) + _SLACK + S2 if self._text.text() else 0
+        return self._compact and self._line_width() - text_w > self.width()
 
     def _line_width(self) -> int:
         """The width of the full text in one line."""

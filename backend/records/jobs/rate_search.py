@@ -25,3 +25,10 @@ class RateSearch(Record, label="search for the learning rate"):
 
     steps: tuple[RateStep, ...]
     proposal: float | None = None
+
+    @property
+    def message(self) -> str:
+        """The proposal as a sentence, or why there is none."""
+        if self.proposal is None:
+            return "The loss did not fall at any rate; check the data with a trial of one batch."
+        return f"Proposal: {self.proposal:g}, a tenth of the rate with the lowest loss."

@@ -239,7 +239,7 @@ class JobQueries:
                 self._root.files.refresh_jobs()
                 names = os.listdir(self._root.jobs)
             except FileNotFoundError:
-                if not self._index.count_jobs():
+                if not self._index.job_ids():
                     return ()
                 # An empty list would look as if there were no jobs.
                 raise BackendError(

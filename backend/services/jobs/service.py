@@ -533,7 +533,7 @@ class JobService:
         with as_backend_error(f"The job {job_id} could not be moved to the trash"):
             queue_files.leave(self._root, folder)
             job_files.move_to_trash(self._root, folder)
-        self._index.remove_job(job_id)
+        self._index.remove_jobs([job_id])
         return view
 
     def restore(self, job_id: str) -> JobView:

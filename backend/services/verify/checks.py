@@ -400,7 +400,7 @@ def _check_catalogue(scan: Scan) -> Iterator[CheckFinding]:
     catalogue = scan.services.catalogue
     for job_id in sorted(catalogue.job_ids() - set(scan.job_ids)):
         if scan.is_missing(f"job {job_id}", scan.root.job(job_id).path):
-            yield CheckFinding(f"job {job_id}", repair=partial(catalogue.remove_job, job_id))
+            yield CheckFinding(f"job {job_id}", repair=partial(catalogue.remove_jobs, [job_id]))
     version_keys = {(v.folder.kind, v.folder.name, v.folder.version) for v in scan.versions}
     for kind in Kind:
         if not library_files.kind_folder(scan.root, kind).is_dir():

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection
 
-from backend.catalogue.store import CatalogueError, open_catalogue, set_aside
-from backend.catalogue.tables import FORMAT, METADATA
+from backend.catalogue.store import FORMAT, CatalogueError, open_catalogue, set_aside
+from backend.catalogue.tables import METADATA
 from backend.node.system.mounts import network_mount
 from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import item, job
@@ -219,7 +219,7 @@ def test_many_processes_may_open_a_new_catalogue_at_once(tmp_path: Path) -> None
         starter.communicate(b"x")
         assert starter.returncode == 0
     catalogue = open_catalogue(path)
-    assert catalogue.count_jobs() == 4
+    assert len(catalogue.job_ids()) == 4
     catalogue.close()
     assert sorted(os.listdir(tmp_path)) == ["c.sqlite"]
 
@@ -231,7 +231,7 @@ def test_threads_that_make_catalogues_at_once_do_not_disturb_each_other(tmp_path
         barrier.wait()
         with closing(open_catalogue(tmp_path / f"{number}.sqlite")) as catalogue:
             catalogue.put_job(job(number))
-            return catalogue.count_jobs()
+            return len(catalogue.job_ids())
 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(make, range(8))) == [1] * 8
@@ -282,7 +282,7 @@ def test_a_catalogue_of_every_earlier_ringmaster_is_rebuilt_with_the_hashes_it_k
         assert catalogue.jobs("GRÖSSE -000002") == (job(2),)
     with closing(open_catalogue(path)) as catalogue:
         assert not catalogue.is_new
-        assert catalogue.count_jobs() == 2
+        assert len(catalogue.job_ids()) == 2
     with closing(sqlite3.connect(path)) as rebuilt, closing(sqlite3.connect(PRESENT)) as present:
         schema = "SELECT sql FROM sqlite_master ORDER BY name"
         assert rebuilt.execute(schema).fetchall() == present.execute(schema).fetchall()

@@ -7,9 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import ConfigError, variable_error
+from backend.records.jobs.rate_search import RateSearch, RateStep
 from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
@@ -23,6 +25,7 @@ from tests.widgets.nodes import samples
 from widgets.jobs.form.form_sections import Details
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.rate_dialog import RateDialog
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
 from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
@@ -76,6 +79,20 @@ def filled_form(stage: Stage, nodes=None, raw=RAW) -> JobForm:
 
 
 screen("new-job", EVERY, ("light",))(filled_form)
+
+
+@screen("new-job-rate", LARGE_SMALL)
+def new_job_rate(stage: Stage) -> None:
+    """The search for the learning rate, with its proposal."""
+    filled_form(stage)
+    losses = [2.4 - 1.9 * math.exp(-((n / 60 - 1.2) ** 2) * 9) for n in range(88)]
+    noise = np.random.default_rng(2).normal(0, 0.08, len(losses))
+    steps = (
+        RateStep(10 ** (7 * n / 99 - 6), loss + noise[n], loss) for n, loss in enumerate(losses)
+    )
+    dialog = RateDialog(stage.window)
+    dialog.show_search(RateSearch(tuple(steps), 0.01))
+    stage.lay_over(dialog)
 
 
 @screen("new-job-more", LARGE_SMALL)

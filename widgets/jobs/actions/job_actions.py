@@ -364,6 +364,8 @@ SAVE_FILE = Request[[str, bytes]]("save")
 """A suggested file name, and the bytes to save."""
 SHOW_NODE = Request[[str]]("show_node")
 """The name of a node."""
+SHOW_PROCESSES = Request[[str]]("show_processes")
+"""The name of a node, whose processes are to be shown."""
 CHANGE_QUEUED = Request[[str, int, datetime | None]]("change_queued")
 """A job id, its new priority, and the time before which it does not start."""
 MOVE_QUEUED = Request[[str, str, str]]("move_queued")

@@ -20,7 +20,6 @@ from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, ea
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
-from widgets.common.banner import Banner
 from widgets.common.buttons import Button
 from widgets.common.dialog_holder import DialogHolder
 from widgets.common.focus import FocusForwarder
@@ -82,8 +81,6 @@ class JobDetail(QWidget):
         self._move_dialog: DialogHolder[MoveDialog] = DialogHolder()
         self.header = JobHeader(actions)
         self._progress = JobProgress()
-        self._banner = Banner()
-        self._banner.hide()
         self._banner_key: tuple[bool, str, str, bool] = (False, "", "", False)
         self._make_tabs()
         self._connect_signals()
@@ -94,8 +91,6 @@ class JobDetail(QWidget):
                     self.header,
                     self._progress,
                     self._tabs.bar,
-                    # Below the tabs: a finding that comes and goes must not move them.
-                    self._banner,
                     gap=S3,
                     margins=(0, 0, PAGE_MARGIN, 0),
                 ),
@@ -433,12 +428,10 @@ class JobDetail(QWidget):
         )
         if banner_key != self._banner_key:
             self._banner_key = banner_key
-            self._banner.set_actions(self._banner_buttons(earlier_finding is not None, finding))
-        if finding is not None:
-            self._banner.set_finding(
-                finding.family, finding.message, finding.details, icon=finding.icon
+            self._progress.banner.set_actions(
+                self._banner_buttons(earlier_finding is not None, finding)
             )
-        self._banner.setVisible(finding is not None)
+        self._progress.show_finding(finding)
 
     def _banner_buttons(self, is_earlier: bool, finding: JobFinding | None) -> list[Button]:
         if is_earlier:
@@ -447,10 +440,10 @@ class JobDetail(QWidget):
                 lambda: self.job_actions.ask(job_actions.SHOW_NEWEST_RUN, self._job_id())
             )
         elif finding is not None and finding.node:
-            button = Button("Show processes" if finding.is_about_processes else "Show node")
-            button.clicked.connect(
-                partial(self.job_actions.ask, job_actions.SHOW_NODE, finding.node)
-            )
+            is_about_processes = finding.is_about_processes
+            button = Button("Show processes" if is_about_processes else "Show node")
+            request = job_actions.SHOW_PROCESSES if is_about_processes else job_actions.SHOW_NODE
+            button.clicked.connect(partial(self.job_actions.ask, request, finding.node))
         elif finding is not None and finding.original:
             button = Button("Compare")
             job_ids = (finding.original, self._job_id())

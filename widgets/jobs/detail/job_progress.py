@@ -1,4 +1,4 @@
-"""The progress of the open job: a timeline, with a sentence below."""
+"""The progress of the open job: a timeline, with a sentence or the worst finding below."""
 
 from __future__ import annotations
 
@@ -14,9 +14,11 @@ from backend.records.jobs.history_update import RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from widgets.common import formats, theme
+from widgets.common.banner import COMPACT_H, Banner
 from widgets.common.labels import Label
-from widgets.common.layout import col, row
+from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import S4
+from widgets.jobs.detail.warning import JobFinding
 
 _BAR_H, _MARK_H = 8, 6
 _MIN_EPOCH_W = 5
@@ -92,14 +94,28 @@ class RunTrack(QWidget):
 
 
 class JobProgress(QWidget):
-    """A `RunTrack` with a sentence and the number of epochs."""
+    """A `RunTrack`, and below it a sentence and the number of epochs, or the worst finding.
+
+    A finding takes the place of the sentence, and shows it in its second line: what is below stays
+    where it is when a finding comes and goes.
+
+    Attributes:
+        banner: Shows the finding.
+    """
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._track = RunTrack()
         self._caption = Label("", "small", "text2", elide="right")
         self._epochs = Label("", "small", "text3")
-        self.setLayout(col(self._track, row((self._caption, 1), self._epochs, gap=S4), gap=2))
+        self._caption_row = QWidget()
+        self._caption_row.setLayout(
+            col(row((self._caption, 1), self._epochs, gap=S4), STRETCH, gap=0)
+        )
+        self._caption_row.setMinimumHeight(COMPACT_H)
+        self.banner = Banner(compact=True)
+        self.banner.hide()
+        self.setLayout(col(self._track, self._caption_row, self.banner, gap=2))
 
     def show_view(
         self,
@@ -118,6 +134,14 @@ class JobProgress(QWidget):
         self._track.show_marks(_track_marks(view, checkpoints, starts))
         self._caption.setText(caption)
         self._epochs.setText(formats.plural(view.epochs, "epoch") if view.epochs else "")
+
+    def show_finding(self, finding: JobFinding | None) -> None:
+        """Show the worst finding; without one, the sentence."""
+        if finding is not None:
+            text = f"{finding.details} {self._caption.text()}".strip()
+            self.banner.set_finding(finding.family, finding.message, text, icon=finding.icon)
+        self._caption_row.setVisible(finding is None)
+        self.banner.setVisible(finding is not None)
 
 
 def _track_marks(

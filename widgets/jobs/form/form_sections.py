@@ -107,6 +107,7 @@ class FormSections(QWidget):
         arguments: The fields of the arguments of a script.
         job_kind: The choice of a model or a script.
         gallery: Choose a model from the gallery.
+        rate_button: Search for the learning rate.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
@@ -118,6 +119,12 @@ class FormSections(QWidget):
         self.trial = TrialLine()
         self.job_kind = ComboBox(((MODEL, "Model"), (SCRIPT, "Script")), name="Runs")
         self.gallery = Button("Gallery…", icon=GALLERY_ICON, tip="Networks that fit the data")
+        self.rate_button = Button(
+            "Find a rate…",
+            kind="quiet",
+            icon="magic-wand",
+            tip="Try rising learning rates on this model and data",
+        )
         self._job_kind_field = Field("Runs", self.job_kind)
         self.banner = Banner(stacked=True)
         self.banner.hide()
@@ -390,7 +397,8 @@ class FormSections(QWidget):
         rare_fields = (f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_HOW)
         self._how_errors.attach_fields(*rare_fields)
         self._how_details.fill(self._strategy_note, self._settings_grid)
-        return section("How", first_line, second_line, self._how_details)
+        tools = row(self.rate_button, STRETCH, gap=S2)
+        return section("How", first_line, second_line, tools, self._how_details)
 
     def _make_keep_card(self) -> Card:
         f = self._fields

@@ -73,6 +73,7 @@ class JobForm(QWidget):
         help_requested: Read the arguments of the script in this job file; answer with
             `show_arguments` or `show_arguments_error`.
         help_cancelled: Stop reading.
+        rate_requested: Search for the learning rate; answer with `choose_rate`.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
@@ -94,6 +95,7 @@ class JobForm(QWidget):
     open_requested = Signal()
     help_requested = Signal(object)
     help_cancelled = Signal()
+    rate_requested = Signal()
     gallery_requested = Signal()
     picture_requested = Signal(str, object)
 
@@ -151,6 +153,7 @@ class JobForm(QWidget):
         self._sections.templates.all_button.clicked.connect(self.load_requested)
         self._sections.job_kind.activated.connect(self._choose_job_kind)
         self._sections.gallery.clicked.connect(self.gallery_requested)
+        self._sections.rate_button.clicked.connect(self.rate_requested)
         arguments = self._sections.arguments
         arguments.requested.connect(lambda: self.help_requested.emit(self._fields.draft()))
         arguments.cancelled.connect(self.help_cancelled)
@@ -216,6 +219,12 @@ class JobForm(QWidget):
     def choose_model(self, name: str) -> None:
         """Choose a model that was just added."""
         self._fields.show_value("model", name)
+        self._handle_change()
+
+    def choose_rate(self, rate: float) -> None:
+        """Set the learning rate; several values of a sweep become this one."""
+        self._fields.swept.restore_single("optimizer.lr")
+        self._fields.show_value("optimizer.lr", rate)
         self._handle_change()
 
     def propose(self, settings: Mapping[str, Any]) -> None:
@@ -516,6 +525,7 @@ class JobForm(QWidget):
     def _enable_buttons(self) -> None:
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._is_busy)
+        self._sections.rate_button.setEnabled(self._may_start)
         is_sweep = bool(self._fields.swept.axes())
         self._save_button.setEnabled(self._may_start and not self._is_busy and not is_sweep)
         self._save_button.set_tip(_NO_DRAFT_TIP if is_sweep else _DRAFT_TIP)

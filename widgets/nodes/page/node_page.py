@@ -38,6 +38,7 @@ from widgets.nodes.row.node_row import (
 
 _NARROW_BELOW_W = 1110
 _METER_HISTORY_S = 600.0
+_LAYOUT_MS = 50
 _SIDE_COLUMN_W, _UNLIMITED_W = 288, 16_777_215
 _SET_UP_NOTICE_H = 400
 """The height of the notice about a node that is not set up."""
@@ -196,6 +197,16 @@ class NodePage(QWidget):
     ) -> None:
         """Show the processes that runs left behind, and which of them are being ended."""
         self._findings_card.show_orphans(orphans, ending_processes, self._jobs)
+
+    def show_processes(self) -> None:
+        """Scroll to the processes, if the node has a reading."""
+        # The page may have been opened just now: its cards get their places first.
+        QTimer.singleShot(_LAYOUT_MS, self, self._scroll_to_processes)
+
+    @Slot()
+    def _scroll_to_processes(self) -> None:
+        if not self._processes_card.isHidden():
+            self._content.ensureWidgetVisible(self._processes_card, 0, S4)
 
     @Slot()
     def _show_history(self) -> None:

@@ -74,9 +74,6 @@ def find_rate(
         (f"{step.rate:.2g}", number_text(step.loss), number_text(step.smooth_loss))
         for step in search.steps
     )
-    proposal = (
-        f"Proposal: {search.proposal:g}, a tenth of the rate with the lowest loss."
-        if search.proposal is not None
-        else "The loss did not fall at any rate; check the data with a trial of one batch."
+    return Answer(
+        search, Table(("Rate", "Loss", "Smooth"), rows, "No steps."), Note(search.message)
     )
-    return Answer(search, Table(("Rate", "Loss", "Smooth"), rows, "No steps."), Note(proposal))

@@ -3,6 +3,8 @@
 from dataclasses import replace
 
 import pytest
+from PySide6.QtCore import QPoint
+from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
@@ -21,6 +23,7 @@ from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.nodes.page.attention import attention_cards
 from widgets.nodes.row.node_row import node_row
+from widgets.plots.curve_panel import CurvePanel
 
 NODES = {state.name: state for state in lab.nodes()}
 SLOW_MESSAGE = "gpu07 slows this job by 25 %: GPU 3 slowed by heat, 91 °C."
@@ -143,17 +146,62 @@ def test_the_banner_names_the_network_without_a_button_to_a_node(qtbot):
     assert not find_only(Banner, detail).findChildren(Button)
 
 
+SHARED_CORES = SlowCause(Cause.CPU, None, 280.0, 290.0, 100.0)
+
+
 def test_other_programs_are_one_click_away_from_the_banner_that_blames_them(qtbot):
     detail = JobDetail(JobActions())
     qtbot.addWidget(detail)
-    shared_cores = SlowCause(Cause.CPU, None, 280.0, 290.0, 100.0)
-    detail.open_job(replace_fields(lab.LIVE, slow_cause=shared_cores))
+    detail.open_job(replace_fields(lab.LIVE, slow_cause=SHARED_CORES))
     banner = find_only(Banner, detail)
     (processes,) = banner.findChildren(Button)
     assert processes.text() == "Show processes"
-    with expect_request(detail.job_actions, job_actions.SHOW_NODE) as requested:
+    with expect_request(detail.job_actions, job_actions.SHOW_PROCESSES) as requested:
         processes.click()
     assert requested.args == [lab.LIVE.nodes[0]]
+
+
+@pytest.mark.parametrize("width", [580, 780, 1700])
+@pytest.mark.parametrize(
+    "finding",
+    [
+        {"slow_cause": SHARED_CORES},
+        {"slow_cause": LOADER, "slow_ranks": (11,)},
+        {"slow_cause": NETWORK},
+        {"alarms": (lab.RISING_LOSS, lab.RISING_LOSS)},
+    ],
+    ids=["cores", "loader", "network", "alarms"],
+)
+def test_a_finding_that_comes_and_goes_moves_neither_tabs_nor_plots(qtbot, width, finding):
+    detail = JobDetail(JobActions())
+    qtbot.addWidget(detail)
+    detail.resize(width, 860)
+    detail.show()
+    calm = replace_fields(SLOWED, slow_ranks=())
+    detail.open_job(calm)
+    widgets = (*detail.curves.findChildren(CurvePanel), detail._tabs.bar)
+    banner = find_only(Banner, detail)
+
+    def places():
+        for _ in range(10):
+            QApplication.processEvents()
+        return [(w.mapTo(detail, QPoint()), w.size()) for w in widgets]
+
+    places_before = places()
+    assert banner.isHidden()
+    detail.show_view(replace_fields(calm, **finding))
+    assert (places(), banner.isVisible()) == (places_before, True)
+    detail.show_view(calm)
+    assert (places(), banner.isVisible()) == (places_before, False)
+
+
+def test_a_finding_leaves_the_cost_of_stopping_in_sight(qtbot):
+    detail = JobDetail(JobActions())
+    qtbot.addWidget(detail)
+    detail.resize(900, 860)
+    detail.show()
+    detail.open_job(replace_fields(lab.LIVE, slow_cause=SHARED_CORES))
+    assert shows_text(find_only(Banner, detail), "Stopping is safe")
 
 
 def test_the_parts_of_a_step_are_shown_while_something_slows_the_job(qtbot):

@@ -153,6 +153,18 @@ def texts_of_processes(page):
     return [label.text().replace(formats.GAP, " ") for label in labels]
 
 
+def test_the_processes_are_scrolled_into_sight_on_request(qtbot, page):
+    page.resize(900, 400)
+    cards = tuple(replace(GPU, index=n, uuid=f"GPU-{n}") for n in range(8))
+    host_process = HostProcess(7, "ben", "python", 150.0, 2 << 30, 100.0)
+    show_reading(page, replace(READING, gpus=cards, processes=(host_process,)))
+    processes = find_only(ProcessesCard, page)
+    qtbot.waitUntil(processes.isVisible)
+    assert processes.visibleRegion().isEmpty()
+    page.show_processes()
+    qtbot.waitUntil(lambda: not processes.visibleRegion().isEmpty())
+
+
 def test_processes_are_listed_by_owner_also_without_gpus(page):
     processes = (
         HostProcess(7, "alice", "MATLAB", 320.0, 8 << 30, 7200.0),

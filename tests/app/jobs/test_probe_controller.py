@@ -1,0 +1,121 @@
+"""New job measures its job before it exists: the search for the rate, in a dialog."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from app.jobs.probe_controller import ProbeController
+from backend.base.errors import BackendError
+from backend.records.jobs.rate_search import RateSearch, RateStep
+from backend.records.jobs.view import JobCheck
+from backend.records.sweeps.values import parse_axis
+from tests.integration.tiny import raw_job
+from tests.windows import find_button, find_only, setting_field
+from widgets.common.task_status import TaskStatus
+from widgets.jobs.form.form_sections import FormSections
+from widgets.jobs.form.job_fields import JobDraft
+from widgets.jobs.form.job_form import JobForm
+
+RATES = [10.0 ** (n / 10 - 6) for n in range(60)]
+STEPS = tuple(
+    RateStep(rate, loss + 0.05 * (-1) ** n, loss)
+    for n, rate in enumerate(RATES)
+    for loss in [2.0 - 1.5 * math.exp(-((math.log10(rate) + 1) ** 2))]
+)
+
+
+class Jobs:
+    """Answers, or refuses."""
+
+    def __init__(self):
+        self.raws, self.error, self.search = [], None, RateSearch(STEPS, 0.01)
+        self.on_progress = lambda: None
+
+    def find_rate(self, raw, progress):
+        self.raws.append(raw)
+        progress.step(1, 2, "Training…")
+        self.on_progress()
+        progress.step(2, 2, "Training…")
+        if self.error is not None:
+            raise self.error
+        return self.search
+
+
+@pytest.fixture
+def jobs():
+    return Jobs()
+
+
+@pytest.fixture
+def form(qtbot, jobs, immediately):
+    form = JobForm()
+    qtbot.addWidget(form)
+    form.controller = ProbeController(jobs, immediately, form, form)
+    form.resize(1200, 800)
+    form.show()
+    form.show_draft(JobDraft(raw_job(1)))
+    form.show_check(JobCheck(global_batch=16))
+    yield form
+    if (dialog := form.controller.dialog_holder.dialog) is not None:
+        dialog.reject()
+
+
+def search(form):
+    find_only(FormSections, form).rate_button.click()
+    return form.controller.dialog_holder.dialog
+
+
+def message(dialog):
+    return find_only(TaskStatus, dialog).message.text()
+
+
+def test_the_proposal_of_a_search_goes_into_the_form(form, jobs):
+    dialog = search(form)
+    assert jobs.raws == [form.draft().raw], "the form's own settings are tried"
+    assert message(dialog) == "Proposal: 0.01, a tenth of the rate with the lowest loss."
+    find_button(dialog, "Use 0.01").click()
+    assert form.draft().raw["optimizer"]["lr"] == 0.01
+    assert form.controller.dialog_holder.dialog is None
+
+
+def test_the_proposal_replaces_the_values_of_a_sweep(form):
+    form.show_draft(JobDraft(raw_job(1), (parse_axis("optimizer.lr", "0.1, 0.2"),)))
+    form.show_check(JobCheck(global_batch=16))
+    find_button(search(form), "Use 0.01").click()
+    assert form.draft().axes == ()
+    assert setting_field(form, "optimizer.lr").control.text() == "0.01"
+
+
+def test_without_a_falling_loss_there_is_nothing_to_use(form, jobs):
+    jobs.search = RateSearch(STEPS)
+    dialog = search(form)
+    assert message(dialog).startswith("The loss did not fall at any rate;")
+    assert not find_button(dialog, "Use it").isEnabled()
+
+
+def test_an_error_of_the_users_code_is_shown_in_the_dialog(form, jobs):
+    jobs.error = BackendError("The loader's training raised OSError.", "Check line 9.")
+    dialog = search(form)
+    assert message(dialog) == "The loader's training raised OSError. Check line 9."
+
+
+def test_closing_the_dialog_cancels_the_search(form, jobs):
+    holder = form.controller.dialog_holder
+    jobs.on_progress = lambda: holder.dialog.reject()
+    find_only(FormSections, form).rate_button.click()
+    assert holder.dialog is None
+    assert form.draft().raw["optimizer"]["lr"] == raw_job(1)["optimizer"]["lr"]
+
+
+def test_cancelling_keeps_the_dialog_and_says_so(form, jobs):
+    holder = form.controller.dialog_holder
+    jobs.on_progress = lambda: find_button(holder.dialog, "Cancel").click()
+    dialog = search(form)
+    assert message(dialog) == "Cancelled."
+
+
+def test_a_job_with_errors_is_not_searched(form):
+    form.show_check(JobCheck())
+    assert not find_only(FormSections, form).rate_button.isEnabled()

@@ -1,0 +1,264 @@
+"""A Slurm cluster on this machine: Debian's own slurmctld, slurmd and munged, in namespaces.
+
+Each machine has an address, a name, a boot id, a /tmp and shared memory of its own, and the files
+of this one, so the Python that runs the tests trains there, too. The desktop is this machine: it
+calls `sbatch` and its companions as a login node does. There is no slurmdbd.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from installers import system_packages
+from tests.cluster.cable import Cable
+from tests.cluster.cluster import check_rights
+from tests.cluster.commands import ClusterError, call, ip
+from tests.cluster.slot import Slot, claim_slot, end_processes
+from tests.waiting import LIMIT_S, wait_for
+
+NODES = ("sn1", "sn2", "sn3")
+GPUS_OF_A_NODE = 2
+SHORT_LIMIT_S = 120
+"""The time limit of the partition `short`."""
+_CONTROLLER = "sctl"
+_START = Path(__file__).with_name("slurm_node.sh")
+
+_SLURM_CONF = """\
+ClusterName=ringmaster
+SlurmctldHost={controller}({address})
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CredType=cred/munge
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool-%n
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd-%n.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd-%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+JobAcctGatherType=jobacct_gather/linux
+JobCompType=jobcomp/filetxt
+JobCompLoc={folder}/completions
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core
+GresTypes=gpu
+MpiDefault=none
+ReturnToService=2
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+JobRequeue=1
+KillWait=30
+OverTimeLimit=0
+SlurmdTimeout=20
+SchedulerParameters=sched_interval=2,batch_sched_delay=1
+NodeName={nodes} NodeAddr={addresses} CPUs=2 Gres=gpu:{gpus} State=UNKNOWN
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE PriorityTier=10 PreemptMode=OFF
+PartitionName=short Nodes=ALL MaxTime={short_minutes} PriorityTier=10 PreemptMode=OFF GraceTime=0
+PartitionName=spare Nodes=ALL MaxTime=60 PriorityTier=1 PreemptMode=REQUEUE GraceTime=0
+"""
+
+
+class SlurmCluster:
+    """A context manager: inside, three nodes are idle; afterwards no process is left of them.
+
+    Raises:
+        ClusterError: This machine does not let us build one; the sentence says what it refused.
+    """
+
+    def __init__(self, data: Path) -> None:
+        """``data`` is the folder that all machines share with the desktop."""
+        self.data = data.resolve()
+        self.folder = Path()
+        self.slot = Slot(-1)
+        self._stack = contextlib.ExitStack()
+        self._cables: dict[str, Cable] = {}
+        self._machines: dict[str, subprocess.Popen[bytes]] = {}
+        self._cgroups = ""
+
+    def __enter__(self) -> SlurmCluster:
+        check_rights()
+        if packages := system_packages.list_missing(system_packages.SLURM):
+            raise ClusterError(
+                f"Slurm is not installed: apt-get install {' '.join(packages)} brings it, as"
+                " ./installers/test does"
+            )
+        with contextlib.ExitStack() as stack:
+            self.slot = stack.enter_context(claim_slot(self.data))
+            # Not in a folder of pytest's, which are closed to munged.
+            self.folder = Path(f"/run/ringmaster-slurm-{self.slot.number}")
+            shutil.rmtree(self.folder, ignore_errors=True)
+            stack.callback(shutil.rmtree, self.folder, ignore_errors=True)
+            stack.callback(self._end_machines)
+            self._write_settings()
+            self._connect_desktop()
+            self._start_controller()
+            self._start_nodes()
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables with which Slurm's commands reach this cluster."""
+        return {**os.environ, "SLURM_CONF": str(self.folder / "slurm.conf")}
+
+    @property
+    def subnet(self) -> str:
+        return str(self.slot.subnet)
+
+    def call(self, *argv: str, limit_s: float = LIMIT_S) -> str:
+        """Run a command of Slurm's on the desktop and return its output.
+
+        Raises:
+            ClusterError: It failed, with what it complained of.
+        """
+        return call("env", f"SLURM_CONF={self.folder / 'slurm.conf'}", *argv, limit_s=limit_s)
+
+    def state(self, node: str) -> str:
+        """Return what Slurm calls the state of a node: idle, mixed, down*."""
+        return self.call("sinfo", "-h", "-N", "-n", node, "-p", "main", "-o", "%T").strip()
+
+    def cut(self, node: str) -> None:
+        """Pull the network cable of a node."""
+        self._cables[node].cut()
+
+    def repair(self, node: str) -> None:
+        self._cables[node].repair()
+
+    def cancel_all(self) -> None:
+        """End all jobs; every node is idle when this returns."""
+        for job_id in self.call("squeue", "-h", "-o", "%A").split():
+            self.call("scancel", job_id)
+        self._wait_until_idle()
+
+    def _write_settings(self) -> None:
+        for name in ("state", *(f"spool-{node}" for node in NODES), "data"):
+            (self.folder / name).mkdir(parents=True)
+        call("mount", "--bind", self.data, self.folder / "data")
+        (self.folder / "data_path").write_text(str(self.data))
+        names = (_CONTROLLER, *NODES)
+        self._cables = {n: Cable(self.slot, i, n) for i, n in enumerate(names, start=1)}
+        lines = ["127.0.0.1 localhost", f"{self.slot.subnet[1]} desktop"]
+        lines += [f"{cable.address} {name}" for name, cable in self._cables.items()]
+        (self.folder / "hosts").write_text("\n".join(lines) + "\n")
+        gpus = range(GPUS_OF_A_NODE)
+        for index in gpus:
+            call("mknod", self.folder / f"gpu{index}", "c", "1", "3")
+        (self.folder / "gres.conf").write_text(
+            f"NodeName={','.join(NODES)} Name=gpu File={self.folder}/gpu[0-{gpus[-1]}]\n"
+        )
+        (self.folder / "slurm.conf").write_text(
+            _SLURM_CONF.format(
+                controller=_CONTROLLER,
+                address=self._cables[_CONTROLLER].address,
+                folder=self.folder,
+                nodes=",".join(NODES),
+                addresses=",".join(self._cables[node].address for node in NODES),
+                gpus=GPUS_OF_A_NODE,
+                short_minutes=SHORT_LIMIT_S // 60,
+            )
+        )
+        key = self.folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+
+    def _connect_desktop(self) -> None:
+        slot = self.slot
+        ip(
+            [
+                f"link add {slot.bridge} address {slot.mac(0)} type bridge",
+                f"address add {slot.subnet[1]}/{slot.subnet.prefixlen} dev {slot.bridge}",
+                f"link set {slot.bridge} up",
+            ]
+        )
+
+    def _start_controller(self) -> None:
+        # One munged serves all machines: they share its socket.
+        files = {"socket": "socket", "key-file": "key", "log-file": "log", "pid-file": "pid"}
+        options = [f"--{option}={self.folder}/munge.{name}" for option, name in files.items()]
+        munged = ["munged", "--foreground", "--force", *options]
+        munged += [f"--seed-file={self.folder}/munge.seed"]
+        # The file of cgroups is read by slurmd only, but has to be one.
+        self._write_cgroup_settings("v1")
+        script = f"{' '.join(munged)} & exec slurmctld -D"
+        self._cables[_CONTROLLER].plug_in()
+        self._start_machine(_CONTROLLER, "sh", "-c", script)
+        wait_for(self._controller_answers, "an answer of slurmctld", hint=self._logs)
+
+    def _controller_answers(self) -> bool:
+        self._check_machine(_CONTROLLER)
+        with contextlib.suppress(ClusterError):
+            return "UP" in self.call("scontrol", "ping")
+        return False
+
+    def _start_nodes(self) -> None:
+        """Start slurmd with the version of control groups that this kernel gives to it."""
+        is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+        reasons: list[str] = []
+        for node in NODES:
+            self._cables[node].plug_in()
+        for version in ("v2", "v1") if is_v2 else ("v1", "v2"):
+            self._write_cgroup_settings(version)
+            try:
+                for node in NODES:
+                    self._start_machine(node, "slurmd", "-D", "-N", node)
+                self._wait_until_idle()
+            except ClusterError as error:
+                reasons.append(f"control groups {version}: {error}")
+                for node in NODES:
+                    end_processes(self._cables[node].namespace)
+            else:
+                return
+        raise ClusterError(f"No slurmd starts on this machine; {'; '.join(reasons)}")
+
+    def _write_cgroup_settings(self, version: str) -> None:
+        self._cgroups = version
+        lines = [f"CgroupPlugin=cgroup/{version}", "CgroupMountpoint=/sys/fs/cgroup"]
+        lines += ["CgroupAutomount=yes"] if version == "v1" else ["IgnoreSystemd=yes"]
+        (self.folder / "cgroup.conf").write_text("\n".join(lines) + "\n")
+
+    def _start_machine(self, name: str, *command: str) -> None:
+        namespace_options = ("--pid", "--mount", "--uts", "--ipc")
+        argv: list[str | Path] = ["nsenter", f"--net=/run/netns/{self._cables[name].namespace}"]
+        argv += ["unshare", "--fork", "--kill-child=KILL", *namespace_options]
+        argv += ["/bin/sh", _START, name, self.folder, self._cgroups, *command]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self._machines[name] = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+
+    def _wait_until_idle(self) -> None:
+        def are_idle() -> bool:
+            for node in NODES:
+                self._check_machine(node)
+            return all(self.state(node) == "idle" for node in NODES)
+
+        wait_for(are_idle, "three idle nodes", hint=self._logs)
+
+    def _check_machine(self, name: str) -> None:
+        if self._machines[name].poll() is not None:
+            raise ClusterError(f"{name} ended: {self._logs(name)}")
+
+    def _logs(self, *names: str) -> str:
+        """The last lines of the logs, for the message of a failure."""
+        paths = sorted(self.folder.glob("*.log"))
+        chosen_paths = [path for path in paths if not names or any(n in path.name for n in names)]
+        ends = (path.read_text(errors="replace").splitlines()[-3:] for path in chosen_paths)
+        return " | ".join(line for lines in ends for line in lines)
+
+    def _end_machines(self) -> None:
+        for name, machine in self._machines.items():
+            end_processes(self._cables[name].namespace)
+            machine.wait(LIMIT_S)
+        call("umount", "--lazy", self.folder / "data")
