@@ -19,7 +19,7 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import BUNDLE
 from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, UnbundleDialog

@@ -15,7 +15,7 @@ from app.runtime.background import Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.services.jobs.service import JobService
-from widgets.common.lazy_file_drag import FilePromise
+from widgets.common.drag_and_drop import FilePromise
 from widgets.jobs.actions.job_actions import DRAG_CHECKPOINT, CheckpointDrag, JobActions
 
 _QUEUE = "carry out"

@@ -11,8 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.runtime.background import Controller, Runner
 from backend.services.jobs.inspection import NO_GRAPH, InspectionService
 from backend.services.tools.event_viewer import EventViewers
-from widgets.common.dialog_holder import DialogHolder
-from widgets.common.task_dialog import ProgressDialog
+from widgets.common.dialog import DialogHolder, ProgressDialog
 from widgets.jobs.actions.job_actions import TENSORBOARD, TENSORBOARD_WEIGHTS, JobActions
 
 

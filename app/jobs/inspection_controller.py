@@ -12,7 +12,7 @@ from app.runtime.background import Controller, Runner
 from backend.base.progress import Progress
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.services.jobs.inspection import InspectionService
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import INSPECT_CHECKPOINT, JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest
 

@@ -19,7 +19,7 @@ from backend.records.jobs.prediction import Prediction
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.services.context.container import Services
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import TRY_CHECKPOINT, JobActions
 from widgets.jobs.checkpoints.try_dialog import TryDialog, TryRequest
 

@@ -17,7 +17,7 @@ from backend.records.studies.table import StudyTable
 from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import SAVE_FILE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog

@@ -13,7 +13,7 @@ from backend.base.errors import BackendError
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.item import LibraryItem
 from backend.services.library.gallery import GalleryService
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.library.depth_dialog import DepthDialog
 
 

@@ -18,7 +18,7 @@ from backend.records.library.item import Kind, LibraryItem
 from backend.records.library.layer_graph import LayerGraph
 from backend.services.jobs.inspection import InspectionService
 from backend.services.library.gallery import GalleryService
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.library.gallery_dialog import GalleryChoice, GalleryDialog, GalleryPreset
 
 _QUEUE = "gallery"

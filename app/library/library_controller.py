@@ -27,7 +27,7 @@ from backend.services.library.service import LibraryService
 from backend.services.tools.packages import install_package
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.common.toast import NextStep
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog, ImportRequest

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.services.tools.packages import PackageService
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.library.install_dialog import InstallDialog
 
 

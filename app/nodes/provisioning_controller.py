@@ -22,7 +22,7 @@ from backend.records.nodes.provisioning_options import (
     usual_options,
 )
 from backend.services.context.container import Services
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog

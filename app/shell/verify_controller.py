@@ -13,7 +13,7 @@ from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.shell.verify_section import RepairDialog, VerifySection
 
 if TYPE_CHECKING:

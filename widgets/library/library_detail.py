@@ -1,4 +1,7 @@
-"""One item of the library: its versions, its source, and a trial of it; a class for each kind."""
+"""One item of the library: its versions, its source, and a trial of it; a class for each kind.
+
+The table of the actions on library items, read by the buttons and the menu of an item.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, keep_size_when_hidden, row
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
 from widgets.common.toast import NextStep
 from widgets.library.item_actions import MENU_ACTIONS, NEW_JOB, NEW_VERSION, ItemAction
@@ -255,6 +258,13 @@ class LibraryDetail(QWidget):
         self._is_running = True
         self._show_progress()
 
+    def end_trial(self) -> None:
+        """End the progress display."""
+        self._is_running = False
+        self._show_progress()
+        self._trial_button.setEnabled(True)
+        self.results.show_no_result()
+
     def show_trial_error(
         self, message: str, remedy: str = "", package: str = "", module: str = ""
     ) -> None:
@@ -270,6 +280,18 @@ class LibraryDetail(QWidget):
             package_button = Button("Install a package…", tip=remedy)
             package_button.clicked.connect(lambda: self.package_requested.emit(module))
             self._banner.set_actions([package_button])
+
+    @Slot()
+    def try_again(self) -> None:
+        """Run the preview or check, or show which partner is missing."""
+        if not self.reference or not self._can_try():
+            self._banner.show_message("warn", self._missing_partner_text())
+            return
+        self._banner.hide()
+        self._trial_button.setEnabled(False)
+        self.results.show_running()
+        self.show_trial_progress(None, "Starting")
+        self._request_trial()
 
     # -- construction
 
@@ -454,13 +476,6 @@ class LibraryDetail(QWidget):
         """Show the progress of a trial, but not beside a scan, which has its own progress."""
         self._progress.setVisible(self._is_running and self._tabs.key() != "scan")
 
-    def end_trial(self) -> None:
-        """End the progress display."""
-        self._is_running = False
-        self._show_progress()
-        self._trial_button.setEnabled(True)
-        self.results.show_no_result()
-
     def _matches_trial(self, trial: Trial) -> bool:
         return bool(getattr(trial, self.kind.value) == self.reference)
 
@@ -502,18 +517,6 @@ class LibraryDetail(QWidget):
             self.try_again()
         else:
             self._request_content()
-
-    @Slot()
-    def try_again(self) -> None:
-        """Run the preview or check (again), if its partners are chosen."""
-        if not self.reference or not self._can_try():
-            self._banner.show_message("warn", self._missing_partner_text())
-            return
-        self._banner.hide()
-        self._trial_button.setEnabled(False)
-        self.results.show_running()
-        self.show_trial_progress(None, "Starting")
-        self._request_trial()
 
     def _request_trial(self) -> None:
         self.preview_requested.emit(self.trial)

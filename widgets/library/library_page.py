@@ -26,13 +26,12 @@ from backend.records.library.gallery import IN_GALLERY
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
 from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState, StyledFrame
-from widgets.common.drop_overlay import DropOverlay
+from widgets.common.drag_and_drop import DropOverlay
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusForwarder
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.list_detail_splitter import DETAIL_MIN_W, ListDetailSplitter
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import DETAIL_MIN_W, ListDetailSplitter, PageStack
 from widgets.common.theme import (
     CONTROL_H,
     ICON_NAV,

@@ -11,7 +11,7 @@ from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import find_by_name, find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import ComboBox
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
 from widgets.library.library_page import LibraryPage
 from widgets.library.trial_pages import PreviewBanner, Trial
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QListView, QTableView
+from widgets.library.changes_card import ChangesCard
 
 from app.library import library_controller
 from app.library.library_controller import LibraryController
@@ -31,9 +32,8 @@ from tests.windows import (
 )
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.cards import EmptyState
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import TextBox
-from widgets.common.task_status import TaskStatus
-from widgets.library.changes_card import ChangesCard
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_actions import TRASH
 from widgets.library.library_page import LibraryPage

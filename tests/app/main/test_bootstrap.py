@@ -25,8 +25,8 @@ from tests.benchmarks.window import PROGRAM, run
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, close_programs
 from tests.windows import find_button, find_only
 from widgets.common.buttons import SegmentedControl
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import LineEdit
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -34,9 +34,9 @@ from tests.windows import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
-from widgets.common.task_status import TaskStatus
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_groups import EntryModel, group_by_name
 from widgets.library.library_page import LibraryPage

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import EXPORT_FORMAT, JobActions
 from widgets.jobs.checkpoints.export_dialog import DEFAULT_FORMAT, ExportDialog, is_format
 

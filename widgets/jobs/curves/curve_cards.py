@@ -10,9 +10,9 @@ from widgets.common.labels import Label
 from widgets.common.layout import row
 from widgets.common.theme import HEADED_CARD, S2
 from widgets.plots.annotations import AxisSpan
+from widgets.plots.cursor_readout import HoverLink
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import PictureButton
-from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.image_export import PictureButton
 
 LARGE_H, _LARGE_MIN_H, SMALL_H = 260, 200, 130
 _SMALL_MAX_H = 460
