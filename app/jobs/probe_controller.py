@@ -13,8 +13,7 @@ from app.runtime.background import Controller, Runner
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.services.jobs.service import JobService
-from widgets.common.dialog_holder import DialogHolder
-from widgets.common.task_dialog import TaskDialog
+from widgets.common.dialog import DialogHolder, TaskDialog
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.rate_dialog import RateDialog
 

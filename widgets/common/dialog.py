@@ -1,4 +1,4 @@
-"""The base of all dialogs, dialogs of a task, the holder of an open dialog, and the dimmed window."""
+"""The base of all dialogs, those of a task, the holder of an open one, and the dimmed window."""
 
 from __future__ import annotations
 

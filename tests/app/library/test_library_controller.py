@@ -7,7 +7,6 @@ import pytest
 import torch
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QFileDialog, QListView, QTableView
-from widgets.library.changes_card import ChangesCard
 
 from app.library import library_controller
 from app.library.library_controller import LibraryController
@@ -39,6 +38,7 @@ from widgets.library.item_actions import TRASH
 from widgets.library.library_page import LibraryPage
 from widgets.library.source_view import SourceView
 from widgets.library.trial_pages import PreviewBanner, Trial
+from widgets.library.versions_view import ChangesCard
 
 
 @pytest.fixture
