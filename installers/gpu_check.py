@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.cores import usable_cores
-from backend.launch import mpirun, placement
-from backend.node.system.process_info import owner_of
+from backend.launch import placement
+from backend.node.system.process_identity import owner_of
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder, run_tag
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, rank_plans
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
@@ -156,20 +156,19 @@ class CheckContext:
         if (config := parsed.config) is None:
             raise CheckFailed(f"The job cannot be used: {parsed.errors[0].message}")
         capacity = placement.this_computer(usable_cores(), (self.gpu,))
-        plans = placement.rank_plans(config, [capacity])
-        job_path, python = str(folder.path), sys.executable
+        placement.require_capacity(config, [capacity])
+        job_path = str(folder.path)
         launch = Launch(
             job_id=folder.job_id,
             run=1,
             config=config,
-            argv=mpirun.command(config, plans, job_folder=job_path, run=1, python=python),
-            ranks=plans,
+            ranks=rank_plans(config, {capacity.node: capacity.host}),
             model_source=str(source / "model"),
             loader_source=str(source / "loader"),
             dataset_files=str(source / "dataset"),
-            environment=mpirun.environment(
-                config, job_id=folder.job_id, run=1, code_root=self.environment["PYTHONPATH"]
-            ),
+            python=sys.executable,
+            job_folder=job_path,
+            code_root=self.environment["PYTHONPATH"],
         )
         replace_json(folder.launch, launch.to_dict())
         replace_json(folder.status, RunStatus(JobState.STARTING, run=1).to_dict())

@@ -25,9 +25,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from installers import archive, bundled_libraries, bundled_python, notices
+from installers import bundled_libraries, bundled_python, notices
 from installers.console import PreparationError, Progress
-from installers.files import locked, replace_file, scratch_folder
+from installers.files import (
+    locked,
+    replace_file,
+    scratch_folder,
+    source_date_s,
+    write_archive,
+)
 from installers.prepare import STAMP, clean_environment, interrupt
 
 _PROJECT = Path(__file__).resolve().parent.parent
@@ -113,7 +119,7 @@ class BundleBuilder:
             with self._progress.step("Packing Ringmaster"):
                 self._lay_out(temporary / self.name, base.glibc, clean_environment(temporary))
                 own_archive = temporary / "own.tar.gz"
-                own_bytes = archive.write_archive(own_archive, {self.name: temporary / self.name})
+                own_bytes = write_archive(own_archive, {self.name: temporary / self.name})
             target = folder / f"{self.name}.tar.gz"
             temporary_target = folder / f".{target.name}.{os.getpid()}"
             with contextlib.ExitStack() as stack:
@@ -131,9 +137,7 @@ class BundleBuilder:
         for name in ("archive", "bundled_libraries", "bundled_python", "notices", "linux_bundle"):
             digest.update((self._project / f"installers/{name}.py").read_bytes())
         digest.update(self._constraints.read_bytes())
-        digest.update(
-            json.dumps([self.name, archive.source_date_s(), *self._requirements]).encode()
-        )
+        digest.update(json.dumps([self.name, source_date_s(), *self._requirements]).encode())
         return digest.hexdigest()[:16]
 
     def _read_base(self, key: str) -> BundleBase | None:
@@ -185,7 +189,7 @@ class BundleBuilder:
             folder = temporary / "done"
             folder.mkdir()
             with self._progress.step("Packing Python and Qt"):
-                unpacked_bytes = archive.write_archive(
+                unpacked_bytes = write_archive(
                     folder / "base.tar.gz", {self.name: tree}, is_complete=False
                 )
             record = {

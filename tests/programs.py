@@ -28,7 +28,7 @@ program.show()
 def start():
     if program._services is not None:
         ready.stop()
-        program._job_controller.start(sys.argv[3])
+        program._job_controllers.jobs.start(sys.argv[3])
 
 ready = QTimer()
 ready.timeout.connect(start)
@@ -49,7 +49,7 @@ def open_program(app: QApplication, bot: QtBot, root: Path, catalogue: Path) -> 
     program.window.resize(1440, 900)
     program.show()
     try:
-        bot.waitUntil(lambda: program.is_built and program._node_names != ())
+        bot.waitUntil(lambda: program.is_built and program.node_names != ())
         yield program
     finally:
         program.window.close()

@@ -1,34 +1,87 @@
-"""Actions on several jobs at once, and edits in the cells of the wide job table."""
+"""Actions on several jobs at once, and edits in the cells of the wide job table.
+
+Each job of an action succeeds or fails by itself; one report follows at the end.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Generic, TypeVar
 
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.bulk_runner import BulkResult, JobName, run_each
 from app.jobs.job_controller import JobController
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
 
+T = TypeVar("T")
+JobName = tuple[str, str]
+"""Id and name of a job."""
+
+
+@dataclass
+class BulkResult(Generic[T]):
+    """The outcomes, in order of completion."""
+
+    job_count: int
+    outcomes: list[T] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def message(self, template: str) -> str:
+        """Fill ``3 jobs`` or ``1 of 3 jobs`` into ``template``; append the first error."""
+        success_count, jobs = len(self.outcomes), formats.plural(self.job_count, "job")
+        if success_count != self.job_count:
+            jobs = f"{formats.count(success_count)} of {jobs}"
+        return " ".join([template.format(jobs=jobs), *self.errors[:1]])
+
+
+def run_each(
+    runner: Runner,
+    queue_name: str,
+    jobs: Sequence[JobName],
+    action: Callable[[str], T],
+    show: Callable[[T], None],
+    on_finish: Callable[[BulkResult[T]], None],
+) -> None:
+    """Run ``action`` with each id in turn; ``show`` each outcome, then call ``on_finish``."""
+    result: BulkResult[T] = BulkResult(len(jobs))
+
+    def finish_if_complete() -> None:
+        if len(result.outcomes) + len(result.errors) == result.job_count:
+            on_finish(result)
+
+    def add_outcome(outcome: T) -> None:
+        result.outcomes.append(outcome)
+        show(outcome)
+        finish_if_complete()
+
+    def add_error(name: str, error: BackendError) -> None:
+        result.errors.append(f"{name}: {error.with_remedy}")
+        finish_if_complete()
+
+    for job_id, name in jobs:
+        runner.run(queue_name, partial(action, job_id), add_outcome, partial(add_error, name))
+
+
 _QUEUE = "many jobs"
 _EXPORT = ("latest", "zip")
 
 
-class BulkController(Controller):
+class BulkController(DialogController[TagDialog]):
     """Serve the wide job table."""
 
     def __init__(
@@ -45,7 +98,6 @@ class BulkController(Controller):
         self._queue = services.queue
         self._page = page
         self._controller = jobs
-        self._dialog: DialogHolder[TagDialog] = DialogHolder()
         for model in (page.table.model, page.sweep.model):
             model.edited.connect(self._edit)
         page.job_actions.add_handler(job_actions.TAG_ALL, self._ask_tags)
@@ -84,7 +136,7 @@ class BulkController(Controller):
             self._run_each(summaries, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
 
         dialog.requested.connect(change_tags)
-        self._dialog.open(dialog)
+        self.open(dialog)
 
     # Stop. It saves a checkpoint first, so it needs no confirmation.
 

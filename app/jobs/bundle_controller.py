@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QStandardPaths, Signal, Slot
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QWidget
 
 from app.jobs.file_export import show_in_folder
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
@@ -19,14 +19,13 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.services.context.container import Services
-from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import BUNDLE
 from widgets.jobs.detail.warning import ReplayComparison
 from widgets.jobs.page.bundle_dialog import BundleDialog, BundleRequest, UnbundleDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
 
-class BundleController(Controller):
+class BundleController(DialogController[BundleDialog | UnbundleDialog]):
     """Serve the bundle entries of a job's menu, and bundles that are opened or dropped.
 
     Signals:
@@ -47,8 +46,6 @@ class BundleController(Controller):
         self._services = services
         self._detail = page.detail
         self._page = page
-        self._dialog: DialogHolder[QDialog] = DialogHolder()
-        self._progress: Progress | None = None
         self._replay_results: dict[tuple[str, int], tuple[str, ReplayResult] | None] = {}
         """By job and run: the original and the comparison, None for no replay or not yet."""
         page.job_actions.add_handler(BUNDLE, self.ask)
@@ -72,16 +69,11 @@ class BundleController(Controller):
         dialog = BundleDialog(summary.name, checkpoints, home, self._window)
         dialog.bundle_requested.connect(partial(self._bundle, job_id, dialog))
         dialog.folder_requested.connect(show_in_folder)
-        self._dialog.open(dialog)
-        dialog.cancel_requested.connect(self._cancel)
+        dialog.cancel_requested.connect(self.cancel_task)
+        self.open(dialog)
 
     def _bundle(self, job_id: str, dialog: BundleDialog, request: BundleRequest) -> None:
-        progress = self._runner.progress(
-            lambda share, step: self._show_in(dialog, lambda: dialog.show_progress(share, step))
-        )
-        self._progress = progress
-
-        def write() -> WrittenBundle:
+        def write(progress: Progress) -> WrittenBundle:
             return self._services.bundles.bundle(
                 job_id,
                 Path(request.path),
@@ -91,12 +83,7 @@ class BundleController(Controller):
                 progress=progress,
             )
 
-        self._runner.run(
-            f"export {job_id}",
-            write,
-            lambda bundle: self._show_in(dialog, lambda: dialog.show_done(bundle)),
-            lambda error: self._show_in(dialog, lambda: dialog.show_error(error.with_remedy)),
-        )
+        self.run_task(dialog, f"export {job_id}", write, dialog.show_done, dialog.show_progress)
 
     # Import.
 
@@ -104,23 +91,21 @@ class BundleController(Controller):
     def unbundle(self, path: Path) -> None:
         """Import a bundle that was chosen or dropped."""
         dialog = UnbundleDialog(path.name, self._window)
-        self._dialog.open(dialog)
-        dialog.cancel_requested.connect(self._cancel)
-        progress = self._runner.progress(
-            lambda share, step: self._show_in(dialog, lambda: dialog.show_progress(share, step))
-        )
-        self._progress = progress
+        dialog.cancel_requested.connect(self.cancel_task)
+        self.open(dialog)
 
         def show_import(result: ImportedJob) -> None:
-            self._show_in(dialog, lambda: dialog.show_done(result))
+            if_open(dialog.show_done)(result)
             self.job_created.emit(result.view)
             self._runner.notify(result.origin)
 
-        self._runner.run(
+        if_open = partial(self.if_open, dialog)
+        self._task.run(
             "import",
-            partial(self._services.bundles.unbundle, path, progress),
+            partial(self._services.bundles.unbundle, path),
             show_import,
-            lambda error: self._show_in(dialog, lambda: dialog.show_error(error.with_remedy)),
+            if_open(lambda error: dialog.show_error(error.with_remedy)),
+            if_open(dialog.show_progress),
         )
 
     # Replay.
@@ -149,22 +134,6 @@ class BundleController(Controller):
             return
         self._replay_results[run] = None
         self._runner.run(f"read {view.id}", compare, show, log.swallowed)
-
-    # Only one dialog is open at a time.
-
-    @property
-    def dialog(self) -> QDialog | None:
-        return self._dialog.dialog
-
-    def _show_in(self, dialog: QDialog, show: Callable[[], None]) -> None:
-        """Show the result, unless the dialog was closed in the meantime."""
-        if self._dialog.dialog is dialog:
-            show()
-
-    @Slot()
-    def _cancel(self) -> None:
-        if self._progress is not None:
-            self._progress.cancel()
 
     def _show_error(self, job_id: str, error: BackendError) -> None:
         self._detail.show_busy(job_id, "")

@@ -11,6 +11,7 @@ from PySide6.QtGui import QAction
 
 from app.jobs.file_export import FileExport
 from app.runtime.background import Runner
+from app.runtime.controller import Controller
 from backend.base.errors import BackendError
 from backend.records.jobs.comparison import MOST_JOBS, ComparedUpdate, too_many_message
 from backend.records.jobs.summary import JobListing, JobQuery
@@ -19,7 +20,7 @@ from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.comparison import ComparisonService
 from widgets.common import formats
 from widgets.compare.compare_page import ComparePage
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobRows
 
 POLL_INTERVAL_MS = 1000
 FindRows = Callable[[JobQuery, Callable[[JobRows], None]], None]
@@ -36,7 +37,7 @@ class _ComparedJob:
     is_being_read: bool = False
 
 
-class CompareController(QObject):
+class CompareController(Controller):
     """Serve the page Compare.
 
     Attributes:
@@ -58,9 +59,8 @@ class CompareController(QObject):
         parent: QObject | None = None,
         interval_ms: int = POLL_INTERVAL_MS,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._comparison = comparison
-        self._runner = runner
         self._page = page
         self._file_export = file_export
         self._find_rows = find_rows
@@ -184,11 +184,10 @@ class CompareController(QObject):
 
     def _read_siblings(self, rows: JobRows) -> None:
         ids = [rows.summaries[slot].id for slot in rows.order.tolist()]
-        self._runner.run(
+        self.serve(
             "compare sweep",
             partial(self._comparison.views, ids),
             lambda views: self._show_siblings({view.id: view for view in views}),
-            lambda error: self._runner.notify(error.with_remedy),
         )
 
     def _see_siblings(self, listing: JobListing) -> None:

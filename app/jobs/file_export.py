@@ -9,7 +9,8 @@ from PySide6.QtCore import QObject, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import Controller
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_bytes
 from backend.services.jobs.comparison import ComparisonService
@@ -32,7 +33,8 @@ class FileExport(Controller):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, parent)
+        self._window = window
         self._comparison = comparison
 
     @Slot(str, object)
@@ -69,11 +71,8 @@ class FileExport(Controller):
             return
         path = Path(target)
         self._runner.notify(f"Writing {path.name}…")
-        self._runner.run(
-            "save",
-            lambda: write(path),
-            lambda file: self._runner.notify(f"Saved {file.name}"),
-            lambda error: self._runner.notify(error.with_remedy),
+        self.serve(
+            "save", lambda: write(path), lambda file: self._runner.notify(f"Saved {file.name}")
         )
 
 

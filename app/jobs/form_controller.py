@@ -11,22 +11,26 @@ from typing import Any
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.fitting_parts import fitting_parts
+from app.jobs.job_proposal import (
+    DEFAULT_TRAINING,
+    ProposedTraining,
+    fitting_parts,
+    training_of,
+)
 from app.jobs.probe_controller import ProbeController
-from app.jobs.proposed_training import DEFAULT_TRAINING, ProposedTraining, training_of
 from app.jobs.start_controller import StartController, StartRequest
 from app.jobs.sweep_controller import SweepController
 from app.jobs.template_controller import TemplateController, draft_of
 from app.library.package_controller import PackageController
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import Controller, LatestRequest
 from app.shell.help import read_terms
 from backend.base import log
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.bundles.job_archive import SUFFIX
-from backend.records.jobs.metric_labels import USUAL_METRICS, measures_quality
+from backend.records.jobs.metric_names import USUAL_METRICS, measures_quality
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
-from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.view import JobCheck, JobView
 from backend.records.library.item import PARTS, Kind
 from backend.services.context.container import Services
@@ -82,33 +86,34 @@ class FormController(Controller):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, parent)
+        self._window = window
         self._services = services
         self._jobs = services.jobs
         self._start_controller = start_controller
         self._page = page
         self._form = form
-        self._create_progress: Progress | None = None
-        self._check_number = 0
+        self._create_request = LatestRequest(runner)
+        self._check_request = LatestRequest(runner)
         self._proposed_name = self._named_model = ""
         self._counted_parts: set[tuple[str, ...]] = set()
         self._checked_draft = JobDraft()
         self._combination: tuple[str, ...] = ()
         self._trials: dict[tuple[str, ...], BatchTrial] = {}
-        self._trial_progress: Progress | None = None
-        self._help_progress: Progress | None = None
+        self._trial_request = LatestRequest(runner)
+        self._help_request = LatestRequest(runner)
         self._training = ProposedTraining()
         self.sweeps = SweepController(services.sweeps, runner, form, self)
         self.templates = TemplateController(services, runner, form, window, self)
         self.templates.job_load_requested.connect(self.load_job)
         self.templates.draft_requested.connect(self._show_template)
-        self.probes = ProbeController(self._jobs, runner, form, window, self)
+        self.probes = ProbeController(services, runner, form, window, self)
         form.check_requested.connect(self._check)
         form.try_requested.connect(partial(self._try_batch, fetch=True))
-        form.try_cancelled.connect(self._cancel_trial)
+        form.try_cancelled.connect(self._trial_request.cancel)
         form.install_requested.connect(self._install)
         form.help_requested.connect(self._read_help)
-        form.help_cancelled.connect(self._cancel_help)
+        form.help_cancelled.connect(self._help_request.drop)
         self.packages = PackageController(services.packages, runner, window, self)
         form.package_requested.connect(
             lambda module: self.packages.ask(module, self._trial_nodes(), self._check_again)
@@ -116,12 +121,12 @@ class FormController(Controller):
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
-        form.save_requested.connect(partial(self._create, finish=lambda view: view))
+        form.save_requested.connect(partial(self._create, finish=lambda view, _progress: view))
         form.open_requested.connect(self._choose_job_file)
         form.start_from.searched.connect(self._find_jobs)
         form.start_from.checkpoints_requested.connect(self._read_checkpoints)
         form.start_from.file_requested.connect(self._choose_weights)
-        runner.run("help", read_terms, form.show_terms, self._show_form_error)
+        self.serve("help", read_terms, form.show_terms, self._show_form_error)
 
     # The initial contents of the form.
 
@@ -196,7 +201,7 @@ class FormController(Controller):
     @Slot(str)
     def load_job(self, job_id: str) -> None:
         """Load the settings of an existing job into the form."""
-        self.show_job(job_id, {}, self._show_form_error)
+        self.show_job(job_id, {}, lambda error: self._show_form_error(error.with_remedy))
 
     def show_job(
         self,
@@ -232,16 +237,16 @@ class FormController(Controller):
         if path.suffix.lower() == SUFFIX:
             self.bundle_opened.emit(path)
             return
-        self._runner.run(
+        self.serve(
             "form",
             lambda: draft_of(read_job_file(path), path.name),
             self.show_draft,
             self._show_form_error,
         )
 
-    def _show_form_error(self, error: BackendError) -> None:
+    def _show_form_error(self, message: str) -> None:
         self.form_requested.emit()
-        self._form.show_error(error.with_remedy)
+        self._form.show_error(message)
 
     @Slot()
     def _choose_job_file(self) -> None:
@@ -255,24 +260,15 @@ class FormController(Controller):
 
     @Slot(str)
     def _find_jobs(self, text: str) -> None:
-        self._runner.run(
-            "weights",
-            partial(self._jobs.queries.search, text, _MAX_FOUND_JOBS),
-            self._form.start_from.show_jobs,
-            self._show_weights_error,
-        )
+        start_from, search = self._form.start_from, self._jobs.queries.search
+        search_jobs = partial(search, text, _MAX_FOUND_JOBS)
+        self.serve("weights", search_jobs, start_from.show_jobs, start_from.show_error)
 
     @Slot(str)
     def _read_checkpoints(self, job_id: str) -> None:
-        self._runner.run(
-            "weights",
-            partial(self._jobs.queries.checkpoints, job_id),
-            partial(self._form.start_from.show_checkpoints, job_id),
-            self._show_weights_error,
-        )
-
-    def _show_weights_error(self, error: BackendError) -> None:
-        self._form.start_from.show_error(error.with_remedy)
+        start_from, read = self._form.start_from, self._jobs.queries.checkpoints
+        show = partial(start_from.show_checkpoints, job_id)
+        self.serve("weights", partial(read, job_id), show, start_from.show_error)
 
     @Slot()
     def _choose_weights(self) -> None:
@@ -298,15 +294,14 @@ class FormController(Controller):
         self._rename(draft.raw)
         if not draft.axes and self._training.is_of_other_model(draft.raw):
             self._propose_training(draft.raw)
-        self._check_number += 1
-        self._runner.run(
-            "check",
-            partial(self.sweeps.check, draft)
-            if draft.axes
-            else partial(self._jobs.check, draft.raw),
-            partial(self._show_check, self._check_number, draft),
-            lambda error: self._form.show_error(str(error)),
-        )
+
+        def check(_progress: Progress) -> JobCheck:
+            return self.sweeps.check(draft) if draft.axes else self._jobs.check(draft.raw)
+
+        def show_error(error: BackendError) -> None:
+            self._form.show_error(str(error))
+
+        self._check_request.run("check", check, partial(self._show_check, draft), show_error)
 
     def _propose_training(self, raw: Mapping[str, Any]) -> None:
         """Propose the settings with which the chosen model was seen to train."""
@@ -319,9 +314,7 @@ class FormController(Controller):
 
         self._runner.run("form", read, propose, log.swallowed)
 
-    def _show_check(self, number: int, draft: JobDraft, check: JobCheck) -> None:
-        if number != self._check_number:
-            return
+    def _show_check(self, draft: JobDraft, check: JobCheck) -> None:
         if not draft.axes:
             self._form.propose(self._training.propose_epochs(draft.raw, check.steps_per_epoch))
         self._checked_draft = draft
@@ -366,24 +359,12 @@ class FormController(Controller):
     @Slot(object)
     def _read_help(self, raw: Mapping[str, Any]) -> None:
         """Run the script with ``--help``, in a process of its own."""
-        progress = self._help_progress = self._runner.progress(lambda _share, _step: None)
-
-        def show_arguments(script_help: ScriptHelp) -> None:
-            if self._help_progress is progress:
-                self._form.show_arguments(script_help)
-
-        def show_error(error: BackendError) -> None:
-            if self._help_progress is progress:
-                self._form.show_arguments_error(error.with_remedy)
-
-        read_help = partial(self._services.inspection.script_help, raw, progress)
-        self._runner.run("script help", read_help, show_arguments, show_error)
-
-    @Slot()
-    def _cancel_help(self) -> None:
-        if self._help_progress is not None:
-            self._help_progress.cancel()
-        self._help_progress = None
+        self._help_request.run(
+            "script help",
+            partial(self._services.inspection.script_help, raw),
+            self._form.show_arguments,
+            lambda error: self._form.show_arguments_error(error.with_remedy),
+        )
 
     # One batch.
 
@@ -398,36 +379,30 @@ class FormController(Controller):
     def _try_batch(self, *, fetch: bool) -> None:
         """Train one batch of the chosen parts; another choice cancels the trial."""
         combination, draft = self._combination, self._checked_draft
-        if not combination or self._trial_progress is not None:
+        if not combination or self._trial_request.is_open:
             return
 
         def show(state: TrialState, message: str = "", **details: str) -> None:
-            # A result for an earlier choice is unknown, and the trial can be repeated.
             trial = BatchTrial(state, message, **details)
-            if self._trial_progress is progress and self._trials.get(combination) != trial:
+            if self._trials.get(combination) != trial:
                 self._trials[combination] = trial
                 self._form.show_trial(trial)
 
-        def finish(state: TrialState, message: str = "", **details: str) -> None:
-            show(state, message, **details)
-            if self._trial_progress is progress:
-                self._trial_progress = None
-
         def show_outcome(has_run: bool) -> None:
             if has_run:
-                finish(TrialState.SUCCEEDED, _TRIAL_MESSAGE)
+                show(TrialState.SUCCEEDED, _TRIAL_MESSAGE)
                 self._check(self._form.draft())
             else:
-                finish(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
+                show(TrialState.UNTRIED, "its files or PyTorch are not on this computer")
 
         def show_error(error: BackendError) -> None:
             if isinstance(error, Cancelled):
-                finish(TrialState.UNTRIED)
+                show(TrialState.UNTRIED)
             else:
                 tool_error = error if isinstance(error, ToolError) else ToolError(str(error))
                 # The button is the way out, and its command is long.
                 message = str(error) if tool_error.package else error.with_remedy
-                finish(
+                show(
                     TrialState.FAILED,
                     message,
                     field=tool_error.part or Kind.MODEL.value,
@@ -435,41 +410,32 @@ class FormController(Controller):
                     module=tool_error.module,
                 )
 
-        def work() -> bool:
+        def work(progress: Progress) -> bool:
             progress.step(0, 0, "Starting Python")
             return self._jobs.try_batch(draft.raw, progress, fetch=fetch)
 
-        progress = self._trial_progress = self._runner.progress(
-            lambda _share, step: show(TrialState.RUNNING, step)
-        )
+        def show_progress(_share: float | None, step: str) -> None:
+            show(TrialState.RUNNING, step)
+
         show(TrialState.RUNNING)
         # In the queue of the count: each of them starts Python with PyTorch.
-        self._runner.run("count", work, show_outcome, show_error)
+        self._trial_request.run("count", work, show_outcome, show_error, show_progress)
 
     @Slot(str)
     def _install(self, package: str) -> None:
         """Install a package of the loader or model, here and on the job's nodes; try again."""
         combination, previous_trial = self._combination, self._trials.get(self._combination)
-        if previous_trial is None or self._trial_progress is not None:
+        if previous_trial is None or self._trial_request.is_open:
             return
 
         def show(trial: BatchTrial) -> None:
             self._trials[combination] = trial
-            if self._combination == combination:
-                self._form.show_trial(trial)
+            self._form.show_trial(trial)
 
-        def finish() -> bool:
-            is_current = self._trial_progress is progress
-            if is_current:
-                self._trial_progress = None
-            return is_current
-
-        def check_again(_: None) -> None:
-            if finish():
-                self._check_again()
+        def show_progress(_share: float | None, step: str) -> None:
+            show(BatchTrial(TrialState.RUNNING, step))
 
         def show_error(error: BackendError) -> None:
-            finish()
             if isinstance(error, Cancelled):
                 show(previous_trial)
             else:
@@ -480,12 +446,11 @@ class FormController(Controller):
                     )
                 )
 
-        progress = self._trial_progress = self._runner.progress(
-            lambda _share, step: show(BatchTrial(TrialState.RUNNING, step))
-        )
         show(BatchTrial(TrialState.RUNNING, f"Installing {package}"))
-        install = partial(self._services.packages.install, package, self._trial_nodes(), progress)
-        self._runner.run("count", install, check_again, show_error)
+        install = partial(self._services.packages.install, package, self._trial_nodes())
+        self._trial_request.run(
+            "count", install, lambda _: self._check_again(), show_error, show_progress
+        )
 
     def _trial_nodes(self) -> tuple[str, ...]:
         """Return this computer, which tries a batch, and the nodes of the job."""
@@ -499,19 +464,15 @@ class FormController(Controller):
         self._counted_parts.clear()
         self._check(self._form.draft())
 
-    @Slot()
-    def _cancel_trial(self) -> None:
-        if self._trial_progress is not None:
-            self._trial_progress.cancel()
-
     def _choose_combination(self, combination: tuple[str, ...]) -> None:
         """Take other files; cancel the trial of the earlier ones."""
         if combination == self._combination:
             return
-        if self._trial_progress is not None:
-            self._trial_progress.cancel()
+        if self._trial_request.is_open:
+            # Its result stays unknown, and the trial can be repeated.
+            self._trial_request.drop()
             self._trials.pop(self._combination)
-        self._trial_progress, self._combination = None, combination
+        self._combination = combination
 
     # The job.
 
@@ -522,29 +483,31 @@ class FormController(Controller):
         else:
             self._create(draft, finish=self._queue_new)
 
-    def _queue_new(self, view: JobView) -> JobView:
-        self._services.queue.enqueue(view.id, progress=self._create_progress)
+    def _queue_new(self, view: JobView, progress: Progress) -> JobView:
+        self._services.queue.enqueue(view.id, progress=progress)
         return self._jobs.queries.show(view.id)
 
-    def _create(self, draft: JobDraft, finish: Callable[[JobView], JobView]) -> None:
+    def _create(self, draft: JobDraft, finish: Callable[[JobView, Progress], JobView]) -> None:
         """Create a job without starting it, then run ``finish`` with its view on the worker."""
         self._form.set_busy("Creating…")
-        progress = self._runner.progress(
-            lambda _share, step: self._form.set_busy(formats.with_ellipsis(step))
+
+        def create(progress: Progress) -> JobView:
+            view = self._jobs.create(draft.raw, progress, _replayed_id(draft))
+            return finish(view, progress)
+
+        self._create_request.run(
+            "create",
+            create,
+            self._show_created,
+            self._show_create_error,
+            lambda _share, step: self._form.set_busy(formats.with_ellipsis(step)),
         )
-        self._create_progress = progress
-
-        def create() -> JobView:
-            return finish(self._jobs.create(draft.raw, progress, _replayed_id(draft)))
-
-        self._runner.run("create", create, self._show_created, self._show_create_error)
 
     @Slot()
     def _cancel_draft(self) -> None:
         self._start_controller.cancel("")
         self.sweeps.cancel()
-        if self._create_progress is not None:
-            self._create_progress.cancel()
+        self._create_request.cancel()
 
     @Slot(object)
     def _start_draft(self, draft: JobDraft) -> None:

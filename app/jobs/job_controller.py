@@ -16,7 +16,8 @@ from app.jobs.file_export import show_in_folder
 from app.jobs.form_controller import FormController
 from app.jobs.start_controller import NO_PLACEMENT, StartController, StartRequest
 from app.jobs.status_poller import StatusPoller
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import Controller
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.records.jobs.audit_entry import AuditEntry
@@ -59,7 +60,8 @@ class JobController(Controller):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, parent)
+        self._window = window
         self._services = services
         self._jobs = services.jobs
         self._poller = poller
@@ -96,19 +98,16 @@ class JobController(Controller):
         actions.add_handler(job_actions.CLONE, self.clone)
         actions.add_handler(job_actions.CLONE_WITH, self.clone)
         actions.add_handler(job_actions.REPLAY, self.replay)
-        actions.add_handler(job_actions.NEW_FROM, self._new_from)
+        actions.add_handler(
+            job_actions.NEW_FROM,
+            lambda job_id, checkpoint: self.clone(job_id, {"start_from": f"{job_id}/{checkpoint}"}),
+        )
         actions.add_handler(job_actions.EXPORT_TO, self.export)
         actions.add_handler(job_actions.CANCEL_EXPORT, self._cancel_export)
         actions.add_handler(job_actions.SHOW_FILE, show_in_folder)
-        actions.add_handler(
-            job_actions.SET_NAME, lambda job_id, name: self._annotate(job_id, name=name)
-        )
-        actions.add_handler(
-            job_actions.SET_NOTES, lambda job_id, notes: self._annotate(job_id, notes=notes)
-        )
-        actions.add_handler(
-            job_actions.SET_TAGS, lambda job_id, tags: self._annotate(job_id, tags=tags)
-        )
+        actions.add_handler(job_actions.SET_NAME, partial(self._annotate, "name"))
+        actions.add_handler(job_actions.SET_NOTES, partial(self._annotate, "notes"))
+        actions.add_handler(job_actions.SET_TAGS, partial(self._annotate, "tags"))
         actions.add_handler(job_actions.OPEN_FOLDER, self._open_folder)
         actions.add_handler(job_actions.COPY_ID, QGuiApplication.clipboard().setText)
         actions.add_handler(job_actions.COPY_FOLDER, self._copy_folder)
@@ -131,10 +130,8 @@ class JobController(Controller):
             self._request(job_id, partial(self._jobs.lifecycle.start, start_over=True))
         )
 
-    def stop(self, job_id: str) -> None:
-        self._stop(job_id)
-
-    def _stop(self, job_id: str, left_node: str = "") -> None:
+    def stop(self, job_id: str, left_node: str = "") -> None:
+        """Stop a job; with ``left_node``, ask later where to resume it without this node."""
         # Another request for the job replaces the pending move.
         self._left_nodes.pop(job_id, None)
         if left_node:
@@ -202,13 +199,13 @@ class JobController(Controller):
     @Slot(str, str)
     def move_off(self, job_id: str, node: str) -> None:
         """Stop a job; once its checkpoint is written, ask where to resume it without this node."""
-        self._stop(job_id, left_node=node)
+        self.stop(job_id, left_node=node)
         self.jobs_requested.emit()
         self._page.open_job(job_id)
 
     @Slot(object)
     def _offer_moves(self, views: tuple[JobView, ...]) -> None:
-        for view in views if self._left_nodes else ():
+        for view in views:
             self._offer_move(view)
 
     def _offer_move(self, view: JobView) -> None:
@@ -260,18 +257,16 @@ class JobController(Controller):
             view = create_example(self._services, workers)
             return self._jobs.lifecycle.start(view.id)
 
-        self._runner.run(
-            "example",
-            import_and_start,
-            self._show_example,
-            lambda error: first_start.show_error(str(error), error.remedy),
-        )
+        def show(view: JobView) -> None:
+            first_start.show_busy("")
+            self.show_new(view)
+            if awaits_horovod():
+                self._runner.notify(AWAITS_HOROVOD)
 
-    def _show_example(self, view: JobView) -> None:
-        self._page.welcome_page.show_busy("")
-        self.show_new(view)
-        if awaits_horovod():
-            self._runner.notify(AWAITS_HOROVOD)
+        def show_error(error: BackendError) -> None:
+            first_start.show_error(str(error), error.remedy)
+
+        self._runner.run("example", import_and_start, show, show_error)
 
     @Slot(object)
     def show_new(self, view: JobView) -> None:
@@ -290,10 +285,6 @@ class JobController(Controller):
     def clone(self, job_id: str, changes: Mapping[str, Any] | None = None) -> None:
         """Load the settings of an existing job into the form, with ``changes``."""
         self.drafts.show_job(job_id, changes or {}, partial(self._show_error, job_id))
-
-    def _new_from(self, job_id: str, checkpoint: str) -> None:
-        weights = {"start_from": f"{job_id}/{checkpoint}"}
-        self.drafts.show_job(job_id, weights, partial(self._show_error, job_id))
 
     def replay(self, job_id: str) -> None:
         """Open the form with the same files, settings and seed; the nodes can be chosen."""
@@ -323,12 +314,11 @@ class JobController(Controller):
         self._read_checkpoints(job_id)
 
     def _read_checkpoints(self, job_id: str) -> None:
-        detail = self._page.detail
-        self._runner.run(
+        self.serve(
             f"read {job_id}",
             partial(self._jobs.queries.checkpoints, job_id),
-            partial(detail.show_checkpoints, job_id),
-            lambda error: detail.show_checkpoints_error(job_id, error.with_remedy),
+            partial(self._page.detail.show_checkpoints, job_id),
+            self._page.detail.if_open(job_id, self._page.detail.checkpoints.show_error),
         )
 
     def _toggle_kept(self, job_id: str, checkpoint: Checkpoint) -> None:
@@ -345,30 +335,26 @@ class JobController(Controller):
         def show(view: JobView) -> None:
             self._read_settings(job_id)
             if view.state.is_live:
-                self._page.detail.show_curves(job_id)
+                self._page.detail.if_open(job_id, self._page.detail.tabs.choose)("curves")
 
         self._run("job", job_id, partial(self._jobs.lifecycle.draw_number, job_id, pattern), show)
 
     def _verify(self, job_id: str, checkpoint: str) -> None:
         """Read the file of a checkpoint and compare its hash; a large one takes minutes."""
-        show = partial(self._page.detail.show_file_check, job_id, checkpoint)
+        show_check = partial(self._page.detail.checkpoints.show_file_check, checkpoint)
+        show = self._page.detail.if_open(job_id, show_check)
         show("checking…", "")
-        self._runner.run(
+        self.serve(
             f"verify {job_id}",
             partial(self._jobs.find_damage, job_id, checkpoint),
             lambda damage: show("damaged" if damage else "checked", damage or _VALID_HASH),
-            lambda error: show("not checked", error.with_remedy),
+            partial(show, "not checked"),
         )
 
     def _read_history(self, job_id: str) -> None:
-        self._runner.run(
-            f"read {job_id}",
-            partial(self._jobs.audit_entries, job_id),
-            partial(self._page.detail.show_audit_entries, job_id),
-            lambda error: self._page.detail.show_audit_entries(
-                job_id, (AuditEntry("", error.with_remedy),)
-            ),
-        )
+        show = self._page.detail.if_open(job_id, self._page.detail.notes.show_audit_entries)
+        read = partial(self._jobs.audit_entries, job_id)
+        self.serve(f"read {job_id}", read, show, lambda message: show((AuditEntry("", message),)))
 
     def _read_runs(self, job_id: str) -> None:
         work = partial(self._jobs.queries.runs, job_id)
@@ -383,16 +369,16 @@ class JobController(Controller):
             view = self._jobs.queries.show(job_id)
             return tomli_w.dumps(view.config.to_dict()), self._jobs.command(job_id)
 
-        show = self._page.detail.show_settings
-        self._run("read", job_id, read, lambda result: show(job_id, *result))
+        show = self._page.detail.if_open(job_id, self._page.detail.settings.show_file)
+        self._run("read", job_id, read, lambda result: show(*result))
 
     # Edits.
 
-    def _annotate(self, job_id: str, **changes: Any) -> None:
+    def _annotate(self, field: str, job_id: str, value: object) -> None:
         """Change the name, the notes or the tags."""
-        self._run(
-            "job", job_id, partial(self._jobs.annotate, job_id, **changes), self._page.show_view
-        )
+        changes: dict[str, Any] = {field: value}
+        annotate = partial(self._jobs.annotate, job_id, **changes)
+        self._run("job", job_id, annotate, self._page.show_view)
 
     # Exports.
 

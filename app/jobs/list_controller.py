@@ -19,7 +19,7 @@ from backend.records.jobs.view import JobView
 from backend.records.sweeps.summary import FoldState
 from backend.services.jobs.index import JobIndex, JobQueryResult
 from widgets.common.throttle import Throttle
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobRows
 from widgets.jobs.page.jobs_page import JobsPage
 
 LEARN_INTERVAL_MS = 100

@@ -9,7 +9,7 @@ from PySide6.QtCore import QObject, Slot
 
 from backend.records.library.item import Kind, LibraryItem
 from backend.services.context.example import NAME
-from widgets.jobs.page.onboarding_strip import OnboardingStrip
+from widgets.jobs.page.welcome_page import OnboardingStrip
 
 
 class Onboarding(QObject):

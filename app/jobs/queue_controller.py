@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.jobs.status_poller import StatusPoller
 from app.runtime.background import Runner
+from app.runtime.controller import Controller
 from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.queue.entry import Queue
@@ -20,7 +21,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 _QUEUE = "queue"
 
 
-class QueueController(QObject):
+class QueueController(Controller):
     """Serve the queue within the page Jobs.
 
     Signals:
@@ -37,17 +38,16 @@ class QueueController(QObject):
         page: JobsPage,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._service = service
-        self._runner = runner
         self._poller = poller
         self._page = page
         self._is_reading = self._must_read_again = False
         self._queue = Queue()
         poller.updated.connect(self._see_update)
         page.job_actions.add_handler(job_actions.QUEUE, self._enqueue)
-        page.job_actions.add_handler(job_actions.LEAVE_QUEUE, self._dequeue)
-        page.job_actions.add_handler(job_actions.MOVE_TO_TOP, self._move_to_top)
+        page.job_actions.add_handler(job_actions.LEAVE_QUEUE, partial(self._run, service.dequeue))
+        page.job_actions.add_handler(job_actions.MOVE_TO_TOP, partial(self._run, service.to_top))
         page.job_actions.add_handler(job_actions.CHANGE_QUEUED, self._change)
         page.job_actions.add_handler(job_actions.MOVE_QUEUED, self._move)
         page.job_actions.add_handler(job_actions.PAUSE_QUEUE, self._pause)
@@ -63,29 +63,30 @@ class QueueController(QObject):
     def refresh(self) -> None:
         """Read the queue; during a read, read it again afterwards."""
         self._must_read_again = self._is_reading
-        if not self._is_reading:
-            self._is_reading = True
-            self._runner.run(_QUEUE, self._read, self._take_queue, self._ignore_error)
+        if self._is_reading:
+            return
+
+        def read() -> Queue:
+            self._service.ensure_keeper()
+            return self._service.read()
+
+        def take_queue(queue: Queue) -> None:
+            self._is_reading = False
+            self._show(queue)
+            if self._must_read_again:
+                self.refresh()
+
+        def ignore_error(_error: BackendError) -> None:
+            # The next read retries; the list of jobs reports a lost data root.
+            self._is_reading = False
+
+        self._is_reading = True
+        self._runner.run(_QUEUE, read, take_queue, ignore_error)
 
     def _see_update(self, update: RunUpdate) -> None:
         """Read the queue when a job has ended: others may have waited for it."""
         if update.view.state.is_over and self._queue.jobs:
             self.refresh()
-
-    def _read(self) -> Queue:
-        """Read the queue, on a worker."""
-        self._service.ensure_keeper()
-        return self._service.read()
-
-    def _take_queue(self, queue: Queue) -> None:
-        self._is_reading = False
-        self._show(queue)
-        if self._must_read_again:
-            self.refresh()
-
-    def _ignore_error(self, _error: BackendError) -> None:
-        """Ignore the error: the next read retries; the list of jobs reports a lost data root."""
-        self._is_reading = False
 
     def _show(self, queue: Queue, *, is_immediate: bool = False) -> None:
         self._queue = queue
@@ -96,36 +97,24 @@ class QueueController(QObject):
 
     def _enqueue(self, job_id: str) -> None:
         self._page.detail.show_busy(job_id, "Queueing…")
-        self._run(job_id, lambda: self._service.enqueue(job_id))
-
-    def _dequeue(self, job_id: str) -> None:
-        self._run(job_id, lambda: self._service.dequeue(job_id))
-
-    def _move_to_top(self, job_id: str) -> None:
-        self._run(job_id, lambda: self._service.to_top(job_id))
+        self._run(self._service.enqueue, job_id)
 
     def _change(self, job_id: str, priority: int, start_time: datetime | None) -> None:
-        change = partial(
-            self._service.change, job_id, priority, start_time, start_now=start_time is None
-        )
-        self._run(job_id, change)
+        start_now = start_time is None
+        self._run(self._service.change, job_id, priority, start_time, start_now=start_now)
 
     def _move(self, job_id: str, before_id: str, after_id: str) -> None:
-        self._run(
-            job_id, partial(self._service.reorder, job_id, before_id=before_id, after_id=after_id)
-        )
+        self._run(self._service.reorder, job_id, before_id=before_id, after_id=after_id)
 
     def _pause(self, paused: bool) -> None:
-        self._runner.run(
-            _QUEUE,
-            self._service.pause if paused else self._service.resume,
-            partial(self._show, is_immediate=True),
-            lambda error: self._runner.notify(error.with_remedy),
-        )
+        work = self._service.pause if paused else self._service.resume
+        self.serve(_QUEUE, work, partial(self._show, is_immediate=True))
 
-    def _run(self, job_id: str, work: Callable[[], object]) -> None:
+    def _run(
+        self, work: Callable[..., object], job_id: str, *args: object, **kwargs: object
+    ) -> None:
         def run_and_read() -> Queue:
-            work()
+            work(job_id, *args, **kwargs)
             return self._service.read()
 
         self._runner.run(

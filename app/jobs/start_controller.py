@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from app.library.package_controller import PackageController
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import Controller, LatestRequest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.jobs.config import JobConfig
@@ -30,6 +32,7 @@ from widgets.common.dialog import DialogHolder
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
 from widgets.nodes.provisioning.host_key_pages import HostKeyDialog
 
+T = TypeVar("T")
 NO_PLACEMENT: tuple[Placement, ...] = ()
 """The placement in the job itself."""
 
@@ -67,8 +70,9 @@ class StartController(Controller):
         window: QWidget,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(runner, window, parent)
+        super().__init__(runner, parent)
         self._services = services
+        self._window = window
         self._progresses: dict[str, Progress] = {}
         self.session: PreflightSession | None = None
 
@@ -127,7 +131,7 @@ class StartController(Controller):
             self.session = None
 
 
-class PreflightSession(QObject):
+class PreflightSession(Controller):
     """The dialog about one start, from the first finding until the start or the closing.
 
     Signals:
@@ -145,14 +149,13 @@ class PreflightSession(QObject):
         window: QWidget,
         parent: QObject,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._services = services
-        self._runner = runner
         self._request = request
         self._config = config
         self._preflight: Preflight | None = None
         self._placement = NO_PLACEMENT
-        self._progress: Progress | None = None
+        self._work = LatestRequest(runner)
         self._pending_nodes: set[str] = set()
         self._is_open = True
         self._key_dialog: DialogHolder[HostKeyDialog] = DialogHolder()
@@ -164,7 +167,7 @@ class PreflightSession(QObject):
         self.dialog.start_on_requested.connect(self._start_on)
         self.dialog.trial_requested.connect(self._try_batch)
         self.dialog.install_requested.connect(self._install)
-        self.dialog.cancel_requested.connect(self._cancel)
+        self.dialog.cancel_requested.connect(self._work.cancel)
         self.dialog.finished.connect(self._finish)
 
     def show_preflight(self, preflight: Preflight) -> None:
@@ -180,7 +183,7 @@ class PreflightSession(QObject):
     def _check_nodes(self, nodes: set[str]) -> None:
         """Check these nodes; those requested during a check follow after it."""
         self._pending_nodes |= nodes
-        if self._progress is None:
+        if not self._work.is_open:
             self._check_pending()
 
     def _check_pending(self) -> None:
@@ -189,11 +192,8 @@ class PreflightSession(QObject):
             return
         previous_preflight, config, job_id = self._preflight, self._config, self._request.job_id
         service = self._services.preflight
-        progress = self._start_progress(
-            f"Checking {', '.join(nodes) if len(nodes) < 4 else 'the nodes'}"
-        )
 
-        def run_checks() -> Preflight:
+        def run_checks(progress: Progress) -> Preflight:
             if previous_preflight is None or set(previous_preflight.nodes).issubset(nodes):
                 return service.run(config, job_id, cancelled=lambda: progress.is_cancelled)
             return service.check_again(
@@ -201,11 +201,11 @@ class PreflightSession(QObject):
             )
 
         def show_outcome(outcome: Preflight) -> None:
-            self._end_progress()
             self.show_preflight(outcome)
             self._check_pending()
 
-        self._runner.run("preflight", run_checks, show_outcome, self._handle_error)
+        step = f"Checking {', '.join(nodes) if len(nodes) < 4 else 'the nodes'}"
+        self._run("preflight", step, run_checks, show_outcome)
 
     # Fixing.
 
@@ -289,23 +289,16 @@ class PreflightSession(QObject):
     def _try_batch(self) -> None:
         # Not on the job's previous nodes: it may be about to resume elsewhere.
         placement = self._config.placement
-        progress = self._start_progress("Training one batch")
 
-        def show_trial(trial: TrialResult) -> None:
-            self._end_progress()
-            self.dialog.show_trial(trial)
-
-        self._runner.run(
-            "canary",
-            lambda: self._services.trial_runs.run(
+        def try_batch(progress: Progress) -> TrialResult:
+            return self._services.trial_runs.run(
                 self._request.job_id,
                 lambda state: progress.report(0, 0, f"Training one batch: {state.label.lower()}"),
                 lambda: progress.is_cancelled,
                 placement,
-            ),
-            show_trial,
-            self._handle_error,
-        )
+            )
+
+        self._run("canary", "Training one batch", try_batch, self.dialog.show_trial)
 
     @Slot(str)
     def _install(self, module: str) -> None:
@@ -321,38 +314,25 @@ class PreflightSession(QObject):
 
     @Slot()
     def _start(self) -> None:
-        progress = self._start_progress("Starting")
-
         def handle_start(view: JobView) -> None:
-            self._end_progress()
             self.dialog.accept()
             self._request.on_started(view)
 
-        self._runner.run(
-            self._request.queue_name,
-            lambda: self._request.start(self._placement, progress),
-            handle_start,
-            self._handle_error,
-        )
+        start = partial(self._request.start, self._placement)
+        self._run(self._request.queue_name, "Starting", start, handle_start)
 
     # Shared by both.
 
-    def _start_progress(self, step: str) -> Progress:
-        progress = self._progress = self._runner.progress(
-            lambda share, text: self._show_progress(progress, share, text)
-        )
+    def _run(
+        self, queue_name: str, step: str, work: Callable[[Progress], T], show: Callable[[T], object]
+    ) -> None:
+        def show_progress(share: float | None, label: str) -> None:
+            self.dialog.show_busy(label, share)
+
         self.dialog.show_busy(step)
-        return progress
-
-    def _show_progress(self, progress: Progress, share: float | None, step: str) -> None:
-        if progress is self._progress:
-            self.dialog.show_busy(step, share)
-
-    def _end_progress(self) -> None:
-        self._progress = None
+        self._work.run(queue_name, work, show, self._handle_error, show_progress)
 
     def _handle_error(self, error: BackendError) -> None:
-        self._end_progress()
         self._pending_nodes.clear()
         if isinstance(error, PreflightFailed):
             self.show_preflight(error.preflight)
@@ -363,14 +343,9 @@ class PreflightSession(QObject):
         else:
             self.dialog.show_error(str(error), error.remedy)
 
-    @Slot()
-    def _cancel(self) -> None:
-        if self._progress is not None:
-            self._progress.cancel()
-
     @Slot(int)
     def _finish(self, result: int) -> None:
-        self._cancel()
+        self._work.cancel()
         self._is_open = False
         was_rejected = result == PreflightDialog.DialogCode.Rejected
         if was_rejected and self._preflight is not None and not self._preflight.succeeded:

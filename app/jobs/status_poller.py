@@ -21,7 +21,7 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from app.runtime.background import Runner
 from app.runtime.stale_data import stale_reason
 from backend.base.errors import BackendError
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.summary import JobListing
 from backend.records.jobs.view import JobView, RunUpdate

@@ -9,15 +9,14 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.runtime.background import Controller, Runner
-from backend.base.errors import BackendError
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.records.jobs.view import JobView
 from backend.records.studies.study import FormName
 from backend.records.studies.table import StudyTable
 from backend.records.sweeps.spec import QueuedSweep, sweep_name
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import SAVE_FILE
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.studies.study_dialog import StudyDialog
@@ -25,7 +24,7 @@ from widgets.jobs.studies.study_dialog import StudyDialog
 _QUEUE = "studies"
 
 
-class StudyController(Controller):
+class StudyController(DialogController[StudyDialog]):
     """Serve the dialog New study, and the pane of a sweep that is a study.
 
     Signals:
@@ -47,7 +46,6 @@ class StudyController(Controller):
         self._sweeps = services.sweeps
         self._page = page
         self._pane = page.sweep
-        self.dialog_holder: DialogHolder[StudyDialog] = DialogHolder()
         result = self._pane.study
         self._pane.table_requested.connect(self._read_table)
         result.resume_requested.connect(self._resume)
@@ -59,42 +57,37 @@ class StudyController(Controller):
         dialog = StudyDialog(self._window)
         dialog.start_requested.connect(self._start)
         dialog.file_requested.connect(self._open_file)
-        self.dialog_holder.open(dialog)
-        self._runner.run(_QUEUE, self._studies.list, dialog.show_studies, self._show_error)
+        self.open(dialog)
+        self.serve_dialog(dialog, _QUEUE, self._studies.list, dialog.show_studies)
 
     @Slot()
     def _open_file(self) -> None:
         path, _ = QFileDialog.getOpenFileName(
             self._window, "Open study file", "", "Study files (*.toml)"
         )
-        dialog = self.dialog_holder.dialog
+        dialog = self.dialog
         if path and dialog is not None:
-            inspect = partial(self._studies.inspect, Path(path))
-            self._runner.run(_QUEUE, inspect, dialog.add_study, self._show_error)
+            self.serve_dialog(
+                dialog, _QUEUE, partial(self._studies.inspect, Path(path)), dialog.add_study
+            )
 
     @Slot(str, object)
     def _start(self, name: str, form: FormName) -> None:
         def show_step(_share: float | None, step: str) -> None:
-            if self.dialog_holder.dialog is not None:
-                self.dialog_holder.dialog.set_busy(formats.with_ellipsis(step))
+            if self.dialog is not None:
+                self.dialog.set_busy(formats.with_ellipsis(step))
 
         show_step(None, "Starting")
         progress = self._runner.progress(show_step)
         start = partial(self._studies.start, name, form, (), progress)
-        self._runner.run(_QUEUE, start, self._show_queued, self._show_error)
+        self.serve(_QUEUE, start, self._show_queued)
 
     def _show_queued(self, sweep: QueuedSweep) -> None:
-        if self.dialog_holder.dialog is not None:
-            self.dialog_holder.dialog.accept()
+        if self.dialog is not None:
+            self.dialog.accept()
         self._runner.notify(f"Queued {formats.plural(len(sweep.jobs), 'job')} of a study")
         self.study_queued.emit(sweep)
         self._page.open_new_sweep(sweep.tag, sweep.jobs)
-
-    def _show_error(self, error: BackendError) -> None:
-        if self.dialog_holder.dialog is not None:
-            self.dialog_holder.dialog.show_error(error.with_remedy)
-        else:
-            self._runner.notify(error.with_remedy)
 
     # The open study.
 
@@ -104,20 +97,17 @@ class StudyController(Controller):
             study = self._studies.find(tag)
             return None if study is None else self._studies.table(study)
 
-        self._runner.run(_QUEUE, read, partial(self._pane.show_study, tag), self._notify)
+        self.serve(_QUEUE, read, partial(self._pane.show_study, tag), self._runner.notify)
 
     @Slot()
     def _resume(self) -> None:
         def show_resumed(views: Sequence[JobView]) -> None:
-            self._show_views(views)
+            for view in views:
+                self._page.show_view(view)
             self._runner.notify("The rest of the study is in the queue")
 
         resume = partial(self._sweeps.resume, self._pane.tag)
-        self._runner.run(_QUEUE, resume, show_resumed, self._notify)
-
-    def _show_views(self, views: Sequence[JobView]) -> None:
-        for view in views:
-            self._page.show_view(view)
+        self.serve(_QUEUE, resume, show_resumed, self._runner.notify)
 
     @Slot()
     def _ask_export_path(self) -> None:
@@ -141,7 +131,4 @@ class StudyController(Controller):
         def confirm(saved_path: Path) -> None:
             self._runner.notify(f"Saved {saved_path.name}")
 
-        self._runner.run(_QUEUE, write, confirm, self._notify)
-
-    def _notify(self, error: BackendError) -> None:
-        self._runner.notify(error.with_remedy)
+        self.serve(_QUEUE, write, confirm, self._runner.notify)

@@ -7,8 +7,8 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.runtime.background import Runner
+from app.runtime.controller import Controller, LatestRequest
 from backend.base.errors import BackendError
-from backend.base.progress import Progress
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.spec import CancelledSweep, QueuedSweep
 from backend.services.sweeps.service import IncompleteSweep, SweepService
@@ -17,7 +17,7 @@ from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
 
 
-class SweepController(QObject):
+class SweepController(Controller):
     """Serve the form when it describes several jobs.
 
     Signals:
@@ -35,11 +35,10 @@ class SweepController(QObject):
         form: JobForm,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._sweeps = sweeps
-        self._runner = runner
         self._form = form
-        self._progress: Progress | None = None
+        self._request = LatestRequest(runner)
         form.take_back_requested.connect(self.take_back)
 
     def check(self, draft: JobDraft) -> JobCheck:
@@ -48,21 +47,17 @@ class SweepController(QObject):
 
     def queue(self, draft: JobDraft) -> None:
         self._form.set_busy("Checking…")
-        progress = self._runner.progress(
-            lambda _share, step: self._form.set_busy(formats.with_ellipsis(step))
-        )
-        self._progress = progress
-        self._runner.run(
+        self._request.run(
             "create",
-            partial(self._sweeps.queue, draft.sweep, progress),
+            partial(self._sweeps.queue, draft.sweep),
             self._show_queued,
             self._show_error,
+            lambda _share, step: self._form.set_busy(formats.with_ellipsis(step)),
         )
 
-    @Slot()
     def cancel(self) -> None:
-        if self._progress is not None:
-            self._progress.cancel()
+        """Stop adding jobs to the queue."""
+        self._request.cancel()
 
     @Slot(str)
     def take_back(self, tag: str) -> None:
@@ -72,7 +67,6 @@ class SweepController(QObject):
         )
 
     def _show_queued(self, sweep: QueuedSweep) -> None:
-        self._progress = None
         self._form.set_busy("")
         self._runner.notify(f"Queued {len(sweep.jobs)} jobs")
         self.sweep_queued.emit(sweep)
@@ -86,7 +80,6 @@ class SweepController(QObject):
         self.sweep_removed.emit(result)
 
     def _show_error(self, error: BackendError) -> None:
-        self._progress = None
         if isinstance(error, IncompleteSweep):
             self._form.show_incomplete_sweep(str(error), error.tag)
             self._runner.notify(str(error))

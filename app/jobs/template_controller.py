@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from PySide6.QtCore import QObject, Signal, Slot
-from PySide6.QtWidgets import QDialog, QFileDialog, QWidget
+from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base.errors import BackendError
 from backend.records.jobs.template import SUFFIX, Template
 from backend.records.jobs.view import JobView
@@ -21,6 +22,7 @@ from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.load_dialog import JOBS, LoadDialog, NameDialog
 
+_QUEUE = "templates"
 _MAX_JOBS = 100
 _SAVE_HINT = (
     "Everything in the form except the name, for all users of this data root. You can change, "
@@ -28,7 +30,7 @@ _SAVE_HINT = (
 )
 
 
-class TemplateController(Controller):
+class TemplateController(DialogController[LoadDialog | NameDialog]):
     """Serve the form at its beginning, and save its settings for later.
 
     Signals:
@@ -53,7 +55,6 @@ class TemplateController(Controller):
         self._form = form
         self._known_templates: tuple[Template, ...] = ()
         self._last_name = ""
-        self.dialog: QDialog | None = None
         form.template_requested.connect(self.load)
         form.load_requested.connect(self.choose)
         form.template_save_requested.connect(self.ask_name)
@@ -62,7 +63,7 @@ class TemplateController(Controller):
     @Slot()
     def refresh(self) -> None:
         """Read the list of templates; another desktop may have added some."""
-        self._run(self._templates.list, self._show_templates, self._form.show_error)
+        self.serve(_QUEUE, self._templates.list, self._show_templates, self._form.show_error)
 
     def _show_templates(self, templates: tuple[Template, ...]) -> None:
         self._known_templates = templates
@@ -77,7 +78,7 @@ class TemplateController(Controller):
 
     def list_templates(self, on_result: Callable[[tuple[Template, ...]], None]) -> None:
         """Return the existing templates; none if they cannot be read."""
-        self._run(self._templates.list, on_result, lambda _message: on_result(()))
+        self.serve(_QUEUE, self._templates.list, on_result, lambda _message: on_result(()))
 
     # Start from a template.
 
@@ -88,13 +89,13 @@ class TemplateController(Controller):
             self._close()
             self.draft_requested.emit(draft_of(raw, f"the template “{name}”"))
 
-        self._run(partial(self._read, name), show_draft, self._show_error)
+        def read() -> dict[str, Any]:
+            raw = self._templates.load(name)
+            # On the worker: report errors in the template before the form changes.
+            draft_of(raw, "")
+            return raw
 
-    def _read(self, name: str) -> dict[str, Any]:
-        raw = self._templates.load(name)
-        # On the worker: report errors in the template before the form changes.
-        draft_of(raw, "")
-        return raw
+        self.serve(_QUEUE, read, show_draft)
 
     @Slot()
     def choose(self) -> None:
@@ -105,8 +106,8 @@ class TemplateController(Controller):
         dialog.searched.connect(self._search)
         dialog.rename_requested.connect(self._rename)
         dialog.remove_requested.connect(self._remove)
-        self._open(dialog)
-        self._run(self._templates.list, self._show_first_templates, self._show_error)
+        self.open(dialog)
+        self.serve(_QUEUE, self._templates.list, self._show_first_templates)
 
     @Slot(str)
     def _load_job(self, job_id: str) -> None:
@@ -120,7 +121,7 @@ class TemplateController(Controller):
                 self.dialog.show_jobs(views)
 
         search = partial(self._services.jobs.queries.search, text, _MAX_JOBS)
-        self._run(search, show, self._show_error)
+        self.serve(_QUEUE, search, show)
 
     # Save a template.
 
@@ -136,7 +137,7 @@ class TemplateController(Controller):
             may_replace=True,
         )
         dialog.requested.connect(partial(self._save_template, draft))
-        self._open(dialog)
+        self.open(dialog)
 
     def _save_template(self, draft: JobDraft, name: str, replaces: bool) -> None:
         def confirm(template: Template) -> None:
@@ -146,13 +147,11 @@ class TemplateController(Controller):
 
         raw = sweep_file(draft.sweep)
         save = partial(self._templates.save, name, raw, overwrite=replaces)
-        self._run(save, confirm, self._form.show_error)
+        self.serve(_QUEUE, save, confirm, self._form.show_error)
 
     @Slot(str, str)
     def _rename(self, name: str, new_name: str) -> None:
-        self._run(
-            partial(self._templates.rename, name, new_name), self._show_change, self._show_error
-        )
+        self.serve(_QUEUE, partial(self._templates.rename, name, new_name), self._show_change)
 
     @Slot(str)
     def _remove(self, name: str) -> None:
@@ -160,7 +159,7 @@ class TemplateController(Controller):
             self._runner.notify(f"Moved the template “{template.name}” to the trash")
             self._show_change(template)
 
-        self._run(partial(self._templates.remove, name), confirm, self._show_error)
+        self.serve(_QUEUE, partial(self._templates.remove, name), confirm)
 
     def _show_change(self, _template: Template) -> None:
         if isinstance(self.dialog, LoadDialog):
@@ -179,42 +178,23 @@ class TemplateController(Controller):
         )
         if target:
             raw = sweep_file(draft.sweep)
-            self._run(
+            self.serve(
+                _QUEUE,
                 partial(write_job_file, raw, Path(target), overwrite=True),
                 lambda path: self._runner.notify(f"Wrote {path}"),
                 self._form.show_error,
             )
 
-    # Only one dialog is open at a time.
-
-    def _open(self, dialog: QDialog) -> None:
-        self._close()
-        self.dialog = dialog
-        dialog.finished.connect(partial(self._forget, dialog))
-        dialog.open()
-
     def _close(self) -> None:
         if self.dialog is not None:
             self.dialog.reject()
 
-    def _forget(self, dialog: QDialog, _result: int = 0) -> None:
-        if self.dialog is dialog:
-            self.dialog = None
-        dialog.deleteLater()
-
-    def _show_error(self, message: str) -> None:
+    def show_error(self, message: str) -> None:
+        """Show an error in the list of templates while it is open, or in the form."""
         if isinstance(self.dialog, LoadDialog):
             self.dialog.show_error(message)
         else:
             self._form.show_error(message)
-
-    def _run(
-        self,
-        work: Callable[[], Any],
-        on_success: Callable[[Any], None],
-        on_error: Callable[[str], None],
-    ) -> None:
-        self._runner.run("templates", work, on_success, lambda error: on_error(error.with_remedy))
 
 
 def draft_of(raw: Mapping[str, Any], origin_text: str = "") -> JobDraft:

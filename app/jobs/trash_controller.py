@@ -8,13 +8,12 @@ from functools import partial
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.jobs.bulk_runner import BulkResult, JobName, run_each
-from app.runtime.background import Controller, Runner
-from backend.base.errors import BackendError
+from app.jobs.bulk_controller import BulkResult, JobName, run_each
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
-from widgets.common.dialog import DialogHolder
 from widgets.jobs.actions.job_actions import TRASH, TRASH_ALL
 from widgets.jobs.list.bulk_dialogs import TrashDialog
 from widgets.jobs.page.jobs_page import JobsPage
@@ -22,7 +21,7 @@ from widgets.jobs.page.jobs_page import JobsPage
 _QUEUE = "many jobs"
 
 
-class TrashController(Controller):
+class TrashController(DialogController[TrashDialog]):
     """Serve the head of the open job, which does not confirm, and the bulk move, which does.
 
     Signals:
@@ -42,7 +41,6 @@ class TrashController(Controller):
         super().__init__(runner, window, parent)
         self._jobs = services.jobs
         self._page = page
-        self._dialog: DialogHolder[TrashDialog] = DialogHolder()
         self._removed_views: dict[str, tuple[JobView, ...]] = {}
         """Views by tag; only of the last move, because a toast undoes only recent actions."""
         self._undo_number = 0
@@ -54,22 +52,12 @@ class TrashController(Controller):
         jobs = [(s.id, s.name) for s in summaries if s is not None]
         dialog = TrashDialog([name for _, name in jobs], self._window)
         dialog.requested.connect(partial(self._move_jobs, jobs))
-        self._dialog.open(dialog)
+        self.open(dialog)
 
-        def show_size(size_bytes: int) -> None:
-            if self._dialog.dialog is dialog:
-                dialog.show_size(size_bytes)
+        def read_size() -> int:
+            return sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs)
 
-        def show_error(error: BackendError) -> None:
-            if self._dialog.dialog is dialog:
-                dialog.show_error(error.with_remedy)
-
-        self._runner.run(
-            _QUEUE,
-            lambda: sum(self._jobs.size_bytes(job_id) for job_id, _ in jobs),
-            show_size,
-            show_error,
-        )
+        self.serve_dialog(dialog, _QUEUE, read_size, dialog.show_size)
 
     def _move_job(self, job_id: str) -> None:
         summary = self._page.model.summary(job_id)

@@ -1,34 +1,32 @@
-"""Serve the dialog of the gallery, for the pages of the library and for a new job."""
+"""Serve the dialogs of the gallery and of the depth planner, which add models and loaders."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base import log
 from backend.base.errors import BackendError
-from backend.base.progress import Progress
+from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import DataShape, GalleryEntry
 from backend.records.library.item import Kind, LibraryItem
-from backend.records.library.layer_graph import LayerGraph
+from backend.records.library.layers import LayerGraph
 from backend.services.jobs.inspection import InspectionService
 from backend.services.library.gallery import GalleryService
-from widgets.common.dialog import DialogHolder
+from widgets.library.depth_dialog import DepthDialog
 from widgets.library.gallery_dialog import GalleryChoice, GalleryDialog, GalleryPreset
 
 _QUEUE = "gallery"
 
 
-class GalleryController(Controller):
+class GalleryController(DialogController[GalleryDialog]):
     """Open the dialog, draw its pictures one at a time, and add what is chosen.
-
-    Attributes:
-        dialog: Holds the open dialog.
 
     Signals:
         plan_requested: Open the depth planner.
@@ -50,8 +48,6 @@ class GalleryController(Controller):
         self._gallery = gallery
         self._inspection = inspection
         self._items = items
-        self._progress: Progress | None = None
-        self.dialog: DialogHolder[GalleryDialog] = DialogHolder()
 
     def choose(
         self,
@@ -65,16 +61,16 @@ class GalleryController(Controller):
             versions[item.name] = max(item.version, versions.get(item.name, 0))
         dialog = GalleryDialog(kind, versions, preset, self._window)
         dialog.add_requested.connect(partial(self._add, dialog, on_added))
-        dialog.cancel_requested.connect(self._cancel)
+        dialog.cancel_requested.connect(self.cancel_task)
         dialog.plan_requested.connect(dialog.reject)
         dialog.plan_requested.connect(self.plan_requested)
-        self.dialog.open(dialog)
+        self.open(dialog)
 
         def show(entries: Sequence[GalleryEntry]) -> None:
             dialog.show_entries(entries)
             self._draw(dialog, [e for e in entries if e.figures is not None])
 
-        self._run(dialog, partial(self._gallery.list, kind), show)
+        self.serve_dialog(dialog, _QUEUE, partial(self._gallery.list, kind), show)
 
     def choose_for_job(
         self, dataset: str, loader: str, on_added: Callable[[LibraryItem], object]
@@ -110,21 +106,9 @@ class GalleryController(Controller):
             dialog.show_graph(models[0].name, graph)
             self._draw(dialog, models[1:])
 
-        def show_error(error: BackendError) -> None:
-            show(error.with_remedy)
-
-        if_open = partial(self.dialog.guard_callback, dialog)
+        show_if_open = self.if_open(dialog, show)
         draw = partial(self._inspection.graph, figures.layers)
-        self._runner.run("gallery pictures", draw, if_open(show), if_open(show_error))
-
-    def _run(
-        self, dialog: GalleryDialog, work: Callable[[], object], on_success: Callable[..., None]
-    ) -> None:
-        def show_error(error: BackendError) -> None:
-            dialog.show_error(error.with_remedy)
-
-        if_open = partial(self.dialog.guard_callback, dialog)
-        self._runner.run(_QUEUE, work, if_open(on_success), if_open(show_error))
+        self.serve("gallery pictures", draw, show_if_open, show_if_open)
 
     def _add(
         self,
@@ -132,16 +116,41 @@ class GalleryController(Controller):
         on_added: Callable[[LibraryItem], object],
         choice: GalleryChoice,
     ) -> None:
-        progress = self._runner.progress(self.dialog.guard_callback(dialog, dialog.show_progress))
-        self._progress = progress
-
         def finish(item: LibraryItem) -> None:
             dialog.accept()
             on_added(item)
 
-        add = partial(self._gallery.add, choice.entry, choice.settings, choice.name, progress)
-        self._run(dialog, add, finish)
+        add = partial(self._gallery.add, choice.entry, choice.settings, choice.name)
+        self.run_task(dialog, _QUEUE, add, finish, dialog.show_progress)
 
-    def _cancel(self) -> None:
-        if self._progress is not None:
-            self._progress.cancel()
+
+class DepthController(DialogController[DepthDialog]):
+    """Serve the dialog of the depth planner; ``show`` opens the added model."""
+
+    def __init__(
+        self,
+        gallery: GalleryService,
+        runner: Runner,
+        show: Callable[[LibraryItem], object],
+        window: QWidget,
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(runner, window, parent)
+        self._gallery = gallery
+        self._show = show
+
+    @Slot()
+    def plan(self) -> None:
+        """Open the planner."""
+        dialog = DepthDialog(self._window)
+        dialog.network_requested.connect(self._add)
+        self.open(dialog)
+
+    @Slot(object, str)
+    def _add(self, settings: Mapping[str, str], name: str) -> None:
+        def show(item: LibraryItem) -> None:
+            if self.dialog is not None:
+                self.dialog.accept()
+            self._show(item)
+
+        self.serve("gallery", partial(self._gallery.add, NETWORK, settings, name), show)

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeVar
 
 from PySide6.QtCore import QObject, Slot
 
 from app.runtime.background import Runner
+from app.runtime.controller import Controller, LatestRequest
 from backend.base.errors import BackendError
-from backend.base.progress import Progress
 from backend.records.library.layers import ModelLayers
 from backend.services.jobs.inspection import InspectionService
 from widgets.library.library_detail import LibraryDetail
 from widgets.library.trial_pages import Trial
 
+T = TypeVar("T")
 _QUEUE = "layers"
 
 
-class LayersController(QObject):
+class LayersController(Controller):
     """Serve the tab Layers of the models."""
 
     def __init__(
@@ -27,58 +30,43 @@ class LayersController(QObject):
         detail: LibraryDetail,
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._inspection = inspection
-        self._runner = runner
         self._detail = detail
-        self._progress: Progress | None = None
+        self._request = LatestRequest(runner)
         detail.layers_requested.connect(self._read)
         detail.variance_requested.connect(self._measure)
-        detail.cancel_requested.connect(self._cancel)
+        detail.cancel_requested.connect(self._request.cancel)
 
     @Slot(object)
     def _read(self, trial: Trial) -> None:
-        self._cancel()
-        progress = self._runner.progress(self._detail.show_trial_progress)
-        self._progress = progress
-        self._runner.run(
-            _QUEUE,
-            lambda: self._inspection.layers(
-                trial.model, trial.dataset, trial.loader, progress=progress
-            ),
-            partial(self._show, trial),
-            partial(self._show_error, progress),
-        )
+        def show(layers: ModelLayers) -> None:
+            self._detail.show_layers(trial, layers)
+            show_graph = partial(self._detail.show_layer_graph, trial)
+            self.serve(_QUEUE, lambda: self._inspection.graph(layers), show_graph, show_graph)
 
-    def _show(self, trial: Trial, layers: ModelLayers) -> None:
-        self._detail.show_layers(trial, layers)
-        self._runner.run(
-            _QUEUE,
-            lambda: self._inspection.graph(layers),
-            partial(self._detail.show_layer_graph, trial),
-            lambda error: self._detail.show_layer_graph(trial, error.with_remedy),
-        )
+        def show_error(error: BackendError) -> None:
+            self._detail.show_trial_error(str(error), error.remedy)
+
+        self._run(self._inspection.layers, trial, show, show_error)
 
     @Slot(object)
     def _measure(self, trial: Trial) -> None:
-        self._cancel()
-        progress = self._progress = self._runner.progress(self._detail.show_trial_progress)
         show = partial(self._detail.show_variance, trial)
-        self._runner.run(
+        self._run(self._inspection.variance, trial, show, lambda error: show(error.with_remedy))
+
+    def _run(
+        self,
+        work: Callable[..., T],
+        trial: Trial,
+        show: Callable[[T], object],
+        show_error: Callable[[BackendError], object],
+    ) -> None:
+        parts = trial.model, trial.dataset, trial.loader
+        self._request.run(
             _QUEUE,
-            lambda: self._inspection.variance(
-                trial.model, trial.dataset, trial.loader, progress=progress
-            ),
+            lambda progress: work(*parts, progress=progress),
             show,
-            lambda error: show(error.with_remedy),
+            show_error,
+            self._detail.show_trial_progress,
         )
-
-    def _show_error(self, progress: Progress, error: BackendError) -> None:
-        if self._progress is progress:
-            self._detail.show_trial_error(str(error), error.remedy)
-
-    @Slot()
-    def _cancel(self) -> None:
-        """Cancel the request; its end is reported unless another request replaces it."""
-        if self._progress is not None:
-            self._progress.cancel()

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from PySide6.QtCore import QObject, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController, LatestRequest
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.base.log import suppress
@@ -27,7 +29,6 @@ from backend.services.library.service import LibraryService
 from backend.services.tools.packages import install_package
 from backend.services.tools.tool_process import ToolError
 from widgets.common import formats
-from widgets.common.dialog import DialogHolder
 from widgets.common.toast import NextStep
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog, ImportRequest
@@ -35,10 +36,11 @@ from widgets.library.item_actions import FOLDER, NEW_JOB, TRASH
 from widgets.library.library_page import LibraryPage
 from widgets.library.trial_pages import Trial
 
+T = TypeVar("T")
 _MAX_FILES = 5000
 
 
-class LibraryController(Controller):
+class LibraryController(DialogController[ImportDialog]):
     """Serve the three pages and the import dialog.
 
     Signals:
@@ -73,14 +75,12 @@ class LibraryController(Controller):
         self._items: dict[Kind, tuple[LibraryItem, ...]] = dict.fromkeys(Kind, ())
         self._combinations: tuple[Combination, ...] = ()
         self._import_target: Kind | None = None
-        self._trials: dict[Kind, Progress] = {}
+        self._trials = {kind: LatestRequest(runner) for kind in pages}
         self._weights_progress: Progress | None = None
-        self._dialog: DialogHolder[ImportDialog] = DialogHolder()
-        self._import_progress: Progress | None = None
         self._kinds_changed.connect(self._read)
         library.watch(self._kinds_changed.emit)
         for kind, page in pages.items():
-            page.import_requested.connect(partial(self._request_import, kind))
+            page.import_requested.connect(partial(self._open_import, kind, ""))
             page.gallery_requested.connect(
                 partial(self.gallery_requested.emit, kind, GalleryPreset(), self.show_new)
             )
@@ -139,10 +139,10 @@ class LibraryController(Controller):
     def import_dropped(self, path: Path) -> None:
         """Import a dropped folder or zip; its kind is a guess that the user can change."""
 
-        def open_dialog(guess: ImportGuess) -> None:
-            self._open_dialog(guess.kind, str(path), "", guess)
+        def open_import(guess: ImportGuess) -> None:
+            self._open_import(guess.kind, str(path), "", guess)
 
-        self._guess(str(path), open_dialog)
+        self._guess(str(path), open_import)
 
     def _guess(self, source: str, on_success: Callable[[ImportGuess], None]) -> None:
         # A queue for each path: a share that does not respond delays no other path.
@@ -155,14 +155,11 @@ class LibraryController(Controller):
 
     # Import.
 
-    def _request_import(self, kind: Kind, name: str) -> None:
-        self._open_dialog(kind, "", name)
-
     def _import_partner(self, kind: Kind, partner: Kind) -> None:
-        self._open_dialog(partner, "", "", prefers_all=False)
+        self._open_import(partner, "", "", prefers_all=False)
         self._import_target = kind
 
-    def _open_dialog(
+    def _open_import(
         self,
         kind: Kind,
         source: str,
@@ -183,36 +180,31 @@ class LibraryController(Controller):
         )
         if guess is not None:
             dialog.show_guess(source, guess)
-        dialog.guess_requested.connect(self._guess_for_dialog)
-        dialog.import_requested.connect(self._start_import)
-        dialog.cancel_requested.connect(self._cancel_import)
-        self._dialog.open(dialog)
+        dialog.guess_requested.connect(partial(self._guess_for_dialog, dialog))
+        dialog.import_requested.connect(partial(self._start_import, dialog))
+        dialog.cancel_requested.connect(self.cancel_task)
+        self.open(dialog)
 
-    @Slot(str)
-    def _guess_for_dialog(self, source: str) -> None:
-        def show(guess: ImportGuess) -> None:
-            if self._dialog.dialog is not None:
-                self._dialog.dialog.show_guess(source, guess)
+    def _guess_for_dialog(self, dialog: ImportDialog, source: str) -> None:
+        self._guess(source, self.if_open(dialog, partial(dialog.show_guess, source)))
 
-        self._guess(source, show)
+    def _start_import(self, dialog: ImportDialog, request: ImportRequest) -> None:
+        def start(work: Callable[[Progress], T], show: Callable[[T], object]) -> None:
+            show_progress = self.if_open(dialog, dialog.show_progress)
+            self._task.run("import", work, show, self._show_import_error, show_progress)
 
-    def _start_import(self, request: ImportRequest) -> None:
-        progress = self._runner.progress(self._report_import)
-        self._import_progress = progress
         project = request.project
         if project is not None:
             known_items = {(i.kind, i.reference) for kind in Kind for i in self._items[kind]}
-            self._runner.run(
-                "import",
-                lambda: self._library.import_project(
+            start(
+                lambda progress: self._library.import_project(
                     _path_of(request.source), project, request.name, progress
                 ),
                 partial(self._show_project, known_items),
-                self._show_import_error,
             )
             return
 
-        def work() -> tuple[LibraryItem, Suggestion | None]:
+        def work(progress: Progress) -> tuple[LibraryItem, Suggestion | None]:
             source = _path_of(request.source)
             item = self._library.import_item(request.kind, source, request.name, progress)
             with suppress(BackendError):
@@ -220,13 +212,7 @@ class LibraryController(Controller):
                     return item, self._gallery.suggest(item.reference)
             return item, None
 
-        self._runner.run(
-            "import", work, lambda result: self.show_new(*result), self._show_import_error
-        )
-
-    def _report_import(self, share: float | None, step: str) -> None:
-        if self._dialog.dialog is not None:
-            self._dialog.dialog.show_progress(share, step)
+        start(work, lambda result: self.show_new(*result))
 
     def show_new(self, item: LibraryItem, suggestion: Suggestion | None = None) -> None:
         """Open a new item in its page, and offer the next step."""
@@ -257,7 +243,7 @@ class LibraryController(Controller):
             names = {item.kind.value: name for item in items}
             step = "New job with it", partial(self.new_job_requested.emit, names)
         else:
-            step = "Import its data…", partial(self._open_dialog, Kind.DATASET, "", name)
+            step = "Import its data…", partial(self._open_import, Kind.DATASET, "", name)
         self._offer_step(message, *step, *items)
         self.page_requested.emit(items[0].kind)
 
@@ -278,9 +264,8 @@ class LibraryController(Controller):
 
     def open_new(self, *items: LibraryItem) -> None:
         """Close the import dialog and open new items in their pages."""
-        self._import_progress = None
-        if self._dialog.dialog is not None:
-            self._dialog.dialog.accept()
+        if self.dialog is not None:
+            self.dialog.accept()
         for item in items:
             if item.reference not in {i.reference for i in self._items[item.kind]}:
                 self._items[item.kind] = (*self._items[item.kind], item)
@@ -298,8 +283,8 @@ class LibraryController(Controller):
             return "Import its loader…", partial(self._import_partner, item.kind, Kind.LOADER)
         has_own_model = any(model.name != EXAMPLE for model in self._items[Kind.MODEL])
         if item.kind is Kind.LOADER and not has_own_model:
-            open_dialog = partial(self._open_dialog, prefers_all=False)
-            return "Import a model…", partial(open_dialog, Kind.MODEL, "", "")
+            open_import = partial(self._open_import, prefers_all=False)
+            return "Import a model…", partial(open_import, Kind.MODEL, "", "")
         return "New job with it", partial(self.job_requested.emit, item.kind, item.reference)
 
     # The loader that the gallery has for a dataset.
@@ -350,22 +335,16 @@ class LibraryController(Controller):
         self._offer_step(f"{name} has its loader.", *next_step, loader, *datasets)
 
     def _show_import_error(self, error: BackendError) -> None:
-        self._import_progress = None
-        if self._dialog.dialog is not None:
-            self._dialog.dialog.show_error(str(error), error.remedy)
+        if self.dialog is not None:
+            self.dialog.show_error(str(error), error.remedy)
         else:
             self._runner.notify(str(error))
-
-    @Slot()
-    def _cancel_import(self) -> None:
-        if self._import_progress is not None:
-            self._import_progress.cancel()
 
     @Slot(str, str)
     def _add_weights(self, reference: str, path: str) -> None:
         detail = self._pages[Kind.MODEL].detail
         # Without them, because findings about the model do not depend on them.
-        self._cancel_trial(Kind.MODEL)
+        self._trials[Kind.MODEL].drop()
         progress = self._weights_progress = self._runner.progress(detail.show_trial_progress)
         detail.show_trial_progress(None, "Copying weights")
         # Not in the queue of trials: a cancelled trial ends only when its process has ended.
@@ -385,53 +364,28 @@ class LibraryController(Controller):
     # Preview and check.
 
     def _preview(self, kind: Kind, trial: Trial) -> None:
-        progress = self._begin_trial(kind)
-        self._runner.run(
-            f"try {kind.value}",
-            lambda: self._library.preview(trial.dataset, trial.loader, progress=progress),
-            partial(self._show_preview, kind, trial),
-            partial(self._show_trial_error, kind, progress),
-        )
+        def preview(progress: Progress) -> Preview:
+            return self._library.preview(trial.dataset, trial.loader, progress=progress)
+
+        self._try(kind, preview, partial(self._pages[kind].detail.show_preview, trial))
 
     def _check(self, kind: Kind, trial: Trial) -> None:
-        progress = self._begin_trial(kind)
-        self._runner.run(
-            f"try {kind.value}",
-            lambda: self._library.check_model(
-                trial.model, trial.dataset, trial.loader, progress=progress
-            ),
-            partial(self._show_check, kind, trial),
-            partial(self._show_trial_error, kind, progress),
-        )
+        def check(progress: Progress) -> ModelCheck:
+            parts = trial.model, trial.dataset, trial.loader
+            return self._library.check_model(*parts, progress=progress)
 
-    def _begin_trial(self, kind: Kind) -> Progress:
-        self._cancel_trial(kind)
-        self._trials[kind] = self._runner.progress(self._pages[kind].detail.show_trial_progress)
-        return self._trials[kind]
+        self._try(kind, check, partial(self._pages[kind].detail.show_check, trial))
+
+    def _try(self, kind: Kind, work: Callable[[Progress], T], show: Callable[[T], object]) -> None:
+        show_progress = self._pages[kind].detail.show_trial_progress
+        show_error = partial(self._show_error, kind)
+        self._trials[kind].run(f"try {kind.value}", work, show, show_error, show_progress)
 
     def _cancel_work(self, kind: Kind) -> None:
         """Report the end, because no other trial replaces it."""
-        for progress in (
-            self._trials.get(kind),
-            self._weights_progress if kind is Kind.MODEL else None,
-        ):
-            if progress is not None:
-                progress.cancel()
-
-    def _cancel_trial(self, kind: Kind) -> None:
-        trial = self._trials.pop(kind, None)
-        if trial is not None:
-            trial.cancel()
-
-    def _show_preview(self, kind: Kind, trial: Trial, preview: Preview) -> None:
-        self._pages[kind].detail.show_preview(trial, preview)
-
-    def _show_check(self, kind: Kind, trial: Trial, check: ModelCheck) -> None:
-        self._pages[kind].detail.show_check(trial, check)
-
-    def _show_trial_error(self, kind: Kind, progress: Progress, error: BackendError) -> None:
-        if self._trials.get(kind) is progress:
-            self._show_error(kind, error)
+        self._trials[kind].cancel()
+        if kind is Kind.MODEL and self._weights_progress is not None:
+            self._weights_progress.cancel()
 
     def _show_error(self, kind: Kind, error: BackendError) -> None:
         missing_package = (error.package, error.module) if isinstance(error, ToolError) else ()
@@ -439,13 +393,8 @@ class LibraryController(Controller):
 
     def _install(self, kind: Kind, package: str) -> None:
         """Install a package of the loader or the model on this computer, and try again."""
-        progress = self._begin_trial(kind)
-        self._runner.run(
-            f"try {kind.value}",
-            partial(install_package, package, progress),
-            lambda _: self._pages[kind].detail.try_again(),
-            partial(self._show_trial_error, kind, progress),
-        )
+        try_again = self._pages[kind].detail.try_again
+        self._try(kind, partial(install_package, package), lambda _: try_again())
 
     def _read_files(self, kind: Kind, reference: str) -> None:
         detail = self._pages[kind].detail
@@ -454,61 +403,43 @@ class LibraryController(Controller):
             files = self._library.files(kind, reference)[:_MAX_FILES]
             return tuple(e.path for e in files), self._library.added_files(kind, reference)
 
-        self._runner.run(
-            "library",
-            read,
-            lambda result: detail.show_files(reference, *result),
-            lambda error: detail.show_files_error(reference, error.with_remedy),
-        )
+        def show(result: tuple[tuple[str, ...], tuple[str, ...]]) -> None:
+            detail.show_files(reference, *result)
+
+        self.serve("library", read, show, partial(detail.show_files_error, reference))
 
     def _read_changes(self, kind: Kind, newer: str, older: str) -> None:
         versions = self._pages[kind].detail.versions
-        self._runner.run(
-            "library",
-            partial(self._library.changes, kind, newer, older),
-            versions.show_changes,
-            lambda error: versions.show_changes_error(newer, older, error.with_remedy),
-        )
+        read = partial(self._library.changes, kind, newer, older)
+        show_error = partial(versions.show_changes_error, newer, older)
+        self.serve("library", read, versions.show_changes, show_error)
 
     def _read_text(self, kind: Kind, reference: str, path: str) -> None:
-        page = self._pages[kind]
-        self._runner.run(
-            "library",
-            partial(self._library.text, kind, reference, path),
-            partial(page.detail.show_text, reference, path),
-            lambda error: page.detail.show_text(reference, path, str(error)),
-        )
+        show = partial(self._pages[kind].detail.show_text, reference, path)
+        read = partial(self._library.text, kind, reference, path)
+        self._runner.run("library", read, show, lambda error: show(str(error)))
+
+    def _serve_page(self, kind: Kind, work: Callable[[], T], show: Callable[[T], object]) -> None:
+        self._runner.run("library", work, show, partial(self._show_error, kind))
 
     def _open_folder(self, kind: Kind, reference: str) -> None:
-        self._runner.run(
-            "library",
-            partial(self._library.content, kind, reference),
-            _open_folder,
-            partial(self._show_error, kind),
-        )
+        def open_folder(folder: Path) -> None:
+            QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))
+
+        self._serve_page(kind, partial(self._library.content, kind, reference), open_folder)
 
     def _remove(self, kind: Kind, reference: str) -> None:
-        self._runner.run(
-            "library",
-            partial(self._library.remove, kind, reference),
-            self._report_removal,
-            partial(self._show_error, kind),
-        )
+        def report_removal(item: LibraryItem) -> None:
+            self._runner.notify(f"Moved {_title(item)} to the trash")
+
+        self._serve_page(kind, partial(self._library.remove, kind, reference), report_removal)
 
     def _clean_up(self, kind: Kind, reference: str) -> None:
         def report_removal(paths: tuple[str, ...]) -> None:
             self._runner.notify(f"Moved {number_format.name_list(paths)} to the trash")
             self._read_files(kind, reference)
 
-        self._runner.run(
-            "library",
-            partial(self._library.remove_added, kind, reference),
-            report_removal,
-            partial(self._show_error, kind),
-        )
-
-    def _report_removal(self, item: LibraryItem) -> None:
-        self._runner.notify(f"Moved {_title(item)} to the trash")
+        self._serve_page(kind, partial(self._library.remove_added, kind, reference), report_removal)
 
     # The items.
 
@@ -564,7 +495,3 @@ def _path_of(source: str) -> Path:
     with suppress(RuntimeError):
         return expand_home(source)
     return Path(source)
-
-
-def _open_folder(folder: Path) -> None:
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(folder)))

@@ -8,14 +8,14 @@ from functools import partial
 from PySide6.QtCore import QObject
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base.errors import BackendError, Cancelled
 from backend.services.tools.packages import PackageService
-from widgets.common.dialog import DialogHolder
 from widgets.library.install_dialog import InstallDialog
 
 
-class PackageController(Controller):
+class PackageController(DialogController[InstallDialog]):
     """Serve the dialog that installs a package; another dialog closes the first."""
 
     def __init__(
@@ -27,13 +27,13 @@ class PackageController(Controller):
     ) -> None:
         super().__init__(runner, window, parent)
         self._packages = packages
-        self.dialog: DialogHolder[InstallDialog] = DialogHolder()
 
     def ask(self, module: str, nodes: Sequence[str], on_installed: Callable[[], object]) -> None:
         """Ask for the package of a module; call ``on_installed`` when it is installed."""
         dialog = InstallDialog(module, nodes, self._window)
         dialog.install_requested.connect(partial(self._install, dialog, nodes, on_installed))
-        self.dialog.open(dialog)
+        dialog.cancel_requested.connect(self.cancel_task)
+        self.open(dialog)
 
     def _install(
         self,
@@ -42,9 +42,7 @@ class PackageController(Controller):
         on_installed: Callable[[], object],
         package: str,
     ) -> None:
-        if_open = partial(self.dialog.guard_callback, dialog)
-        progress = self._runner.progress(if_open(dialog.show_progress))
-        dialog.cancel_requested.connect(progress.cancel)
+        if_open = partial(self.if_open, dialog)
 
         def finish(_: None) -> None:
             if_open(dialog.accept)()
@@ -55,9 +53,5 @@ class PackageController(Controller):
             was_cancelled = isinstance(error, Cancelled)
             if_open(dialog.show_error)("" if was_cancelled else error.with_remedy)
 
-        self._runner.run(
-            "packages",
-            partial(self._packages.install, package, nodes, progress),
-            finish,
-            show_error,
-        )
+        install = partial(self._packages.install, package, nodes)
+        self._task.run("packages", install, finish, show_error, if_open(dialog.show_progress))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
 
 from PySide6.QtCore import QObject
 
 from app.runtime.background import Runner
+from app.runtime.controller import Controller, LatestRequest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.library.item import Kind
-from backend.records.library.sample_page import SamplePage
+from backend.records.library.preview import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.data_scan import DataScanService
 from widgets.library.library_detail import LibraryDetail
@@ -19,7 +21,7 @@ from widgets.library.library_page import LibraryPage
 from widgets.library.trial_pages import Trial
 
 
-class ScanController(QObject):
+class ScanController(Controller):
     """Serve the tab Scan of datasets, and the pages of samples of datasets and loaders."""
 
     def __init__(
@@ -29,15 +31,14 @@ class ScanController(QObject):
         pages: dict[Kind, LibraryPage],
         parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._scans = scans
-        self._runner = runner
-        self._scan_progress: Progress | None = None
-        self._read_progresses: dict[str, Progress] = {}
+        self._scan_request = LatestRequest(runner)
+        self._reads: defaultdict[str, LatestRequest] = defaultdict(partial(LatestRequest, runner))
         dataset_detail = pages[Kind.DATASET].detail
         view = dataset_detail.results.scan
         view.scan_requested.connect(partial(self._scan, dataset_detail))
-        view.cancel_requested.connect(self._cancel)
+        view.cancel_requested.connect(self._scan_request.cancel)
         view.samples_requested.connect(partial(self._read_samples, dataset_detail))
         for kind in (Kind.DATASET, Kind.LOADER):
             detail = pages[kind].detail
@@ -48,39 +49,33 @@ class ScanController(QObject):
         if not trial.loader:
             view.show_error("Choose the loader that reads the samples.")
             return
-        progress = self._scan_progress = self._runner.progress(view.show_progress)
 
-        def show(scan: DatasetScan) -> None:
-            if self._scan_progress is progress and trial == detail.trial:
-                view.show_scan(scan)
+        def scan(progress: Progress) -> DatasetScan:
+            return self._scans.scan(trial.dataset, trial.loader, progress)
 
-        def fail(error: BackendError) -> None:
-            if self._scan_progress is progress and isinstance(error, Cancelled):
+        def show(dataset_scan: DatasetScan) -> None:
+            if trial == detail.trial:
+                view.show_scan(dataset_scan)
+
+        def show_error(error: BackendError) -> None:
+            if isinstance(error, Cancelled):
                 view.clear()
-            elif self._scan_progress is progress:
+            else:
                 view.show_error(str(error), error.remedy)
 
-        self._runner.run(
-            "scan", lambda: self._scans.scan(trial.dataset, trial.loader, progress), show, fail
-        )
-
-    def _cancel(self) -> None:
-        if self._scan_progress is not None:
-            self._scan_progress.cancel()
+        self._scan_request.run("scan", scan, show, show_error, view.show_progress)
 
     def _read_samples(self, detail: LibraryDetail, positions: tuple[tuple[str, int], ...]) -> None:
         view = detail.results.scan
         request = {"places": [list(p) for p in positions]}
-        show, fail = (
-            partial(view.show_samples, positions),
-            partial(view.show_samples_error, positions),
-        )
-        self._read("places", detail.trial, request, show, fail)
+        show = partial(view.show_samples, positions)
+        show_error = partial(view.show_samples_error, positions)
+        self._read("places", detail.trial, request, show, show_error)
 
     def _read_page(self, kind: Kind, detail: LibraryDetail, request: dict[str, object]) -> None:
         view = detail.results.samples
-        show, fail = partial(view.show_page, request), partial(view.show_page_error, request)
-        self._read(f"page of {kind.value}", detail.trial, request, show, fail)
+        show, show_error = partial(view.show_page, request), partial(view.show_page_error, request)
+        self._read(f"page of {kind.value}", detail.trial, request, show, show_error)
 
     def _read(
         self,
@@ -88,22 +83,12 @@ class ScanController(QObject):
         trial: Trial,
         request: Mapping[str, object],
         show: Callable[[SamplePage], None],
-        fail: Callable[[str], None],
+        show_error: Callable[[str], None],
     ) -> None:
         """Read samples; an earlier request in this queue is cancelled."""
-        if queue_name in self._read_progresses:
-            self._read_progresses[queue_name].cancel()
-        progress = self._read_progresses[queue_name] = self._runner.progress(
-            lambda share, text: None
-        )
-
-        def handle_error(error: BackendError) -> None:
-            if not progress.is_cancelled:
-                fail(error.with_remedy)
-
-        self._runner.run(
+        self._reads[queue_name].run(
             queue_name,
-            lambda: self._scans.page(trial.dataset, trial.loader, request, progress),
+            lambda progress: self._scans.page(trial.dataset, trial.loader, request, progress),
             show,
-            handle_error,
+            lambda error: show_error(error.with_remedy),
         )

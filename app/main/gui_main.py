@@ -16,8 +16,7 @@ from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QApplication, QMessageBox, QWidget
 
 from app.main.bootstrap import Program
-from app.runtime.paths import log_file, settings_file
-from app.runtime.settings import Settings
+from app.runtime.settings import Settings, log_file, settings_file
 from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.base.program_name import COMMAND

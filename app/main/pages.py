@@ -21,14 +21,16 @@ from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.library_page import LibraryPage
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.shell.help_page import HelpPage
+from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PAGE_KEYS
 from widgets.shell.settings_page import SettingsPage
 
 
 @dataclass
 class Pages:
-    """All pages, complete once `build` has finished."""
+    """All pages of the window, complete once `build` has finished."""
 
+    window: MainWindow
     jobs: JobsPage = field(init=False)
     form: JobForm = field(init=False)
     compare: ComparePage = field(init=False)
@@ -57,3 +59,30 @@ class Pages:
         yield "settings", self.settings
         self.help = HelpPage()
         yield "help", self.help
+
+    # Each page takes the focus: its shortcuts work only where the focus is.
+
+    def open_job(self, job_id: str) -> None:
+        self.window.open_page("jobs")
+        self.jobs.reveal(job_id)
+        self.jobs.setFocus()
+
+    def open_sweep(self, tag: str) -> None:
+        self.window.open_page("jobs")
+        self.jobs.show_list()
+        self.jobs.open_sweep(tag)
+        self.jobs.setFocus()
+
+    def open_node(self, name: str) -> None:
+        self.window.open_page("nodes")
+        self.nodes.open_node(name)
+        self.nodes.setFocus()
+
+    def show_processes(self, node: str) -> None:
+        self.open_node(node)
+        self.nodes.detail.show_processes()
+
+    def open_item(self, kind: Kind, name: str) -> None:
+        self.window.open_page(PAGE_KEYS[kind])
+        self.library[kind].show_item(name)
+        self.library[kind].setFocus()

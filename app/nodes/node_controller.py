@@ -19,12 +19,12 @@ from PySide6.QtWidgets import QWidget
 from app.nodes.orphan_finder import OrphanFinder
 from app.nodes.provisioning_controller import ProvisioningController
 from app.nodes.ssh_poller import SshPoller
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from app.runtime.stale_data import stale_reason
 from backend.base import log, worker_yield
 from backend.base.errors import BackendError
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry
 from backend.records.nodes.health import Health, missed_after_s
 from backend.records.nodes.provisioning_options import usual_options
@@ -70,8 +70,11 @@ def _state_with_health(
     return replace(state, health=health.findings), health
 
 
-class NodeController(Controller):
+class NodeController(DialogController[AddNodeDialog | GiveWayDialog]):
     """Serve the page Nodes and its dialogs.
+
+    Attributes:
+        names: The names of all nodes once they were listed; this computer is the first.
 
     Signals:
         nodes_listed: All nodes as a tuple of `NodeState`; this computer is the first.
@@ -91,6 +94,7 @@ class NodeController(Controller):
         super().__init__(runner, window, parent)
         self._services = services
         self._page = page
+        self.names: tuple[str, ...] = ()
         self._local_states: tuple[NodeState, ...] = ()
         self._remote_states: tuple[NodeState, ...] | None = None
         """None until the data root has listed the nodes once."""
@@ -101,8 +105,9 @@ class NodeController(Controller):
         self._health: dict[str, Health] = {}
         self._history_times_s: dict[str, float] = {}
         self._watched_nodes: tuple[str, ...] = ()
-        self._add_dialog: AddNodeDialog | None = None
         self._request = NodeRequest(NodeAddress(""), "")
+        self._attempt: object = None
+        """The attempt to add a node whose outcome is shown, None after Cancel."""
         self.provisioning = ProvisioningController(services, runner, page, window, self)
         self.provisioning.finished.connect(self.refresh)
         self._orphan_finder = OrphanFinder(services, runner, page, self)
@@ -133,9 +138,6 @@ class NodeController(Controller):
         self._timer.stop()
         self.provisioning.stop()
 
-    def show_jobs(self, views: tuple[JobView, ...]) -> None:
-        self._page.show_jobs(views)
-
     # Polling.
 
     @Slot()
@@ -145,7 +147,10 @@ class NodeController(Controller):
             "node this-computer", self._read_local_state, self._take_local_states, log.swallowed
         )
         self._poll_states(
-            "nodes", self._services.nodes.remote, self._take_remote_states, self._show_remote_error
+            "nodes",
+            self._services.nodes.remote,
+            self._take_remote_states,
+            lambda error: self._page.show_error(error.with_remedy),
         )
 
     def _poll_states(
@@ -189,9 +194,6 @@ class NodeController(Controller):
         if math.isfinite(poll_duration_s) and poll_duration_s > _SLOW_S:
             poll_start = datetime.fromtimestamp(time.time() - poll_duration_s, UTC).astimezone()
             self._page.show_error(f"The data root has not responded since {poll_start:%H:%M}.")
-
-    def _show_remote_error(self, error: BackendError) -> None:
-        self._page.show_error(error.with_remedy)
 
     def _mark_stale_states(self) -> None:
         """While the poll of the other nodes does not return, show that their state is unknown."""
@@ -253,6 +255,7 @@ class NodeController(Controller):
         )
         if self._remote_states is not None:
             self._page.show_nodes(states, self._offline_since_s)
+        self.names = tuple(state.name for state in states)
         self.nodes_listed.emit(states)
         # Readings of this window are kept for some minutes only.
         now_s = time.monotonic()
@@ -294,11 +297,11 @@ class NodeController(Controller):
             self._page.remove_history(name)
 
     def _check(self, name: str) -> None:
-        self._runner.run(
+        self.serve(
             f"check {name}",
             partial(self._services.nodes.check, name),
             partial(self._page.show_findings, name),
-            lambda error: self._page.show_check_error(name, error.with_remedy),
+            partial(self._page.show_check_error, name),
         )
 
     def _try_to_reach(self, name: str) -> None:
@@ -307,12 +310,13 @@ class NodeController(Controller):
             self._services.provisioning.wake(name)
             return entry
 
-        self._runner.run(
-            f"check {name}",
-            read,
-            lambda entry: self._runner.notify(f"{entry.name} is reachable."),
-            lambda error: self._runner.notify(error.with_remedy),
+        self.serve(
+            f"check {name}", read, lambda entry: self._runner.notify(f"{entry.name} is reachable.")
         )
+
+    def show_error(self, message: str) -> None:
+        """Show an error as a message: the open dialog is about another action."""
+        self._runner.notify(message)
 
     # Adding.
 
@@ -323,37 +327,33 @@ class NodeController(Controller):
         dialog = AddNodeDialog(
             [state.name for state in self._remote_states or ()], self._window, options
         )
-        dialog.inspection_requested.connect(self._add_requested)
-        dialog.key_trusted.connect(self._accept_key)
-        dialog.passphrase_given.connect(self._use_passphrase)
-        dialog.cancelled.connect(self._forget_add_dialog)
-        dialog.finished.connect(self._forget_add_dialog)
-        self._add_dialog = dialog
-        dialog.open()
+        try_to_add = partial(self._try_to_add, dialog)
 
-    @Slot(NodeRequest)
-    def _add_requested(self, request: NodeRequest) -> None:
-        self._request = request
-        self._try_to_add()
+        def add_requested(request: NodeRequest) -> None:
+            self._request = request
+            try_to_add()
 
-    @Slot(object)
-    def _accept_key(self, key: HostKey) -> None:
-        self._try_to_add(key=key)
+        def end_attempt() -> None:
+            self._attempt = None
 
-    @Slot(str, bool)
-    def _use_passphrase(self, passphrase: str, stores_passphrase: bool) -> None:
-        self._try_to_add(passphrase=passphrase, stores_passphrase=stores_passphrase)
-
-    @Slot()
-    def _forget_add_dialog(self) -> None:
-        self._add_dialog = None
+        dialog.inspection_requested.connect(add_requested)
+        dialog.key_trusted.connect(lambda key: try_to_add(key=key))
+        dialog.passphrase_given.connect(
+            lambda passphrase, stores: try_to_add(passphrase=passphrase, stores_passphrase=stores)
+        )
+        dialog.cancelled.connect(end_attempt)
+        self.open(dialog)
 
     def _try_to_add(
-        self, key: HostKey | None = None, passphrase: str = "", stores_passphrase: bool = False
+        self,
+        dialog: AddNodeDialog,
+        key: HostKey | None = None,
+        passphrase: str = "",
+        stores_passphrase: bool = False,
     ) -> None:
-        dialog = self._add_dialog
-        if dialog is None:
+        if self.dialog is not dialog:
             return
+        attempt = self._attempt = object()
         request, address = self._request, self._request.address
         cluster = self._services.cluster
         dialog.show_progress(f"Connecting to {address.host}")
@@ -387,14 +387,13 @@ class NodeController(Controller):
             entry, failure = outcome
             self.refresh()
             self._runner.notify(f"Added {entry.name}.{failure}")
-            if dialog is self._add_dialog:
+            if self.dialog is dialog and self._attempt is attempt:
                 options = dialog.choices.options()
                 dialog.accept()
                 self.provisioning.set_up_added(entry.name, options)
 
         def show_error(error: BackendError) -> None:
-            # The dialog may have been closed in the meantime.
-            if dialog is self._add_dialog:
+            if self.dialog is dialog and self._attempt is attempt:
                 _show_add_error(dialog, error, bool(passphrase))
                 if isinstance(error, PassphraseNeeded):
                     self._check_keyring(dialog)
@@ -402,10 +401,7 @@ class NodeController(Controller):
         self._runner.run("add node", add, show_added, show_error)
 
     def _check_keyring(self, dialog: AddNodeDialog) -> None:
-        def show(keyring_error: str) -> None:
-            if dialog is self._add_dialog:
-                dialog.show_keyring(keyring_error)
-
+        show = self.if_open(dialog, dialog.show_keyring)
         keyring = self._services.cluster.keyring
         self._runner.run("keyring", keyring.unavailable_reason, show, log.swallowed)
 
@@ -414,12 +410,7 @@ class NodeController(Controller):
             message = f"No passphrase for a key of {name} was stored."
             self._runner.notify(f"Forgot the passphrase of {', '.join(keys)}." if keys else message)
 
-        self._runner.run(
-            "keyring",
-            partial(self._services.cluster.remove_passphrase, name),
-            show_keys,
-            lambda error: self._runner.notify(error.with_remedy),
-        )
+        self.serve("keyring", partial(self._services.cluster.remove_passphrase, name), show_keys)
 
     # Actions on a node.
 
@@ -436,16 +427,12 @@ class NodeController(Controller):
             if entry is not None:
                 dialog = GiveWayDialog(name, entry.gives_way, self._window)
                 dialog.requested.connect(partial(self._set_hours, entry))
-                dialog.finished.connect(dialog.deleteLater)
-                dialog.open()
+                self.open(dialog)
 
     def _set_hours(self, entry: NodeEntry, hours: str) -> None:
-        self._runner.run(
-            "nodes",
-            partial(self._services.cluster.set_gives_way, entry.name, hours, entry.gives_way),
-            lambda _entry: self.refresh(),
-            lambda error: self._runner.notify(error.with_remedy),
-        )
+        set_hours = self._services.cluster.set_gives_way
+        change = partial(set_hours, entry.name, hours, entry.gives_way)
+        self.serve("nodes", change, lambda _entry: self.refresh())
 
     def _remove(self, name: str) -> None:
         def report_removal(entry: NodeEntry) -> None:

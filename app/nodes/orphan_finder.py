@@ -11,8 +11,8 @@ from functools import partial
 from PySide6.QtCore import QObject, Slot
 
 from app.runtime.background import Runner
+from app.runtime.controller import Controller
 from backend.base import log
-from backend.base.errors import BackendError
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan
 from backend.services.context.container import Services
@@ -21,15 +21,14 @@ from widgets.nodes.page.node_lists import process_label
 from widgets.nodes.page.nodes_page import NodesPage
 
 
-class OrphanFinder(QObject):
+class OrphanFinder(Controller):
     """Serve the "left behind" findings of the page Nodes."""
 
     def __init__(
         self, services: Services, runner: Runner, page: NodesPage, parent: QObject | None = None
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._services = services
-        self._runner = runner
         self._page = page
         self._orphans_by_node: dict[str, tuple[Orphan, ...]] = {}
         self._ending_processes: defaultdict[str, set[ProcessIdentity]] = defaultdict(set)
@@ -65,17 +64,13 @@ class OrphanFinder(QObject):
                 else f"Ended {title}."
             )
 
-        def report_error(error: BackendError) -> None:
+        def report_error(message: str) -> None:
             self._ending_processes[node].discard(orphan.process)
             self._show(node, self._orphans_by_node.get(node, ()))
-            self._runner.notify(error.with_remedy)
+            self._runner.notify(message)
 
-        self._runner.run(
-            f"orphans {node}",
-            partial(self._services.nodes.end_orphans, node, (orphan,)),
-            report_outcome,
-            report_error,
-        )
+        end = partial(self._services.nodes.end_orphans, node, (orphan,))
+        self.serve(f"orphans {node}", end, report_outcome, report_error)
 
     def _show(self, node: str, orphans: tuple[Orphan, ...]) -> None:
         self._orphans_by_node[node] = orphans

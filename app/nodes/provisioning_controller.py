@@ -10,7 +10,8 @@ from functools import partial
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
 from backend.provisioning.step_reporter import with_key
@@ -22,11 +23,11 @@ from backend.records.nodes.provisioning_options import (
     usual_options,
 )
 from backend.services.context.container import Services
-from widgets.common.dialog import DialogHolder
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 
+_QUEUE = "set up choices"
 _STATE_INTERVAL_MS = 150
 
 
@@ -38,7 +39,7 @@ class _OptionInputs:
     bundled_mpi: str
 
 
-class ProvisioningController(Controller):
+class ProvisioningController(DialogController[SetUpAgainDialog]):
     """Serve the dialogs in which nodes are set up.
 
     Signals:
@@ -58,8 +59,7 @@ class ProvisioningController(Controller):
         super().__init__(runner, window, parent)
         self._services = services
         self._page = page
-        self._dialog: SetUpDialog | None = None
-        self._options_dialog: DialogHolder[SetUpAgainDialog] = DialogHolder()
+        self._steps_dialog: SetUpDialog | None = None
         self._options_by_node: dict[str, SetUpOptions] = {}
         self._addresses: dict[str, str] = {}
         self._running: dict[str, Progress] = {}
@@ -90,18 +90,18 @@ class ProvisioningController(Controller):
     def remove(self, name: str) -> None:
         """Take the removal of a node."""
         self._options_by_node.pop(name, None)
-        if self._dialog is not None:
-            self._dialog.remove_node(name)
+        if self._steps_dialog is not None:
+            self._steps_dialog.remove_node(name)
 
     # The options.
 
     def _read_inputs(self, on_success: partial[None]) -> None:
-        self._runner.run("set up choices", self._option_inputs, on_success, self._show_error)
+        def read() -> _OptionInputs:
+            return _OptionInputs(
+                self._services.cluster.list(), self._services.provisioning.bundled_mpi_version()
+            )
 
-    def _option_inputs(self) -> _OptionInputs:
-        return _OptionInputs(
-            self._services.cluster.list(), self._services.provisioning.bundled_mpi_version()
-        )
+        self.serve(_QUEUE, read, on_success, self._runner.notify)
 
     def _offer_options(
         self, name: str, options: SetUpOptions | None, inputs: _OptionInputs
@@ -120,8 +120,8 @@ class ProvisioningController(Controller):
             self._start_set_up((name,), options, inputs.entries)
 
     def _ask_options(self, name: str, options: SetUpOptions, inputs: _OptionInputs) -> None:
-        if self._options_dialog.dialog is not None:
-            self._options_dialog.dialog.raise_()
+        if self.dialog is not None:
+            self.dialog.raise_()
             return
         dialog = SetUpAgainDialog(
             inputs.entries, (name,), options, inputs.bundled_mpi, self._choices_parent()
@@ -129,19 +129,18 @@ class ProvisioningController(Controller):
         dialog.set_up_requested.connect(
             lambda names, options: self._start_set_up(names, options, inputs.entries)
         )
-        dialog.refresh_requested.connect(self._refresh)
-        dialog.key_trusted.connect(self._accept_and_inspect)
-        self._options_dialog.open(dialog)
+        dialog.refresh_requested.connect(partial(self._refresh, dialog))
+        dialog.key_trusted.connect(lambda key: self._refresh(dialog, dialog.selected_names(), key))
+        self.open(dialog)
 
     def _choices_parent(self) -> QWidget:
         """Return the parent of the options: the progress dialog if visible, or the window."""
-        dialog = self._dialog
+        dialog = self._steps_dialog
         return dialog if dialog is not None and dialog.isVisible() else self._window
 
-    @Slot(object)
-    def _refresh(self, names: Sequence[str], key: HostKey | None = None) -> None:
-        dialog = self._options_dialog.dialog
-
+    def _refresh(
+        self, dialog: SetUpAgainDialog, names: Sequence[str], key: HostKey | None = None
+    ) -> None:
         def read() -> tuple[NodeEntry, ...]:
             if key is not None:
                 self._services.cluster.accept_key(key)
@@ -149,25 +148,15 @@ class ProvisioningController(Controller):
                 self._services.cluster.inspect(name)
             return self._services.cluster.list()
 
-        def show(entries: tuple[NodeEntry, ...]) -> None:
-            if dialog is not None and dialog is self._options_dialog.dialog:
-                dialog.show_entries(entries)
-
         def show_error(error: BackendError) -> None:
-            if dialog is None or dialog is not self._options_dialog.dialog:
-                return
             set_up = with_key(SetUp(""), error)
             if set_up.key is not None:
                 dialog.show_key(set_up.key, set_up.accepted_fingerprint)
             else:
                 dialog.show_error(error.with_remedy)
 
-        self._runner.run("set up choices", read, show, show_error)
-
-    @Slot(object)
-    def _accept_and_inspect(self, key: HostKey) -> None:
-        if self._options_dialog.dialog is not None:
-            self._refresh(self._options_dialog.dialog.selected_names(), key)
+        if_open = partial(self.if_open, dialog)
+        self._runner.run(_QUEUE, read, if_open(dialog.show_entries), if_open(show_error))
 
     # The steps.
 
@@ -201,14 +190,15 @@ class ProvisioningController(Controller):
         dialog.select_node(name)
 
     def _progress_dialog(self) -> SetUpDialog:
-        if self._dialog is None:
-            self._dialog = SetUpDialog(self._window)
-            self._dialog.retry_requested.connect(self._retry)
-            self._dialog.choices_requested.connect(self._choose_again)
-            self._dialog.cancel_requested.connect(self._cancel)
-            self._dialog.node_opened.connect(self._page.open_node)
-            self._dialog.key_trusted.connect(self._accept_key)
-        return self._dialog
+        dialog = self._steps_dialog
+        if dialog is None:
+            dialog = self._steps_dialog = SetUpDialog(self._window)
+            dialog.retry_requested.connect(self._retry)
+            dialog.choices_requested.connect(self._choose_again)
+            dialog.cancel_requested.connect(self._cancel)
+            dialog.node_opened.connect(self._page.open_node)
+            dialog.key_trusted.connect(self._accept_key)
+        return dialog
 
     @Slot(str, str)
     def _retry(self, name: str, _step: str) -> None:
@@ -219,11 +209,11 @@ class ProvisioningController(Controller):
     def _accept_key(self, name: str, key: HostKey) -> None:
         """Continue a set-up that stopped at a key that the user has now accepted."""
         names = self._blocked_groups.pop(name, (name,))
-        self._runner.run(
-            "set up choices",
+        self.serve(
+            _QUEUE,
             partial(self._services.cluster.accept_key, key),
             lambda _none: self._start_set_up(names, self._options_by_node[name]),
-            self._show_error,
+            self._runner.notify,
         )
 
     @Slot(str)
@@ -265,14 +255,11 @@ class ProvisioningController(Controller):
             self._progress_dialog().remove_node(name)
         self._finish(progresses)
         if state.key is None:
-            self._show_error(error)
+            self._runner.notify(error.with_remedy)
         else:
             self._blocked_groups[names[0]] = names
             self._progress_dialog().show_set_up(state)
             self._show(names[0])
-
-    def _show_error(self, error: BackendError) -> None:
-        self._runner.notify(error.with_remedy)
 
 
 def _with_cause_key(state: SetUp, error: BackendError) -> SetUp:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Slot
 
 from app.runtime.background import Runner
-from backend.base.errors import BackendError
+from app.runtime.controller import Controller
 from backend.records.nodes.entry import HostKey
 from widgets.shell.ssh_settings import SshSettings
 
@@ -18,15 +18,14 @@ if TYPE_CHECKING:
 _QUEUE = "ssh settings"
 
 
-class SshController(QObject):
+class SshController(Controller):
     """Serve the SSH section of the settings while a data root is open."""
 
     def __init__(
         self, cluster: NodeRegistry, runner: Runner, page: SshSettings, parent: QObject
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._cluster = cluster
-        self._runner = runner
         self._page = page
         page.details_requested.connect(self.refresh)
         page.forget_requested.connect(self._remove_host_key)
@@ -36,12 +35,8 @@ class SshController(QObject):
     @Slot()
     def refresh(self) -> None:
         """Read the keys and hosts again."""
-        self._runner.run(
-            _QUEUE, self._cluster.ssh_overview, self._page.show_details, self._show_error
-        )
-
-    def _show_error(self, error: BackendError) -> None:
-        self._page.show_error(error.with_remedy)
+        page = self._page
+        self.serve(_QUEUE, self._cluster.ssh_overview, page.show_details, page.show_error)
 
     @Slot(HostKey)
     def _remove_host_key(self, key: HostKey) -> None:
@@ -51,9 +46,5 @@ class SshController(QObject):
             )
             self.refresh()
 
-        self._runner.run(
-            _QUEUE,
-            partial(self._cluster.remove_host_key, key.host, key.port),
-            report_removal,
-            lambda error: self._runner.notify(error.with_remedy),
-        )
+        remove = partial(self._cluster.remove_host_key, key.host, key.port)
+        self.serve(_QUEUE, remove, report_removal)

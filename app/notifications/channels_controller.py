@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, QTimer, Slot
 
 from app.runtime.background import Runner
-from backend.base.errors import BackendError
+from app.runtime.controller import Controller
 from backend.records.base.timestamps import seconds
 from backend.records.jobs.view import JobView
 from backend.records.notifications.notification import MAIL, WEBHOOK, Channels
@@ -24,15 +24,14 @@ _RETRY_DELAY_S = 60.0
 _CLOCK_TOLERANCE_S = 86400.0
 
 
-class ChannelsController(QObject):
+class ChannelsController(Controller):
     """Send job ends to webhook and mail while a data root is open, and serve the settings."""
 
     def __init__(
         self, service: NotificationService, runner: Runner, page: NoticeSettings, parent: QObject
     ) -> None:
-        super().__init__(parent)
+        super().__init__(runner, parent)
         self._service = service
-        self._runner = runner
         self._page = page
         self._channels = Channels()
         self._handled_runs: set[tuple[str, int]] = set()
@@ -40,7 +39,7 @@ class ChannelsController(QObject):
         page.channels_chosen.connect(self._save_channels)
         page.test_requested.connect(self._test)
         page.keyring_requested.connect(self._check_keyring)
-        self._runner.run(_SETTINGS_QUEUE, self._read, self._show_read, self._report_failure)
+        self.serve(_SETTINGS_QUEUE, self._read, self._show_read)
 
     # The settings.
 
@@ -55,12 +54,7 @@ class ChannelsController(QObject):
 
     @Slot()
     def _check_keyring(self) -> None:
-        self._runner.run(
-            _SETTINGS_QUEUE,
-            self._service.keyring_error,
-            self._page.show_keyring,
-            self._report_failure,
-        )
+        self.serve(_SETTINGS_QUEUE, self._service.keyring_error, self._page.show_keyring)
 
     @Slot(Channels, object)
     def _save_channels(self, channels: Channels, password: str | None) -> None:
@@ -71,7 +65,7 @@ class ChannelsController(QObject):
             failures = self._service.copy_to_nodes() if concerns_nodes else ()
             return saved_channels, self._service.has_password(), failures
 
-        self._runner.run(_SETTINGS_QUEUE, save, self._show_saved, self._report_failure)
+        self.serve(_SETTINGS_QUEUE, save, self._show_saved)
 
     def _show_saved(self, settings: tuple[Channels, bool, tuple[str, ...]]) -> None:
         channels, has_password, failures = settings
@@ -88,23 +82,19 @@ class ChannelsController(QObject):
         if notifies_finished != self._channels.notifies_finished and self._channels.targets:
             self._save_channels(replace(self._channels, notifies_finished=notifies_finished), None)
 
-    def _report_failure(self, error: BackendError) -> None:
-        self._page.show_test_result(MAIL, error.with_remedy, "bad")
+    def show_error(self, message: str) -> None:
+        """Show an error in the section of mail."""
+        self._page.show_test_result(MAIL, message, "bad")
 
     @Slot(ChannelTest)
     def _test(self, test: ChannelTest) -> None:
+        show, message = self._page.show_test_result, "The test was sent. Check that it arrived."
         self._runner.run(
             _SENDING_QUEUE,
             partial(self._service.send_test, test.kind, test.channels, test.password),
-            lambda _: self._report_sent_test(test.kind),
-            partial(self._report_failed_test, test.kind),
+            lambda _: show(test.kind, message, "good"),
+            lambda error: show(test.kind, str(error), "bad"),
         )
-
-    def _report_sent_test(self, kind: str) -> None:
-        self._page.show_test_result(kind, "The test was sent. Check that it arrived.", "good")
-
-    def _report_failed_test(self, kind: str, error: BackendError) -> None:
-        self._page.show_test_result(kind, str(error), "bad")
 
     # Job ends.
 

@@ -13,7 +13,7 @@ from app.notifications.notification_rules import Notice, NotificationRules, Run,
 from app.notifications.notification_store import JobEnds, NotificationStore
 from app.notifications.tray import Tray
 from app.runtime.background import Runner
-from app.runtime.paths import notices_file
+from app.runtime.settings import notices_file
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.records.jobs.summary import JobListing
@@ -54,6 +54,7 @@ class NotificationCenter(QObject):
         self._tray = tray
         self._store = NotificationStore(notices_file())
         self._list: NoticeList | None = None
+        self._listed_notices: tuple[Notice, ...] = ()
         self._root = ""
         self._is_first_listing = True
         self.rules = NotificationRules(notifies_finished, parent=self)
@@ -118,7 +119,7 @@ class NotificationCenter(QObject):
         if self._list is None:
             self._list = NoticeList(self._window)
             self._list.notice_opened.connect(
-                lambda index: self.notice_opened.emit(self._store.notices[index])
+                lambda index: self.notice_opened.emit(self._listed_notices[index])
             )
             self._list.settings_requested.connect(self.settings_requested)
         return self._list
@@ -129,7 +130,7 @@ class NotificationCenter(QObject):
         notice_list = self.list
         self._show_items()
         notice_list.open(self._window.side_bar.bell)
-        if self._store.mark_all_read():
+        if self._store.mark_read(self._root):
             self._window.side_bar.set_unread(0)
             self._save()
 
@@ -137,7 +138,8 @@ class NotificationCenter(QObject):
         if self._list is None:
             return
         now = datetime.now().astimezone()
-        unread_count = self._store.unread_count
+        notices = self._store.notices_of(self._root)
+        self._listed_notices = tuple(notice for notice, _ in notices)
         self._list.show_items(
             [
                 NoticeItem(
@@ -145,9 +147,9 @@ class NotificationCenter(QObject):
                     notice.text,
                     formats.time_or_day(notice.timestamp, now),
                     _family(notice.family),
-                    index < unread_count,
+                    is_unread,
                 )
-                for index, notice in enumerate(self._store.notices)
+                for notice, is_unread in notices
             ]
         )
 

@@ -16,8 +16,8 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from backend.records.base.schema import KEY, READ, Record
 from backend.records.base.timestamps import seconds
-from backend.records.jobs.alarm import NOT_A_NUMBER
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import NOT_A_NUMBER
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
 from backend.records.sweeps.spec import sweep_of, sweep_title
@@ -43,6 +43,11 @@ class Notice(Record, label="a notice"):
     family: str = "bad"
     root: str = ""
     """The data root of its job, "" in notices of earlier versions."""
+    is_read: bool = False
+
+    def is_of(self, root: str) -> bool:
+        """Return True if the notice is about this data root, or about an unknown one."""
+        return self.root in ("", root)
 
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "when": self.timestamp.isoformat()}

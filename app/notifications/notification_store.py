@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +49,7 @@ class NotificationStore:
 
     Attributes:
         notices: Earlier notices, the newest first.
-        unread_count: The number of notices that were not seen.
+        unread_count: So many of the first notices are unread, except those marked as read.
     """
 
     def __init__(self, path: Path) -> None:
@@ -73,12 +73,26 @@ class NotificationStore:
 
     def unread_count_of(self, root: str) -> int:
         """Return the number of unread notices of a data root, and of those without one."""
-        return sum(notice.root in ("", root) for notice in self.notices[: self.unread_count])
+        return sum(is_unread for _, is_unread in self.notices_of(root))
 
-    def mark_all_read(self) -> bool:
-        """Mark all as read; return True if any was unread."""
-        had_unread, self.unread_count = self.unread_count > 0, 0
-        return had_unread
+    def notices_of(self, root: str) -> tuple[tuple[Notice, bool], ...]:
+        """Return the notices of a data root and of unknown ones, and whether each is unread."""
+        return tuple(
+            (notice, index < self.unread_count and not notice.is_read)
+            for index, notice in enumerate(self.notices)
+            if notice.is_of(root)
+        )
+
+    def mark_read(self, root: str) -> bool:
+        """Mark the notices of a data root as read; return True if any was unread."""
+        if not self.unread_count_of(root):
+            return False
+        self.notices = tuple(
+            replace(notice, is_read=notice.is_read or notice.is_of(root)) for notice in self.notices
+        )
+        if all(notice.is_read for notice in self.notices[: self.unread_count]):
+            self.unread_count = 0
+        return True
 
     def job_ends(self, root: str) -> JobEnds | None:
         """Return the known job ends of a data root; None if it was never open here."""

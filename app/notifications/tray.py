@@ -52,12 +52,17 @@ class Tray(QObject):
         self._newest_notice: Notice | None = None
         self._has_announced_tray = False
         self._shown_state: tuple[object, ...] | None = None
-        self.show_live(())
+        self._show_unknown()
 
     @property
     def is_available(self) -> bool:
         """Return True if the desktop has a tray now; a tray may appear later."""
         return self._is_available()
+
+    def _show_unknown(self) -> None:
+        """Show no job and no "nothing is running": the jobs are not read yet."""
+        self._icon.setToolTip("Ringmaster")
+        self._fill_menu((), (), idle_text="")
 
     def show_live(self, views: tuple[JobView, ...]) -> None:
         """Show the running jobs, the oldest first; the icon is the ring of the oldest."""
@@ -103,12 +108,17 @@ class Tray(QObject):
         self._icon.hide()
         self._menu.deleteLater()
 
-    def _fill_menu(self, views: tuple[JobView, ...], lines: tuple[str, ...]) -> None:
+    def _fill_menu(
+        self,
+        views: tuple[JobView, ...],
+        lines: tuple[str, ...],
+        idle_text: str = "Nothing is running",
+    ) -> None:
         self._menu.clear()
         for view, line in list(zip(views, lines, strict=True))[:_JOBS_SHOWN]:
             self._menu.addAction(escape_ampersands(line), partial(self.job_opened.emit, view.id))
-        if not views:
-            self._menu.addAction("Nothing is running").setEnabled(False)
+        if not views and idle_text:
+            self._menu.addAction(idle_text).setEnabled(False)
         if len(views) > _JOBS_SHOWN:
             label = f"and {len(views) - _JOBS_SHOWN} more"
             self._menu.addAction(label, self.window_requested.emit)

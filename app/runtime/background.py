@@ -21,7 +21,6 @@ from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
-from PySide6.QtWidgets import QWidget
 
 from backend.base import worker_yield
 from backend.base.errors import BackendError, unforeseen
@@ -45,8 +44,8 @@ A call into a lost share may never return.
 class _Task:
     queue_name: str
     work: Callable[[], Any]
-    on_success: Callable[[Any], None]
-    on_error: Callable[[BackendError], None]
+    on_success: Callable[[Any], object]
+    on_error: Callable[[BackendError], object]
 
 
 class Runner(Protocol):
@@ -56,8 +55,8 @@ class Runner(Protocol):
         self,
         queue_name: str,
         work: Callable[[], T],
-        on_success: Callable[[T], None],
-        on_error: Callable[[BackendError], None],
+        on_success: Callable[[T], object],
+        on_error: Callable[[BackendError], object],
     ) -> None:
         """Run ``work`` in its queue, then call ``on_success`` or ``on_error`` on the GUI thread."""
 
@@ -66,15 +65,6 @@ class Runner(Protocol):
 
     def notify(self, message: str) -> None:
         """Show a message about an action of the user."""
-
-
-class Controller(QObject):
-    """Serves a part of the window: runs the work of services, and shows dialogs over ``window``."""
-
-    def __init__(self, runner: Runner, window: QWidget, parent: QObject | None) -> None:
-        super().__init__(parent)
-        self._runner = runner
-        self._window = window
 
 
 class Background(QObject):
@@ -108,8 +98,8 @@ class Background(QObject):
         self,
         queue_name: str,
         work: Callable[[], T],
-        on_success: Callable[[T], None],
-        on_error: Callable[[BackendError], None],
+        on_success: Callable[[T], object],
+        on_error: Callable[[BackendError], object],
     ) -> None:
         """Run ``work`` in its queue, then call ``on_success`` or ``on_error`` on the GUI thread.
 

@@ -1,7 +1,8 @@
-"""The preferences of the window: theme, sizes, notifications. An unreadable file counts as missing.
+"""The program's own files on this computer, and the preferences of the window in one of them.
 
-Nothing here justifies a question to the user, so a damaged file is renamed and the window opens
-with the defaults.
+Preferences change at once and are written shortly after, off the GUI thread. Nothing in them
+justifies a question to the user: an unreadable file counts as missing, a damaged file is renamed,
+and the window opens with the defaults.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from platformdirs import PlatformDirs
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app.runtime.background import Runner
 from backend.base.log import swallowed
 from backend.records.base.atomic_files import replace_bytes
 from widgets.common.formats import Units
@@ -53,6 +57,8 @@ class Preferences:
     """``min`` or ``max`` by the name of a metric without a known direction."""
     list_widths: dict[str, Any] = field(default_factory=dict)
     """In pixels, by the key of the page."""
+    sessions: dict[str, Any] = field(default_factory=dict)
+    """By data root, its values of `SESSION_FIELDS`; those above are of earlier versions."""
 
     @property
     def theme_choice(self) -> ThemeChoice:
@@ -72,6 +78,36 @@ class Preferences:
             self.temperature or defaults.temperature,
             self.clock or defaults.clock,
         )
+
+
+SESSION_FIELDS = ("place", "open_job", "sweep_folds")
+"""The fields about contents of a data root: another data root has its own."""
+_MAX_SESSIONS = 20
+
+
+def preferences_in(root: str, preferences: Preferences) -> Preferences:
+    """Return the preferences with what was last open in this data root."""
+    if not preferences.sessions:
+        return preferences
+    defaults, session = Preferences(), preferences.sessions.get(root)
+    values = {name: getattr(defaults, name) for name in SESSION_FIELDS}
+    stored = session if isinstance(session, dict) else {}
+    values |= {k: v for k, v in stored.items() if k in values and type(v) is type(values[k])}
+    return replace(preferences, **values)
+
+
+def with_session(root: str, preferences: Preferences, changes: dict[str, Any]) -> dict[str, Any]:
+    """Return the changes of preferences, those of `SESSION_FIELDS` as changes of a session."""
+    session_changes = {k: v for k, v in changes.items() if k in SESSION_FIELDS}
+    if not session_changes:
+        return changes
+    current = preferences_in(root, preferences)
+    session = {name: getattr(current, name) for name in SESSION_FIELDS} | session_changes
+    others = {k: v for k, v in preferences.sessions.items() if k != root}
+    while len(others) >= _MAX_SESSIONS:
+        del others[next(iter(others))]
+    rest = {k: v for k, v in changes.items() if k not in SESSION_FIELDS}
+    return {**rest, "sessions": {**others, root: session}}
 
 
 class Settings:
@@ -123,3 +159,62 @@ def _rename_damaged(path: Path) -> None:
     except OSError as error:
         swallowed(error)
         return
+
+
+_SAVE_AFTER_MS = 1000
+
+
+class SettingsWriter(QObject):
+    """Change the preferences of the user, and write them a second later.
+
+    Signals:
+        changed: A preference changed.
+    """
+
+    changed = Signal()
+
+    def __init__(self, settings: Settings, runner: Runner, parent: QObject) -> None:
+        super().__init__(parent)
+        self._settings = settings
+        self._runner = runner
+        self._save_timer = QTimer(self)
+        self._save_timer.setSingleShot(True)
+        self._save_timer.setInterval(_SAVE_AFTER_MS)
+        self._save_timer.timeout.connect(self._save)
+
+    @property
+    def preferences(self) -> Preferences:
+        return self._settings.preferences
+
+    def remember_in(self, root: str, **changes: Any) -> None:
+        """Set these fields of `Preferences`; those of `SESSION_FIELDS` for this data root."""
+        self.remember(**with_session(root, self.preferences, changes))
+
+    def remember(self, **changes: Any) -> None:
+        """Set these fields of `Preferences`."""
+        if self._settings.change(**changes):
+            self._save_timer.start()
+            self.changed.emit()
+
+    def save(self) -> None:
+        """Write now; nothing follows."""
+        self._settings.save()
+
+    @Slot()
+    def _save(self) -> None:
+        self._runner.run("settings", self._settings.save, lambda _: None, swallowed)
+
+
+_DIRS = PlatformDirs("ringmaster", appauthor=False)
+
+
+def settings_file() -> Path:
+    return Path(_DIRS.user_config_path) / "window.toml"
+
+
+def notices_file() -> Path:
+    return Path(_DIRS.user_config_path) / "notices.json"
+
+
+def log_file() -> Path:
+    return Path(_DIRS.user_log_path) / "window.log"

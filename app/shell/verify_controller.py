@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.runtime.background import Controller, Runner
+from app.runtime.background import Runner
+from app.runtime.controller import DialogController, LatestRequest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
-from widgets.common.dialog import DialogHolder
 from widgets.shell.verify_section import RepairDialog, VerifySection
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _QUEUE = "check everything"
 
 
-class VerifyController(Controller):
+class VerifyController(DialogController[RepairDialog]):
     """Check and repair the data root while it is open."""
 
     def __init__(
@@ -36,49 +36,41 @@ class VerifyController(Controller):
         super().__init__(runner, window, parent)
         self._service = service
         self._section = section
-        self._progress: Progress | None = None
+        self._request = LatestRequest(runner)
         self._verification: Verification | None = None
-        self._dialog: DialogHolder[RepairDialog] = DialogHolder()
         section.check_requested.connect(self._check)
-        section.cancelled.connect(self._cancel)
+        section.cancelled.connect(self._request.cancel)
         section.repair_requested.connect(self._confirm)
 
     @Slot(bool)
     def _check(self, hashes: bool) -> None:
-        progress = self._start_progress("Reading jobs")
-        verify = partial(self._service.verify, hashes=hashes, progress=progress)
-        self._runner.run(_QUEUE, verify, self._show, self._show_error)
+        def verify(progress: Progress) -> Verification:
+            return self._service.verify(hashes=hashes, progress=progress)
 
-    @Slot()
-    def _cancel(self) -> None:
-        if self._progress is not None:
-            self._progress.cancel()
+        def show_error(error: BackendError) -> None:
+            self._section.show_error("" if isinstance(error, Cancelled) else error.with_remedy)
 
-    def _start_progress(self, step: str) -> Progress:
-        self._section.show_progress(None, step)
-        self._progress = self._runner.progress(self._section.show_progress)
-        return self._progress
+        self._section.show_progress(None, "Reading jobs")
+        self._request.run(_QUEUE, verify, self._show, show_error, self._section.show_progress)
 
     def _show(self, verification: Verification) -> None:
-        self._verification, self._progress = verification, None
+        self._verification = verification
         self._section.show_result(verification)
-
-    def _show_error(self, error: BackendError) -> None:
-        self._progress = None
-        self._section.show_error("" if isinstance(error, Cancelled) else error.with_remedy)
 
     @Slot(object)
     def _confirm(self, findings: tuple[VerifyFinding, ...]) -> None:
         dialog = RepairDialog(findings, self._window)
         dialog.requested.connect(partial(self._repair, findings))
-        self._dialog.open(dialog)
+        self.open(dialog)
 
     def _repair(self, findings: tuple[VerifyFinding, ...]) -> None:
         verification = self._verification
         if verification is None:
             return
         hashes = verification.hashed_bytes is not None
-        progress = self._start_progress("Repairing")
+
+        def repair(progress: Progress) -> RepairResult:
+            return self._service.repair(findings, hashes=hashes, progress=progress)
 
         def show_result(result: RepairResult) -> None:
             keys = {f.key for f in findings} - {f.key for f in result.remaining_findings}
@@ -90,5 +82,5 @@ class VerifyController(Controller):
             self._show(verification)
             self._runner.notify(error.with_remedy)
 
-        repair = partial(self._service.repair, findings, hashes=hashes, progress=progress)
-        self._runner.run(_QUEUE, repair, show_result, show_error)
+        self._section.show_progress(None, "Repairing")
+        self._request.run(_QUEUE, repair, show_result, show_error, self._section.show_progress)

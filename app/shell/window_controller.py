@@ -19,8 +19,7 @@ from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice
 from app.notifications.tray import Tray
 from app.runtime.background import Background
-from app.runtime.paths import log_file, settings_file
-from app.runtime.settings_writer import SettingsWriter
+from app.runtime.settings import SettingsWriter, log_file, settings_file
 from app.shell.command_search import CommandSearch
 from app.shell.help import DOCS, TOPICS, read_topics
 from app.shell.page_commands import PRESS, PageCommands

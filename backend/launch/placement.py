@@ -1,13 +1,12 @@
-"""Assignment of ranks to nodes and GPUs. Pure: a job's placement becomes a list of ranks."""
+"""The conditions on the nodes of a job: GPUs, room for processes, common paths. Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from backend.base.errors import BackendError
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.queue.entry import PROCESSES_PER_CORE
 
@@ -56,7 +55,7 @@ def this_computer(
     return NodeResources(THIS_COMPUTER, "127.0.0.1", cores, gpus, site=site)
 
 
-def require_same_access(capacities: Sequence[NodeResources]) -> None:
+def require_same_access(capacities: Collection[NodeResources]) -> None:
     """Check that all nodes see the data root, or none does.
 
     Raises:
@@ -112,8 +111,8 @@ def _site_values(first: NodeResources, capacity: NodeResources) -> tuple[tuple[s
     )
 
 
-def rank_plans(config: JobConfig, capacities: Sequence[NodeResources]) -> tuple[RankPlan, ...]:
-    """Return the ranks in the order in which mpirun numbers them: node by node, as in the job.
+def require_capacity(config: JobConfig, capacities: Sequence[NodeResources]) -> None:
+    """Check that the nodes of a job can take its processes.
 
     Raises:
         BackendError: A node or GPU does not exist, or has no room; all reasons at once.
@@ -122,14 +121,6 @@ def rank_plans(config: JobConfig, capacities: Sequence[NodeResources]) -> tuple[
     reasons = [reason for placement in config.placement for reason in _reasons(placement, by_node)]
     if reasons:
         raise BackendError(" ".join(reasons), "Change where the job runs.")
-    plans: list[RankPlan] = []
-    for placement in config.placement:
-        capacity = by_node[placement.node]
-        for local_rank in range(count := config.processes_on(placement)):
-            # Every process has one GPU, or a single one for the node all of them.
-            gpu = ",".join(placement.gpus[local_rank::count])
-            plans.append(RankPlan(len(plans), local_rank, placement.node, capacity.host, gpu))
-    return tuple(plans)
 
 
 def _reasons(placement: Placement, by_node: dict[str, NodeResources]) -> list[str]:

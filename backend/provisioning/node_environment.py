@@ -16,6 +16,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
+from backend.node.system.mpi import PYTHON_VERSION
 from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.wheelhouse import Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
@@ -33,7 +34,6 @@ _INSTALL_LIMIT_S = 900.0
 _RELOCATABLE = b"relocatable = true\n"
 """A setting of an environment, for uv: programs in ``bin`` find its Python by their own place, so
 they run after it was renamed."""
-_VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
 _DIGESTS = """import hashlib, sys
 for path in sys.argv[1:]:
     try:
@@ -84,7 +84,7 @@ class NodeEnvironments:
             return None
         # The link bin/python leads to the node's own Python, which an upgrade may have replaced.
         answer = self._steps.run_command(
-            self._shell, [str(folder / "bin/python"), "-I", "-c", _VERSION]
+            self._shell, [str(folder / "bin/python"), "-I", "-c", PYTHON_VERSION]
         )
         is_same_version = answer.out.strip().rpartition(".")[0] == str(stamp.get("python"))
         return stamp if answer.ok and is_same_version else None
@@ -105,7 +105,7 @@ class NodeEnvironments:
     def python_version(self, python: str) -> str:
         remedy = "If it does not start on the node at all, let an administrator reinstall it."
         output = self._steps.require_output(
-            self._shell, [python, "-I", "-c", _VERSION], f"{python} does not start", remedy
+            self._shell, [python, "-I", "-c", PYTHON_VERSION], f"{python} does not start", remedy
         )
         return output.strip()
 

@@ -18,7 +18,8 @@ from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.node.checks.doctor import two_ranks_agree, two_ranks_command
-from backend.node.system.mpi import version_in
+from backend.node.checks.preflight_probe import IMPORTS
+from backend.node.system.mpi import require_supported, version_in
 from backend.provisioning import agent_commands, cluster_key
 from backend.provisioning.agent_commands import AgentPaths
 from backend.provisioning.cluster_key import ClusterKey, Peer
@@ -26,8 +27,7 @@ from backend.provisioning.code_archive import CodeArchive
 from backend.provisioning.horovod_wheels import HorovodWheel, WheelTarget
 from backend.provisioning.node_environment import NodeEnvironments
 from backend.provisioning.step_reporter import StepReporter
-from backend.provisioning.wheel_relay import Relay
-from backend.provisioning.wheelhouse import OPEN_MPI, Wheel, Wheelhouse
+from backend.provisioning.wheelhouse import OPEN_MPI, Relay, Wheel, Wheelhouse
 from backend.records.base.layout import NodeHome
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import (
@@ -52,20 +52,12 @@ _AS_ROOT = tuple(
     for name in ("OMPI", "PRTE")
     for suffix in ("", "_CONFIRM")
 )
-_PROVE_HOROVOD = (
-    "import torch, horovod.torch as h; assert h.mpi_built(), 'Horovod was built without MPI'; "
-    "print('torch', torch.__version__)"
-)
 _LIST_MISSING = """import importlib.metadata, sys
 for name in sys.argv[1:]:
     try:
         importlib.metadata.distribution(name)
     except importlib.metadata.PackageNotFoundError:
         print(name)"""
-_PROVE_DDP = (
-    "import torch.distributed, mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI; "
-    "print('torch', torch.__version__)"
-)
 
 
 class Wheels(Protocol):
@@ -285,13 +277,11 @@ class _SetUpWork:
         output = self._steps.require_output(
             self.shell, [self._mpirun, "--version"], f"{self._mpirun} does not start"
         )
-        version = version_in(output)
-        if version is None or version.partition(".")[0] not in ("4", "5"):
-            raise BackendError(
-                f"{self._mpirun} on {self._entry.name} is {version or 'not Open MPI'}; 4.1 and 5.0 "
-                "are supported.",
-                "Use Ringmaster's Open MPI.",
-            )
+        version = require_supported(
+            version_in(output),
+            f"{self._mpirun} on {self._entry.name}",
+            "Use Ringmaster's Open MPI.",
+        )
         self._mpi_version = version
         self._plan.agree(version)
         ssh_access = self._set_up_ssh_access()
@@ -323,7 +313,8 @@ class _SetUpWork:
         return outcome
 
     def packages(self) -> str:
-        name, proof = ("Horovod", _PROVE_HOROVOD) if self._has_horovod else ("mpi4py", _PROVE_DDP)
+        name = "Horovod" if self._has_horovod else "mpi4py"
+        proof = f"import torch.distributed; {IMPORTS[name.lower()]}"
         versions = f"{name} {self.house.version(name.lower())}, torch {self.house.version('torch')}"
         if self._is_complete:
             return f"{versions} {ALREADY_INSTALLED}{self._add_packages()}."

@@ -8,7 +8,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from backend.records.jobs.alarm import DIVERGED, STANDSTILL, Alarm
+from backend.records.jobs.status import DIVERGED, STANDSTILL, Alarm
 
 FACTOR = 4.0
 """fastai's learning rate finder takes a run for diverged when its smoothed loss is over 4 times its

@@ -20,9 +20,9 @@ import torch
 from backend.base.errors import BackendError
 from backend.base.log import swallowed
 from backend.records.base.number_format import name_list
-from backend.records.jobs.alarm import NOT_TRAINED, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
+from backend.records.jobs.status import NOT_TRAINED, Alarm
 from backend.training.checkpoint_content import restore_buffers, training_states
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import average_values

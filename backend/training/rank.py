@@ -14,10 +14,12 @@ import argparse
 import atexit
 import importlib
 import os
+import resource
 import signal
 import sys
 import threading
 import traceback
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
@@ -190,7 +192,7 @@ class Rank:
         return strategy, torch.device("cuda", 0)
 
     def _make_rank0_services(self, launch: Launch) -> Rank0Services:
-        from backend.records.jobs.alarm import BAD_CHECKPOINT, NOT_SAVED, Alarm
+        from backend.records.jobs.status import BAD_CHECKPOINT, NOT_SAVED, Alarm
         from backend.training.checkpoint import Checkpointer
         from backend.training.reporter import Reporter
         from backend.training.stop_watcher import StopWatcher
@@ -212,6 +214,7 @@ class Rank:
         checkpointer = Checkpointer(self._folder, self._run, config.checkpoint, config.sha256())
         if launch.resume_from:
             checkpointer.continue_from(Path(launch.resume_from))
+        reporter.peak_memory = partial(_peak_memory_bytes, config.uses_gpus)
         reporter.other_failure = lambda: checkpointer.failure
         checkpointer.on_failure = lambda step, message: reporter.add_alarm(
             Alarm(NOT_SAVED, step, message)
@@ -279,6 +282,15 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
     elif not launch.config.uses_gpus:
         # A CPU job uses no GPU, not even through a library that searches for one.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def _peak_memory_bytes(uses_gpus: bool) -> int:
+    """Return the most memory that this process has had of its GPU, or of the computer."""
+    if not uses_gpus:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    import torch
+
+    return int(torch.cuda.max_memory_reserved())
 
 
 def _import_ahead() -> None:

@@ -22,14 +22,13 @@ from dataclasses import dataclass
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base import timestamps
+from backend.records.base.atomic_files import PreallocatedFile
 from backend.records.base.layout import JobFolder
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs import history
-from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.history import Block
 from backend.records.jobs.metric_names import VALIDATION
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import Alarm, RunStatus
 from backend.training.alerts import StandstillWatch
 from backend.training.eta import Eta
 from backend.training.history_file import HistoryFile
@@ -129,6 +128,8 @@ class Reporter:
         self._status_failure = ""
         self.other_failure: Callable[[], str] = str
         """Return problems of other writers (the checkpoints) for each write of the status."""
+        self.peak_memory: Callable[[], int | None] = lambda: None
+        """Return the most memory in bytes that this rank has had."""
         self._thread_error: BaseException | None = None
         self._status_file = PreallocatedFile(folder.status)
         self._wake_event = threading.Event()
@@ -348,6 +349,7 @@ class Reporter:
             gpus=self._first_status.gpus,
             is_planned=self._is_planned,
             continuation=self._first_status.continuation,
+            peak_memory_bytes=self.peak_memory(),
             updated_at=self._clock.utc_now("microseconds"),
         )
         try:

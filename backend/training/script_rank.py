@@ -30,19 +30,18 @@ from typing import Any, NoReturn
 
 import psutil
 
-from backend.base import prctl, process_signals
+from backend.base import process_signals
 from backend.base.log import suppress
 from backend.base.rendezvous_point import PORT_VARIABLE, SECRET_VARIABLE
 from backend.records.base import number_format
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs import history
-from backend.records.jobs.alarm import BAD_CURVE, Alarm
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import command_line, entry_args, fill_placeholders, interpreter
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, last_status
+from backend.records.jobs.status import BAD_CURVE, Alarm, RankError, last_status
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.reporter import Reporter, Step
 from backend.training.script_checkpoints import ScriptCheckpoints, ScriptPosition, step_of
@@ -163,7 +162,7 @@ class Script:
             cwd=self._cwd,
             env=environment,
             stdin=subprocess.DEVNULL,
-            preexec_fn=lambda: prctl.die_with_parent(signal.SIGKILL, parent),
+            preexec_fn=lambda: process_signals.die_with_parent(signal.SIGKILL, parent),
         )
         with ThreadPoolExecutor(1, "reports") as reader:
             was_stopped = self._watch(child, reader)

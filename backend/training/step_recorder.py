@@ -14,10 +14,16 @@ from typing import NoReturn
 
 from backend.base.errors import BackendError
 from backend.records.base.number_format import name_list
-from backend.records.jobs.alarm import BAD_VALIDATION, METRICS_LEFT_OUT, NOT_A_NUMBER, Alarm
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER
 from backend.records.jobs.metric_names import VALIDATION, name_of_user_metric
+from backend.records.jobs.status import (
+    BAD_VALIDATION,
+    LOSS_DIVERGED,
+    LOSS_NOT_A_NUMBER,
+    METRICS_LEFT_OUT,
+    NOT_A_NUMBER,
+    Alarm,
+)
 from backend.training.alerts import DivergenceWatch
 from backend.training.reporter import Step
 from backend.training.step_sync import MAX_LATER_METRICS, MetricNames, NotFinite, StepResult

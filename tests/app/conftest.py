@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtWidgets import QApplication
 
 from backend.records.library.preview import ModelCheck
 from backend.records.nodes.reading import Finding
+from backend.services.context.container import Services, open_services
 from backend.services.nodes.service import NodeService
 from backend.services.tools import tool_process
 from backend.services.tools.tool_process import ToolError
@@ -18,6 +20,14 @@ MODEL_CHECK = ModelCheck(10, 10, 40, loss=0.7, batch="([4, 4] float32, [4] int64
 pytest.register_assert_rewrite(
     *(f"tests.app.keys_{name}" for name in ("everywhere", "of_jobs", "of_new_job", "of_plots"))
 )
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Iterator[Services]:
+    """The services of an empty data root."""
+    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
+    yield services
+    services.close()
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -48,11 +48,11 @@ class Desk:
 
     def open(self, name):
         """A job with its curves, the focus in the list."""
-        self.program._open_job(self.ids[name])
+        self.program._pages.open_job(self.ids[name])
         detail = self.jobs.detail
         self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view)
         self.wait(lambda: detail._checkpoints is not None)
-        detail._choose_tab("curves")
+        detail.tabs.choose("curves")
         self.jobs.setFocus()
         return detail
 
@@ -77,7 +77,7 @@ class Desk:
     def queue(self, name=QUEUED_NAMES[-1]):
         """The focus is on this one that waits."""
         self.wait(lambda: self.order() == list(QUEUED_NAMES))
-        self.program._open_job(self.ids[name])
+        self.program._pages.open_job(self.ids[name])
         self.wait(lambda: self.jobs.open_id == self.ids[name] and self.jobs.open_view)
         view = self.jobs.list.view
         self.wait(lambda: view.currentIndex().data() == name)
@@ -90,7 +90,7 @@ class Desk:
         return [model.summary(i).name for i in model.ids(range(model.rowCount())) if i in numbers]
 
     def compared(self):
-        self.program._compare_controller.compare((self.ids["slow"], self.ids["fast"]))
+        self.program._job_controllers.compare.compare((self.ids["slow"], self.ids["fast"]))
         page = self.program._pages.compare
         self.wait(lambda: len(page.plots.panels()) == 2)
         self.wait(lambda: all(p.isVisible() for p in page.plots.panels().values()))
@@ -114,7 +114,7 @@ class Desk:
     def sweep(self):
         lots = [i for name, i in self.ids.items() if name.startswith("digits batch")]
         page = self.program._pages.compare
-        self.program._compare_controller.compare(tuple(lots[:6]))
+        self.program._job_controllers.compare.compare(tuple(lots[:6]))
         self.wait(
             lambda: page.parallel.isVisible() and len(page.parallel.plot._coordinates.lines) == 6
         )

@@ -59,7 +59,7 @@ def _(desk, press):
 @presses("Refresh")
 def _(desk, press):
     """A job of another desktop is listed, though no poll was due."""
-    poller = desk.program._poller
+    poller = desk.program._job_controllers.poller
     poller.stop()
     try:
         desk.wait(lambda: poller._list_started_s is None)

@@ -158,7 +158,7 @@ presses("Select it and the one below", "Jobs")(_tick_with(1))
 @presses("Previous tab", "Jobs")
 def _(desk, press):
     detail = desk.open("slow")
-    detail._choose_tab("ranks")
+    detail.tabs.choose("ranks")
     press()
     assert find_only(JobTabs, detail).key() == "curves"
 
@@ -288,7 +288,7 @@ def _(desk, press):
     # Its supervisor has seen it.
     record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
     replace_json(folder.attempt(1).exit, record)
-    desk.wait(lambda: not desk.program._poller.live_views())
+    desk.wait(lambda: not desk.program._job_controllers.poller.live_views())
 
 
 @presses("Clone the selected jobs", TABLE)

@@ -20,7 +20,7 @@ def _(desk, press):
         press()
     finally:
         form.start_requested.disconnect(started.append)
-        form.start_requested.connect(desk.program._job_controller.drafts._start_draft)
+        form.start_requested.connect(desk.program._job_controllers.jobs.drafts._start_draft)
     assert len(started) == 1
 
 

@@ -10,7 +10,7 @@ from app.jobs.form_controller import FormController
 from backend.base.errors import BackendError
 from backend.records.base.number_format import count
 from backend.records.library.preview import DataSize
-from backend.services.jobs.dataset_size import DataSizeCounter
+from backend.services.jobs.validation import DataSizeCounter
 from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job
 from tests.windows import (

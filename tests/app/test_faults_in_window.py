@@ -59,18 +59,18 @@ class WatchedWindow:
         jobs.open_job(job_id)
         self.wait(lambda: jobs.open_view is not None and jobs.detail._checkpoints is not None)
         # What the list says of it is there before the job itself was read for the first time.
-        self.wait(lambda: job_id in self.program._poller._cursors)
+        self.wait(lambda: job_id in self.program._job_controllers.poller._cursors)
 
     def stand_still(self):
         """It reads only on request."""
-        poller = self.program._poller
+        poller = self.program._job_controllers.poller
         poller.stop()
         self.wait(lambda: not poller._poll_starts_s and poller._list_started_s is None)
 
     def refresh(self):
         """Poll everything once."""
-        self.program._poller.poll_list()
-        self.program._poller.poll()
+        self.program._job_controllers.poller.poll_list()
+        self.program._job_controllers.poller.poll()
 
     @property
     def word(self):
@@ -226,14 +226,14 @@ def test_f09_a_window_without_network_says_since_when_and_catches_up_in_one_poll
     while window.banner_text:
         assert window.step in (6, 506)
         window.refresh()
-        window.wait(lambda: not window.program._poller._poll_starts_s)
+        window.wait(lambda: not window.program._job_controllers.poller._poll_starts_s)
     assert (window.step, window.word) == (506, "Training")
     curve = window.program.jobs.detail.curves.curve("loss")
     assert len(curve) == 506
     # The list may have been asked for just before.
     while window.failure:
         window.refresh()
-        window.wait(lambda: window.program._poller._list_started_s is None)
+        window.wait(lambda: window.program._job_controllers.poller._list_started_s is None)
     assert window.figure_tone == "text"
 
 
@@ -375,7 +375,7 @@ def test_a_preflight_check_requests_the_same_start_as_the_page(training, open_wi
     window = open_window()
     window.open(training.job_id)
     requests = []
-    starts = window.program._job_controller._start_controller
+    starts = window.program._job_controllers.jobs._start_controller
     monkeypatch.setattr(starts, "check", lambda request, config: requests.append(request))
     window.program.jobs.detail.job_actions.ask(job_actions.PREFLIGHT, training.job_id)
     assert requests[0].start((), Progress()).run == 2

@@ -75,7 +75,7 @@ wait(lambda: program.is_built)
 page = program.jobs
 wait(lambda: page.job_count == int(sys.argv[3]))
 figures["all jobs there"] = time.perf_counter() - began
-wait(lambda: program._list_controller._has_sorted_names)
+wait(lambda: program._job_controllers.lists._has_sorted_names)
 page.show_table()
 table = page.table
 answers = []

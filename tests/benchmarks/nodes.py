@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
+from backend.node.run import launch_command
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
@@ -279,7 +280,7 @@ def _run_bare(ready: ReadyCluster, name: str, epochs: int, batch: int, **changes
     """The bare script under the same command, up to where ours begins."""
     config = parse_job(_raw(ready, model=name, loader=name, **changes)).config
     assert config is not None
-    command = ready.services.jobs._starter.plan(config, "JOB", 1).argv
+    command = launch_command.command(ready.services.jobs._starter.plan(config, "JOB", 1).launch)
     root = PurePosixPath(ready.cluster.data_root)
     mpirun = command[: command.index("-H") + 2]
     python = command[len(mpirun)]

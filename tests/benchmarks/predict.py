@@ -215,7 +215,7 @@ def _request(folder: Path, checkpoint: Path) -> dict[str, Any]:
     assert config is not None
     parts = (str(folder / part) for part in ("model", "loader", "dataset"))
     return {
-        "launch": Launch("job", 1, config, (), (), *parts).to_dict(),
+        "launch": Launch("job", 1, config, (), *parts).to_dict(),
         "checkpoint": str(checkpoint),
         "table": str(folder / "table.csv"),
     }

@@ -141,10 +141,10 @@ class User(QObject):
         yield lambda: self._press_page("jobs")
         yield self._open_some_job
         for _ in range(6):
-            yield lambda: jobs.detail.step_tab(1)
+            yield lambda: jobs.detail.tabs.step(1)
         yield self._open_some_job
-        yield jobs.detail.toggle_log_y
-        yield jobs.detail.toggle_log_y
+        yield jobs.detail.curves.toggle_log_y
+        yield jobs.detail.curves.toggle_log_y
         yield lambda: QTest.keyClicks(jobs.list.search, "unet")
         yield jobs.list.clear
         yield jobs.show_table
@@ -152,11 +152,11 @@ class User(QObject):
         yield jobs.table.clear
         yield jobs.show_list
         yield lambda: self._press_page("nodes")
-        yield lambda: nodes.open_node(self._random.choice(program._node_names))
+        yield lambda: nodes.open_node(self._random.choice(program.node_names))
         yield lambda: None
         yield nodes.show_rack
         yield lambda: self._press_page("compare")
-        yield lambda: program._compare_controller.compare(self._some_jobs(4))
+        yield lambda: program._job_controllers.compare.compare(self._some_jobs(4))
         yield lambda: None
         for page in ("datasets", "models", "loaders"):
             yield lambda page=page: self._press_page(page)
@@ -174,7 +174,7 @@ class User(QObject):
         _press(viewport, point)
 
     def _some_jobs(self, count: int) -> tuple[str, ...]:
-        live = [view.id for view in self._program._poller.live_views()]
+        live = [view.id for view in self._program._job_controllers.poller.live_views()]
         return tuple(self._random.sample(live, min(count, len(live))))
 
 
@@ -267,7 +267,7 @@ def main() -> None:
         "acts": user[0].act_count - warm_acts,
         "rounds": user[0].round_count,
         "jobs": program.jobs.job_count,
-        "nodes": len(program._node_names),
+        "nodes": len(program.node_names),
         "memory": memory.samples(),
     }
     program.close()

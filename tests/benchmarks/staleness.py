@@ -87,7 +87,6 @@ def simulated_table(path: Path) -> StudyTable:
                 job_id="simulation",
                 run=1,
                 config=parsed(job.raw),
-                argv=(),
                 ranks=(),
                 model_source=str(EXAMPLE / "model"),
                 loader_source=str(Path(folder, "loader")),

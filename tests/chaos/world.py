@@ -215,7 +215,7 @@ class World:
     def supervisor(self, job: str, run: int) -> ProcessIdentity | None:
         """The living supervisor of a run, which has no tag."""
         fragments = (f"{_SUPERVISOR} ", f"/{job} ", f"--run {run} ")
-        for pid in process_cleanup.pids():
+        for pid in process_identity.pids():
             if all(word in _command_line(pid) for word in fragments):
                 return process_identity.process(pid)
         return None

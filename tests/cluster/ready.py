@@ -20,7 +20,7 @@ from backend.provisioning.agent_commands import AgentPaths
 from backend.records.nodes import health
 from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, SetUp
 from backend.services.context.container import Services, open_services
-from backend.services.preflight.limits import VARIABLE
+from backend.services.preflight.context import VARIABLE
 from backend.ssh import client as ssh_client
 from tests.cluster.cluster import Cluster
 from tests.cluster.commands import ClusterError

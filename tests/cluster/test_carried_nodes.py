@@ -10,13 +10,13 @@ import torch
 
 from backend.datastore.jobs.checkpoint_files import verify
 from backend.provisioning import cluster_key
+from backend.records.jobs.launch import remote_run_of
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.provisioning_options import SetUpOptions
 from backend.records.nodes.reading import Presence
-from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import open_services
 from tests.cluster.ready import ReadyCluster
 from tests.cluster.runs import (

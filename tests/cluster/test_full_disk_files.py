@@ -13,8 +13,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.node.run import run_start
-from backend.records.base.atomic_files import read_json
-from backend.records.base.preallocated_file import PreallocatedFile
+from backend.records.base.atomic_files import PreallocatedFile, read_json
 from backend.records.jobs.stop_request import stop_requested
 from backend.training.tensorboard import EventFile
 from tests.cluster.disks import fill, small_disk

@@ -35,12 +35,12 @@ def started_dialog(program: Program, qtbot: QtBot) -> SetUpDialog:
     """A ready node is set up once more, as it is."""
     set_ups = program._node_controller.provisioning
     set_ups.set_up("node2")
-    qtbot.waitUntil(lambda: set_ups._options_dialog.dialog is not None)
-    assert set_ups._options_dialog.dialog is not None
-    qtbot.mouseClick(set_ups._options_dialog.dialog._set_up_button, LEFT_BUTTON)
-    qtbot.waitUntil(lambda: set_ups._dialog is not None)
-    assert set_ups._dialog is not None
-    return set_ups._dialog
+    qtbot.waitUntil(lambda: set_ups.dialog is not None)
+    assert set_ups.dialog is not None
+    qtbot.mouseClick(set_ups.dialog._set_up_button, LEFT_BUTTON)
+    qtbot.waitUntil(lambda: set_ups._steps_dialog is not None)
+    assert set_ups._steps_dialog is not None
+    return set_ups._steps_dialog
 
 
 def is_ready(update: SetUp) -> bool:

@@ -34,7 +34,7 @@ def job(program: Program, tmp_path: Path) -> JobView:
 
 
 def dialog_of(program: Program) -> PreflightDialog:
-    session = program._job_controller._start_controller.session
+    session = program._job_controllers.jobs._start_controller.session
     assert session is not None
     return session.dialog
 
@@ -49,12 +49,12 @@ def repair(dialog: PreflightDialog, check: str, qtbot: QtBot) -> None:
 def test_x01_a_refused_start_is_fixed_by_its_buttons_and_then_starts(
     program: Program, ready_cluster: ReadyCluster, job: JobView, qtbot: QtBot
 ) -> None:
-    starts = program._job_controller._start_controller
+    starts = program._job_controllers.jobs._start_controller
     with (
         SEEDED_FAULTS["agent_stopped"].seed(ready_cluster, "node2"),
         SEEDED_FAULTS["cluster_key_missing"].seed(ready_cluster, "node1"),
     ):
-        program._job_controller.start(job.id)
+        program._job_controllers.jobs.start(job.id)
         qtbot.waitUntil(lambda: starts.session is not None)
         dialog = dialog_of(program)
         qtbot.waitUntil(lambda: not dialog._is_busy)

@@ -69,7 +69,7 @@ def test_nodes_that_share_an_environment_train_from_it(
     assert makes_steps(view)
     assert (view.world_size, view.error) == (3, None)
     launch = read_json(stocked.services.data_root.job(view.id).launch)
-    assert launch["argv"][0] == f"{shared}/bin/mpirun"
+    assert launch["launcher"]["path"] == f"{shared}/bin/mpirun"
     ranks = {name for name, p in run_processes(stocked) if p.argv[:1] == (f"{shared}/bin/python",)}
     assert ranks == set(NODES)
     stocked.services.jobs.lifecycle.stop(view.id)

@@ -112,7 +112,7 @@ def test_a_job_trains_on_debians_open_mpi_stops_and_goes_on_on_two_others(
     assert makes_steps(view)
     assert (view.world_size, view.error) == (3, None)
     launched = read_json(stocked.services.data_root.job(view.id).launch)
-    assert launched["argv"][0] == debian_mpi.MPIRUN
+    assert launched["launcher"]["path"] == debian_mpi.MPIRUN
     continue_on_other_nodes(stocked, view)
 
 

@@ -122,7 +122,7 @@ def _add_and_set_up(program: Program, cluster: Cluster, user: User) -> None:
             user.take_pictures("add-a-node")
         user.press_button("Connect")
         # The key was never seen: the user compares it and says yes; Enter alone does not.
-        dialog = program._node_controller._add_dialog
+        dialog = program._node_controller.dialog
         assert isinstance(dialog, AddNodeDialog)
         user.wait(dialog._trust_page.isVisible)
         assert dialog._trust_page.fingerprint.text() in _fingerprints(cluster)
@@ -169,8 +169,8 @@ def _start_on_three(program: Program, user: User) -> str:
     user.press_button("Save draft")
     user.wait(lambda: program.jobs.open_view and program.jobs.open_view.name.endswith("nodes"))
     user.choose_from_menu(program.jobs.detail.header.menu_button, "Preflight check…")
-    user.wait(lambda: program._job_controller._start_controller.session is not None)
-    talk = program._job_controller._start_controller.session
+    user.wait(lambda: program._job_controllers.jobs._start_controller.session is not None)
+    talk = program._job_controllers.jobs._start_controller.session
     assert talk is not None
     user.wait(talk.dialog._start.isEnabled)
     user.take_pictures("before-the-start")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from backend.cli.parser import make_parser
+from backend.cli.main import make_parser
 from backend.cli.session import Session
 
 

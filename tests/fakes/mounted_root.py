@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from backend.datastore.access.root_access import MountedAccess, OpenRoot
+from backend.datastore.access.root_access import DataRootAccess, OpenRoot
 
-MOUNTED = MountedAccess()
+MOUNTED = DataRootAccess()
 
 
 def mounted(path: Path) -> OpenRoot:

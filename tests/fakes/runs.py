@@ -11,17 +11,18 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from backend.datastore.access.root_access import OpenJob
-from backend.launch import mpirun, placement
+from backend.launch import placement
 from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.node.system.start_supervisor import CODE_ROOT, start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import run_tag
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, Launcher, rank_plans
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus
 from tests.fakes.mounted_root import MOUNTED
@@ -116,41 +117,40 @@ class Run:
         config = parse_job(raw).config
         assert config is not None, parse_job(raw).errors
         gpus = tuple(gpu for node_placement in config.placement for gpu in node_placement.gpus)
-        plans = placement.rank_plans(config, [placement.this_computer(os.cpu_count() or 1, gpus)])
-        variables = mpirun.environment(
-            config, job_id=self.folder.job_id, run=run, code_root=str(CODE_ROOT)
-        )
-        variables["PYTHONPATH"] += f":{FAKES}"
+        cores = os.cpu_count() or 1
+        placement.require_capacity(config, [placement.this_computer(cores, gpus)])
         self.launch = Launch(
             job_id=self.folder.job_id,
             run=run,
             config=config,
-            argv=mpirun.command(
-                config,
-                plans,
-                job_folder=str(self.folder.path),
-                run=run,
-                python=sys.executable,
-                mpirun=mpirun_path,
-                cores={"this-computer": os.cpu_count() or 1},
-                rank_module=module,
-            ),
-            ranks=plans,
+            ranks=rank_plans(config, {"this-computer": "127.0.0.1"}),
             model_source=str(root / "bks_model"),
             loader_source=str(root / "bks_dataset"),
             dataset_files=str(root / "dataset"),
-            environment=variables,
+            python=sys.executable,
+            job_folder=str(self.folder.path),
+            code_root=f"{CODE_ROOT}:{FAKES}",
+            launcher=Launcher(mpirun_path, is_crowded=ranks > cores),
+            rank_module=module,
             grace_s=grace_s,
         )
         replace_json(self.folder.launch, self.launch.to_dict())
         replace_json(self.folder.status, RunStatus(JobState.STARTING, run=run).to_dict())
+
+    def run_guards_with(self, script: str) -> None:
+        """Start each guard by a shell script, whose arguments begin with ``-m MODULE``."""
+        python = self.folder.path / "python"
+        python.write_text(f"#!/bin/sh\n{script}\n")
+        python.chmod(0o755)
+        self.launch = replace(self.launch, python=str(python))
+        replace_json(self.folder.launch, self.launch.to_dict())
 
     def start(self, **limits: float) -> Run:
         """``limits`` are other ones than a user would wait for, as in `supervise_here`."""
         if limits:
             self.supervise_here("--detach", **limits)
         else:
-            start_supervisor(self.folder, self.run, sys.executable)
+            start_supervisor(self.folder, self.launch)
         return self
 
     def supervise_here(self, *options: str, **limits: float) -> None:

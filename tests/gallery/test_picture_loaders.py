@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-from backend.records.library.reading_note import note_messages
+from backend.records.library.preview import note_messages
 from backend.training.user_code import UserCodeError, load_loader
 from tests.gallery.datasets import GALLERY, Datasets, files, open_data
 

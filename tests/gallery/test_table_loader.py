@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from backend.records.library.reading_note import note_messages
+from backend.records.library.preview import note_messages
 from backend.services.library.dataset_shapes import _CELLS as CELLS
 from backend.training.user_code import UserCodeError
 from tests.gallery.datasets import Datasets, files, open_data

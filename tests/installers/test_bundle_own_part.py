@@ -12,7 +12,7 @@ import pytest
 
 from app.shell.help import TOPICS
 from backend.provisioning.code_archive import make_bundle
-from installers import archive, bundled_python
+from installers import bundled_python, files
 from installers.console import Progress
 from installers.linux_bundle import BundleBuilder
 
@@ -55,7 +55,7 @@ def test_the_same_files_are_the_same_bytes_without_traces_of_their_packer(
         (tree / "link").symlink_to("file")
         os.utime(tree / "file", (len(archives), len(archives)))
         target = tmp_path / f"{name}.tar.gz"
-        assert archive.write_archive(target, {"top": tree}) == 14
+        assert files.write_archive(target, {"top": tree}) == 14
         archives.append(target.read_bytes())
     assert archives[0] == archives[1]
     with tarfile.open(tmp_path / "one.tar.gz") as tar:

@@ -536,6 +536,27 @@ def test_the_library_is_previewed_and_checked_in_documents(filled_cli: Cli) -> N
     assert filled_cli.json("loader", "list") == []
 
 
+def test_show_lists_the_settings_that_are_not_the_default(filled_cli: Cli, tmp_path: Path) -> None:
+    settings = {"accumulate": 2, "ema": 0.99, "freeze": ["fc."], "precision": "bfloat16"}
+    job_id = filled_cli.json("job", "create", job_file(tmp_path, **settings))["id"]
+    _, out, _ = filled_cli("job", "show", job_id)
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    expected_lines = ["Freeze fc.", "Passes of a step 2", "Precision bfloat16"]
+    assert [line for line in lines if line in expected_lines] == expected_lines
+    assert "Average of weights, decay 0.99" in lines
+    assert not any(line.startswith(("Seed", "Stall limit", "Model tiny tiny")) for line in lines)
+
+
+def test_a_plan_trains_for_a_moment_and_leaves_nothing(filled_cli: Cli, tmp_path: Path) -> None:
+    plan = filled_cli.json("job", "plan", job_file(tmp_path, epochs=100))
+    assert plan["step_s"] > 0
+    assert plan["measured_steps"] > 0
+    assert plan["memory"]["other_bytes"] > 0, "PyTorch itself needs memory"
+    assert plan["by_nodes"][0]["lasts_s"] > 0
+    assert filled_cli.json("job", "list") == []
+    assert list(Path(filled_cli.common[1]).glob("jobs/.canary*")) == []
+
+
 def test_the_rate_of_a_job_file_is_searched_without_a_job(filled_cli: Cli, tmp_path: Path) -> None:
     search = filled_cli.json("job", "find-rate", job_file(tmp_path))
     assert len(search["steps"]) > 10

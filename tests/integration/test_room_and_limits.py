@@ -15,7 +15,7 @@ import pytest
 from backend.base.errors import BackendError
 from backend.base.room import LEAST_FILES, DiskSpace, disk_space
 from backend.node.checks import doctor, preflight_probe
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
@@ -92,7 +92,8 @@ def test_without_inodes_nothing_starts_is_imported_or_said_to_be_in_order(
     assert [finding.check for finding in refusal.value.preflight.blocking_findings] == [names.DISK]
     with pytest.raises(BackendError, match=r"1 file, and the data root .* only 12 more files"):
         services.library.import_item(Kind.DATASET, source, "set")
-    assert "12 more files" in doctor._data_root(services.data_root.path).message
+    with pytest.raises(BackendError, match="12 more files"):
+        doctor._data_root(services.data_root.path)
     assert services.jobs.queries.show(job.id).run == 0
 
 
@@ -232,9 +233,9 @@ def test_a_start_that_a_full_disk_refuses_is_no_run(
     job = services.jobs.create(raw_job(1, **ALONE)).id if start_method == "start" else finished
     view = services.jobs.queries.show(job)
     assert (view.state, view.run) == expected_state
-    replace_json = LocalFiles.replace_json
+    replace_json = Files.replace_json
 
-    def fail_write(files: LocalFiles, path: Path, *args: Any) -> None:
+    def fail_write(files: Files, path: Path, *args: Any) -> None:
         if path.name == name:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         replace_json(files, path, *args)
@@ -244,7 +245,7 @@ def test_a_start_that_a_full_disk_refuses_is_no_run(
     if start_method == "resume":
         start_run = partial(lifecycle.resume, job, "latest")
     with monkeypatch.context() as patch:
-        patch.setattr(LocalFiles, "replace_json", fail_write)
+        patch.setattr(Files, "replace_json", fail_write)
         with pytest.raises(BackendError, match="No space left"):
             start_run()
     view = services.jobs.queries.show(job)

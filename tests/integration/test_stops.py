@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from backend.datastore.jobs.history_reader import read_history
-from backend.launch.mpirun import environment
-from backend.launch.placement import rank_plans, this_computer
+from backend.node.run.launch_command import environment
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, rank_plans
 from tests.integration.tiny import raw_job, write_sources
 from tests.waiting import LIMIT_S
 
@@ -36,11 +35,11 @@ def test_f25_a_hundred_stops_at_random_moments(tmp_path: Path, ranks: int) -> No
         job_id="stops",
         run=1,
         config=config,
-        argv=("mpirun",),
-        ranks=rank_plans(config, [this_computer(os.cpu_count() or 1)]),
+        ranks=rank_plans(config, {"this-computer": "127.0.0.1"}),
         model_source=str(model),
         loader_source=str(loader),
         dataset_files=str(dataset),
+        code_root=str(CODE_ROOT),
     )
     replace_json(folder.launch, launch.to_dict())
     with (tmp_path / "output").open("wb") as output:
@@ -54,7 +53,7 @@ def test_f25_a_hundred_stops_at_random_moments(tmp_path: Path, ranks: int) -> No
             ],
             env={
                 **os.environ,
-                **environment(config, job_id="stops", run=1, code_root=str(CODE_ROOT)),
+                **environment(launch),
                 "OMPI_ALLOW_RUN_AS_ROOT": "1",
                 "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
             },

@@ -12,13 +12,11 @@ from datetime import UTC, datetime
 
 import numpy as np
 
-from backend.records.jobs.alarm import DIVERGED, Alarm
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.diagnosis import EvidenceLine
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RunStatus
+from backend.records.jobs.status import DIVERGED, Alarm, EvidenceLine, RankError, RunStatus
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.records.nodes.history import PastGpu, PastReading
 from backend.records.nodes.reading import NodeState

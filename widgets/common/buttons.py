@@ -21,7 +21,7 @@ from PySide6.QtWidgets import (
 
 from widgets.common import icons, theme
 from widgets.common.labels import escape_ampersands, plain_tip
-from widgets.common.painting import fill_round, paint_focus, paint_text, text_width
+from widgets.common.painting import fill_round, paint_error, paint_focus, paint_text, text_width
 from widgets.common.style import repolish
 from widgets.common.theme import (
     ICON,
@@ -220,6 +220,9 @@ class Switch(_Toggle):
         painter.setBrush(t.q("on_ink" if is_on else "surface"))
         x = mark.right() - knob - 2 if is_on else mark.left() + 2
         painter.drawEllipse(QRectF(x, mark.top() + 2, knob, knob))
+        # A style sheet marks fields at fault, but paints no switch.
+        if self.property("bad") == "true":
+            paint_error(painter, mark, self.RADIUS)
 
 
 class CheckBox(_Toggle):

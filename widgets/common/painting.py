@@ -60,6 +60,11 @@ def paint_focus(painter: QPainter, rect: QRectF, radius: float = R_CONTROL) -> N
     _paint_edge(painter, rect, radius, "focus")
 
 
+def paint_error(painter: QPainter, rect: QRectF, radius: float) -> None:
+    """Paint the edge of a control whose value is an error."""
+    _paint_edge(painter, rect, radius, "bad")
+
+
 def _paint_edge(painter: QPainter, rect: QRectF, radius: float, color_role: str) -> None:
     inset = FOCUS_W / 2
     painter.setPen(QPen(theme.current().q(color_role), FOCUS_W))

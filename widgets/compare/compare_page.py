@@ -41,7 +41,7 @@ from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
 from widgets.compare.plots import ComparePlots, PlottedRun
 from widgets.compare.table import CompareTable
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobRows
 from widgets.plots.axis_choice import LOG_X_KEY, LOG_Y_KEY, ScaleButton, axis_choice
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves

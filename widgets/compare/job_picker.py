@@ -20,8 +20,7 @@ from widgets.common.layout import STRETCH
 from widgets.common.theme import ROW_H
 from widgets.common.view_style import style_view
 from widgets.jobs.list.job_delegate import JobDelegate
-from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel, JobRows
 
 _WIDTH, _ROWS = 560, 7
 

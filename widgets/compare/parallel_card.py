@@ -11,7 +11,7 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTableView, QWidget
 
 from backend.records.jobs.comparison import FEWEST_JOBS
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.view import JobView
 from backend.records.sweeps.parallel_coordinates import (
     METRIC,

@@ -9,7 +9,7 @@ from functools import partial
 from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QMenu, QWidget
 
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from widgets.common import theme
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card

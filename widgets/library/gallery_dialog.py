@@ -21,7 +21,7 @@ from backend.records.jobs.settings import label, name_and_unit, value_label
 from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import CardSetting, DataShape, GalleryEntry
 from backend.records.library.item import Kind
-from backend.records.library.layer_graph import LayerGraph
+from backend.records.library.layers import LayerGraph
 from widgets.common import formats, icons
 from widgets.common.buttons import Button, SegmentedControl, Switch, UnderlinedTabs
 from widgets.common.cards import EmptyState, VerticalScrollArea

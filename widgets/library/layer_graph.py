@@ -23,8 +23,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from backend.records.library.layer_graph import NODE_H, NODE_W, GraphEdge, LayerGraph
-from backend.records.library.layers import Layer
+from backend.records.library.layers import NODE_H, NODE_W, GraphEdge, Layer, LayerGraph
 from widgets.common import formats, theme
 from widgets.common.labels import plain_tip
 from widgets.common.painting import fill_round, paint_text

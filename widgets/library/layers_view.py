@@ -10,8 +10,7 @@ from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QTableView, QWidget
 
 from backend.records.jobs.settings import name_and_unit
-from backend.records.library.layer_graph import LayerGraph
-from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.layers import Layer, LayerGraph, ModelLayers
 from backend.records.library.variance import DepthVariance
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl

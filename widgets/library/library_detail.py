@@ -15,8 +15,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.library.item import WEIGHTS_DETAIL, Combination, Kind, LibraryItem
-from backend.records.library.layer_graph import LayerGraph
-from backend.records.library.layers import ModelLayers
+from backend.records.library.layers import LayerGraph, ModelLayers
 from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.variance import DepthVariance
 from widgets.common import formats

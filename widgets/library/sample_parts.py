@@ -15,6 +15,9 @@ from widgets.common.painting import draw_thin_line, fill_round, paint_text
 from widgets.common.theme import R_CELL, S1, S2
 
 _SKETCH_H = 96
+_BAR_ROW_H, _MAX_BAR_ROWS = 20, 16
+_NAME_SHARE, _VALUE_W = 0.42, 60
+"""The width of the names of bars as a share, and of their values."""
 _LINE_W, _MIN_OPACITY = 1.4, 0.12
 
 
@@ -29,14 +32,23 @@ class PartSketch(QWidget):
 
     def show_part(self, part: SamplePart | None) -> None:
         self._part = part
-        self.setAccessibleName(f"Sketch of {part.path}" if part is not None else "")
+        name = f"Sketch of {part.path}" if part is not None else ""
+        row_count = min(len(part.names), _MAX_BAR_ROWS) if part is not None else 0
+        if part is not None and row_count:
+            values = zip(part.names, part.values, strict=False)
+            name = ", ".join(f"{title} {formats.metric(value)}" for title, value in values)
+        self.setFixedHeight(row_count * _BAR_ROW_H + 2 * S2 if row_count else _SKETCH_H)
+        self.setAccessibleName(name)
         self.update()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         if self._part is not None:
             painter = QPainter(self)
             painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-            paint_part(painter, QRectF(self.rect()), self._part)
+            if self._part.names:
+                _paint_named_bars(painter, QRectF(self.rect()), self._part)
+            else:
+                paint_part(painter, QRectF(self.rect()), self._part)
 
 
 def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
@@ -46,7 +58,7 @@ def paint_part(painter: QPainter, box: QRectF, part: SamplePart | None) -> None:
     if part is not None and part.display_kind == "wave" and len(part.values) > 1:
         _paint_wave(painter, inner, part.values)
     elif part is not None and part.display_kind == "values" and len(part.values) > 1:
-        _paint_bars(painter, inner, part.values)
+        _paint_bars(painter, inner, part.scaled_values or part.values)
     elif part is not None and part.display_kind == "table" and part.rows:
         _paint_table(painter, inner, part.rows)
     elif part is not None and part.display_kind == "values" and part.values:
@@ -153,6 +165,34 @@ def _paint_bars(painter: QPainter, box: QRectF, values: tuple[float | None, ...]
         top, bar_h = min(y, zero), max(1.0, abs(zero - y))
         bar = QRectF(box.left() + index * slot_w + gap / 2, top, slot_w - gap, bar_h)
         painter.fillRect(bar, theme.current().curve(0))
+
+
+def _paint_named_bars(painter: QPainter, box: QRectF, part: SamplePart) -> None:
+    """A row for each value: name, bar, and the value in its own unit.
+
+    The bars are those of the values as the model gets them: they have one scale.
+    """
+    fill_round(painter, box, theme.current().q("sunken"), R_CELL)
+    inner = box.adjusted(S2, S2, -S2, -S2)
+    name_w = inner.width() * _NAME_SHARE
+    low, high = _value_range(part.scaled_values, with_zero=True)
+    bars = QRectF(
+        inner.left() + name_w + S2, 0, inner.width() - name_w - _VALUE_W - 2 * S2, _BAR_ROW_H
+    )
+    zero = bars.left() - bars.width() * low / (high - low)
+    rows = zip(part.names, part.values, part.scaled_values, strict=False)
+    for number, (name, value, scaled_value) in enumerate(rows):
+        if number == _MAX_BAR_ROWS:
+            break
+        top = inner.top() + number * _BAR_ROW_H
+        name_box = QRectF(inner.left(), top, name_w, _BAR_ROW_H)
+        paint_text(painter, name_box, name, "small", "text2", elide_middle=True)
+        value_box = QRectF(inner.right() - _VALUE_W, top, _VALUE_W, _BAR_ROW_H)
+        paint_text(painter, value_box, formats.metric(value), "small_strong", right=True)
+        if scaled_value is not None:
+            x = bars.left() + bars.width() * (scaled_value - low) / (high - low)
+            bar = QRectF(min(x, zero), top + S1, max(1.0, abs(x - zero)), _BAR_ROW_H - 2 * S1)
+            painter.fillRect(bar, theme.current().curve(0))
 
 
 def _paint_table(

@@ -11,11 +11,11 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from backend.records.library.preview import (
     ClassCount,
     Preview,
+    SamplePage,
     SamplePart,
     SamplePreview,
     rare_classes,
 )
-from backend.records.library.sample_page import SamplePage
 from widgets.common import formats
 from widgets.common.buttons import IconButton, SegmentedControl
 from widgets.common.cards import Card, VerticalScrollArea
@@ -285,7 +285,7 @@ def _first_values(parts: Sequence[SamplePart]) -> Sequence[tuple[SamplePart, str
     return [
         (part, ", ".join(formats.metric(value) for value in part.values[:6]))
         for part in parts
-        if part.display_kind in ("values", "wave") and part.values
+        if part.display_kind in ("values", "wave") and part.values and not part.names
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QModelIndex, Signal, Slot
 from PySide6.QtWidgets import QStackedWidget, QTableView, QWidget
 
-from backend.records.library.sample_page import SamplePage
+from backend.records.library.preview import SamplePage
 from backend.records.library.scan import DatasetScan, ScanFinding
 from widgets.common import formats
 from widgets.common.banner import Banner

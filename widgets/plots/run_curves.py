@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
 from widgets.plots.curve_data import CurveData, GapReason, XAxis
 from widgets.plots.growable_array import Floats

@@ -33,6 +33,7 @@ PAGES = tuple(
     )
 )
 
+PAGE_ICONS = {page.key: page.icon for page in PAGES}
 PAGE_KEYS = {
     Kind.DATASET: "datasets",
     Kind.MODEL: "models",

@@ -7,7 +7,7 @@ import re
 import shlex
 
 from backend.cli.command import all_commands, command, groups
-from backend.cli.parser import common_options
+from backend.cli.main import common_options
 from backend.cli.printing import Answer, RawText
 from backend.records.base.program_name import COMMAND
 

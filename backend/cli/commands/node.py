@@ -26,8 +26,7 @@ from backend.cli.printing import (
 )
 from backend.cli.runs import wake_agents
 from backend.cli.session import Session
-from backend.records.nodes.entry import NodeAddress, NodeEntry, SetUp, StepState
-from backend.records.nodes.give_way_hours import EXAMPLE
+from backend.records.nodes.entry import EXAMPLE, NodeAddress, NodeEntry, SetUp, StepState
 from backend.records.nodes.reading import Finding
 from backend.services.context.container import Services
 

@@ -2,7 +2,8 @@
 
 Two desktops may act on one job at the same moment without knowing of each other, so each action
 that must happen once is one file system call that only one of them can win: the folder of a new job
-is renamed into place, a run is claimed by ``mkdir``, a stop request is created exclusively.
+is renamed into place, a run is claimed by ``mkdir``, a stop request is created exclusively, an
+action of a user is a file that is added and never changed.
 """
 
 from __future__ import annotations
@@ -10,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import logging
 import os
 import re
 import secrets
 import socket
+import time
 import tomllib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -31,11 +34,12 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
+from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
 from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
-from backend.records.jobs.metric_labels import measures_quality, usual_mode
+from backend.records.jobs.metric_names import measures_quality, usual_mode
 from backend.records.jobs.settings import CHANGEABLE, default_value, is_of, value_at
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import RunExit, RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested
 from backend.records.jobs.view import JobView
 from backend.records.library.item import PARTS, Kind, Pin
@@ -352,3 +356,80 @@ def take_from_trash(root: OpenRoot, job_id: str) -> bool:
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder.path))
     root.files.rename(root_of_jobs / folder_names[max(folder_names)], folder.path)
     return True
+
+
+class JobFolderReader:
+    """Reads jobs only from their folders."""
+
+    def __init__(self, root: OpenRoot) -> None:
+        self._root = root
+
+    def ids(self) -> list[str]:
+        """Return the names of the folders of jobs, oldest first.
+
+        Raises:
+            FileNotFoundError: No job was made yet, or the data root is not mounted.
+        """
+        return sorted(name for name in os.listdir(self._root.jobs) if not name.startswith("."))
+
+    def read(self, job_id: str) -> JobView:
+        """Read a job's folder, without checking processes: a live job may have ended.
+
+        Raises:
+            BackendError: It is not a job's folder, or cannot be read.
+        """
+        folder = self._root.job(job_id)
+        file = read_job(folder)
+        status = RunStatus(JobState.CREATED)
+        try:
+            status = RunStatus.from_dict(read_json(folder.status))
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError) as error:
+            raise BackendError(f"The status of the job {job_id} cannot be read: {error}.") from (
+                error
+            )
+        try:
+            run_exit = RunExit.from_dict(read_json(folder.attempt(status.run).exit))
+            status = status.with_exit(run_exit)
+        except (OSError, ValueError):
+            # The run is active, or its end was not recorded; the status is all there is.
+            pass
+        return view_of(file, status)
+
+
+_REMEMBERED = 4096
+_IN_A_ROW_S = 600.0
+_log = logging.getLogger(__name__)
+
+
+def add_action(folder: OpenJob, action: str) -> None:
+    """Record an action. A failure is logged and prevents nothing."""
+    try:
+        add_entry(folder, folder.files, action, user_name())
+    except (OSError, BackendError):
+        _log.warning("%s: “%s” could not be recorded", folder.job_id, action, exc_info=True)
+
+
+def add_once(folder: OpenJob, file: JobFile, action: str) -> None:
+    """Record repeated actions once: notes are saved while they are typed."""
+    newest_entry = acts_of(folder, file)[0]
+    is_recent = abs(time.time() - timestamps.seconds(newest_entry.time)) < _IN_A_ROW_S
+    if not (is_recent and (newest_entry.action, newest_entry.user) == (action, user_name())):
+        add_action(folder, action)
+
+
+def acts_of(folder: JobFolder, file: JobFile) -> tuple[AuditEntry, ...]:
+    """Return all actions on a job, the newest first, its creation last."""
+    entries = []
+    paths = sorted(folder.acts.glob("*.json"), key=lambda p: entry_number(p.name), reverse=True)
+    for path in paths:
+        # Skip an incomplete file, or one of another program.
+        with suppress(OSError, ValueError, AttributeError):
+            entries.append(_read_entry(path))
+    return (*entries, AuditEntry(file.created, "Created", file.user))
+
+
+@cached_reader(_REMEMBERED)
+def _read_entry(path: Path) -> AuditEntry:
+    return AuditEntry.from_dict(read_json(path))

@@ -19,7 +19,7 @@ import numpy as np
 from backend.base.log import suppress, swallowed
 from backend.datastore.jobs.history_reader import Column, HistoryCursor, read_history
 from backend.records.base.atomic_files import replace_bytes
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 
 _SCHEMA = 1
 _TAIL_BYTES = 256

@@ -28,8 +28,7 @@ from simdjson import Array, Parser
 
 from backend.base.log import swallowed
 from backend.records.jobs import history
-from backend.records.jobs.history import BLOCK_END, BLOCK_START
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import BLOCK_END, BLOCK_START, HistoryUpdate, RunStart
 
 _END = b"\n" + BLOCK_END
 _BACK = (history.REPLACES.encode(), history.REPLACES_RUN.encode())

@@ -25,8 +25,7 @@ from backend.records.base import number_format
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history import last_written
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate, last_written
 from backend.records.jobs.launch import launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState

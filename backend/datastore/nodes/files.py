@@ -1,7 +1,8 @@
 """The nodes of a data root: their entries, and what their agents last wrote.
 
 Other users work on the machine of an agent, so what it wrote is untrusted: limited in size and
-type; a file that cannot be used is reported and hides nothing else.
+type, and its text made printable. A file that does not fit its record is refused whole, because a
+partial reading would look complete; it is reported and hides nothing else.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, TypeVar
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
-from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
 from backend.node.metrics.heartbeats import Heartbeat
+from backend.records.base import schema
 from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import DataRoot
+from backend.records.base.schema import STRICT, Reader, Rules, SchemaError
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import Finding, NodeReading, Presence
@@ -77,9 +80,7 @@ def read_status(root: DataRoot, name: str) -> NodeReading | Finding:
     path = root.node(name).status
     try:
         # The file may contain any name; the folder's name is the node.
-        return replace(
-            untrusted.build(NodeReading, read_json(path, _STATUS_LIMIT_BYTES)), name=name
-        )
+        return replace(build_record(NodeReading, read_json(path, _STATUS_LIMIT_BYTES)), name=name)
     except FileNotFoundError:
         return Finding("agent", False, f"The agent of {name} has not written a status yet.")
     except OSError as error:
@@ -199,3 +200,37 @@ def _readable_entries(root: DataRoot) -> Iterator[NodeEntry]:
 @cached_reader(_ENTRIES_REMEMBERED)
 def _read_entry(path: Path) -> NodeEntry:
     return NodeEntry.from_dict(read_json(path))
+
+
+_T = TypeVar("_T")
+_LONGEST_TEXT = 300
+_LARGEST = 2**63 - 1
+
+
+def build_record(record: Callable[..., _T], raw: object) -> _T:
+    """Build a ``record`` (a dataclass of plain types) from parsed JSON.
+
+    Numbers must be finite and not negative. Unknown keys are ignored: a newer program wrote them.
+
+    Raises:
+        ValueError: It does not fit; the message names the field.
+    """
+    return schema.build(record, raw, _RULES)
+
+
+def _text(raw: Any) -> str:
+    return sanitize(STRICT.readers[str](raw), _LONGEST_TEXT)
+
+
+def _in_range(kind: Any) -> Reader:
+    def read(raw: Any) -> Any:
+        number = raw if type(raw) is kind else STRICT.readers[kind](raw)
+        if not 0 <= number <= _LARGEST:  # False for NaN
+            raise SchemaError("is out of range")
+        return number
+
+    return read
+
+
+_READERS = {**STRICT.readers, str: _text, int: _in_range(int), float: _in_range(float)}
+_RULES = Rules(_READERS, exact_types=frozenset({bool}), max_elements=4096)

@@ -20,7 +20,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access import hashes
-from backend.datastore.access.root_access import NoStaging
+from backend.datastore.access.root_access import DataRootAccess
 from backend.datastore.remote import mirror_cache, remote_content
 from backend.datastore.remote.mirror_cache import CachedItem
 from backend.datastore.remote.mirror_sync import MirrorReader, is_same, make_local_folder
@@ -28,7 +28,7 @@ from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.content import folder_sha256
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import remove_tree
-from backend.records.base.mirror_usage import MirrorUsage
+from backend.records.base.remote_root import MirrorUsage
 from backend.records.library.item import FileEntry
 from backend.ssh.interface import Shell
 from backend.ssh.sftp import RemoteFile, SftpFiles
@@ -38,8 +38,8 @@ _PRUNED = ".pruned"
 _PRUNE_S = 86_400.0
 
 
-class Mirror(MirrorReader, NoStaging):
-    """A `DataRootAccess` for a local copy of the files of a remote data root.
+class Mirror(MirrorReader, DataRootAccess):
+    """Access to a local copy of the files of a remote data root.
 
     ``connect`` opens a connection to the host. Every call may run on any thread.
     """

@@ -40,7 +40,7 @@ from backend.records.base.layout import (
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs import history
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints, read_record
-from backend.records.nodes.remote_run import remote_run_of
+from backend.records.jobs.launch import remote_run_of
 from backend.ssh.interface import Shell, Unreachable
 from backend.ssh.sftp import RemoteFile, SftpFiles
 

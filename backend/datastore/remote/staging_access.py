@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MountedAccess, OnBytes
+from backend.datastore.access.root_access import DataRootAccess, OnBytes
 from backend.datastore.nodes import files as node_files
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import (
@@ -30,9 +30,8 @@ from backend.records.base.layout import (
     NodeFolder,
 )
 from backend.records.base.remote_root import RemoteRoot
-from backend.records.jobs.launch import launch_of
+from backend.records.jobs.launch import RemoteRun, launch_of, remote_run_of
 from backend.records.nodes.entry import NodeAddress, NodeEntry
-from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.ssh.interface import Shell, Unreachable
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ _AFTER_PAUSE_S = 3.0
 Connect = Callable[[NodeEntry], Shell]
 
 
-class StagingAccess(MountedAccess):
+class StagingAccess(DataRootAccess):
     """Access to a mounted data root and to staged roots. Every call may run on any thread."""
 
     def __init__(self, root: DataRoot, connect: Connect) -> None:

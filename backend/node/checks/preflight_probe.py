@@ -52,26 +52,26 @@ _ONLY_RUNS = "This key only starts runs of Ringmaster."
 _SSH_FAILED = 255
 _TIMED_OUT = 124
 
-_IMPORT = """
+IMPORTS = {
+    "torch": "import torch",
+    "horovod": """import horovod.torch
+if not horovod.torch.mpi_built(): raise ImportError("Horovod was built without MPI")""",
+    "mpi4py": "import mpi4py; mpi4py.rc.initialize = False; import mpi4py.MPI",
+}
+"""What a node must be able to execute of each library."""
+_IMPORT = f"""
 import importlib.metadata, json, sys
-versions, name = {}, "torch"
+versions, name = {{}}, "torch"
 try:
-    import torch
+    {IMPORTS["torch"]}
     versions["torch"] = torch.__version__
     versions["cuda"] = torch.version.cuda or ""
     name = sys.argv[1]
-    if name == "horovod":
-        import horovod.torch
-        if not horovod.torch.mpi_built():
-            raise ImportError("Horovod was built without MPI")
-    elif name == "mpi4py":
-        import mpi4py
-        mpi4py.rc.initialize = False
-        import mpi4py.MPI
     if name:
+        exec({IMPORTS!r}[name])
         versions[name] = importlib.metadata.version(name)
 except BaseException as error:
-    versions.update(failed=name, why=f"{type(error).__name__}: {error}")
+    versions.update(failed=name, why=f"{{type(error).__name__}}: {{error}}")
 print(json.dumps(versions))
 """
 _IMPORTED_FIRST = (

@@ -76,7 +76,9 @@ def attribute(exception: LoggedException) -> Attribution:
             exception.kind == "ImportError" and last_frame.source.startswith("from .")
         ):
             return Attribution.CODE
-        if is_own_check(last_frame) and not _is_broken_check(exception, last_frame):
+        # With another exception, the checking line itself failed, before there was a result.
+        is_broken = last_frame.source.startswith("assert") and exception.kind != "AssertionError"
+        if is_own_check(last_frame) and not is_broken:
             return Attribution.CHECK
         if _OF_CODE.search(exception.kind):
             return Attribution.CODE
@@ -104,11 +106,6 @@ def is_from_other_library(exception: LoggedException) -> bool:
         if not (frame.is_of_library and _TENSORS.search(frame.file))
     ]
     return bool(other_frames) and other_frames[-1].is_of_library
-
-
-def _is_broken_check(exception: LoggedException, frame: TracebackFrame) -> bool:
-    """Return whether the checking line itself failed, before there was a result."""
-    return frame.source.startswith("assert") and exception.kind != "AssertionError"
 
 
 def is_own_check(frame: TracebackFrame) -> bool:

@@ -18,16 +18,14 @@ from backend.node.diagnosis.attribution import (
     is_from_other_library,
     is_program_error,
 )
-from backend.node.diagnosis.log_tail import TAIL_SLACK, LogTail, is_ordinary
-from backend.node.diagnosis.log_text import LogPart, tidy
-from backend.node.diagnosis.ranking import RuleMatch, select_causes
-from backend.node.diagnosis.rule import SearchedText, Weight, load
+from backend.node.diagnosis.log_text import TAIL_SLACK, LogPart, LogTail, is_ordinary, tidy
+from backend.node.diagnosis.rule import RuleMatch, SearchedText, Weight, load, select_causes
 from backend.node.diagnosis.tracebacks import (
     LoggedException,
     blank_ignored_exceptions,
     final_exceptions,
 )
-from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, EvidenceLine, Explanation
+from backend.records.jobs.status import UNKNOWN, USER_CODE, EvidenceLine, Explanation
 
 LAST_LINES = 20
 _EVIDENCE_LINES = 5
@@ -218,7 +216,7 @@ def _diagnose_log(failure: Failure, log: Sequence[LogPart]) -> LogDiagnosis:
     )
     if matches and (
         best_match is None
-        or _is_surer(matches[0], best_match)
+        or matches[0].rule.weight.value < best_match.rule.weight.value
         or _is_more_specific(matches[0], best_match)
     ):
         best_match = matches[0]
@@ -360,10 +358,6 @@ def _is_more_specific(match: RuleMatch, other_match: RuleMatch) -> bool:
         and other_match.message == other_match.rule.otherwise
         and match.message != match.rule.otherwise
     )
-
-
-def _is_surer(match: RuleMatch, other_match: RuleMatch) -> bool:
-    return match.rule.weight.value < other_match.rule.weight.value
 
 
 def _final_chains(

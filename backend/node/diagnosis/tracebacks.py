@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from backend.node.diagnosis.log_tail import is_ordinary
+from backend.node.diagnosis.log_text import is_ordinary
 
 _HEADER = "Traceback (most recent call last)"
 _FRAME = re.compile(r'^[\s>]*File "(?P<file>[^"]*)", line (?P<line>\d+)(?:, in (?P<name>.+))?')

@@ -17,7 +17,7 @@ from typing import Any
 
 from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
-from backend.node.system.process_info import Owner, age_s, owner_of
+from backend.node.system.process_identity import Owner, age_s, owner_of
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.nodes.reading import EXCLUSIVE, PROHIBITED, Gpu, GpuProcess, MigInstance

@@ -2,13 +2,14 @@
 
 The data root is queried in a thread that can be abandoned: `statvfs` on a share that hangs cannot
 be interrupted. ``python -m backend.node.metrics.probe NAME DATA_ROOT`` prints one reading as a JSON
-object.
+object. `OtherPrograms` compares two readings of the processors.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import socket
 import sys
 import time
@@ -182,6 +183,27 @@ def _cpu_model() -> str:
             if line.startswith(("model name", "Model")):
                 return line.partition(":")[2].strip()
     return os.uname().machine
+
+
+class OtherPrograms:
+    """Compares what all processors did with what this process and its ended children used."""
+
+    def __init__(self) -> None:
+        self._start = _processor_seconds()
+
+    def share(self) -> float | None:
+        """Return the share since the beginning, from 0 to 1; None if it is not known."""
+        elapsed_s, busy_s, own_busy_s = (
+            end_s - start_s for end_s, start_s in zip(_processor_seconds(), self._start)
+        )
+        return min(1.0, max(0.0, busy_s - own_busy_s) / elapsed_s) if elapsed_s > 0 else None
+
+
+def _processor_seconds() -> tuple[float, float, float]:
+    """Return all seconds of all processors since boot, those in use, and this program's."""
+    total, idle = (ticks / os.sysconf("SC_CLK_TCK") for ticks in cpu_counts()["cpu"])
+    usages = map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return total, total - idle, sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 if __name__ == "__main__":

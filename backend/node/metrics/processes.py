@@ -7,8 +7,8 @@ import os
 import time
 
 from backend.base.log import suppress
-from backend.node.system import process_cleanup, process_identity
-from backend.node.system.process_info import Owner, age_s, owner_of
+from backend.node.system import process_identity
+from backend.node.system.process_identity import Owner, age_s, owner_of
 from backend.records.nodes.reading import HostProcess, short_command
 
 _PROCESS_LIMIT = 16
@@ -47,7 +47,7 @@ class ProcessReader:
         passed_ticks, self._read_s = (now_s - self._read_s) * _TICKS_PER_S, now_s
         previous_ticks, self._ticks = self._ticks, {}
         uses: dict[_Key, tuple[float, int]] = {}
-        for pid in process_cleanup.pids():
+        for pid in process_identity.pids():
             fields = None
             with suppress(OSError):
                 fields = process_identity.stat(pid)

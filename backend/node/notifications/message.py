@@ -51,7 +51,7 @@ def message_of(
     if not channels.notifies_of(run_exit.state):
         return None
     launch = launch_of(folder.launch, run)
-    if launch is not None and launch.steps_limit:
+    if launch is not None and launch.is_trial:
         return None
     error = run_exit.error
     rank = error.rank if error is not None else None

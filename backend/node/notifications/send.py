@@ -22,7 +22,7 @@ from backend.node.system import background_service
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
@@ -101,7 +101,7 @@ def _deliver(folder: JobFolder, run: int, channels: Channels) -> None:
             send_mail(channels.mail, "", end_message)
 
     targets = tuple(target for target in channels.targets if not target.needs_password)
-    files = LocalFiles()
+    files = Files()
     delivery = NotificationDelivery(folder.attempt(run), message, targets, send, files)
     deadline = time.monotonic() + _TIME_LIMIT_S
     while time.monotonic() < deadline:

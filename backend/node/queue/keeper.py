@@ -20,7 +20,7 @@ from backend.node.queue.scheduler import Scheduler
 from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import background_service
 from backend.node.system.background_service import ServiceLock
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.node.system.timeout_call import TimeoutCall
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.placement import THIS_COMPUTER

@@ -15,15 +15,15 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.node.queue import entries as queue_entries
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base import access_modes, timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import replace_json
-from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
+from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
 from backend.records.jobs.config import JobConfig, with_changes
-from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.launch import Launch, rank_plans
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.status import Continuation, last_status
 from backend.records.queue.entry import STEP, QueueEntry
@@ -105,50 +105,12 @@ def next_launch(
     previous_launch: Launch, config: JobConfig, resume_from: str, hosts: Mapping[str, str] = {}
 ) -> Launch:
     """Return the launch of the next run, with the nodes and settings of ``config``."""
-    run = previous_launch.run + 1
-    ranks = _ranks(config, {**{plan.node: plan.host for plan in previous_launch.ranks}, **hosts})
+    hosts = {**{plan.node: plan.host for plan in previous_launch.ranks}, **hosts}
     return replace(
         previous_launch,
-        run=run,
+        run=previous_launch.run + 1,
         config=config,
-        ranks=ranks,
-        argv=_argv(previous_launch.argv, config, ranks, run),
+        ranks=rank_plans(config, hosts),
         resume_from=resume_from,
         start_from="" if resume_from else previous_launch.start_from,
-        environment={
-            **previous_launch.environment,
-            RUN_VARIABLE: run_tag(previous_launch.job_id, run),
-        },
     )
-
-
-def _ranks(config: JobConfig, hosts: Mapping[str, str]) -> tuple[RankPlan, ...]:
-    """Return the ranks node by node, as `launch.placement.rank_plans` numbers them."""
-    plans: list[RankPlan] = []
-    for node_placement in config.placement:
-        count = config.processes_on(node_placement)
-        for local_rank in range(count):
-            gpu = ",".join(node_placement.gpus[local_rank::count])
-            plans.append(
-                RankPlan(
-                    len(plans), local_rank, node_placement.node, hosts[node_placement.node], gpu
-                )
-            )
-    return tuple(plans)
-
-
-def _argv(
-    previous_argv: Sequence[str], config: JobConfig, ranks: Sequence[RankPlan], run: int
-) -> tuple[str, ...]:
-    """Return the command of `launch.mpirun.command` for other ranks and another run."""
-    argv = list(previous_argv)
-    argv[argv.index("--run") + 1] = str(run)
-    if "-np" not in argv:
-        return tuple(argv)
-    slots: dict[str, int] = {}
-    for plan in ranks:
-        slots[plan.host] = slots.get(plan.host, 0) + 1
-    argv[argv.index("-np") + 1] = str(len(ranks))
-    hosts = argv.index("-H") + 1
-    argv[hosts] = ",".join(f"{host}:{count}" for host, count in slots.items())
-    return tuple(argv) if config.needs_mpirun else tuple(argv[hosts + 1 :])

@@ -22,7 +22,7 @@ from backend.node.system import wording
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.checkpoint import read_checkpoints
 from backend.records.jobs.config import JobConfig, with_changes
@@ -81,7 +81,7 @@ def next_retry(
         saved_step,
         error.cause,
     )
-    if not error.retry or launch.is_staged or launch.steps_limit:
+    if not error.retry or launch.is_staged or launch.is_trial:
         return None
     if error.retry == "once" and is_repeated:
         return None
@@ -391,9 +391,7 @@ def carry_out(folder: JobFolder, launch: Launch | None, retry_plan: RetryPlan | 
         return
     _log.info("Queued run %d of %s: %s", launch.run + 1, folder.job_id, continuation.reason)
     with suppress(OSError):
-        add_entry(
-            folder, LocalFiles(), f"Continued without a user: {continuation.reason.rstrip('.')}"
-        )
+        add_entry(folder, Files(), f"Continued without a user: {continuation.reason.rstrip('.')}")
 
 
 def _read_capacities(root: DataRoot, launch: Launch) -> dict[str, NodeCapacity]:
@@ -445,13 +443,9 @@ def fits_launch(entry: NodeEntry, launch: Launch) -> bool:
     installation = entry.installation
     if installation is None or entry.is_staged or not entry.in_service:
         return False
-    if installation.python != launch.python or installation.bundle != launch.environment.get(
-        "PYTHONPATH"
-    ):
+    if (installation.python, installation.bundle) != (launch.python, launch.code_root):
         return False
-    if "btl_tcp_if_include" not in launch.argv:
-        return False
-    subnets = launch.argv[launch.argv.index("btl_tcp_if_include") + 1].split(",")
+    subnets = filter(None, launch.launcher.networks.split(","))
     address = ipaddress.ip_interface(entry.ranks_address or entry.address.host).ip
     return any(address in ipaddress.ip_network(subnet) for subnet in subnets)
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from backend.base.log import suppress, swallowed
 from backend.node.system import process_identity
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder, run_tag
 from backend.records.base.schema import Record

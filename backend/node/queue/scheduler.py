@@ -19,7 +19,7 @@ from backend.node.queue import entries as queue_entries
 from backend.node.queue import starter as queue_starter
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
 from backend.node.system import process_identity
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import read_checkpoints

@@ -21,13 +21,13 @@ from backend.node.system import process_identity
 from backend.node.system.start_supervisor import start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import AttemptFolder, DataRoot, JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import last_status
 
 _MANIFEST_LINE = re.compile(rb"(\\?)([0-9a-f]{64})  (.+)")
 _CODE = ("model", "loader", "validation_loader")
-_LOCAL = LocalFiles()
+_LOCAL = Files()
 _REQUEUE_HINT = "Remove the job from the queue and queue it again."
 
 
@@ -66,7 +66,7 @@ def start_claimed(root: DataRoot, folder: JobFolder, launch: Launch) -> None:
     run = launch.run
     run_start.write(folder, launch, _LOCAL)
     try:
-        start_supervisor(folder, run, launch.python, launch.environment.get("PYTHONPATH", ""))
+        start_supervisor(folder, launch)
     except BackendError as error:
         finalize.close_run(folder, run, str(error), last_status(folder))
     queue_entries.remove_entry(root, folder)
@@ -112,7 +112,7 @@ def _check_requirements(root: DataRoot, folder: JobFolder, launch: Launch) -> No
             "unknown to this node.",
             "Remove the write permission of other users from the data root: chmod o-w.",
         )
-    code_roots = launch.environment.get("PYTHONPATH", "").split(os.pathsep)
+    code_roots = launch.code_root.split(os.pathsep)
     for path in (launch.python, launch.script_python, *code_roots):
         # A name is looked for in PATH.
         if os.path.isabs(path) and not os.path.exists(path):

@@ -11,12 +11,12 @@ from dataclasses import replace
 from enum import Enum
 
 from backend.base.log import suppress, swallowed
-from backend.node.run.run_outcome import EndedRun, final_status, run_exit
+from backend.node.run.ended_run import EndedRun
+from backend.node.run.run_outcome import final_status, run_exit
 from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json
 from backend.records.base.layout import JobFolder, run_tag
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunStatus, UnrecordedEnd

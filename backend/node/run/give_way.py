@@ -25,15 +25,14 @@ from backend.records.base import timestamps
 from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.config import with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested
-from backend.records.nodes.entry import NodeEntry
-from backend.records.nodes.give_way_hours import gives_way_at
+from backend.records.nodes.entry import NodeEntry, gives_way_at
 from backend.records.nodes.reading import NodeReading
 from backend.records.queue.scheduling import give_way_message, quiet_after
 
@@ -58,7 +57,7 @@ class GiveWayWatch:
         self._monotonic = monotonic
         self._now = now
         can_pause = with_changes(launch.config, {"gives_way": True}).config is not None
-        self._next_check_s = monotonic() if can_pause and not launch.steps_limit else None
+        self._next_check_s = monotonic() if can_pause and not launch.is_trial else None
         self._head = launch.ranks[0].node
         self._heartbeats = HeartbeatReader(self._root, monotonic)
         self._gpus: dict[str, set[str]] = {}
@@ -81,7 +80,8 @@ class GiveWayWatch:
             )
             pause = give_way_message(reading, gpus, own_processes)
             if pause:
-                self._request(pause)
+                if request_pause(self._folder, self._launch.run, pause):
+                    self._next_check_s = None
                 return
 
     def _gives_way_on(self, node: str) -> bool:
@@ -111,10 +111,6 @@ class GiveWayWatch:
             return None
         return reading if is_alive else None
 
-    def _request(self, pause: str) -> None:
-        if request_pause(self._folder, self._launch.run, pause):
-            self._next_check_s = None
-
     def continue_run(self, record: RunExit) -> None:
         """Queue the next run of a run that gave way; before its end is recorded.
 
@@ -133,7 +129,7 @@ class GiveWayWatch:
             _log.exception("The next run of %s could not be queued", self._folder.job_id)
         with suppress(OSError):
             cause = record.pause.partition(": ")[2].rstrip(".")
-            add_entry(self._folder, LocalFiles(), f"Gave way ({cause})")
+            add_entry(self._folder, Files(), f"Gave way ({cause})")
 
 
 def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
@@ -146,7 +142,7 @@ def request_pause(folder: JobFolder, run: int, pause: str) -> bool:
     )
     try:
         try:
-            LocalFiles().create(folder.stop_request, json.dumps(request).encode())
+            Files().create(folder.stop_request, json.dumps(request).encode())
         except FileExistsError:
             if not stop_requested(folder.stop_request, run):
                 replace_json(folder.stop_request, request)

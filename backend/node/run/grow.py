@@ -25,7 +25,7 @@ from backend.node.queue.scheduler import Scheduler
 from backend.node.queue.starter import is_trusted
 from backend.node.run import remote_cleanup, run_files
 from backend.node.run.give_way import pauses_before, request_pause
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot, JobFolder
@@ -83,7 +83,9 @@ class GrowthWatch:
             self._seen_progress = None
         elif self._seen_progress is None:
             self._seen_progress = progress
-        elif progress != self._seen_progress and self._may_pause():
+        elif progress != self._seen_progress and (
+            pauses_before(self._folder, self._launch.run, timestamps.utc_now()) < PAUSES
+        ):
             pause = usable_again_message(tuple(self._returned_hosts))
             if request_pause(self._folder, self._launch.run, pause):
                 self._pause = pause
@@ -150,6 +152,3 @@ class GrowthWatch:
             return run_files.newest_checkpoint(self._folder)[0]
         is_last = status.epoch >= status.epochs
         return status.epoch if status.is_planned and not is_last else None
-
-    def _may_pause(self) -> bool:
-        return pauses_before(self._folder, self._launch.run, timestamps.utc_now()) < PAUSES

@@ -13,9 +13,9 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from backend.base import prctl
+from backend.base import process_signals
 from backend.base.log import suppress
-from backend.node.system.blocked_receive import BlockedReceiveWatch
+from backend.node.system.tcp_watch import BlockedReceiveWatch
 
 _POLL_S = 0.25
 
@@ -31,7 +31,7 @@ def main(command: Sequence[str] | None = None) -> int:
         return int(answer or b"1")
     os.close(reading)
     os.setsid()
-    prctl.become_subreaper()
+    process_signals.become_subreaper()
     # The daemon's programs have a Python path of their own.
     os.environ.pop("PYTHONPATH", None)
     watches: dict[int, BlockedReceiveWatch] = {}

@@ -6,6 +6,10 @@ instead of forking into it: that costs about 15 ms, and gives the job's environm
 PYTHONHASHSEED) the only moment at which it can take effect.
 
 One thread, no handler: every signal is blocked and taken with `sigtimedwait`.
+
+The guards of a run that a user started by pasting its command make its own folder below the job's;
+each makes what is still missing. The run begins as the job's newest run did and does not change the
+job: it has no supervisor, and no list shows it.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import argparse
 import json
 import mmap
 import os
+import re
 import resource
 import signal
 import sys
@@ -24,23 +29,22 @@ from glob import glob
 from pathlib import Path
 from typing import Any
 
-from backend.base import log, prctl, process_signals
+from backend.base import log, process_signals
 from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.room import disk_space
-from backend.node.run import manual_run, run_files
-from backend.node.run.durable_write import write_until_done
+from backend.node.run import run_files
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
 from backend.node.run.rank_outcome import LOG_LINES, EndCause, RankObservation, rank_exit
+from backend.node.run.run_files import write_until_done
 from backend.node.system import process_cleanup, process_identity
-from backend.node.system.blocked_receive import BlockedReceiveWatch
-from backend.node.system.tcp_watch import TcpStallWatch
+from backend.node.system.tcp_watch import BlockedReceiveWatch, TcpStallWatch
 from backend.node.system.temp_dirs import make_own, shared_memory_folder
-from backend.records.base import access_modes, read_only, timestamps
-from backend.records.base.atomic_files import read_json
+from backend.records.base import access_modes, timestamps
+from backend.records.base.access_modes import create, make_folders
+from backend.records.base.atomic_files import PreallocatedFile, read_json, replace_json
 from backend.records.base.layout import JobFolder, run_tag
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.heartbeat import (
     BEAT_BYTES,
     BEAT_VARIABLE,
@@ -52,7 +56,6 @@ from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import RankError, RankExit
 from backend.records.jobs.stop_request import stop_requested
 
-RANK_MODULE = "backend.training.rank"
 TMPDIR_VARIABLE = "RINGMASTER_TMPDIR"
 """The user's TMPDIR, while mpirun itself runs with a shorter one."""
 
@@ -87,25 +90,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="backend.node.run.rank_guard", description=__doc__)
     parser.add_argument("--job", type=Path, required=True, help="folder of the job")
     parser.add_argument("--run", type=int, required=True)
-    parser.add_argument("--module", default=RANK_MODULE, help="what a rank executes")
     parser.add_argument("--by-hand", metavar="NAME", default="", help="a folder of its own")
     options = parser.parse_args(arguments)
     signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
-    prctl.die_with_parent(signal.SIGTERM, os.getppid())
-    prctl.become_subreaper()
+    process_signals.die_with_parent(signal.SIGTERM, os.getppid())
+    process_signals.become_subreaper()
     folder = JobFolder(options.job)
     access_modes.set_umask(folder.path)
     rank = int(os.environ.get("OMPI_COMM_WORLD_RANK", "0"))
     if options.by_hand:
         try:
-            folder, launch = manual_run.prepare(folder, options.run, options.by_hand, rank)
+            folder, launch = _prepare_manual_run(folder, options.run, options.by_hand, rank)
         except (BackendError, OSError, ValueError) as error:
-            return manual_run.print_refusal(error)
+            return _print_refusal(error)
     else:
         launch = Launch.from_dict(read_json(folder.launch))
     attempt = folder.attempt(launch.run)
     log.to_file_at_end(attempt.guard_log(rank))
-    guard = Guard(folder, launch, launch.ranks[rank], options.module)
+    guard = Guard(folder, launch, launch.ranks[rank])
     record = guard.watch()
     write_until_done(attempt.rank_exit(rank), record.to_dict(), _WRITE_LIMIT_S)
     guard.end_lone_daemon(record)
@@ -118,11 +120,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class Guard:
     """One rank from its start to its exit record."""
 
-    def __init__(self, folder: JobFolder, launch: Launch, plan: RankPlan, module: str) -> None:
+    def __init__(self, folder: JobFolder, launch: Launch, plan: RankPlan) -> None:
         self._folder = folder
         self._launch = launch
         self._plan = plan
-        self._module = module
         self._attempt = folder.attempt(launch.run)
         self._user_folders = tuple(
             source
@@ -182,7 +183,7 @@ class Guard:
             # Left alone it would wait for 15 minutes, and on the head the whole run with it.
             self._end_launcher()
         error, secondary = self._error_of_rank()
-        dump = self._dump()
+        dump = _read_memory(self._dump_fd)
         if dump:
             self._log(dump)
         return self._record(
@@ -252,7 +253,7 @@ class Guard:
         command = (
             sys.executable,
             str(Path(__file__).with_name("rank_bootstrap.py")),
-            self._module,
+            self._launch.rank_module,
             "--job",
             str(self._folder.path),
             "--run",
@@ -263,7 +264,7 @@ class Guard:
         if self._child:
             return
         try:
-            prctl.die_with_parent(signal.SIGKILL, parent)
+            process_signals.die_with_parent(signal.SIGKILL, parent)
             os.setsid()
             null = os.open(os.devnull, os.O_RDONLY)
             os.dup2(null, 0)
@@ -273,7 +274,7 @@ class Guard:
             os.set_inheritable(self._dump_fd, True)
             os.set_inheritable(self._error_fd, True)
             os.chdir(self._folder.output)
-            read_only.protect(self._launch.sources)
+            access_modes.protect(self._launch.sources)
             signal.pthread_sigmask(signal.SIG_SETMASK, ())
             os.execve(command[0], command, environment)
         except BaseException as error:  # noqa: BLE001 - a forked child must never return
@@ -427,9 +428,6 @@ class Guard:
             process_identity.send_signal(process, signal.SIGUSR1)
             _wait_until_dumped(self._dump_fd, dump_bytes, process.pid, blocking_threads, deadline)
 
-    def _dump(self) -> str:
-        return _read_memory(self._dump_fd)
-
     def _free_shared_memory(self) -> None:
         """Remove what a killed rank left in memory: 16 MiB each time, until the next reboot."""
         with suppress(OSError):
@@ -523,6 +521,62 @@ def _oom_kills() -> int:
             if line.startswith("oom_kill ")
         )
     return total
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+
+
+def _prepare_manual_run(
+    folder: JobFolder, run: int, name: str, rank: int
+) -> tuple[JobFolder, Launch]:
+    """Return the folder of the run called ``name``, and its launch.
+
+    Raises:
+        BackendError: The run exists already, or the job's current run is not ``run``.
+        OSError: The job's folder cannot be read or written.
+        ValueError: Its launch record cannot be used.
+    """
+    if not _NAME.fullmatch(name):
+        raise BackendError(f"“{name}” is not a valid folder name.", "Use letters and digits only.")
+    launch = Launch.from_dict(read_json(folder.launch))
+    if launch.run != run:
+        raise BackendError(
+            f"The job started run {launch.run} after this command was copied.",
+            "Copy the command again.",
+        )
+    own_folder = folder.manual_run(name)
+    launch = replace(launch, job_id=launch.manual_run_id(name), run=1)
+    for path in (
+        own_folder.logs,
+        own_folder.output,
+        own_folder.checkpoints,
+        own_folder.attempt(1).path,
+    ):
+        make_folders(path)
+    try:
+        os.close(create(own_folder.attempt(1).path / f"begun-{rank}"))
+    except FileExistsError as error:
+        raise BackendError(
+            f"{own_folder.path} holds the results of an earlier run of this command; it is kept.",
+            f"Replace {name} at the end of the command by another name.",
+        ) from error
+    replace_json(own_folder.launch, launch.to_dict())
+    if rank == 0:
+        _print(f"Training in {own_folder.path}; press Ctrl+C to end it.")
+    return own_folder, launch
+
+
+def _print_refusal(error: Exception) -> int:
+    """Print on the terminal why nothing was started."""
+    remedy = error.remedy if isinstance(error, BackendError) else ""
+    _print(" ".join(filter(None, (str(error), remedy))))
+    return 1
+
+
+def _print(message: str) -> None:
+    with suppress(OSError):
+        sys.stderr.write(f"{message}\n")
+        sys.stderr.flush()
 
 
 if __name__ == "__main__":

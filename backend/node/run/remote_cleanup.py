@@ -2,10 +2,15 @@
 
 mpirun ends its ranks as long as it reaches a node, and otherwise the guards there end them. Only a
 process whose guard was killed can be left; it still carries the run's tag.
+
+Without a common data root, the other node prints the logs and exit records of its ranks as one line
+of JSON, and the head node puts them into its own folder of the job: the exit records complete, and
+the end of each log.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -13,11 +18,14 @@ import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from backend.base import process_signals
-from backend.base.log import suppress
-from backend.node.run import remote_logs
+from backend.base.log import suppress, swallowed
+from backend.node.run import run_files
 from backend.node.system import process_cleanup
+from backend.records.base.access_modes import open_for_writing
+from backend.records.base.atomic_files import replace_bytes
 from backend.records.base.layout import JobFolder, run_tag
 from backend.records.jobs.launch import Launch
 
@@ -88,7 +96,7 @@ def wake_agents(launch: Launch, nodes: Collection[str]) -> None:
 
 def _sweep_command(launch: Launch, host: str, tag: str) -> list[str]:
     # Neither a tag nor these paths contain shell syntax: the program makes both.
-    python_path = f"PYTHONPATH={launch.environment.get('PYTHONPATH', '')}"
+    python_path = f"PYTHONPATH={launch.code_root}"
     return [*_ssh_command(launch, host), "env", python_path, launch.python, "-m", __name__, tag]
 
 
@@ -135,7 +143,7 @@ def _cleanup_result(
             return CleanupResult(
                 "did not answer, so left-over processes could not be ended", is_reachable=False
             )
-    lines = remote_logs.unpack_output(output, folder, run, ranks).strip().splitlines()
+    lines = unpack_output(output, folder, run, ranks).strip().splitlines()
     if process.returncode == 0:
         sees_folder = _UNSEEN not in lines
         lines = [line for line in lines if line != _UNSEEN]
@@ -157,7 +165,7 @@ def main(arguments: Sequence[str]) -> int:
     remaining_pids = process_cleanup.end_tagged(tag, 1.0) if tagged_count else ()
     # When all have ended, they have written all of their output.
     for folder in map(JobFolder, map(Path, folders)):
-        sys.stdout.write(remote_logs.pack_output(folder, int(tag.rpartition("/")[2])))
+        sys.stdout.write(pack_output(folder, int(tag.rpartition("/")[2])))
     if tagged_count:
         numbers = ", ".join(map(str, remaining_pids))
         sys.stdout.write(
@@ -182,6 +190,87 @@ def _sees_folder(folder: str) -> bool:
     except subprocess.TimeoutExpired:
         process_signals.kill(process)
         return False
+
+
+_MARK = "ringmaster-words "
+_LOG_BYTES = 2_000_000
+_RECORD_BYTES = 4_000_000
+# Each byte becomes one character: a log may hold anything.
+_ONE_TO_ONE = "latin-1"
+
+
+def pack_output(folder: JobFolder, run: int) -> str:
+    """On the other node: return a line with what its ranks wrote in this run."""
+    payload: dict[str, Any] = {"records": {}, "logs": {}}
+    attempt = folder.attempt(run).path
+    for path in _files(attempt, "rank-*.json"):
+        payload["records"][path.name] = _tail(path, _RECORD_BYTES)[1]
+    # The launch record was copied there after the logs of earlier runs.
+    launch_changed_s = _changed_s(folder.launch)
+    for path in _files(folder.logs, "rank-*.log"):
+        if _changed_s(path) >= launch_changed_s:
+            payload["logs"][path.name] = _tail(path, _LOG_BYTES)
+    return f"{_MARK}{json.dumps(payload)}\n"
+
+
+def unpack_output(output: bytes, folder: JobFolder, run: int, ranks: Sequence[int]) -> str:
+    """On the head node: keep the output of ``ranks``; return all other output."""
+    other_lines = []
+    for line in output.decode("utf-8", "replace").splitlines():
+        if not line.startswith(_MARK):
+            other_lines.append(line)
+            continue
+        with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+            _write_output(json.loads(line[len(_MARK) :]), folder, run, ranks)
+    return "\n".join(other_lines)
+
+
+def _write_output(payload: Any, folder: JobFolder, run: int, ranks: Sequence[int]) -> None:
+    attempt = folder.attempt(run)
+    for rank in ranks:
+        log = folder.rank_log(rank)
+        if log.name in payload["logs"]:
+            start, text = payload["logs"][log.name]
+            _append(log, int(start), text.encode(_ONE_TO_ONE))
+        # Last, as its guard writes it: a reader of the exit record may read the log.
+        for path in (attempt.rank_error(rank), attempt.rank_exit(rank)):
+            if path.name in payload["records"]:
+                replace_bytes(path, payload["records"][path.name].encode(_ONE_TO_ONE))
+
+
+def _append(log: Path, start: int, content: bytes) -> None:
+    """Append a piece; the head node has what the other node had of earlier runs."""
+    present_bytes = run_files.size(log)
+    with open(open_for_writing(log), "ab") as file:
+        if start > present_bytes:
+            file.write(
+                f"── {start - present_bytes} bytes of this run stayed on the node ──\n".encode()
+            )
+        file.write(content[max(0, present_bytes - start) :])
+
+
+def _files(folder: Path, pattern: str) -> list[Path]:
+    return sorted(folder.glob(pattern))
+
+
+def _changed_s(path: Path) -> float:
+    try:
+        return os.stat(path).st_mtime
+    except OSError as error:
+        swallowed(error)
+        return 0.0
+
+
+def _tail(path: Path, limit_bytes: int) -> tuple[int, str]:
+    """Return the offset of the end of a file, and that end."""
+    start = max(0, run_files.size(path) - limit_bytes)
+    try:
+        with path.open("rb") as file:
+            file.seek(start)
+            return start, file.read(limit_bytes).decode(_ONE_TO_ONE)
+    except OSError as error:
+        swallowed(error)
+        return start, ""
 
 
 if __name__ == "__main__":

@@ -1,15 +1,22 @@
-"""Reading a run's files for its supervisor; a file that cannot be read gives no information."""
+"""Files of a run for its supervisor and guards.
+
+A file that cannot be read gives no information; a record must be written although the share is
+unavailable or full at the moment.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from backend.base.log import suppress, swallowed
 from backend.records.base.account import user_name
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.launch import Launch
@@ -107,3 +114,23 @@ def refusal(error: PermissionError) -> str:
         f"{user_name()}, who runs the job, may not write {error.filename}: {error.strerror}. "
         f"Let its owner give the group the right to, or find all such files: {COMMAND} verify."
     )
+
+
+def write_until_done(path: Path, value: Mapping[str, Any], limit_s: float) -> None:
+    """Replace ``path``, with retries until it works or the time is over.
+
+    The space that `PreallocatedFile.reserve` reserved for it is released.
+
+    Raises:
+        OSError: It did not work in the given time.
+    """
+    deadline = time.monotonic() + limit_s
+    preallocated_file = PreallocatedFile(path)
+    try:
+        while time.monotonic() < deadline:
+            with suppress(OSError):
+                return preallocated_file.replace_json(dict(value))
+            time.sleep(1.0)
+        return preallocated_file.replace_json(dict(value))
+    finally:
+        preallocated_file.drop_reserve()

@@ -9,18 +9,24 @@ is reported, and of an asynchronous job the first one after which it could not c
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
-from backend.node.diagnosis.log_text import LogPart
+from backend.node.run.ended_run import EndedRun
 from backend.node.system import wording
 from backend.records.base import number_format
-from backend.records.base.layout import checkpoint_text, epoch_and_step, position_text
 from backend.records.base.validation import sanitize
-from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, Explanation
-from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
+from backend.records.jobs.status import (
+    OF_LOSS,
+    UNKNOWN,
+    Explanation,
+    RankError,
+    RankExit,
+    RunExit,
+    RunStatus,
+)
 
 _GUARD_KILLED = re.compile(
     r"process rank (?P<rank>\d+) with PID \d+ on node (?P<host>\S+) exited on\s+"
@@ -75,57 +81,6 @@ class _ReportedFailure:
     """A signal from outside ended the run; the logs show only what followed."""
     is_of_machine: bool = False
     """A node or a process of the program was lost, without an error of the user's code."""
-
-
-@dataclass(frozen=True)
-class EndedRun:
-    """The facts that a supervisor has when mpirun is gone; ``exits`` in the order of arrival.
-
-    ``ended_early``: the supervisor ended the run before the first step, as requested.
-    ``stopped_by``: the user who requested it, or ""; ``pause``: why the run gave way, or "".
-    ``end_signal``: name of the signal that ended the supervisor, or "".
-    ``give_up_reason``: message about why the supervisor ended mpirun by itself, or "".
-    ``unreached_nodes`` did not answer over SSH when the run had ended; ``nodes_without_root``
-    answered and did not see ``data_root``. ``silent_nodes`` gave no sign of life within the limit,
-    why the supervisor ended the run.
-    """
-
-    run: int
-    ranks: Sequence[RankPlan]
-    exits: Sequence[RankExit]
-    launcher: str = "mpirun"
-    launcher_code: int | None = None
-    launcher_error: str = ""
-    is_of_machine: bool = False
-    """Whether ``launcher_error`` is about the machine: it restarted, or lost the supervisor."""
-    launcher_log: str = ""
-    stop_was_requested: bool = False
-    stopped_by: str = ""
-    pause: str = ""
-    ended_early: bool = False
-    end_signal: str = ""
-    give_up_reason: str = ""
-    unreached_nodes: Sequence[str] = ()
-    nodes_without_root: Sequence[str] = ()
-    silent_nodes: Sequence[str] = ()
-    data_root: str = ""
-    newest_checkpoint: str = ""
-    checkpoint_of_run: bool = False
-    """Whether this run made ``newest_checkpoint``."""
-    runs_script: bool = False
-    other_cpu: float | None = None
-    logs: Mapping[int, Sequence[LogPart]] = field(default_factory=dict)
-    """What ranks wrote in this run, that of the first failing one at least."""
-    mpirun_log: Sequence[LogPart] = ()
-    expendable_ranks: Set[int] = frozenset()
-    """The ranks without which the job continues."""
-    last_status: RunStatus | None = None
-    wrote_nothing: bool = False
-    """Of a script: it left no figure, no checkpoint and no file."""
-    has_no_curve: bool = False
-    """Of a script: none of its numbers was found."""
-    log_end: str = ""
-    """Of a script: the end of the log of its first process."""
 
 
 def run_exit(ended_run: EndedRun, leftovers: tuple[int, ...], ended_at: str) -> RunExit:
@@ -187,14 +142,18 @@ def _derive_end(ended_run: EndedRun) -> tuple[JobState, str, _ReportedFailure | 
             )
             message = message or _log_end_message(ended_run) or _NO_CURVE * ended_run.has_no_curve
             return JobState.FINISHED, message, None
-        return JobState.INTERRUPTED, _stop_message(ended_run), None
+        return JobState.INTERRUPTED, ended_run.stop_message(), None
     if ended_run.runs_script and ended_run.stop_was_requested and _ended_by_stop(ended_run):
-        return JobState.INTERRUPTED, _stop_message(ended_run), None
+        return JobState.INTERRUPTED, ended_run.stop_message(), None
     failure = _first_failure(ended_run)
     if ended_run.stop_was_requested and ended_run.ended_early:
-        return JobState.INTERRUPTED, _early_stop_message(ended_run), None
-    if ended_run.stop_was_requested and _is_hung(ended_run):
-        return JobState.INTERRUPTED, _forced_stop_message(ended_run, failure.error), failure
+        return JobState.INTERRUPTED, ended_run.early_stop_message(), None
+    if ended_run.stop_was_requested and ended_run.is_hung:
+        return (
+            JobState.INTERRUPTED,
+            ended_run.forced_stop_message(_message_with_rank(failure.error)),
+            failure,
+        )
     return JobState.ERROR, _message_with_rank(failure.error), failure
 
 
@@ -436,8 +395,9 @@ def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
 def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
     """Judge by mpirun and the supervisor, where no rank reported the first failure."""
     if ended_run.launcher_error:
+        lost_head = ended_run.ranks[0].node if ended_run.is_of_machine and ended_run.ranks else ""
         return _ReportedFailure(
-            RankError(ended_run.launcher_error, node=_lost_head(ended_run)),
+            RankError(ended_run.launcher_error, node=lost_head),
             is_of_machine=ended_run.is_of_machine,
         )
     if ended_run.end_signal:
@@ -470,11 +430,6 @@ def _external_failure(ended_run: EndedRun) -> _ReportedFailure | None:
     if termination_error is None:
         return None
     return _ReportedFailure(termination_error, is_from_outside=True, is_of_machine=True)
-
-
-def _lost_head(ended_run: EndedRun) -> str:
-    """Return the node of which the supervisor is gone, "" if that is not why the run ended."""
-    return ended_run.ranks[0].node if ended_run.is_of_machine and ended_run.ranks else ""
 
 
 def _silent_node_error(ended_run: EndedRun) -> RankError | None:
@@ -654,68 +609,3 @@ def _launcher_message(log: str) -> str:
         if text and not _NOISE.match(text):
             return text[:300]
     return ""
-
-
-def _is_hung(ended_run: EndedRun) -> bool:
-    return bool(ended_run.give_up_reason) or any(
-        record.outcome == "stalled" and not record.secondary for record in ended_run.exits
-    )
-
-
-def _stop_cause(ended_run: EndedRun) -> str:
-    """Name the user: the other one of two desktops learns it here."""
-    if ended_run.pause:
-        return ended_run.pause.rstrip(".")
-    return f"Stopped by {ended_run.stopped_by}" if ended_run.stopped_by else "Stopped"
-
-
-def _stop_message(ended_run: EndedRun) -> str:
-    if ended_run.runs_script:
-        checkpoint_message = (
-            f"The newest checkpoint is {checkpoint_text(ended_run.newest_checkpoint)}."
-        )
-        if not ended_run.newest_checkpoint:
-            checkpoint_message = "There is no checkpoint: the script wrote none."
-        elif not ended_run.checkpoint_of_run:
-            checkpoint_message = (
-                "The script wrote no checkpoint in this run; "
-                f"{checkpoint_message[:1].lower()}{checkpoint_message[1:]}"
-            )
-        return f"{_stop_cause(ended_run)}. {checkpoint_message}"
-    if ended_run.checkpoint_of_run:
-        return f"{_stop_cause(ended_run)}. {_saved_message(ended_run.newest_checkpoint)}"
-    return f"{_stop_cause(ended_run)} before the first step."
-
-
-def _saved_message(checkpoint: str) -> str:
-    position = epoch_and_step(checkpoint)
-    if position is None:
-        return f"Saved as {checkpoint}."
-    return f"Saved at {position_text(*position)}."
-
-
-def _early_stop_message(ended_run: EndedRun) -> str:
-    if ended_run.newest_checkpoint:
-        return (
-            f"{_stop_cause(ended_run)} before the first step of this run; "
-            f"the newest checkpoint is still {checkpoint_text(ended_run.newest_checkpoint)}."
-        )
-    return f"{_stop_cause(ended_run)} before the first step; there is no checkpoint yet."
-
-
-def _forced_stop_message(ended_run: EndedRun, error: RankError) -> str:
-    if ended_run.checkpoint_of_run and any(
-        (record.rank, record.outcome) == (0, "interrupted") for record in ended_run.exits
-    ):
-        # Rank 0 writes the checkpoint of the stop before it leaves.
-        return f"{_stop_message(ended_run)} {_message_with_rank(error)}"
-    checkpoint_message = (
-        f"the newest one is {checkpoint_text(ended_run.newest_checkpoint)}"
-        if ended_run.newest_checkpoint
-        else "there is none from before"
-    )
-    requester = f" by {ended_run.stopped_by}," if ended_run.stopped_by else ""
-    return (
-        f"Stopped{requester} by force, so no checkpoint could be made; {checkpoint_message}. "
-        f"{_message_with_rank(error)}"
-    )

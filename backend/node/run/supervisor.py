@@ -20,20 +20,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from backend.base import log, prctl
+from backend.base import log, process_signals
+from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.base.rendezvous_point import SECRET_VARIABLE, RendezvousPoint
 from backend.node.diagnosis.log_text import read_logs, read_parts
 from backend.node.metrics.energy import EnergyMeter
-from backend.node.metrics.other_programs import OtherPrograms
+from backend.node.metrics.probe import OtherPrograms
 from backend.node.notifications import send as notifications
 from backend.node.queue import retry
-from backend.node.run import remote_cleanup, run_files
-from backend.node.run.durable_write import write_until_done
+from backend.node.run import launch_command, remote_cleanup, run_files
+from backend.node.run.ended_run import EndedRun
 from backend.node.run.give_way import GiveWayWatch
+from backend.node.run.head_watch import SilenceWatch
 from backend.node.run.rank_guard import TMPDIR_VARIABLE
-from backend.node.run.run_outcome import EndedRun, final_status, run_exit
-from backend.node.run.silence_watch import SilenceWatch
+from backend.node.run.run_files import write_until_done
+from backend.node.run.run_outcome import final_status, run_exit
 from backend.node.system import (
     background_service,
     mpi,
@@ -42,11 +44,10 @@ from backend.node.system import (
     temp_dirs,
     wording,
 )
-from backend.node.system.blocked_receive import BlockedReceiveWatch
+from backend.node.system.tcp_watch import BlockedReceiveWatch
 from backend.records.base import access_modes, timestamps
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import PreallocatedFile, read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
-from backend.records.base.preallocated_file import PreallocatedFile
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus, last_status
 from backend.records.jobs.stop_request import (
@@ -133,7 +134,7 @@ class Supervisor:
 
     def supervise(self) -> RunExit:
         signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
-        prctl.become_subreaper()
+        process_signals.become_subreaper()
         if self._attempt.exit.exists():
             # Too slow: the run was given up, and that is on record.
             return RunExit.from_dict(read_json(self._attempt.exit))
@@ -238,21 +239,25 @@ class Supervisor:
             self._rendezvous_point = RendezvousPoint(launch.rendezvous_host)
         except OSError as error:
             return f"No port can be reserved for {launch.rendezvous_host}: {error.strerror}."
-        environment = _environment(launch, self._tag, self._rendezvous_point)
+        try:
+            command = launch_command.command(launch)
+        except BackendError as error:
+            return str(error)
+        environment = _environment(launch, self._rendezvous_point)
         parent_pid = os.getpid()
         # The pipe closes when the execution succeeds, and carries the reason when it does not.
         read_end, write_end = os.pipe()
         child_pid = os.fork()
         if child_pid == 0:
             try:
-                prctl.die_with_parent(signal.SIGKILL, parent_pid)
+                process_signals.die_with_parent(signal.SIGKILL, parent_pid)
                 os.setsid()
                 os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
                 os.dup2(output, 1)
                 os.dup2(output, 2)
                 os.chdir("/")
                 signal.pthread_sigmask(signal.SIG_SETMASK, ())
-                os.execvpe(launch.argv[0], launch.argv, environment)
+                os.execvpe(command[0], command, environment)
             except BaseException as error:  # noqa: BLE001 - a forked child must never return
                 reason = error.strerror if isinstance(error, OSError) else repr(error)
                 os.write(write_end, str(reason).encode())
@@ -263,7 +268,7 @@ class Supervisor:
             reason = pipe.read().decode("utf-8", "replace")
         if reason:
             os.waitpid(child_pid, 0)
-            return f"{launch.argv[0]} could not be started: {reason}."
+            return f"{command[0]} could not be started: {reason}."
         self._launcher_pid = child_pid
         self._launcher = process_identity.process(child_pid)  # None when it has ended already
         self._receive_watch = BlockedReceiveWatch(child_pid)
@@ -504,16 +509,15 @@ class Supervisor:
         return record
 
 
-def _environment(launch: Launch, tag: str, rendezvous_point: RendezvousPoint) -> Mapping[str, str]:
+def _environment(launch: Launch, rendezvous_point: RendezvousPoint) -> Mapping[str, str]:
     environment = {**mpi.environment(), **mpi.asking_for_shells(launch.ssh_config)}
-    environment.update(launch.environment)
+    environment.update(launch_command.environment(launch))
     environment.update(rendezvous_point.variables)
-    environment[RUN_VARIABLE] = tag
     if launch.config.script:
         # Its programs have their own protection, or none, and do not share a port.
         rendezvous_point.release()
         del environment[SECRET_VARIABLE]
-    session_folder = temp_dirs.session_folder(tag)
+    session_folder = temp_dirs.session_folder(environment[RUN_VARIABLE])
     if temp_dirs.make_own(session_folder):
         environment[TMPDIR_VARIABLE] = environment.get("TMPDIR", "")
         environment["TMPDIR"] = str(session_folder)
@@ -523,7 +527,7 @@ def _environment(launch: Launch, tag: str, rendezvous_point: RendezvousPoint) ->
 def _launcher_name(launch: Launch) -> str:
     if not launch.config.needs_mpirun:
         return "The guard of the rank"
-    return Path(launch.argv[0]).name
+    return Path(launch.launcher.path).name
 
 
 def _exit_code(status: int | None) -> int | None:

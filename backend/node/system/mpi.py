@@ -16,6 +16,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from backend.base.errors import BackendError
+
+PYTHON_VERSION = "import sys; print('%d.%d.%d' % sys.version_info[:3])"
+"""A program that prints the version of its Python."""
 _VERSION = re.compile(r"\(Open(?: MPI|RTE)\) (\d+(?:\.\d+)*)")
 
 
@@ -23,10 +27,6 @@ _VERSION = re.compile(r"\(Open(?: MPI|RTE)\) (\d+(?:\.\d+)*)")
 class MpiRun:
     path: str
     version: str
-
-    @property
-    def major(self) -> int:
-        return int(self.version.partition(".")[0])
 
 
 def find_mpirun(python: str = sys.executable) -> MpiRun | None:
@@ -55,6 +55,18 @@ def version_in(output: str) -> str | None:
     """Return the version in the output of ``mpirun --version``, None if it is not Open MPI."""
     match = _VERSION.search(output)
     return match[1] if match else None
+
+
+def require_supported(version: str | None, label: str, remedy: str) -> str:
+    """Return the version of the Open MPI that ``label`` names; None stands for another mpirun.
+
+    Raises:
+        BackendError: Ringmaster does not support it.
+    """
+    if version is None or version.partition(".")[0] not in ("4", "5"):
+        kind = f"Open MPI {version}" if version else "not Open MPI"
+        raise BackendError(f"{label} is {kind}; 4.1 and 5.0 are supported.", remedy)
+    return version
 
 
 def environment(base: Mapping[str, str] = os.environ) -> dict[str, str]:

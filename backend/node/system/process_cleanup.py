@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Iterable
 
-from backend.base.log import suppress
 from backend.node.system import process_identity
 from backend.records.base.layout import RUN_VARIABLE
 from backend.records.jobs.status import ProcessIdentity
@@ -20,9 +19,6 @@ from backend.records.jobs.status import ProcessIdentity
 _POLL_S = 0.02
 _KILL_S = 5.0
 """A killed process ends within milliseconds, or hangs in a share and stays."""
-_EXEC_S = 1.0
-"""The longest wait for a program that is being loaded: 25 ms beside six busy processes on two
-cores. One that is loaded from a share that hangs never starts."""
 
 
 def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
@@ -30,55 +26,16 @@ def tagged(tag: str) -> tuple[ProcessIdentity, ...]:
     tag_entry = f"{RUN_VARIABLE}={tag}".encode()
     processes = (
         process_identity.process(pid)
-        for pid in pids()
-        if pid != os.getpid() and tag_entry in environment(pid)
+        for pid in process_identity.pids()
+        if pid != os.getpid() and tag_entry in process_identity.environment(pid)
     )
     return tuple(process for process in processes if process is not None)
-
-
-def run_tag_of(pid: int) -> str:
-    """Return the tag that a process carries, or ""."""
-    name = f"{RUN_VARIABLE}=".encode()
-    tags = (entry[len(name) :] for entry in environment(pid) if entry.startswith(name))
-    return next(tags, b"").decode("utf-8", "replace")
-
-
-def environment(pid: int) -> list[bytes]:
-    """Return the variables that a process here was started with.
-
-    Nothing is returned for a process that has ended or belongs to another user. A process that is
-    in ``execve`` has no environment for a moment: one of five reads right after
-    `subprocess.Popen` found none. It is waited for, so that no process of a run is overlooked.
-    """
-    deadline = time.monotonic() + _EXEC_S
-    while True:
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                content = file.read()
-        except OSError:
-            # It has ended, or is another user's.
-            return []
-        if content or not _is_loading(pid) or time.monotonic() > deadline:
-            return content.split(b"\0")
-        time.sleep(0.001)
-
-
-def _is_loading(pid: int) -> bool:
-    """Return whether a process that had no environment just now has got one, or is about to.
-
-    A zombie and a kernel thread have no memory, and no environment.
-    """
-    fields = process_identity.stat(pid)
-    if fields is None:
-        return False
-    memory, start, end = int(fields[20]), int(fields[47]), int(fields[48])
-    return memory > 0 and (end == 0 or end > start)
 
 
 def descendants(pid: int) -> tuple[ProcessIdentity, ...]:
     """Return every living process below ``pid``, the nearest first."""
     children: dict[int, list[int]] = {}
-    for child in pids():
+    for child in process_identity.pids():
         fields = process_identity.stat(child)
         if fields is not None:
             children.setdefault(int(fields[1]), []).append(child)
@@ -138,10 +95,3 @@ def reap() -> dict[int, int]:
         if pid == 0:
             return dead
         dead[pid] = status
-
-
-def pids() -> list[int]:
-    """Return the pid of every process here; none on systems without ``/proc``."""
-    with suppress(FileNotFoundError):
-        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
-    return []

@@ -6,9 +6,13 @@ import os
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
 from backend.records.base.layout import JobFolder
+
+if TYPE_CHECKING:
+    from backend.records.jobs.launch import Launch
 
 CODE_ROOT = Path(__file__).resolve().parents[3]
 """The folder that holds the package ``backend``; PYTHONPATH of everything that a run starts."""
@@ -22,7 +26,7 @@ _START_S = 60.0
 
 
 def own_environment(code_root: str = "") -> dict[str, str]:
-    """Return the environment of a Python of the program; ``code_root`` as in `start_supervisor`."""
+    """Return the environment of a Python of the program; see `CODE_ROOT`."""
     variables = {name: value for name, value in os.environ.items() if name not in _PYTHON_VARIABLES}
     return {**variables, "PYTHONPATH": code_root or str(CODE_ROOT), "PYTHONUTF8": "1"}
 
@@ -37,18 +41,18 @@ def supervisor_command(python: str, job_folder: str, run: int) -> tuple[str, ...
     return (*command, "--detach")
 
 
-def start_supervisor(job_folder: JobFolder, run: int, python: str, code_root: str = "") -> None:
+def start_supervisor(folder: JobFolder, launch: Launch) -> None:
     """Start the supervisor of a run on this computer and return at once.
-
-    ``code_root`` is the folder that holds the package ``backend``, by default this one's.
 
     Raises:
         BackendError: It did not start.
     """
-    failure = start_detached(supervisor_command(python, str(job_folder.path), run), code_root)
+    command = supervisor_command(launch.python, str(folder.path), launch.run)
+    failure = start_detached(command, launch.code_root)
     if failure:
         raise BackendError(
-            f"The supervisor of run {run} could not be started with {python}: {failure}",
+            f"The supervisor of run {launch.run} could not be started with {launch.python}: "
+            f"{failure}",
             "Check that this Python exists and starts.",
         )
 

@@ -67,16 +67,50 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path, PurePath, PurePosixPath
+from typing import Protocol, TypeVar
 
 RUN_VARIABLE = "RINGMASTER_RUN"
 """Environment variable on every process of a run: ``<job id>/<run>``."""
 TOOL_TAG = "tool/"
 """Prefix of that variable on the processes of a check, a preview or an export."""
 
+STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json", "whole-launch.json")
+"""Entries of earlier runs in a job's folder, besides ``attempts``; starting over moves them."""
+
+MANUAL_RUNS = "by-hand"
+LATEST = "latest.json"
+CHECKPOINT_SUFFIX = ".pt"
+SIDECAR_SUFFIX = ".json"
+"""Suffix of the file next to each checkpoint:
+
+hash, size, epoch, step, metrics (`records.jobs.checkpoint`).
+"""
+KEEP_SUFFIX = ".keep"
+"""Suffix of the mark next to a checkpoint that is never removed."""
+
 
 def run_tag(job_id: str, run: int) -> str:
     return f"{job_id}/{run}"
+
+
+P = TypeVar("P", bound=PurePath)
+P_co = TypeVar("P_co", bound=PurePath, covariant=True)
+
+
+class _Folder(Protocol[P_co]):
+    @property
+    def path(self) -> P_co: ...
+
+
+class _PathBelow:
+    """A name in the folders of a class: the attribute is its path below ``path``."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __get__(self, folder: _Folder[P], _: object) -> P:
+        return folder.path / self._name
 
 
 @dataclass(frozen=True)
@@ -85,51 +119,22 @@ class DataRoot:
 
     path: Path
 
-    @property
-    def datasets(self) -> Path:
-        return self.path / "datasets"
-
-    @property
-    def models(self) -> Path:
-        return self.path / "models"
-
-    @property
-    def loaders(self) -> Path:
-        return self.path / "loaders"
-
-    @property
-    def jobs(self) -> Path:
-        return self.path / "jobs"
-
-    @property
-    def nodes(self) -> Path:
-        return self.path / "nodes"
+    datasets = _PathBelow("datasets")
+    models = _PathBelow("models")
+    loaders = _PathBelow("loaders")
+    jobs = _PathBelow("jobs")
+    nodes = _PathBelow("nodes")
+    queue = _PathBelow("queue")
+    pause_file = _PathBelow("queue/paused.json")
+    templates = _PathBelow("templates")
+    """Job files without a name, to start new jobs from."""
+    studies = _PathBelow("studies")
+    """Records of the started studies, each with a copy of its study file."""
+    trash = _PathBelow("trash")
+    """Folder of removed jobs and versions; the program empties it only when asked."""
 
     def node(self, name: str) -> NodeFolder:
         return NodeFolder(self.nodes / name)
-
-    @property
-    def queue(self) -> Path:
-        return self.path / "queue"
-
-    @property
-    def pause_file(self) -> Path:
-        return self.queue / "paused.json"
-
-    @property
-    def templates(self) -> Path:
-        """Job files without a name, to start new jobs from."""
-        return self.path / "templates"
-
-    @property
-    def studies(self) -> Path:
-        """Records of the started studies, each with a copy of its study file."""
-        return self.path / "studies"
-
-    @property
-    def trash(self) -> Path:
-        """Folder of removed jobs and versions; the program empties it only when asked."""
-        return self.path / "trash"
 
     def job(self, job_id: str) -> JobFolder:
         return JobFolder(self.jobs / job_id)
@@ -141,61 +146,33 @@ class JobFolder:
 
     path: Path
 
+    config = _PathBelow("config.toml")
+    meta = _PathBelow("meta.json")
+    notes = _PathBelow("notes.json")
+    origin = _PathBelow("origin.json")
+    placement = _PathBelow("placement.json")
+    status = _PathBelow("status.json")
+    stop_request = _PathBelow("job.lock")
+    launch = _PathBelow("launch.json")
+    whole_launch = _PathBelow("whole-launch.json")
+    queued = _PathBelow("queued.json")
+    queued_launch = _PathBelow("queued-launch.json")
+    logs = _PathBelow("logs")
+    work_folders = _PathBelow("work")
+    mpirun_log = _PathBelow("logs/mpirun.log")
+    output = _PathBelow("output")
+    history = _PathBelow("output/history.toml")
+    tensorboard = _PathBelow("output/tensorboard")
+    checkpoints = _PathBelow("checkpoints")
+    acts = _PathBelow("acts")
+    latest = _PathBelow(f"checkpoints/{LATEST}")
+    """Names the newest verified checkpoint; changes only after verification."""
+    started_over_runs = _PathBelow("runs")
+    attempts = _PathBelow("attempts")
+
     @property
     def job_id(self) -> str:
         return self.path.name
-
-    @property
-    def config(self) -> Path:
-        return self.path / "config.toml"
-
-    @property
-    def meta(self) -> Path:
-        return self.path / "meta.json"
-
-    @property
-    def notes(self) -> Path:
-        return self.path / "notes.json"
-
-    @property
-    def origin(self) -> Path:
-        return self.path / "origin.json"
-
-    @property
-    def placement(self) -> Path:
-        return self.path / "placement.json"
-
-    @property
-    def status(self) -> Path:
-        return self.path / "status.json"
-
-    @property
-    def stop_request(self) -> Path:
-        return self.path / "job.lock"
-
-    @property
-    def launch(self) -> Path:
-        return self.path / "launch.json"
-
-    @property
-    def whole_launch(self) -> Path:
-        return self.path / "whole-launch.json"
-
-    @property
-    def queued(self) -> Path:
-        return self.path / "queued.json"
-
-    @property
-    def queued_launch(self) -> Path:
-        return self.path / "queued-launch.json"
-
-    @property
-    def logs(self) -> Path:
-        return self.path / "logs"
-
-    @property
-    def work_folders(self) -> Path:
-        return self.path / "work"
 
     def work(self, run: int, node: str) -> Path:
         """The copy of a script in which a node runs it."""
@@ -204,46 +181,9 @@ class JobFolder:
     def rank_log(self, rank: int) -> Path:
         return self.logs / f"rank-{rank}.log"
 
-    @property
-    def mpirun_log(self) -> Path:
-        return self.logs / "mpirun.log"
-
-    @property
-    def output(self) -> Path:
-        return self.path / "output"
-
-    @property
-    def history(self) -> Path:
-        return self.output / "history.toml"
-
-    @property
-    def tensorboard(self) -> Path:
-        return self.output / "tensorboard"
-
-    @property
-    def checkpoints(self) -> Path:
-        return self.path / "checkpoints"
-
     def manual_run(self, name: str) -> JobFolder:
         """Return the folder of a run that the user starts with the job's command in a shell."""
         return JobFolder(self.path / MANUAL_RUNS / name)
-
-    @property
-    def acts(self) -> Path:
-        return self.path / "acts"
-
-    @property
-    def latest(self) -> Path:
-        """Names the newest verified checkpoint; changes only after verification."""
-        return self.checkpoints / LATEST
-
-    @property
-    def started_over_runs(self) -> Path:
-        return self.path / "runs"
-
-    @property
-    def attempts(self) -> Path:
-        return self.path / "attempts"
 
     def attempt(self, run: int) -> AttemptFolder:
         return AttemptFolder(self.attempts / str(run))
@@ -264,32 +204,15 @@ class AttemptFolder:
 
     path: Path
 
-    @property
-    def claimer(self) -> Path:
-        return self.path / "claimed.json"
-
-    @property
-    def staged_marker(self) -> Path:
-        return self.path / "carried.json"
-
-    @property
-    def supervisor(self) -> Path:
-        return self.path / "supervisor.json"
+    claimer = _PathBelow("claimed.json")
+    staged_marker = _PathBelow("carried.json")
+    supervisor = _PathBelow("supervisor.json")
+    supervisor_log = _PathBelow("supervisor.log")
+    exit = _PathBelow("exit.json")
+    environment = _PathBelow("environment.json")
 
     def guard_log(self, rank: int) -> Path:
         return self.path / f"guard-{rank}.log"
-
-    @property
-    def supervisor_log(self) -> Path:
-        return self.path / "supervisor.log"
-
-    @property
-    def exit(self) -> Path:
-        return self.path / "exit.json"
-
-    @property
-    def environment(self) -> Path:
-        return self.path / "environment.json"
 
     def rank_exit(self, rank: int) -> Path:
         return self.path / f"rank-{rank}.json"
@@ -307,33 +230,13 @@ class NodeFolder:
 
     path: Path
 
-    @property
-    def entry(self) -> Path:
-        return self.path / "node.json"
-
-    @property
-    def info(self) -> Path:
-        return self.path / "info.json"
-
-    @property
-    def status(self) -> Path:
-        return self.path / "status.json"
-
-    @property
-    def history(self) -> Path:
-        return self.path / "past.jsonl"
-
-    @property
-    def earlier_history(self) -> Path:
-        return self.path / "earlier.jsonl"
-
-    @property
-    def week_history(self) -> Path:
-        return self.path / "week.jsonl"
-
-    @property
-    def earlier_week_history(self) -> Path:
-        return self.path / "earlier-week.jsonl"
+    entry = _PathBelow("node.json")
+    info = _PathBelow("info.json")
+    status = _PathBelow("status.json")
+    history = _PathBelow("past.jsonl")
+    earlier_history = _PathBelow("earlier.jsonl")
+    week_history = _PathBelow("week.jsonl")
+    earlier_week_history = _PathBelow("earlier-week.jsonl")
 
 
 @dataclass(frozen=True)
@@ -342,22 +245,16 @@ class NodeHome:
 
     path: PurePosixPath
 
-    @property
-    def environments(self) -> PurePosixPath:
-        return self.path / "environments"
-
-    @property
-    def wheels(self) -> PurePosixPath:
-        return self.path / "wheels"
-
-    @property
-    def bundles(self) -> PurePosixPath:
-        return self.path / "bundles"
-
-    @property
-    def ssh(self) -> PurePosixPath:
-        """0700: the cluster's key, known hosts and client settings."""
-        return self.path / "ssh"
+    environments = _PathBelow("environments")
+    wheels = _PathBelow("wheels")
+    bundles = _PathBelow("bundles")
+    ssh = _PathBelow("ssh")
+    """0700: the cluster's key, known hosts and client settings."""
+    state = _PathBelow("state")
+    """Folder of the agent's files while the share is not mounted on the node."""
+    notification_settings = _PathBelow("notices")
+    """Folder of the user's notification settings (0700), one file for each data root."""
+    agent_log = _PathBelow("agent.log")
 
     @classmethod
     def shared_in(cls, data_root: PurePosixPath) -> NodeHome:
@@ -371,20 +268,6 @@ class NodeHome:
         one, because the ranks of a run must see the same paths.
         """
         return self.path / "carried" / key
-
-    @property
-    def state(self) -> PurePosixPath:
-        """Folder of the agent's files while the share is not mounted on the node."""
-        return self.path / "state"
-
-    @property
-    def notification_settings(self) -> PurePosixPath:
-        """Folder of the user's notification settings (0700), one file for each data root."""
-        return self.path / "notices"
-
-    @property
-    def agent_log(self) -> PurePosixPath:
-        return self.path / "agent.log"
 
     def import_check(self, node: str) -> PurePosixPath:
         """Return the file with the result of importing torch and Horovod on a node.
@@ -425,18 +308,3 @@ def names_in(folder: DataRoot | JobFolder) -> frozenset[str]:
     """Return the names that the program uses in a folder, whether or not they exist."""
     paths = (getattr(folder, name) for name in dir(folder) if name[0] != "_")
     return frozenset(p.name for p in paths if isinstance(p, Path) and p.parent == folder.path)
-
-
-STARTED_OVER = ("output", "checkpoints", "logs", "status.json", "launch.json", "whole-launch.json")
-"""Entries of earlier runs in a job's folder, besides ``attempts``; starting over moves them."""
-
-MANUAL_RUNS = "by-hand"
-LATEST = "latest.json"
-CHECKPOINT_SUFFIX = ".pt"
-SIDECAR_SUFFIX = ".json"
-"""Suffix of the file next to each checkpoint:
-
-hash, size, epoch, step, metrics (`records.jobs.checkpoint`).
-"""
-KEEP_SUFFIX = ".keep"
-"""Suffix of the mark next to a checkpoint that is never removed."""

@@ -1,4 +1,4 @@
-"""Changes to files of the data root, where it is a folder of this computer.
+"""Changes to files of the data root.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -8,49 +8,21 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from backend.base.log import suppress
-from backend.records.base import access_modes, read_only
+from backend.records.base import access_modes
 from backend.records.base.atomic_files import replace_bytes, replace_json
 
 
-class Files(Protocol):
-    """Files that can be changed; `backend.datastore.access.root_access` has those of a mirror.
+class Files:
+    """Files of a folder that is mounted here; `backend.datastore` also has those of a mirror.
 
     Every call may raise `OSError`.
     """
 
     def refresh_file(self, path: Path) -> None:
         """Fetch one small file, or remove it if it was removed."""
-
-    def names(self, folder: Path) -> list[str]: ...
-
-    def exists(self, path: Path) -> bool: ...
-
-    def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
-        """See `access_modes.make_folder`."""
-
-    def replace_bytes(self, path: Path, value: bytes) -> None: ...
-
-    def replace_json(self, path: Path, value: Any) -> None: ...
-
-    def create(self, path: Path, value: bytes) -> None:
-        """Create a new file; FileExistsError if it exists."""
-
-    def rename(self, old: Path, new: Path) -> None: ...
-
-    def remove(self, path: Path) -> None:
-        """Remove one file; a missing one is not an error."""
-
-    def remove_tree(self, path: Path) -> None: ...
-
-
-class LocalFiles:
-    """Files of a folder that is mounted here."""
-
-    def refresh_file(self, path: Path) -> None:
-        pass
 
     def names(self, folder: Path) -> list[str]:
         return os.listdir(folder)
@@ -59,6 +31,7 @@ class LocalFiles:
         return path.exists()
 
     def make_folder(self, path: Path, *, exist_ok: bool = False) -> None:
+        """See `access_modes.make_folder`."""
         access_modes.make_folder(path, exist_ok=exist_ok)
 
     def replace_bytes(self, path: Path, value: bytes) -> None:
@@ -68,6 +41,7 @@ class LocalFiles:
         replace_json(path, value)
 
     def create(self, path: Path, value: bytes) -> None:
+        """Create a new file; FileExistsError if it exists."""
         with open(access_modes.create(path), "wb") as file:
             try:
                 # Flush now, so that a full disk raises here.
@@ -81,6 +55,7 @@ class LocalFiles:
         os.rename(old, new)
 
     def remove(self, path: Path) -> None:
+        """Remove one file; a missing one is not an error."""
         path.unlink(missing_ok=True)
 
     def remove_tree(self, path: Path) -> None:
@@ -90,5 +65,5 @@ class LocalFiles:
 def remove_tree(path: Path) -> None:
     """Remove a folder if possible, also one that is read-only."""
     with suppress(OSError):
-        read_only.allow_writes(str(path))
+        access_modes.allow_writes(str(path))
     shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Address of a data root on a machine that this desktop reaches over SSH.
+"""A data root on a machine that this desktop reaches over SSH: its address, and its local mirror.
 
 Standard library only and Python 3.9: the records are.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import posixpath
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from urllib.parse import quote, unquote
+
+from backend.records.base.schema import KEY
 
 SCHEME = "ssh://"
 _PATTERN = re.compile(
@@ -64,3 +66,18 @@ class RemoteRoot:
         user = f"{quote(self.user)}@" if self.user else ""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return user + host + (f":{self.port}" if self.port else "")
+
+
+@dataclass(frozen=True)
+class MirrorUsage:
+    """The size of one mirror.
+
+    ``folder`` is its local folder, ``address`` the data root as ``--data-root`` takes it.
+    ``refetchable_bytes``, a part of ``bytes``, are checkpoints and files of versions, which are
+    fetched again when needed.
+    """
+
+    folder: str = field(metadata={KEY: "place"})
+    address: str
+    bytes: int
+    refetchable_bytes: int = field(metadata={KEY: "fetched_bytes"})

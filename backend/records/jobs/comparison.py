@@ -12,9 +12,8 @@ from enum import Enum
 from typing import Any
 
 from backend.records.jobs import flat_settings
-from backend.records.jobs.history_update import HistoryUpdate
-from backend.records.jobs.metric_labels import metric_label, usual_mode
-from backend.records.jobs.metric_names import OF_NO_DATA
+from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.metric_names import OF_NO_DATA, metric_label, usual_mode
 from backend.records.jobs.settings import label
 from backend.records.jobs.status import finite
 from backend.records.jobs.view import JOULES_A_KWH, JobView

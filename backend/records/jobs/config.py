@@ -31,7 +31,7 @@ from backend.records.base.validation import (
 )
 from backend.records.jobs import arguments
 from backend.records.jobs.log_numbers import invalid_pattern
-from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.metric_names import usual_mode
 from backend.records.jobs.placement import Placement, take_placement
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.script import PYTHONS, SIGNALS, USUAL_CHECKPOINTS, unknown_placeholders

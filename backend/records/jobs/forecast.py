@@ -87,6 +87,15 @@ def checkpoints_kept(
     """Return the largest number of checkpoints on the disk at the end, or during a write."""
     policy = config.checkpoint
     kept_count = max(_MIN_KEPT, policy.keep_latest + policy.keep_best)
+    written_count = checkpoints_written(config, steps_per_epoch, lasts_s)
+    return int(min(kept_count + writing_count, written_count))
+
+
+def checkpoints_written(
+    config: JobConfig, steps_per_epoch: int | None, lasts_s: float | None
+) -> float:
+    """Return the number of checkpoints of a whole job; infinity if it is not known."""
+    policy = config.checkpoint
     written_count = math.inf
     if policy.every_epochs is not None:
         written_count = math.ceil(config.epochs / policy.every_epochs)
@@ -94,7 +103,7 @@ def checkpoints_kept(
         written_count = math.ceil(config.epochs * steps_per_epoch / policy.every_steps)
     elif policy.every_minutes is not None and lasts_s is not None:
         written_count = math.ceil(lasts_s / 60 / policy.every_minutes)
-    return int(min(kept_count + writing_count, max(written_count, 1)))
+    return max(written_count, 1)
 
 
 def checkpoint_bytes(parameter_bytes: int, config: JobConfig) -> int:

@@ -1,4 +1,4 @@
-"""The format of ``history.toml``: blocks of steps, written by rank 0, streamed by readers.
+"""``history.toml``: blocks of steps, written by rank 0, and the new points that a reader streams.
 
 One entry for each step, as in the program's predecessor, cost 416 bytes and 0.2 ms and took 34 s to
 read back at 100,000 entries. Here an entry is a *block*: the steps since the last flush, each
@@ -35,8 +35,10 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+
+from backend.records.jobs.state import JobState
 
 BLOCK_START = b"[[entry]]\n"
 BLOCK_END = b"# end\n"
@@ -127,3 +129,39 @@ def _text(value: str) -> str:
     Non-ASCII text is not escaped: JSON would split an emoji in two halves, which TOML refuses.
     """
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+@dataclass(frozen=True)
+class RunStart:
+    """A run's first step on the curve; drawn as a thin line with its number.
+
+    ``previous_state``: how the previous run ended, None if unknown.
+    """
+
+    run: int
+    first_step: int
+    previous_state: JobState | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class HistoryUpdate:
+    """Points to append, oldest first. All arrays have the length of ``steps``.
+
+    ``drop_from``: before appending, remove every point at this step or later (a resumed run began
+    at an older checkpoint, or the whole history is new: 0). ``epochs`` counts from 1 and is the
+    current one; ``epochs_done`` is how many were complete after each step, with their fraction,
+    empty if the length of an epoch is not known. ``seconds`` counts from the first block of the
+    file, which was written at ``started_s`` (Unix time by its writer's clock; 0 if there is none).
+    NaN is "no value here". ``problems`` are sentences about blocks that could not be read; such a
+    block loses only its own steps.
+    """
+
+    steps: Sequence[int] = ()
+    epochs: Sequence[int] = ()
+    seconds: Sequence[float] = ()
+    metrics: Mapping[str, Sequence[float]] = field(default_factory=dict)
+    run_starts: tuple[RunStart, ...] = ()
+    drop_from: int | None = None
+    problems: tuple[str, ...] = ()
+    started_s: float = 0.0
+    epochs_done: Sequence[float] = ()

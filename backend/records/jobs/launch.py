@@ -1,18 +1,30 @@
-"""``launch.json``: all parameters of a run, so that nodes need no TOML and no catalogue."""
+"""``launch.json``: all parameters of a run, so that nodes need no TOML and no catalogue.
+
+Beside it is the record of a run on nodes that do not see the data root. Standard library only and
+Python 3.9: the records are.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
-from backend.records.base.schema import KEY, READ, STRICT, Record
+from backend.records.base.layout import AttemptFolder
+from backend.records.base.schema import KEY, READ, STRICT, Record, json_value
 from backend.records.jobs.config import JobConfig, parse_job
 from backend.records.jobs.status import Continuation
 from backend.records.jobs.stop_request import STOP_GRACE_S
+
+RANK_MODULE = "backend.training.rank"
+SCRIPT_MODULE = "backend.training.script_rank"
+"""The `Launch.rank_module` of a script."""
+_L = TypeVar("_L", bound="Launch")
+TRIAL_PREFIX = ".canary-"
+"""The id of a run that no list shows begins with it; see `services.jobs.trial_run`."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +38,23 @@ class RankPlan:
     gpu: str = ""
 
 
+@dataclass(frozen=True)
+class Launcher:
+    """The program that starts the ranks, and what it needs besides them.
+
+    A next run has the launcher of the run before: its nodes have the same paths and networks.
+    """
+
+    path: str = ""
+    """The absolute path of mpirun; not used for a job of one process that needs none."""
+    version: int = 5
+    """The major version of that Open MPI, 4 or 5."""
+    networks: str = ""
+    """The networks between the nodes, separated by commas (`backend.launch.network`)."""
+    is_crowded: bool = False
+    """A node has more ranks than CPU cores."""
+
+
 def _config(raw: Mapping[str, Any]) -> JobConfig:
     parsed = parse_job(raw)
     if parsed.config is None:
@@ -37,15 +66,14 @@ def _config(raw: Mapping[str, Any]) -> JobConfig:
 class Launch(Record, label="launch record", rules=STRICT):
     """One run with all its parameters. Every path is absolute and the same on every node.
 
-    ``argv`` is what the supervisor executes (mpirun and its arguments; for the strategy "alone" the
-    one rank itself), with ``environment`` added to its own. ``resume_from`` is the path of the
-    checkpoint to resume from, ``start_from`` that of weights to begin with; at most one is set.
+    The command that the supervisor executes is computed from it
+    (`backend.node.run.launch_command`). ``resume_from`` is the path of the checkpoint to resume
+    from, ``start_from`` that of weights to begin with; at most one is set.
     """
 
     job_id: str
     run: int
     config: JobConfig = field(metadata={READ: _config})
-    argv: tuple[str, ...]
     ranks: tuple[RankPlan, ...]
     model_source: str
     loader_source: str
@@ -57,7 +85,12 @@ class Launch(Record, label="launch record", rules=STRICT):
     """The Python of the script; "" for that of the ranks."""
     resume_from: str = ""
     start_from: str = ""
-    environment: Mapping[str, str] = field(default_factory=dict)
+    job_folder: str = ""
+    code_root: str = ""
+    """The folder that holds the package ``backend``, or several as in PYTHONPATH."""
+    launcher: Launcher = Launcher()
+    rank_module: str = RANK_MODULE
+    """The module that every rank executes."""
     hashes: Mapping[str, str] = field(default_factory=dict)
     """Content hash of each pinned version (``{"model": "<sha256>"}``)."""
     python: str = ""
@@ -72,6 +105,11 @@ class Launch(Record, label="launch record", rules=STRICT):
     steps_limit: int = 0
     """Steps after which an epoch ends, without validation; 0 is no limit. The last checkpoint of
     such a trial is read back."""
+
+    @property
+    def is_trial(self) -> bool:
+        """Return whether it belongs to no job: such a run is not continued, and sends nothing."""
+        return self.steps_limit > 0 or self.job_id.startswith(TRIAL_PREFIX)
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -119,6 +157,51 @@ class Launch(Record, label="launch record", rules=STRICT):
     def to_dict(self) -> dict[str, Any]:
         return {**super().to_dict(), "config": self.config.to_dict()}
 
+    @classmethod
+    def from_dict(cls: type[_L], raw: Mapping[str, Any]) -> _L:
+        argv, environment = raw.get("argv"), raw.get("environment", {})
+        if isinstance(argv, list) and isinstance(environment, Mapping):
+            raw = {**raw, **_parse_argv([*map(str, argv)], raw.get("python"), environment)}
+            del raw["argv"], raw["environment"]
+        return super().from_dict(raw)
+
+
+def _parse_argv(
+    argv: Sequence[str], python: object, environment: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of a launch whose writer stored the command itself."""
+    following, preceding = dict(zip(argv, argv[1:])), dict(zip(argv[1:], argv))
+    launcher = Launcher(
+        path=argv[0] if "-np" in argv else "",
+        version=5 if "--prtemca" in argv else 4,
+        networks=following.get("btl_tcp_if_include", ""),
+        is_crowded="mpi_yield_when_idle" in argv,
+    )
+    return {
+        "environment": environment,
+        "job_folder": following.get("--job", ""),
+        "code_root": environment.get("PYTHONPATH", ""),
+        "python": python or preceding.get("-m", ""),
+        "rank_module": following.get("--module", RANK_MODULE),
+        "launcher": json_value(launcher),
+    }
+
+
+def rank_plans(config: JobConfig, hosts: Mapping[str, str]) -> tuple[RankPlan, ...]:
+    """Return the ranks in the order in which mpirun numbers them: node by node, as in the job.
+
+    Args:
+        hosts: The address of each node.
+    """
+    plans: list[RankPlan] = []
+    for placement in config.placement:
+        for local_rank in range(count := config.processes_on(placement)):
+            # Every process has one GPU, or a single one for the node all of them.
+            gpu = ",".join(placement.gpus[local_rank::count])
+            host = hosts[placement.node]
+            plans.append(RankPlan(len(plans), local_rank, placement.node, host, gpu))
+    return tuple(plans)
+
 
 def can_lose_nodes(config: JobConfig, ranks: Sequence[RankPlan]) -> bool:
     """Return whether all servers are on the first node, so that the others have workers only."""
@@ -134,3 +217,20 @@ def launch_of(path: Path, run: int) -> Launch | None:
         swallowed(error)
         return None
     return launch if launch.run == run else None
+
+
+@dataclass(frozen=True)
+class RemoteRun(Record, label="record of a run elsewhere", required=("is_home",)):
+    """``attempts/<n>/carried.json``. ``node`` leads the run; ``is_home``: all files are fetched."""
+
+    node: str
+    is_home: bool = False
+
+
+def remote_run_of(attempt: AttemptFolder) -> RemoteRun | None:
+    """Read the record of a run, None if its files are written to the data root itself."""
+    try:
+        return RemoteRun.from_dict(read_json(attempt.staged_marker))
+    except (OSError, ValueError) as error:
+        swallowed(error)
+        return None

@@ -1,11 +1,15 @@
-"""Names of metrics: the program's own, the user's, and both as columns.
+"""Names of metrics: the program's own, the user's, both as columns, and their labels.
 
 A user may give a metric any name. If the program has a metric of that name, the user's gets a
-prefix on input, and keeps it in curves, tables, checkpoints and rules.
+prefix on input, and keeps it in curves, tables, checkpoints and rules. The name also says whether
+the training or the validation measured the metric, and which direction is better.
+
+Standard library only and Python 3.9: the nodes import this.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 
 VALIDATION = "validation/"
@@ -48,3 +52,81 @@ def headings(head: Sequence[str], names: Iterable[str]) -> list[str]:
             heading = _USER + heading
         used_headings.append(heading)
     return used_headings
+
+
+USUAL_METRICS = ("validation/loss", "validation/accuracy", "loss")
+_LOSS = frozenset({"loss", "losses"})
+_LOWER = _LOSS | frozenset(
+    {"error", "err", "perplexity", "ppl", "nll", "bce", "crossentropy", "logloss", "brier", "ece"}
+    | {"mse", "mae", "rmse", "rmsle", "msle", "mape", "smape", "mase", "wer", "cer", "eer"}
+    | {"fid", "kid", "lpips", "hausdorff", "hd"}
+)
+_HIGHER = frozenset(
+    {"accuracy", "acc", "precision", "recall", "f1", "fscore", "auc", "auroc", "auprc", "ap", "map"}
+    | {"iou", "miou", "dice", "jaccard", "kappa", "qwk", "mcc", "sensitivity", "specificity"}
+    | {"bleu", "sacrebleu", "rouge", "meteor", "chrf", "psnr", "ssim", "r2", "ndcg", "mrr", "hits"}
+    | {"pearson", "spearman", "reward"}
+)
+_SPREAD = frozenset(
+    {"neg", "negative", "inverse", "inverted", "minus", "std", "var", "variance", "gap", "diff"}
+    | {"delta", "drop", "log"}
+)
+"""Words that make something else of the metric next to them."""
+_PROGRESS = frozenset(
+    {"epoch", "epochs", "step", "steps", "iter", "iters", "iteration", "iterations", "batch"}
+    | {"lr", "rate", "momentum", "decay", "norm", "grad", "gradnorm", "temperature", "seed"}
+    | {"time", "times", "seconds", "second", "sec", "secs", "minutes", "eta", "elapsed", "duration"}
+    | {"speed", "throughput", "samples", "tokens", "images", "examples", "fps", "flops", "mfu"}
+    | {"memory", "mem", "gpu", "cpu", "ram", "gb", "gib", "mb", "mib", "timestamp", "runtime"}
+)
+"""Words of numbers that a script writes about the training itself."""
+_WORD = re.compile(r"[A-Z]?[a-z]+[0-9]*|[A-Z]+(?![a-z])[0-9]*")
+
+
+def metric_label(name: str) -> str:
+    """Return the label: ``validation/loss`` is "validation loss", ``loss`` "training loss"."""
+    return _label(name, "validation", "training")
+
+
+def short_metric_label(name: str) -> str:
+    """Return a short label for narrow places: "val. loss", "train loss"."""
+    return _label(name, "val.", "train")
+
+
+def usual_mode(name: str) -> str:
+    """Return ``min`` or ``max`` as the name of a metric suggests, or "" if it does not.
+
+    "" also for a name with words of both, such as ``error_recall``: a wrong direction keeps the
+    worst checkpoint, and a question costs one click.
+    """
+    group, _, base_name = name.removeprefix(VALIDATION).rpartition("/")
+    name_tokens, group_tokens = _tokens(base_name), _tokens(group)
+    if name_tokens & _SPREAD or base_name.startswith("1"):
+        return ""
+    lower_tokens, higher_tokens = name_tokens & _LOWER, name_tokens & _HIGHER
+    if lower_tokens and (not higher_tokens or name_tokens & _LOSS):
+        return "" if group_tokens & _HIGHER else "min"
+    is_higher = (
+        (higher_tokens or "top" in name_tokens) and not lower_tokens and not group_tokens & _LOWER
+    )
+    return "max" if is_higher else ""
+
+
+def _tokens(name: str) -> set[str]:
+    """Return the words of ``valAcc``, ``mAP50`` and ``f1_macro``, with and without digits."""
+    parts = re.split(r"[^A-Za-z0-9]+", name)
+    tokens = {token.casefold() for part in parts for token in (part, *_WORD.findall(part))}
+    return tokens | {token.rstrip("0123456789") for token in tokens}
+
+
+def measures_quality(name: str) -> bool:
+    """Return whether a metric measures the quality of the model, by its name."""
+    return bool(usual_mode(name)) or not (name in OF_NO_DATA or _tokens(name) & _PROGRESS)
+
+
+def _label(name: str, validation: str, training: str) -> str:
+    if name in OF_NO_DATA:
+        return name.replace("_", " ")
+    if name.startswith(VALIDATION):
+        return f"{validation} {name[len(VALIDATION) :]}"
+    return f"{training} {name}"

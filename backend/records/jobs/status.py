@@ -1,4 +1,4 @@
-"""Status of a run while it trains, and how it ended.
+"""Status of a run while it trains, its warnings, how it ended, and the cause of a failure.
 
 Standard library only and Python 3.9: the nodes import this.
 """
@@ -15,8 +15,6 @@ from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import KEY, Record
-from backend.records.jobs.alarm import Alarm
-from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.slow_cause import SlowCause, StepTimes
 from backend.records.jobs.state import JobState
@@ -104,7 +102,8 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
     that, the figures are those of the previous run. ``earlier_s`` is the duration of all earlier
     runs, ``earlier_gpu_s`` the same times the GPUs of each, ``earlier_energy_j`` their energy;
     ``gpus`` and ``energy_j`` are this run's, and the latter is known at its end. None is "not
-    known". ``early_finish`` says why it has finished before its last epoch.
+    known". ``peak_memory_bytes`` is the most that rank 0 had of its GPU, or of the computer's
+    memory. ``early_finish`` says why it has finished before its last epoch.
     """
 
     state: JobState
@@ -138,6 +137,7 @@ class RunStatus(Record, label="status", newest_schema=STATUS_SCHEMA, required=_R
     is_planned: bool = False
     continuation: Continuation | None = field(default=None, metadata={KEY: "continued"})
     early_finish: str = ""
+    peak_memory_bytes: int | None = None
     schema: int = STATUS_SCHEMA
 
     @property
@@ -279,3 +279,95 @@ class RunExit(Record, label="exit record"):
     def started_at(self) -> str:
         """The start, by the clock of the end; "" if it is not known."""
         return "" if self.took_s is None else timestamps.time_before(self.ended_at, self.took_s)
+
+
+NOT_A_NUMBER = "not-a-number"
+BAD_VALIDATION = "bad-validation"
+BAD_CURVE = "bad-curve"
+BAD_CHECKPOINT = "bad-checkpoint"
+DIVERGED = "diverged"
+STANDSTILL = "standstill"
+METRICS_LEFT_OUT = "metrics-left-out"
+NOT_SAVED = "not-saved"
+NOT_TRAINED = "not-trained"
+
+_LABELS = {
+    NOT_A_NUMBER: "not a number",
+    BAD_VALIDATION: "validation NaN",
+    BAD_CURVE: "NaN written",
+    BAD_CHECKPOINT: "checkpoint NaN",
+    DIVERGED: "diverges",
+    STANDSTILL: "stalled",
+    METRICS_LEFT_OUT: "metrics left out",
+    NOT_SAVED: "not saved",
+    NOT_TRAINED: "not trained",
+}
+_TITLES = {
+    NOT_A_NUMBER: "Not a number",
+    BAD_VALIDATION: "Validation NaN",
+    BAD_CURVE: "NaN written",
+    BAD_CHECKPOINT: "Checkpoint NaN",
+    DIVERGED: "Diverges",
+    STANDSTILL: "Stalled",
+    METRICS_LEFT_OUT: "Metrics left out",
+    NOT_SAVED: "Not saved",
+    NOT_TRAINED: "Not trained",
+}
+
+
+@dataclass(frozen=True)
+class Alarm(Record, label="warning"):
+    """A warning. ``step`` is the optimizer step at which it was raised, counted from 1."""
+
+    kind: str
+    step: int
+    message: str = field(metadata={KEY: "sentence"})
+
+    @property
+    def label(self) -> str:
+        """The label of its mark on the curve."""
+        return _LABELS.get(self.kind, self.kind)
+
+    @property
+    def title(self) -> str:
+        """The first word of a notification about it."""
+        return _TITLES.get(self.kind, self.kind)
+
+
+UNKNOWN = "unknown"
+USER_CODE = "user_code"
+LOSS_NOT_A_NUMBER = "not_a_number"
+LOSS_DIVERGED = "diverged"
+OF_LOSS = frozenset({LOSS_NOT_A_NUMBER, LOSS_DIVERGED})
+"""Causes in the course of the loss; the message names a rank only if others are well."""
+
+
+@dataclass(frozen=True)
+class EvidenceLine:
+    """A line of a log. ``line`` counts from 1 in the whole file; 0 if it was not counted."""
+
+    file: str = ""
+    line: int = 0
+    text: str = ""
+
+    @property
+    def location(self) -> str:
+        """The place, such as "rank-3.log:214", or only the file."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A cause. ``cause`` is the name of a rule, `USER_CODE` or `UNKNOWN`; ``remedy`` may be "".
+
+    ``message`` is "" if the logs say no more than the exit records.
+    """
+
+    cause: str
+    message: str = field(default="", metadata={KEY: "sentence"})
+    remedy: str = ""
+    evidence: tuple[EvidenceLine, ...] = ()
+    is_quoted: bool = False
+    """The exception states the cause in plain words, so it is quoted."""
+    rank: int | None = None
+    """The rank whose log proves it; None if that of another program does."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Optional
 
 from backend.records.base.timestamps import seconds
 from backend.records.jobs import arguments
-from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.metric_names import usual_mode
 from backend.records.jobs.script import command_line
 from backend.records.jobs.settings import NOTES, SETTINGS, default_value
 from backend.records.jobs.state import JobState

@@ -11,7 +11,7 @@ from backend.records.base.schema import KEY, json_value
 from backend.records.base.timestamps import seconds
 from backend.records.base.validation import ConfigError
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus, UnrecordedEnd

@@ -10,7 +10,7 @@ from typing import Any
 from backend.records.base import number_format
 from backend.records.base.number_format import name_list
 from backend.records.base.schema import KEY, Record
-from backend.records.library.reading_note import ReadingNote
+from backend.records.library.preview import ReadingNote
 
 
 class Kind(str, Enum):
@@ -81,6 +81,8 @@ STUDY_DETAIL = "study"
 """Detail of an item that a study added: the study's title."""
 LEAKS_DETAIL = "leaks"
 """Detail of a dataset: how many samples of validation its newest scan found in training, too."""
+NEAR_LEAKS_DETAIL = "near_leaks"
+"""Detail of a dataset: how many samples of validation are almost equal to some of training."""
 _OMITTED_KEY = "left_out"
 _OMITTED_NAMES_KEY = "left_out_names"
 _PACKED_KEY, _PACKED_NAMES_KEY = "packed", "packed_names"
@@ -131,10 +133,18 @@ class LibraryItem(Record, label="library record"):
 
     @property
     def leaks(self) -> str:
-        """A sentence about leaks that the newest scan of a dataset found; "" for none."""
-        count = self.details.get(LEAKS_DETAIL, 0)
-        were = "sample is" if count == 1 else "samples are"
-        return f"{number_format.count(count)} validation {were} in training, too." if count else ""
+        """A sentence for each kind of leak that the newest scan of a dataset found; "" for none."""
+        sentences = []
+        for key, predicate in (
+            (LEAKS_DETAIL, "in training, too"),
+            (NEAR_LEAKS_DETAIL, "almost equal to training samples"),
+        ):
+            if count := self.details.get(key, 0):
+                samples_are = "sample is" if count == 1 else "samples are"
+                sentences.append(
+                    f"{number_format.count(count)} validation {samples_are} {predicate}."
+                )
+        return " ".join(sentences)
 
     @property
     def import_message(self) -> str:

@@ -1,10 +1,11 @@
-"""The layers of a model, in the order in which one forward pass reached them.
+"""The layers of a model, in the order in which one forward pass reached them, and their picture.
 
 Standard library only and Python 3.9: the nodes import this.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from backend.records.base.schema import READ, Record
@@ -71,3 +72,45 @@ class ModelLayers(Record, label="list of layers", rules=TOOL_RULES):
     @property
     def activation_bytes(self) -> int:
         return sum(layer.activation_bytes for layer in self.layers)
+
+
+NODE_W, NODE_H = 204.0, 44.0
+"""The size of each layer, in the units of all places: pixels at 100 %."""
+
+
+@dataclass(frozen=True)
+class GraphNode:
+    """A layer by its name, and its centre."""
+
+    name: str
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class GraphEdge:
+    """A line as cubic curves: its first point, then three for each curve, as x, y, x, y …"""
+
+    points: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class LayerGraph(Record, label="graph of layers"):
+    """The first layers are at the top; y grows downwards."""
+
+    width: float = 0.0
+    height: float = 0.0
+    nodes: tuple[GraphNode, ...] = ()
+    edges: tuple[GraphEdge, ...] = ()
+
+
+def graph_layers(layers: Iterable[Layer]) -> list[Layer]:
+    """Return the layers of a graph: those that ran and read others, or are read."""
+    all_layers = list(layers)
+    read_names = {name for layer in all_layers for name in layer.inputs}
+    connected_layers = [
+        candidate for candidate in all_layers if candidate.inputs or candidate.name in read_names
+    ]
+    return connected_layers or [
+        candidate for candidate in all_layers if candidate.output_shape is not None
+    ]

@@ -1,4 +1,4 @@
-"""Results of the tools that run users' code: previews of data, checks of models, sizes.
+"""Results of the tools that run users' code: previews and pages of data, checks of models, sizes.
 
 Everything here comes as JSON from a process that ran a user's code, so `from_dict` trusts nothing:
 it converts types, removes control characters, and raises ValueError for the rest.
@@ -7,7 +7,7 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any, Union
@@ -50,6 +50,10 @@ class SamplePart:
     values: tuple[float | None, ...] = ()
     rows: tuple[tuple[float | None, ...], ...] = ()
     text: str = ""
+    names: tuple[str, ...] = ()
+    """Names of ``values``, which are then in the units of the file."""
+    scaled_values: tuple[float | None, ...] = ()
+    """Named values as the model gets them."""
 
 
 @dataclass(frozen=True)
@@ -243,3 +247,73 @@ class DataSize(Record, label="data size"):
 
     training: int
     validation: int | None = None
+
+
+_NAMES_SHOWN = 3
+_NAME_LENGTH = 80
+
+
+@dataclass(frozen=True)
+class ReadingNote(Record, label="reading note", rules=TOOL_RULES):
+    """A number of items that were read in a way that the user should know.
+
+    Attributes:
+        reason: What was done and why: "Left out, because they are in no folder of a class".
+        count: The number of items.
+        names: The first of them.
+        item: The noun for one of them.
+    """
+
+    reason: str
+    count: int
+    names: tuple[str, ...] = ()
+    item: str = "file"
+
+    @classmethod
+    def from_names(cls, reason: str, names: Sequence[str], item: str = "file") -> ReadingNote:
+        return cls(reason, len(names), tuple(names[:_NAMES_SHOWN]), item)
+
+    @property
+    def message(self) -> str:
+        """The note as a sentence: "Left out, …: 24 pictures (a.png, b.png, c.png and 21 more)."."""
+        plural = "es" if self.item.endswith(("s", "x")) else "s"
+        items = f"{number_format.count(self.count)} {self.item}{'' if self.count == 1 else plural}"
+        shown_names = [sanitize(name, _NAME_LENGTH) for name in self.names[:_NAMES_SHOWN]]
+        hidden_count = self.count - len(shown_names)
+        names = ", ".join(shown_names) + (
+            f" and {number_format.count(hidden_count)} more" if hidden_count > 0 else ""
+        )
+        return f"{self.reason}: {items}{f' ({names})' if shown_names else ''}."
+
+
+def note_messages(raw: object) -> tuple[str, ...]:
+    """Return the messages of a loader's ``reading_notes``, a list of dicts.
+
+    Raises:
+        ValueError: It is another value.
+    """
+    if not isinstance(raw, (list, tuple)):
+        raise ValueError("it is no list")
+    return tuple(ReadingNote.from_dict(note).message for note in raw)
+
+
+@dataclass(frozen=True)
+class PageSample:
+    """A sample, and the split that it is from."""
+
+    split: str
+    sample: SamplePreview
+
+
+@dataclass(frozen=True)
+class SamplePage(Record, label="page of samples", rules=TOOL_RULES):
+    """Samples in the requested order. ``errors`` are of samples that the loader could not read.
+
+    ``end`` is the number of the first sample that was not read, of ``total`` in the split. It is
+    less than requested if the time was over.
+    """
+
+    samples: tuple[PageSample, ...]
+    end: int = 0
+    total: int = 0
+    errors: tuple[SampleError, ...] = field(default=(), metadata={KEY: "faults"})

@@ -180,6 +180,29 @@ class Gpu:
             if process.run_tag or not allowed_user or process.user != allowed_user
         )
 
+    def refusal(self, node: str = "", allowed_user: str = "") -> tuple[str, str]:
+        """Return why a job may not use the GPU, and what frees it; ("", "") if it may.
+
+        Args:
+            node: The label of its node; "" where that is clear.
+            allowed_user: As in `foreign_processes`.
+        """
+        if self.is_lost:
+            return f"{self._label(node)} no longer responds.", "Restart the node."
+        for process in self.foreign_processes(allowed_user):
+            return self.refusal_by(process, node)
+        return "", ""
+
+    def refusal_by(self, process: GpuProcess, node: str = "") -> tuple[str, str]:
+        """Return that a process keeps jobs off the GPU, and what frees it; see `refusal`."""
+        memory, verb = process.memory_bytes, "holds" if process.pid else "hold"
+        memory_clause = f" and {verb} {memory / 2**30:.0f} GiB" if memory else ""
+        message = f"{self._label(node)} is in use by {process.owner_label}{memory_clause}."
+        return message, "" if process.pid else self.unlisted_remedy
+
+    def _label(self, node: str) -> str:
+        return f"GPU {self.index} of {node}" if node else f"GPU {self.index}"
+
     @property
     def display_processes(self) -> tuple[GpuProcess, ...]:
         """Processes that only draw."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from backend.records.jobs import flat_settings
 from backend.records.jobs.comparison import best_mode, mark_best, rated_metrics
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.settings import label, value_label
 from backend.records.jobs.view import JobView
 

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
     from backend.services.bundles.service import BundleService
     from backend.services.jobs.comparison import ComparisonService
     from backend.services.jobs.inspection import InspectionService
+    from backend.services.jobs.job_file import TemplateService
+    from backend.services.jobs.lifecycle import RunReaper
     from backend.services.jobs.logs import LogService
+    from backend.services.jobs.planner import JobPlanner
     from backend.services.jobs.prediction import PredictionService
     from backend.services.jobs.queries import JobQueries
-    from backend.services.jobs.run_reaper import RunReaper
     from backend.services.jobs.service import JobService
-    from backend.services.jobs.templates import TemplateService
     from backend.services.jobs.trial_run import TrialRunService
     from backend.services.library.data_scan import DataScanService
     from backend.services.library.gallery import GalleryService
@@ -159,7 +160,7 @@ class Services:
         catalogue = open_catalogue(self._catalogue_path)
         if catalogue.is_new:
             from backend.base.progress import Progress
-            from backend.datastore.jobs.scan import JobFolderReader
+            from backend.datastore.jobs.files import JobFolderReader
             from backend.services.library.rescan import Rescan
 
             jobs = JobFolderReader(self.data_root)
@@ -180,7 +181,7 @@ class Services:
 
     @cached_service
     def reaper(self) -> RunReaper:
-        from backend.services.jobs.run_reaper import RunReaper
+        from backend.services.jobs.lifecycle import RunReaper
 
         return RunReaper(self.queries)
 
@@ -221,7 +222,7 @@ class Services:
     @cached_service
     def preflight(self) -> PreflightService:
         from backend.services.jobs.forecast import JobForecaster
-        from backend.services.preflight.limits import PreflightLimits
+        from backend.services.preflight.context import PreflightLimits
         from backend.services.preflight.service import PreflightService
 
         forecasts = JobForecaster(self.data_root, self.library, self.catalogue)
@@ -257,6 +258,15 @@ class Services:
 
         starter = RunStarter(self.data_root, self.library, self.nodes)
         return TrialRunService(self.data_root, self.cluster, starter)
+
+    @cached_service
+    def planner(self) -> JobPlanner:
+        from backend.services.jobs.planner import JobPlanner
+        from backend.services.jobs.validation import JobValidator
+
+        ids_of = self.queries.ids_of
+        validator = JobValidator(self.data_root, self.library, self.nodes, ids_of)
+        return JobPlanner(self.data_root, self.jobs, validator, self.trial_runs)
 
     @cached_service
     def logs(self) -> LogService:
@@ -341,7 +351,7 @@ class Services:
 
     @cached_service
     def templates(self) -> TemplateService:
-        from backend.services.jobs.templates import TemplateService
+        from backend.services.jobs.job_file import TemplateService
 
         return TemplateService(self.data_root)
 

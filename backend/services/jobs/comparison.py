@@ -25,7 +25,7 @@ from backend.records.jobs.comparison import (
     RunFigures,
     compare,
 )
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.metric_names import headings, spreadsheet_text
 from backend.records.jobs.view import JobView, RunUpdate
 from backend.services.jobs.queries import JobQueries
@@ -127,20 +127,15 @@ def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterat
     names: dict[str, None] = {}
     total_steps = written_steps = 0
     for job_id in job_ids:
-        metrics, steps = _columns(jobs.history(job_id))
-        names |= dict.fromkeys(metrics)
-        total_steps += steps
+        history = jobs.history(job_id)
+        names |= dict.fromkeys(history.metrics)
+        total_steps += len(history.steps)
     yield _lines([tuple(headings(COLUMNS, names))])
     for job_id in job_ids:
         for count, chunk in _csv_chunks(jobs.poll(job_id), tuple(names)):
             yield chunk
             written_steps += count
             progress.step(written_steps, max(written_steps, total_steps), "Writing the curves")
-
-
-def _columns(history: HistoryUpdate) -> tuple[tuple[str, ...], int]:
-    """Return the metrics of a history and its number of steps."""
-    return tuple(history.metrics), len(history.steps)
 
 
 def _csv_chunks(update: RunUpdate, names: Sequence[str]) -> Iterator[tuple[int, bytes]]:
@@ -161,7 +156,8 @@ def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object
     steps = [int(step) for step in history.steps]
     metrics: Mapping[str, Sequence[float]] = history.metrics
     columns = [
-        map(_field, _to_floats(metrics[n])) if n in metrics else _blank_column(steps) for n in names
+        map(_field, _to_floats(metrics[n])) if n in metrics else itertools.repeat("", len(steps))
+        for n in names
     ]
     epochs_done = history.epochs_done if len(history.epochs_done) else history.epochs
     return zip(
@@ -179,10 +175,6 @@ def _rows(history: HistoryUpdate, names: Sequence[str]) -> Iterator[tuple[object
 def _to_floats(values: Any) -> list[float]:
     """Convert to Python's own numbers; the numbers of numpy print their type."""
     return values.tolist() if hasattr(values, "tolist") else [float(value) for value in values]
-
-
-def _blank_column(steps: Sequence[int]) -> Iterator[str]:
-    return itertools.repeat("", len(steps))
 
 
 def _runs(steps: Sequence[int], starts: Sequence[RunStart]) -> Iterator[object]:

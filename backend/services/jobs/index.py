@@ -311,7 +311,7 @@ class JobIndex:
             (query.tag, lambda summary: query.tag in summary.tags),
             (query.user, lambda summary: summary.user == query.user),
             (query.node, lambda summary: query.node in summary.nodes),
-            (query.metric, lambda summary: _has_metric(summary, query.metric)),
+            (query.metric, lambda summary: (summary.best_metric or ("",))[0] == query.metric),
         ):
             if value:
                 mask = self._filter(mask, predicate)
@@ -428,7 +428,3 @@ def _sorted(names: set[str]) -> tuple[str, ...]:
 
 def _has_all(tokens: Sequence[str], text: str) -> bool:
     return all(token in text for token in tokens)
-
-
-def _has_metric(summary: JobSummary, metric: str) -> bool:
-    return summary.best_metric is not None and summary.best_metric[0] == metric

@@ -16,13 +16,12 @@ from backend.records.jobs.script import commands, is_entry, usual_entry
 from backend.records.jobs.script_help import ScriptHelp
 from backend.records.library.inspection import CheckpointInspection
 from backend.records.library.item import Kind
-from backend.records.library.layer_graph import LayerGraph
-from backend.records.library.layers import ModelLayers
+from backend.records.library.layers import LayerGraph, ModelLayers
 from backend.records.library.variance import DepthVariance
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.library.service import LibraryService
 from backend.services.tools.graph_layout import lay_out
-from backend.services.tools.result_cache import ResultCache
+from backend.services.tools.result_files import ResultCache
 from backend.services.tools.tool_process import run_tool
 
 NO_GRAPH = "There is no graph: PyTorch cannot trace the model's forward."

@@ -3,6 +3,7 @@
 An action that must happen only once uses a call that only one desktop can win
 (`backend.datastore.jobs.files`). An action that is already done (Stop pressed twice, Start pressed
 on two desktops) returns the present state; it is not an error, unless it was to change the job.
+`RunReaper` records the end of runs that ended without a record.
 """
 
 from __future__ import annotations
@@ -16,19 +17,20 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob
-from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
+from backend.datastore.jobs.reaper import reap
+from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
 from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries, require_checkpoint
-from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
 from backend.services.jobs.validation import JobValidator
 from backend.services.preflight.service import PreflightService
@@ -156,7 +158,7 @@ class JobLifecycle:
         with as_backend_error("Could not request the stop"):
             is_new = job_files.request_stop(folder, view.run)
         if is_new:
-            audit_log.add(folder, "Stopped")
+            job_files.add_action(folder, "Stopped")
         return self._queries.show(job_id)
 
     def kill(self, job_id: str) -> JobView:
@@ -176,7 +178,7 @@ class JobLifecycle:
             )
         with as_backend_error("Could not request the end of the run"):
             job_files.request_kill(folder, view.run)
-        audit_log.add(folder, "Killed")
+        job_files.add_action(folder, "Killed")
         return self._queries.show(job_id)
 
     def draw_number(self, job_id: str, pattern: str) -> JobView:
@@ -190,7 +192,7 @@ class JobLifecycle:
         file = _with_changes(file, (), {"log_numbers": patterns})
         with as_backend_error(f"The settings of the job {job_id} could not be written"):
             job_files.write_placement(folder, file.config)
-        audit_log.add(folder, f"Number in the log: {pattern}")
+        job_files.add_action(folder, f"Number in the log: {pattern}")
         return replace(view, config=file.config)
 
     def run(
@@ -226,10 +228,11 @@ class JobLifecycle:
         entry = "Started over" if run > 1 else "Started"
         if resume_from:
             entry = f"Resumed from {checkpoint_label}{Path(resume_from).stem}"
-        entry = f"{entry} on {_node_labels(file)}" if is_changed else entry
+        if is_changed:
+            entry += " on " + ", ".join(wording.node_label(p.node) for p in file.config.placement)
         if next_run_config(file.config) != file.config:
             entry += f". {AWAITS_HOROVOD}"
-        audit_log.add(folder, entry)
+        job_files.add_action(folder, entry)
         return self._queries.show(file.id)
 
     def bring_home(self, folder: OpenJob, progress: Progress | None = None) -> None:
@@ -332,12 +335,6 @@ def _newest_valid(folder: OpenJob, checkpoints: Sequence[Checkpoint]) -> Checkpo
     return None
 
 
-def _node_labels(file: JobFile) -> str:
-    return ", ".join(
-        "this computer" if p.node == THIS_COMPUTER else p.node for p in file.config.placement
-    )
-
-
 def _unchanged_view(view: JobView, is_changed: bool) -> JobView:
     """Return the job that a run of another desktop, or of the queue, has begun.
 
@@ -377,3 +374,48 @@ def _with_changes(
             "Choose other values; nothing was started.",
         )
     return replace(file, config=parsed.config)
+
+
+class RunReaper:
+    """Reaps runs. Every call blocks and may run on any thread."""
+
+    def __init__(self, queries: JobQueries) -> None:
+        self._queries = queries
+
+    def reap(self, job_id: str) -> UnrecordedEnd | None:
+        """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
+
+        Raises:
+            BackendError: There is no such job, or the end of the run cannot be written.
+        """
+        return reap(self._queries.folder(job_id))
+
+    def unfinished_job_ids(self) -> tuple[str, ...]:
+        """Return the ids of all jobs that the catalogue does not know to be over."""
+        finished_ids = {
+            summary.id for summary in self._queries.summaries() if summary.state.is_over
+        }
+        return tuple(job_id for job_id in self._queries.ids() if job_id not in finished_ids)
+
+    def agent_nodes(self, job_id: str) -> tuple[str, ...]:
+        """Return the nodes whose agents have to be alive for a job, the head first.
+
+        The agent of the head records the end of a run whose supervisor is lost. It starts a queued
+        job as soon as the other agents have a heartbeat.
+
+        Raises:
+            BackendError: There is no such job, or the job cannot be read.
+        """
+        folder = self._queries.folder(job_id)
+        if not (folder.newest_run() or folder.queued.exists()):
+            return ()
+        view = self._queries.read(job_id)[2]
+        if not (view.state.is_live or view.state.is_queued):
+            return ()
+        return tuple(node for node in view.nodes if node != THIS_COMPUTER)
+
+    def read_reaped(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
+        """Read a job about to be started, after reaping its last run."""
+        with suppress(Unreachable):
+            self.reap(job_id)
+        return self._queries.read(job_id)

@@ -22,8 +22,12 @@ from backend.records.jobs.prediction import Prediction, PredictionInput, parse_s
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.services.jobs.queries import JobQueries, require_checkpoint
 from backend.services.tools import tool_process
-from backend.services.tools.output_file import partial_path, put_in_place, require_free
-from backend.services.tools.result_cache import ResultCache
+from backend.services.tools.result_files import (
+    ResultCache,
+    partial_path,
+    put_in_place,
+    require_free,
+)
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
@@ -171,7 +175,6 @@ class PredictionService:
             job_id=file.id,
             run=1,
             config=file.config,
-            argv=(),
             ranks=(),
             model_source=content["model"],
             loader_source=content["loader"],

@@ -27,7 +27,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import sanitize
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate
@@ -43,6 +43,8 @@ POLL_INTERVAL_S = 0.2
 CHUNK_BYTES = 256 * 1024
 """Most bytes that are read from a log at a time: a log may have 200 MB."""
 _EMPTY_HISTORY = HistoryUpdate()
+_NAMED_JOBS = 50
+"""Jobs that a search for a name returns."""
 
 
 @dataclass(frozen=True)
@@ -218,6 +220,11 @@ class JobQueries:
         raise BackendError(
             f"There is no job “{sanitize(text)}”.", f"To list jobs: {COMMAND} job list"
         )
+
+    def ids_of(self, text: str) -> tuple[str, ...]:
+        """Return the ids of the jobs with this id or name, by the catalogue."""
+        views = self._index.jobs(text, limit=_NAMED_JOBS)
+        return tuple(view.id for view in views if text in (view.id, view.name))
 
     def summaries(self) -> Iterator[JobSummary]:
         """Return every job of the catalogue, without reading the folders."""

@@ -15,7 +15,7 @@ from backend.datastore.access.root_access import OpenJob
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus, last_status
 from backend.records.jobs.view import JobRun, JobView

@@ -24,7 +24,6 @@ from backend.base.log import suppress, swallowed
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import mark_replay
-from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import (
     DamagedCheckpoint,
@@ -35,7 +34,7 @@ from backend.datastore.jobs.checkpoint_files import (
 )
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
-from backend.launch import mpirun
+from backend.node.run import launch_command
 from backend.records.base import content
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
@@ -60,16 +59,15 @@ from backend.records.jobs.simulation import Simulation
 from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
-from backend.services.jobs.dataset_size import DataSizeCounter
 from backend.services.jobs.forecast import JobForecaster
-from backend.services.jobs.lifecycle import JobLifecycle
+from backend.services.jobs.lifecycle import JobLifecycle, RunReaper
 from backend.services.jobs.model_card import model_card
 from backend.services.jobs.queries import JobQueries, require_checkpoint
-from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.single_process import find_rate, simulate
 from backend.services.jobs.validation import (
     CheckedJob,
+    DataSizeCounter,
     JobValidator,
     check_batch_size,
     learning_rates,
@@ -117,7 +115,7 @@ class JobService:
         self._library = library
         self._preflight = preflight
         self._index = index
-        self._validator = JobValidator(root, library, nodes)
+        self._validator = JobValidator(root, library, nodes, queries.ids_of)
         self._starter = RunStarter(root, library, nodes)
         self.lifecycle = JobLifecycle(queries, reaper, self._validator, self._starter, preflight)
         self._sizes = DataSizeCounter(library, cache / "sizes")
@@ -257,14 +255,13 @@ class JobService:
         except (OSError, ValueError) as error:
             swallowed(error)
             with suppress(BackendError):
-                plan = self._starter.plan(file.config, job_id, view.run + 1)
-                return JobCommand(mpirun.shell_line(plan.argv, {}))
+                launch = self._starter.plan(file.config, job_id, view.run + 1).launch
+                return JobCommand(launch_command.shell_line(launch_command.command(launch), {}))
             return JobCommand()
         name = datetime.now().astimezone().strftime("%Y%m%d-%H%M%S")
-        # The path on the head node.
-        remote_folder = JobFolder(Path(launch.argv[launch.argv.index("--job") + 1]))
+        remote_folder = JobFolder(Path(launch.job_folder))
         return JobCommand(
-            mpirun.manual_command(launch, name),
+            launch_command.manual_command(launch, name),
             launch.ranks[0].node,
             str(remote_folder.manual_run(name).path),
         )
@@ -385,7 +382,7 @@ class JobService:
                 file.tags if tags is None else tuple(tags),
             )
         for entry in _changes(file, name, notes, tags):
-            audit_log.add_once(folder, file, entry)
+            job_files.add_once(folder, file, entry)
         return self.queries.show(job_id)
 
     def keep(self, job_id: str, checkpoint: str, *, is_kept: bool = True) -> Checkpoint:
@@ -412,7 +409,7 @@ class JobService:
                 "Keep a newer one.",
             )
         verb = "Always kept" if is_kept else "No longer always kept"
-        audit_log.add(folder, f"{verb}: {record.name}")
+        job_files.add_action(folder, f"{verb}: {record.name}")
         return replace(kept_checkpoint, path=self._root.display_path(Path(kept_checkpoint.path)))
 
     def find_damage(self, job_id: str, checkpoint: str) -> str:
@@ -434,7 +431,7 @@ class JobService:
         """Return the audit log of the job, newest first."""
         folder = self.queries.fresh_folder(job_id)
         with as_backend_error(f"The audit log of job {job_id} could not be read"):
-            return audit_log.acts_of(folder, read_job(folder))
+            return job_files.acts_of(folder, read_job(folder))
 
     def edit(self, job_id: str, field: str, previous_value: object, new_value: object) -> JobView:
         """Change the "name", the "notes" or the "tags" of a job, if still ``previous_value``.
@@ -455,7 +452,8 @@ class JobService:
                 "Change it again if you still want to.",
             )
         if field == "tags":
-            return self.annotate(job_id, tags=_tags(new_value))
+            tags = new_value if isinstance(new_value, (tuple, list)) else ()
+            return self.annotate(job_id, tags=tuple(map(str, tags)))
         return self.annotate(job_id, **{field: str(new_value)})
 
     def retag(self, job_id: str, add: Sequence[str] = (), remove: Sequence[str] = ()) -> JobView:
@@ -589,10 +587,6 @@ def _not_in_trash(job_id: str) -> BackendError:
         f"There is no job “{sanitize(job_id)}” in the trash.",
         "Use the full job id.",
     )
-
-
-def _tags(value: object) -> tuple[str, ...]:
-    return tuple(str(tag) for tag in value) if isinstance(value, (tuple, list)) else ()
 
 
 def _truncate(name: str, size_bytes: int) -> str:

@@ -76,7 +76,6 @@ def _launch(
         job_id="single-process",
         run=1,
         config=config,
-        argv=(),
         ranks=(),
         model_source=content("model"),
         loader_source=content("loader"),

@@ -2,14 +2,15 @@
 
 A trial is a run with the job's own settings and on its own nodes, in a folder ``jobs/.canary-…``
 that no list shows and that is removed afterwards. The trial makes one step, writes a checkpoint,
-verifies the checkpoint and reads it back.
+verifies the checkpoint and reads it back. A measurement trains for some seconds instead.
 """
 
 from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -17,25 +18,31 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.log import suppress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
 from backend.datastore.jobs import files as job_files
+from backend.datastore.jobs.checkpoint_files import list_checkpoints
 from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunState, RunStateReader
 from backend.node.system import wording
-from backend.records.jobs.config import CheckpointPolicy, JobConfig
+from backend.records.jobs.config import CheckpointPolicy, JobConfig, OnFailure
+from backend.records.jobs.launch import TRIAL_PREFIX
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.plan import Measurement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import RankError, RunStatus
+from backend.records.library.item import Pin
 from backend.records.nodes.preflight import TrialResult
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.nodes.registry import NodeRegistry
 
-PREFIX = ".canary-"
 _LIMIT_S = 300.0
 """A rank that hangs is ended by its guard first; this limit is for a lost supervisor."""
 _POLL_S = 0.2
 _STOP_LIMIT_S = 60.0
 _STEPS = 1
 _RUN = 1
+_MEASURE_S, _MEASURE_LIMIT_S = 8.0, 25.0
+"""Seconds of training that a measurement takes, and that it takes for steps that last longer."""
+_NEVER_MINUTES = 1e6
 
 
 class TrialRunService:
@@ -70,14 +77,76 @@ class TrialRunService:
         file = self._read_job(job_id)
         if placement:
             file = replace(file, config=replace(file.config, placement=tuple(placement)))
-        self._remove_leftovers(file.config)
-        folder = self._root.job(f"{PREFIX}{secrets.token_hex(6)}")
+        trial = replace(file, config=_one_step_config(file.config))
+        with self._open_folder(trial.config) as folder:
+            self._starter.start(folder, replace(trial, id=folder.job_id), _RUN, steps_limit=_STEPS)
+            run_state = self._wait(folder, on_state, cancelled)
+        return _result(run_state, file.config, time.monotonic() - started_s)
+
+    def measure(
+        self,
+        config: JobConfig,
+        pins: Mapping[str, Pin],
+        on_state: Callable[[JobState], None] = lambda state: None,
+        cancelled: Callable[[], bool] = lambda: False,
+    ) -> Measurement:
+        """Train a job that does not exist for some seconds, as its run would.
+
+        Raises:
+            BackendError: It could not be started, or it failed; none of its files remain.
+            Cancelled: ``cancelled`` returned True, and the ranks have ended.
+        """
+        started_s = time.monotonic()
+        first_step_s: float | None = None
+        last_status: RunStatus | None = None
+
+        def is_enough(run_state: RunState) -> bool:
+            nonlocal first_step_s, last_status
+            status, now_s = run_state.status, time.monotonic()
+            if status.step and first_step_s is None:
+                first_step_s = now_s
+            if first_step_s is None:
+                return False
+            # The final status counts the time of the last checkpoint as a step's.
+            last_status = status if run_state.state.is_live else last_status or status
+            is_known = status.pace_s is not None
+            return now_s - first_step_s > (_MEASURE_S if is_known else _MEASURE_LIMIT_S)
+
+        trial_config = _endless_config(config)
+        with self._open_folder(trial_config) as folder:
+            file = JobFile(folder.job_id, trial_config, pins, "", "", "", "", ())
+            self._starter.start(folder, file, _RUN)
+            run_state = self._wait(folder, on_state, cancelled, is_enough)
+            sizes = [c.bytes for c in list_checkpoints(folder, trial_config.checkpoint)]
+        took_s = time.monotonic() - started_s
+        has_ended = run_state.state in (JobState.FINISHED, JobState.INTERRUPTED)
+        if not has_ended or last_status is None or first_step_s is None:
+            result = _result(run_state, config, took_s)
+            raise BackendError(f"The job could not be measured. {result.message}")
+        final_status = run_state.status
+        save_s = (final_status.pace_s or 0.0) - (last_status.pace_s or 0.0)
+        return Measurement(
+            replace(
+                last_status,
+                peak_memory_bytes=final_status.peak_memory_bytes,
+                other_cpu=final_status.other_cpu,
+            ),
+            first_step_s - started_s,
+            took_s,
+            max(0.0, save_s) * final_status.step if last_status.pace_s else 0.0,
+            max(sizes, default=None),
+        )
+
+    @contextmanager
+    def _open_folder(self, config: JobConfig) -> Iterator[OpenJob]:
+        """Make the folder of a trial, and remove it at the end."""
+        self._remove_leftovers(config)
+        folder = self._root.job(f"{TRIAL_PREFIX}{secrets.token_hex(6)}")
         try:
+            self._root.files.make_folder(self._root.jobs, exist_ok=True)
             self._root.files.make_folder(folder.path)
             job_files.make_parts(folder)
-            trial = replace(file, id=folder.job_id, config=_one_step_config(file.config))
-            self._starter.start(folder, trial, _RUN, steps_limit=_STEPS)
-            run_state = self._wait(folder, on_state, cancelled)
+            yield folder
         except OSError as error:
             raise BackendError(
                 f"The trial could not be written to {self._root.display_path(folder.path)}: "
@@ -85,8 +154,7 @@ class TrialRunService:
                 "Free some space on that disk, or check your write permission.",
             ) from error
         finally:
-            self._remove(folder, file.config)
-        return _result(run_state, file.config, time.monotonic() - started_s)
+            self._remove(folder, config)
 
     def _read_job(self, job_id: str) -> JobFile:
         folder = self._root.job(job_id)
@@ -100,8 +168,9 @@ class TrialRunService:
         folder: OpenJob,
         on_state: Callable[[JobState], None],
         cancelled: Callable[[], bool],
+        is_enough: Callable[[RunState], bool] = lambda run_state: False,
     ) -> RunState:
-        """Wait until the trial has ended."""
+        """Wait until the trial has ended; stop it once ``is_enough`` returns True."""
         reader = RunStateReader(folder)
         deadline_s = time.monotonic() + _LIMIT_S
         reported_state = None
@@ -118,7 +187,8 @@ class TrialRunService:
                     raise Cancelled
                 return run_state
             is_cancelled = is_cancelled or cancelled()
-            if not is_stopping and (is_cancelled or time.monotonic() > deadline_s):
+            is_over = is_enough(run_state) or time.monotonic() > deadline_s
+            if not is_stopping and (is_cancelled or is_over):
                 is_stopping = True
                 job_files.request_stop(folder, _RUN)
                 deadline_s = time.monotonic() + _STOP_LIMIT_S
@@ -130,7 +200,7 @@ class TrialRunService:
         with suppress(OSError):
             for name in access.names(self._root.jobs):
                 folder = self._root.job(name)
-                if name.startswith(PREFIX) and access.exists(folder.attempt(_RUN).exit):
+                if name.startswith(TRIAL_PREFIX) and access.exists(folder.attempt(_RUN).exit):
                     self._remove(folder, config)
 
     def _remove(self, folder: OpenJob, config: JobConfig) -> None:
@@ -157,6 +227,17 @@ def _one_step_config(config: JobConfig) -> JobConfig:
     return replace(
         config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
     )
+
+
+def _endless_config(config: JobConfig) -> JobConfig:
+    """Return the settings of the same training without checkpoints, retries and early stop."""
+    policy = CheckpointPolicy(
+        every_epochs=None,
+        every_minutes=_NEVER_MINUTES,
+        best_metric=config.checkpoint.best_metric,
+        best_mode=config.checkpoint.best_mode,
+    )
+    return replace(config, early_stop=None, checkpoint=policy, on_failure=OnFailure())
 
 
 def _result(run_state: RunState, config: JobConfig, took_s: float) -> TrialResult:

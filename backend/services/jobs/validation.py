@@ -1,18 +1,21 @@
 """Find all errors that prevent the creation or the start of a job, and compute its figures.
 
 `records.jobs.config.parse_job` checks a job file alone; this module checks it against the library,
-the nodes and the size of the data.
+the nodes and the size of the data. The loader is a user's code, so counting samples costs a process
+that imports torch. The same files give the same number, so they are counted once and cached by
+hash.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
+from backend.base.progress import Progress
 from backend.datastore.access.root_access import DataRootAccess, OpenRoot
 from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
 from backend.datastore.jobs.files import read_job
@@ -26,6 +29,7 @@ from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfi
 from backend.records.jobs.forecast import parameter_memory_bytes
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.plan import batch_fit
 from backend.records.jobs.script import (
     REQUIREMENT_FILES,
     REQUIREMENTS,
@@ -35,11 +39,13 @@ from backend.records.jobs.script import (
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.records.library.preview import DataSize, ModelCheck
-from backend.records.nodes.reading import Finding, GpuProcess, NodeReading, NodeState, Presence
+from backend.records.nodes.reading import Finding, NodeReading, NodeState, Presence
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.library.service import LibraryService
 from backend.services.nodes.service import NodeService
-from backend.services.tools.training_python import awaits_horovod, has_horovod
+from backend.services.tools import tool_process
+from backend.services.tools.result_files import ResultCache
+from backend.services.tools.training_python import awaits_horovod, has_horovod, training_error
 
 _RATES_SHOWN = 240
 _FILES_SHOWN = 5
@@ -90,10 +96,13 @@ class JobValidator:
         root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
+        find_jobs: Callable[[str], Sequence[str]],
     ) -> None:
+        """Store the parts; ``find_jobs`` returns the ids of the jobs with an id or a name."""
         self._root = root
         self._library = library
         self._nodes = nodes
+        self._find_jobs = find_jobs
 
     def check(self, raw: Mapping[str, Any]) -> CheckedJob:
         parsed = parse_job(raw)
@@ -155,13 +164,11 @@ class JobValidator:
             for gpu in reading.gpus if reading is not None else ():
                 if gpu.uuid not in placement.gpus:
                     continue
-                for process in gpu.foreign_processes(placement.sharing_user(gpu.uuid)):
-                    raise BackendError(
-                        f"GPU {gpu.index} of {wording.node_label(placement.node)} is in use by "
-                        f"{process.owner_label}.",
-                        "Choose another GPU, or start when it is free."
-                        + ("" if process.pid else f" {gpu.unlisted_remedy}"),
-                    )
+                label = wording.node_label(placement.node)
+                message, remedy = gpu.refusal(label, placement.sharing_user(gpu.uuid))
+                if message:
+                    remedy = f"Choose another GPU, or start when it is free. {remedy}".rstrip()
+                    raise BackendError(message, remedy)
 
     def node_states(self) -> Mapping[str, NodeState]:
         return {node.name: node for node in self._nodes.list()}
@@ -243,7 +250,10 @@ class JobValidator:
         return f"{model.reference}/{weights_path.name}"
 
     def weights(self, start_from: str) -> Weights:
-        """Resolve ``JOB/CHECKPOINT``, ``MODEL/weights.pt`` or a path.
+        """Resolve ``JOB/CHECKPOINT``, ``JOB``, ``MODEL/weights.pt`` or a path.
+
+        A job is given by its id or its name; without a checkpoint it is the best, or else the
+        latest.
 
         Raises:
             BackendError: The weights do not exist.
@@ -271,11 +281,30 @@ class JobValidator:
                     )
         path = expand_home(start_from)
         if not path.is_file():
-            raise BackendError(
-                f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
-                "or a .pt or .safetensors file."
-            )
+            return self._job_weights(start_from)
         return Weights(self._root.files, path.absolute(), str(path.absolute()))
+
+    def _job_weights(self, start_from: str) -> Weights:
+        """Resolve the name of a job with or without a checkpoint, or the id without one."""
+        # A name may have slashes.
+        job_name, _, checkpoint = start_from.rpartition("/")
+        for name, checkpoint_name in ((start_from, ""), (job_name, checkpoint)):
+            ids = self._find_jobs(name) if name else ()
+            if len(ids) > 1:
+                raise BackendError(
+                    f"“{sanitize(name)}” is the name of {len(ids)} jobs ({', '.join(ids[:5])}); "
+                    "use the id of one of them."
+                )
+            if ids and checkpoint_name:
+                return self.weights(f"{ids[0]}/{checkpoint_name}")
+            if ids:
+                with suppress(BackendError):
+                    return self.weights(f"{ids[0]}/best")
+                return self.weights(f"{ids[0]}/latest")
+        raise BackendError(
+            f"No checkpoint or file is named “{sanitize(start_from)}”; use JOB/CHECKPOINT, "
+            "or a .pt or .safetensors file."
+        )
 
     def _check_placement(
         self,
@@ -345,15 +374,16 @@ class JobValidator:
                 )
                 checked_job.add_error(name, message)
                 continue
-            gpu_label = f"GPU {gpu.index} of {wording.node_label(placement.node)}"
-            sharing_user = placement.sharing_user(uuid)
-            foreign_processes = gpu.foreign_processes(sharing_user)
-            if foreign_processes:
-                owner = _process_owner(foreign_processes[0])
-                message = f"{gpu_label} is in use by {owner}; the job can start when it is free."
+            label, sharing_user = wording.node_label(placement.node), placement.sharing_user(uuid)
+            message, _ = gpu.refusal(label, sharing_user)
+            if message:
+                message += " The job can start when it is free."
                 checked_job.findings.append(Finding(GPU_CHECK, False, message))
             elif gpu.compute_processes:
-                message = f"{gpu_label} is shared with {sanitize(sharing_user)} (your choice)."
+                message = (
+                    f"GPU {gpu.index} of {label} is shared with {sanitize(sharing_user)} "
+                    "(your choice)."
+                )
                 checked_job.findings.append(Finding(GPU_CHECK, True, message))
 
 
@@ -369,11 +399,6 @@ def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
         if entry and entry.installation and entry.installation.without_horovod:
             return True
     return False
-
-
-def _process_owner(process: GpuProcess) -> str:
-    job = process.run_tag.partition("/")[0]
-    return sanitize(f"the job {job}" if job else process.user or f"process {process.pid}")
 
 
 def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
@@ -405,14 +430,8 @@ def check_batch_size(checked_job: CheckedJob, size: DataSize | None) -> None:
     )
 
 
-def memory_hint(
-    config: JobConfig, trial: ModelCheck, nodes: Mapping[str, NodeState]
-) -> tuple[Finding, ...]:
-    """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
-
-    The estimate has the tensors that autograd keeps of a batch, weights, gradients, and the state
-    of the optimizer.
-    """
+def process_capacities(config: JobConfig, nodes: Mapping[str, NodeState]) -> list[int]:
+    """Return the memory in bytes of each GPU of the job, or of a process on each node."""
     capacities = []
     for placement in config.placement:
         state = nodes.get(placement.node)
@@ -422,18 +441,30 @@ def memory_hint(
             capacities += [gpu.memory_total_bytes for gpu in gpus if gpu.memory_total_bytes]
         elif reading is not None:
             capacities.append(reading.memory_total_bytes // max(1, placement.slots))
+    return capacities
+
+
+def memory_hint(
+    config: JobConfig, trial: ModelCheck, nodes: Mapping[str, NodeState]
+) -> tuple[Finding, ...]:
+    """Return a hint if a batch needs more memory than the GPUs, or the node, of the job have.
+
+    The estimate has the tensors that autograd keeps of a batch, weights, gradients, and the state
+    of the optimizer.
+    """
+    capacities = process_capacities(config, nodes)
     model_bytes = parameter_memory_bytes(trial.parameter_bytes, config)
-    required_bytes = model_bytes + config.batch_size * (trial.activation_bytes or 0)
-    if not trial.activation_bytes or not capacities or required_bytes <= min(capacities):
+    sample_bytes = trial.activation_bytes or 0
+    fit = batch_fit(config, model_bytes, sample_bytes, min(capacities)) if capacities else None
+    if fit is None:
         return ()
-    largest_batch = (min(capacities) - model_bytes) // trial.activation_bytes
+    required_bytes = model_bytes + config.batch_size * sample_bytes
     is_synchronous = not (config.strategy.servers or config.strategy.is_split)
-    if largest_batch > 0:
-        remedy = f"Choose {number_format.count(largest_batch)} or less"
-        passes = -(-config.batch_size // largest_batch)
-        if is_synchronous and config.batch_size % passes == 0:
-            size = number_format.count(config.batch_size // passes)
-            remedy += f", or {size} in {number_format.count(passes)} passes of a step"
+    if fit.largest_batch:
+        remedy = f"Choose {number_format.count(fit.largest_batch)} or less"
+        if fit.passes:
+            size = number_format.count(fit.pass_batch)
+            remedy += f", or {size} in {number_format.count(fit.passes)} passes of a step"
         remedy += "."
     elif is_synchronous and config.world_size > 1 and config.strategy.name != "fsdp":
         remedy = "Use a smaller model, or the strategy FSDP, whose processes share the weights."
@@ -459,3 +490,61 @@ def learning_rates(config: JobConfig, steps_per_epoch: int) -> tuple[float, ...]
         learning_rate(config, steps_per_epoch, number * (total - 1) // (count - 1))
         for number in range(count)
     )
+
+
+_KEYS = ("dataset", "loader", "validation_dataset", "validation_loader")
+
+
+class DataSizeCounter:
+    """Counts the samples of a job's data, and remembers the numbers."""
+
+    def __init__(self, library: LibraryService, folder: Path) -> None:
+        self._library = library
+        self._cache = ResultCache(folder)
+
+    def cached_size(self, pins: Mapping[str, Pin]) -> DataSize | None:
+        """Return the size that was counted before, if any."""
+        if not {"dataset", "loader"} <= pins.keys():
+            return None
+        return self._cache.cached(_key(pins), DataSize.from_dict)
+
+    def count(self, pins: Mapping[str, Pin], progress: Progress) -> DataSize | None:
+        """Return the size, counted if needed; None if this computer cannot count it.
+
+        Raises:
+            BackendError: The loader cannot be used, or did not finish.
+        """
+        cached_size = self.cached_size(pins)
+        if cached_size is not None or "loader" not in pins:
+            return cached_size
+
+        if not all(
+            self._library.is_local(Kind.DATASET, pins[key].reference)
+            for key in ("dataset", "validation_dataset")
+            if key in pins
+        ):
+            # The ranks will count it: a dataset is not fetched for a number.
+            return None
+        if training_error() is not None:
+            return None
+
+        def content(key: str, kind: Kind) -> Path | None:
+            if key not in pins:
+                return None
+            return self._library.open_content(kind, pins[key].reference, progress)
+
+        return self._cache.get(
+            _key(pins),
+            DataSize.from_dict,
+            lambda: tool_process.count_samples(
+                self._library.open_content(Kind.LOADER, pins["loader"].reference, progress),
+                self._library.open_content(Kind.DATASET, pins["dataset"].reference, progress),
+                content("validation_loader", Kind.LOADER),
+                content("validation_dataset", Kind.DATASET),
+                progress=progress,
+            ),
+        )
+
+
+def _key(pins: Mapping[str, Pin]) -> tuple[str, ...]:
+    return tuple(pins[key].sha256 if key in pins else "" for key in _KEYS)

@@ -11,10 +11,10 @@ from typing import Any
 from backend.base.progress import Progress
 from backend.records.base.number_format import count
 from backend.records.library.item import Kind, LibraryItem
-from backend.records.library.sample_page import SamplePage
+from backend.records.library.preview import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.service import LibraryService
-from backend.services.tools.result_cache import ResultCache
+from backend.services.tools.result_files import ResultCache
 from backend.services.tools.tool_process import ToolError, run_tool
 
 _BUDGET_S = 3600.0
@@ -40,11 +40,11 @@ class DataScanService:
         data = self._library.show(Kind.DATASET, dataset)
         code = self._library.show(Kind.LOADER, loader)
         scan = self._cache.get(
-            ("scan", data.sha256, code.sha256),
+            ("scan 2", data.sha256, code.sha256),
             DatasetScan.from_dict,
             lambda: self._scan(data, code, progress or Progress()),
         )
-        self._library.note_leaks(data.reference, scan.leak_count)
+        self._library.note_leaks(data.reference, scan.leak_count, scan.near_leak_count)
         return scan
 
     def page(

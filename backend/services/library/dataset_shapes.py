@@ -23,7 +23,7 @@ from backend.records.base import number_format
 from backend.records.base.validation import sanitize
 from backend.records.library.gallery import Suggestion
 from backend.records.library.item import FileEntry
-from backend.records.library.reading_note import ReadingNote
+from backend.records.library.preview import ReadingNote
 from backend.services.context.example import EXAMPLE
 
 PARTS = EXAMPLE.parent / "parts"

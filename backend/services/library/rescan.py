@@ -9,7 +9,7 @@ from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access.root_access import OpenRoot
-from backend.datastore.jobs.scan import JobFolderReader
+from backend.datastore.jobs.files import JobFolderReader
 from backend.datastore.library import library_files, staging
 from backend.datastore.library.library_files import VersionFolder
 from backend.records.library.item import Kind, RescanReport

@@ -23,7 +23,7 @@ from backend.base.progress import ByteCount, Progress
 from backend.catalogue.store import Catalogue
 from backend.datastore.access import hashes
 from backend.datastore.access.root_access import OpenRoot
-from backend.datastore.jobs.scan import JobFolderReader
+from backend.datastore.jobs.files import JobFolderReader
 from backend.datastore.library import imports, library_files, model_weights, project_detection
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.library.sources import ImportSource
@@ -33,6 +33,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.view import JobView
 from backend.records.library.item import (
     LEAKS_DETAIL,
+    NEAR_LEAKS_DETAIL,
     WEIGHTS_DETAIL,
     Combination,
     FileEntry,
@@ -48,7 +49,7 @@ from backend.records.library.project import ImportGuess, Project
 from backend.services.library.rescan import Rescan
 from backend.services.library.version_diff import compare_versions
 from backend.services.tools import tool_process
-from backend.services.tools.result_cache import ResultCache
+from backend.services.tools.result_files import ResultCache
 from backend.services.tools.training_python import training_error
 
 _PIN_KEYS = {
@@ -412,11 +413,12 @@ class LibraryService:
         """Store a detail of an item, such as `TRAINING_DETAIL` or `STUDY_DETAIL`."""
         return self._add_details(item, {key: value}, str(item.details.get("warning", "")))
 
-    def note_leaks(self, dataset: str, count: int) -> None:
-        """Store the number of leaks that a scan of a dataset found, until the next scan."""
-        item = self.show(Kind.DATASET, dataset)
-        if count or LEAKS_DETAIL in item.details:
-            self.note(item, LEAKS_DETAIL, count)
+    def note_leaks(self, dataset: str, count: int, near_count: int) -> None:
+        """Store the numbers of leaks and near leaks that a scan found, until the next scan."""
+        for key, number in ((LEAKS_DETAIL, count), (NEAR_LEAKS_DETAIL, near_count)):
+            item = self.show(Kind.DATASET, dataset)
+            if number != item.details.get(key, 0):
+                self.note(item, key, number)
 
     def check_model(
         self,

@@ -1,21 +1,26 @@
-"""Start a run's supervisor on its head node: the first chosen node, locally or over SSH."""
+"""Start a run's supervisor on its head node: the first chosen node, locally or over SSH.
+
+The firewall that keeps other machines from the ports of runs (docs/network.md) is checked here.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import errno
+import socket
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path, PurePosixPath
-from typing import Protocol
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.launch.placement import NodePaths
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
 from backend.records.base.layout import JobFolder, NodeHome
-from backend.records.jobs.launch import RankPlan
+from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
+from backend.records.nodes.reading import Finding
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.ssh.interface import Shell
@@ -23,42 +28,8 @@ from backend.ssh.interface import Shell
 _START_LIMIT_S = 60.0
 
 
-class HeadNode(Protocol):
-    """A computer that can start a supervisor now."""
-
-    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        """Start the supervisor and return at once; the supervisor then runs independently.
-
-        Raises:
-            BackendError: The supervisor did not start.
-        """
-
-
-class LocalHeadNode:
-    """This computer."""
-
-    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        start_supervisor(folder, run, site.python)
-
-
-class RemoteHeadNode:
-    """A node over SSH, with an open connection, so that a run is not claimed in vain."""
-
-    def __init__(self, name: str, shell: Shell) -> None:
-        self._name = name
-        self._shell = shell
-
-    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        job_folder = str(PurePosixPath(site.data_root, "jobs", folder.job_id))
-        command = supervisor_command(site.python, job_folder, run)
-        answer = self._shell.run(
-            ("env", f"PYTHONPATH={site.code_root}", *command), limit_s=_START_LIMIT_S
-        )
-        if not answer.ok:
-            raise BackendError(
-                f"The supervisor of run {run} did not start on {self._name}: {answer.complaint}.",
-                f"Set {self._name} up again, which reinstalls what is missing.",
-            )
+SupervisorStart = Callable[[JobFolder, Launch], None]
+"""Starts the supervisor of a run and returns at once, or raises `BackendError`."""
 
 
 class HeadNodeLauncher:
@@ -69,21 +40,23 @@ class HeadNodeLauncher:
         self._provisioning = provisioning
 
     @contextmanager
-    def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[HeadNode]:
+    def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[SupervisorStart]:
         """Open the head node of a run with these ranks, and enable it to reach the other nodes.
+
+        The connection to it is open before the run is claimed, so that no claim is in vain.
 
         Raises:
             BackendError: The head node cannot be reached; nothing was started.
         """
         name = ranks[0].node
         if name == THIS_COMPUTER:
-            yield LocalHeadNode()
+            yield start_supervisor
             return
         shell = self._cluster.open_shell(name)
         try:
             if any(plan.node != name for plan in ranks):
                 self._renew_settings(shell, self._cluster.entry(name))
-            yield RemoteHeadNode(name, shell)
+            yield partial(_start_remotely, name, shell)
         finally:
             shell.close()
 
@@ -116,3 +89,42 @@ class HeadNodeLauncher:
         cluster_key.write_settings(
             shell, home, self._provisioning.peers(), head.installation.own_key
         )
+
+
+def _start_remotely(name: str, shell: Shell, folder: JobFolder, launch: Launch) -> None:
+    command = supervisor_command(launch.python, launch.job_folder, launch.run)
+    answer = shell.run(("env", f"PYTHONPATH={launch.code_root}", *command), limit_s=_START_LIMIT_S)
+    if not answer.ok:
+        raise BackendError(
+            f"The supervisor of run {launch.run} did not start on {name}: {answer.complaint}.",
+            f"Set {name} up again, which reinstalls what is missing.",
+        )
+
+
+CHECK = "ports of runs"
+_PORTS = (32_768, 45_321, 60_999)
+"""The ends and a middle of the range from which Linux gives ports away."""
+_LIMIT_S = 1.0
+
+
+def check_ports(name: str, address: str) -> Finding:
+    """Try the ports of a node from this computer.
+
+    A port without a listener answers, too, unless a firewall drops the packets.
+    """
+    if not any(_answers(address, port) for port in _PORTS):
+        return Finding(CHECK, True, f"This computer cannot connect to the ports of runs on {name}.")
+    return Finding(
+        CHECK,
+        True,
+        f"This computer can connect to the ports of runs on {name}, and so can every machine of "
+        "its network; “Who may reach the nodes” in the help closes them.",
+    )
+
+
+def _answers(address: str, port: int) -> bool:
+    try:
+        with socket.create_connection((address, port), _LIMIT_S):
+            return True
+    except OSError as error:
+        return error.errno == errno.ECONNREFUSED

@@ -45,15 +45,20 @@ from backend.provisioning.script_wheels import (
 )
 from backend.provisioning.step_reporter import StepReporter
 from backend.provisioning.unprovision import FoundEnvironment, home_of, refuse_running
-from backend.provisioning.wheel_relay import LEAST_NODES, Relay
-from backend.provisioning.wheelhouse import OPEN_MPI, Wheelhouse, Wheelhouses, locked
+from backend.provisioning.wheelhouse import (
+    LEAST_NODES,
+    OPEN_MPI,
+    Relay,
+    Wheelhouse,
+    Wheelhouses,
+    locked,
+)
 from backend.records.base.layout import JobFolder, NodeHome
 from backend.records.base.validation import sanitize
-from backend.records.jobs.launch import launch_of
+from backend.records.jobs.launch import launch_of, remote_run_of
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodePython, SetUp
 from backend.records.nodes.provisioning_options import SetUpOptions
-from backend.records.nodes.remote_run import remote_run_of
 from backend.services.tools.training_python import training_python
 from backend.ssh.interface import Machine, Shell
 from backend.ssh.known_hosts import fingerprint_of

@@ -22,8 +22,14 @@ from backend.records.base.layout import NodeHome
 from backend.records.base.program_name import COMMAND
 from backend.records.base.validation import closest_match, name_error, sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
-from backend.records.nodes.entry import HostKey, NodeAddress, NodeEntry, NodeInfo, SshOverview
-from backend.records.nodes.give_way_hours import parse_hours
+from backend.records.nodes.entry import (
+    HostKey,
+    NodeAddress,
+    NodeEntry,
+    NodeInfo,
+    SshOverview,
+    parse_hours,
+)
 from backend.ssh.banner_check import KNOCK_LIMIT_S, check_banner
 from backend.ssh.interface import HostKeyUnknown, PassphraseNeeded, Shell, Unreachable
 from backend.ssh.known_hosts import SSH_PORT, KnownHosts, host_name

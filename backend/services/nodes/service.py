@@ -20,8 +20,8 @@ from backend.base import worker_yield
 from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
-from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
+from backend.datastore.nodes import files as node_files
 from backend.datastore.nodes.files import NodeChanges, StatusWatch
 from backend.datastore.nodes.history import read_past
 from backend.launch.placement import NodePaths, NodeResources, this_computer
@@ -38,8 +38,8 @@ from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.history import PastReading
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
-from backend.services.nodes import run_ports, ssh_reading
-from backend.services.nodes.head_node import HeadNode, HeadNodeLauncher
+from backend.services.nodes import head_node, ssh_reading
+from backend.services.nodes.head_node import HeadNodeLauncher, SupervisorStart
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.tools.training_python import training_error, training_python
 from backend.ssh.interface import Unreachable
@@ -137,7 +137,7 @@ class NodeService:
         )
         address = entry.ranks_address.partition("/")[0] or entry.address.host
         findings = (build(Finding, reply, LENIENT) for reply in answer)
-        return (*findings, run_ports.check_ports(name, address))
+        return (*findings, head_node.check_ports(name, address))
 
     def orphans(self, name: str) -> tuple[Orphan, ...]:
         """Return processes on a node that survived a run of this data root.
@@ -220,8 +220,8 @@ class NodeService:
             *(_capacity(state) for state in self.remote() if state.reading is not None),
         )
 
-    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[HeadNode]:
-        """Return the head node that starts the supervisor of a run with these ranks."""
+    def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[SupervisorStart]:
+        """Return the start of a supervisor on the head node of these ranks."""
         return self._heads.open_head(ranks)
 
     def prepare_head(self, ranks: Sequence[RankPlan]) -> None:
@@ -333,7 +333,7 @@ def _site(entry: NodeEntry) -> NodePaths | None:
 
 def _orphans(name: str, answer: Any) -> tuple[Orphan, ...]:
     try:
-        return tuple(untrusted.build(Orphan, reply) for reply in answer["orphans"])
+        return tuple(node_files.build_record(Orphan, reply) for reply in answer["orphans"])
     except (ValueError, KeyError, TypeError) as error:
         raise BackendError(
             f"The answer of {name} about its processes is invalid: {sanitize(str(error), 200)}.",

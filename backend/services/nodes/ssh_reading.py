@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from backend.base.errors import BackendError
-from backend.datastore.access import untrusted
+from backend.datastore.nodes import files as node_files
 from backend.records.base.validation import sanitize
 from backend.records.nodes.entry import NodeEntry
 from backend.records.nodes.reading import NodeReading
@@ -32,9 +32,7 @@ _NODE_MODULES = (
     "metrics/keyboard",
     "metrics/probe",
     "metrics/processes",
-    "system/process_cleanup",
     "system/process_identity",
-    "system/process_info",
     "system/timeout_call",
 )
 """Modules that import only the standard library: a node that was not set up has no psutil."""
@@ -66,7 +64,7 @@ def read(shell: Shell, entry: NodeEntry) -> NodeReading:
     try:
         if len(answer.out) > _LIMIT_CHARACTERS:
             raise ValueError(f"it is longer than {_LIMIT_CHARACTERS} characters")
-        reading = untrusted.build(NodeReading, json.loads(answer.out))
+        reading = node_files.build_record(NodeReading, json.loads(answer.out))
     except (ValueError, RecursionError) as error:
         raise _unusable(entry.name, str(error)) from error
     return replace(reading, name=entry.name, heartbeat=time.monotonic_ns() // 1_000_000)

@@ -14,7 +14,7 @@ from typing import Any
 
 from backend.node.checks import preflight_probe
 from backend.records.nodes.preflight import Fix, PreflightFinding
-from backend.services.preflight import access, connectivity, installation, machine, names, storage
+from backend.services.preflight import connectivity, installation, machine, names, storage
 from backend.services.preflight.check import (
     Check,
     Probe,
@@ -56,13 +56,18 @@ def _library_check(key: str, **options: Any) -> Check:
 
 
 CHECKS: tuple[Check, ...] = (
-    Check(names.NODE, node_judge=access.node),
-    Check(names.SSH, node_judge=access.ssh, applies_to=is_remote, is_answered=access.has_answered),
+    Check(names.NODE, node_judge=connectivity.node),
+    Check(
+        names.SSH,
+        node_judge=connectivity.ssh,
+        applies_to=is_remote,
+        is_answered=connectivity.has_answered,
+    ),
     Check(
         names.HOST_KEY,
-        node_judge=access.host_key,
+        node_judge=connectivity.host_key,
         applies_to=is_remote,
-        is_answered=access.has_answered,
+        is_answered=connectivity.has_answered,
     ),
     Check(
         names.PYTHON,
@@ -202,9 +207,9 @@ CHECKS: tuple[Check, ...] = (
     ),
     Check(
         names.CLOCK,
-        node_judge=access.clock,
+        node_judge=connectivity.clock,
         applies_to=is_remote,
-        is_answered=access.has_answered,
+        is_answered=connectivity.has_answered,
         fix=Fix.NONE,
         only_warns=True,
     ),

@@ -8,7 +8,7 @@ from backend.node.system import wording
 from backend.records.base.schema import LENIENT, build
 from backend.records.base.validation import sanitize
 from backend.records.nodes.preflight import Fix
-from backend.records.nodes.reading import Gpu, GpuProcess, Orphan
+from backend.records.nodes.reading import Gpu, Orphan
 from backend.records.queue.entry import PROCESSES_PER_CORE
 from backend.services.preflight import names
 from backend.services.preflight.check import Replies, Result, unchecked_result
@@ -45,22 +45,17 @@ def gpus(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
         return
     gpu_by_uuid = {fields["uuid"]: build(Gpu, fields, LENIENT) for fields in reply["gpus"]}
     free_uuids = [
-        uuid
-        for uuid, gpu in gpu_by_uuid.items()
-        if not (uuid in chosen_gpus or gpu.is_lost or gpu.foreign_processes())
+        uuid for uuid, gpu in gpu_by_uuid.items() if not (uuid in chosen_gpus or any(gpu.refusal()))
     ]
     for uuid in chosen_gpus:
-        gpu, extra_remedy = gpu_by_uuid.get(uuid), ""
+        gpu, freeing_remedy = gpu_by_uuid.get(uuid), ""
         if gpu is None:
             uuids = ", ".join(map(sanitize, gpu_by_uuid))
             cause = sanitize(reply["message"], 120) or f"it has {uuids}"
             message = f"{label} has no GPU {sanitize(uuid)}: {cause}."
-        elif gpu.is_lost:
-            message = f"GPU {gpu.index} of {label} no longer responds."
-        elif processes := gpu.foreign_processes(target.placement.sharing_user(uuid)):
-            message = f"GPU {gpu.index} of {label} is in use by {_user_label(processes[0])}."
-            extra_remedy = "" if processes[0].pid else f" {gpu.unlisted_remedy}"
         else:
+            message, freeing_remedy = gpu.refusal(label, target.placement.sharing_user(uuid))
+        if not message:
             continue
         replacement = (free_uuids.pop(0),) if free_uuids else ()
         remedy = "Leave it out, choose another GPU, or start when it is free."
@@ -68,7 +63,7 @@ def gpus(target: PreflightTarget, reply: Reply) -> Iterator[Result]:
             remedy = f"Use GPU {gpu_by_uuid[replacement[0]].index} on {label}; it is free."
         yield Result(
             message,
-            remedy + extra_remedy,
+            f"{remedy} {freeing_remedy}".rstrip(),
             Fix.TAKE_FREE_GPUS if replacement else None,
             details={"gpus": (uuid,), "free_gpus": replacement},
         )
@@ -79,12 +74,6 @@ def no_gpus(target: PreflightTarget, replies: Replies) -> Iterator[Result]:
         f"The GPUs of {target.label} cannot be read.",
         f"Check the NVIDIA driver on {target.label}: nvidia-smi",
     )
-
-
-def _user_label(process: GpuProcess) -> str:
-    memory = process.memory_bytes
-    verb = "holds" if process.pid else "hold"
-    return process.owner_label + (f" and {verb} {memory / 2**30:.0f} GiB" if memory else "")
 
 
 def shared_memory(target: PreflightTarget, reply: Reply) -> Iterator[Result]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from backend.base.errors import BackendError
-from backend.services.preflight.limits import PreflightLimits
+from backend.services.preflight.context import PreflightLimits
 from backend.ssh.interface import Shell, Unreachable
 
 SAMPLE_BYTES = 8 * 2**20

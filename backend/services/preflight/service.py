@@ -28,11 +28,11 @@ from backend.services.preflight import checks, installation, names, storage
 from backend.services.preflight.context import (
     NodePreflight,
     PreflightContext,
+    PreflightLimits,
     PreflightTarget,
     script_python_fields,
 )
 from backend.services.preflight.fixes import OnChange, PreflightFixes
-from backend.services.preflight.limits import PreflightLimits
 from backend.services.preflight.run import PreflightRun
 from backend.services.tools.training_python import next_run_config, training_python
 

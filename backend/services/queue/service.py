@@ -17,13 +17,12 @@ from backend.base.errors import BackendError, as_backend_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenJob, OpenRoot
-from backend.datastore.jobs import audit_log
 from backend.datastore.jobs import files as job_files
 from backend.datastore.queue import files as queue_files
 from backend.node.queue.entries import entry_of, is_headed_by
 from backend.node.queue.keeper import lock_of
 from backend.node.queue.running_jobs import LiveRuns, RunningJobs
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.node.system.start_supervisor import start_detached
 from backend.records.base import timestamps
 from backend.records.base.account import user_name
@@ -130,8 +129,8 @@ class QueueService:
             job_id, start_over, placement, progress
         )
         config = prepared_run.launch.config
-        if prepared_run.plan.staged_nodes:
-            node = prepared_run.plan.staged_nodes[0]
+        if prepared_run.staged_nodes:
+            node = prepared_run.staged_nodes[0]
             raise BackendError(
                 f"{node} does not see the data root, and so not the queue.",
                 "Start the job by hand when its nodes are free.",
@@ -139,7 +138,8 @@ class QueueService:
         self._require_current_agent(config.placement[0].node)
         # A head that is off starts the job after its return, with its old settings.
         with suppress(Unreachable):
-            self._nodes.prepare_head(prepared_run.plan.ranks)
+            self._nodes.prepare_head(prepared_run.launch.ranks)
+        done_steps = 0 if start_over else view.step
         with as_backend_error(f"The job {job_id} could not be queued"):
             entries = queue_files.entries(self._root)
             entry = QueueEntry(
@@ -153,14 +153,14 @@ class QueueService:
                 position=max((e.position for e in entries), default=0.0) + STEP,
                 not_before=_stamp(not_before),
                 needed_bytes=self._needed_bytes(config, job_id),
-                lasts_s=_run_duration_s(view, start_over),
+                lasts_s=run_duration_s(view.status.total_steps - done_steps, view.status.pace_s),
                 queued=timestamps.utc_now(),
                 user=user_name(),
             )
             if placement:
                 job_files.write_placement(folder, config)
             queue_files.put(self._root, entry, prepared_run.launch)
-        audit_log.add(folder, "Queued")
+        job_files.add_action(folder, "Queued")
         self.ensure_keeper()
         return self._queued_job(entry)
 
@@ -171,7 +171,7 @@ class QueueService:
             was_queued = entry_of(folder) is not None
             queue_files.leave(self._root, folder)
         if was_queued:
-            audit_log.add(folder, "Removed from the queue")
+            job_files.add_action(folder, "Removed from the queue")
         return self._jobs.queries.show(job_id)
 
     def change(
@@ -354,11 +354,6 @@ def _node_view(state: NodeState, running_jobs: RunningJobs) -> NodeView:
     if state.reading is None:
         return NodeView(down_reason=reason or f"{state.name} is offline.")
     return node_view_of(state.reading, running_jobs.tags, why_down=reason)
-
-
-def _run_duration_s(view: JobView, start_over: bool) -> float | None:
-    done_steps = 0 if start_over else view.step
-    return run_duration_s(view.status.total_steps - done_steps, view.status.pace_s)
 
 
 def _check_priority(priority: int) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from backend.records.jobs.config import JobConfig
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import (
     PUSH_WINDOW,
     PUSHES_PER_SECOND,

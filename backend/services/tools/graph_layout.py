@@ -14,8 +14,7 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.node.system.start_supervisor import own_environment
-from backend.records.library.layer_graph import NODE_H, NODE_W, LayerGraph, graph_layers
-from backend.records.library.layers import Layer
+from backend.records.library.layers import NODE_H, NODE_W, Layer, LayerGraph, graph_layers
 
 _LIMIT_S = 30.0
 _POINTS_PER_INCH = 72.0

@@ -36,7 +36,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation
 from backend.records.library.preview import DataSize, ModelCheck, Preview
-from backend.services.tools.output_file import partial_path, put_in_place, require_free
+from backend.services.tools.result_files import partial_path, put_in_place, require_free
 from backend.services.tools.training_python import training_error, training_python
 from backend.services.tools.warm_process import WarmProcess
 

@@ -36,7 +36,7 @@ _KEEPALIVE = (
     (socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 4),
     (socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, 60_000),
 )
-"""A lost node is noticed within a minute, as by mpirun (`backend.launch.mpirun`)."""
+"""A lost node is noticed within a minute, as by mpirun (`backend.node.run.launch_command`)."""
 Buffer = bytes | bytearray | memoryview
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 import psutil
 
-from backend.base import prctl, process_signals
+from backend.base import process_signals
 from backend.base.log import suppress
 
 _LIMIT_S = 3.0
@@ -19,7 +19,7 @@ _LIMIT_S = 3.0
 def adopt_descendants() -> None:
     """Make descendants whose parent ends children of this process, where the system can."""
     with suppress(OSError, AttributeError):
-        prctl.become_subreaper()
+        process_signals.become_subreaper()
 
 
 def kill_all(spared_pids: Collection[int] = ()) -> None:

@@ -22,7 +22,7 @@ import traceback
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from backend.base import prctl, process_signals
+from backend.base import process_signals
 from backend.base.log import suppress
 from backend.training.tools import children
 
@@ -93,7 +93,7 @@ class _Server:
         """Be the process of a tool."""
         code = 1
         try:
-            prctl.die_with_parent(signal.SIGKILL, server_pid)
+            process_signals.die_with_parent(signal.SIGKILL, server_pid)
             os.setsid()
             for target, source in ((0, descriptors[1]), (1, descriptors[2]), (2, descriptors[2])):
                 os.dup2(source, target)

@@ -11,7 +11,7 @@ import statistics
 import time
 from array import array as numbers
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from backend.records.library.preview import (
     ClassCount,
     Preview,
     SampleError,
+    SamplePart,
     SamplePreview,
     ShapeCount,
     rare_class_warning,
@@ -251,7 +252,9 @@ class Survey:
         """Return an item for display."""
         target = item[1] if _is_pair(item) else None
         text = "" if target is None else target_text(target, self._names)
-        return SamplePreview(index, display_parts(leaves_of(item)), text, time_ms, of_class)
+        parts = display_parts(leaves_of(item))
+        named_parts = tuple(name_values(part, self._columns.get(part.path, ())) for part in parts)
+        return SamplePreview(index, named_parts, text, time_ms, of_class)
 
     def _add_error(self, error: SampleError) -> None:
         self._error_count += 1
@@ -476,6 +479,27 @@ def value_columns(dataset: Any) -> dict[str, list[tuple[str, float, float]]]:
     except (TypeError, ValueError) as error:
         swallowed(error)
         return {}
+
+
+def name_values(part: SamplePart, columns: Sequence[tuple[str, float, float]]) -> SamplePart:
+    """Return a part with the names of its first values, in the units of the file.
+
+    A part without columns, or with another number of values, stays as it is.
+    """
+    is_row = part.shape is not None and math.prod(part.shape) == len(columns)
+    if not columns or not is_row or part.display_kind not in ("values", "wave"):
+        return part
+    shown_columns = columns[: len(part.values)]
+    return replace(
+        part,
+        display_kind="values",
+        values=tuple(
+            None if value is None else offset + factor * value
+            for value, (_, offset, factor) in zip(part.values, shown_columns, strict=False)
+        ),
+        names=tuple(name for name, _, _ in shown_columns),
+        scaled_values=part.values,
+    )
 
 
 def spread_indices(count: int, sample_count: int) -> list[int]:

@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress
-from backend.records.base import read_only
+from backend.records.base import access_modes
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.launch import Launch
 from backend.training.tools import children
@@ -129,7 +129,7 @@ def _prepare_process(request: Mapping[str, Any]) -> None:
     """Prepare for an end that leaves nothing behind, before any user code runs."""
     launches = [Launch.from_dict(request["launch"])] if "launch" in request else []
     sources = [path for record in launches for path in record.sources]
-    read_only.protect([*sources, *(str(request.get(name) or "") for name in _SOURCES)])
+    access_modes.protect([*sources, *(str(request.get(name) or "") for name in _SOURCES)])
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with suppress(OSError):
         # If memory runs out, the kernel ends this process before the desktop.

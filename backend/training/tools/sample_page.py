@@ -9,8 +9,7 @@ from typing import Any
 
 from backend.records.base import number_format
 from backend.records.jobs.config import JobConfig
-from backend.records.library.preview import SampleError
-from backend.records.library.sample_page import PageSample, SamplePage
+from backend.records.library.preview import PageSample, SampleError, SamplePage
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.preview import Survey
 from backend.training.user_code import UserCodeError, UserData, load_loader

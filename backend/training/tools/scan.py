@@ -1,12 +1,14 @@
 """Read all samples of a dataset, training and validation, and compare them.
 
-Memory grows by 24 bytes a sample: a hash of its inputs and a perceptual hash. Each sample and the
+Memory grows by 32 bytes a sample: a hash of its inputs, a perceptual hash, and the number of its
+thumbnail, which is in a temporary file. Each sample and the
 whole scan have a time limit; samples that hang are listed, until too many have.
 """
 
 from __future__ import annotations
 
 import math
+import tempfile
 import time
 from array import array as numbers
 from collections import Counter
@@ -53,24 +55,34 @@ def scan(request: Mapping[str, Any], report: tool_protocol.Report) -> dict[str, 
     seed_everything(JobConfig.seed)
     loader = load_loader(Path(request["loader"]))
     folder = Path(request["dataset"])
-    training = _SplitSurvey(loader.training(folder), "training", report)
-    training.read(deadline, sample_s)
-    validation: _SplitSurvey | None = None
-    problems: tuple[str, ...] = ()
-    if loader.has_validation:
-        try:
-            validation = _SplitSurvey(loader.validation(folder), "validation", report)
-            validation.read(deadline, sample_s)
-        except UserCodeError as error:
-            problems = (f"The validation set was not read: {error.message}",)
-    report("Comparing the samples…")
-    return _compare_splits(training, validation, problems, started_s).to_dict()
+    with tempfile.TemporaryFile() as file:
+        thumbnails = fingerprints.Thumbnails(file)
+        training = _SplitSurvey(loader.training(folder), "training", report, thumbnails)
+        training.read(deadline, sample_s)
+        validation: _SplitSurvey | None = None
+        problems: tuple[str, ...] = ()
+        if loader.has_validation:
+            try:
+                validation = _SplitSurvey(
+                    loader.validation(folder), "validation", report, thumbnails
+                )
+                validation.read(deadline, sample_s)
+            except UserCodeError as error:
+                problems = (f"The validation set was not read: {error.message}",)
+        report("Comparing the samples…")
+        return _compare_splits(training, validation, thumbnails, problems, started_s).to_dict()
 
 
 class _SplitSurvey:
     """The samples of one split with their hashes."""
 
-    def __init__(self, data: UserData, split: str, report: tool_protocol.Report) -> None:
+    def __init__(
+        self,
+        data: UserData,
+        split: str,
+        report: tool_protocol.Report,
+        thumbnails: fingerprints.Thumbnails,
+    ) -> None:
         self._report = report
         self.split = split
         self.count = len(data)
@@ -78,6 +90,8 @@ class _SplitSurvey:
         self._indices = numbers("q")
         self._hashes = numbers("Q")
         self._pictures = bytearray()
+        self._thumbnails = thumbnails
+        self._thumbnail_numbers = numbers("q")
         self._not_finite: list[int] = []
         self._not_finite_count = 0
         self._examined = 0
@@ -105,7 +119,11 @@ class _SplitSurvey:
         self._hashes.append(content_hash)
         if unknown_part:
             self._unknown_parts[unknown_part] += 1
-        self._pictures += fingerprints.perceptual_hash(leaves)
+        picture_hash = fingerprints.perceptual_hash(leaves)
+        self._pictures += picture_hash
+        self._thumbnail_numbers.append(
+            self._thumbnails.add(fingerprints.thumbnail(leaves)) if any(picture_hash) else -1
+        )
         if is_bad:
             self._not_finite_count += 1
             if len(self._not_finite) < _LIST_LIMIT:
@@ -128,6 +146,15 @@ class _SplitSurvey:
             bytes(self._pictures), numpy.uint32
         ).reshape(-1, 4)
         return bands
+
+    @property
+    def thumbnail_numbers(self) -> Array:
+        """The number of the thumbnail of each sample by its index, -1 for none."""
+        thumbnail_numbers = numpy.full(self.count, -1)
+        thumbnail_numbers[numpy.frombuffer(self._indices, numpy.int64)] = numpy.frombuffer(
+            self._thumbnail_numbers, numpy.int64
+        )
+        return thumbnail_numbers
 
     def preview(self) -> Preview:
         return self._survey.result(self._examined)
@@ -170,12 +197,19 @@ class _SplitSurvey:
 def _compare_splits(
     training: _SplitSurvey,
     validation: _SplitSurvey | None,
+    thumbnails: fingerprints.Thumbnails,
     problems: tuple[str, ...],
     started_s: float,
 ) -> DatasetScan:
     validation_pictures = validation.pictures if validation else numpy.zeros((0, 4), numpy.uint32)
+    splits = [training, validation] if validation else [training]
+    thumbnail_numbers = numpy.concatenate([split.thumbnail_numbers for split in splits])
     near_training, near_validation, near_between = fingerprints.similar_pairs(
-        training.pictures, validation_pictures
+        training.pictures,
+        validation_pictures,
+        lambda first, second: thumbnails.are_alike(
+            thumbnail_numbers[first], thumbnail_numbers[second]
+        ),
     )
     training_scan = training.result(near_training)
     validation_scan = validation.result(near_validation) if validation else None

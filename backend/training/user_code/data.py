@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from backend.records.base import number_format
-from backend.records.library.reading_note import note_messages
+from backend.records.library.preview import note_messages
 from backend.training.user_code.batches import ItemFailure, shape_of
 from backend.training.user_code.errors import (
     UserCodeError,

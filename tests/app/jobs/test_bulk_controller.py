@@ -13,7 +13,6 @@ from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.state import JobState
 from backend.records.library.item import Kind
-from backend.services.context.container import open_services
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -22,14 +21,6 @@ from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
-
-
-@pytest.fixture
-def services(tmp_path):
-    (tmp_path / "root").mkdir()
-    services = open_services(tmp_path / "root", tmp_path / "c.sqlite")
-    yield services
-    services.close()
 
 
 @pytest.fixture

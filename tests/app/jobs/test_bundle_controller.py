@@ -182,7 +182,7 @@ def test_a_bundle_dropped_on_the_window_becomes_a_job(qtbot, qapp, origin, tmp_p
     program.show()
     try:
         qtbot.waitUntil(lambda: program.is_built and program._services is not None)
-        controller = program._bundle_controller
+        controller = program._job_controllers.bundles
 
         program.window.dropped.emit(str(bundle))
         qtbot.waitUntil(lambda: program.jobs.open_id != "")

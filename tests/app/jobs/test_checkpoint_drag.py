@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 from PySide6.QtCore import Qt, QTimer
 
-from app.jobs.checkpoint_drag import CheckpointDragSource
+from app.jobs.checkpoint_controllers import CheckpointDragSource
 from app.runtime.background import Background
 from backend.base.errors import BackendError
 from tests.waiting import LIMIT_MS, wait_for

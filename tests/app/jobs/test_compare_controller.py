@@ -20,7 +20,7 @@ from tests.job_views import replace_fields
 from tests.widgets.compare.compare_samples import draft, eight_updates, three_updates, update_of
 from tests.windows import find_button, shows_text
 from widgets.compare.compare_page import ComparePage
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobRows
 
 
 class Service:

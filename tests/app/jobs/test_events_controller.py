@@ -75,12 +75,12 @@ def test_s08_one_click_opens_the_events_of_a_job_in_the_browser(
     controller = EventsController(viewers, inspection, immediately, actions, window)
     actions.ask(job_actions.TENSORBOARD, "job-1")
     assert (viewers.job_ids, inspection.job_ids, opened_urls) == (["job-1"], [], [URL])
-    assert controller.dialog.dialog is None
+    assert controller.dialog is None
     actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
     assert inspection.job_ids == ["job-1"]
     assert opened_urls == [URL, URL]
-    assert find_only(TaskStatus, controller.dialog.dialog).message.text() == NO_GRAPH
-    controller.dialog.dialog.reject()
+    assert find_only(TaskStatus, controller.dialog).message.text() == NO_GRAPH
+    controller.dialog.reject()
 
 
 def test_an_error_of_tensorboard_is_shown_in_its_dialog(
@@ -90,10 +90,10 @@ def test_an_error_of_tensorboard_is_shown_in_its_dialog(
     controller = EventsController(viewers, inspection, immediately, actions, window)
     viewers.error = BackendError("TensorBoard is not installed.", "Install it.")
     actions.ask(job_actions.TENSORBOARD, "job-1")
-    message = find_only(TaskStatus, controller.dialog.dialog).message
+    message = find_only(TaskStatus, controller.dialog).message
     assert message.text() == "TensorBoard is not installed. Install it."
     assert not opened_urls
-    controller.dialog.dialog.reject()
+    controller.dialog.reject()
 
 
 def test_closing_the_dialog_cancels_the_export_for_tensorboard(
@@ -106,7 +106,7 @@ def test_closing_the_dialog_cancels_the_export_for_tensorboard(
     actions, runner = JobActions(), Later()
     controller = EventsController(viewers, inspection, runner, actions, window)
     actions.ask(job_actions.TENSORBOARD_WEIGHTS, "job-1")
-    controller.dialog.dialog.reject()
+    controller.dialog.reject()
     runner.work()
     assert (inspection.job_ids, viewers.job_ids, opened_urls) == (["job-1"], [], [])
 

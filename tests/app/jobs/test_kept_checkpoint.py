@@ -10,9 +10,10 @@ from PySide6.QtCore import Qt
 from backend.base.errors import BackendError
 from backend.records.jobs.audit_entry import AuditEntry
 from tests.app.nodes.test_move_off_node import RUNS, Jobs, controller, page, poller
+from tests.asks import open_menu_entries
 from tests.widgets.jobs.checkpoints.test_checkpoints_tab import cells
 from tests.widgets.jobs.detail.test_job_detail import checkpoint
-from tests.windows import find_button, find_only, shows_text
+from tests.windows import find_only, shows_text
 from widgets.common.banner import Banner
 
 __all__ = ["controller", "page", "poller"]
@@ -57,19 +58,18 @@ def tab(page):
 
 def test_notes_record_that_a_checkpoint_is_always_kept(jobs, page, tab):
     name = checkpoint(30).name
-    find_button(tab, "Keep always").click()
+    open_menu_entries(tab.more_button)["Keep always"].trigger()
     assert jobs.calls == [(RUNS.id, name, True)]
-    assert find_button(tab, "Stop keeping").text() == "Stop keeping"
     assert cells(tab, "") == ["kept"]
     assert shows_text(tab, "and 1 that you chose")
     assert shows_text(page.detail.notes, f"Always kept: {name}")
-    find_button(tab, "Stop keeping").click()
+    open_menu_entries(tab.more_button)["Stop keeping"].trigger()
     assert jobs.calls[-1] == (RUNS.id, name, False)
 
 
 def test_the_page_says_that_a_checkpoint_is_gone(jobs, page, tab):
     jobs.refusal = BackendError("The run has just removed the checkpoint.")
-    find_button(tab, "Keep always").click()
+    open_menu_entries(tab.more_button)["Keep always"].trigger()
     assert "has just removed" in find_only(Banner, page.detail).accessibleName()
 
 
@@ -83,7 +83,7 @@ def test_the_page_says_that_a_checkpoint_is_gone(jobs, page, tab):
 )
 def test_the_file_of_a_checkpoint_is_checked(jobs, tab, damage, refusal, mark):
     jobs.damage, jobs.refusal = damage, refusal
-    find_button(tab, "Check file").click()
+    open_menu_entries(tab.more_button)["Check file"].trigger()
     assert cells(tab, "") == [mark]
     tip_part = damage or getattr(refusal, "message", "its hash matches")
     (tip,) = cells(tab, "", Qt.ItemDataRole.ToolTipRole)

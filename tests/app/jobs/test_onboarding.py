@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, Qt
 from app.jobs.onboarding import Onboarding
 from backend.records.library.item import Kind
 from tests.widgets.library.test_library_page import item
-from widgets.jobs.page.onboarding_strip import OnboardingStrip
+from widgets.jobs.page.welcome_page import OnboardingStrip
 
 EXAMPLE = {("model", "digits@1"): 2, ("dataset", "digits@1"): 2, ("loader", "digits@1"): 2}
 DIGITS = {kind: (item("digits", kind=kind),) for kind in Kind}

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 from PySide6.QtWidgets import QFileDialog, QWidget
 
-from app.jobs.prediction_controller import PredictionController
+from app.jobs.checkpoint_controllers import PredictionController
 from backend.base.errors import BackendError
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
@@ -53,12 +53,12 @@ def controller(qtbot, predictions, immediately):
     controller = PredictionController(services, immediately, JobActions(), window)
     controller.open_dialog(LIVE, CHECKPOINTS, CHECKPOINTS[1].name)
     yield controller
-    if controller.dialog.dialog is not None:
-        controller.dialog.dialog.reject()
+    if controller.dialog is not None:
+        controller.dialog.reject()
 
 
 def test_a_file_is_answered_in_the_dialog(controller, predictions):
-    dialog = controller.dialog.dialog
+    dialog = controller.dialog
     dialog.try_files(("/home/three.png",))
     assert predictions.requests == [(LIVE.id, CHECKPOINTS[1].name, ("/home/three.png",))]
     assert len(dialog.findChildren(PredictionView)) == 1
@@ -67,14 +67,14 @@ def test_a_file_is_answered_in_the_dialog(controller, predictions):
 
 def test_a_refusal_is_a_sentence_in_the_dialog_and_it_can_be_tried_again(controller, predictions):
     predictions.error = BackendError("The loader has no method read.", "Add one.")
-    dialog = controller.dialog.dialog
+    dialog = controller.dialog
     dialog.try_files(("/home/three.png",))
     assert find_only(TaskStatus, dialog).message.text() == "The loader has no method read. Add one."
     assert find_button(dialog, "Try it").isEnabled()
 
 
 def test_all_predictions_are_saved_where_the_user_says(controller, predictions, monkeypatch):
-    dialog = controller.dialog.dialog
+    dialog = controller.dialog
     assert not find_button(dialog, "Save predictions…").isEnabled()
     dialog.try_files(("/home/three.png",))
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **__: ("/home/all.csv", ""))

@@ -1,19 +1,22 @@
-"""New job measures its job before it exists: the search for the rate, in a dialog."""
+"""New job measures its job before it exists: the search for the rate, and the needs."""
 
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from app.jobs.probe_controller import ProbeController
 from backend.base.errors import BackendError
+from backend.records.jobs.plan import BatchFit, JobPlan, MemoryPlan, NodesPlan
 from backend.records.jobs.rate_search import RateSearch, RateStep
 from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import parse_axis
 from tests.integration.tiny import raw_job
-from tests.windows import find_button, find_only, setting_field
+from tests.windows import find_button, find_only, setting_field, shows_text
 from widgets.common.dialog import TaskStatus
+from widgets.common.fields import ComboBox
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
@@ -24,6 +27,9 @@ STEPS = tuple(
     for n, rate in enumerate(RATES)
     for loss in [2.0 - 1.5 * math.exp(-((math.log10(rate) + 1) ** 2))]
 )
+MEMORY = MemoryPlan(100 << 20, 100 << 20, 200 << 20, 600 << 20, 300 << 20, 2 << 30)
+BY_NODES = (NodesPlan(1, 64, 900, 0.2, 0, 180.0), NodesPlan(2, 128, 450, 1.0, 100_000_000, 450.0))
+PLAN = JobPlan("gpu1", MEMORY, 64, None, 0.2, 40, 12.0, by_nodes=BY_NODES, checkpoint_bytes=10**6)
 
 
 class Jobs:
@@ -32,6 +38,11 @@ class Jobs:
     def __init__(self):
         self.raws, self.error, self.search = [], None, RateSearch(STEPS, 0.01)
         self.on_progress = lambda: None
+        self.job_plan = PLAN
+
+    def plan(self, raw, *, progress):
+        self.find_rate(raw, progress)
+        return self.job_plan
 
     def find_rate(self, raw, progress):
         self.raws.append(raw)
@@ -52,19 +63,21 @@ def jobs():
 def form(qtbot, jobs, immediately):
     form = JobForm()
     qtbot.addWidget(form)
-    form.controller = ProbeController(jobs, immediately, form, form)
+    form.controller = ProbeController(
+        SimpleNamespace(jobs=jobs, planner=jobs), immediately, form, form
+    )
     form.resize(1200, 800)
     form.show()
     form.show_draft(JobDraft(raw_job(1)))
     form.show_check(JobCheck(global_batch=16))
     yield form
-    if (dialog := form.controller.dialog_holder.dialog) is not None:
+    if (dialog := form.controller.dialog) is not None:
         dialog.reject()
 
 
 def search(form):
     find_only(FormSections, form).rate_button.click()
-    return form.controller.dialog_holder.dialog
+    return form.controller.dialog
 
 
 def message(dialog):
@@ -77,7 +90,7 @@ def test_the_proposal_of_a_search_goes_into_the_form(form, jobs):
     assert message(dialog) == "Proposal: 0.01, a tenth of the rate with the lowest loss."
     find_button(dialog, "Use 0.01").click()
     assert form.draft().raw["optimizer"]["lr"] == 0.01
-    assert form.controller.dialog_holder.dialog is None
+    assert form.controller.dialog is None
 
 
 def test_the_proposal_replaces_the_values_of_a_sweep(form):
@@ -102,16 +115,14 @@ def test_an_error_of_the_users_code_is_shown_in_the_dialog(form, jobs):
 
 
 def test_closing_the_dialog_cancels_the_search(form, jobs):
-    holder = form.controller.dialog_holder
-    jobs.on_progress = lambda: holder.dialog.reject()
+    jobs.on_progress = lambda: form.controller.dialog.reject()
     find_only(FormSections, form).rate_button.click()
-    assert holder.dialog is None
+    assert form.controller.dialog is None
     assert form.draft().raw["optimizer"]["lr"] == raw_job(1)["optimizer"]["lr"]
 
 
 def test_cancelling_keeps_the_dialog_and_says_so(form, jobs):
-    holder = form.controller.dialog_holder
-    jobs.on_progress = lambda: find_button(holder.dialog, "Cancel").click()
+    jobs.on_progress = lambda: find_button(form.controller.dialog, "Cancel").click()
     dialog = search(form)
     assert message(dialog) == "Cancelled."
 
@@ -119,3 +130,39 @@ def test_cancelling_keeps_the_dialog_and_says_so(form, jobs):
 def test_a_job_with_errors_is_not_searched(form):
     form.show_check(JobCheck())
     assert not find_only(FormSections, form).rate_button.isEnabled()
+
+
+def plan(form):
+    find_button(form, "Plan…").click()
+    return form.controller.dialog
+
+
+def test_the_needs_of_the_job_are_shown_for_each_number_of_nodes(form, jobs):
+    dialog = plan(form)
+    assert jobs.raws == [form.draft().raw]
+    for text in ("1.3 GiB", "2.0 GiB", "3 min", "7 min 30 s", "1.0 s, sends 100 MB"):
+        assert shows_text(dialog, text), text
+    assert not shows_text(dialog, "Energy"), "it is not known on CPUs"
+
+
+def test_a_faster_network_shortens_only_what_is_sent(form):
+    dialog = plan(form)
+    find_only(ComboBox, dialog).choose("10000")
+    assert shows_text(dialog, "280 ms, sends 100 MB")
+    assert shows_text(dialog, "3 min")
+    assert not shows_text(dialog, "7 min 30 s")
+
+
+@pytest.mark.parametrize(
+    ("button", "settings"),
+    [("Batch 48", {"batch_size": 48}), ("2 × 32", {"batch_size": 32, "accumulate": 2})],
+)
+def test_a_batch_that_fits_is_one_press_away(form, jobs, button, settings):
+    jobs.job_plan = JobPlan("gpu1", MEMORY, 64, BatchFit(48, 32, 2, 2))
+    dialog = plan(form)
+    message = "Batch 64 does not fit into 2.0 GiB; 48 does, or 32 in 2 passes of a step."
+    assert shows_text(dialog, message)
+    find_button(dialog, button).click()
+    raw = form.draft().raw
+    assert {key: raw[key] for key in settings} == settings
+    assert form.controller.dialog is None

@@ -10,7 +10,7 @@ from PySide6.QtCore import QObject, Signal
 
 from app.jobs.queue_controller import QueueController
 from backend.base.errors import BackendError
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
 from backend.records.queue.entry import Queue
@@ -173,6 +173,6 @@ def test_a_job_that_ends_during_a_read_makes_another_one(controller, service, im
             controller.refresh()
         return service.queue
 
-    controller._read = read
+    service.read = read
     controller.refresh()
     assert len(reads) == 2

@@ -75,7 +75,7 @@ def test_from_a_folder_with_a_program_to_its_job_in_four_clicks(program, folder,
 )
 def test_arguments_that_cannot_be_are_a_fault_of_their_field(program, folder, qtbot, line, message):  # noqa: F811
     program._services.library.import_item(Kind.SCRIPT, folder, "mnist")
-    program._job_controller.drafts.new_job_with(Kind.SCRIPT, "mnist@1")
+    program._job_controllers.jobs.drafts.new_job_with(Kind.SCRIPT, "mnist@1")
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     field(program, "Arguments").setText(line)
     program.form._fields.changed.emit()
@@ -105,7 +105,7 @@ def test_the_arguments_of_a_script_are_fields_and_several_values_are_a_sweep(
 ):
     (folder / "train.py").write_text(PROGRAM)
     program._services.library.import_item(Kind.SCRIPT, folder, "mnist")
-    program._job_controller.drafts.new_job_with(Kind.SCRIPT, "mnist@1")
+    program._job_controllers.jobs.drafts.new_job_with(Kind.SCRIPT, "mnist@1")
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to start")
     mouse = Mouse(qtbot, program)
     mouse.click("Fields from --help", program.form)
@@ -116,7 +116,7 @@ def test_the_arguments_of_a_script_are_fields_and_several_values_are_a_sweep(
     qtbot.waitUntil(lambda: program.form._result.text() == "Ready to queue 2 jobs")
     (folder / "train.py").write_text("raise SystemExit('no data')")
     program._services.library.import_item(Kind.SCRIPT, folder, "other")
-    program._job_controller.drafts.new_job_with(Kind.SCRIPT, "other@1")
+    program._job_controllers.jobs.drafts.new_job_with(Kind.SCRIPT, "other@1")
     part = program.form._sections.arguments
     qtbot.waitUntil(lambda: not part.switch.isChecked())
     mouse.click("Fields from --help", program.form)

@@ -308,7 +308,7 @@ def test_a_package_that_a_batch_lacks_is_installed_on_the_nodes_and_the_batch_tr
     assert find_button(dialog, "Install Pillow…").text() == "Install Pillow…"
     qtbot.mouseClick(find_button(dialog, "Install Pillow…"), LEFT_BUTTON)
     assert controller.session is not None
-    install_dialog = controller.session._packages.dialog.dialog
+    install_dialog = controller.session._packages.dialog
     assert install_dialog is not None
     qtbot.mouseClick(find_button(install_dialog, "Install"), LEFT_BUTTON)
     assert installed == [("Pillow", ["gpu09", "gpu12"])]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 
+import pytest
 from PySide6.QtWidgets import QFileDialog
 
 from backend.records.base.atomic_files import replace_json
@@ -39,6 +40,21 @@ def trained_job(paths, services, name="kept"):
 
 def rows(form):
     return [r.text for r in form.start_from.popover.rows.rows]
+
+
+@pytest.mark.parametrize("start_from", ["kept", "kept/latest", f"kept/{NAME}", "{id}"])
+def test_a_job_is_given_by_its_name_and_pinned_by_its_id(paths, services, start_from):
+    job_id = trained_job(paths, services)
+    trained_job(paths, services, "kept by others")
+    raw = {**raw_job(1), "start_from": start_from.format(id=job_id)}
+    assert services.jobs.create(raw).config.start_from == f"{job_id}/{NAME}"
+
+
+def test_a_name_of_two_jobs_is_refused_with_their_ids(paths, services):
+    ids = {trained_job(paths, services), trained_job(paths, services)}
+    (error,) = services.jobs.check({**raw_job(1), "start_from": "kept"}).errors
+    assert "“kept” is the name of 2 jobs" in error.message
+    assert all(job_id in error.message for job_id in ids)
 
 
 def test_a_checkpoint_is_chosen_of_jobs_that_match_and_passes_the_check(form, paths, services):

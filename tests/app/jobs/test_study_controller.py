@@ -1,7 +1,11 @@
-"""Studies in the window: the gallery starts one, its pane shows and exports the table."""
+"""Studies in the window: the gallery starts one, its pane shows and exports the table and plot."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,6 +14,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 
 from app.jobs.study_controller import StudyController
+from app.jobs.study_picture import draw
 from backend.base.errors import BackendError
 from backend.records.jobs.state import JobState
 from backend.records.studies.study import FormName
@@ -101,7 +106,7 @@ def press(part, text):
 def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     show_jobs(page, tuple(view for view in ALL_JOBS if view not in LR_JOBS))
     controller.choose()
-    dialog = controller.dialog_holder.dialog
+    dialog = controller.dialog
     names = [study.name for study in dialog.model.rows]
     assert names == FOUR
     assert find_button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
@@ -113,7 +118,7 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
     assert studies.starts == [("split", FormName.FULL, ())]
     assert signal.args[0].tag == LR
     assert controller.notifications == ["Queued 2 jobs of a study"]
-    assert controller.dialog_holder.dialog is None
+    assert controller.dialog is None
     assert controller.edited_views == list(LR_JOBS[:2])
     assert page.open_sweep_tag == LR
 
@@ -121,7 +126,7 @@ def test_the_gallery_starts_the_chosen_study(controller, page, studies, qtbot):
 def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
     controller.choose()
     studies.refusal = "The disk is full."
-    dialog = controller.dialog_holder.dialog
+    dialog = controller.dialog
     press(dialog, "Start")
     assert "The disk is full. Free some space." in visible_texts(dialog)
     assert find_button(dialog, "Start 20 jobs").text() == "Start 20 jobs"
@@ -131,7 +136,7 @@ def test_a_study_that_cannot_start_says_why_in_the_dialog(controller, studies):
 def test_a_study_file_of_the_user_joins_the_list(controller, studies, monkeypatch):
     monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_: ("/home/ann/mine.toml", ""))
     controller.choose()
-    dialog = controller.dialog_holder.dialog
+    dialog = controller.dialog
     press(dialog, "Open study file")
     assert dialog.model.rowCount() == 5
     assert dialog.view.currentIndex().row() == 0
@@ -206,3 +211,26 @@ def test_the_plot_describes_its_points_to_a_screen_reader(controller, page):
     )
     assert plot.as_picture().title == "Epoch time by workers"
     assert plot.as_picture().png().startswith(b"\x89PNG")
+
+
+ROOT = Path(__file__).parents[3]
+_DRAW = """
+import main
+from tests.pictures.screens.studies import split
+open("study.png", "wb").write(main.draw_study(split(), "png"))
+"""
+
+
+@pytest.mark.parametrize("table", [epoch_time, split])
+@pytest.mark.parametrize(
+    ("suffix", "magic"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_a_study_is_drawn_in_each_format(qtbot, table, suffix, magic):
+    assert draw(table(), suffix).startswith(magic)
+
+
+def test_the_command_line_draws_without_a_display(tmp_path):
+    environment = {k: v for k, v in os.environ.items() if k not in ("QT_QPA_PLATFORM", "DISPLAY")}
+    environment["PYTHONPATH"] = str(ROOT)
+    subprocess.run([sys.executable, "-c", _DRAW], cwd=tmp_path, env=environment, check=True)
+    assert (tmp_path / "study.png").read_bytes().startswith(b"\x89PNG")

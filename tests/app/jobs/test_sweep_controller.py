@@ -8,7 +8,7 @@ import pytest
 
 from app.jobs.sweep_controller import SweepController
 from backend.records.jobs.comparison import ComparedUpdate, RunFigures
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from tests.backend.services.sweeps.test_sweep_service import (
     BATCH,

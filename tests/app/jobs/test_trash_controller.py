@@ -6,7 +6,6 @@ from PySide6.QtWidgets import QWidget
 
 from app.jobs.trash_controller import TrashController
 from backend.datastore.jobs import files as job_files
-from backend.services.context.container import open_services
 from tests.asks import open_menu_entries
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.widgets.jobs.jobs_rig import show_jobs
@@ -24,14 +23,6 @@ from widgets.common.toast import Toast
 from widgets.jobs.actions import job_actions
 from widgets.jobs.list.bulk_dialogs import TrashDialog
 from widgets.jobs.page.jobs_page import JobsPage
-
-
-@pytest.fixture
-def services(tmp_path):
-    (tmp_path / "root").mkdir()
-    services = open_services(tmp_path / "root", tmp_path / "c.sqlite")
-    yield services
-    services.close()
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The gallery in the window reaches the real library, and what it suggests is offered."""
+"""The gallery and the depth planner in the window add to the real library."""
 
 from __future__ import annotations
 
@@ -8,28 +8,22 @@ from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QLabel
 
-from app.library.gallery_controller import GalleryController
+from app.library.gallery_controller import DepthController, GalleryController
 from app.library.library_controller import LibraryController
 from backend.base.errors import BackendError
+from backend.records.library.depth_plan import NETWORK, plan_depth
 from backend.records.library.item import Kind
-from backend.services.context.container import open_services
 from backend.services.library.gallery import GalleryService
 from tests.app.library.test_library_controller import watch_offers
 from tests.widgets.library.gallery_samples import LENET, graph_of
 from tests.widgets.library.test_gallery_dialog import button, click_row, line_edit, titles, write
-from tests.windows import visible_window
-from widgets.library.gallery_dialog import GalleryPreset
+from tests.windows import find_button, visible_window
+from widgets.common.fields import Slider
+from widgets.library.gallery_dialog import GalleryDialog, GalleryPreset
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.library_page import LibraryPage
 
 LEFT_BUTTON = Qt.MouseButton.LeftButton
-
-
-@pytest.fixture
-def services(tmp_path):
-    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
-    yield services
-    services.close()
 
 
 @pytest.fixture
@@ -105,7 +99,7 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     page = pages[kind]
     page.show()
     QTest.mouseClick(button(page, "From the gallery…"), LEFT_BUTTON)
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     entries = services.gallery.list(kind)
     shown_titles = {e.card.title for e in entries if not e.card.collection}
     assert set(titles(dialog)) == shown_titles
@@ -115,7 +109,7 @@ def test_the_button_of_the_page_adds_the_chosen_entry_and_opens_it(
     click_row(dialog, entries[-1].card.title)
     write(dialog, "Name in the library", "other")
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
-    assert gallery.dialog.dialog is None
+    assert gallery.dialog is None
     assert page.shown_name == "other"
     assert [offer.text for offer in library.offers] == ["Imported other."]
     assert {e.name for e in library.items(kind)} == {"other"} | ({"mine"} if has_some else set())
@@ -134,7 +128,7 @@ def test_the_dialog_says_why_an_entry_cannot_be_added(gallery, library, pages, m
 
     monkeypatch.setattr(GalleryService, "add", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
     assert "The disk is full. Free some space." in visible_texts(dialog)
     assert library.items(Kind.MODEL) == ()
@@ -146,7 +140,7 @@ def test_a_gallery_that_cannot_be_read_says_why_in_the_dialog(gallery, pages, mo
 
     monkeypatch.setattr(GalleryService, "list", refuse)
     pages[Kind.MODEL].gallery_requested.emit()
-    assert "card.toml: no title. Install Ringmaster again." in visible_texts(gallery.dialog.dialog)
+    assert "card.toml: no title. Install Ringmaster again." in visible_texts(gallery.dialog)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +163,7 @@ def test_a_job_s_network_has_the_settings_that_its_data_needs(
     library.refresh()
     added = []
     gallery.choose_for_job(dataset, "", added.append)
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     click_row(dialog, "LeNet-5")
     assert {name: line_edit(dialog, name).text() for name in values} == values
     QTest.mouseClick(button(dialog, "Add"), LEFT_BUTTON)
@@ -181,8 +175,8 @@ def test_classes_that_a_preview_counted_are_believed(gallery, library, services,
     services.library._add_details(item, {"classes": 5}, "")
     library.refresh()
     gallery.choose_for_job("flowers", "", print)
-    click_row(gallery.dialog.dialog, "LeNet-5")
-    assert line_edit(gallery.dialog.dialog, "Classes").text() == "5"
+    click_row(gallery.dialog, "LeNet-5")
+    assert line_edit(gallery.dialog, "Classes").text() == "5"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +200,8 @@ def test_the_side_that_the_loader_makes_is_believed(
     services.library.import_item(Kind.LOADER, tmp_path / "reader", "reader")
     library.refresh()
     gallery.choose_for_job("flowers", "reader", print)
-    click_row(gallery.dialog.dialog, "LeNet-5")
-    assert line_edit(gallery.dialog.dialog, "Side of a picture, pixels").text() == side
+    click_row(gallery.dialog, "LeNet-5")
+    assert line_edit(gallery.dialog, "Side of a picture, pixels").text() == side
 
 
 # The loader that fits a dataset
@@ -243,7 +237,7 @@ def test_the_settings_of_the_suggested_loader_can_be_changed_first(
     page = pages[Kind.DATASET]
     page.show()
     QTest.mouseClick(button(page.detail, "Settings…"), LEFT_BUTTON)
-    dialog = gallery.dialog.dialog
+    dialog = gallery.dialog
     assert line_edit(dialog, "Name in the library").text() == "flowers"
     assert line_edit(dialog, "Side of a picture, pixels").text() == "32"
     write(dialog, "Side of a picture, pixels", "24")
@@ -301,7 +295,7 @@ def test_pictures_are_drawn_until_the_dialog_closes(gallery, pages, services, mo
         def graph(self, layers):
             drawn_layers.append(layers)
             if len(drawn_layers) == 2:
-                gallery.dialog.dialog.reject()
+                gallery.dialog.reject()
             return super().graph(layers)
 
     monkeypatch.setattr(gallery, "_inspection", ClosingInspection())
@@ -310,3 +304,123 @@ def test_pictures_are_drawn_until_the_dialog_closes(gallery, pages, services, mo
     monkeypatch.setattr(GalleryService, "list", lambda *_: entries)
     gallery.choose(Kind.MODEL, GalleryPreset(), print)
     assert drawn_layers == [figures.layers] * 2
+
+
+@pytest.fixture
+def page(qtbot):
+    page = LibraryPage(Kind.MODEL)
+    qtbot.addWidget(page)
+    return page
+
+
+@pytest.fixture
+def added_items():
+    return []
+
+
+@pytest.fixture
+def dialog(page, services, immediately, added_items):
+    page.controller = DepthController(services.gallery, immediately, added_items.append, page)
+    page.controller.plan()
+    return page.controller.dialog
+
+
+def drawing_text(dialog):
+    return dialog.drawing.accessibleDescription()
+
+
+def test_the_drawing_follows_the_sliders_and_the_fields(dialog):
+    dialog.grab()
+    assert dialog.summary.text() == "20 convolutions in 4 stages"
+    assert drawing_text(dialog).startswith(
+        "9 convolutions, 128 px, sees 18 px, c-value 0.17; 4 conv"
+    )
+    dialog.limit.choose("printed")
+    dialog.limit.key_chosen.emit("printed")
+    assert dialog.summary.text() == "34 convolutions in 3 stages"
+    assert drawing_text(dialog).startswith(
+        "18 convolutions, 128 px, sees 36 px, c-value 0.08; 9 conv"
+    )
+    dialog.limit.choose("kept")
+    dialog.limit.key_chosen.emit("kept")
+    slider = next(s for s in dialog.findChildren(Slider) if "z" in s.accessibleName())
+    slider.set_share(0)
+    assert dialog.side.value() == 8
+    assert dialog.summary.text() == "4 convolutions in 1 stage"
+    dialog.side.setValue(4000)
+    assert slider.share() == 1
+    assert dialog.side.value() == 4000, "the slider ends earlier and does not pull it back"
+
+
+@pytest.mark.parametrize(
+    ("side", "kernel", "min_fan", "message"),
+    [
+        (4, 5, 6, "A side of 4 is smaller than the kernel of 5"),
+        (128, 1, 6, "A kernel of 1"),
+        (128, 0, 6, "A kernel of 0"),
+        (0, 3, 6, "A side of 0"),
+        (99_999, 3, 6, "too large"),
+        (128, 3, 0, "c-value must be from 1/100 to 1, not 0"),
+        (128, 3, 999, "c-value must be from 1/100 to 1"),
+    ],
+)
+def test_bad_input_is_a_sentence_and_no_network(
+    dialog, added_items, side, kernel, min_fan, message
+):
+    dialog.side.setValue(side)
+    dialog.kernel.setValue(kernel)
+    dialog.min_c_value.setValue(min_fan)
+    dialog.grab()
+    assert message in dialog._error.text()
+    assert not find_button(dialog, "Use this network").isEnabled()
+    assert drawing_text(dialog) == ""
+    dialog._request_network()
+    assert added_items == []
+    for box, value in ((dialog.side, 128), (dialog.kernel, 3), (dialog.min_c_value, 6)):
+        box.setValue(value)
+    assert (dialog._error.text(), find_button(dialog, "Use this network").isEnabled()) == ("", True)
+
+
+@pytest.mark.parametrize(
+    ("side", "kernel", "min_fan"), [(8192, 2, 100), (3, 3, 1), (99, 99, 1), (8192, 99, 100)]
+)
+def test_any_plan_is_drawn(dialog, side, kernel, min_fan):
+    dialog.side.setValue(side)
+    dialog.kernel.setValue(kernel)
+    dialog.min_c_value.setValue(min_fan)
+    dialog.grab()
+    assert len(drawing_text(dialog).split("; ")) == len(dialog._plan.stages)
+
+
+def test_the_network_is_added_and_opened(dialog, page, services, added_items):
+    dialog.channels.choose("3")
+    dialog.classes.setValue(4)
+    dialog.name.setText(" deep ")
+    find_button(dialog, "Use this network").click()
+    (item,) = added_items
+    assert (item.kind, item.reference) == (Kind.MODEL, "deep@1")
+    code = (services.library.content(Kind.MODEL, "deep@1") / "bks_model.py").read_text()
+    stages = plan_depth(128, 3).text
+    assert f"\nCLASSES = 4\nCHANNELS = 3\nSIDE = 128\nKERNEL = 3\nSTAGES = '{stages}'\n" in code
+    assert page.controller.dialog is None
+
+
+def test_a_name_that_the_library_refuses_stays_in_the_dialog(dialog, page, added_items):
+    dialog.name.setText("a/b")
+    find_button(dialog, "Use this network").click()
+    assert dialog._error.text()
+    assert page.controller.dialog is dialog
+    assert added_items == []
+
+
+def test_only_the_card_of_the_planned_network_has_the_button(qtbot, services):
+    dialog = GalleryDialog(Kind.MODEL, {}, GalleryPreset(NETWORK))
+    qtbot.addWidget(dialog)
+    dialog.show_entries(services.gallery.list(Kind.MODEL))
+    dialog.show()
+    plan = find_button(dialog, "Plan the depth…")
+    assert plan.isVisible()
+    with qtbot.waitSignal(dialog.plan_requested):
+        plan.click()
+    dialog._select_entry("lenet-5")
+    assert not plan.isVisible()

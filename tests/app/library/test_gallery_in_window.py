@@ -31,7 +31,7 @@ def program(qapp, request, tmp_path, monkeypatch):
     program._themes.choose(ThemeChoice.LIGHT)
     program.window.resize(1440, 900)
     program.show()
-    QtBot(request).waitUntil(lambda: program.is_built and program._node_names != ())
+    QtBot(request).waitUntil(lambda: program.is_built and program.node_names != ())
     yield program
     program.window.close()
     close_programs(program)

@@ -5,8 +5,7 @@ import pytest
 from app.library.layers_controller import LayersController
 from backend.base.errors import BackendError
 from backend.records.library.item import Kind, LibraryItem
-from backend.records.library.layer_graph import GraphNode, LayerGraph
-from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.layers import GraphNode, Layer, LayerGraph, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import find_by_name, find_only
 from widgets.common.buttons import SegmentedControl

@@ -42,13 +42,6 @@ from widgets.library.versions_view import ChangesCard
 
 
 @pytest.fixture
-def services(tmp_path):
-    services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
-    yield services
-    services.close()
-
-
-@pytest.fixture
 def library(services):
     return services.library
 

@@ -5,8 +5,7 @@ import pytest
 from app.library.scan_controller import ScanController
 from backend.base.errors import BackendError, Cancelled
 from backend.records.library.item import Combination, Kind, LibraryItem
-from backend.records.library.preview import SamplePreview
-from backend.records.library.sample_page import PageSample, SamplePage
+from backend.records.library.preview import PageSample, SamplePage, SamplePreview
 from backend.records.library.scan import DatasetScan
 from tests.windows import find_by_name, find_only
 from widgets.common import formats
@@ -82,12 +81,21 @@ def test_s08_a_scan_shows_its_findings_with_their_samples(detail, scans):
         (31, "1 class is rare.", "31 validation samples are in training, too."),
         (2, "", "2 validation samples are in training, too."),
         (1200, "", f"{formats.count(1200)} validation samples are in training, too."),
+        ((0, 1), "", "1 validation sample is almost equal to training samples."),
+        (
+            (2, 3),
+            "1 class is rare.",
+            "2 validation samples are in training, too. "
+            "3 validation samples are almost equal to training samples.",
+        ),
     ],
 )
 def test_leaks_that_a_scan_found_stay_in_the_row_and_above_all_tabs(qtbot, leaks, warning, message):
+    leaks, near_leaks = leaks if isinstance(leaks, tuple) else (leaks, 0)
     page = LibraryPage(Kind.DATASET)
     qtbot.addWidget(page)
     details = {**({"leaks": leaks} if leaks else {}), **({"warning": warning} if warning else {})}
+    details |= {"near_leaks": near_leaks} if near_leaks else {}
     item = LibraryItem(Kind.DATASET, "a", 1, "ab" * 32, 9, 9, "2026-11-27", details=details)
     other_item = LibraryItem(Kind.DATASET, "b", 1, "cd" * 32, 9, 9, "2026-11-27")
     page.show_items((item, other_item))

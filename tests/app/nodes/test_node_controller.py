@@ -140,9 +140,8 @@ def controller(cluster, nodes, woken_nodes, immediately, page):
 
 
 @pytest.fixture
-def dialog(controller, qtbot):
+def dialog(controller):
     controller.add()
-    qtbot.addWidget(visible_window(AddNodeDialog))
     return visible_window(AddNodeDialog)
 
 
@@ -244,6 +243,15 @@ def test_f52_a_refusal_stands_at_the_form_and_the_next_try_can_follow(dialog, cl
     dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
     assert find_field(dialog, "Host").error() == "10.0.4.23 does not answer. Is it on?"
     assert dialog.isVisible()
+
+
+def test_after_a_refused_key_the_next_try_can_follow(dialog, cluster, immediately, qtbot):
+    cluster.answers = [HostKeyUnknown("Unknown.", "", KEY), None]
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    find_only(TrustPage, dialog).key_refused.emit()
+    dialog.inspection_requested.emit(NodeRequest(ADDRESS, "gpu13"))
+    assert immediately.notifications == ["Added gpu13."]
+    qtbot.addWidget(visible_window(SetUpDialog))
 
 
 def test_a_closed_dialog_asks_nothing_of_the_node(dialog, cluster):

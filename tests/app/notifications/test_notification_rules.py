@@ -11,9 +11,15 @@ import pytest
 from app.notifications.notification_center import NotificationCenter
 from app.notifications.notification_rules import Notice, NotificationRules
 from app.notifications.notification_store import MAX_NOTICES, NotificationStore
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continuation, RankError
+from backend.records.jobs.status import (
+    DIVERGED,
+    NOT_A_NUMBER,
+    STANDSTILL,
+    Alarm,
+    Continuation,
+    RankError,
+)
 from backend.records.jobs.summary import JobListing, summary_of
 from backend.records.nodes.reading import NodeState, Presence
 from tests.app.jobs.test_status_poller import LIVE
@@ -126,8 +132,15 @@ def test_the_bell_counts_the_notices_of_the_open_data_root(tmp_path, notices, re
         3,
         1,
     ]
-    reloaded.mark_all_read()
+    assert reloaded.mark_read("/lab/b")
     assert reloaded.unread_count_of("/lab/b") == 0
+    reloaded.save()
+    assert NotificationStore(tmp_path / "notices.json").unread_count_of("/lab/a") == 1, (
+        "those of another data root were not seen"
+    )
+    assert reloaded.mark_read("/lab/a")
+    assert not reloaded.mark_read("/lab/a")
+    assert reloaded.unread_count == 0
 
 
 def test_m20_a_stalled_run_is_reported_once(notices, received_notices):
@@ -307,8 +320,8 @@ def test_notifications_are_stored_with_the_number_of_unread_ones(
     reloaded = NotificationStore(path)
     assert (reloaded.unread_count, len(reloaded.notices)) == (MAX_NOTICES, MAX_NOTICES)
     assert reloaded.notices[0] == received_notices[0]
-    assert reloaded.mark_all_read()
-    assert not reloaded.mark_all_read()
+    assert reloaded.mark_read("")
+    assert not reloaded.mark_read("")
     reloaded.save()
     assert NotificationStore(path).unread_count == 0
 
@@ -466,6 +479,22 @@ def test_m20_ends_are_known_for_each_data_root(open_window):
     other_window.bell.take_data_root("/home/mai/ring")
     assert other_window.poll(ended_job(1, minute=5)) == [], "that one was not open before"
     assert open_window().poll(ended_job(2, minute=6)) == ["Failed: job 2"]
+
+
+def test_the_list_has_the_notices_of_the_open_data_root_alone(open_window, main_window, qtbot):
+    open_window().poll(replace(LIVE, id="job-1", name="job 1"))
+    window = open_window()
+    assert window.poll(ended_job(1, minute=5)) == ["Failed: job 1"]
+    other_window = open_window()
+    other_window.bell.take_data_root("/home/mai/ring")
+    other_window.bell.show()
+    assert other_window.bell._listed_notices == ()
+    own_window = open_window()
+    assert own_window.bell._store.unread_count_of("/lab/ring") == 1, "it was not seen there"
+    own_window.bell.show()
+    with qtbot.waitSignal(own_window.bell.notice_opened) as opened:
+        own_window.bell.list.notice_opened.emit(0)
+    assert opened.args[0].job_id == "job-1"
 
 
 def test_m20_the_end_of_a_job_that_only_has_a_line_is_reported_too(open_window):

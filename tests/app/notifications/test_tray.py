@@ -58,6 +58,14 @@ def test_the_menu_has_the_running_jobs_and_the_ways_out(tray, qtbot):
     assert texts(tray)[0] == "Nothing is running"
 
 
+def test_nothing_runs_only_once_the_jobs_were_read(tray):
+    assert texts(tray) == ["Open Ringmaster", "Quit; jobs keep running"]
+    assert tray._icon.toolTip() == "Ringmaster"
+    tray.show_live(())
+    assert texts(tray)[0] == "Nothing is running"
+    assert "nothing is running" in tray._icon.toolTip()
+
+
 def test_many_jobs_do_not_make_the_menu_higher_than_the_screen(tray):
     tray.show_live(tuple(replace(HALF_DONE_VIEW, id=f"{n}") for n in range(40)))
     assert "and 32 more" in texts(tray)

@@ -102,7 +102,7 @@ def test_several_jobs_are_stopped(hands, table, program, data_root):
     for folder in folders:
         record = {"run": 1, "state": "INTERRUPTED", "message": "", "leftovers": []}
         replace_json(folder.attempt(1).exit, record)
-    hands.wait(lambda: not program._poller.live_views())
+    hands.wait(lambda: not program._job_controllers.poller.live_views())
 
 
 def test_several_jobs_without_a_checkpoint_are_exported_and_the_refusal_is_said(
@@ -142,7 +142,7 @@ def test_a_job_is_queued_and_gets_a_priority_and_an_hour_and_the_queue_goes_on_a
     raw = services.jobs.clone(ids[QUEUED_NAMES[0]])
     (name_of_last,) = unused_names(program, "last in line")
     last_id = services.jobs.create({**raw, "name": name_of_last, "tags": []}).id
-    program._poller.poll_list()
+    program._job_controllers.poller.poll_list()
     hands.wait(lambda: program.jobs.model.summary(last_id) is not None)
     open_job(hands, program, name_of_last)
     hands.wait(lambda: program.jobs.open_id == last_id and program.jobs.open_view is not None)

@@ -209,7 +209,7 @@ def test_a_curve_is_read_zoomed_panned_and_fitted(hands, program, ids):
 
 def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
     page = program._pages.compare
-    program._compare_controller._set_jobs(())
+    program._job_controllers.compare._set_jobs(())
     go(hands, program, "Ctrl+2", "compare")
     for name in ("slow", "fast"):
         hands.tab_to("Add a job" if name == "slow" else "Add job")
@@ -238,7 +238,7 @@ def test_jobs_are_added_to_the_comparison_and_taken_out(hands, program, ids):
 
 def test_a_sweep_is_brushed_and_the_best_remaining_job_is_opened(hands, program, ids):
     page = program._pages.compare
-    program._compare_controller._set_jobs(())
+    program._job_controllers.compare._set_jobs(())
     open_job(hands, program, "digits batch=16 lr=0.1")
     job_id = ids["digits batch=16 lr=0.1"]
     hands.wait(lambda: program.jobs.open_id == job_id and program.jobs.open_view is not None)

@@ -54,10 +54,10 @@ def go(program, hands, ids, page_key):
             lambda: program.jobs.table.model.rowCount() == rows_of_all(program.jobs.job_count)
         )
     elif page_key == "new-job":
-        program._job_controller.drafts.new_job()
+        program._job_controllers.jobs.drafts.new_job()
         hands.wait(lambda: window.page_key == page_key)
     elif page_key == "compare":
-        program._compare_controller.compare((ids["slow"], ids["fast"]))
+        program._job_controllers.compare.compare((ids["slow"], ids["fast"]))
         hands.wait(lambda: len(program._pages.compare.table._heads) == 2)
     else:
         window.open_page(page_key)
@@ -171,7 +171,7 @@ def test_tab_leads_to_everything_on_each_tab_of_a_job(program, hands, ids, tab, 
     program.window.open_page("jobs")
     program.jobs.open_job(ids["slow"])
     hands.wait(lambda: program.jobs.open_view is not None and program.jobs.open_id == ids["slow"])
-    program.jobs.detail._choose_tab(tab)
+    program.jobs.detail.tabs.choose(tab)
     test_tab_leads_to_everything_in_reading_order_and_shows_where_it_is(
         program, hands, ids, "jobs", qtbot
     )
@@ -214,7 +214,7 @@ def test_ctrl_n_makes_a_new_job_wherever_one_is(program, hands, ids, page_key):
 
 def test_ctrl_n_keeps_the_contents_of_a_form_in_use(program, hands, ids):
     go(program, hands, ids, "new-job")
-    drafts = program._job_controller.drafts
+    drafts = program._job_controllers.jobs.drafts
     drafts.show_draft(JobDraft({**program.form.draft().raw, "name": "half written"}))
     hands.press("Ctrl+N")
     wait_for_queue(program, hands, "form")

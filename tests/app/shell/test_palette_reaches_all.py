@@ -15,7 +15,7 @@ from widgets.common.actions import Request
 from widgets.common.buttons import ChoiceRow, UnderlinedTabs
 from widgets.common.fields import LineEdit
 from widgets.jobs.actions import job_actions
-from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.detail.job_header import JobName
 from widgets.library import item_actions
 from widgets.nodes.page import node_actions
 from widgets.shell.shortcuts import SHORTCUTS
@@ -100,7 +100,7 @@ def missing_titles(program):
 
 
 def open_job(program, qtbot, job_id):
-    program._open_job(job_id)
+    program._pages.open_job(job_id)
     qtbot.waitUntil(lambda: program.jobs.open_view is not None)
     qtbot.waitUntil(lambda: program.jobs.detail._checkpoints is not None)
 
@@ -109,12 +109,12 @@ def open_job(program, qtbot, job_id):
 @pytest.mark.parametrize("tab", ["curves", "ranks", "checkpoints", "log", "settings", "notes"])
 def test_the_palette_has_all_actions_of_a_job(qtbot, program, ids, name, tab):
     open_job(program, qtbot, ids[name])
-    program.jobs.detail._choose_tab(tab)
+    program.jobs.detail.tabs.choose(tab)
     assert missing_titles(program) == []
 
 
 def test_the_palette_has_all_actions_of_a_sweep_and_of_chosen_rows(qtbot, program, ids):
-    program._open_sweep(SWEEP)
+    program._pages.open_sweep(SWEEP)
     qtbot.waitUntil(program.jobs.sweep.isVisible)
     assert missing_titles(program) == []
     program.jobs.show_table()
@@ -132,7 +132,7 @@ def test_the_palette_has_all_actions_of_a_sweep_and_of_chosen_rows(qtbot, progra
 
 
 def test_the_palette_has_all_actions_of_a_comparison(qtbot, program, ids):
-    program._compare_controller.compare((ids["slow"], ids["fast"]))
+    program._job_controllers.compare.compare((ids["slow"], ids["fast"]))
     qtbot.waitUntil(lambda: len(program._pages.compare.plots.panels()) == 2)
     assert missing_titles(program) == []
 
@@ -140,7 +140,7 @@ def test_the_palette_has_all_actions_of_a_comparison(qtbot, program, ids):
 @pytest.mark.parametrize("kind", PARTS)
 def test_the_palette_has_all_actions_of_a_library_item(qtbot, program, kind):
     page = program.library[kind]
-    program._open_item(kind, "digits")
+    program._pages.open_item(kind, "digits")
     qtbot.waitUntil(lambda: page.shown_name == "digits")
     for tab in page.detail._pages_by_tab:
         if tab in find_only(UnderlinedTabs, page.detail)._keys:

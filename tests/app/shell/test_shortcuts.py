@@ -73,7 +73,7 @@ def test_a_key_of_a_page_works_wherever_the_mouse_clicked_before(desk, key, area
 @pytest.mark.parametrize("key", ["J", "L", "F", "S", "[", "Shift+L"])
 def test_a_field_that_takes_letters_keeps_them_from_the_shortcuts(desk, key):
     detail = desk.open("slow")
-    detail._choose_tab("log")
+    detail.tabs.choose("log")
     search, picker = desk.jobs.list.search, find_only(ComboBox, detail.log)
     for field in (search, picker):
         field.setFocus()

@@ -66,7 +66,7 @@ def button(section: QWidget, text: str) -> Button:
 
 def repair(section: VerifySection, press: Callable[[], None]) -> tuple[str, ...]:
     press()
-    dialog = section.controller._dialog.dialog
+    dialog = section.controller.dialog
     shown_texts = tuple(texts(dialog))
     button(dialog, "Repair").click()
     return shown_texts
@@ -110,7 +110,7 @@ def test_nothing_is_repaired_without_a_confirmation(section, service):
     service.answers += [verification(CUT)]
     section.check.click()
     button(section, "Repair…").click()
-    button(section.controller._dialog.dialog, "Cancel").click()
+    button(section.controller.dialog, "Cancel").click()
     assert len(service.calls) == 1
     assert "It is cut." in texts(section)
 

@@ -13,8 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.notifications.notification_rules import Notice
 from app.notifications.notification_store import NotificationStore
-from app.runtime.paths import notices_file, settings_file
-from app.runtime.settings import Settings
+from app.runtime.settings import Settings, notices_file, settings_file
 from app.shell.help import DOCS, TOPICS, read_topics
 from backend.base.errors import BackendError
 from backend.records.bundles.job_archive import SUFFIX

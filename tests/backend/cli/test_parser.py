@@ -12,8 +12,7 @@ import pytest
 
 from backend.cli import commands
 from backend.cli.command import Command, all_commands
-from backend.cli.main import run
-from backend.cli.parser import make_parser
+from backend.cli.main import make_parser, run
 
 MAIN = Path(__file__).parents[3] / "main.py"
 COMMON = ["--data-root", "/data", "--catalogue", "/c.sqlite", "--json"]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.cli import questions
-from backend.cli.commands.job.preflight import fix_findings
+from backend.cli.commands.job.run import fix_findings
 from backend.records.nodes.entry import HostKey
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight.context import PreflightContext

@@ -15,7 +15,6 @@ from typing import Any
 
 from backend.base.errors import BackendError
 from backend.datastore.nodes.files import write_entry
-from backend.launch.placement import NodePaths
 from backend.node.metrics.probe import Probe
 from backend.node.system import process_cleanup
 from backend.node.system.mpi import find_mpirun
@@ -25,12 +24,14 @@ from backend.records.base.layout import JobFolder, run_tag
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.history import Block, encode
+from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RunExit, RunStatus
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind
 from backend.records.nodes.entry import Interface, NodeEntry, NodeInfo, NodeInstallation
 from backend.services.context.container import Services, open_services
+from backend.services.nodes.head_node import SupervisorStart
 from backend.services.tools.training_python import training_python
 from tests.backend.ssh.sshd_rig import USER, Sshd
 from tests.fakes.mounted_root import mounted
@@ -221,11 +222,11 @@ class FakeHead:
         self.started: list[tuple[str, int, str]] = []
 
     @contextlib.contextmanager
-    def open_head(self, ranks: object) -> Iterator[FakeHead]:
-        yield self
+    def open_head(self, ranks: object) -> Iterator[SupervisorStart]:
+        yield self._start
 
-    def start(self, folder: JobFolder, run: int, site: NodePaths) -> None:
-        self.started.append((folder.job_id, run, site.data_root))
+    def _start(self, folder: JobFolder, launch: Launch) -> None:
+        self.started.append((folder.job_id, launch.run, str(Path(launch.job_folder).parents[1])))
 
     def instead_of(self, services: Services) -> None:
         services.nodes.head = self.open_head  # type: ignore[method-assign]

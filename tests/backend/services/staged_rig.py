@@ -8,9 +8,9 @@ from pathlib import Path
 
 from backend.datastore.nodes.files import entry, write_entry
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import remote_run_of
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState, Presence
-from backend.records.nodes.remote_run import remote_run_of
 from backend.services.context.container import Services
 from tests.backend.services.access_cases import NODE, DataSite, FakeHead, RemoteRun, on_node
 from tests.backend.ssh.sshd_rig import Sshd

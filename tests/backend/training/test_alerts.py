@@ -10,12 +10,10 @@ import pytest
 import torch
 
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL
 from backend.records.jobs.checkpoint import Checkpoint, retired_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
-from backend.records.jobs.diagnosis import LOSS_DIVERGED
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunStatus
+from backend.records.jobs.status import DIVERGED, LOSS_DIVERGED, NOT_A_NUMBER, STANDSTILL, RunStatus
 from backend.training.alerts import WINDOW, DivergenceWatch, StandstillWatch
 from tests.backend.training.test_reporter import WatchedReporter, step
 from tests.backend.training.training_rig import LOADER, MODEL, new_training

@@ -37,7 +37,7 @@ class Rig:
             folder.mkdir(parents=True)
         placement = [{"node": "a", "processes": 1}]
         raw = {"name": "mine", "script": "mine", "placement": placement, **settings}
-        self.launch = Launch("job", 1, parse_job(raw).draft, (), (), "", "", "")
+        self.launch = Launch("job", 1, parse_job(raw).draft, (), "", "", "")
         self.step = 0
         self.metrics: dict[str, float | None] = {}
 

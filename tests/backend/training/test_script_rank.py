@@ -21,12 +21,11 @@ from backend.base.rendezvous_point import SECRET_VARIABLE
 from backend.base.room import DiskSpace
 from backend.datastore.jobs.history_reader import read_history
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.alarm import BAD_CURVE
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.heartbeat import RankHeartbeat
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
-from backend.records.jobs.status import last_status
+from backend.records.jobs.status import BAD_CURVE, last_status
 from backend.training import script_disk
 from backend.training.script_disk import DiskWatch
 from backend.training.script_rank import Script, ScriptReports
@@ -65,9 +64,7 @@ def script_of(tmp_path: Path, plan: RankPlan, *ranks: RankPlan, **changes: Any) 
     folder = JobFolder(tmp_path / "job")
     folder.output.mkdir(parents=True, exist_ok=True)
     folder.logs.mkdir(exist_ok=True)
-    launch = Launch(
-        "id", 1, config, ("x",), ranks, "", "", "", script_source=str(tmp_path / "version")
-    )
+    launch = Launch("id", 1, config, ranks, "", "", "", script_source=str(tmp_path / "version"))
     return Script(folder, launch, plan, RankHeartbeat.inherited())
 
 

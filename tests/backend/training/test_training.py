@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from backend.records.jobs.diagnosis import LOSS_NOT_A_NUMBER
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.lr_schedule import learning_rate
+from backend.records.jobs.status import LOSS_NOT_A_NUMBER
 from backend.training.loop import Trainer
 from backend.training.strategies.single_process import SingleProcess
 from tests.backend.training.training_rig import LOADER, MODEL, new_training

@@ -162,7 +162,6 @@ class Training:
             job_id=self.folder.job_id,
             run=self.run,
             config=self.config,
-            argv=(),
             ranks=ranks,
             model_source=str(self.sources / "model"),
             loader_source=str(self.sources / "loader"),

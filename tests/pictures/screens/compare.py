@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from backend.records.jobs.comparison import ComparedUpdate, RunFigures
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.summary import JobQuery
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, SMALL, SMALLEST, screen

@@ -7,15 +7,13 @@ from dataclasses import replace
 import numpy as np
 from PySide6.QtWidgets import QMenu
 
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.config import StrategyConfig
-from backend.records.jobs.diagnosis import LOSS_NOT_A_NUMBER
-from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.history import RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import DIVERGED, LOSS_NOT_A_NUMBER, NOT_A_NUMBER, Alarm, RankError
 from backend.records.jobs.view import JobCommand, JobRun
 from backend.records.nodes.reading import Presence
 from tests.job_views import replace_fields
@@ -26,7 +24,7 @@ from tests.pictures.stage import Stage
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.jobs.log.test_log_tab import Logs
 from tests.windows import find_only
-from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import LargePlot
 from widgets.library.install_dialog import InstallDialog
 from widgets.nodes.history.node_history import NodeHistory
 from widgets.plots.curve_data import XAxis
@@ -121,7 +119,7 @@ def downpour(stage: Stage, tab: str = ""):
     page.detail.show_nodes(lab.nodes())
     page.detail.show_view(view)
     if tab:
-        page.detail._choose_tab(tab)
+        page.detail.tabs.choose(tab)
     return page
 
 
@@ -372,7 +370,7 @@ def checkpoints(stage: Stage) -> None:
     page.detail.show_checkpoints(
         lab.LIVE.id, (replace(first_checkpoint, is_kept=True), *remaining_checkpoints)
     )
-    page.detail.show_file_check(lab.LIVE.id, first_checkpoint.name, "checked", "found right")
+    page.detail.checkpoints.show_file_check(first_checkpoint.name, "checked", "found right")
 
 
 screen("checkpoints-empty")(lambda stage: open_job(stage, lab.DRAFT, tab="checkpoints"))
@@ -387,8 +385,8 @@ def checkpoints_reading(stage: Stage) -> None:
 @screen("checkpoints-unreadable")
 def checkpoints_unreadable(stage: Stage) -> None:
     checkpoints_reading(stage)
-    stage.jobs.detail.show_checkpoints_error(
-        lab.LIVE.id, "/lab/ring/jobs does not answer: stale file handle. Mount the share again."
+    stage.jobs.detail.checkpoints.show_error(
+        "/lab/ring/jobs does not answer: stale file handle. Mount the share again."
     )
 
 
@@ -411,7 +409,7 @@ def _log(stage: Stage, lines=lab.LOG):
     log = page.detail.log
     Logs(log, r3=lines, r0=[], all=list(lines), mpirun=["── run 1 ──"])
     log.open_job(lab.FAILED)
-    page.detail._choose_tab("log")
+    page.detail.tabs.choose("log")
     return log
 
 
@@ -453,9 +451,7 @@ def settings_of_job(stage: Stage) -> None:
         "gpu06",
         f"{folder}/by-hand/20261124-184302",
     )
-    page.detail.show_settings(
-        lab.LIVE.id, 'name = "retinanet-r50 · coco 2x"\nepochs = 50\n', command
-    )
+    page.detail.settings.show_file('name = "retinanet-r50 · coco 2x"\nepochs = 50\n', command)
 
 
 @screen("settings-of-job-toml")
@@ -468,8 +464,7 @@ def settings_of_job_toml(stage: Stage) -> None:
 def notes(stage: Stage) -> None:
     page = open_job(stage, tab="notes")
     first_checkpoint, *_ = lab.checkpoints()
-    page.detail.show_audit_entries(
-        lab.LIVE.id,
+    page.detail.notes.show_audit_entries(
         (
             AuditEntry(
                 lab.ago(4 * lab.MINUTE), f"Always kept: {first_checkpoint.name}", "ben", "desk-7"

@@ -29,7 +29,7 @@ def open_job(stage: Stage, view=lab.LIVE, views=lab.JOBS, tab: str = "", **optio
         page.show_update(lab.history(view, **options))
         page.detail.show_checkpoints(view.id, lab.checkpoints(view))
     if tab:
-        page.detail._choose_tab(tab)
+        page.detail.tabs.choose(tab)
     return page
 
 

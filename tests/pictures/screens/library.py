@@ -15,22 +15,29 @@ from PySide6.QtCore import QBuffer, QIODevice
 from PySide6.QtGui import QImage
 
 from backend.records.library.item import Combination, Kind, LibraryItem, VersionChanges
-from backend.records.library.layer_graph import NODE_H, GraphEdge, GraphNode, LayerGraph
-from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.layers import (
+    NODE_H,
+    GraphEdge,
+    GraphNode,
+    Layer,
+    LayerGraph,
+    ModelLayers,
+)
 from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
     LayerRow,
     ModelCheck,
+    PageSample,
     Preview,
     SampleError,
+    SamplePage,
     SamplePart,
     SamplePreview,
     ShapeCount,
     rare_class_warning,
 )
-from backend.records.library.sample_page import PageSample, SamplePage
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from backend.records.library.variance import DepthVariance, LayerVariance
 from backend.training.tools.histogram import ChannelSpread
@@ -196,18 +203,30 @@ def dataset_long_classes(stage: Stage) -> None:
     page.detail.results.samples.show_class(names[2])
 
 
+_WINE_COLUMNS = (
+    "alcohol", "malic acid", "ash", "alcalinity of ash", "magnesium", "total phenols", "flavanoids",
+    "nonflavanoid phenols", "proanthocyanins", "color intensity", "hue", "proline",
+    "od280/od315 of diluted wines",
+)  # fmt: skip
+
+
 def _columns(stage: Stage) -> LibraryPage:
     """A table: each sample a row, each column with a spread of its own."""
     chance = np.random.default_rng(5)
     rows = chance.gamma(2.0, [1, 4, 0.3, 20, 2, 7, 1, 3, 0.1, 5, 1, 60, 8], (48, 13))
+    scaled_rows = (rows - rows.mean(0)) / rows.std(0)
     samples = tuple(
         SamplePreview(9 * n, (SamplePart("data", (13,), "float32", "values",
-                                  values=tuple(row.tolist())),
+                                  values=tuple(row.tolist()), names=_WINE_COLUMNS,
+                                  scaled_values=tuple(scaled_rows[n].tolist())),
                        SamplePart("target", (), "float32", "values", values=(row[3],))),
                f"{row[3]:.4g}", 0.02)
         for n, row in enumerate(rows)
     )  # fmt: skip
-    columns = [_channel_statistics("data", n, chance.gamma(2.0, 1 + n, 500)) for n in range(13)]
+    columns = [
+        replace(_channel_statistics("data", n, chance.gamma(2.0, 1 + n, 500)), name=name)
+        for n, name in enumerate(_WINE_COLUMNS)
+    ]
     table_preview = Preview(
         "training", "UserDataset", 506, 506, samples, item_time_ms=0.02,
         shapes=(ShapeCount("data", (13,), "float32", 506),

@@ -11,6 +11,7 @@ import numpy as np
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import ConfigError, variable_error
+from backend.records.jobs.plan import BatchFit, JobPlan, MemoryPlan, NodesPlan
 from backend.records.jobs.rate_search import RateSearch, RateStep
 from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.records.jobs.view import JobCheck
@@ -25,10 +26,11 @@ from tests.widgets.nodes import samples
 from widgets.jobs.form.form_sections import Details
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
+from widgets.jobs.form.plan_dialog import PlanDialog
 from widgets.jobs.form.rate_dialog import RateDialog
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
-from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
+from widgets.jobs.placement.gpu_choice import ShareGpuDialog
 
 _HELPS = Path(__file__).parents[2] / "data/script_help"
 
@@ -56,6 +58,18 @@ READY = JobCheck(
         Finding("model", True, "Model and loader fit."),
         Finding("network", True, "One network, 10.0.4.0/24; the data root is seen by both."),
         Finding("rate", True, "The learning rate is twice that of your best job."),
+    ),
+)
+
+MEMORY = MemoryPlan(
+    145_000_000, 145_000_000, 145_000_000, 12_400_000_000, 1_900_000_000, 80 * 2**30
+)
+PLAN = JobPlan(
+    *("gpu09", MEMORY, 16, None, 0.212, 118, 27.4, 6.1, 4200.0, 0.02, 290_000_000, 3, 412 * 10**9),
+    by_nodes=(
+        NodesPlan(1, 128, 45_800, 0.212, 0, 9716.0, 4.1e7),
+        NodesPlan(2, 256, 22_900, 2.387, 272_000_000, 54_670.0, 4.6e8),
+        NodesPlan(4, 512, 11_450, 2.459, 281_000_000, 28_160.0, 4.7e8),
     ),
 )
 
@@ -92,6 +106,25 @@ def new_job_rate(stage: Stage) -> None:
     )
     dialog = RateDialog(stage.window)
     dialog.show_search(RateSearch(tuple(steps), 0.01))
+    stage.lay_over(dialog)
+
+
+@screen("new-job-plan", LARGE_SMALL)
+def new_job_plan(stage: Stage) -> None:
+    """The needs of a job whose batch fits."""
+    filled_form(stage)
+    dialog = PlanDialog(stage.window)
+    dialog.show_plan(PLAN)
+    stage.lay_over(dialog)
+
+
+@screen("new-job-plan-too-large", LARGE_SMALL)
+def new_job_plan_too_large(stage: Stage) -> None:
+    """A batch that does not fit into the GPU, and the two ways out."""
+    filled_form(stage)
+    dialog = PlanDialog(stage.window)
+    memory = replace(PLAN.memory, other_bytes=None, capacity_bytes=11 * 2**30)
+    dialog.show_plan(JobPlan("gpu09", memory, 64, BatchFit(48, 32, 2, 2)))
     stage.lay_over(dialog)
 
 

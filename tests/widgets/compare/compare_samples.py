@@ -9,7 +9,7 @@ import numpy as np
 
 from backend.records.jobs.comparison import ComparedUpdate, MetricFigures, RunFigures
 from backend.records.jobs.config import CheckpointPolicy, Optimizer
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus

@@ -43,7 +43,7 @@ from widgets.compare.compare_page import ComparePage, short_names
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.plots import _Plot
 from widgets.compare.table import _ColumnHead, _ValueCell, row_texts
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobRows
 from widgets.plots.curve_data import XAxis
 from widgets.plots.end_labels import Legend
 

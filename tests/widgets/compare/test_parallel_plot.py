@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
 from backend.records.jobs.comparison import ComparedUpdate, RunFigures
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.sweeps.parallel_coordinates import parallel_plot
 from tests.widgets.compare.sweep_samples import sweep
 from tests.widgets.compare.test_compare_page import process_events

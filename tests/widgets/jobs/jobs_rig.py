@@ -5,7 +5,7 @@ from __future__ import annotations
 from app.jobs.list_controller import ListController
 from backend.records.jobs.summary import JobListing, summary_of
 from tests.conftest import SynchronousRunner
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobRows
 from widgets.jobs.page.jobs_page import JobsPage
 
 

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from backend.records.library.gallery import Card, CardFigures, CardSetting, GalleryEntry
 from backend.records.library.item import Kind
-from backend.records.library.layer_graph import NODE_H, NODE_W, GraphEdge, GraphNode, LayerGraph
-from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.layers import (
+    NODE_H,
+    NODE_W,
+    GraphEdge,
+    GraphNode,
+    Layer,
+    LayerGraph,
+    ModelLayers,
+)
 
 _LAYER_GAP = 26.0
 _KINDS = {"c": "Conv2d", "n": "BatchNorm2d", "p": "MaxPool2d", "r": "ReLU", "l": "Linear"}

@@ -64,17 +64,17 @@ def test_a_failure_stays_with_its_reason_and_can_be_tried_again(
     packages, retries = Packages(), []
     controller = PackageController(packages, immediately, window)  # type: ignore[arg-type]
     controller.ask("my_lib", ("gpu01",), lambda: retries.append(True))
-    dialog = controller.dialog.dialog
+    dialog = controller.dialog
     assert dialog is not None
     for error in (BackendError("No such package.", "Check its name."), Cancelled()):
         packages.error = error
         qtbot.mouseClick(find_button(dialog, "Install"), LEFT_BUTTON)
-        assert controller.dialog.dialog is dialog
+        assert controller.dialog is dialog
         assert find_button(dialog, "Install").isEnabled(), "it can be tried again"
         assert retries == []
     assert find_only(TaskStatus, dialog).message.text() == ""
     packages.error = None
     qtbot.mouseClick(find_button(dialog, "Install"), LEFT_BUTTON)
     assert packages.requests == 3 * [("my_lib", ("gpu01",))]
-    assert (controller.dialog.dialog, retries) == (None, [True])
+    assert (controller.dialog, retries) == (None, [True])
     assert immediately.notifications == ["Installed my_lib."]

@@ -6,8 +6,7 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QApplication, QTableView
 
 from backend.records.library.item import Combination, Kind, LibraryItem
-from backend.records.library.layer_graph import GraphEdge, GraphNode, LayerGraph
-from backend.records.library.layers import Layer, ModelLayers
+from backend.records.library.layers import GraphEdge, GraphNode, Layer, LayerGraph, ModelLayers
 from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import find_only, finish_timers, open_tab, show_widget, visible_texts
 from widgets.common import formats

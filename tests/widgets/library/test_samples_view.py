@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QBuffer, QPoint, Qt
@@ -13,13 +14,14 @@ from backend.records.library.preview import (
     ChannelStatistics,
     ClassCount,
     Histogram,
+    PageSample,
     Preview,
     SampleError,
+    SamplePage,
     SamplePart,
     SamplePreview,
     ShapeCount,
 )
-from backend.records.library.sample_page import PageSample, SamplePage
 from tests.windows import (
     add_widget,
     find_button,
@@ -32,6 +34,7 @@ from tests.windows import (
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.fields import ComboBox
+from widgets.common.labels import Label
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.library import sample_parts
 from widgets.library.class_columns import ClassColumns, ClassRows
@@ -389,3 +392,31 @@ def test_a_page_that_cannot_be_read_says_why(show: ShowPreview) -> None:
     assert "The share is gone." in visible_texts(view)
     find_button(view, "Previous samples").click()
     assert len(find_only(SampleGrid, view).samples) == 12
+
+
+NAMED = SamplePart(
+    "data", (3,), "float32", "values",
+    values=(13.2, 1.78, None), names=("Alkohol", "Säure", "Note"), scaled_values=(0.2, -1.4, None),
+)  # fmt: skip
+
+
+def test_values_with_names_are_rows_with_their_names_and_units(qtbot: QtBot) -> None:
+    sketch = show_widget(qtbot, sample_parts.PartSketch(), 280, 96)
+    sketch.show_part(NAMED)
+    assert sketch.accessibleName().split(", ")[:2] == ["Alkohol 13.2", "Säure 1.78"]
+    height = sketch.height()
+    plain = sketch.grab().toImage()
+    sketch.show_part(replace(NAMED, names=("Alkohol", "Säure", "Farbe")))
+    assert sketch.grab().toImage() != plain, "the names are painted"
+    sketch.show_part(sample(0, "cat").parts[0])
+    assert sketch.height() != height
+
+
+@pytest.mark.parametrize("names", [(), NAMED.names])
+def test_values_with_names_are_not_listed_twice(qtbot: QtBot, names: tuple[str, ...]) -> None:
+    view = add_widget(qtbot, SamplesView(), 1000, 700)
+    view.show_preview(
+        Preview("training", "U", 1, 1, (SamplePreview(0, (replace(NAMED, names=names),)),))
+    )
+    captions = [label.text() for label in view.findChildren(Label)]
+    assert ("Data, first values" in captions) is not bool(names)

@@ -5,8 +5,13 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QTableView
 from pytestqt.qtbot import QtBot
 
-from backend.records.library.preview import SampleError, SamplePart, SamplePreview
-from backend.records.library.sample_page import PageSample, SamplePage
+from backend.records.library.preview import (
+    PageSample,
+    SampleError,
+    SamplePage,
+    SamplePart,
+    SamplePreview,
+)
 from backend.records.library.scan import BrokenSample, DatasetScan, SplitScan
 from tests.windows import add_widget, find_button, find_only, visible_texts
 from widgets.common.banner import Banner

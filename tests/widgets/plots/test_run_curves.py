@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves, metric_title
 

@@ -303,6 +303,21 @@ KEYED_BULK_ACTIONS = sorted(
 SWEEP_ACTIONS = tuple(action for action in BULK_ACTIONS if action != CLONE_ALL)
 """The form holds one job."""
 
+
+@dataclass(frozen=True)
+class CheckpointSubject:
+    """The chosen checkpoint of a job; only a script knows what is in its own checkpoints."""
+
+    is_chosen: bool = False
+    is_kept: bool = False
+    is_of_script: bool = False
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether this program can read the weights of the checkpoint."""
+        return self.is_chosen and not self.is_of_script
+
+
 # Requests of single buttons and dialogs. The first argument is a job id unless it is described.
 
 
@@ -323,8 +338,19 @@ BACK = Request[[]]("back")
 """Show the list (narrow windows)."""
 RESUME_FROM = Request[[str, str]]("resume_from")
 """A job id, and the name of a checkpoint, "" for the newest."""
-NEW_FROM = Request[[str, str]]("new_from")
-VERIFY_CHECKPOINT = Request[[str, str]]("verify")
+NEW_FROM = Action[[str, str], CheckpointSubject](
+    "new_from",
+    "New job from this",
+    icon="plus",
+    is_enabled=lambda subject: subject.is_ours,
+)
+VERIFY_CHECKPOINT = Action[[str, str], CheckpointSubject](
+    "verify",
+    "Check file",
+    icon="shield-check",
+    tip="Read the file and compare it with the hash stored when it was saved",
+    is_enabled=lambda subject: subject.is_chosen,
+)
 RESUME_ON_NODES = Request[[str, object]]("resume_elsewhere")
 """A job id, and ``placement`` as a job file has it."""
 RESUME_WITH = Request[[str, Mapping[str, Any]]]("resume_with")
@@ -347,10 +373,27 @@ TRY_CHECKPOINT = Request[[JobView, Sequence[Checkpoint], str]]("try")
 """A job, its checkpoints, and the name of the checkpoint to try."""
 DRAW_NUMBER = Request[[str, str]]("draw_number")
 """A job id, and the pattern of a number in its log."""
-KEEP_CHECKPOINT = Request[[str, Checkpoint]]("keep")
-"""Keep a checkpoint always, or no more."""
-INSPECT_CHECKPOINT = Request[[str, str, Sequence[Checkpoint]]]("inspect")
+KEEP_CHECKPOINT = Action[[str, Checkpoint], CheckpointSubject](
+    "keep",
+    "Keep always",
+    icon="push-pin",
+    make_title=lambda subject: "Stop keeping" if subject.is_kept else "Keep always",
+    is_enabled=lambda subject: subject.is_chosen,
+)
+INSPECT_CHECKPOINT = Action[[str, str, Sequence[Checkpoint]], CheckpointSubject](
+    "inspect",
+    "Look inside…",
+    icon="magnifying-glass",
+    tip="Weights, gradients, and one sample on its way through the layers",
+    is_enabled=lambda subject: subject.is_ours,
+)
 """A job id, the name of a checkpoint to look into, and all checkpoints."""
+CHECKPOINT_MENU_ACTIONS: tuple[Action[Any, CheckpointSubject], ...] = (
+    NEW_FROM,
+    INSPECT_CHECKPOINT,
+    KEEP_CHECKPOINT,
+    VERIFY_CHECKPOINT,
+)
 EXPORT_TO = Request[[str, str, str, str]]("export_to")
 """A job id, a checkpoint (its name, "best" or "latest"), a format and a path."""
 CANCEL_EXPORT = Request[[]]("cancel_export")

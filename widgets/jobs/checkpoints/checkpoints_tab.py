@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
@@ -11,10 +12,10 @@ from PySide6.QtWidgets import QAbstractItemView, QStackedWidget, QTableView, QWi
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.view import NO_RESUME_REASON, JobView
 from widgets.common import formats
-from widgets.common.actions import Request
+from widgets.common.actions import MoreButton, Request, fill_menu
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
 from widgets.common.drag_and_drop import FilePromise, PromisedFile
@@ -24,11 +25,14 @@ from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableMod
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.jobs.actions import job_actions
-from widgets.jobs.actions.job_actions import CheckpointDrag, JobActions
-from widgets.jobs.checkpoints.export_dialog import checkpoint_label, export_name, format_title
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.actions.job_actions import CheckpointDrag, CheckpointSubject, JobActions
+from widgets.jobs.checkpoints.export_dialog import (
+    Exporter,
+    checkpoint_label,
+    export_name,
+    format_title,
+)
 
-_KEEP_LABEL, _UNKEEP_LABEL = "Keep always", "Stop keeping"
 _VERIFIED_TIP = "verified when it was saved"
 _METRIC_COLUMN, _SIZE_COLUMN, _MARKS_COLUMN, _HASH_COLUMN = 1, 2, 4, 5
 _SMALL_W = 680
@@ -38,7 +42,11 @@ hash."""
 
 
 class CheckpointsTab(QWidget):
-    """The tab Checkpoints."""
+    """The tab Checkpoints.
+
+    Attributes:
+        more_button: The button with the menu of the actions that have no button.
+    """
 
     def __init__(self, actions: JobActions, exporter: Exporter) -> None:
         super().__init__()
@@ -75,25 +83,25 @@ class CheckpointsTab(QWidget):
         self._table.selectionModel().selectionChanged.connect(self._update_buttons)
         self._resume_button = Button("Resume from this", icon="play")
         self._resume_button.clicked.connect(partial(self._request, job_actions.RESUME_FROM))
-        self._new_job_button = Button("New job from this", icon="plus")
-        self._new_job_button.clicked.connect(partial(self._request, job_actions.NEW_FROM))
         self._try_button = Button("Try it", icon="magic-wand")
         self._try_button.set_tip("See the answers of this checkpoint for files or samples")
         self._try_button.clicked.connect(self._request_try)
         self._export_button = Button("Export…", icon="upload-simple")
         self._export_button.clicked.connect(self._ask_export)
-        self._keep_button = Button(_KEEP_LABEL, icon="push-pin")
-        self._keep_button.clicked.connect(self._request_keep)
-        self._verify_button = Button("Check file", icon="shield-check")
-        self._verify_button.set_tip(
-            "Read the file and compare it with the hash stored when it was saved"
+        self.more_button = MoreButton(
+            lambda menu: fill_menu(
+                menu,
+                (job_actions.CHECKPOINT_MENU_ACTIONS,),
+                self._subject(),
+                lambda action: self._menu_requests[action.id](),
+            )
         )
-        self._verify_button.clicked.connect(partial(self._request, job_actions.VERIFY_CHECKPOINT))
-        self._inspect_button = Button("Look inside…", icon="magnifying-glass")
-        self._inspect_button.set_tip(
-            "Weights, gradients, and one sample on its way through the layers"
-        )
-        self._inspect_button.clicked.connect(self._request_inspection)
+        self._menu_requests: dict[str, Callable[[], object]] = {
+            job_actions.NEW_FROM.id: partial(self._request, job_actions.NEW_FROM),
+            job_actions.VERIFY_CHECKPOINT.id: partial(self._request, job_actions.VERIFY_CHECKPOINT),
+            job_actions.KEEP_CHECKPOINT.id: self._request_keep,
+            job_actions.INSPECT_CHECKPOINT.id: self._request_inspection,
+        }
         self._policy_label = Label("", "small", "text3", wrap=True)
         self._is_live = False
         card = Card((self._table, 1), margins=(0, 0, 0, S1))
@@ -102,12 +110,11 @@ class CheckpointsTab(QWidget):
         table.setLayout(
             col(
                 (card, 1),
-                row(self._resume_button, self._new_job_button, self._try_button, STRETCH, gap=S2),
                 row(
-                    self._inspect_button,
+                    self._resume_button,
+                    self._try_button,
                     self._export_button,
-                    self._keep_button,
-                    self._verify_button,
+                    self.more_button,
                     STRETCH,
                     gap=S2,
                 ),
@@ -211,6 +218,14 @@ class CheckpointsTab(QWidget):
         name = self._selected_name()
         return next((c for c in self.model.rows if c.name == name), None)
 
+    def _subject(self) -> CheckpointSubject:
+        checkpoint, view = self._selected_checkpoint(), self._view
+        return CheckpointSubject(
+            is_chosen=checkpoint is not None,
+            is_kept=checkpoint is not None and checkpoint.is_kept,
+            is_of_script=view is not None and bool(view.config.script),
+        )
+
     def _request(self, request: Request[[str, str]]) -> None:
         if self._view is not None:
             self._actions.ask(request, self._view.id, self._selected_name())
@@ -278,14 +293,8 @@ class CheckpointsTab(QWidget):
     def _update_buttons(self) -> None:
         has_selection = bool(self._selected_name())
         checkpoint = self._selected_checkpoint()
-        self._keep_button.setEnabled(has_selection)
-        is_kept = checkpoint is not None and checkpoint.is_kept
-        self._keep_button.setText(_UNKEEP_LABEL if is_kept else _KEEP_LABEL)
-        # Only a script knows what is in its checkpoints.
-        is_script = self._view is not None and bool(self._view.config.script)
-        for button in (self._inspect_button, self._new_job_button, self._try_button):
-            button.setEnabled(has_selection and not is_script)
-        self._verify_button.setEnabled(has_selection)
+        self._try_button.setEnabled(self._subject().is_ours)
+        self.more_button.setEnabled(has_selection)
         disabled_tip = self._no_resume_reason(checkpoint)
         self._resume_button.setEnabled(has_selection and not disabled_tip)
         self._resume_button.set_tip(disabled_tip)

@@ -10,7 +10,7 @@ from PySide6.QtCore import QRectF, Qt, Slot
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPixmap
 from PySide6.QtWidgets import QLayout, QSizePolicy, QTableView, QWidget
 
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.prediction import (
     Box,
     ClassMeasures,

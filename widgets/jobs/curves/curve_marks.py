@@ -11,10 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.jobs.alarm import Alarm
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import Alarm
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.plots.annotations import AxisSpan, Boundary, VerticalMarker

@@ -14,7 +14,7 @@ from PySide6.QtGui import QResizeEvent, QShowEvent
 from PySide6.QtWidgets import QMenu, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.metric_names import OF_NO_DATA, STALENESS, VALIDATION
 from backend.records.jobs.view import JobView
 from widgets.common.buttons import IconButton
@@ -24,10 +24,9 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import HEADED_CARD, PAGE_MARGIN, S2
 from widgets.jobs.actions.job_actions import SAVE_CSV, SAVE_FILE, JobActions
-from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
 from widgets.jobs.curves.curve_marks import CurveMarks
-from widgets.jobs.curves.curves_layout import CurvesBody
-from widgets.jobs.detail.slow_node import SlowNode
+from widgets.jobs.curves.curves_layout import CurvesBody, LargePlot, SmallPlot
+from widgets.jobs.detail.warning import SlowNode
 from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.plots.annotations import AxisSpan
 from widgets.plots.axis_choice import ScaleButton, axis_choice

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.metric_labels import metric_label, short_metric_label
+from backend.records.jobs.metric_names import metric_label, short_metric_label
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.queue.entry import QueuedJob

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from typing import ParamSpec
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent, QKeyEvent
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.history import RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.stop_request import STOP_GRACE_S
-from backend.records.jobs.view import JobCommand, JobRun, JobView, RunUpdate, earlier_log
+from backend.records.jobs.view import JobRun, JobView, RunUpdate, earlier_log
 from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
@@ -28,7 +28,7 @@ from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions, JobSubject
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.checkpoints.export_dialog import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_texts import stop_cost_message
 from widgets.jobs.detail.job_header import JobHeader
@@ -38,14 +38,20 @@ from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
-from widgets.jobs.detail.slow_node import SlowNode, slow_node
-from widgets.jobs.detail.warning import JobFinding, ReplayComparison, job_finding
+from widgets.jobs.detail.warning import (
+    JobFinding,
+    ReplayComparison,
+    SlowNode,
+    job_finding,
+    slow_node,
+)
 from widgets.jobs.failure.failure_tab import FailureTab
 from widgets.jobs.log.log_tab import LogTab
 from widgets.jobs.ranks.rank_history import job_problems
 from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory
 
+P = ParamSpec("P")
 _ANNOUNCED_STEP = 0.1
 _SCRIPT_SAVES_MS = 5000
 
@@ -56,6 +62,7 @@ class JobDetail(QWidget):
     Attributes:
         exporter: The export dialog of the checkpoints.
         header: Name, state and actions of the job.
+        tabs: The tabs, each of which is also an attribute.
     """
 
     def __init__(self, actions: JobActions) -> None:
@@ -90,12 +97,12 @@ class JobDetail(QWidget):
                 col(
                     self.header,
                     self._progress,
-                    self._tabs.bar,
+                    self.tabs.bar,
                     gap=S3,
                     margins=(0, 0, PAGE_MARGIN, 0),
                 ),
                 # Its pages reach the edge: their scroll bars are in the margin.
-                (self._tabs, 1),
+                (self.tabs, 1),
                 gap=S3,
                 margins=(PAGE_MARGIN, (HEADER_H - 40) // 2, 0, 0),
             )
@@ -126,8 +133,8 @@ class JobDetail(QWidget):
         self.failure.clear()
         self._update_page()
         first_tab = "failure" if view.state.has_failed else "curves"
-        previous_tab = self._tabs.key()
-        self._choose_tab(first_tab if previous_tab in ("failure", "curves") else previous_tab)
+        previous_tab = self.tabs.key()
+        self.tabs.choose(first_tab if previous_tab in ("failure", "curves") else previous_tab)
         self.job_actions.ask(job_actions.READ_SETTINGS, view.id)
         self.job_actions.ask(job_actions.READ_HISTORY, view.id)
 
@@ -168,7 +175,7 @@ class JobDetail(QWidget):
             # A new run may have other ranks, and none has failed.
             self.log.open_job(view)
         if is_newest and has_failed:
-            self._choose_tab("failure")
+            self.tabs.choose("failure")
         if has_new_state or view.status.epoch != previous_view.status.epoch:
             self.job_actions.ask(job_actions.READ_CHECKPOINTS, view.id)
         elif view.config.script and view.state.is_live and not self._script_save_timer.isActive():
@@ -201,15 +208,14 @@ class JobDetail(QWidget):
         if self._is_export_pending:
             self.export()
 
-    def show_file_check(self, job_id: str, name: str, label: str, tip: str = "") -> None:
-        """Show the result of checking a checkpoint's file."""
-        if self._is_open(job_id):
-            self.checkpoints.show_file_check(name, label, tip)
+    def if_open(self, job_id: str, show: Callable[P, object]) -> Callable[P, None]:
+        """Return ``show``, which does nothing while another job is open."""
 
-    def show_audit_entries(self, job_id: str, entries: tuple[AuditEntry, ...]) -> None:
-        """Show the actions recorded for the job, newest first."""
-        if self._is_open(job_id):
-            self.notes.show_audit_entries(entries)
+        def show_if_open(*args: P.args, **kwargs: P.kwargs) -> None:
+            if self._is_open(job_id):
+                show(*args, **kwargs)
+
+        return show_if_open
 
     def show_runs(self, job_id: str, runs: tuple[JobRun, ...]) -> None:
         """Set all runs of the job, to choose from."""
@@ -228,21 +234,8 @@ class JobDetail(QWidget):
         self.curves.show_view(update.view)
         self.log.open_job(replace(update.view, id=earlier_log(job_id, run.put_away)))
         self._update_page()
-        if self._tabs.key() != "log":
-            self._choose_tab("curves")
-
-    def show_checkpoints_error(self, job_id: str, message: str) -> None:
-        """Show why the checkpoints cannot be read."""
-        if self._is_open(job_id):
-            self.checkpoints.show_error(message)
-
-    def show_settings(self, job_id: str, toml: str, command: JobCommand) -> None:
-        if self._is_open(job_id):
-            self.settings.show_file(toml, command)
-
-    def show_curves(self, job_id: str) -> None:
-        if self._is_open(job_id):
-            self._choose_tab("curves")
+        if self.tabs.key() != "log":
+            self.tabs.choose("curves")
 
     def show_busy(self, job_id: str, label: str) -> None:
         """Show that an action is under way ("Starting…"), or has ended ("")."""
@@ -286,31 +279,11 @@ class JobDetail(QWidget):
             if self._checkpoints:
                 self.checkpoints.show_checkpoints(self._view, self._checkpoints)
 
-    def set_narrow(self, is_narrow: bool) -> None:
-        """Show a back button in a narrow window, which shows either the list or the job."""
-        self.header.set_narrow(is_narrow)
-
     # -- actions by key
-
-    @Slot(int)
-    def step_tab(self, offset: int) -> None:
-        self._tabs.step(offset)
-
-    @Slot()
-    def toggle_log_y(self) -> None:
-        self.curves.toggle_log_y()
-
-    @Slot()
-    def toggle_log_x(self) -> None:
-        self.curves.toggle_log_x()
-
-    @Slot()
-    def fit(self) -> None:
-        self.curves.fit()
 
     @Slot()
     def focus_smoothing(self) -> None:
-        self._choose_tab("curves")
+        self.tabs.choose("curves")
         self.curves.focus_smoothing()
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -322,7 +295,7 @@ class JobDetail(QWidget):
 
     @Slot()
     def focus_log(self) -> None:
-        self._choose_tab("log")
+        self.tabs.choose("log")
         self.log.focus_search()
 
     @Slot()
@@ -342,7 +315,7 @@ class JobDetail(QWidget):
         self.settings = SettingsTab()
         self.notes = NotesTab(self.job_actions)
         self.failure = FailureTab(self.job_actions, self.curves.run_curves)
-        self._tabs = JobTabs(
+        self.tabs = JobTabs(
             failure=self.failure,
             curves=self.curves,
             ranks=self.ranks,
@@ -353,7 +326,7 @@ class JobDetail(QWidget):
         )
 
     def _connect_signals(self) -> None:
-        self._tabs.tab_changed.connect(self._tab_changed)
+        self.tabs.tab_changed.connect(self._tab_changed)
         self.curves.completed.connect(self.failure.show_points)
         self.failure.plots.saved.connect(self._save_picture)
         self.ranks.history.pictures.saved.connect(self._save_picture)
@@ -377,8 +350,8 @@ class JobDetail(QWidget):
         is_newest = self._earlier_runs.shown_run is None
         # "What happened" always shows the curves of the newest run.
         shows_failure = view.state.has_failed and is_newest
-        self._tabs.show_failure_tab(shows_failure)
-        self._tabs.show_counts(view.world_size, len(checkpoints))
+        self.tabs.show_failure_tab(shows_failure)
+        self.tabs.show_counts(view.world_size, len(checkpoints))
         has_checkpoints, can_cancel = self.has_checkpoints, self._can_cancel
         subject = JobSubject(
             view, has_checkpoints, self._queued_job, self._busy_label, can_cancel, is_overdue
@@ -402,7 +375,7 @@ class JobDetail(QWidget):
         is_reported = (
             self._view is not None and self._view.state.has_failed and not self._busy_label
         )
-        is_below = is_reported and self._tabs.key() == "failure"
+        is_below = is_reported and self.tabs.key() == "failure"
         self.header.main_button.setVisible(not is_below)
         self._focus_lead.set_part(
             self.failure.first_button if is_below else self.header.main_button
@@ -473,9 +446,6 @@ class JobDetail(QWidget):
     def _is_open(self, job_id: str) -> bool:
         return self._view is not None and self._view.id == job_id
 
-    def _choose_tab(self, key: str) -> None:
-        self._tabs.choose(key)
-
     @Slot()
     def _read_script_saves(self) -> None:
         if self._view is not None and self._view.config.script:
@@ -494,7 +464,7 @@ class JobDetail(QWidget):
 
     @Slot(str, int)
     def _show_log(self, source: str, line: int) -> None:
-        self._choose_tab("log")
+        self.tabs.choose("log")
         self.log.show_source(source, line)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:

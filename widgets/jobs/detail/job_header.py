@@ -1,20 +1,24 @@
-"""The header of the open job: progress ring, name, state, figures and actions."""
+"""The header of the open job: progress ring, editable name, state, figures and actions."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import Slot
-from PySide6.QtWidgets import QMenu, QWidget
+from PySide6.QtCore import QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QMenu, QStackedWidget, QWidget
 
+from backend.records.base.validation import job_name_error
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.actions import MoreButton
 from widgets.common.buttons import Button, IconButton
+from widgets.common.fields import LineEdit
 from widgets.common.key_value_row import KeyValueRow
-from widgets.common.labels import plain_tip
+from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col, keep_size_when_hidden, row
+from widgets.common.painting import paint_focus, text_width
 from widgets.common.state_badge import RankRing, StateBadge
-from widgets.common.theme import S1, S2, S3, TARGET_MIN
+from widgets.common.theme import R_CONTROL, S1, S2, S3, TARGET_MIN, Role
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import (
     QUEUE_ACTIONS,
@@ -25,7 +29,6 @@ from widgets.jobs.actions.job_actions import (
     main_action,
 )
 from widgets.jobs.detail.header_texts import header_figures, run_details
-from widgets.jobs.detail.job_name import JobName
 from widgets.jobs.ranks.rank_strip import rank_marks
 
 _RING = 96
@@ -121,3 +124,82 @@ class JobHeader(QWidget):
     def _rename(self, name: str) -> None:
         if self._view is not None:
             self._actions.ask(job_actions.SET_NAME, self._view.id, name)
+
+
+class JobName(QStackedWidget):
+    """The job's name, in smaller text where space is short.
+
+    A double click or the rename key edits the name in place.
+
+    Signals:
+        renamed: The new name.
+    """
+
+    renamed = Signal(str)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._role: Role = "title"
+        self._label = Label("", self._role, elide="right")
+        self._edit = LineEdit(name="Name of the job")
+        self._edit.editingFinished.connect(self._finish_editing)
+        self.addWidget(self._label)
+        self.addWidget(self._edit)
+        self.setFixedHeight(32)
+        self.setFocusPolicy(Qt.FocusPolicy.TabFocus)
+        self._label.set_tip("Double-click to rename", "F2")
+        self.setAccessibleName("Name of the job")
+
+    def show_name(self, name: str) -> None:
+        self._label.setText(name)
+        self.setAccessibleDescription(name)
+        self._fit_role()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_role()
+
+    def _fit_role(self) -> None:
+        role: Role = "title" if text_width(self._label.text(), "title") <= self.width() else "name"
+        if role != self._role:
+            self._role = role
+            self._label.set_role(role)
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        super().paintEvent(event)
+        if self.hasFocus():
+            painter = QPainter(self)
+            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+            paint_focus(painter, QRectF(self.rect()), R_CONTROL)
+
+    def edit(self) -> None:
+        if self._is_editing():
+            return
+        self._edit.setText(self._label.text())
+        self.setCurrentWidget(self._edit)
+        self._edit.selectAll()
+        self._edit.setFocus()
+
+    def mouseDoubleClickEvent(self, _event: QMouseEvent) -> None:
+        self.edit()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.setCurrentWidget(self._label)
+        elif event.key() == Qt.Key.Key_Return and not self._is_editing():
+            self.edit()
+        else:
+            super().keyPressEvent(event)
+
+    def _is_editing(self) -> bool:
+        return self.currentWidget() is self._edit
+
+    @Slot()
+    def _finish_editing(self) -> None:
+        if not self._is_editing():
+            return
+        name = self._edit.text().strip()
+        self.setCurrentWidget(self._label)
+        if name != self._label.text() and not job_name_error(name):
+            self.show_name(name)
+            self.renamed.emit(name)

@@ -10,7 +10,7 @@ from PySide6.QtGui import QPainter, QPainterPath, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history_update import RunStart
+from backend.records.jobs.history import RunStart
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from widgets.common import formats, theme

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from backend.records.base.timestamps import instant
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import DIVERGED, NOT_A_NUMBER
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import NodeState
 from widgets.common import formats

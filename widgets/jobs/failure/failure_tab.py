@@ -18,8 +18,8 @@ from PySide6.QtWidgets import QBoxLayout, QPlainTextEdit, QSizePolicy, QWidget
 from backend.records.base.layout import position_text
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
-from backend.records.jobs.diagnosis import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.settings import name_and_unit
+from backend.records.jobs.status import OF_LOSS, UNKNOWN, EvidenceLine
 from backend.records.jobs.view import MPIRUN_LOG, NO_RESUME_REASON, JobView
 from backend.records.library.packages import package_of
 from backend.records.nodes.reading import NodeState

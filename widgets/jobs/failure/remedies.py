@@ -8,9 +8,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume
-from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, OF_LOSS, USER_CODE
+from backend.records.jobs.status import (
+    DIVERGED,
+    LOSS_DIVERGED,
+    LOSS_NOT_A_NUMBER,
+    NOT_A_NUMBER,
+    OF_LOSS,
+    USER_CODE,
+)
 from backend.records.jobs.view import JobView
 from backend.records.library.packages import missing_module, module_of
 from backend.records.nodes.reading import NodeState, Presence

@@ -15,7 +15,7 @@ from backend.records.jobs.config import (
     StrategyConfig,
     default_scaling,
 )
-from backend.records.jobs.metric_labels import usual_mode
+from backend.records.jobs.metric_names import usual_mode
 from backend.records.jobs.script import USUAL_CHECKPOINTS
 from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION
 from backend.records.jobs.settings import (
@@ -28,7 +28,7 @@ from backend.records.jobs.settings import (
     value_label,
 )
 from widgets.common.banner import Banner
-from widgets.common.buttons import Button
+from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, ErrorLine, Field, LineEdit, align_with_field
 from widgets.common.labels import Label
@@ -119,12 +119,7 @@ class FormSections(QWidget):
         self.trial = TrialLine()
         self.job_kind = ComboBox(((MODEL, "Model"), (SCRIPT, "Script")), name="Runs")
         self.gallery = Button("Gallery…", icon=GALLERY_ICON, tip="Networks that fit the data")
-        self.rate_button = Button(
-            "Find a rate…",
-            kind="quiet",
-            icon="magic-wand",
-            tip="Try rising learning rates on this model and data",
-        )
+        self.rate_button = IconButton("magic-wand", "Find a rate… Tries rising learning rates")
         self._job_kind_field = Field("Runs", self.job_kind)
         self.banner = Banner(stacked=True)
         self.banner.hide()
@@ -397,8 +392,7 @@ class FormSections(QWidget):
         rare_fields = (f.make(path, _PLACEHOLDERS.get(path)) for path in _RARE_HOW)
         self._how_errors.attach_fields(*rare_fields)
         self._how_details.fill(self._strategy_note, self._settings_grid)
-        tools = row(self.rate_button, STRETCH, gap=S2)
-        return section("How", first_line, second_line, tools, self._how_details)
+        return section("How", first_line, second_line, self._how_details, tool=self.rate_button)
 
     def _make_keep_card(self) -> Card:
         f = self._fields
@@ -466,12 +460,12 @@ class FormSections(QWidget):
             control.setItemText(0, label if mode else "choose…")
 
 
-def section(name: str, *items: Any) -> Card:
-    """Return a card of the form with its name on the left."""
+def section(name: str, *items: Any, tool: QWidget | None = None) -> Card:
+    """Return a card of the form with its name on the left, and a button below the name."""
     head = Label(name, "heading")
     head.setFixedWidth(SECTION_W)
     body = col(*items, gap=0)
-    return Card(row(col(head, STRETCH), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
+    return Card(row(col(head, tool, STRETCH, gap=S1), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
 
 
 def _line(

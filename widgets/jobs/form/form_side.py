@@ -58,6 +58,7 @@ class FormSide(StyledFrame):
     Attributes:
         start_buttons: The buttons of the pane.
         pictures: Exports the learning rate curve.
+        rate_button: Search for the learning rate.
         result: The summary of the check.
         refusal: Why a start was refused.
         findings: The column of checks.
@@ -77,6 +78,7 @@ class FormSide(StyledFrame):
         self._basis = Label("", "small", "text3", wrap=True)
         self._rates = RatePreview()
         self.pictures = PictureButton(TITLE, lambda: self._rates)
+        self.rate_button = Button("Find a rate…", kind="quiet", icon="magic-wand")
         self._changes_title = Label("", "strong", elide="right")
         self._changes = col(gap=S1)
         self._changes_rule = Separator()
@@ -96,7 +98,7 @@ class FormSide(StyledFrame):
         self._numbers.setLayout(
             col(self._figures, S2, self._forecasts, S1, self._basis, S3, gap=S1)
         )
-        title = row(Label(TITLE, "strong"), STRETCH, self.pictures)
+        title = row(Label(TITLE, "strong"), STRETCH, self.rate_button, self.pictures)
         self._curve.setLayout(col(Separator(), S3, title, self._rates, S3, gap=S1))
         upper = QWidget()
         upper.setLayout(
@@ -281,7 +283,7 @@ class FormFoot(StyledFrame):
         self.figures.setVisible(not message and bool(self.figures.text()))
 
     def show_figures(self, check: JobCheck, reason: str = "") -> None:
-        """Show the figures in one line, or why the job cannot train."""
+        """Show the figures in one line, why the job cannot train, or what may go wrong."""
         parts = []
         if check.global_batch:
             parts.append(f"batch {formats.count(check.global_batch)}")
@@ -297,7 +299,10 @@ class FormFoot(StyledFrame):
             parts.append(f"{formats.gpu_hours(forecast.gpu_s)} GPU hours")
         if forecast.disk_bytes is not None:
             parts.append(f"{formats.disk(forecast.disk_bytes)} of checkpoints")
-        self.figures.setText(reason or ", ".join(parts))
+        hints = (finding for finding in check.findings if not finding.ok)
+        hint = next((f"{hint.message} {hint.remedy}".strip() for hint in hints), "")
+        self.figures.setText(reason or hint or ", ".join(parts))
+        self.figures.set_color_role("warn" if hint and not reason else "text2")
         self.figures.setVisible(bool(self.figures.text()) and self.refusal.isHidden())
 
 

@@ -41,6 +41,7 @@ _CHECK_DELAY_MS = 300
 _TWO_PANES_FROM_W = 1128
 """The side pane takes 384 px; the rest must hold five fields side by side, and margins."""
 _DRAFT_TIP = "Create the job and start it later"
+_PLAN_TIP = "What will it need? Memory, time and disk, by a short training on the first node"
 _NO_DRAFT_TIP = "A sweep cannot be saved as a draft"
 _VALID_FINDING = Finding("settings", True, "Settings, versions and nodes are valid")
 _WAIT_MESSAGES = {NODE_CHECK: "A node is offline", GPU_CHECK: "A GPU is in use"}
@@ -73,7 +74,8 @@ class JobForm(QWidget):
         help_requested: Read the arguments of the script in this job file; answer with
             `show_arguments` or `show_arguments_error`.
         help_cancelled: Stop reading.
-        rate_requested: Search for the learning rate; answer with `choose_rate`.
+        rate_requested: Search for the learning rate; answer with `choose_settings`.
+        plan_requested: Measure the needs of the job; answer with `choose_settings`.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
@@ -96,6 +98,7 @@ class JobForm(QWidget):
     help_requested = Signal(object)
     help_cancelled = Signal()
     rate_requested = Signal()
+    plan_requested = Signal()
     gallery_requested = Signal()
     picture_requested = Signal(str, object)
 
@@ -116,6 +119,9 @@ class JobForm(QWidget):
         self.start_from = self._fields.weights
         self._side, self._foot = FormSide(self._make_buttons()), FormFoot(self._make_buttons())
         self._side.pictures.saved.connect(self.picture_requested)
+        self._tools = self._sections.rate_button, self._side.rate_button
+        for tool in self._tools:
+            tool.clicked.connect(self.rate_requested)
         self._result, self._refusal = self._side.result, self._side.refusal
         self._findings = self._side.findings
         self._start_button, self._foot_start = (
@@ -153,7 +159,6 @@ class JobForm(QWidget):
         self._sections.templates.all_button.clicked.connect(self.load_requested)
         self._sections.job_kind.activated.connect(self._choose_job_kind)
         self._sections.gallery.clicked.connect(self.gallery_requested)
-        self._sections.rate_button.clicked.connect(self.rate_requested)
         arguments = self._sections.arguments
         arguments.requested.connect(lambda: self.help_requested.emit(self._fields.draft()))
         arguments.cancelled.connect(self.help_cancelled)
@@ -221,10 +226,12 @@ class JobForm(QWidget):
         self._fields.show_value("model", name)
         self._handle_change()
 
-    def choose_rate(self, rate: float) -> None:
-        """Set the learning rate; several values of a sweep become this one."""
-        self._fields.swept.restore_single("optimizer.lr")
-        self._fields.show_value("optimizer.lr", rate)
+    def choose_settings(self, settings: Mapping[str, Any]) -> None:
+        """Set settings by their paths; several values of a sweep become one."""
+        for path, value in settings.items():
+            self._fields.swept.restore_single(path)
+            self._fields.show_value(path, value)
+            self._sections.reveal(self._fields.field(path))
         self._handle_change()
 
     def propose(self, settings: Mapping[str, Any]) -> None:
@@ -414,7 +421,10 @@ class JobForm(QWidget):
         self._save_menu = menu
         self._save_button = Button("Save draft", kind="quiet", icon="floppy-disk", tip=_DRAFT_TIP)
         self._save_button.clicked.connect(self._save)
-        return PageHeader("New job", "", load, open_file, save_as, self._save_button)
+        self._plan_button = Button("Plan…", kind="quiet", icon="gauge", tip=_PLAN_TIP)
+        self._plan_button.clicked.connect(self.plan_requested)
+        buttons = load, open_file, save_as, self._save_button, self._plan_button
+        return PageHeader("New job", "", *buttons)
 
     def _make_buttons(self) -> StartButtons:
         buttons = StartButtons()
@@ -525,7 +535,8 @@ class JobForm(QWidget):
     def _enable_buttons(self) -> None:
         for button in (self._start_button, self._foot_start):
             button.setEnabled(self._may_start and not self._is_busy)
-        self._sections.rate_button.setEnabled(self._may_start)
+        for tool in (*self._tools, self._plan_button):
+            tool.setEnabled(self._may_start)
         is_sweep = bool(self._fields.swept.axes())
         self._save_button.setEnabled(self._may_start and not self._is_busy and not is_sweep)
         self._save_button.set_tip(_NO_DRAFT_TIP if is_sweep else _DRAFT_TIP)

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QHeaderView, QTableView
 from backend.records.base.timestamps import instant
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import RANDOM_WEIGHTS
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.fields import LineEdit, SearchField, paint_caret

@@ -7,7 +7,7 @@ from dataclasses import replace
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.summary import JobChoices, JobQuery
 from widgets.common.buttons import Button
 from widgets.common.cards import StyledFrame

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 
 from backend.records.base.timestamps import instant
 from backend.records.jobs import summary_settings
-from backend.records.jobs.metric_labels import short_metric_label
+from backend.records.jobs.metric_names import short_metric_label
 from backend.records.jobs.settings import name_and_unit, value_label
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView

@@ -7,26 +7,70 @@ row of the open job would be missing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from PySide6.QtCore import (
     QAbstractTableModel,
+    QEvent,
     QModelIndex,
     QObject,
     QPersistentModelIndex,
     Qt,
     Signal,
 )
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QTableView
 
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import Queue, QueuedJob
 from backend.records.sweeps.summary import MIN_JOBS, job_label
 from widgets.jobs.list.job_columns import CELL_ROLES, JobColumn, edited_value
-from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.sweep_text import sweep_cell_text
+
+
+def _no_slot(_job_id: str) -> int | None:
+    return None
+
+
+@dataclass(frozen=True)
+class JobRows:
+    """The result of a query.
+
+    Attributes:
+        summaries: All jobs and all sweeps, by slot. The owner may replace an entry at any time.
+        order: The slots of the result, in order. The jobs of an unfolded sweep follow its slot.
+        slot_of: The slot of a job by its id, of a sweep by its tag.
+        total_count: The number of all jobs.
+        live_count, queued_count: The numbers of live and of queued jobs, of all jobs.
+        hit_count: The number of jobs in the result, folded or not.
+        sweep_slots: The slot of the sweep by the slot of its job, -1 for none; empty without folds.
+        empty_columns: Keys of columns in which no job has a figure.
+    """
+
+    summaries: Sequence[JobSummary] = ()
+    order: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    slot_of: Callable[[str], int | None] = _no_slot
+    total_count: int = 0
+    live_count: int = 0
+    queued_count: int = 0
+    hit_count: int = 0
+    sweep_slots: npt.NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))
+    empty_columns: frozenset[str] = frozenset()
+
+    def sweep_slot(self, slot: int) -> int:
+        """Return the slot of a job's sweep, -1 for a job without a sweep and for a sweep."""
+        return int(self.sweep_slots[slot]) if slot < len(self.sweep_slots) else -1
+
+    def slot_rows(self) -> npt.NDArray[np.int32]:
+        """Return the row of each slot, -1 for slots that are not in the result."""
+        rows = np.full(int(max(self.order.max(initial=-1) + 1, len(self.summaries))), -1, np.int32)
+        rows[self.order] = np.arange(len(self.order), dtype=np.int32)
+        return rows
+
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 NO_PARENT = QModelIndex()
@@ -406,3 +450,64 @@ class JobTicks(QObject):
         if ids != self._ids:
             self._ids = ids
             self.changed.emit()
+
+
+_ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
+
+
+class SweepFolding(QObject):
+    """Requests folding by key: Right unfolds, Left folds, Enter toggles.
+
+    In the list, which has no columns, the keys also move between a sweep and its jobs.
+
+    Signals:
+        fold_requested: Tag of a sweep, and whether to fold it.
+    """
+
+    fold_requested = Signal(str, bool)
+
+    def __init__(self, view: QTableView, model: JobListModel) -> None:
+        super().__init__(view)
+        self._view = view
+        self._model = model
+        view.installEventFilter(self)
+
+    def toggle(self, index: QModelIndex) -> bool:
+        """Fold or unfold the sweep of a row; return False for the row of a job."""
+        is_open = index.data(OPEN_ROLE)
+        if is_open is None:
+            return False
+        self.fold_requested.emit(index.data(JOB_ROLE).id, is_open)
+        return True
+
+    def eventFilter(self, target: QObject, event: QEvent) -> bool:
+        if (
+            event.type() == QEvent.Type.KeyPress
+            and isinstance(event, QKeyEvent)
+            and event.modifiers() == Qt.KeyboardModifier.NoModifier
+            and self._handle_key(Qt.Key(event.key()))
+        ):
+            return True
+        return super().eventFilter(target, event)
+
+    def _handle_key(self, key: Qt.Key) -> bool:
+        index = self._view.currentIndex()
+        if not index.isValid():
+            return False
+        is_open = index.data(OPEN_ROLE)
+        if key in _ENTER:
+            return self.toggle(index)
+        if is_open is not None and key == (Qt.Key.Key_Left if is_open else Qt.Key.Key_Right):
+            return self.toggle(index)
+        if self._model.columnCount() > 1:
+            return False
+        summary: JobSummary = index.data(JOB_ROLE)
+        row = -1
+        if key == Qt.Key.Key_Right and is_open:
+            row = index.row() + 1
+        elif key == Qt.Key.Key_Left:
+            row = self._model.sweep_row(summary.id)
+        if row < 0:
+            return False
+        self._view.setCurrentIndex(self._model.index(row, 0))
+        return True

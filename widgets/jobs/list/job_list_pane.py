@@ -1,8 +1,9 @@
-"""The left side of the page Jobs: search, groups, queue strip, and the list."""
+"""The left side of the page Jobs: search, groups, queue strip, the list, and the selection bar."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from PySide6.QtCore import (
     QEvent,
@@ -13,6 +14,7 @@ from PySide6.QtCore import (
     Signal,
     Slot,
 )
+from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QWidget
 
 from backend.records.jobs.summary import (
@@ -24,6 +26,7 @@ from backend.records.jobs.summary import (
 )
 from backend.records.queue.entry import Queue
 from widgets.common import formats
+from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.buttons import Button, IconButton, SegmentedControl
 from widgets.common.cards import EmptyState, StyledFrame
 from widgets.common.fields import SearchField
@@ -32,13 +35,19 @@ from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.theme import LIST_NARROW_W, ROW_H, S1, S2, S3, S4
 from widgets.common.view_style import style_view
-from widgets.jobs.actions.job_actions import NEW_JOB, PAUSE_QUEUE, JobActions
+from widgets.jobs.actions import job_actions
+from widgets.jobs.actions.job_actions import (
+    BULK_ACTIONS,
+    NEW_JOB,
+    PAUSE_QUEUE,
+    BulkAction,
+    JobActions,
+    JobIds,
+    Selection,
+)
 from widgets.jobs.list.job_delegate import JobDelegate
-from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel, JobRows, SweepFolding
 from widgets.jobs.list.job_list_view import JobListView
-from widgets.jobs.list.job_rows import JobRows
-from widgets.jobs.list.selection_bar import SelectionBar
-from widgets.jobs.list.sweep_folding import SweepFolding
 
 SEARCH_TIP = "Conditions also work: lr<0.1, batch>=64, epochs>10, accuracy>0.9"
 GROUPS: dict[str, int | None] = {
@@ -296,3 +305,76 @@ class QueueStrip(QWidget):
     @Slot()
     def _toggle_pause(self) -> None:
         self._actions.ask(PAUSE_QUEUE, not self._is_paused)
+
+
+_ALL_BUTTONS_FROM_W = 900
+_MENU_ACTIONS = (job_actions.CLONE_ALL, job_actions.CSV_ALL, job_actions.EXPORT_ALL)
+_STACKED_MENU_ACTIONS = BULK_ACTIONS[2:]
+
+
+class SelectionBar(StyledFrame):
+    """Shows the number of selected jobs and their actions; in two lines below a list.
+
+    Args:
+        selected_ids: Returns the ids of the selected jobs.
+
+    Attributes:
+        clear_button: The button that clears the selection.
+    """
+
+    def __init__(
+        self, actions: JobActions, selected_ids: Callable[[], JobIds], *, is_stacked: bool = False
+    ) -> None:
+        super().__init__("card")
+        self._actions, self._selected_ids = actions, selected_ids
+        self._is_stacked = is_stacked
+        self._menu_actions = _STACKED_MENU_ACTIONS if is_stacked else _MENU_ACTIONS
+        self._count_label = Label("", "strong")
+        self._selection = Selection(2, 0, 0)
+        self._buttons = {action: Button(action.text, icon=action.icon) for action in BULK_ACTIONS}
+        for action, button in self._buttons.items():
+            button.clicked.connect(partial(self._ask, action))
+        self._menu_button = MoreButton(
+            lambda menu: fill_menu(menu, (self._menu_actions,), self._selection, self._ask),
+            "More actions",
+        )
+        self.clear_button = IconButton("x", "Clear selection", key="")
+        buttons = self._buttons.values()
+        margins = (S3, S2, S2, S2)
+        if is_stacked:
+            count_row = row(self._count_label, STRETCH, self.clear_button)
+            buttons_row = row(*buttons, self._menu_button, STRETCH)
+            self.setLayout(col(count_row, buttons_row, gap=S1, margins=margins))
+        else:
+            self.setLayout(
+                row(
+                    self._count_label,
+                    S2,
+                    *buttons,
+                    self._menu_button,
+                    STRETCH,
+                    self.clear_button,
+                    margins=margins,
+                )
+            )
+        self._fit_buttons()
+
+    def show_selection(self, count: int, live_count: int, queued_count: int) -> None:
+        """Show the number of selected jobs, and their actions; some jobs may be live or queued."""
+        self._count_label.setText(f"{formats.plural(count, 'job')} selected")
+        self._selection = Selection(count, live_count, queued_count)
+        for action, button in self._buttons.items():
+            action.show_on(button, self._selection)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_buttons()
+
+    def _fit_buttons(self) -> None:
+        is_narrow = self._is_stacked or self.width() < _ALL_BUTTONS_FROM_W
+        for action in self._menu_actions:
+            self._buttons[action].setVisible(not is_narrow)
+        self._menu_button.setVisible(is_narrow)
+
+    def _ask(self, action: BulkAction) -> None:
+        self._actions.ask(action, self._selected_ids())

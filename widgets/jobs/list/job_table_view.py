@@ -42,9 +42,8 @@ from widgets.common.drag_and_drop import drag_pixmap, dragged_label, put_jobs
 from widgets.common.icons import paint_icon
 from widgets.common.view_style import context_menu_row, style_view
 from widgets.jobs.list.job_columns import SETTINGS, JobColumn
-from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel, SweepFolding
 from widgets.jobs.list.job_table_delegate import LEFT_W, RIGHT_W, JobTableDelegate, caret_right
-from widgets.jobs.list.sweep_folding import SweepFolding
 
 _CARET_W = 12
 _MARK_W = _CARET_W + 2

@@ -24,17 +24,16 @@ from widgets.common.view_style import TableHeightLimit
 from widgets.jobs.actions.job_actions import NEW_JOB, TRASH_ALL, JobActions
 from widgets.jobs.list.filter_panel import FilterPanel
 from widgets.jobs.list.job_columns import JobColumn
-from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
+from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel, JobRows
 from widgets.jobs.list.job_list_pane import (
     GROUP_TITLES,
     GROUPS,
     SEARCH_TIP,
+    SelectionBar,
     show_counts,
     show_no_match,
 )
-from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.job_table_view import JobTableView
-from widgets.jobs.list.selection_bar import SelectionBar
 
 _SEARCH_W, _SEARCH_NARROW_W = 240, 180
 _NARROW_W = 1040

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from widgets.common import formats
 from widgets.common.labels import plain_tip

@@ -45,12 +45,10 @@ from widgets.jobs.actions.job_actions import (
     may_have_checkpoints,
 )
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel
+from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel, JobRows
 from widgets.jobs.list.job_list_pane import JobListPane
-from widgets.jobs.list.job_rows import JobRows
 from widgets.jobs.list.jobs_table import JobsTable
-from widgets.jobs.page.onboarding_strip import OnboardingStrip
-from widgets.jobs.page.welcome_page import WelcomePage
+from widgets.jobs.page.welcome_page import OnboardingStrip, WelcomePage
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.jobs.sweeps.sweep_actions import SweepFolds
 from widgets.jobs.sweeps.sweep_pane import SweepPane
@@ -189,11 +187,11 @@ class JobsPage(QWidget):
                 for action in KEYED_ACTIONS
             ),
             (self.split, "Ctrl+F", self.list.search.setFocus),
-            (detail, "[", lambda: detail.step_tab(-1)),
-            (detail, "]", lambda: detail.step_tab(1)),
-            (detail, LOG_Y_KEY, detail.toggle_log_y),
-            (detail, LOG_X_KEY, detail.toggle_log_x),
-            (detail, "F", detail.fit),
+            (detail, "[", lambda: detail.tabs.step(-1)),
+            (detail, "]", lambda: detail.tabs.step(1)),
+            (detail, LOG_Y_KEY, detail.curves.toggle_log_y),
+            (detail, LOG_X_KEY, detail.curves.toggle_log_x),
+            (detail, "F", detail.curves.fit),
             (detail, "S", detail.focus_smoothing),
             (detail, "Ctrl+L", detail.focus_log),
             (table, "Ctrl+L", self._show_row_log),
@@ -468,7 +466,8 @@ class JobsPage(QWidget):
 
     def _fit_width(self) -> None:
         is_narrow = self.width() < ONE_PANE_BELOW_W - RAIL_W
-        self.detail.set_narrow(is_narrow)
+        # In a narrow window, which shows either the list or the job, a button leads back.
+        self.detail.header.set_narrow(is_narrow)
         self.sweep.back_button.setVisible(is_narrow)
         has_open = bool(self._open_id or self._open_sweep) and not self._wants_list
         self.list.setVisible(not is_narrow or not has_open)

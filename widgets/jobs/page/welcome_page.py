@@ -1,4 +1,4 @@
-"""The welcome page: train the example, import your own data and model, check this computer."""
+"""The first start: train the example, check this computer, and the steps to the user's own job."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.nodes.reading import Finding, NodeReading
 from widgets.common import formats, theme
 from widgets.common.buttons import Button
-from widgets.common.cards import Card, VerticalScrollArea
+from widgets.common.cards import Card, StyledFrame, VerticalScrollArea
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_LARGE, PAGE_MARGIN, S2, S3, S4, S5, S6, S8
@@ -190,3 +190,35 @@ class WelcomePage(QWidget):
             return (Label("This computer:", "strong"), reading)
         label = Label("This computer is ready:", "strong", "good")
         return (IconLabel("check-circle-fill", "good"), label, reading)
+
+
+_STEPS = (
+    ("data", "Data", "database", "Import a dataset"),
+    ("model", "Model", "cube", "Import a model, and a loader that reads the data for it"),
+    ("node", "Node", "hard-drives", "Add a computer that trains"),
+)
+
+
+class OnboardingStrip(QWidget):
+    """A button per step, with a check mark if the step is done; hidden until `show_steps`.
+
+    Attributes:
+        steps: The button of each step, by its key.
+    """
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.steps: dict[str, Button] = {}
+        for key, text, icon, tip in _STEPS:
+            self.steps[key] = Button(text, kind="quiet", icon=icon, tip=tip)
+        title = Label("Next, your own:", "strong")
+        line = row(title, *self.steps.values(), STRETCH, margins=(S3, 2, 2, 2))
+        self.setLayout(col(StyledFrame("sunken", line), margins=(PAGE_MARGIN, S2, PAGE_MARGIN, 0)))
+        self.hide()
+
+    def show_steps(self, completed_steps: frozenset[str], *, is_visible: bool) -> None:
+        """Set which of ``data``, ``model``, ``node`` are done, and show or hide the strip."""
+        for key, _, icon, _ in _STEPS:
+            self.steps[key].set_icon("check-circle" if key in completed_steps else icon)
+            self.steps[key].setAccessibleDescription("done" if key in completed_steps else "")
+        self.setVisible(is_visible)

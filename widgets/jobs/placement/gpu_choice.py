@@ -1,11 +1,19 @@
-"""The GPUs that may be selected on a node, and the automatic selection. Pure functions."""
+"""The GPUs that may be selected on a node, the automatic selection, and the question to share."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
+from PySide6.QtCore import Signal, Slot
+from PySide6.QtWidgets import QWidget
+
+from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.reading import Gpu, NodeState, Presence
+from widgets.common import formats
+from widgets.common.buttons import Button
+from widgets.common.dialog import Dialog
+from widgets.common.labels import Label
 
 
 def owner(gpu: Gpu) -> str:
@@ -76,3 +84,49 @@ def processor_nodes(states: Iterable[NodeState]) -> tuple[str, ...]:
         and state.reading is not None
         and not (state.reading.gpus or state.health or state.name == THIS_COMPUTER)
     )
+
+
+_SHARE_DIALOG_W = 460
+
+
+class ShareGpuDialog(Dialog):
+    """The confirmation to share a GPU, once per user.
+
+    Signals:
+        requested: The user confirmed.
+    """
+
+    requested = Signal()
+
+    def __init__(self, node: str, gpu: Gpu, parent: QWidget | None = None) -> None:
+        user = sanitize(owner(gpu))
+        super().__init__(f"Use GPU {gpu.index} anyway", _SHARE_DIALOG_W, parent)
+        process = gpu.compute_processes[0]
+        program = sanitize(process.command.split(" ")[0].rpartition("/")[2]) or "a process"
+        used_memory = formats.used_memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
+        memory = "" if used_memory == formats.NONE else f"; {used_memory} are in use"
+        confirm_button = Button("Use it anyway", kind="danger")
+        confirm_button.clicked.connect(self._request)
+        self.fill(
+            Label(
+                f"{user} runs {program} on it{memory}. Both will run slower, and one will fail"
+                " if GPU memory runs out.",
+                "body",
+                "text2",
+                wrap=True,
+            ),
+            Label(
+                f"This applies to {user} only; if another user is on the GPU by then, the job "
+                "will not start. A queued job waits until the GPU is free.",
+                "body",
+                "text2",
+                wrap=True,
+            ),
+            head=Label(f"Use GPU {gpu.index} of {node} anyway?", "title", wrap=True),
+            foot=(self.default_button("Cancel", self.reject, kind="plain"), confirm_button),
+        )
+
+    @Slot()
+    def _request(self) -> None:
+        self.requested.emit()
+        self.accept()

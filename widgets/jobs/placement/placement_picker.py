@@ -25,6 +25,7 @@ from widgets.common.theme import S1, S2, S3, ColorRole, Role
 from widgets.common.throttle import is_on_hidden_page
 from widgets.jobs.placement.gpu_cells import GpuCells
 from widgets.jobs.placement.gpu_choice import (
+    ShareGpuDialog,
     choose_gpus,
     free_gpus,
     is_available,
@@ -33,7 +34,6 @@ from widgets.jobs.placement.gpu_choice import (
     sound_gpus,
     unavailable_reason,
 )
-from widgets.jobs.placement.share_gpu_dialog import ShareGpuDialog
 from widgets.nodes.row.node_names import elide_names, strip_domain
 from widgets.nodes.row.node_row import inline_node_title, node_title
 

@@ -9,8 +9,7 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.base.timestamps import instant
 from backend.records.base.validation import sanitize
-from backend.records.queue.entry import HIGHEST, LOWEST, QueueEntry
-from backend.records.queue.start_time import FORMS, parse_start_time
+from backend.records.queue.entry import FORMS, HIGHEST, LOWEST, QueueEntry, parse_start_time
 from widgets.common import formats
 from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit, SpinBox

@@ -10,7 +10,7 @@ import numpy as np
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.jobs.metric_labels import metric_label
+from backend.records.jobs.metric_names import metric_label
 from backend.records.jobs.summary import JobSummary, SweepCount
 from backend.records.studies.table import StudyTable
 from backend.records.sweeps.summary import sweep_summary
@@ -37,8 +37,7 @@ from widgets.jobs.actions.job_actions import (
     Selection,
 )
 from widgets.jobs.list.job_columns import JobColumn
-from widgets.jobs.list.job_list_model import JobListModel
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JobListModel, JobRows
 from widgets.jobs.list.job_table_view import JobTableView
 from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.studies.study_result import StudyResult

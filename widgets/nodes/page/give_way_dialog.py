@@ -5,7 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
-from backend.records.nodes.give_way_hours import EXAMPLE, parse_hours
+from backend.records.nodes.entry import EXAMPLE, parse_hours
 from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label

@@ -23,15 +23,22 @@ from backend.cli.runs import cause_message
 from backend.records.base.program_name import COMMAND
 from backend.records.base.terminal_text import last_state, strip_codes
 from backend.records.jobs.config import JobConfig
+from backend.records.jobs.flat_settings import default_settings, effective_settings
 from backend.records.jobs.script import command_line, entry_args
+from backend.records.jobs.settings import is_named, label, sort_key, value_label
 from backend.records.jobs.view import JOULES_A_KWH
+from backend.records.library.item import KINDS
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
-    from backend.records.jobs.history_update import HistoryUpdate
+    from backend.records.jobs.history import HistoryUpdate
     from backend.records.jobs.view import JobView
 
 _LOG_CHUNK_BYTES = 256 * 1024
+_SHOWN_SETTINGS = (
+    *("name", "epochs", "batch_size", "placement", "arguments", "entry"),
+    *("optimizer.name", "optimizer.lr", "schedule.name"),
+)
 
 
 @command("job list", reads_jobs=True)
@@ -92,6 +99,7 @@ def _properties(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         *((name, number_text(value)) for name, value in view.status.metrics.items()),
         *((kind.replace("_", " ").capitalize(), p.reference) for kind, p in view.pins.items()),
         *(_script_properties(config) if config.script else _training_properties(config)),
+        *_changed_settings(view),
         ("Processes", f"{config.workers} workers, {servers} servers" if servers else ""),
         (
             "Placement",
@@ -136,6 +144,15 @@ def _training_properties(config: JobConfig) -> Iterator[tuple[str, str]]:
     yield "Optimizer", f"{optimizer.name}, rate {optimizer.lr:g}, {config.schedule.name}"
     global_size = config.global_batch_size
     yield "Batch", f"{size} × {global_size // size} = {global_size}"
+
+
+def _changed_settings(view: JobView) -> Iterator[tuple[str, str]]:
+    """Yield the settings that differ from their defaults and that no other line shows."""
+    settings, defaults = effective_settings(view), default_settings(view.config)
+    for key in sorted(settings, key=sort_key):
+        is_shown = key in (*KINDS, *_SHOWN_SETTINGS)
+        if is_named(key) and not is_shown and settings[key] != defaults.get(key):
+            yield label(key), value_label(key, settings[key])
 
 
 def _evidence(view: JobView) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backend.datastore.access.root_access import OpenJob
-from backend.datastore.jobs import audit_log, files
+from backend.datastore.jobs import files
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import timestamps
 from backend.records.jobs.audit_entry import AuditEntry
@@ -48,8 +48,8 @@ def test_actions_are_in_the_order_of_their_doing(
         monkeypatch.setattr(time, "time_ns", lambda hour=hour: started_ns + hour * _HOUR_NS)
         stamp = f"2026-01-01T{10 + hour:02d}:00:00Z"
         monkeypatch.setattr(timestamps, "utc_now", lambda stamp=stamp: stamp)
-        audit_log.add(folder, f"action {number}")
-    done = [act.action for act in audit_log.acts_of(folder, file)]
+        files.add_action(folder, f"action {number}")
+    done = [act.action for act in files.acts_of(folder, file)]
     assert done == ["action 3", "action 2", "action 1", "action 0", "Created"]
 
 

@@ -15,8 +15,14 @@ from hypothesis import strategies as st
 
 from backend.datastore.jobs.history_cache import WORTH_KEEPING_BYTES, HistoryReader, join_updates
 from backend.datastore.jobs.history_reader import read_history
-from backend.records.jobs.history import REPLACES, REPLACES_RUN, Block, encode
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import (
+    REPLACES,
+    REPLACES_RUN,
+    Block,
+    HistoryUpdate,
+    RunStart,
+    encode,
+)
 
 
 def block(

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from backend.base.errors import Cancelled
 from backend.base.progress import Progress
-from backend.datastore.access.root_access import MountedAccess
+from backend.datastore.access.root_access import DataRootAccess
 from backend.datastore.jobs import log_index
 from backend.datastore.jobs.log_index import BLOCK_BYTES, LINE_CHARACTERS, LogIndex
 from tests.fakes.mounted_root import MOUNTED
@@ -160,7 +160,7 @@ def test_a_search_can_be_ended(tmp_path: Path) -> None:
 
 
 def test_only_the_end_of_a_remote_log_is_fetched(tmp_path: Path) -> None:
-    class Remote(MountedAccess):
+    class Remote(DataRootAccess):
         is_mounted = False
         fetched = 0
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MountedAccess, OpenJob
+from backend.datastore.access.root_access import DataRootAccess, OpenJob
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.reaper import reap
 from backend.datastore.jobs.run_status import RunStateReader
@@ -52,7 +52,7 @@ def contents(folder: OpenJob) -> dict[str, tuple[int, bytes]]:
     return {str(path): (path.stat().st_mtime_ns, path.read_bytes()) for path in files}
 
 
-class Aged(MountedAccess):
+class Aged(DataRootAccess):
     """A data root on which the run was claimed ``age_s`` before it really was."""
 
     age_s = 0.0
@@ -87,7 +87,7 @@ def test_an_age_is_that_of_the_shares_clock_and_stays_as_it_was(
         for _ in range(2):
             if reason is None:
                 assert reap(OpenJob(folder.path, disk)) is None
-                assert MountedAccess().changed_s(attempt) == previous_s
+                assert DataRootAccess().changed_s(attempt) == previous_s
         assert reap(OpenJob(folder.path, disk)) is reason
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.datastore.access.root_access import MountedAccess, OpenJob
+from backend.datastore.access.root_access import DataRootAccess, OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs import run_status
 from backend.datastore.jobs.run_status import (
@@ -27,8 +27,7 @@ from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.history import Block, encode
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import Block, HistoryUpdate, RunStart, encode
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus
@@ -52,7 +51,7 @@ class Clock:
         return self.now
 
 
-class Later(MountedAccess):
+class Later(DataRootAccess):
     """A data root on which the status was written some time after all other files."""
 
     def __init__(self, later_s: float) -> None:

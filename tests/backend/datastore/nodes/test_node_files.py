@@ -15,8 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.datastore.access import untrusted
 from backend.datastore.access.root_access import OpenRoot
+from backend.datastore.nodes import files
 from backend.datastore.nodes import files as node_files
 from backend.datastore.nodes.files import StatusWatch
 from backend.node.metrics.probe import Probe
@@ -215,7 +215,7 @@ def test_f59_any_written_data_is_a_reading_or_is_refused(changes: dict[str, Any]
         **changes,
     }
     with suppress(ValueError):
-        reading = untrusted.build(NodeReading, raw)
+        reading = files.build_record(NodeReading, raw)
         assert reading.heartbeat >= 0
         assert reading.host.isprintable()
         assert json.loads(json.dumps(reading.to_dict(), allow_nan=False))

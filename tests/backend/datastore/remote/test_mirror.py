@@ -11,6 +11,8 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
+from backend.datastore.access.root_access import DataRootAccess
+from backend.datastore.remote.mirror import Mirror
 from backend.node.run.run_start import clear_old_stop_request
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.state import JobState
@@ -240,3 +242,12 @@ def test_nodes_stay_known_while_the_host_has_lost_the_data_root(
         assert [node.name for node in services.nodes.list()] == names
         renamed_folder.rename(remote_site.data.nodes)
         assert [node.name for node in services.nodes.list()] == names
+
+
+def test_only_staging_is_left_to_the_access_to_a_mounted_data_root() -> None:
+    """Whatever else is inherited from it would change or read the local copy alone."""
+    public_names = {name for name in dir(DataRootAccess) if not name.startswith("_")}
+    inherited_names = {
+        name for name in public_names if getattr(Mirror, name) is getattr(DataRootAccess, name)
+    }
+    assert inherited_names == {"provide", "hand_over", "bring_home"}

@@ -18,12 +18,12 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.content import sha256_of, size_of
 from backend.records.base.remote_root import RemoteRoot
 from backend.records.jobs.checkpoint import read_checkpoints
+from backend.records.jobs.launch import RemoteRun, remote_run_of
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.nodes import health
 from backend.records.nodes.preflight import Fix
 from backend.records.nodes.reading import Presence
-from backend.records.nodes.remote_run import RemoteRun, remote_run_of
 from backend.services.preflight.checks import BY_NAME
 from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
 from backend.services.preflight.names import DATA_ROOT

@@ -19,7 +19,7 @@ import pytest
 
 from backend.node.agent.ssh_command_filter import REFUSAL
 from backend.node.checks import preflight_probe
-from backend.node.system import process_cleanup
+from backend.node.system import process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.services.preflight.checks import CHECKS
@@ -115,7 +115,7 @@ def hanging(root: Path) -> Iterator[Path]:
     os.mkfifo(pipe)
     yield pipe
     # What hung in it has no parent that would end it.
-    for pid in process_cleanup.pids():
+    for pid in process_identity.pids():
         with contextlib.suppress(OSError):
             if os.fsencode(root) in Path(f"/proc/{pid}/cmdline").read_bytes():
                 os.kill(pid, signal.SIGKILL)

@@ -6,7 +6,7 @@ import pytest
 
 from backend.node.diagnosis.explainer import UNKNOWN_EXCEPTION, Failure, explain
 from backend.node.diagnosis.log_text import LogPart
-from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
+from backend.records.jobs.status import UNKNOWN, USER_CODE, Explanation
 
 HEAD = "Traceback (most recent call last):\n"
 USER = '  File "/jobs/7/model.py", line 12, in forward\n    {}\n'

@@ -57,7 +57,7 @@ import pytest
 
 from backend.node.diagnosis.explainer import LAST_LINES, Failure, explain
 from backend.node.diagnosis.log_text import HEAD_BYTES, TAIL_BYTES, LogPart, read_parts
-from backend.records.jobs.diagnosis import UNKNOWN, USER_CODE, Explanation
+from backend.records.jobs.status import UNKNOWN, USER_CODE, Explanation
 
 DATA = Path(__file__).parents[3] / "data" / "failures"
 

@@ -1,4 +1,4 @@
-"""Readings of this computer, and of GPUs behind a library with NVML's own ABI."""
+"""Readings of this computer and its processes, and of GPUs behind a library with NVML's own ABI."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from typing import Protocol
 import pytest
 
 from backend.node.metrics import probe
-from backend.records.nodes.reading import NodeReading
+from backend.node.metrics.probe import OtherPrograms
+from backend.node.metrics.processes import ProcessReader
+from backend.records.nodes.reading import NodeReading, short_command
 from tests.fakes.nvml.driver import FakeDriver, build
 from tests.waiting import LIMIT_S, wait_for
 
@@ -349,3 +351,90 @@ def test_a_reading_holds_processors_memory_disk_and_rates_and_survives_json(
 def test_a_missing_data_root_has_no_disk(tmp_path: Path) -> None:
     reading = probe.Probe("here", tmp_path / "gone").read()
     assert (reading.disk_total_bytes, reading.disk_free_bytes) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("elapsed_s", "busy", "own_s", "share"),
+    [
+        (100.0, 50.0, 50.0, 0.0),
+        (100.0, 90.0, 10.0, 0.8),
+        (100.0, 40.0, 41.0, 0.0),
+        (100.0, 101.0, 0.0, 1.0),
+        (8.0, 2.0, 0.0, 0.25),
+        (0.0, 0.0, 0.0, None),
+    ],
+)
+def test_the_share_of_other_programs_excludes_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+    elapsed_s: float,
+    busy: float,
+    own_s: float,
+    share: float | None,
+) -> None:
+    readings = iter([(1000.0, 300.0, 7.0), (1000.0 + elapsed_s, 300.0 + busy, 7.0 + own_s)])
+    monkeypatch.setattr(probe, "_processor_seconds", lambda: next(readings))
+    assert OtherPrograms().share() == share
+
+
+def test_an_ended_child_s_time_is_the_run_s_own() -> None:
+    previous_times = probe._processor_seconds()
+    busy = "import os\nwhile sum(os.times()[:2]) < 0.5: pass"
+    subprocess.run([sys.executable, "-S", "-c", busy], check=True)
+    assert probe._processor_seconds()[2] - previous_times[2] >= 0.5
+
+
+BUSY = """
+import os, sys
+block = bytearray(64 << 20)
+print("ready", flush=True)
+sys.stdin.readline()
+while sum(os.times()[:2]) < 0.4: pass
+print("done", flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_a_busy_process_is_shown_with_its_owner_cpu_and_memory(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(BUSY)
+    command = [sys.executable, str(script), "--password=secret"]
+    processes = ProcessReader()
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as busy:
+        assert busy.stdin is not None
+        assert busy.stdout is not None
+        busy.stdout.readline()
+        assert all(process.cpu_percent == 0 for process in processes.read(frozenset()))
+        busy.stdin.write("\n")
+        busy.stdin.flush()
+        busy.stdout.readline()
+        process_list = processes.read(frozenset({busy.pid}))
+        busy.stdin.close()
+    busy_process = next(process for process in process_list if process.pid == busy.pid)
+    assert busy_process.user == getpass.getuser()
+    assert busy_process.command.endswith(" train.py")
+    assert busy_process.cpu_percent > 0
+    assert busy_process.memory_bytes >= 64 << 20
+    assert not any("secret" in process.command for process in process_list)
+    later = [processes.read(frozenset({busy.pid})) for _ in range(5)]
+    assert all(process.pid != busy.pid for process in later[-1])
+
+
+@pytest.mark.parametrize(
+    ("command", "label"),
+    [
+        ("/usr/bin/python3.11 /home/mai/train.py --key abc", "python3.11 train.py"),
+        ("/e/bin/python -m backend.training.rank --x /a/b", "python -m backend.training.rank"),
+        ("python -c import_this", "python"),
+        ("python", "python"),
+        ("/opt/matlab/bin/MATLAB -nodesktop -r secret", "MATLAB"),
+        ("[kworker/0:1]", "0:1]"),
+        ("sshd: mai@pts/3", "sshd:"),
+        ("mysqld --password=x", "mysqld"),
+        ("", ""),
+        ("   ", ""),
+    ],
+)
+def test_a_command_is_shown_as_its_program_and_script(command: str, label: str) -> None:
+    assert short_command(command) == label

@@ -30,7 +30,7 @@ from backend.node.run.unrecorded_runs import RunWatch
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import AttemptFolder, DataRoot
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunExit
@@ -187,7 +187,7 @@ def test_s16_exactly_one_of_many_threads_sends(hook: WebhookServer, attempt: Att
         post_webhook(hook.url, message)
 
     def work() -> None:
-        delivery = NotificationDelivery(attempt, MESSAGE, targets, send, LocalFiles())
+        delivery = NotificationDelivery(attempt, MESSAGE, targets, send, Files())
         start.wait()
         delivery.poll()
 
@@ -197,7 +197,7 @@ def test_s16_exactly_one_of_many_threads_sends(hook: WebhookServer, attempt: Att
     for thread in threads:
         thread.join()
     assert len(hook.posts) == 2, "one to each place"
-    late_delivery = NotificationDelivery(attempt, MESSAGE, targets, send, LocalFiles())
+    late_delivery = NotificationDelivery(attempt, MESSAGE, targets, send, Files())
     assert late_delivery.poll() is None
     assert len(hook.posts) == 2
 
@@ -210,13 +210,13 @@ def test_s16_exactly_one_of_two_processes_sends(
         "from backend.node.notifications.delivery import NotificationDelivery\n"
         "from backend.node.notifications.transport import post_webhook\n"
         "from backend.records.base.layout import AttemptFolder\n"
-        "from backend.records.base.local_files import LocalFiles\n"
+        "from backend.records.base.local_files import Files\n"
         "from backend.records.notifications.notification import NotificationTarget, RunEndMessage\n"
         "sys.stdin.read(1)\n"
         "message = RunEndMessage('job-1', 2, 'ERROR', 'Failed', 'digits', 'Why.')\n"
         "targets = (NotificationTarget('webhook', 'aa11'),)\n"
         "NotificationDelivery(AttemptFolder(Path(sys.argv[1])), message, targets,\n"
-        "        lambda _t, m: post_webhook(sys.argv[2], m), LocalFiles()).poll()\n"
+        "        lambda _t, m: post_webhook(sys.argv[2], m), Files()).poll()\n"
     )
     desks = [
         subprocess.Popen(
@@ -240,9 +240,7 @@ def test_s16_a_failed_delivery_is_retried_with_growing_pauses(attempt: AttemptFo
         if answers:
             raise answers.pop()
 
-    delivery = NotificationDelivery(
-        attempt, MESSAGE, (TARGET,), send, LocalFiles(), monotonic=clock
-    )
+    delivery = NotificationDelivery(attempt, MESSAGE, (TARGET,), send, Files(), monotonic=clock)
     waits = []
     while (wait := delivery.poll()) is not None:
         waits.append(wait)
@@ -274,7 +272,7 @@ def test_s16_a_refusal_for_good_is_not_tried_again_and_neither_is_one_that_lasts
             MESSAGE,
             (NotificationTarget("webhook", key),),
             send,
-            LocalFiles(),
+            Files(),
             monotonic=clock,
         )
         while (wait := delivery.poll()) is not None:
@@ -296,7 +294,7 @@ def test_s16_a_dead_sender_is_replaced_and_a_live_one_is_not(attempt: AttemptFol
     alive = process_identity.own_process().to_dict()
     held_by(attempt, alive)
     delivery = NotificationDelivery(
-        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()
+        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), Files()
     )
     assert delivery.poll() is not None
     assert sent == []
@@ -314,7 +312,7 @@ def test_s16_a_claim_on_another_computer_holds_as_long_as_it_moves(attempt: Atte
         MESSAGE,
         (TARGET,),
         lambda target, _: sent.append(target),
-        LocalFiles(),
+        Files(),
         monotonic=clock,
     )
     for tries in range(3):
@@ -333,7 +331,7 @@ def test_s16_a_claim_that_is_half_written_is_anothers(attempt: AttemptFolder) ->
     attempt.delivery_file("aa11", 1).write_text("")
     sent: list[NotificationTarget] = []
     assert NotificationDelivery(
-        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), LocalFiles()
+        attempt, MESSAGE, (TARGET,), lambda target, _: sent.append(target), Files()
     ).poll()
     assert sent == []
 

@@ -8,14 +8,13 @@ from pathlib import Path
 import pytest
 
 from backend.base.errors import BackendError
-from backend.launch import mpirun
-from backend.launch.placement import NodeResources, rank_plans
 from backend.node.queue import entries, next_run
 from backend.node.queue.next_run import next_launch, queue_next
+from backend.node.run.launch_command import command, environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
 from backend.records.jobs.config import JobConfig, parse_job
-from backend.records.jobs.launch import Launch
+from backend.records.jobs.launch import Launch, Launcher, rank_plans
 from backend.records.jobs.placement import Placement
 from tests.integration.tiny import raw_job
 
@@ -36,29 +35,19 @@ def make_config(placement: tuple[Placement, ...]) -> JobConfig:
 
 def launch(folder: Path, config: JobConfig, run: int) -> Launch:
     """Return a launch as the desktop makes it."""
-    resources = [NodeResources(node, HOSTS[node], 8) for node in NODES]
-    ranks = rank_plans(config, resources)
-    network = mpirun.Network("10.0.0.0/24", "/data/ssh_config")
-    argv = mpirun.command(
-        config,
-        ranks,
-        job_folder=str(folder),
-        run=run,
-        python="/env/bin/python",
-        mpirun="/usr/bin/mpirun",
-        network=network,
-    )
     return Launch(
         job_id=folder.name,
         run=run,
         config=config,
-        argv=argv,
-        ranks=ranks,
+        ranks=rank_plans(config, HOSTS),
         model_source="/data/m",
         loader_source="/data/l",
         dataset_files="/data/d",
-        environment=mpirun.environment(config, job_id=folder.name, run=run, code_root="/code"),
         python="/env/bin/python",
+        job_folder=str(folder),
+        code_root="/code",
+        launcher=Launcher("/usr/bin/mpirun", networks="10.0.0.0/24"),
+        ssh_config="/data/ssh_config",
     )
 
 
@@ -75,14 +64,8 @@ def test_next_launch_is_the_one_that_a_desktop_would_make(
     new_launch = next_launch(previous_launch, fewer, "/data/checkpoint.pt")
 
     expected_launch = launch(tmp_path, fewer, 2)
-    assert new_launch.ranks == expected_launch.ranks
-    assert new_launch.environment == expected_launch.environment
-    assert new_launch.resume_from == "/data/checkpoint.pt"
-    if len(remaining_nodes) > 1:
-        assert new_launch.argv == expected_launch.argv
-    else:
-        # The options for several nodes stay; they change nothing on one.
-        assert new_launch.argv[-9:] == expected_launch.argv[-9:]
+    assert new_launch == replace(expected_launch, resume_from="/data/checkpoint.pt")
+    assert command(new_launch) == command(expected_launch)
 
 
 def test_next_run_waits_before_the_queued_jobs_and_says_why(
@@ -110,7 +93,7 @@ def test_next_run_waits_before_the_queued_jobs_and_says_why(
     )
     queued = Launch.from_dict(read_json(folder.queued_launch))
     assert {plan.node for plan in queued.ranks} == {"gpu01", "gpu03"}
-    assert queued.environment[RUN_VARIABLE].endswith("4")
+    assert environment(queued)[RUN_VARIABLE].endswith("4")
     replace_json(folder.queued, replace(entry, position=0.0).to_dict())
     other_job = root.job("b-job")
     other_job.checkpoints.mkdir(parents=True)

@@ -18,7 +18,7 @@ from backend.node.queue import starter as queue_starter
 from backend.node.queue.running_jobs import LiveRuns
 from backend.node.queue.scheduler import Scheduler
 from backend.node.system import process_identity
-from backend.node.system.machine_id import machine
+from backend.node.system.process_identity import machine
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.launch import Launch
@@ -62,9 +62,10 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int]]:
     """Job and run of each supervisor that was started."""
     started_runs: list[tuple[str, int]] = []
 
-    def start(folder: JobFolder, run: int, python: str, code_root: str) -> None:
-        started_runs.append((folder.job_id, run))
-        replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
+    def start(folder: JobFolder, launch: Launch) -> None:
+        started_runs.append((folder.job_id, launch.run))
+        supervisor = folder.attempt(launch.run).supervisor
+        replace_json(supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", start)
     return started_runs

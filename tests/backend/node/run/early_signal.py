@@ -12,11 +12,8 @@ import signal
 import sys
 import time
 from collections.abc import Collection
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from backend.records.base.atomic_files import replace_json
 
 if TYPE_CHECKING:
     from tests.fakes.runs import Run
@@ -27,10 +24,7 @@ _ROUND_S = 600.0
 def hurry_guard(run: Run, rank: int) -> Path:
     """Give the guard of ``rank`` such a clock, before the start; returns MARK."""
     mark = run.folder.path / "hurry"
-    guard = run.launch.argv.index("backend.node.run.rank_guard")
-    argv = (*run.launch.argv[: guard - 1], __file__, str(mark), str(rank))
-    run.launch = replace(run.launch, argv=(*argv, *run.launch.argv[guard:]))
-    replace_json(run.folder.launch, run.launch.to_dict())
+    run.run_guards_with(f'shift\nexec {sys.executable} {__file__} {mark} {rank} "$@"')
     return mark
 
 

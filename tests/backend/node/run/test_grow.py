@@ -13,6 +13,7 @@ from backend.node.queue.entries import entry_of
 from backend.node.queue.next_run import next_launch
 from backend.node.run import grow
 from backend.node.run.grow import GrowthWatch
+from backend.node.run.launch_command import command
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
@@ -103,7 +104,8 @@ def test_a_returned_node_is_taken_back_as_the_next_epoch_begins(tmp_path: Path) 
     assert queued.continuation is not None
     assert (queued.continuation.nodes, queued.continuation.avoids) == ("3 of 3 nodes", ())
     assert [plan.host for plan in queued.ranks] == [f"10.0.0.{n}" for n in (1, 1, 2, 2, 3, 3)]
-    assert queued.argv == next_launch(cluster.launch, queued.config, "", {"gpu02": "10.0.0.2"}).argv
+    expected = next_launch(cluster.launch, queued.config, "", {"gpu02": "10.0.0.2"})
+    assert command(queued) == command(expected)
     acts = [read_json(path)["what"] for path in cluster.job.acts.glob("*.json")]
     assert any(PAUSE in act for act in acts)
 

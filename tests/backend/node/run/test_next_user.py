@@ -29,7 +29,7 @@ def launch() -> Iterator[Launch]:
     run = Run(root, ranks=1, strategy="alone")
     shutil.rmtree(run.folder.path)
     give_root(root / "jobs", OWNER, 0o2770)
-    yield replace(run.launch, argv=("/bin/true",))
+    yield replace(run.launch, python="/bin/true")
     shutil.rmtree(root)
 
 
@@ -80,7 +80,7 @@ def test_a_guard_names_the_log_of_its_rank_that_it_may_not_write(launch: Launch)
     folder.rank_log(0).chmod(0o600)
 
     def guard() -> None:
-        record = Guard(folder, launch, launch.ranks[0], "fake_rank").watch()
+        record = Guard(folder, launch, launch.ranks[0]).watch()
         replace_json(folder.path / "record.json", record.to_dict())
 
     if IS_ROOT:

@@ -16,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 
 from backend.node.run import rank_guard
+from backend.node.run.launch_command import command, environment
 from backend.node.system import process_cleanup, process_identity
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import replace_json
@@ -41,10 +42,10 @@ class LoneGuard:
         self.run = run
         parent = "import subprocess, sys; sys.exit(subprocess.Popen(sys.argv[1:]).wait())"
         self.parent = subprocess.Popen(
-            [sys.executable, "-c", parent, *run.launch.argv],
+            [sys.executable, "-c", parent, *command(run.launch)],
             env={
                 **os.environ,
-                **run.launch.environment,
+                **environment(run.launch),
                 "PYTHONPATH": f"{CODE_ROOT}:{FAKES}",
                 **variables,
             },
@@ -113,9 +114,7 @@ sys.exit(guard.main(sys.argv[1:]))
 
 def test_a_rank_that_a_sweep_ends_before_its_guard_is_no_cause(run: Run) -> None:
     # The guard waits for the sweep's signal as long as it takes to send one.
-    module = run.launch.argv.index("-m")
-    argv = (*run.launch.argv[:module], "-c", PATIENT, *run.launch.argv[module + 2 :])
-    run.launch = replace(run.launch, argv=argv)
+    run.run_guards_with(f"shift 2\nexec {sys.executable} -c '{PATIENT}' \"$@\"")
     with running_guard(run) as guard:
         rank, watcher = run.find("rank_bootstrap.py"), guard.itself()
         process_identity.send_signal(rank, signal.SIGTERM)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from backend.records.base.atomic_files import read_json
+from backend.records.jobs.launch import RANK_MODULE
 from backend.records.jobs.state import JobState
 from tests.backend.node.run.early_signal import hurry_guard
 from tests.fakes.runs import Run, saved_message
@@ -70,7 +71,7 @@ def train(tmp_path: Path) -> Iterator[Callable[..., Run]]:
         runs.append(
             Run(
                 tmp_path,
-                module="",
+                module=RANK_MODULE,
                 model=MODEL.replace("HAPPENS", in_forward),
                 loader=LOADER.replace("HAPPENS", in_loader).replace("SETUP", in_setup),
                 environment={"OMP_NUM_THREADS": os.environ.get("OMP_NUM_THREADS", "1")},

@@ -189,7 +189,9 @@ def test_f06_a_run_outlives_the_process_and_the_session_that_started_it(
             "-c",
             "import sys; from pathlib import Path\n"
             "from backend.node.system.start_supervisor import *\n"
-            "start_supervisor(JobFolder(Path(sys.argv[1])), 1, sys.executable)\n"
+            "from backend.records.jobs.launch import launch_of\n"
+            "folder = JobFolder(Path(sys.argv[1]))\n"
+            "start_supervisor(folder, launch_of(folder.launch, 1))\n"
             "import signal; signal.pause()",
             str(run.folder.path),
         ],
@@ -212,7 +214,7 @@ def test_starting_leaves_no_zombie_behind(make_run: MakeRun) -> None:
 
 def children() -> set[int]:
     """The children of this process, those included that ended and that nothing waited for."""
-    stats = {pid: process_identity.stat(pid) for pid in process_cleanup.pids()}
+    stats = {pid: process_identity.stat(pid) for pid in process_identity.pids()}
     return {pid for pid, fields in stats.items() if fields and int(fields[1]) == os.getpid()}
 
 
@@ -298,7 +300,7 @@ def test_f16_an_infinite_loop_ends_at_the_stall_limit_and_its_line_is_named(
 
 def test_a_limit_for_steps_says_nothing_about_the_setup(make_run: MakeRun) -> None:
     run = make_run(stall_limit_s=5.0)
-    guard = Guard(run.folder, run.launch, run.launch.ranks[0], "")
+    guard = Guard(run.folder, run.launch, run.launch.ranks[0])
     assert guard._limit_s(Phase.SETUP, stop_was_requested=False) == 120
     assert guard._limit_s(Phase.COMPUTING, stop_was_requested=False) == 5
     assert guard._limit_s(Phase.WAITING_FOR_OTHERS, stop_was_requested=False) > 5

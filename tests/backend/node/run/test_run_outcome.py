@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from backend.base.errors import BackendError
 from backend.node.diagnosis.log_text import LogPart
+from backend.node.run.ended_run import EndedRun
 from backend.node.run.rank_outcome import (
     EndCause,
     RankObservation,
@@ -19,12 +20,19 @@ from backend.node.run.rank_outcome import (
     rank_exit,
     threads,
 )
-from backend.node.run.run_outcome import EndedRun, run_exit
-from backend.records.jobs.diagnosis import LOSS_DIVERGED, LOSS_NOT_A_NUMBER, UNKNOWN
+from backend.node.run.run_outcome import run_exit
 from backend.records.jobs.heartbeat import Phase
 from backend.records.jobs.launch import RankPlan
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RankExit, RunExit, RunStatus
+from backend.records.jobs.status import (
+    LOSS_DIVERGED,
+    LOSS_NOT_A_NUMBER,
+    UNKNOWN,
+    RankError,
+    RankExit,
+    RunExit,
+    RunStatus,
+)
 from backend.training.error_report import make_record
 
 RANKS = (RankPlan(0, 0, "this-computer", "127.0.0.1"), RankPlan(1, 0, "gpu2", "10.0.0.2"))

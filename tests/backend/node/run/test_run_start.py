@@ -13,18 +13,18 @@ import pytest
 from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.base.local_files import LocalFiles
+from backend.records.base.local_files import Files
 from backend.records.jobs.config import parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, last_status
 from tests.integration.tiny import raw_job
 
-LAUNCH = Launch("job", 3, parse_job(raw_job()).draft, (), (), "", "", "")
+LAUNCH = Launch("job", 3, parse_job(raw_job()).draft, (), "", "", "")
 PREVIOUS_STATUS = RunStatus(JobState.ERROR, run=2, epoch=4, step=57, total_steps=90)
 
 
-class NoRoom(LocalFiles):
+class NoRoom(Files):
     """Files of a disk that gets full: ``calls`` that need room still succeed."""
 
     def __init__(self, calls: int) -> None:
@@ -71,7 +71,7 @@ def test_a_run_that_finds_no_room_leaves_the_job_as_it_was(
 ) -> None:
     previous_content, launch = content(folder), replace(LAUNCH, resume_from=resume_from)
     for calls in range(20):
-        assert run_start.claim(folder, 3, LocalFiles())
+        assert run_start.claim(folder, 3, Files())
         try:
             run_start.write(folder, launch, NoRoom(calls))
         except OSError:
@@ -107,7 +107,7 @@ def test_a_resumed_run_shows_the_step_of_its_checkpoint_from_the_first_moment(
     folder: JobFolder, resume_from: str, shown_progress: tuple[int, int]
 ) -> None:
     for _ in range(2):
-        run_start.write(folder, replace(LAUNCH, resume_from=resume_from), LocalFiles())
+        run_start.write(folder, replace(LAUNCH, resume_from=resume_from), Files())
         status = last_status(folder)
         assert status is not None
         assert (status.run, status.epoch, status.step) == (3, *shown_progress)

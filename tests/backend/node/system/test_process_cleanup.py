@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from backend.node.system import process_cleanup
+from backend.node.system import process_cleanup, process_identity
 from backend.records.base.layout import RUN_VARIABLE
 
 
@@ -29,7 +29,7 @@ def test_a_newly_started_process_is_found(
     variables = {**os.environ, RUN_VARIABLE: tag}
     for _ in range(60):
         started.append(subprocess.Popen(["sleep", "600"], env=variables))
-        assert process_cleanup.run_tag_of(started[-1].pid) == tag
+        assert process_identity.run_tag_of(started[-1].pid) == tag
     tagged_pids = {process.pid for process in process_cleanup.tagged(tag)}
     assert tagged_pids == {process.pid for process in started}
 
@@ -42,4 +42,4 @@ def test_a_process_without_variables_and_a_zombie_carry_no_tag(
     started.extend([bare, ended_process])
     os.waitid(os.P_PID, ended_process.pid, os.WEXITED | os.WNOWAIT)
     for process in started:
-        assert not any(process_cleanup.environment(process.pid))
+        assert not any(process_identity.environment(process.pid))

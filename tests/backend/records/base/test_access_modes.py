@@ -12,9 +12,8 @@ from tensorboardX.proto import event_pb2, summary_pb2  # noqa: F401
 
 from backend.records.base import access_modes
 from backend.records.base.access_modes import make_folder, make_folders, open_for_writing
-from backend.records.base.atomic_files import replace_json
-from backend.records.base.local_files import LocalFiles
-from backend.records.base.preallocated_file import PreallocatedFile
+from backend.records.base.atomic_files import PreallocatedFile, replace_json
+from backend.records.base.local_files import Files
 from backend.training.history_file import open_history
 from backend.training.tensorboard import EventFile
 from tests.users import GROUP, IS_ROOT, MEMBER, OUTSIDER, OWNER, ROOT, User, act_as, give_root
@@ -47,7 +46,7 @@ def _write_points(folder: Path) -> None:
 def _write_everything() -> None:
     """Write each kind of file of a job in the working folder."""
     folder = Path()
-    LocalFiles().create(folder / "job.lock", b"{}")
+    Files().create(folder / "job.lock", b"{}")
     replace_json(folder / "status.json", {})
     PreallocatedFile(folder / "exit.json").replace_json({})
     PreallocatedFile(folder / "exit.json").reserve()

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.base import read_only
+from backend.records.base import access_modes
 from backend.records.base.local_files import remove_tree
 
 CODE_ROOT = Path(__file__).parents[4]
 HEAD = """
 import os, pathlib, shutil, subprocess, sys
-from backend.records.base.read_only import protect
+from backend.records.base.access_modes import protect
 folder = pathlib.Path(sys.argv[1])
 protect([str(folder), "", str(folder / "missing")])
 """
@@ -77,11 +77,11 @@ def test_other_users_lose_the_mode_to_write_once_and_a_version_can_be_removed(
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     for _ in range(2):
-        read_only.protect([str(version)])
+        access_modes.protect([str(version)])
         folders = [version, *(path for path in version.rglob("*") if path.is_dir())]
         assert [stat.S_IMODE(path.stat().st_mode) for path in folders] == [0o555] * 3
-    read_only.allow_writes(str(version))
+    access_modes.allow_writes(str(version))
     assert version.stat().st_mode & stat.S_IWUSR
-    read_only.protect([str(version)])
+    access_modes.protect([str(version)])
     remove_tree(version)
     assert not version.exists()

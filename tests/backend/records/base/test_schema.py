@@ -179,7 +179,7 @@ def test_a_key_of_a_newer_program_is_ignored_or_refused() -> None:
     ("changes", "message"),
     [
         ({"run": None}, "run: it must be a whole number, not NoneType"),
-        ({"argv": "mpirun"}, "argv: it must be a list, not text"),
+        ({"ranks": "all"}, "ranks: it must be a list, not text"),
         ({"ranks": [{"rank": 0}]}, "ranks[0].local_rank: it is missing"),
         ({"hashes": {"model": 3}}, "hashes.model: it must be text, not a whole number"),
         ({"grace_s": "long"}, "grace_s: it must be a number, not text"),
@@ -188,7 +188,7 @@ def test_a_key_of_a_newer_program_is_ignored_or_refused() -> None:
 )
 def test_a_refusal_names_the_record_and_the_field(changes: dict[str, Any], message: str) -> None:
     ranks = (RankPlan(0, 0, "a", "a"),)
-    launch = Launch("id", 1, CONFIG, ("mpirun",), ranks, "m", "l", "d")
+    launch = Launch("id", 1, CONFIG, ranks, "m", "l", "d")
     with pytest.raises(ValueError, match="launch record") as caught:
         Launch.from_dict({**launch.to_dict(), **changes})
     assert str(caught.value) == f"launch record without a usable {message}"

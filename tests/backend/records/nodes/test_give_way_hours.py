@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.nodes.give_way_hours import EXAMPLE, gives_way_at, parse_hours
+from backend.records.nodes.entry import EXAMPLE, gives_way_at, parse_hours
 
 _NAMES = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 

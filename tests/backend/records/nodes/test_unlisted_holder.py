@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.node.checks import doctor
 from backend.records.base.schema import json_value
 from backend.records.jobs.placement import Placement
@@ -102,12 +104,9 @@ def test_a_held_gpu_is_not_free_and_every_view_says_why(
     assert holder in waits
     assert remedy in waits
     monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER_GPU, gpu))
-    findings = doctor._gpus()
-    assert (findings.ok, holder in findings.message, remedy in findings.remedy) == (
-        False,
-        True,
-        True,
-    )
+    with pytest.raises(BackendError, match=re.escape(holder)) as refusal:
+        doctor._gpus()
+    assert remedy in refusal.value.remedy
     assert gpu_cell(gpu, {}).use == "other"
 
 
@@ -117,7 +116,7 @@ def test_a_gpu_without_a_holder_is_free(gpu: Gpu, monkeypatch: pytest.MonkeyPatc
     view = node_view_of(reading(gpu), ())
     assert (view.foreign_holders, view.hidden_holders) == ({}, {})
     monkeypatch.setattr(doctor, "Gpus", lambda: Driver(gpu))
-    assert doctor._gpus().ok
+    assert "driver 550" in doctor._gpus()
     assert gpu_cell(gpu, {}).is_free
 
 
@@ -137,7 +136,8 @@ def test_an_exclusive_gpu_is_not_shared() -> None:
 
 def test_a_lost_gpu_is_not_in_order_for_the_doctor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "Gpus", lambda: Driver(OTHER_GPU, Gpu(1, "", "", is_lost=True)))
-    assert doctor._gpus().message == "GPU 1 no longer responds."
+    with pytest.raises(BackendError, match=r"^GPU 1 no longer responds\.$"):
+        doctor._gpus()
 
 
 def test_a_small_part_on_the_users_own_computer_is_its_display() -> None:

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from backend.records.queue.start_time import parse_start_time
+from backend.records.queue.entry import parse_start_time
 
 ZONE = timezone(timedelta(hours=2))
 NOW = datetime(2026, 11, 22, 14, 2, 30, tzinfo=ZONE)

@@ -20,8 +20,7 @@ from backend.cli.main import run
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.comparison import ComparedRow, RowKind, RunFigures, compare
 from backend.records.jobs.config import CheckpointPolicy, Optimizer
-from backend.records.jobs.history import Block, encode
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import Block, HistoryUpdate, encode
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus

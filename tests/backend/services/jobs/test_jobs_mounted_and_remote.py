@@ -11,9 +11,8 @@ import pytest
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.jobs import history
-from backend.records.jobs.diagnosis import LOSS_DIVERGED
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RunExit
+from backend.records.jobs.status import LOSS_DIVERGED, RankError, RunExit
 from backend.records.jobs.view import ALL_LOGS, JobView, earlier_log
 from backend.services.context.container import Services
 from backend.services.tools import tool_process

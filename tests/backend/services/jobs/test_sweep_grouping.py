@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from app.jobs.wiring import job_entry
 from app.shell.command_search import CommandSearch
-from app.shell.palette_commands import _job_entry
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobQuery, JobSummary, make_summary
 from backend.records.sweeps.spec import sweep_of
@@ -220,7 +220,7 @@ def test_ctrl_k_finds_jobs_by_words_of_name_and_tags(text, sweeps, jobs):
     matches = index.find_by_name(text, 50)
     assert len(matches) == jobs
     search = CommandSearch()
-    entries = tuple(map(_job_entry, (*index.find_sweeps(text, 50), *matches)))
+    entries = tuple(map(job_entry, (*index.find_sweeps(text, 50), *matches)))
     assert {s.key for s in search.find(text, entries)} == {s.key for s in entries}
 
 

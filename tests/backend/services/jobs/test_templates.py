@@ -15,8 +15,7 @@ from backend.records.jobs.placement import Placement
 from backend.records.sweeps.spec import Sweep, read_sweep, sweep_file
 from backend.records.sweeps.values import Axis, ValueRange
 from backend.services.context.container import Services
-from backend.services.jobs.job_file import read_job_file
-from backend.services.jobs.templates import TemplateService
+from backend.services.jobs.job_file import TemplateService, read_job_file
 from tests.backend.services.sweeps.test_sweep_service import paths, services
 from tests.integration.tiny import raw_job
 

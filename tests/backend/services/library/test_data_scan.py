@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -142,14 +143,19 @@ def test_a_page_of_samples_is_read_once(
     assert services.scans.page("tiny", "tiny", query) == page
 
 
+@pytest.mark.parametrize("field", ["leak_count", "near_leak_count"])
 @pytest.mark.parametrize("counts", [(0,), (3,), (3, 0), (0, 2), (2, 2), (5, 1, 0)])
 def test_leaks_stay_with_the_dataset_until_another_scan(
-    services: Services, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]
+    services: Services,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    counts: tuple[int, ...],
+    field: str,
 ) -> None:
     fill(services, tmp_path, "return torch.zeros(1), 0")
     library = services.library
     for count in counts:
-        scan = DatasetScan(9, 9, leak_count=count)
+        scan = replace(DatasetScan(9, 9), **{field: count})
         monkeypatch.setattr(services.scans._cache, "get", lambda *_, scan=scan: scan)
         services.scans.scan("tiny", "tiny")
         item = library.show(Kind.DATASET, "tiny")

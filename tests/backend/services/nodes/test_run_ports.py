@@ -6,16 +6,16 @@ import socket
 
 import pytest
 
-from backend.services.nodes import run_ports
+from backend.services.nodes import head_node
 
 
 def test_a_node_whose_ports_answer_is_open_to_its_network(monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
-        monkeypatch.setattr(run_ports, "_PORTS", (port,))
-        assert "every machine" in run_ports.check_ports("gpu1", "127.0.0.1").message
+        monkeypatch.setattr(head_node, "_PORTS", (port,))
+        assert "every machine" in head_node.check_ports("gpu1", "127.0.0.1").message
     # Nothing listens any more; the kernel still answers.
-    finding = run_ports.check_ports("gpu1", "127.0.0.1")
+    finding = head_node.check_ports("gpu1", "127.0.0.1")
     assert finding.ok
     assert "Who may reach the nodes" in finding.message
 
@@ -30,6 +30,6 @@ def test_a_firewall_that_drops_or_rejects_closes_the_ports(
         raise error
 
     monkeypatch.setattr(socket, "create_connection", refuse)
-    finding = run_ports.check_ports("gpu1", "192.0.2.1")
+    finding = head_node.check_ports("gpu1", "192.0.2.1")
     assert finding.ok
     assert finding.message == "This computer cannot connect to the ports of runs on gpu1."

@@ -180,7 +180,7 @@ def test_an_unused_environment_is_removed_by_name_or_by_age(
     entry = QueueEntry(job.job_id, "waits", 1, (Placement(node, 1),), "machine")
     config = parse_job(raw_job()).config
     assert config is not None
-    launch = Launch(job.job_id, 1, config, (), (), "", "", "", script_python=python)
+    launch = Launch(job.job_id, 1, config, (), "", "", "", script_python=python)
     queue_files.put(cluster.root, entry, launch)
     with pytest.raises(BackendError, match="20261124-abcdef is queued"):
         output_of("--unused", "0", "--remove")

@@ -17,8 +17,12 @@ from backend.services.preflight.connectivity import (
     login_findings,
     route_findings,
 )
-from backend.services.preflight.context import JobPreflight, NodePreflight, PreflightTarget
-from backend.services.preflight.limits import PreflightLimits
+from backend.services.preflight.context import (
+    JobPreflight,
+    NodePreflight,
+    PreflightLimits,
+    PreflightTarget,
+)
 from backend.services.preflight.names import DATA_ROOT, PYTHON, PYTORCH, ROUTE, SSH_BETWEEN_NODES
 
 FOUR = ("a", "b", "c", "d")

@@ -14,15 +14,19 @@ from typing import Any
 import pytest
 
 from backend.base.errors import BackendError
-from backend.cli.commands.job.preflight import lines as finding_lines
+from backend.cli.commands.job.run import preflight_lines
 from backend.provisioning import cluster_key
 from backend.provisioning.code_archive import bundle_name
 from backend.records.jobs.config import parse_job
 from backend.records.nodes.preflight import Preflight
 from backend.services.preflight import checks, names, node_probe
 from backend.services.preflight import run as preflight_run
-from backend.services.preflight.context import JobPreflight, PreflightContext
-from backend.services.preflight.limits import VARIABLE, PreflightLimits
+from backend.services.preflight.context import (
+    VARIABLE,
+    JobPreflight,
+    PreflightContext,
+    PreflightLimits,
+)
 from backend.services.preflight.run import PreflightRun
 from backend.ssh.interface import Unreachable
 from tests.backend.services.preflight.test_without_horovod import INFO, node
@@ -172,7 +176,7 @@ def test_a_silent_node_blocks_in_every_view(
     document = preflight.to_dict()
     assert not document["passed"]
     assert {"check": "SSH", "node": "gpu2"} in document["unchecked"]
-    text = "\n".join(finding_lines(preflight))
+    text = "\n".join(preflight_lines(preflight))
     assert message in text
     assert "1 problem prevents the job from starting" in text
     assert "Not checked: " in text

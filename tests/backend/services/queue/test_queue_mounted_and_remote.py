@@ -13,6 +13,7 @@ from backend.node.queue.scheduler import Scheduler
 from backend.node.system import process_identity
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
+from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import NODE_CHECK
 from backend.records.nodes import health
@@ -39,8 +40,9 @@ def names(services: Services) -> list[str]:
 def test_two_desktops_order_one_queue_and_the_nodes_agent_starts_the_first(
     site: DataSite, beat: Beat, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def supervise(folder: JobFolder, run: int, python: str, code_root: str) -> None:
-        replace_json(folder.attempt(run).supervisor, process_identity.own_process().to_dict())
+    def supervise(folder: JobFolder, launch: Launch) -> None:
+        supervisor = folder.attempt(launch.run).supervisor
+        replace_json(supervisor, process_identity.own_process().to_dict())
 
     monkeypatch.setattr(queue_starter, "start_supervisor", supervise)
     first, second = site.desktop(), site.desktop()

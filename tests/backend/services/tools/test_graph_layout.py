@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from backend.base.errors import BackendError
-from backend.records.library.layer_graph import NODE_H, NODE_W, graph_layers
-from backend.records.library.layers import Layer
+from backend.records.library.layers import NODE_H, NODE_W, Layer, graph_layers
 from backend.services.tools import graph_layout
 from tests.waiting import LIMIT_S
 

@@ -58,7 +58,7 @@ class Rig:
         config = parse_job(raw_job(1, batch_size=16)).config
         assert config is not None
         model, loader, dataset = map(str, self.sources)
-        launch = Launch("job", 1, config, (), (), model, loader, dataset)
+        launch = Launch("job", 1, config, (), model, loader, dataset)
         full_request: Mapping[str, Any] = {
             "launch": launch.to_dict(),
             "checkpoint": str(checkpoint or self.save()),

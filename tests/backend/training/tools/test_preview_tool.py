@@ -103,6 +103,39 @@ def test_the_two_sets_of_the_digits_share_no_picture(previews: Previews) -> None
     assert sorted(numbers) == list(range(1797))
 
 
+COLUMNS = {"data": [("Alkohol", 13.0, 0.8), ("Säure = viel", 0.0, 1.0)], "target": [("Note", 0, 1)]}
+
+
+@pytest.mark.parametrize(
+    ("data", "names", "values"),
+    [
+        ("torch.tensor([0.5, 1.0])", ("Alkohol", "Säure = viel"), (13.4, 1.0)),
+        ("torch.tensor([float('nan'), 0.0])", ("Alkohol", "Säure = viel"), (None, 0.0)),
+        # Not those columns: as they are.
+        ("torch.tensor([0.5, 1.0, 2.0])", (), (0.5, 1.0, 2.0)),
+    ],
+)
+def test_samples_of_a_table_have_the_names_and_units_of_its_file(
+    previews: Previews, data: str, names: tuple[str, ...], values: tuple[float | None, ...]
+) -> None:
+    item = f"return {data}, torch.tensor([3.0 + index])\n    value_columns = {COLUMNS}"
+    result = previews.read(item, samples=1)
+    features, target = result.samples[0].parts
+    assert (features.display_kind, features.names) == ("values", names)
+    assert [v if v is None else round(v, 6) for v in features.values] == list(values)
+    assert bool(features.scaled_values) is bool(names)
+    assert (target.names, target.values) == (("Note",), (3.0,))
+
+
+def test_a_wide_table_has_the_names_of_its_first_columns(previews: Previews) -> None:
+    columns = {"data": [(f"c{n}", 100.0, 1.0) for n in range(40)]}
+    item = f"return torch.zeros(40), index % 2\n    value_columns = {columns}"
+    features = previews.read(item, samples=1).samples[0].parts[0]
+    assert features.names[:2] == ("c0", "c1")
+    assert set(features.values) == {100.0}
+    assert len(features.names) == len(features.values)
+
+
 def test_statistics_are_those_of_all_values(previews: Previews) -> None:
     result = previews.read("return torch.arange(6.).reshape(1, 6) * index + 1e6, index % 3")
     values = numpy.concatenate([numpy.arange(6.0) * index + 1e6 for index in range(20)])

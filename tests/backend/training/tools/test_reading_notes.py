@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from backend.records.library.reading_note import ReadingNote, note_messages
+from backend.records.library.preview import ReadingNote, note_messages
 from backend.services.preflight import names
 from backend.services.preflight.checks import judge
 from backend.services.preflight.context import JobPreflight

@@ -15,8 +15,7 @@ import pytest
 import torch
 from PySide6.QtGui import QImage
 
-from backend.records.library.preview import SamplePart
-from backend.records.library.sample_page import SamplePage
+from backend.records.library.preview import SamplePage, SamplePart
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools import sample_page
 from backend.training.tools.overlays import display_parts

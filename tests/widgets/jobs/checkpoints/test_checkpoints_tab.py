@@ -6,15 +6,14 @@ import pytest
 from PySide6.QtCore import Qt
 
 from backend.records.jobs.config import CheckpointPolicy
-from tests.asks import expect_request
+from tests.asks import expect_request, open_menu_entries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import find_button, find_only
 from widgets.common import formats
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab, CheckpointTable
-from widgets.jobs.checkpoints.export_dialog import checkpoint_title
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.checkpoints.export_dialog import Exporter, checkpoint_title
 
 BY_ACCURACY = CheckpointPolicy(best_metric="validation/accuracy", best_mode="max")
 CHECKPOINTS = (
@@ -68,7 +67,7 @@ def test_an_unmeasured_metric_makes_no_checkpoint_the_best(tab):
 def test_the_hash_of_a_file_is_checked_on_demand(tab, qtbot):
     assert cells(tab, "") == ["latest, best", ""]
     with expect_request(tab._actions, job_actions.VERIFY_CHECKPOINT) as requested:
-        find_button(tab, "Check file").click()
+        open_menu_entries(tab.more_button)["Check file"].trigger()
     assert requested.args == [LIVE.id, CHECKPOINTS[1].name]
     with qtbot.waitSignal(tab.model.dataChanged):
         tab.show_file_check(CHECKPOINTS[1].name, "checked", "just read; its hash matches")

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication
 
-from app.jobs.inspection_controller import InspectionController
+from app.jobs.checkpoint_controllers import InspectionController
 from backend.base.errors import BackendError
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.library.inspection import (
@@ -174,7 +174,7 @@ def test_the_button_of_a_job_opens_the_dialog_with_the_chosen_checkpoint(qtbot, 
     actions, service = JobActions(), Inspection()
     controller = InspectionController(service, immediately, actions, None)
     actions.ask(job_actions.INSPECT_CHECKPOINT, "job-1", "epoch-2", CHECKPOINTS)
-    dialog = controller.dialog_holder.dialog
+    dialog = controller.dialog
     qtbot.addWidget(dialog)
     assert service.arguments == [("job-1", "epoch-2", "", 0)]
     assert cells(dialog._weights, 0) == ["stem.weight", "head.bias"]
@@ -185,4 +185,4 @@ def test_the_button_of_a_job_opens_the_dialog_with_the_chosen_checkpoint(qtbot, 
         in find_only(TaskStatus, dialog).message.text()
     )
     dialog.reject()
-    assert controller.dialog_holder.dialog is None
+    assert controller.dialog is None

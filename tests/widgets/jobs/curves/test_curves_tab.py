@@ -8,11 +8,10 @@ from PySide6.QtCore import QRect
 from PySide6.QtGui import QAction
 from PySide6.QtWidgets import QApplication
 
-from backend.records.jobs.alarm import NOT_A_NUMBER, Alarm
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import Continuation
+from backend.records.jobs.status import NOT_A_NUMBER, Alarm, Continuation
 from tests.asks import expect_request, open_menu_entries
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
@@ -22,7 +21,7 @@ from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import Slider
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot, SmallPlot
+from widgets.jobs.curves.curves_layout import LargePlot, SmallPlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.plots.annotations import AxisSpan

@@ -8,14 +8,13 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
 from tests.windows import find_only
 from widgets.common.cards import VerticalScrollArea
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot
-from widgets.jobs.curves.curves_layout import WIDE_FROM_W
+from widgets.jobs.curves.curves_layout import WIDE_FROM_W, LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 
 ONE_COLUMN_W, TWO = WIDE_FROM_W - 10, WIDE_FROM_W

@@ -7,14 +7,19 @@ import pytest
 import shiboken6
 from PySide6.QtCore import QCoreApplication, Qt
 
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.diagnosis import EvidenceLine
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError, RunStatus
+from backend.records.jobs.status import (
+    DIVERGED,
+    NOT_A_NUMBER,
+    Alarm,
+    EvidenceLine,
+    RankError,
+    RunStatus,
+)
 from backend.records.jobs.stop_request import STOP_GRACE_S
 from backend.records.jobs.view import JobView, RunUpdate
 from tests.asks import expect_request, open_menu_entries
@@ -32,9 +37,9 @@ from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog, file_stem
-from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.job_name import JobName
+from widgets.jobs.detail.job_header import JobName
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs
 from widgets.jobs.log.log_ansi import strip_codes
@@ -540,7 +545,7 @@ def test_checkpoints_are_read_before_it_is_said_that_there_is_none(qtbot):
     detail.open_job(lab.STOPPED)
     empty_state = find_only(EmptyState, detail.checkpoints)
     assert empty_state.accessibleName() == "Reading checkpoints…"
-    detail.show_checkpoints_error(lab.STOPPED.id, "The share does not answer.")
+    detail.checkpoints.show_error("The share does not answer.")
     assert (
         empty_state.accessibleName() == "Could not read the checkpoints The share does not answer."
     )

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.summary import summary_of
 from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots
@@ -14,7 +14,7 @@ from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a
 from tests.windows import find_only, finish_timers, setting_field, visible_texts
 from widgets.common.fields import Slider
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import LargePlot
 from widgets.jobs.curves.curves_tab import CurvesTab
 from widgets.jobs.detail.header_texts import header_figures
 from widgets.jobs.form.job_fields import JobDraft

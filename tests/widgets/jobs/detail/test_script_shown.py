@@ -9,6 +9,7 @@ from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import NO_RESUME_REASON
 from backend.records.library.item import Pin
+from tests.asks import open_menu_entries
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import shows_text, visible_texts
@@ -23,8 +24,7 @@ from widgets.jobs.actions.job_actions import (
     main_action,
 )
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
-from widgets.jobs.checkpoints.export_dialog import ExportDialog, checkpoint_title
-from widgets.jobs.checkpoints.exporter import Exporter
+from widgets.jobs.checkpoints.export_dialog import ExportDialog, Exporter, checkpoint_title
 from widgets.jobs.detail.header_texts import header_figures, stop_cost_message
 from widgets.jobs.failure.failure_tab import FailureTab
 
@@ -108,12 +108,14 @@ def test_the_checkpoints_of_a_script_are_its_own(qtbot, theme_manager, settings)
     assert checkpoint_title(FILE) == "checkpoint-10 (step 10) (latest)"
     assert tab._resume_button.isEnabled() == (settings == RESUMES)
     assert (NO_RESUME_REASON in tab._resume_button.toolTip()) == (settings != RESUMES)
-    assert not any(
-        button.isEnabled() for button in (tab._try_button, tab._inspect_button, tab._new_job_button)
-    )
-    assert all(
-        button.isEnabled() for button in (tab._keep_button, tab._export_button, tab._verify_button)
-    )
+    assert (tab._try_button.isEnabled(), tab._export_button.isEnabled()) == (False, True)
+    menu = open_menu_entries(tab.more_button)
+    assert {text: entry.isEnabled() for text, entry in menu.items()} == {
+        "New job from this": False,
+        "Look inside…": False,
+        "Keep always": True,
+        "Check file": True,
+    }
     all_stay = "All are kept as the script wrote them." in tab._policy_label.text()
     assert all_stay == ("remove_old_checkpoints" not in settings)
 

@@ -18,7 +18,7 @@ from widgets.common.buttons import Button
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.slow_node import slow_node, slowdown_message
+from widgets.jobs.detail.warning import slow_node, slowdown_message
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.nodes.page.attention import attention_cards

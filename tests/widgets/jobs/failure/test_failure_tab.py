@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QBoxLayout
 from pytestqt.qtbot import QtBot
 
 from backend.records.base.timestamps import instant
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, Alarm
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.status import DIVERGED, NOT_A_NUMBER, Alarm
 from backend.records.jobs.view import RunUpdate
 from tests.job_views import replace_fields
 from tests.pictures import lab

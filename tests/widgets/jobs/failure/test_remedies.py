@@ -6,10 +6,9 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
-from backend.records.jobs.alarm import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm
-from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
+from backend.records.jobs.status import DIVERGED, NOT_A_NUMBER, STANDSTILL, Alarm, EvidenceLine
 from tests.asks import expect_request
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import CONFIG, FAILED, checkpoint
@@ -204,6 +203,18 @@ def test_without_a_checkpoint_the_changes_are_those_of_a_clone(detail, qtbot):
             find_button(detail.failure, "Clone with learning rate 0.01"), Qt.MouseButton.LeftButton
         )
     assert requested.args == ["a", {"optimizer.lr": 0.01}]
+
+
+def test_weights_of_which_some_fit_start_the_other_layers_new(detail, qtbot):
+    view = failed("weights_mismatch")
+    remedy = 'To start these with new weights, set start_from_except = ["fc."]; or choose others.'
+    detail.open_job(replace_fields(view, error=replace(view.error, remedy=remedy)))
+    detail.show_checkpoints("a", ())
+    labels, _ = offered_labels(detail)
+    assert labels[0] == "Clone with start new layers fc."
+    with expect_request(detail.job_actions, job_actions.CLONE_WITH) as requested:
+        qtbot.mouseClick(find_button(detail.failure, labels[0]), Qt.MouseButton.LeftButton)
+    assert requested.args == ["a", {"start_from_except": ["fc."]}]
 
 
 @pytest.mark.parametrize("cause", ["not_a_number", "diverged"])

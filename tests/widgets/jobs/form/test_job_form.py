@@ -587,3 +587,12 @@ def test_a_long_name_of_a_part_takes_the_room_that_the_others_leave(form):
             text_width = combo.fontMetrics().horizontalAdvance(combo.currentText())
             assert combo.currentText().startswith(long_name)
             assert combo._text_rect().width() >= text_width, (width, long_part)
+
+
+def test_a_narrow_window_shows_a_hint_in_place_of_the_figures(form):
+    hint = Finding("memory", False, "A batch of 64 needs about 12 GiB.", "Choose 48 or less.")
+    form.show_check(JobCheck(global_batch=64, findings=(hint,)))
+    figures = find_only(FormFoot, form).figures
+    assert figures.text() == "A batch of 64 needs about 12 GiB. Choose 48 or less."
+    form.show_check(JobCheck(global_batch=64))
+    assert "batch" in figures.text()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from PySide6.QtCore import QItemSelectionModel, QPersistentModelIndex, QPoint, QRectF, Qt
 from PySide6.QtWidgets import QApplication
 
-from backend.records.jobs.history_update import HistoryUpdate
+from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import RunUpdate

@@ -20,8 +20,7 @@ from widgets.common.state_badge import StateBadge
 from widgets.common.theme import ONE_PANE_BELOW_W, RAIL_W
 from widgets.jobs.actions import job_actions
 from widgets.jobs.list.job_columns import JobColumn
-from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel
-from widgets.jobs.list.job_rows import JobRows
+from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, JobListModel, JobRows
 from widgets.jobs.list.sweep_text import count_message
 from widgets.jobs.page.jobs_page import LIST, TABLE, JobsPage
 

@@ -8,9 +8,8 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QStackedWidget
 
 from backend.records.jobs.config import parse_job
-from backend.records.jobs.diagnosis import EvidenceLine
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RankError
+from backend.records.jobs.status import EvidenceLine, RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
 from tests.job_views import replace_fields
 from tests.widgets.jobs.detail.test_job_detail import FAILED, LIVE

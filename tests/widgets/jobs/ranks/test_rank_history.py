@@ -1,4 +1,7 @@
-"""S13: what the nodes did while a job ran, under its own time and in its curves."""
+"""S13: the tab Ranks has the columns that its job can fill.
+
+Below them stands what the nodes did while the job ran, under its own time and in its curves.
+"""
 
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,7 +14,7 @@ from backend.datastore.nodes.history import read_past
 from backend.node.metrics.history_writer import HistoryWriter
 from backend.records.base.layout import DataRoot
 from backend.records.jobs.config import StrategyConfig
-from backend.records.jobs.history_update import HistoryUpdate, RunStart
+from backend.records.jobs.history import HistoryUpdate, RunStart
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import RunUpdate
@@ -24,16 +27,17 @@ from tests.job_views import replace_fields
 from tests.pictures import lab
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
-from tests.windows import find_only, open_tab, shows_text
+from tests.windows import find_only, open_tab, show_widget, shows_text
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import VerticalScrollArea
 from widgets.common.fields import ComboBox
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.curves.curve_cards import LargePlot
+from widgets.jobs.curves.curves_layout import LargePlot
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.ranks.rank_rows import rank_rows
 from widgets.jobs.ranks.rank_strip import RankStrip
+from widgets.jobs.ranks.ranks_tab import RanksTab
 from widgets.nodes.history.node_history import NodeHistory, to_history_data
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
@@ -391,3 +395,42 @@ def test_ranks_on_processors_and_on_missing_nodes_show_dashes():
     rows = rank_rows(view)
     assert [row.rank for row in rows] == [0, 1, 2]
     assert (rows[0].gpu, rows[1].gpu) == ("GPU-12345678", "–")
+
+
+OF_GPUS = {"GPU", "Process", "Memory", "Use"}
+
+
+@pytest.fixture
+def tab(qtbot, theme_manager):
+    return show_widget(qtbot, RanksTab(), 1000, 700)
+
+
+def titles(tab):
+    model, table = tab._model, find_only(QTableView, tab)
+    headers = [
+        model.headerData(n, table.horizontalHeader().orientation())
+        for n in range(model.columnCount())
+    ]
+    return {head for n, head in enumerate(headers) if not table.isColumnHidden(n)}
+
+
+def test_a_job_on_cpus_has_no_columns_of_gpus(tab):
+    for view, has_gpus in (
+        (lab.FINISHED, False),
+        (lab.LIVE, True),
+        (lab.FINISHED, False),
+        (replace_fields(lab.LIVE, rank_step_ms=()), True),
+    ):
+        assert view.config.uses_gpus is has_gpus
+        tab.show_view(view)
+        assert (titles(tab) & OF_GPUS == OF_GPUS) is has_gpus
+        assert bool(titles(tab) & OF_GPUS) is has_gpus
+        assert {"Rank", "Where", "Step", "Heartbeat"} <= titles(tab)
+
+
+def test_a_table_of_two_ranks_has_the_room_of_two(tab):
+    tab.show_view(lab.FINISHED)
+    QApplication.processEvents()
+    table = find_only(QTableView, tab)
+    rows = tab._model.rowCount() * table.verticalHeader().defaultSectionSize()
+    assert table.viewport().height() < rows + table.verticalHeader().defaultSectionSize()
