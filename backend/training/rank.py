@@ -29,7 +29,7 @@ from backend.records.base.access_modes import make_folders
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, JobFolder, run_tag
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
-from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.launch import Launch, RankPlan, visible_devices
 from backend.records.jobs.status import last_status
 from backend.training import lazy_dynamo, strategies
 
@@ -278,7 +278,7 @@ def set_environment(launch: Launch, plan: RankPlan) -> None:
     os.environ[RUN_VARIABLE] = run_tag(launch.job_id, launch.run)
     set_variables(launch.config.environment)
     if plan.gpu:
-        os.environ["CUDA_VISIBLE_DEVICES"] = plan.gpu
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible_devices(plan.gpu, os.environ)
     elif not launch.config.uses_gpus:
         # A CPU job uses no GPU, not even through a library that searches for one.
         os.environ["CUDA_VISIBLE_DEVICES"] = ""

@@ -38,7 +38,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.jobs import history
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat, report_to_guard
-from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.launch import Launch, RankPlan, visible_devices
 from backend.records.jobs.script import command_line, entry_args, fill_placeholders, interpreter
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import BAD_CURVE, Alarm, RankError, last_status
@@ -333,8 +333,8 @@ class Script:
         group, run = nodes.index(plan.node), f"{self._launch.job_id}-{self._launch.run}"
         variables: dict[str, object] = {
             # As under torchrun: LOCAL_RANK is the index of its GPU.
-            "CUDA_VISIBLE_DEVICES": ",".join(
-                rank.gpu for rank in ranks if rank.gpu and rank.node == plan.node
+            "CUDA_VISIBLE_DEVICES": visible_devices(
+                ",".join(rank.gpu for rank in ranks if rank.node == plan.node), os.environ
             ),
             STOP_VARIABLE: self._stop_file,
             # A crash then writes the script's position to the log.

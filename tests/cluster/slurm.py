@@ -12,9 +12,10 @@ import os
 import secrets
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from backend.ssh.interface import CommandResult
 from installers import system_packages
 from tests.cluster.cable import Cable
 from tests.cluster.cluster import check_rights
@@ -125,9 +126,31 @@ class SlurmCluster:
         """
         return call("env", f"SLURM_CONF={self.folder / 'slurm.conf'}", *argv, limit_s=limit_s)
 
-    def state(self, node: str) -> str:
-        """Return what Slurm calls the state of a node: idle, mixed, down*."""
-        return self.call("sinfo", "-h", "-N", "-n", node, "-p", "main", "-o", "%T").strip()
+    def run(
+        self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = LIMIT_S
+    ) -> CommandResult:
+        """Run a command as the login node of a launcher does."""
+        completed = subprocess.run(
+            argv,
+            input=input,
+            capture_output=True,
+            env=self.environment,
+            timeout=limit_s,
+            check=False,
+        )
+        out, err = (
+            text.decode("utf-8", "replace") for text in (completed.stdout, completed.stderr)
+        )
+        return CommandResult(completed.returncode, out, err)
+
+    def states(self) -> dict[str, str]:
+        """Return what Slurm calls the state of each node: idle, mixed, down*."""
+        lines = self.call("sinfo", "-h", "-N", "-p", "main", "-o", "%N %T").splitlines()
+        states = {}
+        for line in lines:
+            node, state = line.split()
+            states[node] = state
+        return states
 
     def cut(self, node: str) -> None:
         """Pull the network cable of a node."""
@@ -242,9 +265,14 @@ class SlurmCluster:
         def are_idle() -> bool:
             for node in NODES:
                 self._check_machine(node)
-            return all(self.state(node) == "idle" for node in NODES)
+            states.update(self.states())
+            return states == dict.fromkeys(NODES, "idle")
 
-        wait_for(are_idle, "three idle nodes", hint=self._logs)
+        def hint() -> str:
+            return f"{states} {self.call('squeue', '-t', 'all')} {self._logs()}"
+
+        states: dict[str, str] = {}
+        wait_for(are_idle, "three idle nodes", hint=hint)
 
     def _check_machine(self, name: str) -> None:
         if self._machines[name].poll() is not None:

@@ -33,7 +33,8 @@ def inspect(folder: OpenJob) -> tuple[RunObservation, RunState]:
             f"The job's folder {folder.path} cannot be read: {error.strerror}.",
             "Check that the data root is mounted.",
         ) from error
-    if run_facts.run and run_facts.exit is None and run_facts.supervision is Supervision.NOT_SEEN:
+    is_claimed = run_facts.run and not folder.attempt(run_facts.run).slurm.exists()
+    if is_claimed and run_facts.exit is None and run_facts.supervision is Supervision.NOT_SEEN:
         run_facts = replace(run_facts, claimed_s=_claim_age_s(folder, run_facts.run))
     return run_facts, derive_state(run_facts)
 

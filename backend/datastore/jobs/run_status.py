@@ -270,7 +270,8 @@ class RunStateReader:
             exit=run_exit,
             status=self._status,
             supervision=supervision,
-            claimed_s=now_s - self._run_seen_s,
+            # A job may wait in the queue of a scheduler for days.
+            claimed_s=0.0 if folder.attempt(run).slurm.exists() else now_s - self._run_seen_s,
             silent_s=now_s - self._heartbeat_s,
             last_news=self._last_news,
             silent_nodes=() if run_exit is not None else self._silent_nodes(run, now_s),

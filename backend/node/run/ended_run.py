@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from backend.node.diagnosis.log_text import LogPart
 from backend.records.base.layout import checkpoint_text, epoch_and_step, position_text
 from backend.records.jobs.launch import RankPlan
-from backend.records.jobs.status import RankExit, RunStatus
+from backend.records.jobs.status import RankError, RankExit, RunStatus
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,7 @@ class EndedRun:
     ``ended_early``: the supervisor ended the run before the first step, as requested.
     ``stopped_by``: the user who requested it, or ""; ``pause``: why the run gave way, or "".
     ``end_signal``: name of the signal that ended the supervisor, or "".
+    ``outside_error``: why a scheduler ended the job, None without one.
     ``give_up_reason``: message about why the supervisor ended mpirun by itself, or "".
     ``unreached_nodes`` did not answer over SSH when the run had ended; ``nodes_without_root``
     answered and did not see ``data_root``. ``silent_nodes`` gave no sign of life within the limit,
@@ -38,6 +39,7 @@ class EndedRun:
     pause: str = ""
     ended_early: bool = False
     end_signal: str = ""
+    outside_error: RankError | None = None
     give_up_reason: str = ""
     unreached_nodes: Sequence[str] = ()
     nodes_without_root: Sequence[str] = ()

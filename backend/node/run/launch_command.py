@@ -74,6 +74,8 @@ def _mpirun(launch: Launch) -> list[str]:
     for name in (*_EXPORTED, PORT_VARIABLE, *secret):
         argv += ["-x", name]
     argv += ["-np", str(len(launch.ranks))]
+    if launcher.is_allocated:
+        return argv
     return [*argv, "-H", ",".join(f"{_host(node, hosts[node])}:{n}" for node, n in slots.items())]
 
 
@@ -121,7 +123,7 @@ def _between_nodes(launch: Launch) -> list[str]:
             f"“{networks}” is not a subnet that mpirun accepts.",
             "Give the nodes addresses in one subnet, such as 10.0.0.0/24.",
         ) from error
-    if not _PLAIN_PATH.fullmatch(ssh_config):
+    if not launch.launcher.is_allocated and not _PLAIN_PATH.fullmatch(ssh_config):
         raise BackendError(
             "mpirun passes the path of the SSH settings to a shell, and this path contains "
             f"shell characters: {ssh_config}",
@@ -135,7 +137,8 @@ def _between_nodes(launch: Launch) -> list[str]:
     # By itself it takes ports from 1024 on; a firewall closes the range that Linux takes them from
     # (docs/network.md).
     argv += ["--mca", "btl_tcp_port_min_v4", "32768", "--mca", "btl_tcp_port_range_v4", "28232"]
-    argv += ["--mca", "plm_rsh_args", f"-F {ssh_config}"]
+    if not launch.launcher.is_allocated:
+        argv += ["--mca", "plm_rsh_args", f"-F {ssh_config}"]
     # A lost node is noticed within a minute, and an outage of 18 s survives; TCP's own takes 444 s.
     for name, value in (*keepalive.items(), _PROBES):
         argv += [option, name, str(value)]

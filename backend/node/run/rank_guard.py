@@ -52,7 +52,13 @@ from backend.records.jobs.heartbeat import (
     Phase,
     RankHeartbeat,
 )
-from backend.records.jobs.launch import Launch, RankPlan
+from backend.records.jobs.launch import (
+    ALLOCATED_DEVICES,
+    ALLOCATED_GPU,
+    Launch,
+    RankPlan,
+    visible_devices,
+)
 from backend.records.jobs.status import RankError, RankExit
 from backend.records.jobs.stop_request import stop_requested
 
@@ -311,7 +317,9 @@ class Guard:
         environment[DUMP_VARIABLE] = str(self._dump_fd)
         environment[LAST_WORDS_VARIABLE] = str(self._error_fd)
         # None on processors: such a job holds no GPU, not even by a library that looks for one.
-        environment["CUDA_VISIBLE_DEVICES"] = self._plan.gpu
+        if ALLOCATED_GPU in self._plan.gpu:
+            environment[ALLOCATED_DEVICES] = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+        environment["CUDA_VISIBLE_DEVICES"] = visible_devices(self._plan.gpu, environment)
         # What a model prints shall be in the log when it hangs in the next line.
         environment["PYTHONUNBUFFERED"] = "1"
         return environment

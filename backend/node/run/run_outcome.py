@@ -363,6 +363,8 @@ def _abort_codes(ended_run: EndedRun) -> set[int | None]:
 
 
 def _first_failure(ended_run: EndedRun) -> _ReportedFailure:
+    if ended_run.outside_error is not None:
+        return _ReportedFailure(ended_run.outside_error, is_from_outside=True)
     failures = [
         (exit_record.error, exit_record)
         for exit_record in ended_run.exits

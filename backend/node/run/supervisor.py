@@ -18,7 +18,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from backend.base import log, process_signals
 from backend.base.errors import BackendError
@@ -49,7 +49,14 @@ from backend.records.base import access_modes, timestamps
 from backend.records.base.atomic_files import PreallocatedFile, read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot, JobFolder, run_tag
 from backend.records.jobs.launch import Launch, RankPlan
-from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus, last_status
+from backend.records.jobs.status import (
+    ProcessIdentity,
+    RankError,
+    RankExit,
+    RunExit,
+    RunStatus,
+    last_status,
+)
 from backend.records.jobs.stop_request import (
     kill_requested,
     pause_requested,
@@ -61,7 +68,7 @@ if TYPE_CHECKING:
     from backend.node.run.grow import GrowthWatch
 
 _END_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_WATCHED_SIGNALS = (signal.SIGCHLD, *_END_SIGNALS)
+WATCHED_SIGNALS = (signal.SIGCHLD, signal.SIGUSR1, *_END_SIGNALS)
 _POLL_S = 0.3
 _log = logging.getLogger(__name__)
 _LAUNCHER_TERM_S = 5.0
@@ -103,10 +110,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
+class Scheduler(Protocol):
+    """A batch system that runs the supervisor, and queues the job again after its end."""
+
+    def request_stop(self) -> None:
+        """Request a stop with a checkpoint: SIGUSR1 announces the end of the job."""
+
+    def end_cause(self) -> RankError | None:
+        """Return why the batch system ends the job, None if it does not."""
+
+
 class Supervisor:
     """One run from the start of mpirun to ``exit.json``."""
 
-    def __init__(self, folder: JobFolder, run: int) -> None:
+    def __init__(self, folder: JobFolder, run: int, scheduler: Scheduler | None = None) -> None:
+        self._scheduler = scheduler
         self._folder = folder
         self._run = run
         self._attempt = folder.attempt(run)
@@ -133,7 +151,7 @@ class Supervisor:
         self._grow: GrowthWatch | None = None
 
     def supervise(self) -> RunExit:
-        signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED_SIGNALS)
+        signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED_SIGNALS)
         process_signals.become_subreaper()
         if self._attempt.exit.exists():
             # Too slow: the run was given up, and that is on record.
@@ -183,6 +201,7 @@ class Supervisor:
                 pause=pause_requested(self._folder.stop_request, self._run),
                 ended_early=self._ended_early,
                 end_signal=self._end_signal,
+                outside_error=self._scheduler.end_cause() if self._scheduler is not None else None,
                 give_up_reason=self._give_up_message,
                 unreached_nodes=self._unreached_nodes,
                 nodes_without_root=self._nodes_without_root,
@@ -288,10 +307,13 @@ class Supervisor:
         self._started_s = self._progress_s = time.monotonic()
         next_check_s = 0.0
         while self._launcher_status is None:
-            signal_info = signal.sigtimedwait(_WATCHED_SIGNALS, _POLL_S)
+            signal_info = signal.sigtimedwait(WATCHED_SIGNALS, _POLL_S)
             self._reap()
             now_s = time.monotonic()
-            if signal_info is not None and signal_info.si_signo != signal.SIGCHLD:
+            if signal_info is not None and signal_info.si_signo == signal.SIGUSR1:
+                if self._scheduler is not None:
+                    self._scheduler.request_stop()
+            elif signal_info is not None and signal_info.si_signo != signal.SIGCHLD:
                 self._end_signal = wording.signal_name(signal_info.si_signo)
                 return self._end_launcher()
             # A child that ends wakes this up; only looks at the share keep their distance.
@@ -490,16 +512,20 @@ class Supervisor:
             return RunExit.from_dict(read_json(self._attempt.exit))
         record = run_exit(ended_run, leftovers, timestamps.utc_now())
         has_grown = self._grow is not None and self._grow.continue_run(record)
-        if self._give_way is not None and not has_grown:
+        continues_here = self._scheduler is None
+        if self._give_way is not None and not has_grown and continues_here:
             self._give_way.continue_run(record)
         record = replace(record, energy_j=energy_j, took_s=round(self._clock.elapsed_s(), 3))
         _log.info("Run %d of %s ended: %s", self._run, self._folder.job_id, record.state.value)
         # Before the end is recorded: no reader takes the job for one that has failed for good.
-        retry.carry_out(
-            self._folder,
-            launch,
-            retry.plan(self._folder, launch, record, {*self._unreached_nodes, *self._silent_nodes}),
-        )
+        if continues_here:
+            retry.carry_out(
+                self._folder,
+                launch,
+                retry.plan(
+                    self._folder, launch, record, {*self._unreached_nodes, *self._silent_nodes}
+                ),
+            )
         # Before exit.json: with that, the folder may be moved or removed.
         log.write_out(_LOG_LIMIT_S)
         write_until_done(self._attempt.exit, record.to_dict(), _WRITE_LIMIT_S)

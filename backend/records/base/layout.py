@@ -209,6 +209,7 @@ class AttemptFolder:
     supervisor = _PathBelow("supervisor.json")
     supervisor_log = _PathBelow("supervisor.log")
     exit = _PathBelow("exit.json")
+    slurm = _PathBelow("slurm.json")
     environment = _PathBelow("environment.json")
 
     def guard_log(self, rank: int) -> Path:

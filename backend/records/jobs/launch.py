@@ -27,15 +27,38 @@ TRIAL_PREFIX = ".canary-"
 """The id of a run that no list shows begins with it; see `services.jobs.trial_run`."""
 
 
+ALLOCATED_GPU = "slurm:"
+"""Before the number of a GPU that Slurm chooses: the first of its node is 0."""
+ALLOCATED_DEVICES = "RINGMASTER_ALLOCATED_DEVICES"
+"""The variable with the devices of the allocation on this node, from the guard to its rank."""
+
+
 @dataclass(frozen=True)
 class RankPlan:
-    """The place of one rank. ``gpu`` is a UUID, several with commas, or "" on CPUs."""
+    """The place of one rank.
+
+    ``gpu`` is a UUID or `ALLOCATED_GPU` with a number, several with commas, or "" on CPUs.
+    """
 
     rank: int
     local_rank: int
     node: str
     host: str
     gpu: str = ""
+
+
+def visible_devices(gpus: str, environment: Mapping[str, str]) -> str:
+    """Return ``CUDA_VISIBLE_DEVICES`` for GPUs with commas.
+
+    Those of an allocation are numbers within the devices that the scheduler gave to the node.
+    """
+    allocated_devices = list(filter(None, environment.get(ALLOCATED_DEVICES, "").split(",")))
+    devices = []
+    for gpu in filter(None, gpus.split(",")):
+        number = gpu[len(ALLOCATED_GPU) :] if gpu.startswith(ALLOCATED_GPU) else ""
+        is_listed = number and int(number) < len(allocated_devices)
+        devices.append(allocated_devices[int(number)] if is_listed else number or gpu)
+    return ",".join(devices)
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,8 @@ class Launcher:
     """The networks between the nodes, separated by commas (`backend.launch.network`)."""
     is_crowded: bool = False
     """A node has more ranks than CPU cores."""
+    is_allocated: bool = False
+    """A scheduler gives the nodes to mpirun, which starts its daemons through it, without SSH."""
 
 
 def _config(raw: Mapping[str, Any]) -> JobConfig:

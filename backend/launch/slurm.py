@@ -1,0 +1,259 @@
+"""The launcher for a cluster with Slurm: `sbatch` on a login node, one query for all jobs."""
+
+from __future__ import annotations
+
+import pwd
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import PurePosixPath
+from typing import Protocol
+
+from backend.base.errors import BackendError
+from backend.base.log import suppress, swallowed
+from backend.node.run import finalize
+from backend.records.base.atomic_files import read_json
+from backend.records.base.layout import JobFolder
+from backend.records.base.local_files import Files
+from backend.records.jobs.config import OnFailure
+from backend.records.jobs.launch import ALLOCATED_GPU, Launch, rank_plans
+from backend.records.jobs.placement import Placement
+from backend.records.jobs.status import RunExit, last_status
+from backend.records.slurm import cluster
+from backend.records.slurm.cluster import Association, Partition
+from backend.records.slurm.job import (
+    QUEUE_COMMAND,
+    Condition,
+    SlurmJob,
+    accounting_command,
+    derive_condition,
+    parse_jobs,
+)
+from backend.records.slurm.placement import (
+    SlurmPlacement,
+    batch_script,
+    check_placement,
+    parse_job_number,
+    sbatch_command,
+    with_time_limit,
+)
+from backend.records.slurm.submission import Submission, is_own
+from backend.ssh.interface import CommandResult
+
+POLL_S = 10.0
+"""The shortest time between two queries: Slurm's controller serves the whole cluster."""
+_LIMIT_S = 60.0
+
+
+class LoginNode(Protocol):
+    """A connection to a computer with Slurm's commands, such as `backend.ssh.interface.Shell`."""
+
+    def run(
+        self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
+    ) -> CommandResult: ...
+
+
+class SlurmCluster:
+    """A cluster behind a login node, and the jobs of the user in it."""
+
+    def __init__(
+        self, login_node: LoginNode, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._login_node = login_node
+        self._monotonic = monotonic
+        self._jobs: Mapping[str, SlurmJob] = {}
+        self._next_query_s = -POLL_S
+
+    def partitions(self) -> tuple[Partition, ...]:
+        return cluster.parse_partitions(self.output(cluster.NODES_COMMAND))
+
+    def associations(self) -> tuple[Association, ...]:
+        """Return the user's accounts; none where the cluster has no accounting."""
+        with suppress(BackendError):
+            user = self.output(("id", "-un")).strip()
+            return cluster.parse_associations(self.output(cluster.associations_command(user)))
+        return ()
+
+    def jobs(self, *, is_new: bool = False) -> Mapping[str, SlurmJob]:
+        """Return the user's jobs by number, read now or at most `POLL_S` ago."""
+        if is_new or self._monotonic() >= self._next_query_s:
+            # Before the query: one that fails is not repeated at once either.
+            self._next_query_s = self._monotonic() + POLL_S
+            self._jobs = parse_jobs(self.output(QUEUE_COMMAND))
+        return self._jobs
+
+    def ended_job(self, number: str) -> SlurmJob | None:
+        """Return a job that left the queue, from Slurm's accounting; None without that."""
+        with suppress(BackendError):
+            return parse_jobs(self.output(accounting_command((number,)))).get(number)
+        return None
+
+    def output(self, argv: Sequence[str], input: bytes = b"") -> str:
+        """Run a command of Slurm's.
+
+        Raises:
+            BackendError: It failed, with Slurm's own sentence; or there was no answer.
+        """
+        result = self._login_node.run(argv, input=input, limit_s=_LIMIT_S)
+        if not result.ok:
+            raise BackendError(f"Slurm refused {argv[0]}: {_own_sentence(result)}.")
+        return result.out
+
+
+class SlurmLauncher:
+    """Submits, watches and ends the runs of one job; see `backend.launch.launcher`."""
+
+    def __init__(self, slurm: SlurmCluster, placement: SlurmPlacement, files: Files) -> None:
+        self._slurm = slurm
+        self._placement = placement
+        self._files = files
+
+    def submit(self, folder: JobFolder, launch: Launch) -> None:
+        """Submit a claimed run, whose launch `allocation_launch` has made.
+
+        An earlier `sbatch` whose answer was lost is found by its name, and not repeated.
+
+        Raises:
+            BackendError: Slurm refused the job; its sentence is in the message.
+        """
+        partitions = self._slurm.partitions()
+        errors = check_placement(self._placement, partitions, self._slurm.associations())
+        if errors:
+            raise BackendError(errors[0].message, errors[0].remedy)
+        placement = with_time_limit(self._placement, partitions)
+        attempt = folder.attempt(launch.run)
+        log = str(PurePosixPath(launch.job_folder, "attempts", str(launch.run), "slurm.log"))
+        submission = Submission(placement, log)
+        self._files.replace_json(attempt.slurm, submission.to_dict())
+        script = batch_script(
+            placement,
+            python=launch.python,
+            code_root=launch.code_root,
+            job_folder=launch.job_folder,
+            run=launch.run,
+        )
+        number = self._running_number(folder.job_id)
+        if not number:
+            command = sbatch_command(placement, folder.job_id, log)
+            try:
+                number = parse_job_number(self._slurm.output(command, script.encode()))
+            except BackendError:
+                # Slurm may have taken the job although its answer was lost.
+                number = self._running_number(folder.job_id)
+                if not number:
+                    raise
+        self._files.replace_json(attempt.slurm, replace(submission, number=number).to_dict())
+
+    def _running_number(self, job_id: str) -> str:
+        jobs = self._slurm.jobs(is_new=True).values()
+        return next((job.id for job in jobs if is_own(job, job_id) and not job.is_over), "")
+
+    def state(self, folder: JobFolder) -> Condition:
+        """Return the state of the newest run.
+
+        The end of a run that Slurm has ended before it could record anything is recorded.
+
+        Raises:
+            BackendError: The login node or Slurm does not answer: no news, and no end.
+        """
+        run = folder.newest_run()
+        job = self._job(folder, run)
+        run_exit = _read_exit(folder, run)
+        user = _user_name(job.cancelled_by) if job is not None else ""
+        condition = derive_condition(job, run_exit, user)
+        if run_exit is None and job is not None and job.is_over:
+            # A record that came after Slurm's answer is the better one.
+            self._files.refresh_file(folder.attempt(run).exit)
+            run_exit = _read_exit(folder, run)
+            if run_exit is not None:
+                return derive_condition(job, run_exit, user)
+            finalize.close_run(folder, run, condition.message, last_status(folder))
+        return condition
+
+    def _job(self, folder: JobFolder, run: int) -> SlurmJob | None:
+        """Return Slurm's job of a run, None if it is not known or the number is another's now."""
+        number = _submission(folder, run).number
+        job = self._slurm.jobs().get(number)
+        if job is None or (job.is_over and job.state == "CANCELLED"):
+            # Only the accounting knows who cancelled it.
+            job = self._slurm.ended_job(number) or job
+        return job if job is not None and is_own(job, folder.job_id) else None
+
+    def signal(self, folder: JobFolder) -> None:
+        """Let the supervisor stop the run with a checkpoint."""
+        self._cancel(folder, "--batch", "--signal=USR1")
+
+    def end(self, folder: JobFolder) -> None:
+        """Cancel the job of the newest run, in the queue or running, if it is not over.
+
+        Raises:
+            BackendError: Slurm does not answer, or the number is another job's now.
+        """
+        self._cancel(folder)
+
+    def _cancel(self, folder: JobFolder, *options: str) -> None:
+        number = _submission(folder, folder.newest_run()).number
+        job = self._slurm.jobs(is_new=True).get(number)
+        if job is None or job.is_over:
+            return
+        if not is_own(job, folder.job_id):
+            raise BackendError(
+                f"The job {number} in Slurm is another one now, {job.name}.",
+                "The run of this job is over; nothing was ended.",
+            )
+        self._slurm.output(("scancel", *options, number))
+
+
+def allocation_launch(launch: Launch, placement: SlurmPlacement) -> Launch:
+    """Return the launch for an allocation whose nodes Slurm chooses: they have numbers for names.
+
+    Slurm queues the job again after a failure of the machine, so the program's own retries are off.
+    """
+    gpus = tuple(f"{ALLOCATED_GPU}{index}" for index in range(placement.gpus))
+    placements = tuple(
+        Placement(f"slurm-{number}", 0 if gpus else placement.processes, gpus)
+        for number in range(1, placement.nodes + 1)
+    )
+    config = replace(launch.config, placement=placements, on_failure=OnFailure())
+    return replace(
+        launch,
+        config=config,
+        ranks=rank_plans(config, {p.node: p.node for p in placements}),
+        launcher=replace(launch.launcher, networks=placement.networks, is_allocated=True),
+        ssh_config="",
+        is_staged=False,
+    )
+
+
+def _submission(folder: JobFolder, run: int) -> Submission:
+    try:
+        return Submission.from_dict(read_json(folder.attempt(run).slurm))
+    except (OSError, ValueError) as error:
+        raise BackendError(
+            f"Run {run} of {folder.job_id} has no readable record of its submission to Slurm.",
+            "Look for it with squeue --me.",
+        ) from error
+
+
+def _read_exit(folder: JobFolder, run: int) -> RunExit | None:
+    try:
+        return RunExit.from_dict(read_json(folder.attempt(run).exit))
+    except (OSError, ValueError) as error:
+        swallowed(error)
+        return None
+
+
+def _user_name(uid: int | None) -> str:
+    """Return the name behind a number of a user, "user 1000" where this computer has none."""
+    if uid is None:
+        return ""
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:  # a user of the cluster without an account here
+        return f"user {uid}"
+
+
+def _own_sentence(result: CommandResult) -> str:
+    """Slurm's own sentence without the name of the program: its last line repeats the first."""
+    lines = [line.partition("error: ")[2] for line in result.err.splitlines() if "error: " in line]
+    return lines[-1].rstrip(".") if lines else result.complaint.rstrip(".")

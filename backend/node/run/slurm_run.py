@@ -1,0 +1,208 @@
+"""A run inside an allocation of Slurm: the batch script becomes the supervisor of its first node.
+
+The nodes are known only now, so the launch record gets their names and addresses here. Slurm starts
+the same script once more when it has queued the job again: at the time limit, after preemption, or
+after the loss of a node. Then the next run of the job continues from its newest checkpoint.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from ipaddress import ip_network
+from pathlib import Path
+
+from backend.base import log
+from backend.base.errors import BackendError
+from backend.base.log import swallowed
+from backend.node.notifications import send as notifications
+from backend.node.queue.next_run import next_launch
+from backend.node.run import finalize, run_files, run_start, supervisor
+from backend.node.run.give_way import request_pause
+from backend.records.base import access_modes
+from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.layout import JobFolder
+from backend.records.base.local_files import Files
+from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
+from backend.records.jobs.launch import Launch, launch_of, rank_plans
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RankError, RunExit, last_status
+from backend.records.slurm.job import ENDS, logged_end
+from backend.records.slurm.submission import Submission
+
+_LIMIT_S = 30.0
+_NODE = re.compile(r"\bNodeName=(?P<name>\S+).*?\bNodeAddr=(?P<address>\S+)")
+_TASKS = re.compile(r"(?P<tasks>\d+)(?:\(x(?P<nodes>\d+)\))?")
+_ENDS_SOON = "Slurm ends the job soon: its time limit is near, or another job needs its nodes."
+_log = logging.getLogger(__name__)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="backend.node.run.slurm_run", description=__doc__)
+    parser.add_argument("--job", type=Path, required=True, help="folder of the job")
+    parser.add_argument("--run", type=int, required=True)
+    options = parser.parse_args(arguments)
+    # Slurm may send one before the supervisor takes them.
+    signal.pthread_sigmask(signal.SIG_BLOCK, supervisor.WATCHED_SIGNALS)
+    folder = JobFolder(options.job.absolute())
+    access_modes.set_umask(folder.path)
+    launch = launch_of(folder.launch, options.run)
+    if int(os.environ.get("SLURM_RESTART_COUNT", "0")) or launch is None:
+        launch = claim_next_run(folder)
+    if launch is None:
+        return 0
+    log.to_file_at_end(folder.attempt(launch.run).supervisor_log)
+    try:
+        launch = in_allocation(launch, _node_addresses(), os.environ["SLURM_TASKS_PER_NODE"])
+    except BackendError as error:
+        finalize.close_run(folder, launch.run, str(error), last_status(folder))
+        return 1
+    replace_json(folder.launch, launch.to_dict())
+    allocation = Allocation(folder, launch.run)
+    record = supervisor.Supervisor(folder, launch.run, allocation).supervise()
+    notifications.start_delivery(folder, launch.run)
+    if record.pause:
+        allocation.queue_again()
+    return 0
+
+
+class Allocation:
+    """The job of Slurm in which a run lives."""
+
+    def __init__(self, folder: JobFolder, run: int) -> None:
+        self._folder = folder
+        self._run = run
+        self._submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
+        self._log = Path(self._submission.log)
+        self._log_start = run_files.size(self._log)
+
+    def request_stop(self) -> None:
+        """Stop with a checkpoint: Slurm has announced the end of the job."""
+        continues = self._submission.placement.continues
+        request_pause(self._folder, self._run, _ENDS_SOON if continues else "")
+
+    def end_cause(self) -> RankError | None:
+        """Return why Slurm ends the job, None if it does not."""
+        state = logged_end(
+            run_files.text_from(self._log, self._log_start), os.environ["SLURM_JOB_ID"]
+        )
+        end = ENDS.get(state)
+        return RankError(end.message, remedy=end.remedy) if end is not None else None
+
+    def queue_again(self) -> None:
+        """Put the job back into Slurm's queue, where the next run begins when its turn comes."""
+        _output("scontrol", "requeue", os.environ["SLURM_JOB_ID"])
+
+
+def claim_next_run(folder: JobFolder) -> Launch | None:
+    """Claim and write the run after the newest one; None if there is nothing to continue.
+
+    A run that its node did not live to record is closed first.
+    """
+    run = folder.newest_run()
+    previous_launch = launch_of(folder.launch, run)
+    if previous_launch is None:
+        return None
+    if not folder.attempt(run).exit.exists():
+        finalize.close_run(folder, run, ENDS["NODE_FAIL"].message, last_status(folder))
+    record = RunExit.from_dict(read_json(folder.attempt(run).exit))
+    is_stopped_by_user = record.state is JobState.INTERRUPTED and not record.pause
+    if record.state is JobState.FINISHED or is_stopped_by_user:
+        return None
+    sound_step = record.error.sound_step if record.error is not None else None
+    checkpoint = checkpoint_to_resume(read_checkpoints(folder.checkpoints), sound_step)
+    launch = next_launch(
+        previous_launch, previous_launch.config, checkpoint.path if checkpoint is not None else ""
+    )
+    files = Files()
+    if not run_start.claim(folder, launch.run, files):
+        return None
+    submission = Submission.from_dict(read_json(folder.attempt(run).slurm))
+    replace_json(folder.attempt(launch.run).slurm, submission.to_dict())
+    # Those of the nodes of the previous allocation.
+    launcher = replace(launch.launcher, networks=submission.placement.networks)
+    launch = replace(launch, launcher=launcher)
+    run_start.write(folder, launch, files)
+    return launch
+
+
+def in_allocation(launch: Launch, addresses: Mapping[str, str], tasks: str) -> Launch:
+    """Return the launch with the nodes of the allocation. Pure.
+
+    Args:
+        addresses: The address of each node by its name, in Slurm's order.
+        tasks: Slurm's count of processes for each node, such as "2(x3)".
+
+    Raises:
+        BackendError: The allocation has another size than the run.
+    """
+    placements = launch.config.placement
+    task_count = sum(
+        int(match["tasks"]) * int(match["nodes"] or 1) for match in _TASKS.finditer(tasks)
+    )
+    if len(addresses) != len(placements) or task_count < len(launch.ranks):
+        raise BackendError(
+            f"Slurm allocated {len(addresses)} nodes with room for {task_count} processes; the run "
+            f"needs {len(placements)} nodes and {len(launch.ranks)} processes.",
+            "Remove extra options that change the number of nodes or tasks.",
+        )
+    allocated_placements = tuple(
+        replace(placement, node=name) for placement, name in zip(placements, addresses)
+    )
+    config = replace(launch.config, placement=allocated_placements)
+    networks = launch.launcher.networks
+    if not networks:
+        # As for nodes without a common subnet: each address is a network of its own.
+        networks = ",".join(str(ip_network(address)) for address in addresses.values())
+    return replace(
+        launch,
+        config=config,
+        ranks=rank_plans(config, addresses),
+        launcher=replace(launch.launcher, networks=networks),
+    )
+
+
+def _node_addresses() -> dict[str, str]:
+    """Return the address of each node of the allocation, in Slurm's order.
+
+    Raises:
+        BackendError: Slurm does not answer.
+    """
+    names = _output("scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]).split()
+    listing = _output("scontrol", "-o", "show", "node", ",".join(names))
+    addresses = {match["name"]: match["address"] for match in _NODE.finditer(listing)}
+    try:
+        return {name: socket.gethostbyname(addresses.get(name, name)) for name in names}
+    except OSError as error:
+        raise BackendError(
+            f"The address of a node of the allocation is not known here: {', '.join(names)}."
+        ) from error
+
+
+def _output(*argv: str) -> str:
+    try:
+        return subprocess.run(
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_LIMIT_S,
+            check=True,
+        ).stdout
+    except (OSError, subprocess.SubprocessError) as error:
+        swallowed(error)
+        raise BackendError(
+            f"Slurm does not answer on this node: {' '.join(argv)} failed."
+        ) from error
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,251 @@
+"""A job's placement in a Slurm cluster, as the arguments and the script of `sbatch`. Pure.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from backend.records.base.schema import STRICT, Record
+from backend.records.slurm.cluster import Association, Partition, format_time
+from backend.records.slurm.job import COMMENT_PREFIX
+
+STOP_BEFORE_S = 120
+"""Slurm asks for a stop so long before the time limit, or earlier: its clock ticks by minutes."""
+SHORTEST_LIMIT_S = 120
+"""In less, no run starts, trains and saves a checkpoint."""
+_OWN_OPTIONS = (
+    *("job-name", "comment", "output", "error", "open-mode", "nodes", "ntasks", "ntasks-per-node"),
+    *("gres", "time", "partition", "account", "qos", "constraint", "exclusive", "signal", "chdir"),
+    *("requeue", "no-requeue", "parsable", "array", "wrap", "wait", "export", "input"),
+)
+_OPTION = re.compile(r"--(?P<name>[a-z][a-z0-9-]*)(=.*)?", re.DOTALL)
+_WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
+"""The form of the name of a partition, account, QOS or GPU type."""
+
+
+@dataclass(frozen=True)
+class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
+    """The nodes, the GPUs and the time of a job in a Slurm cluster.
+
+    ``processes`` and ``gpus`` are counts for each node; with GPUs, each process has one or more of
+    them. "" and 0 leave a choice to Slurm. ``networks`` are subnets with a comma, by which the
+    nodes reach each other. ``setup`` are lines of the shell before the run, such as
+    ``module load cuda``.
+    """
+
+    nodes: int = 1
+    processes: int = 1
+    gpus: int = 0
+    gpu_type: str = ""
+    partition: str = ""
+    time_limit_s: int = 0
+    account: str = ""
+    qos: str = ""
+    constraint: str = ""
+    is_exclusive: bool = False
+    continues: bool = True
+    """Slurm queues the job again at its time limit, after preemption or the loss of a node."""
+    networks: str = ""
+    options: tuple[str, ...] = ()
+    setup: tuple[str, ...] = ()
+
+    @property
+    def world_size(self) -> int:
+        return self.nodes * self.processes
+
+    @property
+    def stop_before_s(self) -> int:
+        """Return how long before the time limit a stop is requested: a quarter of it at most."""
+        return min(STOP_BEFORE_S, self.time_limit_s // 4) if self.time_limit_s else STOP_BEFORE_S
+
+
+def job_name(job_id: str) -> str:
+    """Return the name of a job in Slurm."""
+    return f"ringmaster-{job_id}"
+
+
+def sbatch_command(placement: SlurmPlacement, job_id: str, log: str) -> tuple[str, ...]:
+    """Return the command that reads the script of `batch_script` and prints the job's number.
+
+    Args:
+        log: Path of the file for the output of the script and the messages of Slurm.
+    """
+    options: dict[str, object] = {
+        "job-name": job_name(job_id),
+        "comment": f"{COMMENT_PREFIX}{job_id}",
+        "output": log.replace("%", "%%"),
+        "open-mode": "append",
+        "chdir": "/",
+        "nodes": placement.nodes,
+        "ntasks-per-node": placement.processes,
+        "signal": f"B:USR1@{placement.stop_before_s}",
+        "partition": placement.partition,
+        "account": placement.account,
+        "qos": placement.qos,
+        "constraint": placement.constraint,
+    }
+    if placement.time_limit_s:
+        options["time"] = format_time(placement.time_limit_s)
+    if placement.gpus:
+        kind = f"{placement.gpu_type}:" if placement.gpu_type else ""
+        options["gres"] = f"gpu:{kind}{placement.gpus}"
+    argv = ["sbatch", "--parsable", "--requeue" if placement.continues else "--no-requeue"]
+    argv += [f"--{name}={value}" for name, value in options.items() if value]
+    argv += ["--exclusive"] if placement.is_exclusive else []
+    return (*argv, *placement.options)
+
+
+def batch_script(
+    placement: SlurmPlacement, *, python: str, code_root: str, job_folder: str, run: int
+) -> str:
+    """Return the script that becomes the supervisor on the first node of the allocation."""
+    command = (python, "-m", "backend.node.run.slurm_run", "--job", job_folder, "--run", str(run))
+    lines = ("#!/bin/sh", *placement.setup, f"export PYTHONPATH={shlex.quote(code_root)}")
+    return "\n".join((*lines, "export PYTHONUTF8=1", f"exec {shlex.join(command)}", ""))
+
+
+def parse_job_number(output: str) -> str:
+    """Return the number in the output of ``sbatch --parsable`` ("17" or "17;cluster"), or ""."""
+    lines = output.strip().splitlines()
+    number = lines[-1].partition(";")[0] if lines else ""
+    return number if number.isdecimal() else ""
+
+
+@dataclass(frozen=True)
+class PlacementError:
+    """A reason why Slurm would refuse a placement, or never start it."""
+
+    message: str
+    remedy: str
+
+
+def check_placement(
+    placement: SlurmPlacement,
+    partitions: Sequence[Partition],
+    associations: Sequence[Association] = (),
+) -> tuple[PlacementError, ...]:
+    """Compare a placement with what the cluster has. Pure.
+
+    Without ``associations`` accounts are not checked: not every cluster keeps them.
+    """
+    return (
+        *_form_errors(placement),
+        *_partition_errors(placement, partitions),
+        *_account_errors(placement, associations),
+    )
+
+
+def _form_errors(placement: SlurmPlacement) -> Iterator[PlacementError]:
+    values = ("partition", "account", "qos", "gpu_type")
+    for name in values:
+        if not _WORD.fullmatch(getattr(placement, name)):
+            label = name.replace("_", " ")
+            yield PlacementError(f"The {label} has characters that Slurm does not accept.", "")
+    if placement.nodes < 1 or placement.processes < 1:
+        yield PlacementError("The job has no process.", "Choose one node and one process or more.")
+    elif placement.gpus and placement.gpus % placement.processes:
+        yield PlacementError(
+            f"{placement.gpus} GPUs cannot be shared evenly by {placement.processes} processes.",
+            "Choose as many processes as GPUs on each node.",
+        )
+    for option in placement.options:
+        match = _OPTION.fullmatch(option)
+        if match is None:
+            yield PlacementError(
+                f"“{option}” is not an option of sbatch.", "Write each one as --name=value."
+            )
+        elif match["name"] in _OWN_OPTIONS:
+            yield PlacementError(
+                f"The option --{match['name']} is set by the program.",
+                "Remove it from the extra options.",
+            )
+
+
+def with_time_limit(placement: SlurmPlacement, partitions: Sequence[Partition]) -> SlurmPlacement:
+    """Return the placement with the limit of its partition where it has none itself.
+
+    The time of the stop before the limit follows from it.
+    """
+    partition = _partition_of(placement, partitions)
+    limit_s = partition.time_limit_s if partition is not None else None
+    return replace(placement, time_limit_s=placement.time_limit_s or limit_s or 0)
+
+
+def _partition_of(placement: SlurmPlacement, partitions: Sequence[Partition]) -> Partition | None:
+    candidates = (
+        p
+        for p in partitions
+        if (p.name == placement.partition if placement.partition else p.is_default)
+    )
+    return next(candidates, None)
+
+
+def _partition_errors(
+    placement: SlurmPlacement, partitions: Sequence[Partition]
+) -> Iterator[PlacementError]:
+    partition = _partition_of(placement, partitions)
+    if partition is None:
+        names = ", ".join(p.name for p in partitions) or "none"
+        label = f"no partition “{placement.partition}”" if placement.partition else "no default"
+        yield PlacementError(f"The cluster has {label}.", f"Choose one of its partitions: {names}.")
+        return
+    if not partition.is_up:
+        yield PlacementError(
+            f"The partition {partition.name} starts no jobs now.", "Choose another partition."
+        )
+    limit_s = placement.time_limit_s or partition.time_limit_s
+    if limit_s and partition.time_limit_s and limit_s > partition.time_limit_s:
+        longest = format_time(partition.time_limit_s)
+        yield PlacementError(
+            f"The time limit is above that of the partition {partition.name}, {longest}.",
+            "Choose a shorter one; with “continues by itself” the job is queued again.",
+        )
+    elif limit_s and limit_s < SHORTEST_LIMIT_S:
+        yield PlacementError(
+            f"A time limit of {limit_s} s is too short to train and save a checkpoint.",
+            f"Choose {SHORTEST_LIMIT_S // 60} minutes or more.",
+        )
+    suitable_nodes = [n for n in partition.nodes if n.is_usable and _has_gpus(placement, n.gpus)]
+    if len(suitable_nodes) < placement.nodes:
+        kind = f" {placement.gpu_type}" if placement.gpu_type else ""
+        gpus = f" with {placement.gpus}{kind} GPUs" if placement.gpus else ""
+        down = "; ".join(f"{n.name} is {n.state}" for n in partition.nodes if not n.is_usable)
+        yield PlacementError(
+            f"The partition {partition.name} has {len(suitable_nodes)} usable nodes{gpus}, "
+            f"and the job asks for {placement.nodes}{f' ({down})' if down else ''}.",
+            "Choose fewer nodes or GPUs, or another partition.",
+        )
+
+
+def _has_gpus(placement: SlurmPlacement, gpus: Mapping[str, int]) -> bool:
+    count = gpus.get(placement.gpu_type, 0) if placement.gpu_type else sum(gpus.values())
+    return count >= placement.gpus
+
+
+def _account_errors(
+    placement: SlurmPlacement, associations: Sequence[Association]
+) -> Iterator[PlacementError]:
+    if not associations:
+        return
+    own_associations = [
+        a
+        for a in associations
+        if a.account == (placement.account or a.account)
+        and a.partition in ("", placement.partition)
+    ]
+    if not own_associations:
+        accounts = ", ".join(sorted({a.account for a in associations}))
+        yield PlacementError(
+            f"You may not use the account “{placement.account}” in this partition.",
+            f"Choose one of yours: {accounts}.",
+        )
+    elif placement.qos and not any(placement.qos in a.qos for a in own_associations):
+        names = ", ".join(sorted({name for a in own_associations for name in a.qos})) or "none"
+        yield PlacementError(
+            f"You may not use the QOS “{placement.qos}”.", f"Choose one of yours: {names}."
+        )

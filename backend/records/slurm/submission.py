@@ -1,0 +1,33 @@
+"""``slurm.json``: the job of Slurm that a run was handed to.
+
+Standard library only and Python 3.9: the nodes import this.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backend.records.base.schema import Record
+from backend.records.slurm.job import COMMENT_PREFIX, SlurmJob
+from backend.records.slurm.placement import SlurmPlacement, job_name
+
+
+@dataclass(frozen=True)
+class Submission(Record, label="submission to Slurm"):
+    """``number`` is Slurm's of the job, "" while `sbatch` has not answered.
+
+    ``log`` is the file of the script's output, as a path on the nodes. A job that Slurm queues
+    again keeps its number and its log.
+    """
+
+    placement: SlurmPlacement
+    log: str
+    number: str = ""
+
+
+def is_own(job: SlurmJob, job_id: str) -> bool:
+    """Return whether a job of Slurm is that of ``job_id``: Slurm uses numbers again.
+
+    Slurm's accounting may have no comments.
+    """
+    return job.name == job_name(job_id) and job.comment in ("", f"{COMMENT_PREFIX}{job_id}")

@@ -1,0 +1,220 @@
+"""The launcher for Slurm, with a login node whose answers the tests give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from backend.base.errors import BackendError
+from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher, allocation_launch
+from backend.node.run import launch_command
+from backend.node.run.slurm_run import in_allocation
+from backend.records.base.atomic_files import read_json
+from backend.records.base.local_files import Files
+from backend.records.jobs.launch import ALLOCATED_DEVICES, Launch, visible_devices
+from backend.records.jobs.state import JobState
+from backend.records.jobs.status import RunExit
+from backend.records.slurm.placement import SlurmPlacement
+from backend.records.slurm.submission import Submission
+from backend.ssh.interface import CommandResult
+from tests.fakes.runs import Run
+
+NODES = "".join(
+    f"main*|up|infinite|n{number}|idle|8|1000|gpu:4|gpu:0|(null)|none|\n" for number in range(3)
+)
+PLACEMENT = SlurmPlacement(nodes=3, processes=2, time_limit_s=3600)
+
+
+class LoginNode:
+    """Answers by the first word of a command, and remembers all commands."""
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Callable[[], CommandResult]] = {
+            "sinfo": lambda: CommandResult(0, NODES, ""),
+            "id": lambda: CommandResult(0, "anna\n", ""),
+            "sbatch": self.submit,
+            "squeue": lambda: CommandResult(0, "\n".join(self.jobs), ""),
+            "scancel": lambda: CommandResult(0, "", ""),
+        }
+        self.jobs: list[str] = []
+        self.commands: list[tuple[str, ...]] = []
+        self.script = ""
+
+    def run(
+        self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
+    ) -> CommandResult:
+        self.commands.append(tuple(argv))
+        self.script = input.decode() or self.script
+        no_answer = CommandResult(1, "", "Slurm accounting storage is disabled\n")
+        return self.answers.get(argv[0], lambda: no_answer)()
+
+    def submit(self) -> CommandResult:
+        self.add_job("17", "PENDING|Priority|N/A")
+        return CommandResult(0, "17\n", "")
+
+    def add_job(self, number: str, state: str) -> None:
+        """Put the job of the command that was submitted last into the queue."""
+        options = dict(part.lstrip("-").split("=", 1) for part in self.sbatch()[3:])
+        self.jobs = [f"{number}|{state}|{options['job-name']}|{options['comment']}"]
+
+    def sbatch(self) -> tuple[str, ...]:
+        return next(command for command in reversed(self.commands) if command[0] == "sbatch")
+
+    def count(self, name: str) -> int:
+        return sum(command[0] == name for command in self.commands)
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return Run(tmp_path, strategy="ddp")
+
+
+@pytest.fixture
+def login_node() -> LoginNode:
+    return LoginNode()
+
+
+def launcher(login_node: LoginNode, placement: SlurmPlacement = PLACEMENT) -> SlurmLauncher:
+    return SlurmLauncher(SlurmCluster(login_node), placement, Files())
+
+
+def launch_of_run(run: Run, placement: SlurmPlacement = PLACEMENT) -> Launch:
+    return allocation_launch(run.launch, placement)
+
+
+def number_of(run: Run) -> str:
+    return Submission.from_dict(read_json(run.attempt.slurm)).number
+
+
+def test_a_run_is_submitted_with_its_script_and_its_number_is_kept(
+    login_node: LoginNode, run: Run
+) -> None:
+    launcher(login_node).submit(run.folder, launch_of_run(run))
+    assert number_of(run) == "17"
+    assert f"--output={run.attempt.path}/slurm.log" in login_node.sbatch()
+    assert f"slurm_run --job {run.folder.path} --run 1" in login_node.script
+
+
+def test_slurms_own_sentence_is_shown_when_it_refuses_a_job(
+    login_node: LoginNode, run: Run
+) -> None:
+    error_lines = "sbatch: error: x\nsbatch: error: Batch job submission failed: No.\n"
+    login_node.answers["sbatch"] = lambda: CommandResult(1, "", error_lines)
+    with pytest.raises(BackendError, match=r"^Slurm refused sbatch: Batch .* failed: No\.$"):
+        launcher(login_node).submit(run.folder, launch_of_run(run))
+
+
+def test_a_placement_that_cannot_start_is_refused_before_slurm_is_asked(
+    login_node: LoginNode, run: Run
+) -> None:
+    launch = launch_of_run(run)
+    with pytest.raises(BackendError, match="asks for 4"):
+        launcher(login_node, replace(PLACEMENT, nodes=4)).submit(run.folder, launch)
+    assert login_node.count("sbatch") == 0
+
+
+def test_a_job_whose_answer_was_lost_is_found_and_not_submitted_twice(
+    login_node: LoginNode, run: Run
+) -> None:
+    def answer_nothing() -> CommandResult:
+        login_node.submit()
+        return CommandResult(1, "", "sbatch: error: Socket timed out on send/recv operation\n")
+
+    login_node.answers["sbatch"] = answer_nothing
+    for _ in range(2):
+        launcher(login_node).submit(run.folder, launch_of_run(run))
+        assert number_of(run) == "17"
+    assert login_node.count("sbatch") == 1
+
+
+def test_one_query_serves_all_jobs_for_ten_seconds(login_node: LoginNode) -> None:
+    now_s = 100.0
+    cluster = SlurmCluster(login_node, lambda: now_s)
+    for _ in range(5):
+        cluster.jobs()
+    assert login_node.count("squeue") == 1
+    now_s += POLL_S
+    cluster.jobs()
+    assert login_node.count("squeue") == 2
+
+
+def test_the_state_is_that_of_the_queue_until_the_run_says_more(
+    login_node: LoginNode, run: Run
+) -> None:
+    launcher(login_node).submit(run.folder, launch_of_run(run))
+    condition = launcher(login_node).state(run.folder)
+    assert condition.state is JobState.QUEUED
+    assert "higher priority" in condition.message
+    login_node.add_job("17", "RUNNING|None|N/A")
+    assert launcher(login_node).state(run.folder).state is None
+
+
+def test_the_end_of_a_run_that_recorded_none_is_recorded(login_node: LoginNode, run: Run) -> None:
+    launcher(login_node).submit(run.folder, launch_of_run(run))
+    login_node.add_job("17", "NODE_FAIL|None|N/A")
+    assert launcher(login_node).state(run.folder).state is JobState.ERROR
+    record = RunExit.from_dict(read_json(run.attempt.exit))
+    assert record.message == "A node of the job failed, so Slurm ended it."
+
+
+def test_a_login_node_that_does_not_answer_ends_nothing(login_node: LoginNode, run: Run) -> None:
+    launcher(login_node).submit(run.folder, launch_of_run(run))
+    login_node.answers["squeue"] = lambda: CommandResult(1, "", "Unable to contact slurmctld\n")
+    with pytest.raises(BackendError, match="Unable to contact slurmctld"):
+        launcher(login_node).state(run.folder)
+    assert not run.attempt.exit.exists()
+
+
+def test_only_the_own_job_is_cancelled(login_node: LoginNode, run: Run) -> None:
+    launcher(login_node).submit(run.folder, launch_of_run(run))
+    own_jobs = login_node.jobs
+    login_node.jobs = ["17|RUNNING|None|N/A|other|(null)"]
+    with pytest.raises(BackendError, match="The job 17 in Slurm is another one now, other"):
+        launcher(login_node).end(run.folder)
+    login_node.jobs = ["17|COMPLETED|None|N/A|other|(null)"]
+    launcher(login_node).end(run.folder)
+    assert login_node.count("scancel") == 0
+    login_node.jobs = own_jobs
+    launcher(login_node).signal(run.folder)
+    launcher(login_node).end(run.folder)
+    assert [command for command in login_node.commands if command[0] == "scancel"] == [
+        ("scancel", "--batch", "--signal=USR1", "17"),
+        ("scancel", "17"),
+    ]
+
+
+def test_the_nodes_of_an_allocation_replace_the_numbered_ones(run: Run) -> None:
+    placement = replace(PLACEMENT, gpus=2)
+    launch = launch_of_run(run, placement)
+    addresses = {"g7": "10.0.0.7", "g9": "10.0.0.9", "g12": "10.0.0.12"}
+    allocated = in_allocation(launch, addresses, "2(x3)")
+    assert [(p.rank, p.local_rank, p.node, p.host, p.gpu) for p in allocated.ranks[:3]] == [
+        (0, 0, "g7", "10.0.0.7", "slurm:0"),
+        (1, 1, "g7", "10.0.0.7", "slurm:1"),
+        (2, 0, "g9", "10.0.0.9", "slurm:0"),
+    ]
+    assert [p.node for p in allocated.config.placement] == list(addresses)
+    argv = launch_command.command(allocated)
+    assert "-H" not in argv
+    assert "plm_rsh_args" not in argv
+    networks = argv[argv.index("btl_tcp_if_include") + 1]
+    assert networks == "10.0.0.7/32,10.0.0.9/32,10.0.0.12/32"
+
+
+@pytest.mark.parametrize(("nodes", "tasks"), [(2, "2(x2)"), (3, "1(x3)"), (3, "2,1(x2)")])
+def test_an_allocation_of_another_size_is_refused(run: Run, nodes: int, tasks: str) -> None:
+    addresses = {f"g{number}": f"10.0.0.{number}" for number in range(nodes)}
+    with pytest.raises(BackendError, match="the run needs 3 nodes and 6 processes"):
+        in_allocation(launch_of_run(run), addresses, tasks)
+
+
+def test_a_rank_has_the_gpu_that_slurm_gave_to_it() -> None:
+    environment = {ALLOCATED_DEVICES: "2,3"}
+    assert visible_devices("slurm:1", environment) == "3"
+    assert visible_devices("slurm:0,slurm:1", environment) == "2,3"
+    assert visible_devices("slurm:1", {}) == "1"
+    assert visible_devices("GPU-1,GPU-2", environment) == "GPU-1,GPU-2"
+    assert visible_devices("", environment) == ""
