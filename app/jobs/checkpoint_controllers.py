@@ -28,7 +28,7 @@ from backend.records.library.item import Kind
 from backend.services.context.container import Services
 from backend.services.jobs.inspection import InspectionService
 from backend.services.jobs.service import JobService
-from widgets.common.lazy_file_drag import FilePromise
+from widgets.common.drag_and_drop import FilePromise
 from widgets.jobs.actions.job_actions import (
     DRAG_CHECKPOINT,
     INSPECT_CHECKPOINT,

@@ -13,7 +13,7 @@ from app.runtime.controller import DialogController
 from backend.base.progress import Progress
 from backend.services.jobs.inspection import NO_GRAPH, InspectionService
 from backend.services.tools.event_viewer import EventViewers
-from widgets.common.task_dialog import ProgressDialog
+from widgets.common.dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import TENSORBOARD, TENSORBOARD_WEIGHTS, JobActions
 
 

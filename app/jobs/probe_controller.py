@@ -14,7 +14,7 @@ from app.runtime.controller import DialogController
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.services.context.container import Services
-from widgets.common.task_dialog import TaskDialog
+from widgets.common.dialog import TaskDialog
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.plan_dialog import PlanDialog
 from widgets.jobs.form.rate_dialog import RateDialog

@@ -28,9 +28,9 @@ from backend.records.nodes.preflight import (
 from backend.services.context.container import Services
 from backend.services.preflight.service import PreflightFailed
 from widgets.common import formats
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
-from widgets.nodes.provisioning.host_key_dialog import HostKeyDialog
+from widgets.nodes.provisioning.host_key_pages import HostKeyDialog
 
 T = TypeVar("T")
 NO_PLACEMENT: tuple[Placement, ...] = ()

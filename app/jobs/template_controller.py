@@ -20,8 +20,7 @@ from backend.services.context.container import Services
 from backend.services.jobs.job_file import write_job_file
 from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.load_dialog import JOBS, LoadDialog
-from widgets.jobs.form.template_dialog import NameDialog
+from widgets.jobs.form.load_dialog import JOBS, LoadDialog, NameDialog
 
 _QUEUE = "templates"
 _MAX_JOBS = 100

@@ -13,7 +13,8 @@ from app.runtime.controller import Controller, LatestRequest
 from backend.base.errors import BackendError
 from backend.records.library.layers import ModelLayers
 from backend.services.jobs.inspection import InspectionService
-from widgets.library.library_detail import LibraryDetail, Trial
+from widgets.library.library_detail import LibraryDetail
+from widgets.library.trial_pages import Trial
 
 T = TypeVar("T")
 _QUEUE = "layers"

@@ -33,8 +33,8 @@ from widgets.common.toast import NextStep
 from widgets.library.gallery_dialog import GalleryPreset
 from widgets.library.import_dialog import ImportDialog, ImportRequest
 from widgets.library.item_actions import FOLDER, NEW_JOB, TRASH
-from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.trial_pages import Trial
 
 T = TypeVar("T")
 _MAX_FILES = 5000

@@ -16,8 +16,9 @@ from backend.records.library.item import Kind
 from backend.records.library.preview import SamplePage
 from backend.records.library.scan import DatasetScan
 from backend.services.library.data_scan import DataScanService
-from widgets.library.library_detail import LibraryDetail, Trial
+from widgets.library.library_detail import LibraryDetail
 from widgets.library.library_page import LibraryPage
+from widgets.library.trial_pages import Trial
 
 
 class ScanController(Controller):

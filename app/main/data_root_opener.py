@@ -14,12 +14,12 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.records.base.remote_root import RemoteRoot
 from widgets.common.cards import EmptyState
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 
 if TYPE_CHECKING:
     from backend.records.nodes.entry import HostKey
     from backend.services.context.container import Services
-    from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
+    from widgets.nodes.provisioning.host_key_pages import PassphraseDialog
 
 
 class DataRootOpener(QObject):
@@ -118,7 +118,7 @@ class DataRootOpener(QObject):
 
     def _ask_passphrase(self) -> None:
         from backend.ssh.system_keyring import SystemKeyring
-        from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
+        from widgets.nodes.provisioning.host_key_pages import PassphraseDialog
 
         refusal = "That passphrase is wrong." if self._has_given_passphrase else ""
         dialog = PassphraseDialog(self._locked_key, refusal, self._window)

@@ -21,7 +21,7 @@ from backend.base import log
 from backend.base.errors import BackendError
 from backend.records.base.program_name import COMMAND
 from backend.records.base.remote_root import RemoteRoot
-from widgets.common.ui_scale import SCALE_VARIABLE, scale_for
+from widgets.common.theme_manager import SCALE_VARIABLE, scale_for
 
 _log = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from app.runtime.settings import Preferences
-from widgets.common.list_detail_splitter import ListDetailSplitter
+from widgets.common.panes import ListDetailSplitter
 from widgets.shell.pages import PAGE_KEYS, PAGES
 
 if TYPE_CHECKING:

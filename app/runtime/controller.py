@@ -12,8 +12,7 @@ from PySide6.QtWidgets import QWidget
 from app.runtime.background import ReportCallback, Runner
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from widgets.common.dialog import Dialog
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import Dialog, DialogHolder
 
 T = TypeVar("T")
 AnyDialog = TypeVar("AnyDialog", bound=Dialog)

@@ -28,15 +28,13 @@ from backend.base.errors import BackendError
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding
 from widgets.common.formats import Units
-from widgets.common.theme_manager import ThemeChoice, ThemeManager
-from widgets.common.ui_scale import SCALE_VARIABLE, SCALES
+from widgets.common.theme_manager import SCALE_VARIABLE, SCALES, ThemeChoice, ThemeManager
 from widgets.shell.command_palette import CommandPalette
 from widgets.shell.help_page import HelpPage
 from widgets.shell.main_window import MainWindow
 from widgets.shell.pages import PAGES
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
-from widgets.shell.shortcuts import SHORTCUTS
-from widgets.shell.shortcuts_dialog import ShortcutsDialog
+from widgets.shell.shortcuts import SHORTCUTS, ShortcutsDialog
 
 if TYPE_CHECKING:
     from backend.services.context.container import Services

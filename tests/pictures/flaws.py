@@ -27,7 +27,7 @@ from PySide6.QtWidgets import (
 )
 
 from widgets.compare.parallel_plot import ParallelPlot
-from widgets.jobs.form.lr_preview import RatePreview
+from widgets.jobs.form.form_side import RatePreview
 from widgets.plots.curve_panel import CurvePanel
 
 _PLOTS = (CurvePanel, ParallelPlot, RatePreview)

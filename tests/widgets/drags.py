@@ -6,7 +6,7 @@ from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
 from PySide6.QtGui import QDragEnterEvent, QDragLeaveEvent, QDragMoveEvent, QDropEvent
 from PySide6.QtWidgets import QApplication, QWidget
 
-from widgets.common.job_mime import dragged_label, put_jobs
+from widgets.common.drag_and_drop import dragged_label, put_jobs
 
 _ACTIONS = Qt.DropAction.CopyAction | Qt.DropAction.MoveAction
 _BUTTON_AND_KEYS = (Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier)

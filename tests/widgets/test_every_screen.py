@@ -19,7 +19,7 @@ from widgets.common.labels import Label
 from widgets.common.layout import col
 from widgets.common.theme_manager import ThemeManager
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import PictureButton
+from widgets.plots.image_export import PictureButton
 
 ROOT = Path(__file__).resolve().parents[2]
 

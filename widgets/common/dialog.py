@@ -1,17 +1,20 @@
-"""The base of all dialogs: a title, the content, the line of an error, and buttons."""
+"""The base of all dialogs, those of a task, the holder of an open one, and the dimmed window."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
-from PySide6.QtCore import QEvent
-from PySide6.QtGui import QShowEvent
+from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
+from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
 from PySide6.QtWidgets import QDialog, QWidget
 
+from widgets.common import theme
 from widgets.common.buttons import Button, Kind
+from widgets.common.cards import ProgressLine
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, Item, col, fit_height, fit_into_parent, row
-from widgets.common.theme import S3, S4, S6
+from widgets.common.theme import S2, S3, S4, S6, ColorRole
 
 
 class Dialog(QDialog):
@@ -78,3 +81,193 @@ class Dialog(QDialog):
         super().showEvent(event)
         if self._follows_content:
             fit_height(self)
+
+
+AnyDialog = TypeVar("AnyDialog", bound=QDialog)
+
+
+class DialogHolder(Generic[AnyDialog]):
+    """Hold at most one dialog: without a reference to a dialog Qt deletes it.
+
+    Attributes:
+        dialog: The open dialog, None once it was closed.
+    """
+
+    def __init__(self) -> None:
+        self.dialog: AnyDialog | None = None
+
+    def open(self, dialog: AnyDialog) -> None:
+        """Open a dialog and keep it until it is closed; an open dialog is closed first."""
+        if self.dialog is not None:
+            self.dialog.reject()
+
+        def forget() -> None:
+            if self.dialog is dialog:
+                self.dialog = None
+            dialog.deleteLater()
+
+        dialog.finished.connect(forget)
+        self.dialog = dialog
+        dialog.open()
+
+    def guard_callback(self, dialog: AnyDialog, show: Callable[..., None]) -> Callable[..., None]:
+        """Return ``show``, which does nothing once this dialog was closed or replaced."""
+
+        def show_if_open(*values: Any) -> None:
+            if self.dialog is dialog:
+                show(*values)
+
+        return show_if_open
+
+
+_LINES = 2
+
+
+class TaskStatus(QWidget):
+    """The status of a task, two lines high from the start: no button moves with the result.
+
+    Signals:
+        cancelled: Cancel the running task.
+        folder_requested: Path of the created file, to show in the file manager.
+
+    Attributes:
+        message: The result.
+        progress: The progress of the running task, with a button to cancel.
+    """
+
+    cancelled = Signal()
+    folder_requested = Signal(str)
+
+    def __init__(
+        self, task_name: str, *, cancel_label: str = "Cancel", parent: QWidget | None = None
+    ) -> None:
+        super().__init__(parent)
+        self.message = Label("", "body", "bad", wrap=True, selectable=True)
+        self.progress = ProgressLine(task_name, cancel_label=cancel_label)
+        self.progress.cancelled.connect(self.cancelled)
+        self.show_in_folder = Button("Show in folder", icon="folder-open")
+        self.show_in_folder.clicked.connect(self._request_folder)
+        self._path = ""
+        line = row((self.message, 1), self.show_in_folder, gap=S2)
+        self.setLayout(col(line, self.progress, STRETCH, gap=0))
+        self.reserve_height(True)
+        self.clear()
+
+    def reserve_height(self, is_reserved: bool) -> None:
+        """Set whether the height of a result is reserved before there is a result."""
+        text_h = _LINES * self.message.fontMetrics().lineSpacing()
+        parts = (self.progress, self.show_in_folder)
+        height = max(text_h, *(part.sizeHint().height() for part in parts))
+        self.setMinimumHeight(height if is_reserved else 0)
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        if self.progress.isHidden():
+            self.clear()
+            self.progress.set_can_cancel(True)
+            self.progress.show()
+        self.progress.set_progress(share, text)
+
+    def show_result(self, color_role: ColorRole, text: str, *, created_path: str = "") -> None:
+        """Show the result; ``created_path`` is the path of the created file."""
+        self.clear()
+        self._path = created_path
+        self.message.set_color_role(color_role)
+        self.message.setText(text)
+        self.message.setVisible(bool(text))
+        self.show_in_folder.setVisible(bool(created_path))
+
+    @Slot()
+    def clear(self) -> None:
+        """Clear an outdated result, which does not apply to the present input."""
+        for part in (self.message, self.progress, self.show_in_folder):
+            part.hide()
+
+    @Slot()
+    def _request_folder(self) -> None:
+        self.folder_requested.emit(self._path)
+
+
+_WIDTH = 540
+
+
+class TaskDialog(Dialog):
+    """The status of a task, for a subclass to lay out. Closing it cancels the task.
+
+    Signals:
+        cancel_requested: Cancel the running task.
+        folder_requested: Path of the file that was written, to be shown in the file manager.
+    """
+
+    cancel_requested = Signal()
+    folder_requested = Signal(str)
+
+    def __init__(self, title: str, parent: QWidget | None = None) -> None:
+        super().__init__(title, _WIDTH, parent)
+        self.is_under_way = False
+        self._status = TaskStatus(title)
+        self._status.cancelled.connect(self.cancel_requested)
+        self._status.folder_requested.connect(self.folder_requested)
+        self._close = self.close_button()
+
+    def show_progress(self, share: float | None, text: str) -> None:
+        self.is_under_way = True
+        self._status.show_progress(share, text)
+
+    def show_error(self, message: str) -> None:
+        self.show_result("bad", message)
+
+    def show_result(self, color_role: ColorRole, text: str, *, created_path: str = "") -> None:
+        """Show the result of the task; ``created_path`` is the path of the created file."""
+        self.is_under_way = False
+        self._status.show_result(color_role, text, created_path=created_path)
+
+    def accept(self) -> None:
+        self.is_under_way = False
+        super().accept()
+
+    def reject(self) -> None:
+        if self.is_under_way:
+            self.cancel_requested.emit()
+        super().reject()
+
+
+class ProgressDialog(TaskDialog):
+    """A title, the subject of the task, and its status."""
+
+    def __init__(self, title: str, subject: str = "", parent: QWidget | None = None) -> None:
+        super().__init__(title, parent)
+        label = Label(subject, "body", "text2", elide="middle")
+        label.setVisible(bool(subject))
+        self.fill(label, S2, self._status, STRETCH, foot=(self._close,))
+
+
+_VEIL_ALPHA = 0.28
+
+
+class Scrim(QWidget):
+    """A layer that is shown while a modal dialog blocks the window."""
+
+    def __init__(self, window: QWidget) -> None:
+        super().__init__(window)
+        self._window = window
+        self.setAttribute(Qt.WidgetAttribute.WA_TransparentForMouseEvents)
+        window.installEventFilter(self)
+        self.hide()
+
+    def eventFilter(self, watched: QObject, event: QEvent) -> bool:
+        kind = event.type()
+        if kind == QEvent.Type.WindowBlocked:
+            self.raise_()
+            self.show()
+        elif kind == QEvent.Type.WindowUnblocked:
+            self.hide()
+        if kind in (QEvent.Type.WindowBlocked, QEvent.Type.Resize):
+            self.setGeometry(self._window.rect())
+        return super().eventFilter(watched, event)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        paint_veil(self)
+
+
+def paint_veil(widget: QWidget) -> None:
+    QPainter(widget).fillRect(widget.rect(), theme.current().q("shadow", _VEIL_ALPHA))

@@ -1,4 +1,4 @@
-"""Labels that show text exactly as it was typed.
+"""Labels and tool tips that show text exactly as it was typed.
 
 Qt interprets any string that looks like HTML as HTML, in labels and tool tips. Names, notes and log
 lines are other people's text, so nothing here is interpreted as markup.
@@ -249,3 +249,14 @@ class Note(QWidget):
             )
         )
         self.setAccessibleName(f"{headline} {details}".strip())
+
+
+def term_tip(label: str, term: str, explanation: str, hint: str = "") -> str:
+    """The tool tip of a label that uses a term; "" if there is no explanation.
+
+    The term is named if the label uses other words: "Keep best" is about retention.
+    """
+    if not explanation:
+        return hint
+    prefix = "" if term.casefold() in label.casefold() else f"{term[:1].upper()}{term[1:]}: "
+    return f"{prefix}{explanation}" + (f"\n{hint}" if hint else "")

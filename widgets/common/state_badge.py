@@ -1,4 +1,4 @@
-"""The ring: one drawing for every state, progress and rank.
+"""The ring: one drawing for every state, progress and rank, and the cell of a GPU.
 
 An allreduce is a ring of ranks, so the emblem of the program is a ring that carries data: twelve
 small outlines for the states of a job, which differ without colour, and the rank ring, whose inner
@@ -510,3 +510,23 @@ class Logo(QWidget):
 
     def paintEvent(self, event: QPaintEvent) -> None:
         paint_logo(QPainter(self), QRectF(self.rect()))
+
+
+class _Cell(QWidget):
+    def __init__(self, use: GpuUse, unhealthy: bool, share: float) -> None:
+        super().__init__()
+        self._use, self._unhealthy, self._share = use, unhealthy, share
+        self.setFixedSize(18, 12)
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        rect = QRectF(self.rect())
+        paint_gpu_cell(
+            QPainter(self), rect, self._use, unhealthy=self._unhealthy, share=self._share
+        )
+
+
+def legend_key(use: GpuUse, word: str, *, unhealthy: bool = False, share: float = 1.0) -> QWidget:
+    """See `paint_gpu_cell` for the arguments."""
+    holder = QWidget()
+    holder.setLayout(row(_Cell(use, unhealthy, share), Label(word, "tiny", "text2"), gap=6))
+    return holder

@@ -1,4 +1,4 @@
-"""Choose between light and dark, and apply changes through Qt.
+"""Choose between light and dark, and the scale, and apply changes through Qt.
 
 The one object that changes the appearance of the application. It is created once, in the bootstrap,
 after the `QApplication`, and lives as long. Widgets do not need it: see `theme`.
@@ -13,7 +13,7 @@ from PySide6.QtGui import QPalette
 from PySide6.QtWidgets import QApplication, QStyleFactory
 
 from widgets.common import formats, style, theme
-from widgets.common.page_stack import restyle
+from widgets.common.panes import restyle
 
 
 class ThemeChoice(Enum):
@@ -209,3 +209,12 @@ def palette(t: theme.Theme) -> QPalette:
     for color_role in (roles.WindowText, roles.Text, roles.ButtonText):
         result.setColor(QPalette.ColorGroup.Disabled, color_role, t.q("text3"))
     return result
+
+
+SCALES = (100, 110, 125, 150, 175, 200)
+SCALE_VARIABLE = "QT_SCALE_FACTOR"
+
+
+def scale_for(percent: int) -> str:
+    """Qt's factor on top of the system's scale; read once, when the application starts."""
+    return f"{(percent if percent in SCALES else 100) / 100:g}"

@@ -31,22 +31,20 @@ from backend.records.sweeps.summary import job_label, shared_token_count
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState, PageHeader, VerticalScrollArea
-from widgets.common.drop_overlay import DropOverlay
+from widgets.common.drag_and_drop import DraggedJobs, DropOffer, DropOverlay, dragged_jobs
 from widgets.common.fields import Slider
-from widgets.common.job_mime import DraggedJobs, DropOffer, dragged_jobs
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col, row
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3, S4, S5
 from widgets.compare.job_picker import JobPicker
 from widgets.compare.parallel_card import ParallelCard
 from widgets.compare.plots import ComparePlots, PlottedRun
 from widgets.compare.table import CompareTable
 from widgets.jobs.list.job_list_model import JobRows
-from widgets.plots.axis_choice import axis_choice
+from widgets.plots.axis_choice import LOG_X_KEY, LOG_Y_KEY, ScaleButton, axis_choice
 from widgets.plots.curve_data import XAxis
 from widgets.plots.run_curves import RunCurves
-from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY, ScaleButton
 
 _NAME_CHARS = 28
 _NUMBER_AT_END = re.compile(r"\d[\d.,]*([eE][+-]?\d*)?$")

@@ -32,7 +32,7 @@ from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableMod
 from widgets.common.theme import S2, S3, S4, S5, TABLE_ROW_COMPACT_H
 from widgets.common.view_style import style_view
 from widgets.compare.parallel_plot import ParallelPlot
-from widgets.plots.export_menu import PictureButton
+from widgets.plots.image_export import PictureButton
 
 _COMPARED_KEY = ""
 _MAX_ROWS = 8

@@ -16,10 +16,10 @@ from widgets.common.cards import Card
 from widgets.common.labels import Label, escape_ampersands
 from widgets.common.layout import STRETCH, row
 from widgets.common.theme import CARD_PADDING, HEADED_CARD, S2, S3
+from widgets.plots.cursor_readout import HoverLink
 from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import PictureButton
-from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.image_export import PictureButton
 from widgets.plots.run_curves import RunCurves, is_sparse
 
 _PLOT_H, _PLOT_MIN_H = 300, 200

@@ -5,9 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QAbstractSpinBox, QGridLayout, QListView, QWidget
+from PySide6.QtCore import QModelIndex, QPersistentModelIndex, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QPainter
+from PySide6.QtWidgets import (
+    QAbstractSpinBox,
+    QGridLayout,
+    QListView,
+    QStyleOptionViewItem,
+    QWidget,
+)
 
 from backend.records.base.validation import name_error
 from backend.records.jobs.flat_settings import flatten
@@ -16,21 +22,20 @@ from backend.records.library.depth_plan import NETWORK
 from backend.records.library.gallery import CardSetting, DataShape, GalleryEntry
 from backend.records.library.item import Kind
 from backend.records.library.layers import LayerGraph
-from widgets.common import formats
+from widgets.common import formats, icons
 from widgets.common.buttons import Button, SegmentedControl, Switch, UnderlinedTabs
 from widgets.common.cards import EmptyState, VerticalScrollArea
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.fields import ComboBox, Field, LineEdit, SearchField, SpinBox
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.page_stack import PageStack
-from widgets.common.record_table_model import RECORD_ROLE
-from widgets.common.task_status import TaskStatus
-from widgets.common.theme import CONTROL_H, S2, S3, S4, S6
+from widgets.common.panes import PageStack
+from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
+from widgets.common.theme import CONTROL_H, ICON_NAV, S2, S3, S4, S6, ColorRole
 from widgets.common.view_style import style_view
-from widgets.library.gallery_list import GalleryDelegate, GalleryRow, list_model
-from widgets.library.layer_graph import LayerGraphView
+from widgets.library.item_groups import EntryDelegate
+from widgets.library.layer_graph import LayerGraphView, paint_strip
 from widgets.library.layers_view import short_count
 from widgets.library.page_texts import PAGE_TEXTS
 
@@ -487,3 +492,67 @@ def _setting_error(key: str, setting: CardSetting, text: str) -> str:
     except ValueError as error:
         return f"{error}."
     return ""
+
+
+_PICTURE_W, _INSET = 64, 6
+
+
+@dataclass(frozen=True)
+class GalleryRow:
+    """An entry, and the graph of its layers once the graph is laid out."""
+
+    entry: GalleryEntry
+    graph: LayerGraph | None = None
+    misfit: str = ""
+    """The reason why the entry cannot take the data of the job, "" if no reason is known."""
+
+    @property
+    def size(self) -> str:
+        """The number of parameters of a model, "" if it is unknown."""
+        figures = self.entry.figures
+        return short_count(figures.layers.parameters) if figures is not None else ""
+
+    @property
+    def description(self) -> str:
+        """The row as text: "LeNet-5, 431 k parameters, classification"."""
+        card, size = self.entry.card, f"{self.size} parameters" if self.size else ""
+        return ", ".join(filter(None, (card.title, size, card.task, self.misfit)))
+
+
+def list_model() -> RowTableModel[GalleryRow]:
+    return RowTableModel((TableColumn[GalleryRow]("Entry", lambda row: row.description),))
+
+
+def _title_color(row: GalleryRow) -> ColorRole:
+    return "text3" if row.misfit else "text"
+
+
+class GalleryDelegate(EntryDelegate):
+    """A small picture at the left, two lines next to it."""
+
+    def paint(
+        self,
+        painter: QPainter,
+        option: QStyleOptionViewItem,
+        index: QModelIndex | QPersistentModelIndex,
+    ) -> None:
+        row: GalleryRow = index.data(RECORD_ROLE)
+        card, figures = row.entry.card, row.entry.figures
+        painter.save()
+        subtitle, title_color = row.misfit or card.task, _title_color(row)
+        text_rect = self.paint_texts(
+            *(painter, option, (card.title, row.size, subtitle)),
+            indent=_PICTURE_W + S3,
+            title_color=title_color,
+        )
+        picture_rect = QRectF(
+            text_rect.left() - _PICTURE_W - S3, text_rect.top(), _PICTURE_W, text_rect.height()
+        )
+        if row.graph is not None and figures is not None:
+            strip_rect = picture_rect.adjusted(0, _INSET, 0, -_INSET)
+            paint_strip(painter, strip_rect, row.graph, figures.layers.layers)
+        else:
+            icon_rect = QRectF(0, 0, ICON_NAV, ICON_NAV)
+            icon_rect.moveCenter(picture_rect.center())
+            icons.paint_icon(painter, icon_rect, PAGE_TEXTS[row.entry.kind].icon, "text3")
+        painter.restore()

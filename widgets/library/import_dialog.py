@@ -17,10 +17,9 @@ from backend.records.base.validation import name_error
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.fields import Field, LineEdit, align_with_field
 from widgets.common.layout import row
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2
 from widgets.library.page_texts import project_text
 

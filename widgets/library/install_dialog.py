@@ -9,10 +9,10 @@ from PySide6.QtWidgets import QWidget
 
 from backend.records.library.packages import is_package_name, package_of
 from widgets.common.buttons import Button
+from widgets.common.dialog import TaskDialog
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.task_dialog import TaskDialog
 from widgets.common.theme import S2, S3, S4, S6
 from widgets.jobs.preflight.preflight_text import node_names
 

@@ -1,14 +1,13 @@
-"""One item of the library: its versions, its source, and a trial of it.
+"""One item of the library: its versions, its source, and a trial of it; a class for each kind.
 
-The first tab depends on the kind: a dataset shows samples, a model its check, a loader its source
-and the samples it makes.
+The table of the actions on library items, read by the buttons and the menu of an item.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
+from typing import ClassVar
 
 from PySide6.QtCore import QEvent, Signal, Slot
 from PySide6.QtGui import QResizeEvent, QShowEvent
@@ -17,7 +16,7 @@ from PySide6.QtWidgets import QWidget
 from backend.records.base.timestamps import instant
 from backend.records.library.item import WEIGHTS_DETAIL, Combination, Kind, LibraryItem
 from backend.records.library.layers import LayerGraph, ModelLayers
-from backend.records.library.preview import ModelCheck, Preview, rare_class_warning, rare_classes
+from backend.records.library.preview import ModelCheck, Preview
 from backend.records.library.variance import DepthVariance
 from widgets.common import formats
 from widgets.common.actions import MoreButton, Requests, fill_menu
@@ -26,48 +25,22 @@ from widgets.common.buttons import Button, IconButton, UnderlinedTabs
 from widgets.common.cards import Chip, ProgressLine
 from widgets.common.fields import ComboBox
 from widgets.common.key_value_row import KeyValue, KeyValueRow
-from widgets.common.labels import Label, plain_tip
+from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, keep_size_when_hidden, row
-from widgets.common.page_stack import PageStack
-from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4, Family
+from widgets.common.panes import PageStack
+from widgets.common.theme import HEADER_H, PAGE_MARGIN, S2, S3, S4
 from widgets.common.toast import NextStep
 from widgets.library.item_actions import MENU_ACTIONS, NEW_JOB, NEW_VERSION, ItemAction
 from widgets.library.item_groups import Entry
 from widgets.library.page_texts import PAGE_TEXTS
 from widgets.library.source_view import SourceView
-from widgets.library.trial_pages import TrialPages, preview_details
+from widgets.library.trial_pages import PreviewBanner, Trial, TrialPages, preview_details
 from widgets.library.versions_view import VersionsView
 
-_TABS = {
-    Kind.DATASET: (
-        ("samples", "Samples"),
-        ("statistics", "Statistics"),
-        ("scan", "Scan"),
-        ("source", "Files"),
-        ("versions", "Versions"),
-    ),
-    Kind.MODEL: (
-        ("source", "Source"),
-        ("check", "Check"),
-        ("layers", "Layers"),
-        ("versions", "Versions"),
-    ),
-    Kind.LOADER: (("source", "Source"), ("samples", "Samples"), ("versions", "Versions")),
-    Kind.SCRIPT: (("source", "Source"), ("versions", "Versions")),
-}
 _NARROW_MAX_W = 680
 _CHOOSE_OPTION = ("", "Choose…")
 _TRIAL_TABS = ("samples", "statistics", "check", "layers")
 """The tabs that a preview or a check fills."""
-
-
-@dataclass(frozen=True)
-class Trial:
-    """A dataset to be read by a loader, or a model to be tried on both ("" for none)."""
-
-    dataset: str = ""
-    loader: str = ""
-    model: str = ""
 
 
 class LibraryDetail(QWidget):
@@ -90,7 +63,14 @@ class LibraryDetail(QWidget):
 
     Attributes:
         item_actions: Passes the `ItemAction` that a user requests, with the reference.
+        tabs: Key and title of each tab.
+        partners: The kinds that a trial needs beside the item.
+        results: The pages of the tabs that a trial fills.
     """
+
+    kind: ClassVar[Kind]
+    tabs: ClassVar[tuple[tuple[str, str], ...]]
+    partners: ClassVar[tuple[Kind, ...]] = ()
 
     cleanup_requested = Signal(str)
     preview_requested = Signal(object)
@@ -106,9 +86,8 @@ class LibraryDetail(QWidget):
     install_requested = Signal(str)
     package_requested = Signal(str)
 
-    def __init__(self, kind: Kind, parent: QWidget | None = None) -> None:
+    def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._kind = kind
         self.item_actions = Requests()
         self._entry: Entry | None = None
         self._version: LibraryItem | None = None
@@ -136,7 +115,7 @@ class LibraryDetail(QWidget):
             return
         self._name.setText(entry.name)
         if previous_entry is None or previous_entry.name != entry.name:
-            for box in (self._dataset_box, self._loader_box):
+            for box in self._boxes.values():
                 box.choose("")
             self._choose_combination()
         options = [(str(v.version), f"version {v.version}") for v in entry.versions]
@@ -150,7 +129,7 @@ class LibraryDetail(QWidget):
     @property
     def reference(self) -> str:
         """The reference of the shown version, "" for none."""
-        return self._reference()
+        return self._version.reference if self._version else ""
 
     @property
     def title(self) -> str:
@@ -167,17 +146,9 @@ class LibraryDetail(QWidget):
 
     @property
     def trial(self) -> Trial:
-        """The selected dataset and loader ("" for none) and the model of the page."""
-        dataset, loader, reference = (
-            self._dataset_box.key(),
-            self._loader_box.key(),
-            self._reference(),
-        )
-        if self._kind is Kind.DATASET:
-            return Trial(reference, loader)
-        if self._kind is Kind.LOADER:
-            return Trial(dataset, reference)
-        return Trial(dataset, loader, reference) if self._has_partners() else Trial(model=reference)
+        """The item with the selected partners, "" for none."""
+        partners = {kind.value: box.key() for kind, box in self._boxes.items()}
+        return Trial(**partners, **{self.kind.value: self.reference})
 
     def set_list_hidden(self, is_hidden: bool) -> None:
         """Set whether the list is hidden; then there is a button back to the list."""
@@ -193,12 +164,10 @@ class LibraryDetail(QWidget):
 
         Only combinations are tried automatically: a wrong loader reports a good dataset as bad.
         """
-        self._dataset_box.set_options(
-            [_CHOOSE_OPTION, *((n, formats.reference(n)) for n in datasets)]
-        )
-        self._loader_box.set_options(
-            [_CHOOSE_OPTION, *((n, formats.reference(n)) for n in loaders)]
-        )
+        names_by_kind = {Kind.DATASET: datasets, Kind.LOADER: loaders}
+        for kind, box in self._boxes.items():
+            names = names_by_kind[kind]
+            box.set_options([_CHOOSE_OPTION, *((name, formats.reference(name)) for name in names)])
         self._combinations = combinations
         if self._choose_combination():
             # A model may have been built without data until now.
@@ -207,8 +176,8 @@ class LibraryDetail(QWidget):
 
     def choose_partner(self, kind: Kind, name: str) -> None:
         """Preview with this dataset or loader, at once or when the page becomes visible."""
-        box = self._dataset_box if kind is Kind.DATASET else self._loader_box
-        box.choose(name)
+        if kind in self._boxes:
+            self._boxes[kind].choose(name)
         self._offer_banner.hide()
         self._requested_references.pop("samples", None)
         self._request_content()
@@ -221,51 +190,50 @@ class LibraryDetail(QWidget):
     def show_files(
         self, reference: str, paths: tuple[str, ...], added: tuple[str, ...] = ()
     ) -> None:
-        if self._is_shown(reference):
+        if reference == self.reference:
             self._source.show_files(paths, added)
             self._tabs.set_count("source", formats.count(len(paths)))
 
     def show_files_error(self, reference: str, message: str) -> None:
-        if self._is_shown(reference):
+        if reference == self.reference:
             self._source.show_error(message)
 
     def show_text(self, reference: str, path: str, text: str) -> None:
-        if self._is_shown(reference):
+        if reference == self.reference:
             self._source.show_text(path, text)
 
     def show_preview(self, trial: Trial, preview: Preview) -> None:
         if not self._matches_trial(trial):
             return
-        self._end_trial()
-        self._trial_pages.show_preview(preview)
+        self.end_trial()
+        self.results.show_preview(preview)
         self._banner.show_preview(preview)
         self._show_details(preview_details(preview))
 
     def show_check(self, trial: Trial, check: ModelCheck) -> None:
         if not self._matches_trial(trial):
             return
-        self._end_trial()
-        self._trial_pages.show_check(check)
+        self.end_trial()
+        self.results.show_check(check)
         self._banner.hide()
         self._show_details([KeyValue("Parameters", formats.count(check.parameters))])
 
     def show_layers(self, trial: Trial, layers: ModelLayers) -> None:
         if self._matches_trial(trial):
-            self._end_trial()
-            self._trial_pages.show_layers(layers)
+            self.end_trial()
+            self.results.show_layers(layers)
             self._banner.hide()
 
     def show_layer_graph(self, trial: Trial, graph: LayerGraph | str) -> None:
         """Show the graph of the shown layers, or the reason why there is no graph."""
         if self._matches_trial(trial):
-            self._trial_pages.layers.show_graph(graph)
+            self.results.layers.show_graph(graph)
 
     def show_offers(self, reference: str, *offers: NextStep) -> None:
         """Show the possible next steps with the item, the likeliest first."""
         if not offers:
             self._offer_banner.hide()
-        elif self._is_shown(reference):
-            self._requested_references["offer"] = reference
+        elif reference == self.reference:
             buttons = [
                 Button(offer.button, kind="plain" if n else "primary")
                 for n, offer in enumerate(offers)
@@ -276,17 +244,12 @@ class LibraryDetail(QWidget):
             self._offer_banner.set_finding("idle", title, details, icon="magic-wand")
             self._offer_banner.set_actions(buttons)
             self._offer_banner.show()
-            if self._kind is Kind.DATASET and not self._can_try():
-                # The offer is the answer; another loader would be a guess.
-                self._trial_pages.ask(
-                    PAGE_TEXTS[Kind.LOADER].icon, "No loader reads it yet", (), ""
-                )
 
     def show_variance(self, trial: Trial, variance: DepthVariance | str) -> None:
         """Show the variances by depth of the shown layers, or the reason why there are none."""
         if trial == self.trial:
-            self._end_trial()
-            self._trial_pages.layers.show_variance(variance)
+            self.end_trial()
+            self.results.layers.show_variance(variance)
 
     def show_trial_progress(self, share: float | None, text: str) -> None:
         """Show a running preview or check, or weights being copied."""
@@ -296,14 +259,17 @@ class LibraryDetail(QWidget):
 
     def end_trial(self) -> None:
         """End the progress display."""
-        self._end_trial()
+        self._is_running = False
+        self._show_progress()
+        self._trial_button.setEnabled(True)
+        self.results.show_no_result()
 
     def show_trial_error(
         self, message: str, remedy: str = "", package: str = "", module: str = ""
     ) -> None:
         """Show why a preview or check failed; a missing package or module can be installed."""
-        self._end_trial()
-        self._trial_pages.show_failed()
+        self.end_trial()
+        self.results.show_failed()
         self._banner.show_message("bad", message, "" if package else remedy)
         if package:
             install_button = Button(f"Install {package}", tip=remedy)
@@ -314,20 +280,26 @@ class LibraryDetail(QWidget):
             package_button.clicked.connect(lambda: self.package_requested.emit(module))
             self._banner.set_actions([package_button])
 
+    @Slot()
     def try_again(self) -> None:
-        """Run the preview or check again."""
+        """Run the preview or check, or show which partner is missing."""
+        if not self.reference or not self._can_try():
+            self._banner.show_message("warn", self._missing_partner_text())
+            return
+        self._banner.hide()
+        self._trial_button.setEnabled(False)
+        self.results.show_running()
+        self.show_trial_progress(None, "Starting")
         self._request_trial()
 
     # -- construction
 
     def _build(self) -> None:
-        texts = PAGE_TEXTS[self._kind]
         self._name = Label("", "title", elide="right")
         self._chip = Chip("", "idle")
         self._version_box = ComboBox(name="Version")
         self._version_box.currentIndexChanged.connect(self._show_version)
-        back_button = IconButton("arrow-left", f"All {texts.title.lower()}")
-        self.back_button = back_button
+        self.back_button = IconButton("arrow-left", f"All {PAGE_TEXTS[self.kind].title.lower()}")
         job_button = Button(NEW_JOB.text, icon=NEW_JOB.icon)
         job_button.clicked.connect(partial(self._ask, NEW_JOB))
         self._new_version_button = Button(NEW_VERSION.text, icon=NEW_VERSION.icon)
@@ -336,7 +308,7 @@ class LibraryDetail(QWidget):
             lambda menu: fill_menu(menu, (MENU_ACTIONS,), self._is_narrow, self._ask)
         )
         self._details = KeyValueRow()
-        self._tabs = UnderlinedTabs(_TABS[self._kind], _TABS[self._kind][0][0], name="Parts")
+        self._tabs = UnderlinedTabs(self.tabs, self.tabs[0][0], name="Parts")
         self._tabs.key_chosen.connect(self._show_tab)
         self._leak_banner = Banner()
         self._leak_banner.hide()
@@ -349,45 +321,40 @@ class LibraryDetail(QWidget):
         self._progress.hide()
         self._is_running = False
         keep_size_when_hidden(self._progress)
-        self._dataset_box = ComboBox(name="Dataset")
-        self._loader_box = ComboBox(name="Loader")
-        for box in (self._dataset_box, self._loader_box):
-            box.choose("")
-            box.activated.connect(self._try_partner)
+        self._boxes = {kind: ComboBox(name=kind.value.capitalize()) for kind in self.partners}
         self._trial_button = Button("", icon="play")
-        self._trial_button.clicked.connect(self._request_trial)
+        self._trial_button.clicked.connect(self.try_again)
         self._trial_row = QWidget()
         boxes: list[QWidget | None] = []
-        if self._kind is not Kind.DATASET:
-            boxes += [Label("Dataset", "small", "text2"), self._dataset_box]
-        if self._kind is not Kind.LOADER:
-            boxes += [Label("Loader", "small", "text2"), self._loader_box]
-        self.results = self._trial_pages = TrialPages()
-        self._trial_pages.layers.variance_requested.connect(
+        for kind, box in self._boxes.items():
+            box.choose("")
+            box.activated.connect(self._try_partner)
+            boxes += [Label(kind.value.capitalize(), "small", "text2"), box]
+        self.results = TrialPages()
+        self.results.layers.variance_requested.connect(
             lambda: self.variance_requested.emit(self.trial)
         )
-        for question in self._trial_pages.questions:
-            question.partner_chosen.connect(partial(self.choose_partner, self._partner))
-            question.import_requested.connect(partial(self.partner_requested.emit, self._partner))
         self._trial_row.setLayout(
-            row(*boxes, self._trial_button, S4, (self._trial_pages.samples.filter, 1), gap=S2)
+            row(*boxes, self._trial_button, S4, (self.results.samples.filter, 1), gap=S2)
         )
         self._source = SourceView()
-        self._source.text_requested.connect(self._request_text)
-        self._source.cleanup_requested.connect(self._request_cleanup)
+        self._source.text_requested.connect(
+            lambda path: self.text_requested.emit(self.reference, path)
+        )
+        self._source.cleanup_requested.connect(lambda: self.cleanup_requested.emit(self.reference))
         self.versions = VersionsView()
         self.versions.changes_requested.connect(self.changes_requested)
         self._pages = PageStack()
         self._pages_by_tab: dict[str, QWidget] = {
-            **self._trial_pages.pages,
-            "scan": self._trial_pages.scan,
+            **self.results.pages,
+            "scan": self.results.scan,
             "source": self._source,
             "versions": self.versions,
         }
         for page in self._pages_by_tab.values():
             self._pages.addWidget(page)
         head = row(
-            *(back_button, self._name, self._chip, self._version_box, STRETCH),
+            *(self.back_button, self._name, self._chip, self._version_box, STRETCH),
             *(job_button, self._new_version_button, more_button),
             gap=S2,
         )
@@ -434,7 +401,7 @@ class LibraryDetail(QWidget):
         self._offer_banner.hide()
         self._is_running = False
         self._show_progress()
-        self._trial_pages.clear()
+        self.results.clear()
         self._source.clear()
         self._show_details([])
         self._show_versions()
@@ -469,7 +436,7 @@ class LibraryDetail(QWidget):
         self._show_progress()
         self._trial_row.setVisible(key in _TRIAL_TABS or key == "scan")
         self._trial_button.setVisible(key in _TRIAL_TABS)
-        self._trial_pages.samples.filter.setVisible(key == "samples")
+        self.results.samples.filter.setVisible(key == "samples")
         self._trial_button.setText({"check": "Check", "layers": "Show layers"}.get(key, "Preview"))
         self._request_content()
 
@@ -479,7 +446,7 @@ class LibraryDetail(QWidget):
 
     def _request_content(self) -> None:
         """Request the content of the open tab, once, and only while it is visible."""
-        key, reference = self._tabs.key(), self._reference()
+        key, reference = self._tabs.key(), self.reference
         if key == "statistics":
             # A preview fills both tabs.
             key = "samples"
@@ -494,62 +461,30 @@ class LibraryDetail(QWidget):
             self.files_requested.emit(reference)
         elif key in _TRIAL_TABS and self._can_try():
             self._requested_references[key] = reference
-            self._request_trial()
-        elif key in _TRIAL_TABS and self._kind is not Kind.MODEL:
+            self.try_again()
+        elif key in _TRIAL_TABS:
             self._ask_for_partner()
 
     @Slot(str)
     def _show_class(self, name: str) -> None:
         self._tabs.choose("samples")
         self._show_tab("samples")
-        self._trial_pages.samples.show_class(name)
+        self.results.samples.show_class(name)
 
     def _show_progress(self) -> None:
         """Show the progress of a trial, but not beside a scan, which has its own progress."""
         self._progress.setVisible(self._is_running and self._tabs.key() != "scan")
 
-    def _end_trial(self) -> None:
-        self._is_running = False
-        self._show_progress()
-        self._trial_button.setEnabled(True)
-        self._trial_pages.show_no_result()
-
-    def _reference(self) -> str:
-        return self._version.reference if self._version else ""
-
-    def _is_shown(self, reference: str) -> bool:
-        return reference == self._reference()
-
     def _matches_trial(self, trial: Trial) -> bool:
-        references = {
-            Kind.DATASET: trial.dataset,
-            Kind.MODEL: trial.model,
-            Kind.LOADER: trial.loader,
-        }
-        return self._is_shown(references[self._kind])
-
-    @property
-    def _partner(self) -> Kind:
-        """The kind of the partner: the loader of a dataset, or the dataset of a loader."""
-        return Kind.LOADER if self._kind is Kind.DATASET else Kind.DATASET
-
-    @property
-    def _partner_box(self) -> ComboBox:
-        return self._loader_box if self._kind is Kind.DATASET else self._dataset_box
+        return bool(getattr(trial, self.kind.value) == self.reference)
 
     def _can_try(self) -> bool:
-        if self._kind is Kind.MODEL:
-            return self._tabs.key() != "layers" or self._has_partners()
-        return bool(self._partner_box.key())
-
-    def _has_partners(self) -> bool:
-        return bool(self._dataset_box.key() and self._loader_box.key())
+        return all(box.key() for box in self._boxes.values())
 
     def _choose_combination(self) -> bool:
         """Select a combination that worked with the entry, unless there is a selection."""
         name = self._entry.name if self._entry is not None else ""
-        boxes = self._dataset_box, self._loader_box
-        if any(box.key() for box in boxes):
+        if any(box.key() for box in self._boxes.values()):
             return False
         for combination in self._combinations:
             names_by_kind = {
@@ -557,13 +492,8 @@ class LibraryDetail(QWidget):
                 Kind.LOADER: combination.loader,
                 Kind.MODEL: combination.model,
             }
-            keys = combination.dataset, combination.loader
-            choices = [
-                (box, key)
-                for box, key in zip(boxes, keys, strict=True)
-                if self._kind is Kind.MODEL or box is self._partner_box
-            ]
-            if names_by_kind.get(self._kind) == name and all(
+            choices = [(box, names_by_kind[kind]) for kind, box in self._boxes.items()]
+            if names_by_kind.get(self.kind) == name and all(
                 box.findData(key) > 0 for box, key in choices
             ):
                 for box, key in choices:
@@ -572,75 +502,141 @@ class LibraryDetail(QWidget):
         return False
 
     def _ask_for_partner(self) -> None:
-        is_loader = self._partner is Kind.LOADER
-        title = "Which loader reads it?" if is_loader else "Which dataset does it read?"
-        box, texts = self._partner_box, PAGE_TEXTS[self._partner]
-        names = sorted(
-            (box.itemText(index) for index in range(1, box.count())),
-            key=lambda name: name != self._name.text(),
-        )
-        if is_loader and self._requested_references.get("offer") != self._reference():
-            self._requested_references["offer"] = self._reference()
-            self.suggestion_requested.emit(self._reference())
-        if self._offer_banner.isHidden():
-            self._trial_pages.ask(texts.icon, title, names, f"Import a {texts.noun}…")
+        """Ask for the partner that a trial needs; a kind without one asks nothing."""
 
     @Slot()
     def _try_partner(self) -> None:
-        """Preview at once; for a model only with both partners or none."""
-        if self._kind is Kind.MODEL and bool(self._dataset_box.key()) != bool(
-            self._loader_box.key()
-        ):
+        """Try at once, but not with one of two partners."""
+        if len({bool(box.key()) for box in self._boxes.values()}) > 1:
             return
         self._offer_banner.hide()
         if self._can_try():
             # The other tabs show the data that was chosen before.
-            self._requested_references = {self._tabs.key(): self._reference()}
-            self._request_trial()
+            self._requested_references = {self._tabs.key(): self.reference}
+            self.try_again()
         else:
             self._request_content()
 
-    @Slot()
     def _request_trial(self) -> None:
-        reference = self._reference()
-        if not reference or not self._can_try():
-            self._banner.show_message("warn", self._missing_partner_text())
-            return
-        self._banner.hide()
-        self._trial_button.setEnabled(False)
-        self._trial_pages.show_running()
-        self.show_trial_progress(None, "Starting")
-        request = self.preview_requested
-        if self._kind is Kind.MODEL:
-            is_layers = self._tabs.key() == "layers"
-            request = self.layers_requested if is_layers else self.check_requested
-        request.emit(self.trial)
+        self.preview_requested.emit(self.trial)
 
     def _missing_partner_text(self) -> str:
-        if self._kind is Kind.MODEL:
-            return "Choose a dataset and a loader to see the layers."
-        partner_name = self._partner.value
-        if self._partner_box.count() > 1:
-            return f"Choose a {partner_name} to preview samples."
-        return f"There is no {partner_name} yet. Import one to preview samples."
-
-    @Slot(str)
-    def _request_text(self, path: str) -> None:
-        if self._reference():
-            self.text_requested.emit(self._reference(), path)
+        return ""
 
     def _ask(self, action: ItemAction) -> None:
-        if self._reference():
-            self.item_actions.ask(action, self._reference())
+        if self.reference:
+            self.item_actions.ask(action, self.reference)
 
     @property
     def _is_narrow(self) -> bool:
         return self.width() < _NARROW_MAX_W
 
-    @Slot()
-    def _request_cleanup(self) -> None:
-        if self._reference():
-            self.cleanup_requested.emit(self._reference())
+
+class _SampleDetail(LibraryDetail):
+    """A dataset or a loader, whose samples need the other one."""
+
+    partner_question: ClassVar[str]
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        [self._partner] = self.partners
+        for question in self.results.questions:
+            question.partner_chosen.connect(partial(self.choose_partner, self._partner))
+            question.import_requested.connect(partial(self.partner_requested.emit, self._partner))
+
+    def _ask_for_partner(self) -> None:
+        if not self._offer_banner.isHidden():
+            return
+        box, texts = self._boxes[self._partner], PAGE_TEXTS[self._partner]
+        names = sorted(
+            (box.itemText(index) for index in range(1, box.count())),
+            key=lambda name: name != self._name.text(),
+        )
+        self.results.ask(texts.icon, self.partner_question, names, f"Import a {texts.noun}…")
+
+    def _missing_partner_text(self) -> str:
+        noun = self._partner.value
+        if self._boxes[self._partner].count() > 1:
+            return f"Choose a {noun} to preview samples."
+        return f"There is no {noun} yet. Import one to preview samples."
+
+
+class DatasetDetail(_SampleDetail):
+    """A dataset: its samples, statistics and scan through a loader."""
+
+    kind = Kind.DATASET
+    tabs = (
+        ("samples", "Samples"),
+        ("statistics", "Statistics"),
+        ("scan", "Scan"),
+        ("source", "Files"),
+        ("versions", "Versions"),
+    )
+    partners = (Kind.LOADER,)
+    partner_question = "Which loader reads it?"
+
+    def show_offers(self, reference: str, *offers: NextStep) -> None:
+        super().show_offers(reference, *offers)
+        if offers and reference == self.reference:
+            self._requested_references["offer"] = reference
+            if not self._can_try():
+                # The offer is the answer; another loader would be a guess.
+                self.results.ask(PAGE_TEXTS[Kind.LOADER].icon, "No loader reads it yet", (), "")
+
+    def _ask_for_partner(self) -> None:
+        if self._requested_references.get("offer") != self.reference:
+            self._requested_references["offer"] = self.reference
+            self.suggestion_requested.emit(self.reference)
+        super()._ask_for_partner()
+
+
+class LoaderDetail(_SampleDetail):
+    """A loader: its source, and the samples that it makes of a dataset."""
+
+    kind = Kind.LOADER
+    tabs = (("source", "Source"), ("samples", "Samples"), ("versions", "Versions"))
+    partners = (Kind.DATASET,)
+    partner_question = "Which dataset does it read?"
+
+
+class ModelDetail(LibraryDetail):
+    """A model: its source, its check with or without data, and its layers."""
+
+    kind = Kind.MODEL
+    tabs = (
+        ("source", "Source"),
+        ("check", "Check"),
+        ("layers", "Layers"),
+        ("versions", "Versions"),
+    )
+    partners = (Kind.DATASET, Kind.LOADER)
+
+    @property
+    def trial(self) -> Trial:
+        """The model with both partners, or alone."""
+        return super().trial if super()._can_try() else Trial(model=self.reference)
+
+    def _can_try(self) -> bool:
+        return self._tabs.key() != "layers" or super()._can_try()
+
+    def _request_trial(self) -> None:
+        is_layers = self._tabs.key() == "layers"
+        (self.layers_requested if is_layers else self.check_requested).emit(self.trial)
+
+    def _missing_partner_text(self) -> str:
+        return "Choose a dataset and a loader to see the layers."
+
+
+class ScriptDetail(LibraryDetail):
+    """A script: its source and its versions."""
+
+    kind = Kind.SCRIPT
+    tabs = (("source", "Source"), ("versions", "Versions"))
+
+
+DETAILS: dict[Kind, type[LibraryDetail]] = {
+    detail.kind: detail for detail in (DatasetDetail, ModelDetail, LoaderDetail, ScriptDetail)
+}
 
 
 def _have_same_files(entry: Entry, other_entry: Entry) -> bool:
@@ -648,45 +644,3 @@ def _have_same_files(entry: Entry, other_entry: Entry) -> bool:
     return entry.name == other_entry.name and [(v.version, v.sha256) for v in entry.versions] == [
         (v.version, v.sha256) for v in other_entry.versions
     ]
-
-
-class PreviewBanner(Banner):
-    """The first finding of a preview, and the number of others, with all in the tool tip.
-
-    Signals:
-        class_requested: The name of a class whose samples to show.
-    """
-
-    class_requested = Signal(str)
-
-    def __init__(self, parent: QWidget | None = None) -> None:
-        super().__init__(parent=parent)
-        self.hide()
-
-    def show_preview(self, preview: Preview) -> None:
-        messages = (*(error.message for error in preview.errors), *preview.warnings)
-        self.setVisible(bool(messages))
-        if not messages:
-            return
-        cause, separator, effect = messages[0].partition(". ")
-        remainder = formats.plural(len(messages) - 1, "more finding") + "." if messages[1:] else ""
-        family: Family = "bad" if preview.errors else "warn"
-        self.set_finding(
-            family, cause + separator.rstrip(), " ".join(filter(None, (effect, remainder)))
-        )
-        self.setToolTip(plain_tip("\n".join(messages)) if remainder else "")
-        is_of_class = messages[0] == rare_class_warning(preview.classes)
-        self.set_actions([self._class_button(preview)] if is_of_class else [])
-
-    def show_message(self, family: Family, message: str, remedy: str = "") -> None:
-        """Show another message, such as the reason why there are no samples."""
-        self.set_finding(family, message, remedy)
-        self.setToolTip("")
-        self.set_actions([])
-        self.show()
-
-    def _class_button(self, preview: Preview) -> Button:
-        name = rare_classes(preview.classes)[0].name
-        button = Button("Show them", kind="quiet", tip=f"Samples of class {name}")
-        button.clicked.connect(lambda: self.class_requested.emit(name))
-        return button

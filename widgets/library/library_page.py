@@ -26,13 +26,12 @@ from backend.records.library.gallery import IN_GALLERY
 from backend.records.library.item import Kind, LibraryItem, is_weights
 from widgets.common.buttons import Button
 from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState, StyledFrame
-from widgets.common.drop_overlay import DropOverlay
+from widgets.common.drag_and_drop import DropOverlay
 from widgets.common.fields import SearchField
 from widgets.common.focus import FocusForwarder
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.list_detail_splitter import DETAIL_MIN_W, ListDetailSplitter
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import DETAIL_MIN_W, ListDetailSplitter, PageStack
 from widgets.common.theme import (
     CONTROL_H,
     ICON_NAV,
@@ -47,7 +46,7 @@ from widgets.common.theme import (
 from widgets.common.view_style import style_view
 from widgets.library.item_actions import NEW_VERSION
 from widgets.library.item_groups import Entry, EntryDelegate, EntryModel, EntryRole, group_by_name
-from widgets.library.library_detail import LibraryDetail
+from widgets.library.library_detail import DETAILS
 from widgets.library.page_texts import FROM_GALLERY, GALLERY_ICON, PAGE_TEXTS
 
 _NAME_CHARS = 48
@@ -191,7 +190,7 @@ class LibraryPage(QWidget):
 
     def _make_detail_pane(self) -> None:
         texts = self._texts
-        self.detail = LibraryDetail(self.kind)
+        self.detail = DETAILS[self.kind]()
         self.detail.back_button.clicked.connect(self._return_to_list)
         self.detail.item_actions.add_handler(NEW_VERSION, lambda _reference: self._import_again())
         self._empty_page = EmptyState(

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from PySide6.QtCore import Signal
-from PySide6.QtWidgets import QStackedWidget, QWidget
+from PySide6.QtGui import QResizeEvent
+from PySide6.QtWidgets import QStackedWidget, QTableView, QWidget
 
 from backend.records.base.validation import sanitize
 from backend.records.library.layers import ModelLayers
-from backend.records.library.preview import ModelCheck, Preview
+from backend.records.library.preview import (
+    LayerRow,
+    ModelCheck,
+    Preview,
+    rare_class_warning,
+    rare_classes,
+)
 from widgets.common import formats
+from widgets.common.banner import Banner
 from widgets.common.buttons import Button
-from widgets.common.cards import EmptyState
-from widgets.common.key_value_row import KeyValue
-from widgets.common.labels import IconLabel, Label
-from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import S2, S4
-from widgets.library.check_view import CheckView
+from widgets.common.cards import Card, EmptyState
+from widgets.common.key_value_row import KeyValue, KeyValueRow
+from widgets.common.labels import IconLabel, Label, plain_tip
+from widgets.common.layout import SLACK, STRETCH, clear, col, row
+from widgets.common.record_table_model import RowTableModel, TableColumn
+from widgets.common.theme import CARD_PADDING, S2, S3, S4, Family
+from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.library.layers_view import LayersView
 from widgets.library.sample_parts import shape_text
 from widgets.library.samples_view import SamplesView
@@ -39,6 +49,15 @@ _NO_CHECK_TEXTS = (
     "Not checked yet",
     "The check imports the model and runs one step forward and backward.",
 )
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A dataset to be read by a loader, or a model to be tried on both ("" for none)."""
+
+    dataset: str = ""
+    loader: str = ""
+    model: str = ""
 
 
 class TrialPages:
@@ -211,3 +230,99 @@ class PartnerQuestion(QWidget):
         self._more_label.setText(f"{remaining} more in the list above" if remaining > 0 else "")
         self._more_label.setVisible(remaining > 0)
         self.setAccessibleName(title)
+
+
+class PreviewBanner(Banner):
+    """The first finding of a preview, and the number of others, with all in the tool tip.
+
+    Signals:
+        class_requested: The name of a class whose samples to show.
+    """
+
+    class_requested = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent=parent)
+        self.hide()
+
+    def show_preview(self, preview: Preview) -> None:
+        messages = (*(error.message for error in preview.errors), *preview.warnings)
+        self.setVisible(bool(messages))
+        if not messages:
+            return
+        cause, separator, effect = messages[0].partition(". ")
+        remainder = formats.plural(len(messages) - 1, "more finding") + "." if messages[1:] else ""
+        family: Family = "bad" if preview.errors else "warn"
+        self.set_finding(
+            family, cause + separator.rstrip(), " ".join(filter(None, (effect, remainder)))
+        )
+        self.setToolTip(plain_tip("\n".join(messages)) if remainder else "")
+        is_of_class = messages[0] == rare_class_warning(preview.classes)
+        self.set_actions([self._class_button(preview)] if is_of_class else [])
+
+    def show_message(self, family: Family, message: str, remedy: str = "") -> None:
+        """Show another message, such as the reason why there are no samples."""
+        self.set_finding(family, message, remedy)
+        self.setToolTip("")
+        self.set_actions([])
+        self.show()
+
+    def _class_button(self, preview: Preview) -> Button:
+        name = rare_classes(preview.classes)[0].name
+        button = Button("Show them", kind="quiet", tip=f"Samples of class {name}")
+        button.clicked.connect(lambda: self.class_requested.emit(name))
+        return button
+
+
+_WIDE_MIN_W = 1100
+
+_COLUMNS = (
+    TableColumn[LayerRow]("Layer", lambda layer: layer.name, lambda layer: layer.name),
+    TableColumn[LayerRow]("Kind", lambda layer: layer.kind),
+    TableColumn[LayerRow]("Output", lambda layer: layer.output or "–"),
+    TableColumn[LayerRow](
+        "Parameters",
+        lambda layer: formats.count(layer.parameters) if layer.parameters else "–",
+        is_figure=True,
+    ),
+)
+
+
+class CheckView(QWidget):
+    """The tab Check of a model."""
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._details = KeyValueRow()
+        self._warnings = Label("", "body", "warn", wrap=True)
+        self._model = RowTableModel(_COLUMNS)
+        table = QTableView()
+        table.setModel(self._model)
+        style_view(table, "Layers")
+        self._table = table
+        card = Card((table, 1))
+        TableHeightLimit(table, card, 2 * CARD_PADDING)
+        self.setLayout(col(Card(self._details, self._warnings), (card, 1), SLACK, gap=S3))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        share_column_width(self._table, 0, equally=self.width() >= _WIDE_MIN_W)
+
+    def show_check(self, check: ModelCheck) -> None:
+        total, trainable = check.parameters, check.trainable_parameters
+        details = [KeyValue("Parameters", formats.count(total))]
+        if trainable != total:
+            details.append(KeyValue("Trained", formats.count(trainable)))
+        details.append(KeyValue("Memory", formats.memory(check.parameter_bytes)))
+        if check.was_tried:
+            details += [
+                KeyValue("Loss on one batch", formats.metric(check.loss)),
+                KeyValue("Forward", formats.milliseconds(check.forward_ms)),
+                KeyValue("Backward", formats.milliseconds(check.backward_ms)),
+                KeyValue("Output", check.output_shape),
+                KeyValue("Batch", check.batch),
+            ]
+        self._details.set_items(details)
+        self._warnings.setText(" ".join(check.warnings))
+        self._warnings.setVisible(bool(check.warnings))
+        self._model.set_records(check.layers)

@@ -25,8 +25,8 @@ from widgets.plots.annotations import (
     paint_thresholds,
     paint_vertical_markers,
 )
-from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMarks, MarkKind, paint_row
+from widgets.plots.curve_data import AxisMapping
 from widgets.plots.curve_item import FAINT_ALPHA, DrawnCurve, to_pixels
 from widgets.plots.end_labels import CurveEnd, name_rects, name_span, name_width, paint_curve_ends
 from widgets.plots.growable_array import Floats

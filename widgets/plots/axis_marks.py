@@ -12,7 +12,7 @@ from PySide6.QtGui import QPainter, QPen, QPolygonF
 
 from widgets.common import theme
 from widgets.plots.annotations import HIT_RADIUS_PX, PlotGeometry
-from widgets.plots.axis_mapping import AxisMapping
+from widgets.plots.curve_data import AxisMapping
 from widgets.plots.growable_array import Floats
 
 _MARK_H = 7

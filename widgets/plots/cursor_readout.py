@@ -1,4 +1,4 @@
-"""The text of a plot's read-out: the value of each curve at the pointer, and the position."""
+"""The pointer of a page's plots, and their read-out: each curve's value, and the position."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
+from PySide6.QtCore import QObject, Signal
 
 from widgets.common import formats
 from widgets.plots.annotations import HIT_RADIUS_PX, PlotGeometry, ReadOutRow, curve_colour
-from widgets.plots.axis_mapping import AxisMapping
-from widgets.plots.curve_data import CurvePoint, XAxis
+from widgets.plots.curve_data import AxisMapping, CurvePoint, XAxis
 from widgets.plots.curve_item import DrawnCurve
 
 _MAX_CURVES_WITH_RAW = 3
@@ -117,3 +117,36 @@ def position_text(
     else:
         parts = [step, epoch, time_text]
     return " · ".join(part for part in (parts if is_single_run else parts[:1]) if part)
+
+
+class HoverLink(QObject):
+    """Join the plots of a page. Make one link per page and pass it to each `CurvePanel`.
+
+    Signals:
+        pointer_moved: x under the pointer, in the unit of the x axis.
+        pointer_left: The pointer left the plots.
+    """
+
+    pointer_moved = Signal(float)
+    pointer_left = Signal()
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._x: float | None = None
+
+    @property
+    def x(self) -> float | None:
+        """The pointer's x, None if it is on no plot."""
+        return self._x
+
+    def point(self, x: float) -> None:
+        """Set the pointer to `x`."""
+        if x != self._x:
+            self._x = x
+            self.pointer_moved.emit(x)
+
+    def leave(self) -> None:
+        """Report that the pointer is on no plot."""
+        if self._x is not None:
+            self._x = None
+            self.pointer_left.emit()

@@ -33,16 +33,12 @@ from widgets.plots.annotations import (
     paint_read_out,
     paint_shades,
 )
-from widgets.plots.axis_mapping import AxisMapping
 from widgets.plots.axis_marks import AxisMark, AxisMarks
-from widgets.plots.cursor_readout import nan_start_labels, position_text, read_rows
-from widgets.plots.curve_data import CurveData, XAxis
-from widgets.plots.curve_item import DrawnCurve
-from widgets.plots.curve_legend import Legend
-from widgets.plots.end_labels import name_width
+from widgets.plots.cursor_readout import HoverLink, nan_start_labels, position_text, read_rows
+from widgets.plots.curve_data import AxisMapping, CurveData, XAxis
+from widgets.plots.curve_item import DrawnCurve, PlotCurves
+from widgets.plots.end_labels import Legend, name_width
 from widgets.plots.image_export import Picture
-from widgets.plots.linked_cursor import HoverLink
-from widgets.plots.plot_curves import PlotCurves
 from widgets.plots.plot_range import Range, Scale
 from widgets.plots.plot_view import LEFT_AXIS_MIN_W, RIGHT_MARGIN, PlotView
 

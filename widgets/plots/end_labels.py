@@ -1,4 +1,4 @@
-"""Place the names at the ends of a plot's curves so that none covers another."""
+"""The names of a plot's curves: at their ends, so that none covers another, or in a legend."""
 
 from __future__ import annotations
 
@@ -7,11 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from PySide6.QtCore import QPointF, QRectF, Qt
-from PySide6.QtGui import QColor, QPainter
+from PySide6.QtGui import QColor, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QWidget
 
 from widgets.common import theme
-from widgets.common.painting import text_width
-from widgets.plots.annotations import NAME_GAP, NAME_H, TOP_MARGIN, PlotGeometry, paint_dot
+from widgets.common.painting import paint_text, text_width
+from widgets.plots.annotations import (
+    LINE_W,
+    NAME_GAP,
+    NAME_H,
+    TOP_MARGIN,
+    PlotGeometry,
+    curve_pen,
+    paint_dot,
+)
 
 
 @dataclass(frozen=True)
@@ -125,3 +134,56 @@ def spread_labels(
         for rank, i in enumerate(members):
             centres[i] = centre + height * (rank - (len(members) - 1) / 2)
     return centres
+
+
+LEGEND_H = 20
+
+
+class Legend(QWidget):
+    """Names with a sample of their line, above a plot with more than four curves."""
+
+    _LINE, _GAP, _ITEM_GAP = 18, 6, 16
+
+    def __init__(self, left_px: int, parent: QWidget) -> None:
+        super().__init__(parent)
+        self._left_px = left_px
+        self._curves: list[tuple[str, int | str]] = []
+        self.setFixedHeight(LEGEND_H)
+
+    def show_curves(self, curves: list[tuple[str, int | str]]) -> None:
+        self._curves = curves
+        self.setAccessibleName(", ".join(name for name, _ in curves))
+        self._update_height()
+        self.update()
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._update_height()
+
+    def paintEvent(self, event: QPaintEvent) -> None:
+        self.paint(QPainter(self))
+
+    def paint(self, painter: QPainter) -> None:
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        for (name, colour), rect in zip(self._curves, self._item_rects(), strict=True):
+            centre_y, x = rect.center().y(), rect.left()
+            painter.setPen(curve_pen(colour, LINE_W))
+            painter.drawLine(QPointF(x, centre_y), QPointF(x + self._LINE, centre_y))
+            text_rect = rect.adjusted(self._LINE + self._GAP, 0, 0, 0)
+            paint_text(painter, text_rect, name, "small", "text2")
+
+    def _update_height(self) -> None:
+        rects = self._item_rects()
+        self.setFixedHeight(round(rects[-1].bottom()) if rects else LEGEND_H)
+
+    def _item_rects(self) -> list[QRectF]:
+        rects: list[QRectF] = []
+        x, y = float(self._left_px), 0.0
+        max_width = max(self.width() - self._left_px, 1)
+        for name, _ in self._curves:
+            width = min(self._LINE + self._GAP + text_width(name, "small") + 1, max_width)
+            if rects and x + width > self.width():
+                x, y = float(self._left_px), y + LEGEND_H
+            rects.append(QRectF(x, y, width, LEGEND_H))
+            x += width + self._ITEM_GAP
+        return rects

@@ -1,9 +1,10 @@
-"""Convert a painted picture to the bytes of a file. This module writes no files."""
+"""Export a plot as it is displayed: as PNG, SVG or PDF. This module writes no files."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 from PySide6.QtCore import (
@@ -16,12 +17,14 @@ from PySide6.QtCore import (
     QRectF,
     QSize,
     QSizeF,
+    Signal,
 )
 from PySide6.QtGui import QImage, QImageWriter, QPageSize, QPaintDevice, QPainter, QPdfWriter
 from PySide6.QtSvg import QSvgGenerator
-from PySide6.QtWidgets import QApplication
+from PySide6.QtWidgets import QApplication, QMenu
 
 from widgets.common import theme
+from widgets.common.buttons import IconButton
 from widgets.common.painting import paint_text
 
 TITLE_H = 28
@@ -132,3 +135,39 @@ def _write_to_bytes(write: Callable[[QBuffer], bool]) -> bytes:
         raise RuntimeError("a picture could not be drawn into memory")
     buffer.close()
     return bytes(store.data())
+
+
+_FORMATS = {"png": "PNG", "svg": "SVG", "pdf": "PDF"}
+
+
+def add_export_actions(
+    menu: QMenu, plot: Callable[[], PictureSource], save: Callable[[str, bytes], object]
+) -> None:
+    """Add an entry for each format; `save` gets a file name and the contents."""
+
+    def save_picture(suffix: str) -> None:
+        picture = plot().as_picture()
+        content = {"png": picture.png, "svg": picture.svg, "pdf": picture.pdf}[suffix]()
+        # A metric has a user's name: "validation/loss" is not a file name.
+        name = picture.title.replace("/", " ").replace("\\", " ").strip() or "plot"
+        save(f"{name}.{suffix}", content)
+
+    for suffix, format_name in _FORMATS.items():
+        menu.addAction(f"This plot as {format_name}…", partial(save_picture, suffix))
+
+
+class PictureButton(IconButton):
+    """The button next to a plot's title.
+
+    Signals:
+        saved: A file name, and its contents.
+    """
+
+    saved = Signal(str, object)
+
+    def __init__(self, title: str, plot: Callable[[], PictureSource]) -> None:
+        """Build the button of `plot`, which may change; its tool tip has `title`."""
+        super().__init__("download-simple", f"Save the plot {title}")
+        menu = QMenu(self)
+        add_export_actions(menu, plot, self.saved.emit)
+        self.setMenu(menu)

@@ -25,11 +25,11 @@ from PySide6.QtWidgets import (
 
 from widgets.common import icons
 from widgets.common.cards import StyledFrame
+from widgets.common.dialog import paint_veil
 from widgets.common.fields import LineEdit
 from widgets.common.labels import Label, native_key
 from widgets.common.layout import col
 from widgets.common.painting import paint_background, paint_text, text_width
-from widgets.common.scrim import paint_veil
 from widgets.common.theme import ICON, S2, S3, S6
 from widgets.shell.overlay import RECORD_ROLE, Index, Overlay, RecordListModel
 

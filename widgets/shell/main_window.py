@@ -26,11 +26,11 @@ from backend.records.bundles.job_archive import SUFFIX
 from backend.records.library.item import is_weights
 from widgets.common import formats
 from widgets.common.cards import EmptyState
-from widgets.common.drop_overlay import DropOverlay
+from widgets.common.dialog import Scrim
+from widgets.common.drag_and_drop import DropOverlay
 from widgets.common.focus import TabOrder
 from widgets.common.layout import row
-from widgets.common.page_stack import PageStack
-from widgets.common.scrim import Scrim
+from widgets.common.panes import PageStack
 from widgets.common.theme import RAIL_BELOW_W, WIDE_FROM_W
 from widgets.common.toast import Toast
 from widgets.shell.side_bar import SideBar

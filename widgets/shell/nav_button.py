@@ -17,7 +17,7 @@ from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QToolTip, QWidget
 
 from widgets.common import formats, icons, theme
 from widgets.common.buttons import end_hover
-from widgets.common.job_mime import DraggedJobs, DropOffer, dragged_jobs
+from widgets.common.drag_and_drop import DraggedJobs, DropOffer, dragged_jobs
 from widgets.common.labels import plain_tip
 from widgets.common.painting import paint_background, paint_focus, paint_text, text_width
 from widgets.common.theme import ICON_NAV, RAIL_W, S3, SIDEBAR_W

@@ -16,7 +16,7 @@ from widgets.common.formats import Units
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
-from widgets.common.ui_scale import SCALES
+from widgets.common.theme_manager import SCALES
 from widgets.shell.notification_settings import NoticeSettings
 from widgets.shell.settings_rows import SettingsRow, path_line, section
 from widgets.shell.ssh_settings import SshSettings

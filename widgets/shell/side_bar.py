@@ -15,7 +15,7 @@ from backend.records.queue.entry import Queue
 from widgets.common import formats
 from widgets.common.buttons import IconButton
 from widgets.common.cards import Separator
-from widgets.common.job_mime import DraggedJobs, DropOffer
+from widgets.common.drag_and_drop import DraggedJobs, DropOffer
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, col, row
 from widgets.common.painting import paint_focus

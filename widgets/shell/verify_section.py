@@ -13,10 +13,9 @@ from backend.records.verify.finding import Verification, VerifyFinding
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import VerticalScrollArea
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme import ICON_NAV, S1, S2, S3
 from widgets.shell.settings_rows import SettingsRow
 

@@ -20,8 +20,8 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import find_button, find_only, finish_timers, setting_field
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import ComboBox, LineEdit
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 from widgets.jobs.actions import job_actions
 from widgets.jobs.detail.job_detail import JobDetail

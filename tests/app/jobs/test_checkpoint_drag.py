@@ -16,9 +16,9 @@ from backend.base.errors import BackendError
 from tests.waiting import LIMIT_MS, wait_for
 from tests.widgets.jobs.detail.test_job_detail import FAILED, checkpoint
 from tests.windows import find_only
-from widgets.common import lazy_file_drag
+from widgets.common import drag_and_drop
 from widgets.common.buttons import SegmentedControl
-from widgets.common.lazy_file_drag import FilePromise, PromisedFile
+from widgets.common.drag_and_drop import FilePromise, PromisedFile
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointTable
@@ -72,7 +72,7 @@ def detail(qtbot):
 @pytest.fixture
 def drag_source(jobs, background, detail, monkeypatch):
     # A busy machine may take longer than a drop waits.
-    monkeypatch.setattr(lazy_file_drag, "WAIT_MS", LIMIT_MS)
+    monkeypatch.setattr(drag_and_drop, "WAIT_MS", LIMIT_MS)
     drag_source = CheckpointDragSource(jobs, background, detail.job_actions)
     drag_source.notifications = []
     background.notified.connect(drag_source.notifications.append)
@@ -84,7 +84,7 @@ def drag_source(jobs, background, detail, monkeypatch):
 def hold(monkeypatch, is_held):
     buttons = Qt.MouseButton.LeftButton if is_held else Qt.MouseButton.NoButton
     monkeypatch.setattr(
-        lazy_file_drag, "QGuiApplication", SimpleNamespace(mouseButtons=lambda: buttons)
+        drag_and_drop, "QGuiApplication", SimpleNamespace(mouseButtons=lambda: buttons)
     )
 
 
@@ -162,7 +162,7 @@ def test_a_message_says_when_a_slow_export_can_be_dragged_again(
     drag_source, detail, jobs, monkeypatch, qtbot
 ):
     jobs.may_export.clear()
-    monkeypatch.setattr(lazy_file_drag, "WAIT_MS", 30)
+    monkeypatch.setattr(drag_and_drop, "WAIT_MS", 30)
     assert drop_paths(start_drag(detail)) == []
     assert drag_source.notifications[1:] == [
         "“digits.zip” was not ready yet; a message will say when to drag it again"

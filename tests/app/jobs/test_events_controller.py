@@ -14,7 +14,7 @@ from backend.services.jobs.inspection import NO_GRAPH
 from tests.conftest import SynchronousRunner
 from tests.fakes.command_line import run_command
 from tests.windows import find_only
-from widgets.common.task_status import TaskStatus
+from widgets.common.dialog import TaskStatus
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 

@@ -13,7 +13,7 @@ from backend.base.errors import BackendError
 from tests.pictures.screens import tries
 from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import find_button, find_only
-from widgets.common.task_status import TaskStatus
+from widgets.common.dialog import TaskStatus
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.prediction_view import PredictionView
 

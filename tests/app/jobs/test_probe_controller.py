@@ -15,8 +15,8 @@ from backend.records.jobs.view import JobCheck
 from backend.records.sweeps.values import parse_axis
 from tests.integration.tiny import raw_job
 from tests.windows import find_button, find_only, setting_field, shows_text
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import ComboBox
-from widgets.common.task_status import TaskStatus
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm

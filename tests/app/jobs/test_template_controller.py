@@ -35,8 +35,7 @@ from widgets.jobs.form import form_side
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.load_dialog import LoadDialog
-from widgets.jobs.form.template_dialog import NameDialog
+from widgets.jobs.form.load_dialog import LoadDialog, NameDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
 __all__ = ["paths", "services"]

@@ -10,9 +10,9 @@ from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import find_by_name, find_only
 from widgets.common.buttons import SegmentedControl
 from widgets.common.fields import ComboBox
-from widgets.common.page_stack import PageStack
-from widgets.library.library_detail import PreviewBanner, Trial
+from widgets.common.panes import PageStack
 from widgets.library.library_page import LibraryPage
+from widgets.library.trial_pages import PreviewBanner, Trial
 
 TRIAL = Trial("digits", "digits", "net@1")
 VARIANCE = DepthVariance(tuple(LayerVariance(f"l{n}", "Linear", 1, 16.0**n) for n in range(9)))

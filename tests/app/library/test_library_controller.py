@@ -31,14 +31,14 @@ from tests.windows import (
 )
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
 from widgets.common.cards import EmptyState
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import TextBox
-from widgets.common.task_status import TaskStatus
-from widgets.library.changes_card import ChangesCard
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_actions import TRASH
-from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
 from widgets.library.source_view import SourceView
+from widgets.library.trial_pages import PreviewBanner, Trial
+from widgets.library.versions_view import ChangesCard
 
 
 @pytest.fixture

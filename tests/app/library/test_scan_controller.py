@@ -11,9 +11,9 @@ from tests.windows import find_by_name, find_only
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.fields import ComboBox
-from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 from widgets.library.sample_grid import SampleGrid
+from widgets.library.trial_pages import Trial
 
 
 class Scans:

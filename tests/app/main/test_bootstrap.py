@@ -25,8 +25,8 @@ from tests.benchmarks.window import PROGRAM, run
 from tests.programs import WINDOW_THAT_STARTS_A_JOB, close_programs
 from tests.windows import find_button, find_only
 from widgets.common.buttons import SegmentedControl
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import LineEdit
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -97,7 +97,7 @@ def test_the_example_is_trained_to_its_end_and_exported(qtbot, open_program, tmp
     assert {program.library[kind].shown_name for kind in PARTS} == {"digits"}, "without F5"
     assert program.jobs.onboarding_strip.isVisible()
     program.window.open_page("datasets")
-    box = program.library[Kind.DATASET].detail._loader_box
+    box = program.library[Kind.DATASET].detail._boxes[Kind.LOADER]
     qtbot.waitUntil(lambda: box.key() == "digits")
     program.window.open_page("jobs")
 

@@ -6,7 +6,7 @@ from PySide6.QtWidgets import QWidget
 from app.runtime.controller import DialogController, LatestRequest
 from backend.base.errors import BackendError, Cancelled
 from tests.conftest import SynchronousRunner
-from widgets.common.task_dialog import ProgressDialog
+from widgets.common.dialog import ProgressDialog
 
 
 class LateRunner(SynchronousRunner):

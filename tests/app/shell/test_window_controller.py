@@ -35,8 +35,7 @@ from widgets.common.fields import ComboBox, LineEdit, SearchField
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.rich_text import RichText
-from widgets.common.theme_manager import ThemeChoice
-from widgets.common.ui_scale import scale_for
+from widgets.common.theme_manager import ThemeChoice, scale_for
 from widgets.jobs.page.bundle_dialog import UnbundleDialog
 from widgets.library.import_dialog import ImportDialog
 from widgets.shell.help_page import HelpPage

@@ -15,7 +15,7 @@ from tests.pictures.screens.library import dataset
 from tests.pictures.stage import Stage
 from tests.widgets.jobs import preflight_samples as checks
 from tests.widgets.jobs.checkpoints import test_inspection_dialog as inspected
-from widgets.common.task_dialog import ProgressDialog
+from widgets.common.dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog

@@ -12,7 +12,7 @@ from tests.pictures.screens.library import item
 from tests.pictures.stage import Stage
 from tests.widgets import drags
 from tests.widgets.compare.compare_samples import eight_updates, three_updates
-from widgets.common.job_mime import DropOffer
+from widgets.common.drag_and_drop import DropOffer
 from widgets.library.library_page import LibraryPage
 
 _LONG_NAME = (

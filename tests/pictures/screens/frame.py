@@ -19,7 +19,7 @@ from widgets.common.cards import EmptyState
 from widgets.shell.command_palette import CommandPalette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
-from widgets.shell.shortcuts_dialog import ShortcutsDialog
+from widgets.shell.shortcuts import ShortcutsDialog
 from widgets.shell.verify_section import RepairDialog
 
 

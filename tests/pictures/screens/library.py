@@ -44,10 +44,10 @@ from backend.training.tools.histogram import ChannelSpread
 from tests.pictures import lab
 from tests.pictures.gallery import BOTH_THEMES, EVERY, LARGE, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
-from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
 from widgets.library.page_texts import PAGE_TEXTS
 from widgets.library.scan_view import ScanView
+from widgets.library.trial_pages import Trial
 
 _DIGITS = Path(__file__).parents[3] / "resources/gallery/digits"
 _SAMPLE_COUNT = 96
@@ -183,7 +183,7 @@ screen("dataset-classes-100")(
 def dataset_one_class(stage: Stage) -> None:
     page = _datasets(stage)
     page.detail.show_preview(Trial("digits@2", "digits"), preview())
-    page.detail._trial_pages.samples.show_class("8")
+    page.detail.results.samples.show_class("8")
 
 
 @screen("dataset-long-classes")
@@ -200,7 +200,7 @@ def dataset_long_classes(stage: Stage) -> None:
     )
     page = _datasets(stage, "plankton")
     page.detail.show_preview(Trial("plankton@2", "digits"), named_preview)
-    page.detail._trial_pages.samples.show_class(names[2])
+    page.detail.results.samples.show_class(names[2])
 
 
 _WINE_COLUMNS = (
@@ -481,7 +481,7 @@ screen("model-layers", EVERY)(_shown_layers)
 
 @screen("model-layer-graph", EVERY, BOTH_THEMES)
 def model_layer_graph(stage: Stage) -> None:
-    view = _shown_layers(stage).detail._trial_pages.layers
+    view = _shown_layers(stage).detail.results.layers
     view._page_picker.choose("graph")
     view._show_page("graph")
     view.search.setText("downsample")
@@ -491,8 +491,8 @@ def model_layer_graph(stage: Stage) -> None:
 def _variance(stage: Stage, variance: DepthVariance | str) -> None:
     detail = _shown_layers(stage).detail
     trial = Trial("coco", "coco-boxes", "retinanet-r50@3")
-    detail._trial_pages.layers._page_picker.choose("variance")
-    detail._trial_pages.layers._show_page("variance")
+    detail.results.layers._page_picker.choose("variance")
+    detail.results.layers._show_page("variance")
     assert detail.trial == trial
     detail.show_variance(trial, variance)
 
@@ -517,7 +517,7 @@ screen("model-variance", EVERY)(lambda stage: _variance(stage, _variances(17.0, 
 def model_variance_well(stage: Stage) -> None:
     _variance(stage, _variances(1.1, 0))
     stage.settle()
-    panel = stage.library(Kind.MODEL).detail._trial_pages.layers.variance.panel
+    panel = stage.library(Kind.MODEL).detail.results.layers.variance.panel
     panel.setFocus()
     panel.move_pointer(5)
 

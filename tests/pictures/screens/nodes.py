@@ -30,7 +30,7 @@ from widgets.nodes.history.node_history import NodeHistoryData
 from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
-from widgets.nodes.provisioning.passphrase_dialog import PassphraseDialog
+from widgets.nodes.provisioning.host_key_pages import PassphraseDialog
 from widgets.nodes.provisioning.progress_dialog import SetUpDialog
 from widgets.nodes.provisioning.reprovision_dialog import SetUpAgainDialog
 

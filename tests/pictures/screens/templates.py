@@ -12,8 +12,7 @@ from tests.pictures.screens.new_job import RAW, READY, filled_form
 from tests.pictures.stage import Stage
 from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.load_dialog import JOBS, LoadDialog
-from widgets.jobs.form.template_dialog import NameDialog
+from widgets.jobs.form.load_dialog import JOBS, LoadDialog, NameDialog
 
 THREE = (LARGE, SMALL, SMALLEST)
 FORECAST = JobForecast(

@@ -5,7 +5,7 @@ import shiboken6
 from PySide6.QtCore import QEvent
 from PySide6.QtWidgets import QApplication, QDialog, QWidget
 
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tests.widgets.compare import compare_samples
 from widgets.common.theme_manager import ThemeManager
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.library.import_dialog import ImportDialog
-from widgets.library.library_detail import Trial
+from widgets.library.trial_pages import Trial
 from widgets.shell.command_palette import CommandPalette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 

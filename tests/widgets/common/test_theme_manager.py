@@ -16,7 +16,7 @@ from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import Card
 from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.labels import IconLabel, Label
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 
 

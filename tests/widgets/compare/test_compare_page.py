@@ -45,7 +45,7 @@ from widgets.compare.plots import _Plot
 from widgets.compare.table import _ColumnHead, _ValueCell, row_texts
 from widgets.jobs.list.job_list_model import JobRows
 from widgets.plots.curve_data import XAxis
-from widgets.plots.curve_legend import Legend
+from widgets.plots.end_labels import Legend
 
 METRIC = RowKind.METRIC
 pytestmark = pytest.mark.usefixtures("theme_manager")

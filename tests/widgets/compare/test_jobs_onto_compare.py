@@ -22,7 +22,7 @@ from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED
 from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.windows import add_widget, page_buttons, show_widget
 from widgets.common import theme
-from widgets.common.job_mime import dragged_jobs, put_jobs
+from widgets.common.drag_and_drop import dragged_jobs, put_jobs
 from widgets.compare.compare_page import ComparePage
 from widgets.jobs.list import job_list_view, job_table_view
 from widgets.jobs.list.job_list_view import MIME as QUEUE

@@ -11,8 +11,8 @@ from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from tests.conftest import SynchronousRunner
 from tests.windows import add_widget, find_button, find_only
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import Field, LineEdit
-from widgets.common.task_status import TaskStatus
 from widgets.library.install_dialog import InstallDialog
 
 LEFT_BUTTON = Qt.MouseButton.LeftButton

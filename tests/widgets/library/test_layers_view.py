@@ -11,11 +11,11 @@ from backend.records.library.variance import DepthVariance, LayerVariance
 from tests.windows import find_only, finish_timers, open_tab, show_widget, visible_texts
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl, UnderlinedTabs
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
 from widgets.library.layer_graph import LayerGraphView, kind_color
 from widgets.library.layers_view import LayersView, short_count
-from widgets.library.library_detail import Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.trial_pages import Trial
 
 LAYERS = ModelLayers(
     1,

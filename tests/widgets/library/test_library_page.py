@@ -34,13 +34,13 @@ from tests.windows import (
 )
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl, UnderlinedTabs
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import ComboBox
 from widgets.common.labels import Label
-from widgets.common.task_status import TaskStatus
 from widgets.library.import_dialog import ImportDialog
 from widgets.library.item_groups import EntryModel, group_by_name
-from widgets.library.library_detail import PreviewBanner, Trial
 from widgets.library.library_page import LibraryPage
+from widgets.library.trial_pages import PreviewBanner, Trial
 
 
 def item(name, version=1, kind=Kind.DATASET, **details):

@@ -12,8 +12,8 @@ from backend.services.tools import tool_process
 from tests.widgets import drags
 from tests.widgets.library.test_library_page import item
 from tests.windows import add_widget, find_only, show_widget
-from widgets.library.library_detail import PreviewBanner
 from widgets.library.library_page import LibraryPage
+from widgets.library.trial_pages import PreviewBanner
 from widgets.shell.main_window import MainWindow
 
 pytestmark = pytest.mark.usefixtures("theme_manager")

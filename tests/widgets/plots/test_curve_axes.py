@@ -18,11 +18,11 @@ from widgets.common.formats import THIN
 from widgets.plots import ticks
 from widgets.plots.annotation_layer import CurveEnds
 from widgets.plots.annotations import AxisSpan, Boundary, VerticalMarker, text_width
+from widgets.plots.axis_choice import ScaleButton
+from widgets.plots.cursor_readout import HoverLink
 from widgets.plots.curve_data import CurveData, GapReason, XAxis
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.plot_view import PlotView
-from widgets.plots.scale_button import ScaleButton
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 MILLION = 1_000_000

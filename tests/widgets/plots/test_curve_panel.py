@@ -21,11 +21,11 @@ from widgets.common import formats, theme
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.plots.annotation_layer import CurveEnds
 from widgets.plots.annotations import AxisSpan, Boundary, ThresholdLine, VerticalMarker, curve_pen
+from widgets.plots.cursor_readout import HoverLink
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
 from widgets.plots.end_labels import CurveEnd, name_rects, name_span
 from widgets.plots.growable_array import Floats
-from widgets.plots.linked_cursor import HoverLink
 from widgets.plots.plot_view import PlotView
 from widgets.plots.sparkline import Sparkline
 

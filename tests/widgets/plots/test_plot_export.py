@@ -25,8 +25,8 @@ from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import CurveData
 from widgets.plots.curve_item import clip_line
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
+from widgets.plots.image_export import PictureButton
 
 pytestmark = pytest.mark.usefixtures("theme_manager")
 TITLE_H = 28

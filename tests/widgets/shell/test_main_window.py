@@ -15,8 +15,8 @@ from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.nodes import samples
 from tests.windows import find_only, page_buttons, shows_text, visible_texts
 from widgets.common.buttons import IconButton
+from widgets.common.dialog import Scrim
 from widgets.common.labels import IconLabel, Label
-from widgets.common.scrim import Scrim
 from widgets.common.state_badge import RankRing
 from widgets.common.theme import RAIL_W, SIDEBAR_W
 from widgets.shell.main_window import MainWindow

@@ -19,7 +19,7 @@ from backend.records.jobs.view import NO_RESUME_REASON, JobView
 from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.actions import Action, Request, Requests, always, fill_menu, never
-from widgets.common.lazy_file_drag import FilePromise
+from widgets.common.drag_and_drop import FilePromise
 
 JobIds: TypeAlias = tuple[str, ...]
 MAX_COMPARED_JOBS = 8

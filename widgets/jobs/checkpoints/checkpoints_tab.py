@@ -18,9 +18,9 @@ from widgets.common import formats
 from widgets.common.actions import MoreButton, Request, fill_menu
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, EmptyState
+from widgets.common.drag_and_drop import FilePromise, PromisedFile
 from widgets.common.labels import Label
 from widgets.common.layout import SLACK, STRETCH, col, row
-from widgets.common.lazy_file_drag import FilePromise, PromisedFile
 from widgets.common.record_table_model import RECORD_ROLE, AnyIndex, RowTableModel, TableColumn
 from widgets.common.theme import PAGE_MARGIN, S1, S2, S3
 from widgets.common.view_style import TableHeightLimit, share_column_width, style_view

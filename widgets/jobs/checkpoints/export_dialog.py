@@ -14,12 +14,10 @@ from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
-from widgets.common.dialog import Dialog
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import Dialog, DialogHolder, TaskStatus
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, ColorRole
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import EXPORT_FORMAT, JobActions

@@ -20,13 +20,12 @@ from backend.records.library.preview import SamplePart
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import Card, EmptyState, VerticalScrollArea
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.fields import ComboBox, Field, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
 from widgets.common.record_table_model import RECORD_ROLE, RowTableModel, TableColumn
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S1, S2, S3, S4
 from widgets.common.view_style import ColumnHider, share_column_width, style_view
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title

@@ -15,11 +15,10 @@ from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState, StyledFrame, VerticalScrollArea
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, row
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S2, S3, S4, SCROLL_BAR_W
 from widgets.jobs.checkpoints.export_dialog import checkpoint_title, file_stem
 from widgets.jobs.checkpoints.prediction_view import PredictionView

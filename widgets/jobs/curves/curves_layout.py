@@ -17,9 +17,9 @@ from widgets.common.layout import col, row
 from widgets.common.theme import HEADED_CARD, S2, S3, S4
 from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.plots.annotations import AxisSpan
+from widgets.plots.cursor_readout import HoverLink
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import PictureButton
-from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.image_export import PictureButton
 
 LARGE_H, _LARGE_MIN_H, SMALL_H = 260, 200, 130
 _SMALL_MAX_H = 460

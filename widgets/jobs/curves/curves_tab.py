@@ -29,13 +29,12 @@ from widgets.jobs.curves.curves_layout import CurvesBody, LargePlot, SmallPlot
 from widgets.jobs.detail.warning import SlowNode
 from widgets.jobs.ranks.rank_strip import RankStrip
 from widgets.plots.annotations import AxisSpan
-from widgets.plots.axis_choice import axis_choice
+from widgets.plots.axis_choice import ScaleButton, axis_choice
+from widgets.plots.cursor_readout import HoverLink
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import add_export_actions
-from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.image_export import add_export_actions
 from widgets.plots.run_curves import LOSS, RunCurves, metric_title, plot_and_line, split_history
-from widgets.plots.scale_button import ScaleButton
 
 _NARROW_BELOW_W = 600
 _SLIDER_W, _SLIDER_NARROW_W = 88, 48

@@ -21,7 +21,7 @@ from backend.records.nodes.reading import NodeState
 from backend.records.queue.entry import QueuedJob
 from widgets.common import formats
 from widgets.common.buttons import Button
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3

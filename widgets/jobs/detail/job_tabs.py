@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QWidget
 from widgets.common import formats
 from widgets.common.buttons import UnderlinedTabs
 from widgets.common.labels import plain_tip
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
 
 _TABS = (
     ("curves", "Curves"),

@@ -19,7 +19,7 @@ from widgets.plots.annotations import VerticalMarker
 from widgets.plots.axis_marks import AxisMark, MarkKind
 from widgets.plots.curve_data import XAxis
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import PictureButton
+from widgets.plots.image_export import PictureButton
 from widgets.plots.run_curves import RunCurves
 
 _MIN_H, _MAX_H = 176, 420

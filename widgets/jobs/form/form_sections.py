@@ -36,9 +36,9 @@ from widgets.common.layout import STRETCH, Item, col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.jobs.form.argument_fields import ArgumentFields
 from widgets.jobs.form.job_fields import JobFields
+from widgets.jobs.form.load_dialog import TemplateStrip
 from widgets.jobs.form.strategy_note import StrategyView
 from widgets.jobs.form.sweep_card import SweepCard
-from widgets.jobs.form.template_strip import TemplateStrip
 from widgets.jobs.form.trial_status import TrialLine
 from widgets.jobs.placement.placement_picker import PlacementPicker
 from widgets.library.page_texts import GALLERY_ICON

@@ -32,7 +32,7 @@ from backend.records.sweeps.values import Axis, read_value, value_text
 from widgets.common import formats
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit
-from widgets.common.term_tooltips import term_tip
+from widgets.common.labels import term_tip
 from widgets.common.theme import CONTROL_H
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.swept_fields import SweptFields, with_first_values

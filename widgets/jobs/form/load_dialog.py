@@ -1,25 +1,27 @@
-"""The dialog that loads settings: from a template, or from an earlier job."""
+"""Templates and earlier jobs: a strip above the form, and the dialogs to load and to name one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from PySide6.QtCore import QModelIndex, Qt, Signal, Slot
-from PySide6.QtGui import QKeyEvent
-from PySide6.QtWidgets import QDialog, QHeaderView, QStackedWidget, QTableView, QWidget
+from PySide6.QtCore import QModelIndex, QSize, Qt, Signal, Slot
+from PySide6.QtGui import QKeyEvent, QResizeEvent
+from PySide6.QtWidgets import QDialog, QHeaderView, QSizePolicy, QStackedWidget, QTableView, QWidget
 
+from backend.records.base.validation import name_error
 from backend.records.jobs.template import Template
 from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState
 from widgets.common.dialog import Dialog
-from widgets.common.fields import SearchField
+from widgets.common.fields import Field, LineEdit, SearchField
+from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, row
+from widgets.common.painting import elide
 from widgets.common.record_table_model import RowTableModel, TableColumn
-from widgets.common.theme import S3
+from widgets.common.theme import CONTROL_H, S2, S3
 from widgets.common.view_style import style_view
-from widgets.jobs.form.template_dialog import NameDialog
 
 TEMPLATES, JOBS = "templates", "jobs"
 _WIDTH, _HEIGHT, _NAME_W = 680, 460, 260
@@ -239,3 +241,147 @@ def _settings_text(view: JobView) -> str:
             formats.plural(config.epochs, "epoch"),
         )
     )
+
+
+_MAX_TEMPLATES, _NAME_W = 8, 168
+
+
+class TemplateStrip(QWidget):
+    """A button per template, as many as fit; hidden while there are none.
+
+    Signals:
+        template_chosen: The name of a template.
+
+    Attributes:
+        all_button: Shows all templates.
+    """
+
+    template_chosen = Signal(str)
+
+    def __init__(self, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self._buttons: list[Button] = []
+        self._count = 0
+        self._label = Label("Begin with", "small", "text2")
+        self.all_button = Button("All templates…", kind="quiet")
+        self._row = row(self._label, self.all_button, STRETCH, gap=S2)
+        self.setLayout(self._row)
+        self.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Fixed)
+        self.setFixedHeight(CONTROL_H)
+        self.hide()
+
+    def show_templates(self, templates: Sequence[Template]) -> None:
+        """Show the templates that can be used, in their order."""
+        valid_templates = [template for template in templates if not template.error]
+        self._count = len(templates)
+        for old_button in self._buttons:
+            self._row.removeWidget(old_button)
+            old_button.hide()
+            old_button.deleteLater()
+        self._buttons = []
+        for index, template in enumerate(valid_templates[:_MAX_TEMPLATES]):
+            label = elide(template.name, _NAME_W, "medium")
+            tip = (
+                f"{template.name}: {template.description}"
+                if template.description
+                else template.name
+            )
+            button = Button(label, icon="stack-simple", tip=tip)
+            button.clicked.connect(
+                lambda _=False, name=template.name: self.template_chosen.emit(name)
+            )
+            self._row.insertWidget(1 + index, button)
+            self._buttons.append(button)
+        self.setVisible(bool(templates))
+        self._fit_buttons()
+
+    def minimumSizeHint(self) -> QSize:
+        return QSize(self._label.sizeHint().width(), CONTROL_H)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._fit_buttons()
+
+    def _fit_buttons(self) -> None:
+        """Show as many as fit; the last button opens the others."""
+        available_w = self.width() - self._label.sizeHint().width() - S2
+        more_w = self.all_button.sizeHint().width() + S2
+        widths = [button.sizeHint().width() + S2 for button in self._buttons]
+        all_fit = sum(widths) <= available_w and len(self._buttons) == self._count
+        remaining_w = available_w if all_fit else available_w - more_w
+        is_full = False
+        for button, width in zip(self._buttons, widths, strict=True):
+            is_full = is_full or width > remaining_w
+            button.setVisible(not is_full)
+            remaining_w -= width
+        self.all_button.setVisible(not all_fit)
+
+
+_WIDTH = 460
+
+
+class NameDialog(Dialog):
+    """Asks for a name; only the button Replace replaces an existing template.
+
+    Signals:
+        requested: The name, and whether to replace the template of that name.
+    """
+
+    requested = Signal(str, bool)
+
+    def __init__(
+        self,
+        title: str,
+        action_label: str,
+        name: str,
+        existing_names: Sequence[str],
+        parent: QWidget | None = None,
+        *,
+        note: str = "",
+        may_replace: bool = False,
+    ) -> None:
+        super().__init__(title, _WIDTH, parent)
+        self._action_label, self._existing_names, self._may_replace = (
+            action_label,
+            tuple(existing_names),
+            may_replace,
+        )
+        self._old_name = name
+        self._edit = LineEdit(name, name="Name of the template")
+        self._edit.textChanged.connect(self._update_state)
+        self._field = Field("Name", self._edit)
+        self._confirm_button = self.default_button(action_label, self._request)
+        note_label = Label(note, "body", "text2", wrap=True) if note else None
+        self.fill(note_label, self._field, foot=(self.close_button(), self._confirm_button))
+        self._edit.selectAll()
+        self._update_state()
+
+    def show_error(self, message: str) -> None:
+        """Show why the action failed."""
+        self._field.set_error(message)
+
+    @Slot()
+    def _update_state(self) -> None:
+        name = self._edit.text().strip()
+        error = name_error(name) if name else ""
+        name_exists = name in self._existing_names
+        if name_exists and not self._may_replace:
+            error = f"A template named “{name}” already exists."
+        self._field.set_error(error)
+        self._field.set_note(
+            f"A template named “{name}” already exists and will be replaced."
+            if name_exists
+            else "",
+            "warn",
+        )
+        self._confirm_button.setText(
+            "Replace" if name_exists and self._may_replace else self._action_label
+        )
+        is_unchanged = not self._may_replace and name == self._old_name
+        self._confirm_button.setEnabled(bool(name) and not error and not is_unchanged)
+
+    @Slot()
+    def _request(self) -> None:
+        name = self._edit.text().strip()
+        self.requested.emit(name, name in self._existing_names)
+        self.accept()

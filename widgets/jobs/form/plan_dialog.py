@@ -12,11 +12,11 @@ from backend.records.jobs.plan import DEFAULT_LINK_MBIT, JobPlan
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Separator
+from widgets.common.dialog import TaskDialog
 from widgets.common.fields import ComboBox
 from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.task_dialog import TaskDialog
 from widgets.common.theme import S1, S2, S4
 
 TITLE = "What will it need?"

@@ -10,9 +10,9 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from backend.records.jobs.rate_search import RateSearch, RateStep
 from widgets.common import formats, theme
+from widgets.common.dialog import TaskDialog
 from widgets.common.labels import Label
 from widgets.common.painting import paint_text, round_pen
-from widgets.common.task_dialog import TaskDialog
 from widgets.common.theme import S1, S2, S4
 from widgets.plots import ticks
 

@@ -31,7 +31,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.summary import JobSummary
 from backend.records.queue.entry import QueuedJob
 from widgets.common import theme
-from widgets.common.job_mime import drag_pixmap, dragged_label, put_jobs
+from widgets.common.drag_and_drop import drag_pixmap, dragged_label, put_jobs
 from widgets.common.painting import fill_round, paint_text, text_width
 from widgets.common.theme import FOCUS_W, R_CELL, S1, S2, S4
 from widgets.common.view_style import context_menu_row

@@ -38,8 +38,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from widgets.common.drag_and_drop import drag_pixmap, dragged_label, put_jobs
 from widgets.common.icons import paint_icon
-from widgets.common.job_mime import drag_pixmap, dragged_label, put_jobs
 from widgets.common.view_style import context_menu_row, style_view
 from widgets.jobs.list.job_columns import SETTINGS, JobColumn
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel, SweepFolding

@@ -33,8 +33,7 @@ from backend.records.jobs.view import (
 from widgets.common import formats, icons
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, EmptyState
-from widgets.common.dialog import Dialog
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import Dialog, DialogHolder
 from widgets.common.fields import ComboBox, Field, LineEdit, SearchField
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col, keep_size_when_hidden, row

@@ -12,10 +12,10 @@ from backend.records.bundles.job_archive import NO_CHECKPOINT, SUFFIX, ImportedJ
 from backend.records.jobs.checkpoint import Checkpoint
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
+from widgets.common.dialog import ProgressDialog, TaskDialog
 from widgets.common.fields import ComboBox, Field, LineEdit
 from widgets.common.labels import Label
 from widgets.common.layout import col, row
-from widgets.common.task_dialog import ProgressDialog, TaskDialog
 from widgets.common.theme import S2, ColorRole
 from widgets.jobs.checkpoints.export_dialog import checkpoint_reference, checkpoint_title, file_stem
 

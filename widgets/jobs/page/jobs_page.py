@@ -17,8 +17,7 @@ from widgets.common.actions import fill_menu
 from widgets.common.cards import LOADING_TEXT_DELAY_MS, EmptyState
 from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col
-from widgets.common.list_detail_splitter import DETAIL_MIN_W, ListDetailSplitter
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import DETAIL_MIN_W, ListDetailSplitter, PageStack
 from widgets.common.state_badge import is_animated
 from widgets.common.theme import (
     LIST_NARROW_W,
@@ -53,7 +52,7 @@ from widgets.jobs.page.welcome_page import OnboardingStrip, WelcomePage
 from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.jobs.sweeps.sweep_actions import SweepFolds
 from widgets.jobs.sweeps.sweep_pane import SweepPane
-from widgets.plots.scale_button import LOG_X_KEY, LOG_Y_KEY
+from widgets.plots.axis_choice import LOG_X_KEY, LOG_Y_KEY
 
 LIST, TABLE = "list", "table"
 _ROW_ACTIONS = (job_actions.START, job_actions.STOP, job_actions.RESUME, job_actions.START_OVER)

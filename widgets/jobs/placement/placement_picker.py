@@ -15,12 +15,12 @@ from backend.records.nodes.reading import Gpu, NodeState, Presence, problems_by_
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import VerticalScrollArea
-from widgets.common.dialog_holder import DialogHolder
+from widgets.common.dialog import DialogHolder
 from widgets.common.fields import ErrorLine, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.legend import legend_key
 from widgets.common.painting import text_width
+from widgets.common.state_badge import legend_key
 from widgets.common.theme import S1, S2, S3, ColorRole, Role
 from widgets.common.throttle import is_on_hidden_page
 from widgets.jobs.placement.gpu_cells import GpuCells

@@ -25,7 +25,7 @@ from widgets.common.record_table_model import RowTableModel, TableColumn
 from widgets.common.theme import HEADED_CARD, S1, S2, S3
 from widgets.common.view_style import TableHeightLimit, share_column_width, style_view
 from widgets.jobs.studies.study_plot import StudyPlot
-from widgets.plots.export_menu import PictureButton
+from widgets.plots.image_export import PictureButton
 
 
 class StudyResult(QWidget):

@@ -33,12 +33,11 @@ from widgets.nodes.history.node_history import (
 )
 from widgets.nodes.row.node_row import node_title, upper_first
 from widgets.plots.annotations import AxisSpan, ThresholdLine
+from widgets.plots.cursor_readout import HoverLink
 from widgets.plots.curve_data import CurveData, XAxis
 from widgets.plots.curve_panel import CurvePanel
-from widgets.plots.export_menu import PictureButton
 from widgets.plots.growable_array import Floats
-from widgets.plots.image_export import Picture, stack_pictures
-from widgets.plots.linked_cursor import HoverLink
+from widgets.plots.image_export import Picture, PictureButton, stack_pictures
 
 _HOUR_S = 3600.0
 _PERIODS = {

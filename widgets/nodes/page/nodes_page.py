@@ -29,8 +29,8 @@ from widgets.common.fields import SearchField
 from widgets.common.focus import FocusForwarder
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, row
-from widgets.common.legend import legend_key
-from widgets.common.page_stack import PageStack
+from widgets.common.panes import PageStack
+from widgets.common.state_badge import legend_key
 from widgets.common.theme import CONTROL_H, PAGE_MARGIN, S1, S2, S3, S4
 from widgets.common.throttle import is_on_hidden_page
 from widgets.nodes.history.node_history import EMPTY_HISTORY, NodeHistory, NodeHistoryData

@@ -17,11 +17,10 @@ from backend.records.base.validation import name_error
 from backend.records.nodes.entry import HostKey, NodeAddress
 from backend.records.nodes.provisioning_options import SHARED, SetUpOptions
 from widgets.common.buttons import Button, IconButton, Switch
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Dialog, TaskStatus
 from widgets.common.fields import Field, LineEdit, align_with_field
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, col, fit_height, row
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme import S1, S2, S3
 from widgets.nodes.provisioning.host_key_pages import (
     DEFAULT_PORT,

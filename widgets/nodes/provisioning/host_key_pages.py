@@ -11,6 +11,7 @@ from backend.records.nodes.entry import HostKey
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, CheckBox, IconButton
 from widgets.common.cards import StyledFrame
+from widgets.common.dialog import Dialog
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, col, row
@@ -262,3 +263,60 @@ class PassphrasePage(QWidget):
     def _request_back(self) -> None:
         self.edit.clear()
         self.back_requested.emit()
+
+
+class PassphraseDialog(Dialog):
+    """The page `PassphrasePage` in a dialog of its own.
+
+    Signals:
+        passphrase_given: The typed text, and True to store it in the system keyring.
+    """
+
+    passphrase_given = Signal(str, bool)
+
+    def __init__(self, identity: str, refusal: str = "", parent: QWidget | None = None) -> None:
+        super().__init__("Passphrase for the data root's SSH key", _WIDTH, parent)
+        self.page = PassphrasePage()
+        self.page.passphrase_given.connect(self._accept_passphrase)
+        self.page.back_requested.connect(self.reject)
+        self.page.default.setDefault(True)
+        self.fill(self.page)
+        self.page.ask(f"Passphrase for {identity}", refusal)
+        self.page.edit.setFocus()
+
+    def show_keyring(self, reason: str) -> None:
+        """Set whether the passphrase can be stored: "", or the reason why not."""
+        self.page.show_keyring(reason)
+
+    @Slot(str, bool)
+    def _accept_passphrase(self, passphrase: str, is_stored: bool) -> None:
+        self.passphrase_given.emit(passphrase, is_stored)
+        self.accept()
+
+
+_WIDTH = 480
+
+
+class HostKeyDialog(Dialog):
+    """The page `TrustPage` in a dialog of its own.
+
+    Signals:
+        key_trusted: The `HostKey`.
+    """
+
+    key_trusted = Signal(object)
+
+    def __init__(self, key: HostKey, parent: QWidget | None = None) -> None:
+        super().__init__(f"Is this {key.host}?", _WIDTH, parent)
+        self.page = TrustPage()
+        self.page.key_trusted.connect(self._trust)
+        self.page.key_refused.connect(self.reject)
+        self.page.default.setDefault(True)
+        self.fill(self.page, head=Label(f"Is this {key.host}?", "title", elide="middle"))
+        self.page.ask(key)
+        self.page.default.setFocus()
+
+    @Slot(object)
+    def _trust(self, key: HostKey) -> None:
+        self.key_trusted.emit(key)
+        self.accept()

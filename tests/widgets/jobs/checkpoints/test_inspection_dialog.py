@@ -23,10 +23,10 @@ from backend.training.tools.thumbnails import png
 from tests.windows import find_button, find_only, show_widget
 from widgets.common import formats
 from widgets.common.buttons import SegmentedControl
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import SpinBox
 from widgets.common.labels import Label
-from widgets.common.page_stack import PageStack
-from widgets.common.task_status import TaskStatus
+from widgets.common.panes import PageStack
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog, InspectionRequest

@@ -16,8 +16,8 @@ from tests.widgets.jobs.detail.test_job_detail import LIVE, checkpoint
 from tests.windows import find_button, find_only, shows_text, visible_texts
 from widgets.common import theme
 from widgets.common.buttons import SegmentedControl
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import LineEdit
-from widgets.common.task_status import TaskStatus
 from widgets.jobs.checkpoints.confusion_matrix import ConfusionMatrix
 from widgets.jobs.checkpoints.precision_recall import ColourLegend, PrecisionRecall
 from widgets.jobs.checkpoints.prediction_view import GuessBars, PredictionView, SampleAnswer

@@ -30,9 +30,9 @@ from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import ComboBox, LineEdit
 from widgets.common.key_value_row import KeyValueRow
-from widgets.common.task_status import TaskStatus
 from widgets.common.theme_manager import ThemeChoice, ThemeManager
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions

@@ -7,8 +7,8 @@ from PySide6.QtWidgets import QApplication, QPushButton
 from backend.records.nodes.entry import HostKey, NodeAddress
 from tests.windows import find_button, find_field, find_line, find_only, visible_texts
 from widgets.common.buttons import Button
+from widgets.common.dialog import TaskStatus
 from widgets.common.fields import Field
-from widgets.common.task_status import TaskStatus
 from widgets.nodes.provisioning.add_node_dialog import (
     AddNodeDialog,
     NodeRequest,
