@@ -134,7 +134,7 @@ class BundleBuilder:
     def _key(self) -> str:
         """Return a key of all third-party inputs except system libraries: see `_read_base`."""
         digest = hashlib.sha256(bundled_python.executable().read_bytes())
-        for name in ("archive", "bundled_libraries", "bundled_python", "notices", "linux_bundle"):
+        for name in ("files", "bundled_libraries", "bundled_python", "notices", "linux_bundle"):
             digest.update((self._project / f"installers/{name}.py").read_bytes())
         digest.update(self._constraints.read_bytes())
         digest.update(json.dumps([self.name, source_date_s(), *self._requirements]).encode())

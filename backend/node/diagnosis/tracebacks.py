@@ -69,10 +69,14 @@ class LoggedException:
 
     @property
     def text_and_functions(self) -> str:
-        """``text``, and "@ file function" for each function of a library that it came through."""
+        """``text``, "> code" of the program, and "@ file function" for each library function below.
+
+        The code is the line of the innermost frame that is not in a library.
+        """
         frames = itertools.takewhile(lambda frame: frame.is_of_library, reversed(self.frames))
         functions = [f"@ {frame.file} {frame.function}" for frame in frames]
-        return "\n".join([self.text, *reversed(functions)])
+        code = [f"> {self.user_frame.source}"] if self.user_frame is not None else []
+        return "\n".join([self.text, *code, *reversed(functions)])
 
     @property
     def is_from_cleanup(self) -> bool:

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from backend.services.jobs.comparison import ComparisonService
     from backend.services.jobs.inspection import InspectionService
     from backend.services.jobs.job_file import TemplateService
-    from backend.services.jobs.lifecycle import RunReaper
     from backend.services.jobs.logs import LogService
     from backend.services.jobs.planner import JobPlanner
     from backend.services.jobs.prediction import PredictionService
     from backend.services.jobs.queries import JobQueries
+    from backend.services.jobs.run_reaper import RunReaper
     from backend.services.jobs.service import JobService
     from backend.services.jobs.trial_run import TrialRunService
     from backend.services.library.data_scan import DataScanService
@@ -181,7 +181,7 @@ class Services:
 
     @cached_service
     def reaper(self) -> RunReaper:
-        from backend.services.jobs.lifecycle import RunReaper
+        from backend.services.jobs.run_reaper import RunReaper
 
         return RunReaper(self.queries)
 

@@ -130,6 +130,7 @@ def _csv(jobs: JobQueries, job_ids: Sequence[str], progress: Progress) -> Iterat
         history = jobs.history(job_id)
         names |= dict.fromkeys(history.metrics)
         total_steps += len(history.steps)
+        del history  # before the next one is read: each may be large
     yield _lines([tuple(headings(COLUMNS, names))])
     for job_id in job_ids:
         for count, chunk in _csv_chunks(jobs.poll(job_id), tuple(names)):

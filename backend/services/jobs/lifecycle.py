@@ -3,7 +3,6 @@
 An action that must happen only once uses a call that only one desktop can win
 (`backend.datastore.jobs.files`). An action that is already done (Stop pressed twice, Start pressed
 on two desktops) returns the present state; it is not an error, unless it was to change the job.
-`RunReaper` records the end of runs that ended without a record.
 """
 
 from __future__ import annotations
@@ -20,17 +19,16 @@ from backend.datastore.access.root_access import OpenJob
 from backend.datastore.jobs import files as job_files
 from backend.datastore.jobs.checkpoint_files import list_checkpoints, verify
 from backend.datastore.jobs.files import JobFile
-from backend.datastore.jobs.reaper import reap
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
 from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
-from backend.records.jobs.placement import THIS_COMPUTER, Placement
+from backend.records.jobs.placement import Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import UnrecordedEnd
 from backend.records.jobs.view import JobView
 from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import PreparedRun, RunStarter
 from backend.services.jobs.validation import JobValidator
 from backend.services.preflight.service import PreflightService
@@ -374,48 +372,3 @@ def _with_changes(
             "Choose other values; nothing was started.",
         )
     return replace(file, config=parsed.config)
-
-
-class RunReaper:
-    """Reaps runs. Every call blocks and may run on any thread."""
-
-    def __init__(self, queries: JobQueries) -> None:
-        self._queries = queries
-
-    def reap(self, job_id: str) -> UnrecordedEnd | None:
-        """Reap the newest run of a job if it ended here without a record; see `reaper.reap`.
-
-        Raises:
-            BackendError: There is no such job, or the end of the run cannot be written.
-        """
-        return reap(self._queries.folder(job_id))
-
-    def unfinished_job_ids(self) -> tuple[str, ...]:
-        """Return the ids of all jobs that the catalogue does not know to be over."""
-        finished_ids = {
-            summary.id for summary in self._queries.summaries() if summary.state.is_over
-        }
-        return tuple(job_id for job_id in self._queries.ids() if job_id not in finished_ids)
-
-    def agent_nodes(self, job_id: str) -> tuple[str, ...]:
-        """Return the nodes whose agents have to be alive for a job, the head first.
-
-        The agent of the head records the end of a run whose supervisor is lost. It starts a queued
-        job as soon as the other agents have a heartbeat.
-
-        Raises:
-            BackendError: There is no such job, or the job cannot be read.
-        """
-        folder = self._queries.folder(job_id)
-        if not (folder.newest_run() or folder.queued.exists()):
-            return ()
-        view = self._queries.read(job_id)[2]
-        if not (view.state.is_live or view.state.is_queued):
-            return ()
-        return tuple(node for node in view.nodes if node != THIS_COMPUTER)
-
-    def read_reaped(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
-        """Read a job about to be started, after reaping its last run."""
-        with suppress(Unreachable):
-            self.reap(job_id)
-        return self._queries.read(job_id)

@@ -17,10 +17,10 @@ from backend.datastore.jobs.files import JobFile
 from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import Prediction, PredictionInput, parse_samples
 from backend.records.library.item import KINDS, Kind, Pin
 from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.single_process import tool_launch
 from backend.services.tools import tool_process
 from backend.services.tools.result_files import (
     ResultCache,
@@ -81,7 +81,8 @@ class PredictionService:
         def compute() -> Prediction:
             with as_backend_error(f"The checkpoint {record.name} could not be fetched"):
                 folder.files.bring_file(Path(record.path), progress)
-            request["launch"] = self._launch(file, pins, progress).to_dict()
+            launch = tool_launch(file.id, file.config, pins, self._library, progress)
+            request["launch"] = launch.to_dict()
             return self._run(record, request, table, view.state.is_live, progress)
 
         if table.exists():
@@ -165,23 +166,6 @@ class PredictionService:
             "dataset": self._library.pin(Kind.DATASET, dataset),
             "loader": self._library.pin(Kind.LOADER, selection.loader or default_loader),
         }
-
-    def _launch(self, file: JobFile, pins: dict[str, Pin], progress: Progress) -> Launch:
-        content = {
-            key: str(self._library.open_content(KINDS[key], pin.reference, progress).absolute())
-            for key, pin in pins.items()
-        }
-        return Launch(
-            job_id=file.id,
-            run=1,
-            config=file.config,
-            ranks=(),
-            model_source=content["model"],
-            loader_source=content["loader"],
-            dataset_files=content["dataset"],
-            validation_loader_source=content.get("validation_loader", ""),
-            validation_dataset_files=content.get("validation_dataset", ""),
-        )
 
 
 def _tool_request(selection: PredictionInput) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -60,9 +60,10 @@ from backend.records.jobs.view import JobCheck, JobCommand, JobView
 from backend.records.library.item import Kind
 from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.forecast import JobForecaster
-from backend.services.jobs.lifecycle import JobLifecycle, RunReaper
+from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.model_card import model_card
 from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.single_process import find_rate, simulate
 from backend.services.jobs.validation import (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from backend.base.errors import BackendError
@@ -10,7 +11,7 @@ from backend.records.jobs.config import JobConfig
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation
-from backend.records.library.item import KINDS
+from backend.records.library.item import KINDS, Pin
 from backend.services.jobs.validation import CheckedJob
 from backend.services.tools import tool_process
 
@@ -38,7 +39,7 @@ def simulate(
     if staleness < 0:
         raise BackendError(f"A staleness of {staleness} is not possible.", "Give 0 or more.")
 
-    launch = _launch(checked_job, config, library, progress)
+    launch = tool_launch("single-process", config, checked_job.pins, library, progress)
     return tool_process.simulate(launch, staleness, is_random, _LIMIT_S, progress)
 
 
@@ -54,7 +55,7 @@ def find_rate(
             else "Sandblaster chooses the length of each step itself.",
             "Choose a model and another strategy.",
         )
-    launch = _launch(checked_job, config, library, progress)
+    launch = tool_launch("single-process", config, checked_job.pins, library, progress)
     return tool_process.find_rate(launch, _LIMIT_S, progress)
 
 
@@ -64,22 +65,26 @@ def _checked_config(checked_job: CheckedJob) -> JobConfig:
     return checked_job.config
 
 
-def _launch(
-    checked_job: CheckedJob, config: JobConfig, library: LibraryService, progress: Progress | None
+def tool_launch(
+    job_id: str,
+    config: JobConfig,
+    pins: Mapping[str, Pin],
+    library: LibraryService,
+    progress: Progress | None,
 ) -> Launch:
-    def content(key: str) -> str:
-        if key not in checked_job.pins:
-            return ""
-        return str(library.open_content(KINDS[key], checked_job.pins[key].reference, progress))
-
+    """Return the launch record of a tool process, which reads the pinned versions."""
+    folders = {
+        key: str(library.open_content(KINDS[key], pin.reference, progress).absolute())
+        for key, pin in pins.items()
+    }
     return Launch(
-        job_id="single-process",
+        job_id=job_id,
         run=1,
         config=config,
         ranks=(),
-        model_source=content("model"),
-        loader_source=content("loader"),
-        dataset_files=content("dataset"),
-        validation_loader_source=content("validation_loader"),
-        validation_dataset_files=content("validation_dataset"),
+        model_source=folders.get("model", ""),
+        loader_source=folders.get("loader", ""),
+        dataset_files=folders.get("dataset", ""),
+        validation_loader_source=folders.get("validation_loader", ""),
+        validation_dataset_files=folders.get("validation_dataset", ""),
     )

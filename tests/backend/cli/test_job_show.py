@@ -19,7 +19,7 @@ from backend.records.jobs.slow_cause import Cause, SlowCause, StepTimes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import METRICS_LEFT_OUT, NOT_SAVED, Alarm, Continuation, RunStatus
 from backend.records.jobs.view import JobView
-from backend.services.jobs.lifecycle import RunReaper
+from backend.services.jobs.run_reaper import RunReaper
 from tests.backend.training.training_rig import job, parsed
 from tests.fakes.command_line import run_command
 from tests.fakes.mounted_root import mounted

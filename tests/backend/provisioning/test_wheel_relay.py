@@ -12,7 +12,7 @@ import pytest
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.nodes.entry import NodeEntry
 from backend.ssh.interface import CommandResult
-from tests.backend.provisioning.provisioner_rig import put_house
+from tests.backend.provisioning.provisioner_rig import TORCH, put_house
 from tests.backend.services.nodes.provisioning_rig import NAMES, Cluster, cluster_of
 
 _BUNDLE_BYTES = 600_000
@@ -22,9 +22,7 @@ _TORCH_BYTES = 3_000_000
 @pytest.fixture(scope="module")
 def house(tmp_path_factory: pytest.TempPathFactory) -> Wheelhouse:
     # Bytes that no wheel makes smaller, and that Python compiles at once.
-    text = (
-        f"__version__ = '2.13.0+cpu'\nBULK = '{random.Random(1).randbytes(_TORCH_BYTES).hex()}'\n"
-    )
+    text = f"{TORCH}BULK = '{random.Random(1).randbytes(_TORCH_BYTES).hex()}'\n"
     return put_house(tmp_path_factory.mktemp("relay") / "wheels", torch=text)
 
 

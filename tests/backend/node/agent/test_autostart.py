@@ -15,7 +15,7 @@ import pytest
 
 from backend.node.agent import autostart as agent_autostart
 from backend.node.agent.autostart import AgentService, Autostart
-from backend.node.system import process_cleanup, process_identity
+from backend.node.system import process_identity
 from backend.node.system.background_service import ServiceLock
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import NodeFolder
@@ -236,7 +236,7 @@ def test_a_crontab_without_a_cron_is_no_promise(
     machine.install_script("crontab", CRONTAB)
     with monkeypatch.context() as patch:
         patch.setattr(agent_autostart, "_name", dict(enumerate(names)).__getitem__)
-        patch.setattr(process_cleanup, "pids", lambda: range(len(names)))
+        patch.setattr(process_identity, "pids", lambda: range(len(names)))
         assert agent_autostart._cron_runs() is ("no cron" not in message)
         runs = agent_autostart._cron_runs()
     monkeypatch.setattr(agent_autostart, "_cron_runs", lambda: runs)

@@ -53,6 +53,19 @@ def test_a_trial_trains_a_batch_on_the_node_and_leaves_nothing(site: DataSite, b
 
 
 @pytest.mark.slow
+def test_a_plan_is_measured_on_the_node_and_leaves_nothing(site: DataSite, beat: Beat) -> None:
+    services = open_ready_desktop(site, beat)
+    plan = services.planner.plan(on_node(epochs=1000, **ALONE_SETTINGS))
+    assert (plan.node, plan.fit) == ("gpu1", None)
+    assert plan.step_s
+    assert plan.checkpoint_bytes
+    assert plan.memory.other_bytes, "its peak was measured there"
+    assert services.jobs.queries.list() == ()
+    assert training_processes(site) == []
+    assert leftover_names(site, services) == []
+
+
+@pytest.mark.slow
 def test_a_trial_that_fails_has_the_words_of_its_rank(site: DataSite, beat: Beat) -> None:
     services = open_ready_desktop(site, beat)
     view = services.jobs.create(on_node(environment={"PAUSE_S": "a while"}, **ALONE_SETTINGS))
