@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,6 @@ from pytestqt.qtbot import QtBot
 
 from app.main.bootstrap import Program
 from backend.base.errors import BackendError
-from backend.node.run import launch_command
 from backend.records.base.atomic_files import read_json
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity
@@ -94,23 +93,6 @@ def test_f18_a_child_that_left_its_session_on_a_remote_node_ends_with_the_run(
     wait_for_no_processes(stocked)
 
 
-@pytest.fixture
-def fast_keepalive(stocked: ReadyCluster) -> Iterator[None]:
-    """mpirun and its daemons notice a lost node in five seconds in place of a minute."""
-    installation = stocked.entry("node1").installation
-    assert installation is not None
-    path = f"{installation.bundle}/{launch_command.__name__.replace('.', '/')}.py"
-
-    def replace_text(old: str, new: str) -> None:
-        stocked["node1"].run(("sed", "-i", f"s/{old}/{new}/", path)).check_returncode()
-
-    slow_times = '"oob_tcp_keepalive_time": 20, "oob_tcp_keepalive_intvl": 10'
-    fast_times = '"oob_tcp_keepalive_time": 2, "oob_tcp_keepalive_intvl": 1'
-    replace_text(slow_times, fast_times)
-    yield
-    replace_text(fast_times, slow_times)
-
-
 @pytest.mark.parametrize(
     ("victim", "name"),
     [
@@ -133,7 +115,7 @@ def test_f02_f03_f04_a_run_names_any_killed_process_and_leaves_nothing(
 
 
 def test_f08_a_node_lost_in_mid_run_is_named_and_holds_nothing(
-    stocked: ReadyCluster, run: Callable[..., JobView], fast_keepalive: None
+    stocked: ReadyCluster, run: Callable[..., JobView]
 ) -> None:
     require_cut_node_is_named(stocked, run("node1", "node2"))
 

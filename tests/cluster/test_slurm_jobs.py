@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import pytest
 
+from backend.base.errors import BackendError
 from backend.datastore.jobs.checkpoint_files import verify
 from backend.launch.slurm import SlurmCluster, SlurmLauncher, allocation_launch
 from backend.node.run import run_start
@@ -61,7 +63,8 @@ class SlurmJob:
 
         def has_stepped() -> bool:
             assert self.launcher is not None
-            self.launcher.state(self.run.folder)  # It records the end of a job that never began.
+            with suppress(BackendError):  # between the claim of a run and its record
+                self.launcher.state(self.run.folder)  # It records an end without a beginning.
             status = last_status(self.run.folder)
             return attempt.exit.exists() or bool(
                 status and status.run == run and status.is_planned and status.step > step
@@ -139,3 +142,20 @@ def test_a_job_trains_on_three_nodes_stops_resumes_on_two_and_is_cancelled_by_an
     assert record.message == "The job was cancelled in Slurm.", job.describe(2)
     assert record.error is not None
     assert record.error.remedy.startswith("Resume the job")
+
+
+@pytest.mark.slow
+def test_a_run_that_slurm_announces_the_end_of_is_queued_again_and_continues(
+    slurm: machines.SlurmCluster, job: SlurmJob
+) -> None:
+    job.submit(replace(THREE_NODES, nodes=2))
+    job.wait_for_step(1)
+    assert job.launcher is not None
+    job.launcher.signal(job.run.folder)
+    record = job.wait_for_end(1)
+    assert record.state is JobState.INTERRUPTED, job.describe(1)
+    assert record.pause.startswith("Slurm ends the job soon")
+    checkpoint = read_checkpoints(job.run.folder.checkpoints)[-1]
+    # Slurm itself waits two minutes before it starts a job again.
+    job.wait_for_step(2, checkpoint.step)
+    assert job.number(2) == job.number(1)
