@@ -67,7 +67,7 @@ def _normalize(
     own_variance, own_mean = torch.var_mean(
         values, [dim for dim in range(values.ndim) if dim != 1], correction=0
     )
-    # Of 64 bits, so that a mean far above the deviation does not cancel it.
+    # Of 64 bits, so that a mean much larger than the deviation does not cancel it.
     own_variance, own_mean = own_variance.double(), own_mean.double()
     count = own_mean.new_full((1,), values.numel() / values.shape[1])
     own_sums = torch.cat([count * (own_variance + own_mean.square()), count * own_mean, count])

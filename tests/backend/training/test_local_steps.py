@@ -83,8 +83,8 @@ def test_a_stop_within_a_period_continues_on_other_ranks_and_with_other_strategi
 ) -> None:
     job = local_job(tmp_path, model=pausing_model(TANH))
     job.train_well(stop_condition=lambda: job.step() >= 2, **job.pause_environment)
-    course = state_of(job)["course"]
-    assert course["epoch_step"] % 4, "the stop is within a period"
+    position = state_of(job)["course"]
+    assert position["epoch_step"] % 4, "the stop is within a period"
     strategy, processes = second_setup
     job.with_config(strategy=strategy, processes=processes)
     job.train_well(resume_from=job.latest())

@@ -63,12 +63,14 @@ PLAIN: Mapping[Any, st.SearchStrategy[Any]] = {
     float: NUMBER,
     Any: st.none() | TEXT | NUMBER,
     JobConfig: st.just(CONFIG),
+    tuple[Placement, ...]: st.sampled_from(
+        [(Placement("a", 2),), (Placement("b", gpus=("GPU-1",)),)]
+    ),
     Histogram: st.builds(Histogram, NUMBER, st.floats(1e-9, 1e9), st.just((3, 4))),
 }
 FIELDS = {
     "schema": st.just(1),
     "not_before": st.sampled_from(["", "2026-11-22T06:00:00Z"]),
-    "placement": st.sampled_from([(Placement("a", 2),), (Placement("b", gpus=("GPU-1",)),)]),
 }
 
 
