@@ -70,7 +70,7 @@ class PowerSgd(Ddp):
         right = {n: matrix.T @ left[n] for n, matrix in sums.items()}
         self._average(list(right.values()))
         means = {n: left[n] @ right[n].T for n in left}
-        # The error of a gradient that is NaN would stay for ever.
+        # The error of a gradient that is NaN would stay without end.
         is_finite = bool(norm_of(list(means.values())).isfinite())
         for (name, parameter), is_used in zip(self._matrices.items(), used, strict=True):
             if is_used and is_finite:
