@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import keyring
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -44,6 +45,9 @@ def open_program(app: QApplication, bot: QtBot, root: Path, catalogue: Path) -> 
 
     Set XDG_CONFIG_HOME before.
     """
+    # The first search for a keyring reads the environment, which pytest changes between two tests:
+    # a thread of a window that stays open failed with KeyError: 'PYTEST_CURRENT_TEST'.
+    keyring.get_keyring()
     program = Program(app, root, catalogue, None)
     program._themes.choose(ThemeChoice.LIGHT)
     program.window.resize(1440, 900)

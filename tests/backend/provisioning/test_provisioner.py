@@ -23,6 +23,7 @@ from backend.ssh.interface import CommandResult, Unreachable
 from tests.backend.provisioning.provisioner_rig import (
     BUNDLE,
     KEY,
+    TORCH,
     Node,
     house_of,
     put_house,
@@ -466,7 +467,7 @@ def test_an_old_environment_goes_by_name_with_the_wheels_that_only_it_had(
     node: Node, house: Wheelhouse, tmp_path: Path
 ) -> None:
     old = go(node).installation
-    node.house = put_house(tmp_path / "newer", torch="__version__ = '2.13.0+cpu'  # newer\n")
+    node.house = put_house(tmp_path / "newer", torch=f"{TORCH}# newer\n")
     (node.home / "wheels/left-1-py3-none-any.whl").write_bytes(b"0" * 5000)
     entry = go(node)
     node.shell.is_broken = False
