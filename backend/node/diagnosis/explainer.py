@@ -322,10 +322,10 @@ def _describe_exception(
 
 
 def _remedy(attribution: Attribution, exception: LoggedException) -> str:
-    if attribution is Attribution.UNDECIDED and _ADVICE.search(exception.text):
-        return _SUPPLY + _nearest_name(exception.text)
     if attribution is Attribution.UNDECIDED and _OF_NAMES.search(exception.kind):
         return _OTHER_VERSION
+    if attribution is Attribution.UNDECIDED and _ADVICE.search(exception.text):
+        return _SUPPLY + _nearest_name(exception.text)
     return _REMEDIES[attribution]
 
 
