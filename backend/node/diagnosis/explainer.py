@@ -7,6 +7,7 @@ nothing.
 
 from __future__ import annotations
 
+import difflib
 import re
 import signal
 from collections.abc import Iterable, Mapping, Sequence
@@ -52,6 +53,14 @@ _OTHER_VERSION = (
     "If the missing name belongs to a library, the code was written for another version of it: "
     "adapt the code, or install that version. Otherwise fix the code where the traceback points."
 )
+_ADVICE = re.compile(
+    r"\brequires?\b|\bHINT\b|[Dd]id you (?:mean|call|forget)|\b[Aa]vailable\b[^\n]*[:\[(]"
+    r"|\b[Pp]lease \w+|\bmust be one of\b"
+)
+"""Words by which a library's message itself says what it needs."""
+_SUPPLY = "The message says what is needed: supply it, or leave out the call that asks for it."
+_NAME = re.compile(r"['\"`]([\w./-]+)['\"`]")
+_LIST_OF_NAMES = re.compile(r"[\[({](?P<names>(?:['\"`][^'\"`\n]+['\"`],? ?){2,})[\])}]")
 _MESSAGES = {
     Attribution.CODE: "The program's code raised {exception}{location}",
     Attribution.CHECK: "The program stopped at a check of its own: {exception}{location}",
@@ -281,7 +290,11 @@ def _hint(chain: Sequence[LoggedException]) -> str:
         hint.remedy
         for exception in reversed(chain)
         for hint in load("hint")
-        if hint.pattern.search(exception.text)
+        if hint.pattern.search(
+            exception.text_and_places
+            if hint.searched_texts == (SearchedText.EXCEPTION,)
+            else exception.text
+        )
     )
     return next((f"{remedy} {_NEW_VERSION}" for remedy in remedies), "")
 
@@ -291,8 +304,10 @@ def _describe_exception(
 ) -> Explanation:
     """Describe an exception that no rule knows: its own message and its place in the program."""
     first_line = " ".join(chain[-1].text.split("\n")[0].split())
-    if attribution is Attribution.CHECK and first_line == chain[-1].kind:
-        first_line += f" ({chain[-1].frames[-1].source})"
+    if first_line == chain[-1].kind and chain[-1].frames:
+        frame = chain[-1].frames[-1]
+        caller = f" in {frame.function} of {frame.file_name}" if frame.is_of_library else ""
+        first_line += f" ({frame.source}{caller})" if frame.source else ""
     summary = first_line[:300] + ("…" if len(first_line) > 300 else "")
     message = _MESSAGES[attribution].format(
         exception=summary.rstrip(".? "), location=_location_text(chain[-1])
@@ -309,7 +324,19 @@ def _describe_exception(
 def _remedy(attribution: Attribution, exception: LoggedException) -> str:
     if attribution is Attribution.UNDECIDED and _OF_NAMES.search(exception.kind):
         return _OTHER_VERSION
+    if attribution is Attribution.UNDECIDED and _ADVICE.search(exception.text):
+        return _SUPPLY + _nearest_name(exception.text)
     return _REMEDIES[attribution]
+
+
+def _nearest_name(text: str) -> str:
+    """Return advice to use the listed name that is most like the one before the list."""
+    for match in _LIST_OF_NAMES.finditer(text):
+        names = _NAME.findall(match["names"])
+        for name in reversed(_NAME.findall(text[: match.start()])):
+            for nearest in difflib.get_close_matches(name, names, 1):
+                return f" Of the names it lists, “{nearest}” is the nearest to “{name}”."
+    return ""
 
 
 def _unmatched_chain(chains: Sequence[Sequence[LoggedException]]) -> Sequence[LoggedException]:

@@ -79,6 +79,12 @@ class LoggedException:
         return "\n".join([self.text, *code, *reversed(functions)])
 
     @property
+    def text_and_places(self) -> str:
+        """`text_and_functions`, and "# file function" for each frame."""
+        places = [f"# {frame.file} {frame.function}" for frame in self.frames]
+        return "\n".join([self.text_and_functions, *places])
+
+    @property
     def is_from_cleanup(self) -> bool:
         """Raised while Python shuts down or writes logs: it reports this and continues."""
         return any(_CLEANING.search(frame.file) for frame in self.frames)
