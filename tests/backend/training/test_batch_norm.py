@@ -16,6 +16,7 @@ from torch import nn
 from backend.base.errors import BackendError
 from backend.training.batch_norm import synchronize_norms
 from tests.backend.training.training_rig import MODEL, new_training
+from tests.waiting import LIMIT_S
 
 
 class Ranks:
@@ -24,7 +25,7 @@ class Ranks:
     world_size = 2
 
     def __init__(self) -> None:
-        self._barrier = threading.Barrier(2, timeout=20)
+        self._barrier = threading.Barrier(2, timeout=LIMIT_S)
         self._sent: dict[int, torch.Tensor] = {}
 
     def average_now(self, values: torch.Tensor, name: str) -> None:
