@@ -153,7 +153,8 @@ def test_a_gpu_taken_after_the_form_refuses_the_start_and_names_its_user(
     code, refusal = desk("job", "start", job_id)
     assert code == 1
     gpu_user = f"{getpass.getuser()}: {Path(sys.executable).name} (pid {other_process.pid})"
-    assert refusal["error"]["sentence"] == f"GPU 1 of this computer is in use by {gpu_user}."
+    message = f"GPU 1 of this computer is in use by {gpu_user} and holds 18 GiB."
+    assert refusal["error"]["sentence"] == message
     assert desk("job", "show", job_id)[1]["run"] == 0
     assert list(desk.root.job(job_id).attempts.iterdir()) == []
 

@@ -8,7 +8,6 @@ from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -207,8 +206,7 @@ def test_a_start_checks_the_placement_plans_and_verifies_once(
 
         monkeypatch.setattr(owner, name, call)
 
-    head = SimpleNamespace(start=lambda *_: None)
-    monkeypatch.setattr(services.nodes, "head", lambda _: nullcontext(head))
+    monkeypatch.setattr(services.nodes, "head", lambda _: nullcontext(lambda *_: None))
     job = services.jobs.create(raw_job(1, **ALONE)) if start_method == "start" else None
     for owner, name in (
         (services.nodes, "list"),

@@ -179,7 +179,7 @@ def test_a_finding_that_comes_and_goes_moves_neither_tabs_nor_plots(qtbot, width
     detail.show()
     calm = replace_fields(SLOWED, slow_ranks=())
     detail.open_job(calm)
-    widgets = (*detail.curves.findChildren(CurvePanel), detail._tabs.bar)
+    widgets = (*detail.curves.findChildren(CurvePanel), detail.tabs.bar)
     banner = find_only(Banner, detail)
 
     def places():
