@@ -1,16 +1,10 @@
-"""What the suite promises about itself: what a crash costs, and that nothing hangs on a clock."""
+"""What the suite promises about itself: that nothing hangs on a clock."""
 
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-
-from tests.scheduling import FileScheduling
-from tests.waiting import LIMIT_S
 
 ROOT = Path(__file__).resolve().parents[1]
 _SHORTEST_S = 30
@@ -19,32 +13,6 @@ _CLOCKS = {
     "thread_time_ns", "getrusage",
 }  # fmt: skip
 """What only measures speed or memory. `time.monotonic` is also a deadline's."""
-
-
-def test_a_crashed_worker_fails_the_test_it_ran_and_no_other(tmp_path: Path) -> None:
-    (tmp_path / "conftest.py").write_text(
-        f"from tests.scheduling import {FileScheduling.__name__}\n"
-        "def pytest_xdist_make_scheduler(config, log):\n"
-        f"    return {FileScheduling.__name__}(config, log)\n"
-    )
-    (tmp_path / "test_first.py").write_text(
-        "import os\n"
-        "def test_before(): pass\n"
-        "def test_that_crashes(): os.abort()\n"
-        "def test_after(): pass\n"
-    )
-    (tmp_path / "test_second.py").write_text("def test_alone(): pass\n")
-    (tmp_path / "test_third.py").write_text("import os\ndef test_last(): os.abort()\n")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    completed = subprocess.run(
-        [sys.executable, "-m", "pytest", "-n", "2", "--no-loadscope-reorder", "-p",
-         "no:cacheprovider", "-p", "no:pytest-qt", "-rf", "--rootdir", str(tmp_path)],
-        cwd=tmp_path, env={**environment, "PYTHONPATH": str(ROOT)},
-        capture_output=True, text=True, timeout=LIMIT_S, check=False,
-    )  # fmt: skip
-    assert "2 failed, 3 passed" in completed.stdout, completed.stdout + completed.stderr
-    assert "crashed while running 'test_first.py::test_that_crashes'" in completed.stdout
-    assert "crashed while running 'test_third.py::test_last'" in completed.stdout
 
 
 def _tests() -> Iterator[tuple[str, ast.Module]]:
