@@ -16,8 +16,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
 from backend.records.jobs.config import OnFailure
-from backend.records.jobs.launch import ALLOCATED_GPU, Launch, rank_plans
-from backend.records.jobs.placement import Placement
+from backend.records.jobs.launch import Launch, rank_plans
 from backend.records.jobs.status import RunExit, last_status
 from backend.records.slurm import cluster
 from backend.records.slurm.cluster import Association, Partition
@@ -30,6 +29,7 @@ from backend.records.slurm.job import (
     parse_jobs,
 )
 from backend.records.slurm.placement import (
+    PlacementError,
     SlurmPlacement,
     batch_script,
     check_placement,
@@ -73,6 +73,9 @@ class SlurmCluster:
             user = self.output(("id", "-un")).strip()
             return cluster.parse_associations(self.output(cluster.associations_command(user)))
         return ()
+
+    def check(self, placement: SlurmPlacement) -> tuple[PlacementError, ...]:
+        return check_placement(placement, self.partitions(), self.associations())
 
     def jobs(self, *, is_new: bool = False) -> Mapping[str, SlurmJob]:
         """Return the user's jobs by number, read now or at most `POLL_S` ago."""
@@ -145,8 +148,7 @@ class SlurmLauncher:
         self._files.replace_json(attempt.slurm, replace(submission, number=number).to_dict())
 
     def _running_number(self, job_id: str) -> str:
-        jobs = self._slurm.jobs(is_new=True).values()
-        return next((job.id for job in jobs if is_own(job, job_id) and not job.is_over), "")
+        return _unended_number(job_id, self._slurm.jobs(is_new=True))
 
     def state(self, folder: JobFolder) -> Condition:
         """Return the state of the newest run.
@@ -158,22 +160,29 @@ class SlurmLauncher:
         """
         run = folder.newest_run()
         job = self._job(folder, run)
-        run_exit = _read_exit(folder, run)
+        run_exit = read_exit(folder, run)
         user = _user_name(job.cancelled_by) if job is not None else ""
         condition = derive_condition(job, run_exit, user)
-        if run_exit is None and job is not None and job.is_over:
+        if job is None or not job.is_over:
+            return condition
+        if run_exit is None:
             # A record that came after Slurm's answer is the better one.
             self._files.refresh_file(folder.attempt(run).exit)
-            run_exit = _read_exit(folder, run)
+            run_exit = read_exit(folder, run)
             if run_exit is not None:
                 return derive_condition(job, run_exit, user)
             finalize.close_run(folder, run, condition.message, last_status(folder))
+        elif run_exit.pause:
+            # Cancelled while it was waiting for its next run.
+            record = replace(run_exit, pause="")
+            self._files.replace_json(folder.attempt(run).exit, record.to_dict())
         return condition
 
     def _job(self, folder: JobFolder, run: int) -> SlurmJob | None:
         """Return Slurm's job of a run, None if it is not known or the number is another's now."""
-        number = _submission(folder, run).number
-        job = self._slurm.jobs().get(number)
+        number, jobs = read_submission(folder, run).number, self._slurm.jobs()
+        # Without a number, the answer of sbatch was lost.
+        job = jobs.get(number or _unended_number(folder.job_id, jobs))
         if job is None or (job.is_over and job.state == "CANCELLED"):
             # Only the accounting knows who cancelled it.
             job = self._slurm.ended_job(number) or job
@@ -192,7 +201,7 @@ class SlurmLauncher:
         self._cancel(folder)
 
     def _cancel(self, folder: JobFolder, *options: str) -> None:
-        number = _submission(folder, folder.newest_run()).number
+        number = read_submission(folder, folder.newest_run()).number
         job = self._slurm.jobs(is_new=True).get(number)
         if job is None or job.is_over:
             return
@@ -208,13 +217,11 @@ def allocation_launch(launch: Launch, placement: SlurmPlacement) -> Launch:
     """Return the launch for an allocation whose nodes Slurm chooses: they have numbers for names.
 
     Slurm queues the job again after a failure of the machine, so the program's own retries are off.
+    The launch names nodes, and no longer what the job asks of Slurm: the batch script puts those of
+    the allocation in place of the numbers.
     """
-    gpus = tuple(f"{ALLOCATED_GPU}{index}" for index in range(placement.gpus))
-    placements = tuple(
-        Placement(f"slurm-{number}", 0 if gpus else placement.processes, gpus)
-        for number in range(1, placement.nodes + 1)
-    )
-    config = replace(launch.config, placement=placements, on_failure=OnFailure())
+    placements = placement.placements()
+    config = replace(launch.config, placement=placements, slurm=None, on_failure=OnFailure())
     return replace(
         launch,
         config=config,
@@ -225,7 +232,12 @@ def allocation_launch(launch: Launch, placement: SlurmPlacement) -> Launch:
     )
 
 
-def _submission(folder: JobFolder, run: int) -> Submission:
+def _unended_number(job_id: str, jobs: Mapping[str, SlurmJob]) -> str:
+    own_jobs = (job for job in jobs.values() if is_own(job, job_id))
+    return next((job.id for job in own_jobs if not job.is_over), "")
+
+
+def read_submission(folder: JobFolder, run: int) -> Submission:
     try:
         return Submission.from_dict(read_json(folder.attempt(run).slurm))
     except (OSError, ValueError) as error:
@@ -235,7 +247,7 @@ def _submission(folder: JobFolder, run: int) -> Submission:
         ) from error
 
 
-def _read_exit(folder: JobFolder, run: int) -> RunExit | None:
+def read_exit(folder: JobFolder, run: int) -> RunExit | None:
     try:
         return RunExit.from_dict(read_json(folder.attempt(run).exit))
     except (OSError, ValueError) as error:

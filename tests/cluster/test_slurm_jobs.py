@@ -29,7 +29,7 @@ from tests.integration.tiny import CALM, LOADER, MODEL
 from tests.waiting import LIMIT_S, wait_for
 
 ENDLESS = 100_000
-THREE_NODES = SlurmPlacement(nodes=3, time_limit_s=3600)
+THREE_NODES = SlurmPlacement(nodes=3, time_limit_min=60)
 
 
 @dataclass

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -26,19 +27,22 @@ from backend.cli.printing import (
 )
 from backend.cli.runs import wake_agents
 from backend.cli.session import Session
+from backend.records.base.schema import json_value
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import EXAMPLE, NodeAddress, NodeEntry, SetUp, StepState
 from backend.records.nodes.reading import Finding
 from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.nodes.reading import NodeReading
+    from backend.records.slurm.cluster import Partition
 
 _DAY_S = 86400.0
 _Name = Annotated[str, ArgSpec("NAME")]
 _MaybeName = Annotated[str, ArgSpec("NAME", "default: all nodes")]
 
 
-@command("node add", at_most_one_of=("node_data_root", "no_share"))
+@command("node add", at_most_one_of=("node_data_root", "no_share", "slurm"))
 def add(
     session: Session,
     host: Annotated[str, ArgSpec("HOST", "name, IP address, or Host of ~/.ssh/config")],
@@ -51,6 +55,9 @@ def add(
     node_data_root: Annotated[str, ArgSpec("PATH", "default: the same path as here")] = "",
     no_share: Annotated[
         bool, "the node does not see the data root: files are copied over SSH"
+    ] = False,
+    slurm: Annotated[
+        bool, "it is the login node of a Slurm cluster, which starts the jobs"
     ] = False,
     keep_passphrase: Annotated[
         bool, "store the passphrase of the key in the system keyring"
@@ -74,6 +81,7 @@ def add(
         passphrase=ask if session.asks else None,
         node_data_root=node_data_root,
         is_staged=no_share,
+        has_slurm=slurm,
     )
     for typed_identity in dict.fromkeys(typed_identities) if keep_passphrase else ():
         services.cluster.keep_passphrase(typed_identity)
@@ -118,6 +126,43 @@ def _data_root(entry: NodeEntry) -> str:
     if entry.is_staged:
         return f"not seen; files are copied over SSH, to {entry.data_root}"
     return entry.data_root + ("" if entry.info.data_root_writable else ", not writable")
+
+
+@command("node partitions")
+def partitions(
+    services: Services, name: Annotated[str, ArgSpec("NAME", "default: this computer")] = ""
+) -> Answer:
+    """The partitions of a Slurm cluster, with their nodes and limits."""
+    partitions = services.slurm.partitions(name or THIS_COMPUTER)
+    rows = (
+        (
+            f"{partition.name}{' (default)' if partition.is_default else ''}",
+            "up" if partition.is_up else "down",
+            "none" if partition.time_limit_s is None else duration_text(partition.time_limit_s),
+            f"{sum(node.is_usable for node in partition.nodes)} of {len(partition.nodes)}",
+            _gpu_counts(partition),
+            "; ".join(
+                f"{node.name} is {node.state}{f': {node.reason}' if node.reason else ''}"
+                for node in partition.nodes
+                if not node.is_usable
+            ),
+        )
+        for partition in partitions
+    )
+    head = ("PARTITION", "STATE", "TIME LIMIT", "NODES", "FREE GPUS", "OUT OF USE")
+    return Answer(
+        [json_value(partition) for partition in partitions],
+        Table(head, rows, "The cluster has no partition."),
+    )
+
+
+def _gpu_counts(partition: Partition) -> str:
+    """Return how many GPUs of each type are free: "3 of 8 a100, 2 of 2"."""
+    totals, used = Counter[str](), Counter[str]()
+    for node in partition.nodes:
+        totals.update(node.gpus)
+        used.update(node.used_gpus if node.is_usable else node.gpus)
+    return ", ".join(f"{n - used[t]} of {n} {t}".rstrip() for t, n in sorted(totals.items()))
 
 
 @command("node forget-passphrase")

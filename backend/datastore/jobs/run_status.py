@@ -42,6 +42,7 @@ from backend.records.jobs.stop_request import (
     stop_requested_by,
 )
 from backend.records.queue.entry import QueueEntry
+from backend.records.slurm.job import Condition
 
 DOUBT_AFTER_S = SILENT_AFTER_S
 _STOP_SEEN_S = 8.0
@@ -62,6 +63,7 @@ class RunObservation:
     ``is_stop_unseen``: the ranks train as if nothing was requested.
     ``silent_s`` counts since the heartbeat last advanced, ``claimed_s`` since the run was claimed.
     ``silent_nodes`` are the nodes without a sign of life of a run that stands still.
+    ``condition`` is the state of a run that was submitted to Slurm, None without news.
     """
 
     run: int = 0
@@ -78,6 +80,7 @@ class RunObservation:
     pause: str = ""
     is_queued: bool = False
     problems: tuple[str, ...] = ()
+    condition: Condition | None = None
 
 
 @dataclass(frozen=True)
@@ -107,14 +110,25 @@ def derive_state(observation: RunObservation) -> RunState:
         return RunState(RunStatus(state), problems=observation.problems)
     if status is None or status.run != run:
         status = RunStatus(JobState.STARTING, run=run)
+    condition = observation.condition
     if observation.exit is not None:
         end_status = status.with_exit(observation.exit)
+        if condition is not None and condition.state is not None:
+            is_waiting = condition.state.is_queued
+            error = None if is_waiting else end_status.error
+            end_status = replace(
+                end_status, state=condition.state, message=condition.message, error=error
+            )
         if observation.is_queued:
             state = JobState.PAUSED if observation.pause else JobState.QUEUED
             end_status = replace(
                 status, state=state, message=observation.pause, error=None, eta_s=None
             )
         return RunState(end_status, problems=observation.problems)
+    if condition is not None and condition.state is not None:
+        status = replace(status, state=condition.state, message=condition.message)
+        if not status.state.is_live:
+            return RunState(status, problems=observation.problems)
     unrecorded = _unrecorded_end(observation)
     if unrecorded is not None:
         end_status = replace(status, state=JobState.ERROR, message=unrecorded.message)
@@ -171,9 +185,14 @@ class RunStateReader:
         folder: OpenJob,
         monotonic: Callable[[], float] = time.monotonic,
         silent: Callable[[Sequence[str]], tuple[str, ...]] = lambda nodes: (),
+        slurm_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
     ) -> None:
-        """Store the parts; for ``silent`` see `StatusWatch.silent`."""
+        """Store the parts.
+
+        For ``silent`` see `StatusWatch.silent`, for ``slurm_condition`` `SlurmService.condition`.
+        """
         self._folder = folder
+        self._slurm_condition = slurm_condition
         self._silent = silent
         self._nodes: tuple[int, Sequence[str]] = (0, ())
         self._progress: object = None
@@ -249,9 +268,16 @@ class RunStateReader:
                 self._moved_s = -math.inf if self._progress is None else now_s
                 self._progress = progress
         supervision = self._supervision(run, problems)
+        is_submitted = run > 0 and folder.attempt(run).slurm.exists()
         # Read last: a supervisor writes it before it goes, so that one that is gone without it
         # has left none.
         run_exit = self._read_exit(run, problems)
+        condition = None
+        if is_submitted and (run_exit is None or run_exit.pause):
+            condition = self._slurm_condition(folder, run)
+        if run_exit is not None and run_exit.pause and is_submitted and condition is None:
+            # Slurm has it in its queue as long as nothing else is known.
+            condition = Condition(JobState.PAUSED, run_exit.pause)
         if run_exit is not None and not self._has_ended(run):
             # It came between the two reads; the figures before it are not the last ones.
             self._folder.files.refresh_job(folder)
@@ -271,16 +297,19 @@ class RunStateReader:
             status=self._status,
             supervision=supervision,
             # A job may wait in the queue of a scheduler for days.
-            claimed_s=0.0 if folder.attempt(run).slurm.exists() else now_s - self._run_seen_s,
+            claimed_s=0.0 if is_submitted else now_s - self._run_seen_s,
             silent_s=now_s - self._heartbeat_s,
             last_news=self._last_news,
-            silent_nodes=() if run_exit is not None else self._silent_nodes(run, now_s),
+            silent_nodes=()
+            if run_exit is not None or is_submitted
+            else self._silent_nodes(run, now_s),
             stop_requested=is_stop_requested,
             is_stop_unseen=is_stop_requested and self._is_stop_unseen(),
             stopped_by=stop_requested_by(folder.stop_request) if is_stop_requested else "",
             pause=_pause(folder, run, queue_entry) if is_stop_requested or queue_entry else "",
             is_queued=queue_entry is not None,
             problems=tuple(problems),
+            condition=condition,
         )
 
     def _is_stop_unseen(self) -> bool:

@@ -54,11 +54,11 @@ from backend.records.jobs.heartbeat import (
 )
 from backend.records.jobs.launch import (
     ALLOCATED_DEVICES,
-    ALLOCATED_GPU,
     Launch,
     RankPlan,
     visible_devices,
 )
+from backend.records.jobs.placement import ALLOCATED_GPU
 from backend.records.jobs.status import RankError, RankExit
 from backend.records.jobs.stop_request import stop_requested
 

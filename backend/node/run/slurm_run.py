@@ -57,7 +57,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     launch = launch_of(folder.launch, options.run)
     if int(os.environ.get("SLURM_RESTART_COUNT", "0")) or launch is None:
         launch = claim_next_run(folder)
-    if launch is None:
+    if launch is None or folder.attempt(launch.run).exit.exists():
         return 0
     log.to_file_at_end(folder.attempt(launch.run).supervisor_log)
     try:

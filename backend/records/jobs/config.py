@@ -43,6 +43,7 @@ from backend.records.jobs.setting import (
     setting_metadata,
 )
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
+from backend.records.slurm.placement import SlurmPlacement
 
 _Record = TypeVar("_Record")
 SCRIPT = "script"
@@ -340,6 +341,11 @@ class JobConfig:
     placement: tuple[Placement, ...] = field(
         metadata=setting_metadata("table", "Nodes", section=WHERE_SECTION, is_changeable=True)
     )
+    slurm: SlurmPlacement | None = field(
+        default=None,
+        metadata=setting_metadata("table", section=WHERE_SECTION, is_changeable=True),
+    )
+    """Slurm chooses the nodes; ``placement`` is then `SlurmPlacement.placements`."""
     notes: str = field(
         default="", metadata=setting_metadata("text", section=WHAT_SECTION, is_note=True)
     )
@@ -658,6 +664,8 @@ class JobConfig:
         foreign_kind = "training" if self.script else "script"
         for setting_field in fields(self):
             value = getattr(self, setting_field.name)
+            if setting_field.name == "placement" and self.slurm is not None:
+                continue
             if setting_field.metadata["setting"].job_kind == foreign_kind or (
                 self.script and value in ("", ())
             ):
@@ -687,9 +695,9 @@ def _file_value(value: Any) -> Any:
     """Return a value as in a job file: without None, and options beside the other settings."""
     if isinstance(value, Placement):
         return value.to_dict()
-    if isinstance(value, OnFailure):
+    if isinstance(value, (OnFailure, SlurmPlacement)):
         # A node with an older version refuses a setting that it does not know.
-        defaults = vars(OnFailure())
+        defaults = vars(type(value)())
         return {key: element for key, element in vars(value).items() if element != defaults[key]}
     if isinstance(value, tuple):
         return [_file_value(element) for element in value]
@@ -733,7 +741,7 @@ def parse_job(raw: Mapping[str, Any]) -> ParsedJob:
         checkpoint=policy,
         on_failure=_read_table(OnFailure, top.table("on_failure", {})),
         environment=_read_environment(top),
-        placement=take_placement(top),
+        **_read_placement(top),
         **(_script_values(top) if "script" in top else _training_values(top, policy)),
     )
     top.report_unknown_keys(tuple(declared_settings(JobConfig)))
@@ -766,6 +774,21 @@ def with_value(raw: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
     elif key:
         value = {**(previous_table if isinstance(previous_table, Mapping) else {}), key: value}
     return {**raw, table: value}
+
+
+def _read_placement(top: Table) -> dict[str, Any]:
+    """Take the nodes of a job, or what it asks of Slurm."""
+    if "slurm" not in top:
+        return {"placement": take_placement(top), "slurm": None}
+    if top.take_value("placement", None):
+        top.add_error("placement", "cannot be used with slurm, which chooses the nodes.")
+    slurm_table = top.table("slurm")
+    slurm = _read_table(SlurmPlacement, slurm_table)
+    if not slurm.cluster:
+        slurm_table.add_error("cluster", "names no cluster.")
+    for error in slurm.errors():
+        top.add_error("slurm", f"{error.message} {error.remedy}".rstrip())
+    return {"placement": slurm.placements(), "slurm": slurm}
 
 
 def _training_values(top: Table, policy: CheckpointPolicy) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import AttemptFolder
 from backend.records.base.schema import KEY, READ, STRICT, Record, json_value
 from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.placement import ALLOCATED_GPU
 from backend.records.jobs.status import Continuation
 from backend.records.jobs.stop_request import STOP_GRACE_S
 
@@ -25,10 +26,6 @@ SCRIPT_MODULE = "backend.training.script_rank"
 _L = TypeVar("_L", bound="Launch")
 TRIAL_PREFIX = ".canary-"
 """The id of a run that no list shows begins with it; see `services.jobs.trial_run`."""
-
-
-ALLOCATED_GPU = "slurm:"
-"""Before the number of a GPU that Slurm chooses: the first of its node is 0."""
 ALLOCATED_DEVICES = "RINGMASTER_ALLOCATED_DEVICES"
 """The variable with the devices of the allocation on this node, from the guard to its rank."""
 

@@ -13,6 +13,8 @@ from backend.records.base.schema import KEY
 from backend.records.base.validation import REQUIRED, ConfigError, Table, sanitize
 from backend.records.jobs.setting import Setting
 
+ALLOCATED_GPU = "slurm:"
+"""Before the number of a GPU that Slurm chooses: the first of its node is 0."""
 THIS_COMPUTER = "this-computer"
 """Name of the node that needs no SSH and is always in the list."""
 

@@ -24,6 +24,7 @@ from backend.records.jobs.config import (
 from backend.records.jobs.rules import RULES
 from backend.records.jobs.setting import HOW_SECTION, SECTIONS, Setting
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
+from backend.records.slurm.placement import SlurmPlacement
 
 OPTIONS: Mapping[str, Mapping[str, Options]] = {
     "optimizer": OPTIMIZERS,
@@ -38,6 +39,7 @@ _TABLES: Mapping[str, type] = {
     "checkpoint": CheckpointPolicy,
     "early_stop": EarlyStop,
     "on_failure": OnFailure,
+    "slurm": SlurmPlacement,
 }
 
 

@@ -152,12 +152,15 @@ class NodeEntry(Record, label="node", newest_schema=ENTRY_SCHEMA, rules=STRICT):
     """
     gives_way: str = NEVER
     """Hours at which runs on the node give way to other users, as `parse_hours` returns them."""
+    has_slurm: bool = field(default=False, metadata={KEY: "slurm"})
+    """It is the login node of a Slurm cluster, and trains nothing itself."""
     schema: int = ENTRY_SCHEMA
 
     def to_dict(self) -> dict[str, Any]:
         raw = super().to_dict()
-        if not self.gives_way:
-            del raw["gives_way"]  # An agent that does not know it yet cannot read the entry.
+        for key in ("gives_way", "slurm"):
+            if not raw[key]:
+                del raw[key]  # An agent that does not know it yet cannot read the entry.
         return raw
 
     @property

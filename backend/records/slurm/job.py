@@ -21,8 +21,6 @@ _QUEUE_FIELDS = ("%A", "%T", "%r", "%S", "%j", "%k")
 _ACCOUNT_FIELDS = ("JobID", "State", "Reason", "Start", "JobName", "Comment")
 QUEUE_COMMAND = ("squeue", "--me", "-h", "-t", "all", "-o", _CUT.join(_QUEUE_FIELDS))
 """All jobs of the user, those too that ended a few minutes ago; read by `parse_jobs`."""
-COMMENT_PREFIX = "ringmaster:"
-"""Slurm's comment on a job of the program is this and the job's id: Slurm uses numbers again."""
 _ACTIVE_STATES = ("RUNNING", "SUSPENDED", "STOPPED", "SIGNALING", "STAGE_OUT", "RESIZING")
 _WAITING_STATES = ("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT")
 _REASON_CHARS = 120

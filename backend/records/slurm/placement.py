@@ -8,11 +8,18 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from ipaddress import ip_network
+from typing import Any
 
 from backend.records.base.schema import STRICT, Record
+from backend.records.base.validation import sanitize
+from backend.records.jobs.placement import ALLOCATED_GPU, Placement
+from backend.records.jobs.setting import WHERE_SECTION, Setting, setting_metadata
 from backend.records.slurm.cluster import Association, Partition, format_time
-from backend.records.slurm.job import COMMENT_PREFIX
+
+COMMENT_PREFIX = "ringmaster:"
+"""Slurm's comment on a job of the program is this and the job's id: Slurm uses numbers again."""
 
 STOP_BEFORE_S = 120
 """Slurm asks for a stop so long before the time limit, or earlier: its clock ticks by minutes."""
@@ -29,34 +36,98 @@ _WORD = re.compile(r"[A-Za-z0-9_.@:+-]*")
 
 
 @dataclass(frozen=True)
-class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
-    """The nodes, the GPUs and the time of a job in a Slurm cluster.
+class PlacementError:
+    """A reason why Slurm would refuse a placement, or never start it."""
 
-    ``processes`` and ``gpus`` are counts for each node; with GPUs, each process has one or more of
-    them. "" and 0 leave a choice to Slurm. ``networks`` are subnets with a comma, by which the
-    nodes reach each other. ``setup`` are lines of the shell before the run, such as
-    ``module load cuda``.
+    message: str
+    remedy: str
+
+
+def _setting(kind: str, label: str, **options: Any) -> dict[str, Setting]:
+    return setting_metadata(
+        kind, label, section=WHERE_SECTION, term="Slurm", is_changeable=True, **options
+    )
+
+
+@dataclass(frozen=True)
+class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
+    """``[slurm]`` of a job file: the nodes, the GPUs and the time of a job in a Slurm cluster.
+
+    ``cluster`` is the node with Slurm's commands, as it was added. ``processes`` and ``gpus`` are
+    counts for each node; each GPU has a process of its own. "" and 0 leave a choice to Slurm.
+    ``networks`` are subnets with a comma, by which the nodes reach each other. ``setup`` are lines
+    of the shell before the run, such as ``module load cuda``.
     """
 
-    nodes: int = 1
-    processes: int = 1
-    gpus: int = 0
-    gpu_type: str = ""
-    partition: str = ""
-    time_limit_s: int = 0
-    account: str = ""
-    qos: str = ""
-    constraint: str = ""
-    is_exclusive: bool = False
-    continues: bool = True
+    cluster: str = field(default="", metadata=_setting("text", "Cluster"))
+    nodes: int = field(default=1, metadata=_setting("whole", "Nodes of Slurm", low=1, high=4096))
+    processes: int = field(
+        default=1, metadata=_setting("whole", "Processes, per node", low=1, high=4096)
+    )
+    gpus: int = field(default=0, metadata=_setting("whole", "GPUs, per node", high=64))
+    gpu_type: str = field(default="", metadata=_setting("text", "GPU type", is_rare=True))
+    partition: str = field(default="", metadata=_setting("text", "Partition"))
+    time_limit_min: int = field(default=0, metadata=_setting("whole", "Time limit, min"))
+    continues: bool = field(default=True, metadata=_setting("flag", "Continue at the limit"))
     """Slurm queues the job again at its time limit, after preemption or the loss of a node."""
-    networks: str = ""
-    options: tuple[str, ...] = ()
-    setup: tuple[str, ...] = ()
+    account: str = field(default="", metadata=_setting("text", "Account", is_rare=True))
+    qos: str = field(default="", metadata=_setting("text", "QOS", is_rare=True))
+    constraint: str = field(default="", metadata=_setting("text", "Constraint", is_rare=True))
+    exclusive: bool = field(default=False, metadata=_setting("flag", "Whole nodes", is_rare=True))
+    networks: str = field(default="", metadata=_setting("text", "Networks", is_rare=True))
+    options: tuple[str, ...] = field(
+        default=(), metadata=_setting("texts", "Options of sbatch", is_rare=True)
+    )
+    setup: tuple[str, ...] = field(
+        default=(), metadata=_setting("texts", "Lines before the run", is_rare=True)
+    )
 
     @property
-    def world_size(self) -> int:
-        return self.nodes * self.processes
+    def time_limit_s(self) -> int:
+        return 60 * self.time_limit_min
+
+    def errors(self) -> Iterator[PlacementError]:
+        """Yield why no cluster would take it."""
+        values = ("partition", "account", "qos", "gpu_type")
+        for name in values:
+            if not _WORD.fullmatch(getattr(self, name)):
+                label = name.replace("_", " ")
+                yield PlacementError(f"The {label} has characters that Slurm does not accept.", "")
+        if self.nodes < 1 or self.processes < 1:
+            yield PlacementError(
+                "The job has no process.", "Choose one node and one process or more."
+            )
+        elif self.gpus and self.processes not in (1, self.gpus):
+            yield PlacementError(
+                f"{self.gpus} GPUs have {self.gpus} processes, not {self.processes}.",
+                "Remove the number of processes.",
+            )
+        for network in filter(None, self.networks.split(",")):
+            try:
+                ip_network(network)
+            except ValueError:
+                yield PlacementError(
+                    f"“{sanitize(network)}” is not a subnet.", "Write it as in 10.0.0.0/24."
+                )
+        for option in self.options:
+            match = _OPTION.fullmatch(option)
+            if match is None:
+                yield PlacementError(
+                    f"“{option}” is not an option of sbatch.", "Write each one as --name=value."
+                )
+            elif match["name"] in _OWN_OPTIONS:
+                yield PlacementError(
+                    f"The option --{match['name']} is set by the program.",
+                    "Remove it from the extra options.",
+                )
+
+    def placements(self) -> tuple[Placement, ...]:
+        """Return the nodes of the job, which Slurm chooses later: they have numbers for names."""
+        gpus = tuple(f"{ALLOCATED_GPU}{index}" for index in range(self.gpus))
+        return tuple(
+            Placement(f"{self.cluster}-{number}", 0 if gpus else self.processes, gpus)
+            for number in range(1, self.nodes + 1)
+        )
 
     @property
     def stop_before_s(self) -> int:
@@ -82,7 +153,7 @@ def sbatch_command(placement: SlurmPlacement, job_id: str, log: str) -> tuple[st
         "open-mode": "append",
         "chdir": "/",
         "nodes": placement.nodes,
-        "ntasks-per-node": placement.processes,
+        "ntasks-per-node": placement.gpus or placement.processes,
         "signal": f"B:USR1@{placement.stop_before_s}",
         "partition": placement.partition,
         "account": placement.account,
@@ -96,7 +167,7 @@ def sbatch_command(placement: SlurmPlacement, job_id: str, log: str) -> tuple[st
         options["gres"] = f"gpu:{kind}{placement.gpus}"
     argv = ["sbatch", "--parsable", "--requeue" if placement.continues else "--no-requeue"]
     argv += [f"--{name}={value}" for name, value in options.items() if value]
-    argv += ["--exclusive"] if placement.is_exclusive else []
+    argv += ["--exclusive"] if placement.exclusive else []
     return (*argv, *placement.options)
 
 
@@ -116,14 +187,6 @@ def parse_job_number(output: str) -> str:
     return number if number.isdecimal() else ""
 
 
-@dataclass(frozen=True)
-class PlacementError:
-    """A reason why Slurm would refuse a placement, or never start it."""
-
-    message: str
-    remedy: str
-
-
 def check_placement(
     placement: SlurmPlacement,
     partitions: Sequence[Partition],
@@ -134,36 +197,10 @@ def check_placement(
     Without ``associations`` accounts are not checked: not every cluster keeps them.
     """
     return (
-        *_form_errors(placement),
+        *placement.errors(),
         *_partition_errors(placement, partitions),
         *_account_errors(placement, associations),
     )
-
-
-def _form_errors(placement: SlurmPlacement) -> Iterator[PlacementError]:
-    values = ("partition", "account", "qos", "gpu_type")
-    for name in values:
-        if not _WORD.fullmatch(getattr(placement, name)):
-            label = name.replace("_", " ")
-            yield PlacementError(f"The {label} has characters that Slurm does not accept.", "")
-    if placement.nodes < 1 or placement.processes < 1:
-        yield PlacementError("The job has no process.", "Choose one node and one process or more.")
-    elif placement.gpus and placement.gpus % placement.processes:
-        yield PlacementError(
-            f"{placement.gpus} GPUs cannot be shared evenly by {placement.processes} processes.",
-            "Choose as many processes as GPUs on each node.",
-        )
-    for option in placement.options:
-        match = _OPTION.fullmatch(option)
-        if match is None:
-            yield PlacementError(
-                f"“{option}” is not an option of sbatch.", "Write each one as --name=value."
-            )
-        elif match["name"] in _OWN_OPTIONS:
-            yield PlacementError(
-                f"The option --{match['name']} is set by the program.",
-                "Remove it from the extra options.",
-            )
 
 
 def with_time_limit(placement: SlurmPlacement, partitions: Sequence[Partition]) -> SlurmPlacement:
@@ -173,7 +210,7 @@ def with_time_limit(placement: SlurmPlacement, partitions: Sequence[Partition]) 
     """
     partition = _partition_of(placement, partitions)
     limit_s = partition.time_limit_s if partition is not None else None
-    return replace(placement, time_limit_s=placement.time_limit_s or limit_s or 0)
+    return replace(placement, time_limit_min=placement.time_limit_min or (limit_s or 0) // 60)
 
 
 def _partition_of(placement: SlurmPlacement, partitions: Sequence[Partition]) -> Partition | None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from backend.records.base.schema import Record
-from backend.records.slurm.job import COMMENT_PREFIX, SlurmJob
-from backend.records.slurm.placement import SlurmPlacement, job_name
+from backend.records.slurm.job import SlurmJob
+from backend.records.slurm.placement import COMMENT_PREFIX, SlurmPlacement, job_name
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from backend.services.nodes.provisioning import ProvisioningService
     from backend.services.nodes.registry import Accept, AskPassphrase, NodeRegistry
     from backend.services.nodes.service import NodeService
+    from backend.services.nodes.slurm import SlurmService
     from backend.services.notifications.service import NotificationService
     from backend.services.preflight.service import PreflightService
     from backend.services.queue.service import QueueService
@@ -135,6 +136,7 @@ class Services:
         instances = vars(self)
         for resource in (
             instances.get("event_viewers"),
+            instances.get("slurm"),
             self.data_root.files,
             instances.get("catalogue"),
         ):
@@ -177,13 +179,24 @@ class Services:
     def queries(self) -> JobQueries:
         from backend.services.jobs.queries import JobQueries
 
-        return JobQueries(self.data_root, self.catalogue, self._cache)
+        return JobQueries(
+            self.data_root,
+            self.catalogue,
+            self._cache,
+            lambda folder, run: self.slurm.condition(folder, run),
+        )
 
     @cached_service
     def reaper(self) -> RunReaper:
         from backend.services.jobs.run_reaper import RunReaper
 
         return RunReaper(self.queries)
+
+    @cached_service
+    def slurm(self) -> SlurmService:
+        from backend.services.nodes.slurm import SlurmService
+
+        return SlurmService(self.data_root, self.cluster)
 
     @cached_service
     def library(self) -> LibraryService:
@@ -233,6 +246,7 @@ class Services:
             forecast_bytes=forecasts.needed_bytes,
             needs_torch=lambda config: self.library.script_imports(config.script, "torch"),
             data_notes=self.library.data_notes,
+            check_slurm=lambda placement: self.slurm.check(placement),
             limits=PreflightLimits.from_environment(os.environ),
         )
 
@@ -249,6 +263,7 @@ class Services:
             self._cache,
             self.queries,
             self.reaper,
+            self.slurm,
         )
 
     @cached_service
@@ -256,7 +271,7 @@ class Services:
         from backend.services.jobs.run_starter import RunStarter
         from backend.services.jobs.trial_run import TrialRunService
 
-        starter = RunStarter(self.data_root, self.library, self.nodes)
+        starter = RunStarter(self.data_root, self.library, self.nodes, self.slurm)
         return TrialRunService(self.data_root, self.cluster, starter)
 
     @cached_service
@@ -279,7 +294,7 @@ class Services:
         from backend.services.queue.service import QueueService
 
         needed_bytes = self.preflight.needed_bytes
-        return QueueService(self.data_root, self.jobs, self.nodes, needed_bytes)
+        return QueueService(self.data_root, self.jobs, self.nodes, self.slurm, needed_bytes)
 
     @cached_service
     def sweeps(self) -> SweepService:

@@ -141,6 +141,11 @@ class JobLifecycle:
         """
         folder, file, view = self._reaper.read_reaped(job_id)
         file = _with_changes(file, placement)
+        if file.config.slurm is not None:
+            raise BackendError(
+                f"{file.config.slurm.cluster} has a queue of its own.",
+                "Start the job: Slurm begins it when its turn comes.",
+            )
         resume_from = weights = ""
         if view.run and not start_over:
             resume_from = self._checkpoint_to_resume(folder, file, view, "").path
@@ -361,6 +366,8 @@ def _with_changes(
     """
     if placement:
         changes = {**changes, "placement": [p.to_dict() for p in placement]}
+        if file.config.slurm is not None:
+            file = replace(file, config=replace(file.config, slurm=None))
     if not changes:
         return file
     fixed_labels = [label(path) for path in changes if path not in CHANGEABLE]

@@ -31,6 +31,7 @@ from backend.records.jobs.history import HistoryUpdate
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobRun, JobView, LogChunk, RunUpdate
+from backend.records.slurm.job import Condition
 from backend.services.jobs import run_history
 from backend.ssh.interface import Unreachable
 
@@ -59,8 +60,16 @@ class _Cursor:
 class JobQueries:
     """The queries about jobs. Each call blocks and may run on any thread."""
 
-    def __init__(self, root: OpenRoot, index: Catalogue, cache: Path) -> None:
+    def __init__(
+        self,
+        root: OpenRoot,
+        index: Catalogue,
+        cache: Path,
+        slurm_condition: Callable[[OpenJob, int], Condition | None] = lambda folder, run: None,
+    ) -> None:
+        """Store the parts; for ``slurm_condition`` see `SlurmService.condition`."""
         self._root = root
+        self._slurm_condition = slurm_condition
         self._index = index
         self._cache = cache
         self._node_watch = StatusWatch(root)
@@ -290,7 +299,9 @@ class JobQueries:
         return folder
 
     def _state_reader(self, folder: OpenJob) -> RunStateReader:
-        return RunStateReader(folder, silent=self._node_watch.silent)
+        return RunStateReader(
+            folder, silent=self._node_watch.silent, slurm_condition=self._slurm_condition
+        )
 
     def read(self, job_id: str) -> tuple[OpenJob, JobFile, JobView]:
         """Read the folder, the file and the state of a job; the catalogue is not updated."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,13 @@ from backend.datastore.jobs.files import JobFile
 from backend.datastore.library.library_files import VersionFolder
 from backend.datastore.queue import files as queue_files
 from backend.launch.network import common_subnet
-from backend.launch.placement import common_paths, require_capacity, require_same_access
+from backend.launch.placement import (
+    NodePaths,
+    common_paths,
+    require_capacity,
+    require_same_access,
+)
+from backend.launch.slurm import allocation_launch
 from backend.node.run import launch_command, run_start
 from backend.node.system import wording
 from backend.provisioning.script_wheels import environment_name
@@ -39,11 +47,14 @@ from backend.records.jobs.launch import (
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.script import REQUIREMENTS
 from backend.records.library.item import KINDS, Kind
+from backend.records.slurm.placement import SlurmPlacement
 from backend.services.tools.training_python import next_run_config, training_error
 
 if TYPE_CHECKING:
     from backend.services.library.service import LibraryService
+    from backend.services.nodes.head_node import SupervisorStart
     from backend.services.nodes.service import NodeService
+    from backend.services.nodes.slurm import SlurmService
 
 
 @dataclass(frozen=True)
@@ -66,10 +77,12 @@ class RunStarter:
         root: OpenRoot,
         library: LibraryService,
         nodes: NodeService,
+        slurm: SlurmService,
     ) -> None:
         self._root = root
         self._library = library
         self._nodes = nodes
+        self._slurm = slurm
 
     def start(
         self,
@@ -110,7 +123,13 @@ class RunStarter:
             )
         if launch.config.on_failure.continues:
             self._prepare_other_heads(launch.ranks)
-        with self._nodes.head(launch.ranks) as start_supervisor:
+        slurm_placement = file.config.slurm
+        head: AbstractContextManager[SupervisorStart]
+        if slurm_placement is not None:
+            head = nullcontext(partial(self._slurm.submit, slurm_placement))
+        else:
+            head = self._nodes.head(launch.ranks)
+        with head as start_supervisor:
             if not run_start.claim(folder, run, access):
                 return False
             try:
@@ -194,6 +213,8 @@ class RunStarter:
             BackendError: The chosen nodes cannot run the job, or cannot train together.
         """
         config = next_run_config(config)
+        if config.slurm is not None:
+            return PreparedRun(self._plan_allocation(config, config.slurm, job_id, run))
         node_names = {placement.node for placement in config.placement}
         if THIS_COMPUTER in node_names and (error := training_error()) is not None:
             raise error
@@ -209,13 +230,6 @@ class RunStarter:
         require_capacity(config, capacities)
         ranks = rank_plans(config, hosts)
         site = common_paths(tuple(used_capacities.values()))
-        # A single process needs no mpirun, so it runs on nodes without one.
-        if config.needs_mpirun and not site.mpirun:
-            raise BackendError(
-                f"mpirun was not found on {wording.node_label(ranks[0].node)}.",
-                f"Run {COMMAND} doctor to see how to install it; a job of one process with the "
-                "strategy “alone” needs none.",
-            )
         staged_nodes: tuple[str, ...] = ()
         if used_capacities[ranks[0].node].is_staged:
             staged_nodes = tuple(dict.fromkeys(rank.node for rank in ranks))
@@ -227,29 +241,56 @@ class RunStarter:
                 f"root on {staged_nodes[0]} and add it again.",
             )
         slots = Counter(rank.node for rank in ranks)
-        launch = Launch(
+        is_crowded = any(n > used_capacities[node].cores for node, n in slots.items())
+        launch = replace(
+            self._launch(config, site, job_id, run),
+            ranks=ranks,
+            launcher=Launcher(site.mpirun, site.mpi_major, networks, is_crowded=is_crowded),
+            ssh_config=site.ssh_config if is_multi_node else "",
+            is_staged=is_multi_node and bool(staged_nodes),
+        )
+        launch_command.command(launch)  # refuses what mpirun must not get
+        return PreparedRun(launch, staged_nodes)
+
+    def _launch(self, config: JobConfig, site: NodePaths, job_id: str, run: int) -> Launch:
+        """Return a launch without its ranks and without the job's files."""
+        # A single process needs no mpirun, so it runs on nodes without one.
+        if config.needs_mpirun and not site.mpirun:
+            node = config.slurm.cluster if config.slurm is not None else config.placement[0].node
+            raise BackendError(
+                f"mpirun was not found on {wording.node_label(node)}.",
+                f"Run {COMMAND} doctor to see how to install it; a job of one process with the "
+                "strategy “alone” needs none.",
+            )
+        return Launch(
             job_id=job_id,
             run=run,
             config=config,
-            ranks=ranks,
+            ranks=(),
             model_source="",
             loader_source="",
             dataset_files="",
             python=site.python,
             job_folder=self._path_on_nodes(self._root.job(job_id).path, site.data_root),
             code_root=site.code_root,
-            launcher=Launcher(
-                path=site.mpirun,
-                version=site.mpi_major,
-                networks=networks,
-                is_crowded=any(n > used_capacities[node].cores for node, n in slots.items()),
-            ),
+            launcher=Launcher(site.mpirun, site.mpi_major),
             rank_module=SCRIPT_MODULE if config.script else RANK_MODULE,
-            ssh_config=site.ssh_config if is_multi_node else "",
-            is_staged=is_multi_node and bool(staged_nodes),
         )
-        launch_command.command(launch)  # refuses what mpirun must not get
-        return PreparedRun(launch, staged_nodes)
+
+    def _plan_allocation(
+        self, config: JobConfig, placement: SlurmPlacement, job_id: str, run: int
+    ) -> Launch:
+        """Plan a run on nodes that Slurm chooses; all of them have the paths of the login node."""
+        site = self._nodes.login_site(placement.cluster)
+        label = wording.node_label(placement.cluster)
+        if site is None:
+            raise BackendError(f"{label} is not set up.", f"Set up {label} first.")
+        if not site.data_root:
+            raise BackendError(
+                f"{label} does not see the data root, and so the nodes of Slurm do not, either.",
+                "Use a data root on a folder that the whole cluster shares.",
+            )
+        return allocation_launch(self._launch(config, site, job_id, run), placement)
 
     def _path_on_nodes(self, path: Path, data_root: str) -> str:
         """Return the path on the nodes of a run for a path of this desktop.

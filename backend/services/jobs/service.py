@@ -83,6 +83,7 @@ if TYPE_CHECKING:
     from backend.catalogue.store import Catalogue
     from backend.services.library.service import LibraryService
     from backend.services.nodes.service import NodeService
+    from backend.services.nodes.slurm import SlurmService
 
 _NAME_BYTES = 255
 _COPY_SUFFIX = re.compile(r"( \(copy( \d+)?\))+$")
@@ -109,6 +110,7 @@ class JobService:
         cache: Path,
         queries: JobQueries,
         reaper: RunReaper,
+        slurm: SlurmService,
     ) -> None:
         self.queries = queries
         self._reaper = reaper
@@ -117,7 +119,7 @@ class JobService:
         self._preflight = preflight
         self._index = index
         self._validator = JobValidator(root, library, nodes, queries.ids_of)
-        self._starter = RunStarter(root, library, nodes)
+        self._starter = RunStarter(root, library, nodes, slurm)
         self._sizes = DataSizeCounter(library, cache / "sizes")
         self.lifecycle = JobLifecycle(
             queries, reaper, self._validator, self._starter, preflight, self._sizes

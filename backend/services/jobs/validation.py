@@ -176,6 +176,9 @@ class JobValidator:
     def _check_placements(
         self, checked_job: CheckedJob, config: JobConfig, nodes: Mapping[str, NodeState]
     ) -> None:
+        if config.slurm is not None:
+            self._check_cluster(checked_job, config.slurm.cluster, nodes)
+            return
         for number, placement in enumerate(config.placement):
             self._check_placement(checked_job, f"placement[{number}]", placement, nodes)
 
@@ -326,6 +329,13 @@ class JobValidator:
                 ),
             )
             return
+        if node.entry is not None and node.entry.has_slurm:
+            checked_job.add_error(
+                f"{name}.node",
+                f"{placement.node} is the login node of a Slurm cluster, and trains nothing itself; "
+                "give the job a table [slurm] in place of its nodes.",
+            )
+            return
         reason = f": {node.message}" if node.message else ""
         message = f"{placement.node} is {node.presence.value.lower()}{reason}."
         if node.reading is None or node.presence in (Presence.NEW, Presence.OUT_OF_SERVICE):
@@ -361,6 +371,22 @@ class JobValidator:
                     )
                 )
 
+    def _check_cluster(
+        self, checked_job: CheckedJob, name: str, nodes: Mapping[str, NodeState]
+    ) -> None:
+        """Check that a cluster was added; what it has and allows is asked before the start."""
+        if name == THIS_COMPUTER:
+            return
+        entry = nodes[name].entry if name in nodes else None
+        if entry is None or not entry.has_slurm:
+            clusters = [n for n, state in nodes.items() if state.entry and state.entry.has_slurm]
+            known = f"Known clusters: {', '.join(clusters)}." if clusters else "There is none."
+            checked_job.add_error(
+                "slurm.cluster", f"There is no Slurm cluster “{sanitize(name)}”. {known}"
+            )
+        elif not entry.is_ready:
+            checked_job.add_error("slurm.cluster", f"{name} is not set up; set it up first.")
+
     def _check_gpus(
         self, checked_job: CheckedJob, name: str, placement: Placement, reading: NodeReading
     ) -> None:
@@ -392,7 +418,8 @@ def _is_online(node: NodeState | None) -> bool:
 
 
 def _lacks_horovod(config: JobConfig, nodes: Mapping[str, NodeState]) -> bool:
-    for name in (p.node for p in config.placement):
+    names = [p.node for p in config.placement]
+    for name in names if config.slurm is None else (config.slurm.cluster,):
         entry = nodes[name].entry if name in nodes else None
         if name == THIS_COMPUTER and not (has_horovod() or awaits_horovod()):
             return True

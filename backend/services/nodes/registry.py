@@ -124,12 +124,13 @@ class NodeRegistry:
         passphrase: AskPassphrase | None = None,
         node_data_root: str = "",
         is_staged: bool = False,
+        has_slurm: bool = False,
     ) -> NodeEntry:
         """Inspect a machine and add it as a node; by default its name is the host's.
 
         ``node_data_root`` is the path of the data root on the node, if it differs from the local
         path. With ``is_staged`` the node does not see the data root, and the files of its jobs are
-        copied over SSH.
+        copied over SSH. With ``has_slurm`` it is the login node of a Slurm cluster.
 
         Raises:
             BackendError: The name is invalid or exists, or the inspection failed (see
@@ -146,13 +147,23 @@ class NodeRegistry:
         shell = self.connect(full_address, accept, passphrase)
         try:
             inspection = self._inspect(shell, name, node_data_root)
+            if has_slurm and not shell.run(("sbatch", "--version")).ok:
+                raise BackendError(
+                    f"{name} has no sbatch, so it is not a login node of Slurm.",
+                    "Give the host on which sbatch works, or add it as a node without Slurm.",
+                )
         finally:
             shell.close()
         info = inspection.node_info
         if is_staged:
             info = _with_staged_root(info, self._staged_root(NodeHome(PurePosixPath(info.home))))
         entry = NodeEntry(
-            name, full_address, info, ranks_address=inspection.ranks_address, is_staged=is_staged
+            name,
+            full_address,
+            info,
+            ranks_address=inspection.ranks_address,
+            is_staged=is_staged,
+            has_slurm=has_slurm,
         )
         node_files.write_entry(self._root, entry)
         return entry

@@ -220,6 +220,14 @@ class NodeService:
             *(_capacity(state) for state in self.remote() if state.reading is not None),
         )
 
+    def login_site(self, name: str) -> NodePaths | None:
+        """Return the paths on a login node of Slurm; None if it is not set up.
+
+        Raises:
+            BackendError: There is no such node.
+        """
+        return self._site() if name == THIS_COMPUTER else _site(self._cluster.entry(name))
+
     def head(self, ranks: Sequence[RankPlan]) -> AbstractContextManager[SupervisorStart]:
         """Return the start of a supervisor on the head node of these ranks."""
         return self._heads.open_head(ranks)

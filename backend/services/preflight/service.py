@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
@@ -22,6 +23,7 @@ from backend.records.nodes.preflight import (
     PreflightFinding,
     smaller_placement,
 )
+from backend.records.slurm.placement import PlacementError, SlurmPlacement
 from backend.services.nodes.provisioning import ProvisioningService
 from backend.services.nodes.registry import NodeRegistry
 from backend.services.preflight import checks, installation, names, storage
@@ -75,8 +77,13 @@ class PreflightService:
         limits: PreflightLimits | None = None,
         needs_torch: Callable[[JobConfig], bool] = lambda config: False,
         data_notes: Callable[[JobConfig], Sequence[str]] = lambda config: (),
+        check_slurm: Callable[[SlurmPlacement], Sequence[PlacementError]] = lambda placement: (),
     ) -> None:
-        """Store the parts; for ``forecast_bytes`` see `JobForecaster.needed_bytes`."""
+        """Store the parts.
+
+        For ``forecast_bytes`` see `JobForecaster.needed_bytes`, for ``check_slurm`` `SlurmService`.
+        """
+        self._check_slurm = check_slurm
         self._root = root
         self._python = python
         self._forecast_bytes = forecast_bytes
@@ -100,7 +107,22 @@ class PreflightService:
             Cancelled: By ``cancelled``; probes in progress end by themselves.
         """
         config = next_run_config(config)
+        if config.slurm is not None:
+            return self._ask_slurm(config.slurm)
         return PreflightRun(self._context, config, self.needed_bytes(config, job_id)).run(cancelled)
+
+    def _ask_slurm(self, placement: SlurmPlacement) -> Preflight:
+        """Compare what a job asks of Slurm with the cluster; Slurm checks its nodes itself."""
+        started_s, nodes = time.monotonic(), (placement.cluster,)
+        try:
+            errors = self._check_slurm(placement)
+        except BackendError as error:
+            errors = (PlacementError(error.message, error.remedy),)
+        findings = tuple(
+            PreflightFinding(names.SLURM, False, error.message, error.remedy, nodes)
+            for error in errors
+        ) or (PreflightFinding(names.SLURM, True, "Slurm accepts the job.", nodes=nodes),)
+        return Preflight(nodes, findings, time.monotonic() - started_s)
 
     def check_again(
         self,

@@ -53,6 +53,7 @@ from backend.records.queue.scheduling import (
 )
 from backend.services.jobs.service import JobService
 from backend.services.nodes.service import NodeService
+from backend.services.nodes.slurm import SlurmService
 from backend.ssh.interface import Unreachable
 
 
@@ -64,12 +65,14 @@ class QueueService:
         root: OpenRoot,
         jobs: JobService,
         nodes: NodeService,
+        slurm: SlurmService,
         needed_bytes: Callable[[JobConfig, str], int],
         python: str = sys.executable,
     ) -> None:
         self._root = root
         self._jobs = jobs
         self._nodes = nodes
+        self._slurm = slurm
         self._needed_bytes = needed_bytes
         self._python = python
         self._live_runs = LiveRuns(root)
@@ -170,6 +173,8 @@ class QueueService:
             folder = self._fresh_folder(job_id)
             was_queued = entry_of(folder) is not None
             queue_files.leave(self._root, folder)
+        if not was_queued and self._jobs.queries.show(job_id).state.is_queued:
+            was_queued = self._slurm.leave_queue(job_id)
         if was_queued:
             job_files.add_action(folder, "Removed from the queue")
         return self._jobs.queries.show(job_id)

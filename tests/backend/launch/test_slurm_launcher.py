@@ -25,7 +25,7 @@ from tests.fakes.runs import Run
 NODES = "".join(
     f"main*|up|infinite|n{number}|idle|8|1000|gpu:4|gpu:0|(null)|none|\n" for number in range(3)
 )
-PLACEMENT = SlurmPlacement(nodes=3, processes=2, time_limit_s=3600)
+PLACEMENT = SlurmPlacement(nodes=3, processes=2, time_limit_min=60)
 
 
 class LoginNode:

@@ -33,11 +33,11 @@ FULL = SlurmPlacement(
     gpus=2,
     gpu_type="a100",
     partition="main",
-    time_limit_s=36 * 3600,
+    time_limit_min=36 * 60,
     account="lab",
     qos="long",
     constraint="ib&avx",
-    is_exclusive=True,
+    exclusive=True,
     options=("--mem=0", "--mail-user=a b"),
 )
 
@@ -108,7 +108,7 @@ def test_a_placement_that_fits_has_no_error() -> None:
         ({"partition": "old", "nodes": 1}, "starts no jobs now", "another partition"),
         ({"partition": "old", "nodes": 1}, "(o1 is drained)", ""),
         ({"partition": "short", "nodes": 1}, "above that of the partition short, 0-00:02:00", ""),
-        ({"time_limit_s": 60}, "60 s is too short", "2 minutes"),
+        ({"time_limit_min": 1}, "60 s is too short", "2 minutes"),
         ({"gpu_type": "h100"}, "0 usable nodes with 2 h100 GPUs", "fewer"),
         ({"nodes": 4}, "3 usable nodes with 2 a100 GPUs, and the job asks for 4", ""),
         ({"gpus": 3}, "3 GPUs cannot be shared evenly by 2 processes", ""),
