@@ -103,9 +103,7 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
                 "Remove the number of processes.",
             )
         for network in filter(None, self.networks.split(",")):
-            try:
-                ip_network(network)
-            except ValueError:
+            if not _is_subnet(network):
                 yield PlacementError(
                     f"“{sanitize(network)}” is not a subnet.", "Write it as in 10.0.0.0/24."
                 )
@@ -133,6 +131,14 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
     def stop_before_s(self) -> int:
         """Return how long before the time limit a stop is requested: a quarter of it at most."""
         return min(STOP_BEFORE_S, self.time_limit_s // 4) if self.time_limit_s else STOP_BEFORE_S
+
+
+def _is_subnet(text: str) -> bool:
+    try:
+        ip_network(text)
+    except ValueError:
+        return False
+    return True
 
 
 def job_name(job_id: str) -> str:

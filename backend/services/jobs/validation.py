@@ -332,7 +332,7 @@ class JobValidator:
         if node.entry is not None and node.entry.has_slurm:
             checked_job.add_error(
                 f"{name}.node",
-                f"{placement.node} is the login node of a Slurm cluster, and trains nothing itself; "
+                f"{placement.node} is the login node of a Slurm cluster and trains nothing itself; "
                 "give the job a table [slurm] in place of its nodes.",
             )
             return
