@@ -90,7 +90,7 @@ class Question(Dialog):
     """A text, fields, and a button that calls ``action`` and closes the dialog.
 
     Args:
-        heading: In place of the title.
+        head: In place of the title.
         is_dangerous: Enter presses the other button.
 
     Attributes:
@@ -104,15 +104,14 @@ class Question(Dialog):
         action: Callable[[], object],
         parent: QWidget | None = None,
         *,
-        heading: str = "",
+        head: QWidget | None = None,
         close_label: str = "Close",
         icon: str = "",
         is_dangerous: bool = False,
         width: int = _QUESTION_W,
     ) -> None:
         super().__init__(title, width, parent)
-        self._heading = Label(heading or title, "title", wrap=True)
-        self._action = action
+        self._action, self._head = action, head
         self._check: Callable[[], bool] = lambda: True
         self.action_button = Button(action_label, icon=icon)
         self.action_button.set_kind("danger" if is_dangerous else "primary")
@@ -130,7 +129,7 @@ class Question(Dialog):
         """
         text_label = Label(text, "body", "text2", wrap=True) if text else None
         self.fill(
-            text_label, *items, head=self._heading, foot=(self._close_button, self.action_button)
+            text_label, *items, head=self._head, foot=(self._close_button, self.action_button)
         )
         self._check = check or self._check
         for edit in self.findChildren(QLineEdit):

@@ -149,9 +149,9 @@ def repair_question(
     if moved_paths:
         count = formats.plural(len(moved_paths), "file or folder", "files or folders")
         moves_note = f"{count} of the data root move to its trash. Nothing is deleted."
-    heading = f"Repair {formats.plural(len(findings), 'finding')}?"
+    head = Label(f"Repair {formats.plural(len(findings), 'finding')}?", "title")
     question = Question(
-        "Repair", "Repair", repair, parent, heading=heading, close_label="Cancel", width=_WIDTH
+        "Repair", "Repair", repair, parent, head=head, close_label="Cancel", width=_WIDTH
     )
     return question.ask(
         "",

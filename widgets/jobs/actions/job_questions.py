@@ -50,8 +50,8 @@ def tag_question(
         add_field.set_error(tags_error(read_tags()[0]))
         return not add_field.error() and any(read_tags())
 
-    heading = f"Tag {formats.plural(len(names), 'job')}"
-    question = Question("Tag", "Tag", lambda: change_tags(*read_tags()), parent, heading=heading)
+    head = Label(f"Tag {formats.plural(len(names), 'job')}", "title")
+    question = Question("Tag", "Tag", lambda: change_tags(*read_tags()), parent, head=head)
     remove_field = Field("Remove", remove_edit, note=note)
     return question.ask(_names_text(names), add_field, remove_field, check=check)
 
@@ -64,7 +64,7 @@ class TrashQuestion(Question):
     ) -> None:
         super().__init__(
             *("Move to trash", "Move to trash", action, parent),
-            heading=f"Move {formats.plural(len(names), 'job')} to the trash?",
+            head=Label(f"Move {formats.plural(len(names), 'job')} to the trash?", "title"),
             close_label="Keep them" if len(names) > 1 else "Keep it",
             icon="trash",
             is_dangerous=True,

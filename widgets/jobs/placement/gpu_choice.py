@@ -95,7 +95,7 @@ def share_question(
     memory = "" if used_memory == formats.NONE else f"; {used_memory} are in use"
     return Question(
         *(f"Use GPU {gpu.index} anyway", "Use it anyway", share, parent),
-        heading=f"Use GPU {gpu.index} of {node} anyway?",
+        head=Label(f"Use GPU {gpu.index} of {node} anyway?", "title", wrap=True),
         close_label="Cancel",
         is_dangerous=True,
     ).ask(
