@@ -35,7 +35,8 @@ from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
-from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import ParsedJob, parse_job, with_changes
 from backend.records.jobs.metric_names import measures_quality, usual_mode
 from backend.records.jobs.settings import CHANGEABLE, default_value, is_of, value_at
 from backend.records.jobs.state import JobState
@@ -265,6 +266,8 @@ def write_placement(folder: OpenJob, config: JobConfig) -> None:
     raw = config.to_dict()
     changes = {}
     for path in CHANGEABLE:
+        if path.partition(".")[0] == ("placement" if config.slurm is not None else "slurm"):
+            continue
         # A job with a script has no batch size and no learning rate.
         if is_of(path, script=bool(config.script)):
             value = value_at(raw, path)

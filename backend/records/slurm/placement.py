@@ -8,14 +8,14 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Any
 
 from backend.records.base.schema import STRICT, Record
 from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import ALLOCATED_GPU, Placement
-from backend.records.jobs.setting import WHERE_SECTION, Setting, setting_metadata
+from backend.records.jobs.setting import WHERE_SECTION, setting
 from backend.records.slurm.cluster import Association, Partition, format_time
 
 COMMENT_PREFIX = "ringmaster:"
@@ -43,10 +43,9 @@ class PlacementError:
     remedy: str
 
 
-def _setting(kind: str, label: str, **options: Any) -> dict[str, Setting]:
-    return setting_metadata(
-        kind, label, section=WHERE_SECTION, term="Slurm", is_changeable=True, **options
-    )
+def _slurm_setting(kind: str, label: str, default: Any, **options: Any) -> Any:
+    where = {"section": WHERE_SECTION, "term": "Slurm", "is_changeable": True}
+    return setting(kind, label, default, **where, **options)
 
 
 @dataclass(frozen=True)
@@ -59,28 +58,22 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
     of the shell before the run, such as ``module load cuda``.
     """
 
-    cluster: str = field(default="", metadata=_setting("text", "Cluster"))
-    nodes: int = field(default=1, metadata=_setting("whole", "Nodes of Slurm", low=1, high=4096))
-    processes: int = field(
-        default=1, metadata=_setting("whole", "Processes, per node", low=1, high=4096)
-    )
-    gpus: int = field(default=0, metadata=_setting("whole", "GPUs, per node", high=64))
-    gpu_type: str = field(default="", metadata=_setting("text", "GPU type", is_rare=True))
-    partition: str = field(default="", metadata=_setting("text", "Partition"))
-    time_limit_min: int = field(default=0, metadata=_setting("whole", "Time limit, min"))
-    continues: bool = field(default=True, metadata=_setting("flag", "Continue at the limit"))
+    cluster: str = _slurm_setting("text", "Cluster", "")
+    nodes: int = _slurm_setting("whole", "Nodes of Slurm", 1, low=1, high=4096)
+    processes: int = _slurm_setting("whole", "Processes, per node", 1, low=1, high=4096)
+    gpus: int = _slurm_setting("whole", "GPUs, per node", 0, high=64)
+    gpu_type: str = _slurm_setting("text", "GPU type", "", is_rare=True)
+    partition: str = _slurm_setting("text", "Partition", "")
+    time_limit_min: int = _slurm_setting("whole", "Time limit, min", 0)
+    continues: bool = _slurm_setting("flag", "Continue at the limit", True)
     """Slurm queues the job again at its time limit, after preemption or the loss of a node."""
-    account: str = field(default="", metadata=_setting("text", "Account", is_rare=True))
-    qos: str = field(default="", metadata=_setting("text", "QOS", is_rare=True))
-    constraint: str = field(default="", metadata=_setting("text", "Constraint", is_rare=True))
-    exclusive: bool = field(default=False, metadata=_setting("flag", "Whole nodes", is_rare=True))
-    networks: str = field(default="", metadata=_setting("text", "Networks", is_rare=True))
-    options: tuple[str, ...] = field(
-        default=(), metadata=_setting("texts", "Options of sbatch", is_rare=True)
-    )
-    setup: tuple[str, ...] = field(
-        default=(), metadata=_setting("texts", "Lines before the run", is_rare=True)
-    )
+    account: str = _slurm_setting("text", "Account", "", is_rare=True)
+    qos: str = _slurm_setting("text", "QOS", "", is_rare=True)
+    constraint: str = _slurm_setting("text", "Constraint", "", is_rare=True)
+    exclusive: bool = _slurm_setting("flag", "Whole nodes", False, is_rare=True)
+    networks: str = _slurm_setting("text", "Networks", "", is_rare=True)
+    options: tuple[str, ...] = _slurm_setting("texts", "Options of sbatch", (), is_rare=True)
+    setup: tuple[str, ...] = _slurm_setting("texts", "Lines before the run", (), is_rare=True)
 
     @property
     def time_limit_s(self) -> int:

@@ -22,7 +22,8 @@ from backend.datastore.jobs.files import JobFile
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
-from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
+from backend.records.jobs.config import RANDOM_WEIGHTS
+from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState
@@ -366,8 +367,6 @@ def _with_changes(
     """
     if placement:
         changes = {**changes, "placement": [p.to_dict() for p in placement]}
-        if file.config.slurm is not None:
-            file = replace(file, config=replace(file.config, slurm=None))
     if not changes:
         return file
     fixed_labels = [label(path) for path in changes if path not in CHANGEABLE]

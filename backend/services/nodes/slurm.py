@@ -1,0 +1,218 @@
+"""Slurm clusters: nodes that were added as login nodes, or this computer with Slurm's commands.
+
+A cluster is asked for all jobs at once, at most every `POLL_S`, and in a thread of its own: a login
+node that is slow or down delays no list, and what it said last holds.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+
+from backend.base.errors import BackendError
+from backend.base.log import suppress, swallowed
+from backend.datastore.access.root_access import OpenJob, OpenRoot
+from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher, read_submission
+from backend.node.run import run_start
+from backend.records.jobs.launch import Launch, launch_of
+from backend.records.jobs.placement import THIS_COMPUTER
+from backend.records.slurm.cluster import Partition
+from backend.records.slurm.job import Condition
+from backend.records.slurm.placement import PlacementError, SlurmPlacement
+from backend.services.nodes.registry import NodeRegistry
+from backend.ssh.interface import CommandResult, Shell, Unreachable
+
+_FIRST_ANSWER_S = 5.0
+"""How long the first question about a job waits for an answer of its cluster."""
+
+
+class SlurmService:
+    """Every call may run on any thread."""
+
+    def __init__(self, root: OpenRoot, nodes: NodeRegistry) -> None:
+        self._root = root
+        self._nodes = nodes
+        self._clusters: dict[str, SlurmCluster] = {}
+        self._login_nodes: list[_SshLoginNode] = []
+        self._watches: dict[str, _JobWatch] = {}
+        self._lock = threading.Lock()
+
+    def cluster(self, name: str) -> SlurmCluster:
+        """Return a cluster by the name of its node; nothing is connected before a question."""
+        with self._lock:
+            if name not in self._clusters:
+                login_node: _LocalLoginNode | _SshLoginNode = _LocalLoginNode()
+                if name != THIS_COMPUTER:
+                    login_node = _SshLoginNode(name, self._nodes)
+                    self._login_nodes.append(login_node)
+                self._clusters[name] = SlurmCluster(login_node)
+            return self._clusters[name]
+
+    def partitions(self, name: str) -> tuple[Partition, ...]:
+        """Return the partitions with their nodes.
+
+        Raises:
+            BackendError: The login node or Slurm does not answer.
+        """
+        return self.cluster(name).partitions()
+
+    def check(self, placement: SlurmPlacement) -> tuple[PlacementError, ...]:
+        """Return why the cluster would refuse a job, or never start it.
+
+        Raises:
+            BackendError: The login node or Slurm does not answer.
+        """
+        return self.cluster(placement.cluster).check(placement)
+
+    def launcher(self, placement: SlurmPlacement) -> SlurmLauncher:
+        return SlurmLauncher(self.cluster(placement.cluster), placement, self._root.files)
+
+    def submit(self, placement: SlurmPlacement, folder: OpenJob, launch: Launch) -> None:
+        """Submit a claimed run; one that Slurm refuses is given back.
+
+        Raises:
+            BackendError: Slurm refused the job, or does not answer.
+        """
+        try:
+            self.launcher(placement).submit(folder, launch)
+        except Unreachable:  # Slurm may have the job: only its own answer can tell.
+            raise
+        except BackendError:
+            run_start.give_back(folder, launch, self._root.files)
+            raise
+
+    def leave_queue(self, job_id: str) -> bool:
+        """Remove a job that waits from Slurm's queue; return False if it is not in one.
+
+        A first run that has not begun is given back: the job is as before its start.
+
+        Raises:
+            BackendError: Slurm does not answer.
+        """
+        folder = self._root.job(job_id)
+        run = folder.newest_run()
+        if not run or not folder.attempt(run).slurm.exists():
+            return False
+        launcher = self.launcher(read_submission(folder, run).placement)
+        launcher.end(folder)
+        launch = launch_of(folder.launch, run)
+        if launch is not None and not folder.attempt(run).exit.exists():
+            run_start.give_back(folder, launch, self._root.files)
+        return True
+
+    def condition(self, folder: OpenJob, run: int) -> Condition | None:
+        """Return the state of a submitted run; None without news of it.
+
+        An end that only Slurm knows is recorded.
+        """
+        try:
+            placement = read_submission(folder, run).placement
+        except BackendError as error:
+            swallowed(error)
+            return None
+        with self._lock:
+            watch = self._watches.setdefault(placement.cluster, _JobWatch())
+        return watch.condition(folder, run, self.launcher(placement))
+
+    def close(self) -> None:
+        for watch in self._watches.values():
+            watch.close()
+        for login_node in self._login_nodes:
+            login_node.close()
+
+
+class _JobWatch:
+    """The states of the jobs in a cluster, renewed in a thread of their own."""
+
+    def __init__(self) -> None:
+        self._executor = ThreadPoolExecutor(1, "slurm")
+        self._renewal: Future[None] | None = None
+        self._launchers: dict[tuple[str, int], tuple[OpenJob, SlurmLauncher]] = {}
+        self._conditions: dict[tuple[str, int], Condition] = {}
+        self._next_renewal_s = 0.0
+        self._lock = threading.Lock()
+
+    def condition(self, folder: OpenJob, run: int, launcher: SlurmLauncher) -> Condition | None:
+        """Return what is known of a run; the first time it waits for an answer."""
+        key = folder.job_id, run
+        with self._lock:
+            is_new = key not in self._launchers
+            self._launchers[key] = folder, launcher
+            is_idle = self._renewal is None or self._renewal.done()
+            if is_idle and (is_new or time.monotonic() >= self._next_renewal_s):
+                self._next_renewal_s = time.monotonic() + POLL_S
+                self._renewal = self._executor.submit(self._renew)
+            renewal = self._renewal
+        if is_new and renewal is not None:
+            with suppress(TimeoutError):
+                renewal.result(_FIRST_ANSWER_S)
+        return self._conditions.get(key)
+
+    def _renew(self) -> None:
+        with self._lock:
+            launchers = dict(self._launchers)
+        for (job_id, run), (folder, launcher) in launchers.items():
+            if folder.newest_run() != run:
+                continue
+            try:
+                self._conditions[job_id, run] = launcher.state(folder)
+            except BackendError as error:
+                swallowed(error)
+
+    def close(self) -> None:
+        self._executor.shutdown(wait=False, cancel_futures=True)
+
+
+class _LocalLoginNode:
+    """This computer as the login node."""
+
+    def run(
+        self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
+    ) -> CommandResult:
+        try:
+            completed = subprocess.run(
+                argv, input=input, capture_output=True, timeout=limit_s, check=False
+            )
+        except FileNotFoundError as error:
+            raise BackendError(
+                f"This computer has no {argv[0]}, so it is not a login node of Slurm.",
+                "Add the login node: node add HOST --slurm",
+            ) from error
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise Unreachable(f"Slurm does not answer: {argv[0]} did not end.") from error
+        out, err = (text.decode(errors="replace") for text in (completed.stdout, completed.stderr))
+        return CommandResult(completed.returncode, out, err)
+
+
+class _SshLoginNode:
+    """A login node over one connection, which is opened at the first command and after a loss."""
+
+    def __init__(self, name: str, nodes: NodeRegistry) -> None:
+        self._name = name
+        self._nodes = nodes
+        self._shell: Shell | None = None
+        self._lock = threading.Lock()
+
+    def run(
+        self, argv: Sequence[str], *, input: bytes = b"", limit_s: float = 60.0
+    ) -> CommandResult:
+        with self._lock:
+            if self._shell is None:
+                self._shell = self._nodes.open_shell(self._name)
+            try:
+                return self._shell.run(argv, input=input, limit_s=limit_s)
+            except Unreachable:
+                self._close()
+                raise
+
+    def close(self) -> None:
+        with self._lock:
+            self._close()
+
+    def _close(self) -> None:
+        if self._shell is not None:
+            self._shell.close()
+            self._shell = None
