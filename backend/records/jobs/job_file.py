@@ -124,7 +124,7 @@ def _read_placement(top: Table) -> dict[str, Any]:
     if top.take_value("placement", None):
         top.add_error("placement", "cannot be used with slurm, which chooses the nodes.")
     slurm_table = top.table("slurm")
-    slurm = _read_table(SlurmPlacement, slurm_table)
+    slurm = _read_record(SlurmPlacement, slurm_table)
     if not slurm.cluster:
         slurm_table.add_error("cluster", "names no cluster.")
     for error in slurm.errors():

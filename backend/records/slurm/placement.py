@@ -86,11 +86,7 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
             if not _WORD.fullmatch(getattr(self, name)):
                 label = name.replace("_", " ")
                 yield PlacementError(f"The {label} has characters that Slurm does not accept.", "")
-        if self.nodes < 1 or self.processes < 1:
-            yield PlacementError(
-                "The job has no process.", "Choose one node and one process or more."
-            )
-        elif self.gpus and self.processes not in (1, self.gpus):
+        if self.gpus and self.processes not in (1, self.gpus):
             yield PlacementError(
                 f"{self.gpus} GPUs have {self.gpus} processes, not {self.processes}.",
                 "Remove the number of processes.",
@@ -129,7 +125,7 @@ class SlurmPlacement(Record, label="placement in Slurm", rules=STRICT):
 def _is_subnet(text: str) -> bool:
     try:
         ip_network(text)
-    except ValueError:
+    except ValueError:  # the answer
         return False
     return True
 

@@ -78,7 +78,7 @@ class SlurmService:
         """
         try:
             self.launcher(placement).submit(folder, launch)
-        except Unreachable:  # Slurm may have the job: only its own answer can tell.
+        except Unreachable:  # Slurm may have the job: only its own answer is certain.
             raise
         except BackendError:
             run_start.give_back(folder, launch, self._root.files)

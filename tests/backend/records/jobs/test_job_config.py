@@ -405,7 +405,7 @@ OTHER_VALUES = {
 }
 
 
-@pytest.mark.parametrize("path", CHANGEABLE)
+@pytest.mark.parametrize("path", [p for p in CHANGEABLE if not p.startswith("slurm.")])
 def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) -> None:
     changes = {path: OTHER_VALUES[path]}
     gpu_settings = ON_GPUS if path in ("gives_way", "quiet_minutes") else {}
@@ -415,6 +415,43 @@ def test_a_setting_that_may_change_later_is_checked_as_in_a_job_file(path: str) 
     assert value_at(changed_job.to_dict(), path) == OTHER_VALUES[path]
     for invalid_value in (0, -1, "x", None, ["x"]):
         assert with_changes(job, {path: invalid_value}).config is None
+
+
+def test_slurm_takes_the_place_of_nodes_and_nodes_that_of_slurm() -> None:
+    on_slurm = with_changes(config(GOOD), {"slurm.cluster": "hpc", "slurm.nodes": 3}).config
+    assert on_slurm is not None
+    assert [p.to_dict() for p in on_slurm.placement] == [
+        {"node": f"hpc-{number}", "processes": 1} for number in (1, 2, 3)
+    ]
+    raw = on_slurm.to_dict()
+    assert raw["slurm"] == {"cluster": "hpc", "nodes": 3}
+    assert "placement" not in raw
+    assert parse_job(raw).config == on_slurm
+    on_gpus = with_changes(on_slurm, {"slurm.gpus": 2}).config
+    assert on_gpus is not None
+    assert (on_gpus.world_size, on_gpus.uses_gpus) == (6, True)
+    on_nodes = with_changes(on_slurm, {"placement": GOOD["placement"]}).config
+    assert on_nodes == config(GOOD)
+
+
+@pytest.mark.parametrize(
+    ("slurm", "error"),
+    [
+        ({}, "slurm.cluster: names no cluster."),
+        ({"cluster": "hpc", "nodes": 0}, "slurm.nodes: must be between 1 and 4096."),
+        ({"cluster": "hpc", "gpus": 4, "processes": 2}, "slurm: 4 GPUs have 4 processes, not 2."),
+        ({"cluster": "hpc", "partition": "a b"}, "slurm: The partition has characters"),
+        ({"cluster": "hpc", "networks": "10.0.0"}, "slurm: “10.0.0” is not a subnet."),
+        ({"cluster": "hpc", "options": ["mem=0"]}, "slurm: “mem=0” is not an option of sbatch."),
+        ({"cluster": "hpc", "time_limit": 5}, "slurm.time_limit: is not a setting of a job."),
+    ],
+)
+def test_what_no_cluster_takes_is_an_error_of_the_job_file(
+    slurm: dict[str, object], error: str
+) -> None:
+    raw = {key: value for key, value in GOOD.items() if key != "placement"}
+    (message,) = [e.message for e in parse_job({**raw, "slurm": slurm}).errors]
+    assert message.startswith(error)
 
 
 def test_other_nodes_must_fit_the_rules_of_the_job() -> None:
