@@ -121,6 +121,7 @@ class FormController(Controller):
         form.start_requested.connect(self._start_draft)
         form.start_cancelled.connect(self._cancel_draft)
         form.queue_requested.connect(self._queue_draft)
+        form.partitions_requested.connect(self._read_partitions)
         form.save_requested.connect(partial(self._create, finish=lambda view, _progress: view))
         form.open_requested.connect(self._choose_job_file)
         form.start_from.searched.connect(self._find_jobs)
@@ -255,6 +256,11 @@ class FormController(Controller):
         )
         if path:
             self.open_job_file(Path(path))
+
+    @Slot(str)
+    def _read_partitions(self, cluster: str) -> None:
+        read, show = self._services.slurm.partitions, self._form.show_partitions
+        self.serve("cluster", partial(read, cluster), partial(show, cluster), self._form.show_error)
 
     # The initial weights.
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
@@ -35,7 +34,6 @@ from backend.services.context.container import Services
 
 if TYPE_CHECKING:
     from backend.records.nodes.reading import NodeReading
-    from backend.records.slurm.cluster import Partition
 
 _DAY_S = 86400.0
 _Name = Annotated[str, ArgSpec("NAME")]
@@ -140,7 +138,7 @@ def partitions(
             "up" if partition.is_up else "down",
             "none" if partition.time_limit_s is None else duration_text(partition.time_limit_s),
             f"{sum(node.is_usable for node in partition.nodes)} of {len(partition.nodes)}",
-            _gpu_counts(partition),
+            partition.gpu_label,
             "; ".join(
                 f"{node.name} is {node.state}{f': {node.reason}' if node.reason else ''}"
                 for node in partition.nodes
@@ -154,15 +152,6 @@ def partitions(
         [json_value(partition) for partition in partitions],
         Table(head, rows, "The cluster has no partition."),
     )
-
-
-def _gpu_counts(partition: Partition) -> str:
-    """Return how many GPUs of each type are free: "3 of 8 a100, 2 of 2"."""
-    totals, used = Counter[str](), Counter[str]()
-    for node in partition.nodes:
-        totals.update(node.gpus)
-        used.update(node.used_gpus if node.is_usable else node.gpus)
-    return ", ".join(f"{n - used[t]} of {n} {t}".rstrip() for t, n in sorted(totals.items()))
 
 
 @command("node forget-passphrase")

@@ -9,6 +9,7 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -74,6 +75,15 @@ class Partition:
     is_default: bool
     time_limit_s: int | None
     nodes: tuple[SlurmNode, ...] = ()
+
+    @property
+    def gpu_label(self) -> str:
+        """Return how many GPUs of each type are free: "3 of 8 a100, 2 of 2"; "" without GPUs."""
+        totals, used = Counter[str](), Counter[str]()
+        for node in self.nodes:
+            totals.update(node.gpus)
+            used.update(node.used_gpus if node.is_usable else node.gpus)
+        return ", ".join(f"{n - used[t]} of {n} {t}".rstrip() for t, n in sorted(totals.items()))
 
     @property
     def gpu_types(self) -> tuple[str, ...]:

@@ -17,7 +17,10 @@ from backend.records.jobs.rate_search import RateSearch, RateStep
 from backend.records.jobs.script_help import ScriptHelp, read_help
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
-from backend.records.nodes.reading import Finding, GpuProcess
+from backend.records.nodes.entry import NodeAddress, NodeEntry
+from backend.records.nodes.reading import Finding, GpuProcess, NodeState, Presence
+from backend.records.slurm.cluster import Partition, SlurmNode
+from backend.records.slurm.placement import SlurmPlacement
 from backend.records.sweeps.values import Axis, parse_axis
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
@@ -127,6 +130,25 @@ def new_job_plan_too_large(stage: Stage) -> None:
     memory = replace(PLAN.memory, other_bytes=None, capacity_bytes=11 * 2**30)
     dialog.show_plan(JobPlan("gpu09", memory, 64, BatchFit(48, 32, 2, 2)))
     stage.lay_over(dialog)
+
+
+@screen("new-job-slurm", LARGE_SMALL)
+def new_job_slurm(stage: Stage) -> None:
+    """A job for which Slurm chooses the nodes, with its rare settings open."""
+    placement = SlurmPlacement("hpc", 4, gpus=4, partition="a100", time_limit_min=720)
+    nodes = tuple(SlurmNode(f"g{n}", "idle", 64, 512_000, {"a100": 4}) for n in range(8))
+    cluster_node = NodeEntry("hpc", NodeAddress("login.example"), has_slurm=True)
+    states = (*lab.nodes(), NodeState("hpc", Presence.ONLINE, entry=cluster_node))
+    form = filled_form(stage, states, {**RAW, "placement": [], "slurm": vars(placement)})
+    form.show_partitions("hpc", (Partition("a100", True, True, 172_800, nodes),))
+    for details in form.findChildren(Details):
+        stage.settle()
+        if (
+            details.button.isVisible()
+            and details.button.isVisibleTo(form)
+            and "sbatch" in details.button.toolTip()
+        ):
+            details.button.click()
 
 
 @screen("new-job-more", LARGE_SMALL)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from PySide6.QtCore import QCoreApplication, QEvent, Qt, QTimer, Signal, Slot
@@ -17,7 +17,7 @@ from backend.records.jobs.config import (
 )
 from backend.records.jobs.metric_names import usual_mode
 from backend.records.jobs.script import USUAL_CHECKPOINTS
-from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION
+from backend.records.jobs.setting import HOW_SECTION, KEEP_SECTION, WHAT_SECTION, WHERE_SECTION
 from backend.records.jobs.settings import (
     OPTIONS,
     SETTINGS,
@@ -27,6 +27,8 @@ from backend.records.jobs.settings import (
     value_at,
     value_label,
 )
+from backend.records.slurm.cluster import Partition
+from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card
@@ -57,6 +59,7 @@ def _rare_settings(section: str, *, script: bool = False) -> tuple[str, ...]:
 
 
 _RARE_HOW = _rare_settings(HOW_SECTION)
+_RARE_WHERE = _rare_settings(WHERE_SECTION)
 _LOST_NODE_KEYS = ("nodes", "shrink", "at_least", "scaling", "grow", "silent_limit_s")
 _FAILURE, _GIVE_WAY = "If a machine fails", label("gives_way")
 _KEEP_GROUPS = {
@@ -91,6 +94,8 @@ _PLACEHOLDERS = {
     "total_epochs": "as the script says",
     "total_steps": "as the script says",
 }
+SET_FLAGS: Mapping[str, Any] = {"stop_on_nan": True, "slurm": {"continues": True}}
+"""The flags that a job file sets by default."""
 MODEL, SCRIPT = "model", "script"
 """The kinds of jobs: a model with its loader, or a script."""
 
@@ -108,11 +113,17 @@ class FormSections(QWidget):
         job_kind: The choice of a model or a script.
         gallery: Choose a model from the gallery.
         rate_button: Search for the learning rate.
+
+    Signals:
+        partitions_requested: The name of a cluster that was chosen.
     """
+
+    partitions_requested = Signal(str)
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._fields = fields
+        self._asked_cluster = ""
         self.picker = PlacementPicker()
         self.sweep = SweepCard(fields)
         self.templates = TemplateStrip()
@@ -149,7 +160,7 @@ class FormSections(QWidget):
                 self.banner,
                 self.templates,
                 what_card,
-                section("Where", self.picker),
+                self._make_where_card(),
                 self._how_card,
                 self.sweep,
                 self._keep_card,
@@ -167,8 +178,9 @@ class FormSections(QWidget):
                     control.activated.connect(self._follow_strategy)
                 if table == "optimizer":
                     control.activated.connect(self._follow_optimizer)
-        fields.show({"stop_on_nan": True})
+        fields.show(SET_FLAGS)
         self.fit_settings()
+        self.fit_cluster()
         self._show_default_mode()
         self.show_job_kind(MODEL)
         self.show_default_strategy(StrategyConfig.name)
@@ -181,6 +193,7 @@ class FormSections(QWidget):
         for details in (
             self._how_details,
             self._keep_details,
+            self._slurm_details,
             self._script_details,
             self._validation_details,
         ):
@@ -372,6 +385,66 @@ class FormSections(QWidget):
         for path in ("checkpoint.keep_latest", "checkpoint.keep_best"):
             self._fields.field(path).setVisible(bool(removes))
 
+    def offer_clusters(self, names: Sequence[str]) -> None:
+        """Offer clusters in which Slurm chooses the nodes."""
+        options = (("", "Chosen nodes"), *((name, f"{name}, by Slurm") for name in names))
+        self._fields.set_options("slurm.cluster", options)
+        self.fit_cluster()
+
+    def show_partitions(self, cluster: str, partitions: Sequence[Partition]) -> None:
+        """Offer the partitions of the chosen cluster."""
+        if cluster == self.cluster():
+            options = ((p.name, _partition_label(p)) for p in partitions)
+            self._fields.set_options("slurm.partition", (("", "its default"), *options))
+
+    def cluster(self) -> str:
+        """Return the chosen cluster, "" for a job on chosen nodes."""
+        return self._fields.key("slurm.cluster")
+
+    @Slot()
+    def fit_cluster(self) -> None:
+        """Show what a job asks of Slurm in place of the nodes, if a cluster is chosen."""
+        cluster = self.cluster()
+        control = self._fields.field("slurm.cluster").control
+        self._clusters.setVisible(isinstance(control, ComboBox) and control.count() > 1)
+        self.picker.setVisible(not cluster)
+        for widget in (self._fields.field("slurm.partition"), self._slurm_fields):
+            widget.setVisible(bool(cluster))
+        if not cluster:
+            self._slurm_details.hide()
+        if cluster != self._asked_cluster:
+            self._asked_cluster = cluster
+            if cluster:
+                self.partitions_requested.emit(cluster)
+
+    def _make_where_card(self) -> Card:
+        f = self._fields
+        cluster = f.pick("slurm.cluster", ("", "Chosen nodes"))
+        partition = f.pick("slurm.partition", ("", "its default"))
+        self._slurm_details = Details("Kind of GPU, account, constraints and options of sbatch")
+        error_line = ErrorLine()
+        self._clusters, self._slurm_fields = QWidget(), QWidget()
+        self._clusters.setLayout(_line((cluster, 4), (partition, 5)))
+        self._slurm_fields.setLayout(
+            _line(
+                (f.make("slurm.nodes"), 5),
+                (f.make("slurm.gpus"), 4),
+                (f.make("slurm.processes"), 4),
+                (f.make("slurm.time_limit_min", "the longest"), 5),
+                (f.make("slurm.continues"), 5),
+                details=self._slurm_details,
+                error_line=error_line,
+            )
+        )
+        rare_fields = [f.make(path, "") for path in _RARE_WHERE]
+        error_line.attach_fields(*rare_fields)
+        self._slurm_details.fill(_grid(*rare_fields))
+        if isinstance(cluster.control, ComboBox):
+            cluster.control.currentIndexChanged.connect(self.fit_cluster)
+        return section(
+            "Where", self._clusters, self.picker, self._slurm_fields, self._slurm_details
+        )
+
     def _make_how_card(self) -> Card:
         f = self._fields
         first_line = _line(
@@ -466,6 +539,16 @@ def section(name: str, *items: Any, tool: QWidget | None = None) -> Card:
     head.setFixedWidth(SECTION_W)
     body = col(*items, gap=0)
     return Card(row(col(head, tool, STRETCH, gap=S1), (body, 1), gap=S3), margins=(S4, S2, S4, S1))
+
+
+def _partition_label(partition: Partition) -> str:
+    limit_s = partition.time_limit_s
+    parts = (
+        partition.name if partition.is_up else f"{partition.name}, down",
+        "no limit" if limit_s is None else formats.duration(limit_s),
+        partition.gpu_label or formats.plural(len(partition.nodes), "node"),
+    )
+    return " · ".join(parts)
 
 
 def _line(

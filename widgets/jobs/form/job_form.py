@@ -7,7 +7,7 @@ run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from backend.records.jobs.template import Template
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobView
 from backend.records.library.item import LibraryItem
 from backend.records.nodes.reading import Finding, NodeState
+from backend.records.slurm.cluster import Partition
 from backend.records.sweeps.values import axis_text
 from widgets.common import formats
 from widgets.common.buttons import Button
@@ -32,7 +33,7 @@ from widgets.common.fields import ComboBox
 from widgets.common.focus import FocusForwarder
 from widgets.common.layout import col, row
 from widgets.common.theme import FORM_MAX_W, PAGE_MARGIN, ColorRole
-from widgets.jobs.form.form_sections import MODEL, SCRIPT, FormSections
+from widgets.jobs.form.form_sections import MODEL, SCRIPT, SET_FLAGS, FormSections
 from widgets.jobs.form.form_side import START_KEY, FormFoot, FormSide, StartButtons
 from widgets.jobs.form.job_fields import JobDraft, JobFields, Origin, merge_settings
 from widgets.jobs.form.trial_status import RESULTS, BatchTrial, TrialState
@@ -76,6 +77,7 @@ class JobForm(QWidget):
         help_cancelled: Stop reading.
         rate_requested: Search for the learning rate; answer with `choose_settings`.
         plan_requested: Measure the needs of the job; answer with `choose_settings`.
+        partitions_requested: The name of a Slurm cluster; answer with `show_partitions`.
         gallery_requested: Choose a model from the gallery; answer with `choose_model`.
         picture_requested: A file name, and the bytes to save.
     """
@@ -99,6 +101,7 @@ class JobForm(QWidget):
     help_cancelled = Signal()
     rate_requested = Signal()
     plan_requested = Signal()
+    partitions_requested = Signal(str)
     gallery_requested = Signal()
     picture_requested = Signal(str, object)
 
@@ -155,6 +158,7 @@ class JobForm(QWidget):
         self._picker.changed.connect(self._sections.fit_placement)
         self._picker.usage_changed.connect(self._check_timer.start)
         self._sweep.changed.connect(self._handle_change)
+        self._sections.partitions_requested.connect(self.partitions_requested)
         self._sections.templates.template_chosen.connect(self.template_requested)
         self._sections.templates.all_button.clicked.connect(self.load_requested)
         self._sections.job_kind.activated.connect(self._choose_job_kind)
@@ -204,7 +208,13 @@ class JobForm(QWidget):
         self._fields.set_options("dataset", empty_options + self._datasets)
 
     def show_nodes(self, states: tuple[NodeState, ...]) -> None:
-        self._picker.show_nodes(states)
+        clusters = [s.name for s in states if s.entry is not None and s.entry.has_slurm]
+        self._sections.offer_clusters(clusters)
+        self._picker.show_nodes(tuple(s for s in states if s.name not in clusters))
+
+    def show_partitions(self, cluster: str, partitions: Sequence[Partition]) -> None:
+        """Offer the partitions of the chosen cluster."""
+        self._sections.show_partitions(cluster, partitions)
 
     def show_jobs(self, views: tuple[JobView, ...]) -> None:
         """Set all jobs; their names are shown at the GPUs they hold."""
@@ -270,9 +280,9 @@ class JobForm(QWidget):
         self._sections.show_job_kind(SCRIPT if is_script else MODEL)
         self._sections.offer_job_kinds(self._has_scripts and not is_script)
         self._offer_datasets()
-        raw = (
-            {**draft.raw} if is_script else without_default_stop({"stop_on_nan": True, **draft.raw})
-        )
+        raw = {**draft.raw} if is_script else without_default_stop({**SET_FLAGS, **draft.raw})
+        slurm = raw.get("slurm")
+        raw["slurm"] = {**SET_FLAGS["slurm"], **(slurm if isinstance(slurm, Mapping) else {})}
         optimizer = raw.get("optimizer", {})
         if not is_script and isinstance(optimizer, Mapping) and "name" not in optimizer:
             # The default of the strategy.
@@ -287,6 +297,7 @@ class JobForm(QWidget):
         self._sections.arguments.show_known()
         self._sections.show_details()
         self._sections.fit_placement()
+        self._sections.fit_cluster()
         for path in filter(raw.get, ("validation_dataset", "validation_loader")):
             self._sections.reveal(self._fields.field(path))
         self._sweep.show_draw(draft.draws, draft.seed)
@@ -397,9 +408,10 @@ class JobForm(QWidget):
                 key: value for key, value in other_settings.items() if key != "early_stop"
             }
         raw = merge_settings(other_settings, fields)
-        placement = self._picker.value()
-        if placement:
-            raw[_PLACEMENT] = placement
+        if not self._sections.cluster():
+            raw.pop("slurm", None)
+            if placement := self._picker.value():
+                raw[_PLACEMENT] = placement
         axes = self._fields.swept.axes()
         draws = self._sweep.draws() if axes else None
         return JobDraft(raw, axes, draws, self._sweep.seed(), self._current_origin(raw))
@@ -591,7 +603,7 @@ class JobForm(QWidget):
             return f"Queue {formats.plural(self._job_count, 'job')}"
         if self._trial.state is TrialState.FAILED:
             return "Start anyway"
-        return f"Start on {_slots_text(self._picker.value())}"
+        return f"Start on {self._sections.cluster() or _slots_text(self._picker.value())}"
 
 
 def _unplaced_message(error: ConfigError) -> str:

@@ -438,7 +438,7 @@ def test_slurm_takes_the_place_of_nodes_and_nodes_that_of_slurm() -> None:
     ("slurm", "error"),
     [
         ({}, "slurm.cluster: names no cluster."),
-        ({"cluster": "hpc", "nodes": 0}, "slurm.nodes: must be between 1 and 4096."),
+        ({"cluster": "hpc", "nodes": 0}, "slurm.nodes: must be between 1 and 4"),
         ({"cluster": "hpc", "gpus": 4, "processes": 2}, "slurm: 4 GPUs have 4 processes, not 2."),
         ({"cluster": "hpc", "partition": "a b"}, "slurm: The partition has characters"),
         ({"cluster": "hpc", "networks": "10.0.0"}, "slurm: “10.0.0” is not a subnet."),

@@ -11,6 +11,7 @@ from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.torch_options import OPTIMIZERS
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobForecast
 from backend.records.library.item import Kind, LibraryItem
+from backend.records.nodes.entry import NodeAddress, NodeEntry
 from backend.records.nodes.reading import (
     Cpu,
     Finding,
@@ -20,6 +21,8 @@ from backend.records.nodes.reading import (
     NodeState,
     Presence,
 )
+from backend.records.slurm.cluster import Partition, SlurmNode
+from backend.records.slurm.placement import SlurmPlacement
 from tests.widgets.nodes import samples
 from tests.windows import (
     add_widget,
@@ -46,6 +49,7 @@ from widgets.jobs.form.job_fields import (
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
 from widgets.jobs.placement.gpu_cells import GpuCells
+from widgets.jobs.placement.placement_picker import PlacementPicker
 
 DIGITS = {
     "name": "digits, two workers",
@@ -596,3 +600,42 @@ def test_a_narrow_window_shows_a_hint_in_place_of_the_figures(form):
     assert figures.text() == "A batch of 64 needs about 12 GiB. Choose 48 or less."
     form.show_check(JobCheck(global_batch=64))
     assert "batch" in figures.text()
+
+
+CLUSTER = NodeState(
+    "hpc",
+    Presence.ONLINE,
+    reading(),
+    entry=NodeEntry("hpc", NodeAddress("login.example"), has_slurm=True),
+)
+PARTITIONS = (
+    Partition("main", True, True, None, (SlurmNode("n1", "idle", gpus={"a100": 4}),)),
+    Partition("short", True, False, 7200),
+)
+
+
+def test_a_cluster_takes_the_place_of_the_nodes_and_gives_it_back(qtbot, form):
+    fields = job_fields(form)
+    assert fields.field("slurm.cluster").isHidden()
+    form.show_draft(JobDraft(DIGITS))
+    form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()), CLUSTER))
+    with qtbot.waitSignal(form.partitions_requested) as request:
+        fields.show_value("slurm.cluster", "hpc")
+    assert request.args == ["hpc"]
+    form.show_partitions("hpc", PARTITIONS)
+    fields.show_value("slurm.partition", "main")
+    assert fields.shown_text("slurm.partition") == "main · no limit · 4 of 4 a100"
+    fields.show_value("slurm.nodes", 3)
+    raw = form.draft().raw
+    slurm = parse_job(raw).draft.slurm
+    assert slurm == SlurmPlacement("hpc", nodes=3, partition="main")
+    assert "placement" not in raw
+    assert not find_only(PlacementPicker, form).isVisibleTo(form)
+    fields.show_value("slurm.cluster", "")
+    assert form.draft().raw["placement"] == DIGITS["placement"]
+    assert "slurm" not in form.draft().raw
+
+
+def test_the_login_node_of_a_cluster_is_no_node_to_choose(form):
+    form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()), CLUSTER))
+    assert not shows_text(find_only(PlacementPicker, form), "hpc")
