@@ -131,7 +131,7 @@ class SweepService:
                 progress.step(
                     job_count + number, 2 * job_count, f"Queueing job {number + 1} of {job_count}"
                 )
-                self._queue.enqueue(view.id, progress=progress)
+                self._enqueue(view, progress=progress)
                 queued_count += 1
         except BackendError as error:
             if not jobs:
@@ -142,6 +142,17 @@ class SweepService:
             raise IncompleteSweep(message, tag, tuple(jobs)) from error
         progress.report(2 * job_count, 2 * job_count, f"Queued {job_count} jobs")
         return QueuedSweep(tag, tuple(self._jobs.queries.show(view.id) for view in jobs))
+
+    def _enqueue(
+        self, view: JobView, *, start_over: bool = False, progress: Progress | None = None
+    ) -> None:
+        """Put a job into the queue of its nodes: the program's own, or that of Slurm."""
+        if view.config.slurm is None:
+            self._queue.enqueue(view.id, start_over=start_over, progress=progress)
+        elif view.run and not start_over:
+            self._jobs.lifecycle.resume(view.id, progress=progress)
+        else:
+            self._jobs.lifecycle.start(view.id, start_over, progress=progress)
 
     def _with_free_name(self, sweep: Sweep) -> Sweep:
         """Number a name that another sweep has: ``shapes (2)``."""
@@ -206,7 +217,7 @@ class SweepService:
                 return view
             is_stopped = view.state is JobState.INTERRUPTED
             starts_over = is_stopped and not self._jobs.queries.checkpoints(view.id)
-            self._queue.enqueue(view.id, start_over=starts_over)
+            self._enqueue(view, start_over=starts_over)
             return self._jobs.queries.show(view.id)
 
         return self._apply_to_jobs(tag, resume, "queued")

@@ -378,7 +378,7 @@ class JobForm(QWidget):
         for button in (self._queue_button, self._foot_queue):
             button.setText("Cancel" if self._is_busy else "Queue")
             button.set_icon("x" if self._is_busy else "clock")
-            button.setVisible(self._is_busy or not self._fields.swept.axes())
+            button.setVisible(self._is_busy or self._may_queue())
         self._enable_buttons()
 
     def show_error(self, message: str) -> None:
@@ -570,11 +570,15 @@ class JobForm(QWidget):
             if not self._is_busy:
                 button.setText(self._start_text())
         for button in (self._queue_button, self._foot_queue):
-            button.setVisible(self._is_busy or not is_sweep)
+            button.setVisible(self._is_busy or self._may_queue())
         self._enable_buttons()
         epochs = self._fields.draft().get("epochs")
         self._side.show_figures(check, epochs if isinstance(epochs, int) else 0)
         self._foot.show_figures(check, " ".join(self._error_messages))
+
+    def _may_queue(self) -> bool:
+        """Return whether Queue is another way than Start: a sweep and Slurm have a queue anyway."""
+        return not (self._fields.swept.axes() or self._sections.cluster())
 
     def _result_of(self, check: JobCheck, is_sweep: bool) -> tuple[str, str, ColorRole]:
         """Return the message, icon and color role of the result."""

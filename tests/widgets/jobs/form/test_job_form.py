@@ -616,7 +616,7 @@ PARTITIONS = (
 
 def test_a_cluster_takes_the_place_of_the_nodes_and_gives_it_back(qtbot, form):
     fields = job_fields(form)
-    assert fields.field("slurm.cluster").isHidden()
+    assert not fields.field("slurm.cluster").isVisibleTo(form)
     form.show_draft(JobDraft(DIGITS))
     form.show_nodes((NodeState("this-computer", Presence.ONLINE, reading()), CLUSTER))
     with qtbot.waitSignal(form.partitions_requested) as request:
