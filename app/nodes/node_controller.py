@@ -263,6 +263,7 @@ class NodeController(DialogController[AddNodeDialog | Question]):
         open_name = self._page.open_name
         if open_name and now_s > self._history_times_s.get(open_name, 0.0) + _HISTORY_INTERVAL_S:
             self._read_history(open_name)
+            self._read_partitions(open_name, states)
         for name in self._watched_nodes:
             if now_s > self._history_times_s.get(name, -_WATCH_INTERVAL_S) + _WATCH_INTERVAL_S:
                 # One after the other: a job may have every node.
@@ -283,6 +284,16 @@ class NodeController(DialogController[AddNodeDialog | Question]):
             partial(self._show_history, name),
             log.swallowed,
         )
+
+    def _read_partitions(self, name: str, states: tuple[NodeState, ...]) -> None:
+        entry = next((state.entry for state in states if state.name == name), None)
+        if entry is not None and entry.has_slurm:
+            self._runner.run(
+                f"partitions {name}",
+                partial(self._services.slurm.partitions, name),
+                partial(self._page.show_partitions, name),
+                log.swallowed,
+            )
 
     def _show_history(self, name: str, history: NodeHistoryData) -> None:
         if name in self._history_times_s:
@@ -375,6 +386,7 @@ class NodeController(DialogController[AddNodeDialog | Question]):
                 passphrase=answer_passphrase if passphrase else None,
                 node_data_root=request.data_root,
                 is_staged=request.no_share,
+                has_slurm=request.has_slurm,
             )
             # Stored once it has opened the key; a keyring that stays locked changes nothing.
             try:

@@ -19,6 +19,7 @@ from backend.records.nodes.reading import (
     NodeState,
     Presence,
 )
+from backend.records.slurm.cluster import Partition, SlurmNode
 from tests.pictures import lab
 from tests.pictures.gallery import EVERY, LARGE, LARGE_SMALL, SMALL, SMALLEST, screen
 from tests.pictures.stage import Stage
@@ -182,6 +183,24 @@ def node_detail_ecc(stage: Stage) -> None:
     card = _detail(stage, "gpu07", tuple(states)).detail._history_card
     card._view_picker.choose("ecc")
     card.show_extended_history()
+
+
+@screen("node-detail-slurm")
+def node_detail_slurm(stage: Stage) -> None:
+    """The login node of a cluster with its partitions."""
+    state = samples.state("hpc", "ours", 0)
+    entry = replace(samples.entry("hpc"), has_slurm=True)
+    nodes = (
+        SlurmNode("g1", "mixed", gpus={"a100": 4}, used_gpus={"a100": 1}),
+        SlurmNode("g2", "drained", gpus={"a100": 4}, reason="fan 3 is broken"),
+    )
+    page = _nodes(stage, (replace(state, entry=entry), *lab.nodes()))
+    page.open_node("hpc")
+    partitions = (
+        Partition("a100", True, True, 172_800, nodes),
+        Partition("long", False, False, None, nodes),
+    )
+    page.show_partitions("hpc", partitions)
 
 
 @screen("node-gives-way")

@@ -23,6 +23,7 @@ from backend.records.nodes.reading import (
     Orphan,
     short_command,
 )
+from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.buttons import Button
 from widgets.common.cards import Card, Separator
@@ -219,6 +220,44 @@ def process_label(orphan: Orphan) -> str:
     """Return "python, pid 51204"."""
     program = orphan.command.partition(" ")[0].rpartition("/")[2] or "A process"
     return f"{program}, pid {orphan.process.pid}"
+
+
+class PartitionsCard(Card):
+    """The partitions of a Slurm cluster: limit, free GPUs, and the nodes that are out of use."""
+
+    def __init__(self) -> None:
+        self._rows = col(gap=S2)
+        super().__init__(Label("Partitions", "strong"), self._rows, gap=S2)
+        self._partitions: tuple[Partition, ...] = ()
+        self.hide()
+
+    def show_partitions(self, partitions: tuple[Partition, ...]) -> None:
+        self.setVisible(bool(partitions))
+        if partitions == self._partitions:
+            return
+        self._partitions = partitions
+        clear(self._rows)
+        for partition in partitions:
+            limit_s = partition.time_limit_s
+            usable_count = sum(node.is_usable for node in partition.nodes)
+            figures = (
+                "" if partition.is_up else "down",
+                f"{usable_count} of {formats.plural(len(partition.nodes), 'node')}",
+                f"{partition.gpu_label} free" if partition.gpu_label else "",
+                "no time limit" if limit_s is None else f"{formats.duration(limit_s)} at most",
+            )
+            unusable_nodes = (
+                f"{node.name} is {node.state}{f': {node.reason}' if node.reason else ''}"
+                for node in partition.nodes
+                if not node.is_usable
+            )
+            title = f"{partition.name}, default" if partition.is_default else partition.name
+            lines = [
+                Label(title, elide="right"),
+                Label(" · ".join(filter(None, figures)), color_role="text2", wrap=True),
+                *(Label(text, color_role="warn", wrap=True) for text in unusable_nodes),
+            ]
+            self._rows.addLayout(col(*lines, gap=2))
 
 
 class JobsCard(Card):

@@ -14,6 +14,7 @@ from PySide6.QtWidgets import QGridLayout, QWidget
 from backend.records.jobs.status import ProcessIdentity
 from backend.records.jobs.view import JobView
 from backend.records.nodes.reading import Finding, NodeReading, NodeState, Orphan, Presence
+from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.actions import MoreButton, fill_menu
 from widgets.common.banner import Banner
@@ -28,7 +29,12 @@ from widgets.nodes.history.node_history import NodeHistory
 from widgets.nodes.page import node_actions
 from widgets.nodes.page.gpu_card import GpuCard, Meter
 from widgets.nodes.page.node_actions import NodeAction, NodeActions, NodeActionState
-from widgets.nodes.page.node_lists import FindingsCard, JobsCard, ProcessesCard
+from widgets.nodes.page.node_lists import (
+    FindingsCard,
+    JobsCard,
+    PartitionsCard,
+    ProcessesCard,
+)
 from widgets.nodes.row.node_row import (
     Condition,
     condition_of,
@@ -94,11 +100,19 @@ class NodePage(QWidget):
         self._findings_card = FindingsCard(
             lambda orphan: actions.ask(node_actions.END_ORPHAN, self.node, orphan)
         )
+        self._partitions_card = PartitionsCard()
         self._processes_card = ProcessesCard()
         self._jobs_card = JobsCard(actions)
         self._side_column = QWidget()
         self._side_column.setLayout(
-            col(self._findings_card, self._jobs_card, self._processes_card, STRETCH, gap=S3)
+            col(
+                self._findings_card,
+                self._partitions_card,
+                self._jobs_card,
+                self._processes_card,
+                STRETCH,
+                gap=S3,
+            )
         )
         self._lower_grid = QGridLayout()
         self._lower_grid.setSpacing(S3)
@@ -197,6 +211,10 @@ class NodePage(QWidget):
     ) -> None:
         """Show the processes that runs left behind, and which of them are being ended."""
         self._findings_card.show_orphans(orphans, ending_processes, self._jobs)
+
+    def show_partitions(self, partitions: tuple[Partition, ...]) -> None:
+        """Show the partitions of the Slurm cluster behind this login node."""
+        self._partitions_card.show_partitions(partitions)
 
     def show_processes(self) -> None:
         """Scroll to the processes, if the node has a reading."""
@@ -299,6 +317,7 @@ class NodePage(QWidget):
         self._removal.hide()
         self._findings_card.clear()
         self._history_card.clear()
+        self._partitions_card.hide()
         self._jobs_card.hide()
         self._processes_card.hide()
         self._action_state = NodeActionState()

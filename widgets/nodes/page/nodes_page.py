@@ -21,6 +21,7 @@ from backend.records.nodes.reading import (
     bad_gpu_uuids,
     problems_by_gpu,
 )
+from backend.records.slurm.cluster import Partition
 from widgets.common import formats
 from widgets.common.banner import Banner
 from widgets.common.buttons import Button, SegmentedControl
@@ -211,6 +212,11 @@ class NodesPage(QWidget):
             self._refresh()
             if self.detail.node == name:
                 self.detail.show_extended_history()
+
+    def show_partitions(self, name: str, partitions: tuple[Partition, ...]) -> None:
+        """Take the partitions of the Slurm cluster behind a node."""
+        if self.detail.node == name:
+            self.detail.show_partitions(partitions)
 
     def remove_history(self, name: str) -> None:
         """Keep only the readings of this window until the history is read again."""

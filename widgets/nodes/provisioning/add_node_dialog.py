@@ -61,6 +61,7 @@ class NodeRequest:
     name: str
     data_root: str = ""
     no_share: bool = False
+    has_slurm: bool = False
 
 
 class AddNodeDialog(Dialog):
@@ -208,7 +209,10 @@ class AddNodeDialog(Dialog):
         self._fields["port"].setFixedWidth(_PORT_W)
         self.no_share = Switch("This node cannot access the data root: copy files over SSH")
         self.no_share.toggled.connect(self._apply_no_share)
-        for widget in (*(self._fields[key] for key in _RARE_FIELDS), self.no_share, self.choices):
+        self.has_slurm = Switch("This is the login node of a Slurm cluster: Slurm starts the jobs")
+        self.has_slurm.toggled.connect(lambda: self._check_fields())
+        self._switches = (self.no_share, self.has_slurm, self.choices)
+        for widget in (*(self._fields[key] for key in _RARE_FIELDS), *self._switches):
             widget.hide()
         for field, edit in self._edits.items():
             edit.textEdited.connect(partial(self._accept_edit, field))
@@ -234,7 +238,7 @@ class AddNodeDialog(Dialog):
                 row((self._fields["name"], 1), (self._fields["user"], 1), gap=S3, top=True),
                 identity,
                 row(*((self._fields[key], 1) for key in _RARE_FIELDS), gap=S3, top=True),
-                col(self.no_share, self.choices, gap=S1),
+                col(*self._switches, gap=S1),
                 STRETCH,
                 col(
                     self._status,
@@ -288,7 +292,8 @@ class AddNodeDialog(Dialog):
         self._key_file_button.setEnabled(not self._is_connecting)
         no_share = self.no_share.isChecked()
         self._fields["data_root"].setEnabled(not self._is_connecting and not no_share)
-        self.no_share.setEnabled(not self._is_connecting)
+        self.no_share.setEnabled(not self._is_connecting and not self.has_slurm.isChecked())
+        self.has_slurm.setEnabled(not self._is_connecting and not no_share)
         self.choices.setEnabled(not self._is_connecting)
         self._more_button.setEnabled(not self._is_connecting)
         self._connect_button.setEnabled(not any(errors.values()) and not self._is_connecting)
@@ -302,7 +307,7 @@ class AddNodeDialog(Dialog):
         self._status.reserve_height(not is_visible)
         for key in _RARE_FIELDS:
             self._fields[key].setVisible(is_visible)
-        for widget in (self.no_share, self.choices):
+        for widget in self._switches:
             widget.setVisible(is_visible)
         self._more_button.setText("Less" if is_visible else "More")
         self._more_button.set_icon("caret-up" if is_visible else "caret-down")
@@ -336,7 +341,9 @@ class AddNodeDialog(Dialog):
         no_share = self.no_share.isChecked()
         data_root = "" if no_share else self._data_root.text().strip()
         self.inspection_requested.emit(
-            NodeRequest(address, self._name.text().strip(), data_root, no_share)
+            NodeRequest(
+                address, self._name.text().strip(), data_root, no_share, self.has_slurm.isChecked()
+            )
         )
 
     @Slot()
