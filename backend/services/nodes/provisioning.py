@@ -183,7 +183,7 @@ class ProvisioningService:
                 peers=peers,
                 start_agent=self._start_agent,
                 system_mpi=set_up_options.system_mpi,
-                shared=set_up_options.shared,
+                shared=set_up_options.shared or entry.has_slurm,
                 exclusive_access=lock_environment,
                 relay=relay,
                 # A new environment needs the packages of user code, too.

@@ -103,13 +103,15 @@ def _properties(services: Services, view: JobView) -> Iterator[tuple[str, str]]:
         ("Processes", f"{config.workers} workers, {servers} servers" if servers else ""),
         (
             "Placement",
-            ", ".join(f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement),
+            ", ".join(f"{p.node}: {', '.join(p.gpus) or p.processes}" for p in config.placement)
+            if config.slurm is None
+            else "",
         ),
         ("Tags", ", ".join(view.tags)),
         ("Notes", view.notes),
         ("Created", f"{local_time_text(view.created)}{' by ' + view.user if view.user else ''}"),
         ("Started", local_time_text(view.status.started_at)),
-        ("Ended", local_time_text(view.status.ended_at)),
+        ("Ended", local_time_text(view.status.ended_at) if view.state.is_over else ""),
         ("GPU hours", _figure(view.gpu_s(time.time()), 3600)),
         ("Energy", _figure(view.status.total_energy_j, JOULES_A_KWH, " kWh")),
         ("Folder", root.display_path(root.job(view.id).path)),
