@@ -37,7 +37,7 @@ from backend.records.slurm.placement import (
     sbatch_command,
     with_time_limit,
 )
-from backend.records.slurm.submission import Submission, is_own
+from backend.records.slurm.submission import Submission, is_own, submitted_number
 from backend.ssh.interface import CommandResult
 
 POLL_S = 10.0
@@ -135,20 +135,20 @@ class SlurmLauncher:
             job_folder=launch.job_folder,
             run=launch.run,
         )
-        number = self._running_number(folder.job_id)
+        number = self._submitted_number(folder.job_id, launch.run)
         if not number:
-            command = sbatch_command(placement, folder.job_id, log)
+            command = sbatch_command(placement, folder.job_id, launch.run, log)
             try:
                 number = parse_job_number(self._slurm.output(command, script.encode()))
             except BackendError:
                 # Slurm may have taken the job although its answer was lost.
-                number = self._running_number(folder.job_id)
+                number = self._submitted_number(folder.job_id, launch.run)
                 if not number:
                     raise
         self._files.replace_json(attempt.slurm, replace(submission, number=number).to_dict())
 
-    def _running_number(self, job_id: str) -> str:
-        return _unended_number(job_id, self._slurm.jobs(is_new=True))
+    def _submitted_number(self, job_id: str, run: int) -> str:
+        return submitted_number(self._slurm.jobs(is_new=True), job_id, run)
 
     def state(self, folder: JobFolder) -> Condition:
         """Return the state of the newest run.
@@ -182,7 +182,7 @@ class SlurmLauncher:
         """Return Slurm's job of a run, None if it is not known or the number is another's now."""
         number, jobs = read_submission(folder, run).number, self._slurm.jobs()
         # Without a number, the answer of sbatch was lost.
-        job = jobs.get(number or _unended_number(folder.job_id, jobs))
+        job = jobs.get(number or submitted_number(jobs, folder.job_id, run))
         if job is None or (job.is_over and job.state == "CANCELLED"):
             # Only the accounting knows who cancelled it.
             job = self._slurm.ended_job(number) or job
@@ -230,11 +230,6 @@ def allocation_launch(launch: Launch, placement: SlurmPlacement) -> Launch:
         ssh_config="",
         is_staged=False,
     )
-
-
-def _unended_number(job_id: str, jobs: Mapping[str, SlurmJob]) -> str:
-    own_jobs = (job for job in jobs.values() if is_own(job, job_id))
-    return next((job.id for job in own_jobs if not job.is_over), "")
 
 
 def read_submission(folder: JobFolder, run: int) -> Submission:

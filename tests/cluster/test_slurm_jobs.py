@@ -1,161 +1,167 @@
-"""A job folder trains in a real Slurm cluster: submit, stop, resume, cancel, continue."""
+"""Jobs train in a real Slurm cluster: start, stop, resume, wait, cancel, continue."""
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from backend.base.errors import BackendError
 from backend.datastore.jobs.checkpoint_files import verify
-from backend.launch.slurm import SlurmCluster, SlurmLauncher, allocation_launch
-from backend.node.run import run_start
-from backend.records.base.atomic_files import read_json
-from backend.records.base.local_files import Files
-from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
-from backend.records.jobs.launch import RANK_MODULE, launch_of
+from backend.records.jobs.launch import launch_of
+from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState
-from backend.records.jobs.status import RunExit, last_status
-from backend.records.slurm.placement import SlurmPlacement
-from backend.records.slurm.submission import Submission
-from tests.cluster import slurm as machines
-from tests.cluster.slurm import NODES
+from backend.records.jobs.view import JobView
+from backend.records.library.item import Kind
+from backend.services.context.container import Services, open_services
+from tests.cluster.slurm import NODES, SHORT_LIMIT_S, SlurmCluster
 from tests.fakes.mounted_root import MOUNTED
-from tests.fakes.runs import Run
-from tests.integration.tiny import CALM, LOADER, MODEL
+from tests.integration.tiny import ENDLESS, raw_job, write_sources
 from tests.waiting import LIMIT_S, wait_for
-
-ENDLESS = 100_000
-THREE_NODES = SlurmPlacement(nodes=3, time_limit_min=60)
-
-
-@dataclass
-class SlurmJob:
-    """A job folder in the cluster and its launcher."""
-
-    cluster: machines.SlurmCluster
-    run: Run
-    launcher: SlurmLauncher | None = None
-
-    def submit(self, placement: SlurmPlacement, run: int = 1) -> None:
-        """Claim and submit a run; one after the first resumes from the newest checkpoint."""
-        files, folder, launch = Files(), self.run.folder, self.run.launch
-        launch = replace(launch, run=run, python=sys.executable)
-        if run > 1:
-            checkpoint = checkpoint_to_resume(read_checkpoints(folder.checkpoints), None)
-            assert checkpoint is not None
-            launch = replace(launch, resume_from=checkpoint.path)
-            assert run_start.claim(folder, run, files)
-        launch = allocation_launch(launch, placement)
-        run_start.write(folder, launch, files)
-        self.launcher = SlurmLauncher(SlurmCluster(self.cluster), placement, files)
-        self.launcher.submit(folder, launch)
-
-    def number(self, run: int = 1) -> str:
-        return Submission.from_dict(read_json(self.run.folder.attempt(run).slurm)).number
-
-    def wait_for_step(self, run: int, step: int = 1) -> None:
-        """Wait until a run has made more steps than ``step``, or is over."""
-        attempt = self.run.folder.attempt(run)
-
-        def has_stepped() -> bool:
-            assert self.launcher is not None
-            with suppress(BackendError):  # between the claim of a run and its record
-                self.launcher.state(self.run.folder)  # It records an end without a beginning.
-            status = last_status(self.run.folder)
-            return attempt.exit.exists() or bool(
-                status and status.run == run and status.is_planned and status.step > step
-            )
-
-        message = f"step {step} of run {run}"
-        wait_for(has_stepped, message, 2 * LIMIT_S, hint=lambda: self.describe(run))
-        assert not attempt.exit.exists(), self.describe(run)
-
-    def wait_for_end(self, run: int) -> RunExit:
-        path = self.run.folder.attempt(run).exit
-        wait_for(path.exists, f"the end of run {run}", hint=lambda: self.describe(run))
-        return RunExit.from_dict(read_json(path))
-
-    def describe(self, run: int) -> str:
-        """All that is known of a run, for the message of a failure."""
-        attempt, folder = self.run.folder.attempt(run), self.run.folder
-        paths = [*attempt.path.iterdir(), folder.status, folder.mpirun_log]
-        paths += [folder.rank_log(rank) for rank in range(3)]
-        texts = [f"── {p} ──\n{p.read_text(errors='replace')}" for p in paths if p.exists()]
-        return "\n".join((self.cluster.call("squeue", "-t", "all"), *texts))
 
 
 @pytest.fixture(scope="module")
-def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[machines.SlurmCluster]:
-    with machines.SlurmCluster(tmp_path_factory.mktemp("slurm")) as running_cluster:
-        yield running_cluster
+def slurm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SlurmCluster]:
+    with SlurmCluster(tmp_path_factory.mktemp("slurm")) as cluster:
+        yield cluster
+
+
+@pytest.fixture(scope="module")
+def services(slurm: SlurmCluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+    """A desktop that is the login node, with the parts of a tiny job in its library."""
+    folder = tmp_path_factory.mktemp("desktop")
+    services = open_services(slurm.data / "root", folder / "catalogue.sqlite")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        for kind, source in zip(
+            (Kind.MODEL, Kind.LOADER, Kind.DATASET), write_sources(folder), strict=True
+        ):
+            services.library.import_item(kind, source, "tiny")
+        yield services
+        services.close()
+
+
+class Jobs:
+    """Makes jobs and waits for them; nothing of them runs after the test."""
+
+    def __init__(self, services: Services, cluster: SlurmCluster) -> None:
+        self._services = services
+        self._cluster = cluster
+
+    def start(self, **slurm: Any) -> str:
+        raw = raw_job(strategy={"name": "ddp"}, **ENDLESS)
+        del raw["placement"]
+        raw["slurm"] = {"cluster": THIS_COMPUTER, "time_limit_min": 60, **slurm}
+        return self._services.jobs.create_and_start(raw).id
+
+    def wait_until(
+        self,
+        job_id: str,
+        is_reached: Callable[[JobView], bool],
+        fact: str,
+        limit_s: float = LIMIT_S,
+    ) -> JobView:
+        def poll() -> bool:
+            nonlocal view
+            view = self._services.queries.show(job_id)
+            return is_reached(view)
+
+        view = self._services.queries.show(job_id)
+        wait_for(poll, fact, limit_s, hint=lambda: self._describe(view))
+        return view
+
+    def wait_for_step(self, job_id: str, run: int, step: int = 1) -> JobView:
+        def has_stepped(view: JobView) -> bool:
+            assert not view.state.is_over, self._describe(view)
+            return view.run == run and view.state.is_live and view.step > step
+
+        return self.wait_until(job_id, has_stepped, f"step {step} of run {run}", 2 * LIMIT_S)
+
+    def _describe(self, view: JobView) -> str:
+        folder = self._services.data_root.job(view.id)
+        paths: list[Path] = [folder.status, folder.mpirun_log]
+        paths += [path for run in folder.attempts.iterdir() for path in run.iterdir()]
+        paths += [folder.rank_log(rank) for rank in range(3)]
+        texts = [f"── {p} ──\n{p.read_text(errors='replace')}" for p in paths if p.is_file()]
+        return "\n".join((repr(view.status), self._cluster.call("squeue", "-t", "all"), *texts))
 
 
 @pytest.fixture
-def job(slurm: machines.SlurmCluster) -> Iterator[SlurmJob]:
-    """A job that trains until it is stopped; nothing of it runs after the test."""
-    run = Run(
-        slurm.data,
-        strategy="ddp",
-        module=RANK_MODULE,
-        model=MODEL,
-        loader=LOADER,
-        epochs=ENDLESS,
-        batch_size=8,
-        environment=CALM,
-    )
-    yield SlurmJob(slurm, run)
+def jobs(services: Services, slurm: SlurmCluster) -> Iterator[Jobs]:
+    yield Jobs(services, slurm)
     slurm.cancel_all()
-    run.clean()
 
 
 def test_a_job_trains_on_three_nodes_stops_resumes_on_two_and_is_cancelled_by_another_user(
-    slurm: machines.SlurmCluster, job: SlurmJob
+    slurm: SlurmCluster, services: Services, jobs: Jobs
 ) -> None:
-    job.submit(THREE_NODES)
-    job.wait_for_step(1)
-    launch = launch_of(job.run.folder.launch, 1)
+    job_id = jobs.start(nodes=3)
+    view = jobs.wait_for_step(job_id, run=1)
+    launch = launch_of(services.data_root.job(job_id).launch, 1)
     assert launch is not None
     assert [plan.node for plan in launch.ranks] == list(NODES)
-    status = last_status(job.run.folder)
-    assert status is not None
-    assert status.world_size == 3
-    assert job.launcher is not None
-    assert job.launcher.state(job.run.folder).state is None
+    assert view.status.world_size == 3
 
-    job.run.stop()
-    record = job.wait_for_end(1)
-    assert record.state is JobState.INTERRUPTED, job.describe(1)
-    checkpoint = read_checkpoints(job.run.folder.checkpoints)[-1]
-    verify(MOUNTED, checkpoint)
-    wait_for(lambda: slurm.call("squeue", "-h") == "", "an empty queue")
+    services.jobs.lifecycle.stop(job_id)
+    view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the stop")
+    assert view.state is JobState.INTERRUPTED
+    newest_checkpoint = services.queries.checkpoints(job_id)[-1]
+    verify(MOUNTED, newest_checkpoint)
 
-    job.submit(replace(THREE_NODES, nodes=2), run=2)
-    job.wait_for_step(2, checkpoint.step)
-    assert job.number(2) != job.number(1)
-    slurm.call("scancel", job.number(2))
-    record = job.wait_for_end(2)
-    assert record.state is JobState.ERROR
-    assert record.message == "The job was cancelled in Slurm.", job.describe(2)
-    assert record.error is not None
-    assert record.error.remedy.startswith("Resume the job")
+    services.jobs.lifecycle.resume(job_id, changes={"slurm.nodes": 2})
+    view = jobs.wait_for_step(job_id, run=2, step=newest_checkpoint.step)
+    assert view.status.world_size == 2
+    slurm.call("scancel", "--name", f"ringmaster-{job_id}")
+    view = jobs.wait_until(job_id, lambda view: view.state.is_over, "the end")
+    assert view.state is JobState.ERROR
+    assert view.status.message == "The job was cancelled in Slurm."
+    assert view.error is not None
+    assert view.error.remedy.startswith("Resume the job")
+
+
+def test_a_job_waits_with_slurms_reason_and_leaves_the_queue(
+    slurm: SlurmCluster, services: Services, jobs: Jobs
+) -> None:
+    slurm.call("sbatch", "--nodes=3", "--exclusive", "--output=/dev/null", "--wrap=sleep 600")
+    wait_for(lambda: "idle" not in slurm.states().values(), "three busy nodes")
+    job_id = jobs.start()
+    view = jobs.wait_until(job_id, lambda view: view.state is JobState.QUEUED, "the queue")
+    assert "It waits for nodes or GPUs to become free." in view.status.message
+    assert services.queue.dequeue(job_id).state is JobState.CREATED
+    assert job_id not in slurm.call("squeue", "-h", "-o", "%j")
+    assert services.jobs.lifecycle.start(job_id).run == 1
+
+
+@pytest.mark.parametrize(
+    ("slurm_table", "message"),
+    [
+        ({"partition": "gone"}, "no partition “gone”"),
+        ({"nodes": 4}, "3 usable nodes, and the job asks for 4"),
+        ({"partition": "short"}, "above that of the partition short"),
+        ({"gpus": 9}, "0 usable nodes with 9 GPUs"),
+        ({"options": ["--no-such-option=1"]}, "unrecognized option"),
+    ],
+)
+def test_what_slurm_would_refuse_is_refused_before_the_start_and_nothing_is_left(
+    services: Services, jobs: Jobs, slurm_table: dict[str, Any], message: str
+) -> None:
+    number_before = len(services.queries.ids())
+    with pytest.raises(BackendError, match=message):
+        jobs.start(**slurm_table)
+    assert len(services.queries.ids()) == number_before
 
 
 @pytest.mark.slow
-def test_a_run_that_slurm_announces_the_end_of_is_queued_again_and_continues(
-    slurm: machines.SlurmCluster, job: SlurmJob
+def test_a_job_continues_by_itself_after_its_time_limit(
+    slurm: SlurmCluster, services: Services, jobs: Jobs
 ) -> None:
-    job.submit(replace(THREE_NODES, nodes=2))
-    job.wait_for_step(1)
-    assert job.launcher is not None
-    job.launcher.signal(job.run.folder)
-    record = job.wait_for_end(1)
-    assert record.state is JobState.INTERRUPTED, job.describe(1)
-    assert record.pause.startswith("Slurm ends the job soon")
-    checkpoint = read_checkpoints(job.run.folder.checkpoints)[-1]
+    job_id = jobs.start(nodes=2, partition="short", time_limit_min=SHORT_LIMIT_S // 60)
+    jobs.wait_for_step(job_id, run=1)
+    view = jobs.wait_until(job_id, lambda view: view.state is JobState.PAUSED, "the limit", 600)
+    assert view.status.message.startswith("Slurm ends the job soon")
+    newest_checkpoint = services.queries.checkpoints(job_id)[-1]
     # Slurm itself waits two minutes before it starts a job again.
-    job.wait_for_step(2, checkpoint.step)
-    assert job.number(2) == job.number(1)
+    wait_for(lambda: services.queries.show(job_id).run == 2, "the second run", 600)
+    jobs.wait_for_step(job_id, 2, newest_checkpoint.step)

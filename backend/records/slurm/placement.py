@@ -18,9 +18,6 @@ from backend.records.jobs.placement import ALLOCATED_GPU, Placement
 from backend.records.jobs.setting import WHERE_SECTION, setting
 from backend.records.slurm.cluster import Association, Partition, format_time
 
-COMMENT_PREFIX = "ringmaster:"
-"""Slurm's comment on a job of the program is this and the job's id: Slurm uses numbers again."""
-
 STOP_BEFORE_S = 120
 """Slurm asks for a stop so long before the time limit, or earlier: its clock ticks by minutes."""
 SHORTEST_LIMIT_S = 120
@@ -135,15 +132,21 @@ def job_name(job_id: str) -> str:
     return f"ringmaster-{job_id}"
 
 
-def sbatch_command(placement: SlurmPlacement, job_id: str, log: str) -> tuple[str, ...]:
+def job_comment(job_id: str, run: int) -> str:
+    """Return the comment on a job in Slurm: Slurm uses numbers again."""
+    return f"ringmaster:{job_id}:{run}"
+
+
+def sbatch_command(placement: SlurmPlacement, job_id: str, run: int, log: str) -> tuple[str, ...]:
     """Return the command that reads the script of `batch_script` and prints the job's number.
 
     Args:
+        run: The run that was submitted; a job that Slurm queues again makes later ones, too.
         log: Path of the file for the output of the script and the messages of Slurm.
     """
     options: dict[str, object] = {
         "job-name": job_name(job_id),
-        "comment": f"{COMMENT_PREFIX}{job_id}",
+        "comment": job_comment(job_id, run),
         "output": log.replace("%", "%%"),
         "open-mode": "append",
         "chdir": "/",

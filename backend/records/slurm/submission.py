@@ -5,11 +5,12 @@ Standard library only and Python 3.9: the nodes import this.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from backend.records.base.schema import Record
 from backend.records.slurm.job import SlurmJob
-from backend.records.slurm.placement import COMMENT_PREFIX, SlurmPlacement, job_name
+from backend.records.slurm.placement import SlurmPlacement, job_comment, job_name
 
 
 @dataclass(frozen=True)
@@ -30,4 +31,11 @@ def is_own(job: SlurmJob, job_id: str) -> bool:
 
     Slurm's accounting may have no comments.
     """
-    return job.name == job_name(job_id) and job.comment in ("", f"{COMMENT_PREFIX}{job_id}")
+    own_comment, comment = (c.rpartition(":")[0] for c in (job_comment(job_id, 0), job.comment))
+    return job.name == job_name(job_id) and comment in ("", own_comment)
+
+
+def submitted_number(jobs: Mapping[str, SlurmJob], job_id: str, run: int) -> str:
+    """Return the number of a job of Slurm that was submitted for a run and is not over, or ""."""
+    comment = job_comment(job_id, run)
+    return next((job.id for job in jobs.values() if job.comment == comment and not job.is_over), "")

@@ -130,6 +130,17 @@ def test_a_job_whose_answer_was_lost_is_found_and_not_submitted_twice(
     assert login_node.count("sbatch") == 1
 
 
+def test_a_job_of_slurm_that_still_ends_is_not_taken_for_that_of_the_next_run(
+    login_node: LoginNode, run: Run
+) -> None:
+    launcher(login_node).submit(run.folder, launch_of_run(run))
+    login_node.add_job("17", "COMPLETING|None|N/A")
+    login_node.answers["sbatch"] = lambda: CommandResult(0, "18\n", "")
+    run.folder.attempt(2).path.mkdir()
+    launcher(login_node).submit(run.folder, replace(launch_of_run(run), run=2))
+    assert Submission.from_dict(read_json(run.folder.attempt(2).slurm)).number == "18"
+
+
 def test_one_query_serves_all_jobs_for_ten_seconds(login_node: LoginNode) -> None:
     now_s = 100.0
     cluster = SlurmCluster(login_node, lambda: now_s)

@@ -43,9 +43,9 @@ FULL = SlurmPlacement(
 
 
 def test_each_setting_is_an_option_of_sbatch() -> None:
-    assert sbatch_command(FULL, "job-1", "/data/50%/slurm.log") == (
+    assert sbatch_command(FULL, "job-1", 2, "/data/50%/slurm.log") == (
         *("sbatch", "--parsable", "--requeue", "--job-name=ringmaster-job-1"),
-        *("--comment=ringmaster:job-1", "--output=/data/50%%/slurm.log", "--open-mode=append"),
+        *("--comment=ringmaster:job-1:2", "--output=/data/50%%/slurm.log", "--open-mode=append"),
         *("--chdir=/", "--nodes=3", "--ntasks-per-node=2", "--signal=B:USR1@120"),
         *("--partition=main", "--account=lab", "--qos=long", "--constraint=ib&avx"),
         *("--time=1-12:00:00", "--gres=gpu:a100:2", "--exclusive", "--mem=0", "--mail-user=a b"),
@@ -53,7 +53,7 @@ def test_each_setting_is_an_option_of_sbatch() -> None:
 
 
 def test_what_is_not_chosen_is_left_to_slurm() -> None:
-    command = sbatch_command(SlurmPlacement(continues=False), "j", "/l")
+    command = sbatch_command(SlurmPlacement(continues=False), "j", 1, "/l")
     names = {part.partition("=")[0] for part in command}
     assert names == {
         *("sbatch", "--parsable", "--no-requeue", "--job-name", "--comment", "--output"),
