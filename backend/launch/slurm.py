@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pwd
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -43,6 +44,8 @@ from backend.ssh.interface import CommandResult
 POLL_S = 10.0
 """The shortest time between two queries: Slurm's controller serves the whole cluster."""
 _LIMIT_S = 60.0
+_ERROR = re.compile(r"\b(?:error|fatal): (.+)")
+_UNKNOWN_OPTION = re.compile(r"\b(?:unrecognized|invalid) option.+")
 
 
 class LoginNode(Protocol):
@@ -261,6 +264,9 @@ def _user_name(uid: int | None) -> str:
 
 
 def _own_sentence(result: CommandResult) -> str:
-    """Slurm's own sentence without the name of the program: its last line repeats the first."""
-    lines = [line.partition("error: ")[2] for line in result.err.splitlines() if "error: " in line]
-    return lines[-1].rstrip(".") if lines else result.complaint.rstrip(".")
+    """Slurm's own sentence without the name of the program.
+
+    Of several errors it is the last, which sums them up; an unknown option has usage after it.
+    """
+    sentences = _UNKNOWN_OPTION.findall(result.err)[:1] or _ERROR.findall(result.err)[-1:]
+    return (*sentences, result.complaint)[0].rstrip(".")

@@ -98,13 +98,25 @@ def test_a_run_is_submitted_with_its_script_and_its_number_is_kept(
     assert f"slurm_run --job {run.folder.path} --run 1" in login_node.script
 
 
+@pytest.mark.parametrize(
+    ("output", "sentence"),
+    [
+        ("sbatch: error: x\nsbatch: error: Batch job submission failed: No.\n",
+         "Batch job submission failed: No"),
+        ("sbatch: unrecognized option '--x=1'\nTry \"sbatch --help\" for more information\n",
+         "unrecognized option '--x=1'"),
+        ("sbatch: error: fetch_config: x\nsbatch: fatal: Could not establish a source\n",
+         "Could not establish a source"),
+        ("sh: 1: sbatch: not found\n", "sh: 1: sbatch: not found"),
+    ],
+)  # fmt: skip
 def test_slurms_own_sentence_is_shown_when_it_refuses_a_job(
-    login_node: LoginNode, run: Run
+    login_node: LoginNode, run: Run, output: str, sentence: str
 ) -> None:
-    error_lines = "sbatch: error: x\nsbatch: error: Batch job submission failed: No.\n"
-    login_node.answers["sbatch"] = lambda: CommandResult(1, "", error_lines)
-    with pytest.raises(BackendError, match=r"^Slurm refused sbatch: Batch .* failed: No\.$"):
+    login_node.answers["sbatch"] = lambda: CommandResult(1, "", output)
+    with pytest.raises(BackendError) as refusal:
         launcher(login_node).submit(run.folder, launch_of_run(run))
+    assert refusal.value.message == f"Slurm refused sbatch: {sentence}."
 
 
 def test_a_placement_that_cannot_start_is_refused_before_slurm_is_asked(
