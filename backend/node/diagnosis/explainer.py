@@ -264,7 +264,7 @@ def _diagnose_chain(
     if match is not None and match.is_cause:
         diagnosis = LogDiagnosis.from_match(match, _exception_lines(chain, parts))
         if match.cause in _OF_VERSIONS and chain[-1].packages:
-            message = f"{diagnosis.explanation.message} Installed: {chain[-1].packages}."
+            message = f"{diagnosis.explanation.message.strip()} Installed: {chain[-1].packages}."
             return replace(diagnosis, explanation=replace(diagnosis.explanation, message=message))
         if not match.rule.is_quoted:
             return diagnosis

@@ -339,12 +339,12 @@ INSTALLED = "── packages of this error: torch 2.4.1, transformers 4.46.0 (ca
         (
             USER.format("pl.Trainer(gpus=2)") + PACKAGE.format("lightning", "return fn(**kwargs)"),
             "TypeError: __init__() got an unexpected keyword argument 'gpus'",
-            "The code was written for another version of lightning",
+            "The installed lightning lacks what the code asks for",
         ),
         (
             USER.format("trainer.fit(model)") + PACKAGE.format("lightning", "raise RuntimeError("),
             "RuntimeError: The hook `on_batch_end` was removed in v1.8. Use `on_train_batch_end`.",
-            "The code was written for another version of lightning",
+            "The installed lightning lacks what the code asks for",
         ),
         (
             USER.format("algo.restore(path)") + PACKAGE.format("ray", "state = pickle.load(f)"),
@@ -364,7 +364,7 @@ INSTALLED = "── packages of this error: torch 2.4.1, transformers 4.46.0 (ca
         (
             USER.format("TrainingArguments("),
             f"TypeError: __init__() got an unexpected keyword argument 'strategy'\n{INSTALLED}",
-            "The code was written for another version of transformers",
+            "The installed transformers lacks what the code asks for",
         ),
         (
             USER.format("build(config)") + PACKAGE.format("mmcv", "return obj_cls(**args)"),
@@ -388,6 +388,15 @@ def test_a_name_that_another_version_of_a_library_has_is_traced_to_who_asks_for_
     lines: str, exception: str, message: str
 ) -> None:
     assert explained(HEAD, lines, exception).message.startswith(message)
+
+
+def test_what_numpy_says_of_a_removed_name_is_repeated() -> None:
+    help_text = (
+        "`np.float` was a deprecated alias of `float`. To avoid this error, use `float`. Its"
+    )
+    exception = f"AttributeError: module 'numpy' has no attribute 'float'.\n{help_text}\n"
+    explanation = explained(HEAD, USER.format("np.float"), exception)
+    assert explanation.message.endswith("'float'. To avoid this error, use `float`.")
 
 
 def test_the_installed_versions_are_named_with_a_conflict_of_versions() -> None:
