@@ -60,12 +60,16 @@ class SlurmCluster:
     """A cluster behind a login node, and the jobs of the user in it."""
 
     def __init__(
-        self, login_node: LoginNode, monotonic: Callable[[], float] = time.monotonic
+        self,
+        login_node: LoginNode,
+        monotonic: Callable[[], float] = time.monotonic,
+        poll_s: float = POLL_S,
     ) -> None:
         self._login_node = login_node
+        self._poll_s = poll_s
         self._monotonic = monotonic
         self._jobs: Mapping[str, SlurmJob] = {}
-        self._next_query_s = -POLL_S
+        self._next_query_s = -poll_s
 
     def partitions(self) -> tuple[Partition, ...]:
         return cluster.parse_partitions(self.output(cluster.NODES_COMMAND))
@@ -84,7 +88,7 @@ class SlurmCluster:
         """Return the user's jobs by number, read now or at most `POLL_S` ago."""
         if is_new or self._monotonic() >= self._next_query_s:
             # Before the query: one that fails is not repeated at once either.
-            self._next_query_s = self._monotonic() + POLL_S
+            self._next_query_s = self._monotonic() + self._poll_s
             self._jobs = parse_jobs(self.output(QUEUE_COMMAND))
         return self._jobs
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from backend.base.errors import BackendError
 from backend.base.log import suppress, swallowed
 from backend.datastore.access.root_access import OpenJob, OpenRoot
-from backend.launch.slurm import POLL_S, SlurmCluster, SlurmLauncher, read_submission
+from backend.launch.slurm import POLL_S, LoginNode, SlurmCluster, SlurmLauncher, read_submission
 from backend.node.run import run_start
 from backend.records.jobs.launch import Launch, launch_of
 from backend.records.jobs.placement import THIS_COMPUTER
@@ -32,9 +32,18 @@ _FIRST_ANSWER_S = 5.0
 class SlurmService:
     """Every call may run on any thread."""
 
-    def __init__(self, root: OpenRoot, nodes: NodeRegistry) -> None:
+    def __init__(
+        self,
+        root: OpenRoot,
+        nodes: NodeRegistry,
+        login_node_of: Callable[[str], LoginNode] | None = None,
+        poll_s: float = POLL_S,
+    ) -> None:
+        """Store the parts; ``login_node_of`` replaces SSH, ``poll_s`` the time between queries."""
         self._root = root
         self._nodes = nodes
+        self._login_node_of = login_node_of or self._open_login_node
+        self._poll_s = poll_s
         self._clusters: dict[str, SlurmCluster] = {}
         self._login_nodes: list[_SshLoginNode] = []
         self._watches: dict[str, _JobWatch] = {}
@@ -44,12 +53,15 @@ class SlurmService:
         """Return a cluster by the name of its node; nothing is connected before a question."""
         with self._lock:
             if name not in self._clusters:
-                login_node: _LocalLoginNode | _SshLoginNode = _LocalLoginNode()
-                if name != THIS_COMPUTER:
-                    login_node = _SshLoginNode(name, self._nodes)
-                    self._login_nodes.append(login_node)
-                self._clusters[name] = SlurmCluster(login_node)
+                self._clusters[name] = SlurmCluster(self._login_node_of(name), poll_s=self._poll_s)
             return self._clusters[name]
+
+    def _open_login_node(self, name: str) -> LoginNode:
+        if name == THIS_COMPUTER:
+            return _LocalLoginNode()
+        login_node = _SshLoginNode(name, self._nodes)
+        self._login_nodes.append(login_node)
+        return login_node
 
     def partitions(self, name: str) -> tuple[Partition, ...]:
         """Return the partitions with their nodes.
@@ -114,7 +126,7 @@ class SlurmService:
             swallowed(error)
             return None
         with self._lock:
-            watch = self._watches.setdefault(placement.cluster, _JobWatch())
+            watch = self._watches.setdefault(placement.cluster, _JobWatch(self._poll_s))
         return watch.condition(folder, run, self.launcher(placement))
 
     def close(self) -> None:
@@ -127,7 +139,8 @@ class SlurmService:
 class _JobWatch:
     """The states of the jobs in a cluster, renewed in a thread of their own."""
 
-    def __init__(self) -> None:
+    def __init__(self, poll_s: float) -> None:
+        self._poll_s = poll_s
         self._executor = ThreadPoolExecutor(1, "slurm")
         self._renewal: Future[None] | None = None
         self._launchers: dict[tuple[str, int], tuple[OpenJob, SlurmLauncher]] = {}
@@ -143,7 +156,7 @@ class _JobWatch:
             self._launchers[key] = folder, launcher
             is_idle = self._renewal is None or self._renewal.done()
             if is_idle and (is_new or time.monotonic() >= self._next_renewal_s):
-                self._next_renewal_s = time.monotonic() + POLL_S
+                self._next_renewal_s = time.monotonic() + self._poll_s
                 self._renewal = self._executor.submit(self._renew)
             renewal = self._renewal
         if is_new and renewal is not None:
