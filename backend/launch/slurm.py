@@ -272,5 +272,6 @@ def _own_sentence(result: CommandResult) -> str:
 
     Of several errors it is the last, which sums them up; an unknown option has usage after it.
     """
-    sentences = _UNKNOWN_OPTION.findall(result.err)[:1] or _ERROR.findall(result.err)[-1:]
-    return (*sentences, result.complaint)[0].rstrip(".")
+    sentences = [*_UNKNOWN_OPTION.findall(result.err)[:1], *_ERROR.findall(result.err)[-1:]]
+    sentence: str = (sentences or [result.complaint])[0]
+    return sentence.rstrip(".")

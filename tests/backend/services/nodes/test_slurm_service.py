@@ -79,11 +79,14 @@ def test_the_last_state_holds_while_the_login_node_does_not_answer(
 ) -> None:
     login_node = LoginNode(waiting_job, no_answer)
     service = make_service(login_node)
-    for _ in range(3):
+
+    def is_queued_and_unanswered() -> bool:
         condition = service.condition(folder, 1)
         assert condition is not None
         assert condition.state is JobState.QUEUED
-        wait_for(lambda: login_node.query_count > 1, "a query without an answer")
+        return login_node.query_count > 3
+
+    wait_for(is_queued_and_unanswered, "queries without an answer")
 
 
 def test_without_any_answer_there_is_no_news_and_no_end(
@@ -116,9 +119,7 @@ def test_a_run_without_a_readable_submission_has_no_news(
 
 
 def test_a_computer_without_slurm_is_no_login_node(
-    make_service: Callable[[LoginNode], SlurmService],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     services = open_services(tmp_path / "root", tmp_path / "catalogue.sqlite")
