@@ -387,10 +387,12 @@ class AsyncWorker:
         self._validation_sampler.batches = [
             self._validation_order.batch_indices(n) for n in task["batches"]
         ]
-        values: list[tuple[int, dict[str, float] | None]] = []
+        values: list[tuple[int, Any]] = []
         for number, batch in zip(task["batches"], self._validation, strict=True):
             self.beat.beat(Phase.EVALUATING)
-            values.append((number, self._evaluation.compute_values(self._model, batch)))
+            batch_values = self._evaluation.compute_values(self._model, batch)
+            assert batch_values is not None, "each worker has the whole network"
+            values.append((number, batch_values.to_message()))
         # Before parameters are fetched: adapters that are merged for the evaluation change them.
         self._model.train()
         restore_random_state(saved_random, self.device)

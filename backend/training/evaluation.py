@@ -11,7 +11,7 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -112,7 +112,7 @@ class Evaluation:
         number of this rank's finished batches.
         """
         model.eval()
-        batch_values: list[tuple[int, dict[str, float]]] = []
+        batch_values: list[tuple[int, BatchValues]] = []
         batches = iter(self._batches)
         numbers = self._order.batch_numbers()
         batches_to_check = 1
@@ -145,8 +145,9 @@ class Evaluation:
                     checked_s = time.perf_counter()
         self._batches_per_check = 1
         self._beat.beat(Phase.WAITING_FOR_OTHERS)
+        messages = self._strategy.gather([(n, v.to_message()) for n, v in batch_values])
         return average_values(
-            [part for rank in self._strategy.gather(batch_values) for part in rank], self._order
+            [(n, BatchValues.from_message(v)) for rank in messages for n, v in rank], self._order
         )
 
     @property
@@ -156,7 +157,7 @@ class Evaluation:
 
     _batches_per_check = 1
 
-    def compute_values(self, model: torch.nn.Module, batch: Any) -> dict[str, float] | None:
+    def compute_values(self, model: torch.nn.Module, batch: Any) -> BatchValues | None:
         """Return loss and metrics of one batch; None if another rank has its output."""
         self._batch.stage = "validation"
         data, target = user_code.split_batch(batch)
@@ -171,33 +172,48 @@ class Evaluation:
                 return None
             loss, weight = user_code.compute_weighted_loss(model, output, target)
         metrics = user_code.compute_metrics(model, output, target)
-        return BatchValues(loss, metrics, output, target, weight)
+        return BatchValues.of_batch(loss, metrics, output, target, weight)
 
 
-class BatchValues(dict[str, float]):
-    """Loss and metrics of a batch by the names of their columns; also the matches of detections."""
+class BatchValues(NamedTuple):
+    """Loss and metrics of a batch by the names of their columns, and the matches of detections.
 
-    def __init__(
-        self,
+    Those that are a mean over a weight of their own, and not over the samples, are in ``weights``.
+    """
+
+    values: dict[str, float]
+    weights: dict[str, float]
+    pictures: list[average_precision.PictureMatches]
+
+    @classmethod
+    def of_batch(
+        cls,
         loss: torch.Tensor,
         metrics: Mapping[str, float],
         output: Any,
         target: Any,
         weight: float | None = None,
-    ) -> None:
+    ) -> BatchValues:
         mean = float(loss)
         if weight is not None:
             mean = user_code.WeightedMean.with_weight(mean, weight)
-        super().__init__(loss=mean)
-        self.update({name_of_user_metric(name): value for name, value in metrics.items()})
-        self.pictures = average_precision.matches_of(output, target)
+        values = {"loss": mean, **{name_of_user_metric(n): v for n, v in metrics.items()}}
+        weights = {n: v.weight for n, v in values.items() if isinstance(v, user_code.WeightedMean)}
+        plain_values = {name: float(value) for name, value in values.items()}
+        return cls(plain_values, weights, average_precision.matches_of(output, target))
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return BatchValues.__new__, (BatchValues,), vars(self), None, iter(self.items())
+    def to_message(self) -> list[Any]:
+        """Return the values for another rank, which gets them back by `from_message`."""
+        return [self.values, self.weights, self.pictures]
+
+    @classmethod
+    def from_message(cls, message: list[Any]) -> BatchValues:
+        values, weights, pictures = message
+        return cls(values, weights, [average_precision.PictureMatches(*p) for p in pictures])
 
 
 def average_values(
-    batch_values: list[tuple[int, dict[str, float]]], order: ValidationOrder
+    batch_values: list[tuple[int, BatchValues]], order: ValidationOrder
 ) -> dict[str, float]:
     """Return the mean over all samples; ``batch_values`` has the number and values of each batch.
 
@@ -205,19 +221,14 @@ def average_values(
     average precision of detections is no mean of batches, but computed from all their matches.
     """
     batch_values.sort(key=lambda part: part[0])
-    pictures = [
-        picture
-        for _, batch in batch_values
-        if isinstance(batch, BatchValues)
-        for picture in batch.pictures
-    ]
-    names = dict.fromkeys(name for _, values in batch_values for name in values)
+    pictures = [picture for _, batch in batch_values for picture in batch.pictures]
+    names = dict.fromkeys(name for _, batch in batch_values for name in batch.values)
     means = {}
     for name in names:
         parts = [
-            (getattr(values[name], "weight", order.size_of(number)), values[name])
-            for number, values in batch_values
-            if name in values
+            (batch.weights.get(name, order.size_of(number)), batch.values[name])
+            for number, batch in batch_values
+            if name in batch.values
         ]
         weight = sum(size for size, _ in parts)
         is_finite = all(math.isfinite(value) for _, value in parts)

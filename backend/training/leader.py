@@ -25,7 +25,7 @@ from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import NOT_TRAINED, Alarm
 from backend.training.checkpoint_content import restore_buffers, training_states
 from backend.training.data import ValidationOrder
-from backend.training.evaluation import average_values
+from backend.training.evaluation import BatchValues, average_values
 from backend.training.lbfgs import Lbfgs
 from backend.training.optimizer import load_optimizer, served_parameters
 from backend.training.parameter_server import sent_parameters
@@ -75,7 +75,7 @@ class Leader(ABC):
         self._is_finished: bool | None = None
         self._validation_queue = PortionQueue(0)
         self._validation_batches: list[list[int]] = []
-        self._values: list[tuple[int, dict[str, float]]] = []
+        self._values: list[tuple[int, BatchValues]] = []
         self._state_requests: set[int] = set()
         self._states: dict[int, Any] = {}
         self._saved_states: dict[int, Any] = {}
@@ -395,7 +395,7 @@ class Leader(ABC):
         if message["kind"] == "values" and self._validation_queue.finish(
             worker, message["piece"], time.monotonic()
         ):
-            self._values += message["values"]
+            self._values += [(n, BatchValues.from_message(v)) for n, v in message["values"]]
 
     def _commit(self, hold: bool) -> None:
         """Report the last step; with ``hold``, keep it back until the validation has ended."""

@@ -25,10 +25,10 @@ def encode(value: Any) -> bytes:
     """Return the bytes of a value.
 
     It may consist of None, bool, int, float, str, bytes, tensors and dtypes, and of lists, tuples
-    and dicts of them.
+    and dicts of them; a NamedTuple becomes a tuple.
 
     Raises:
-        TypeError: It has a value of another type.
+        TypeError: It has a value of another type, or one with attributes of its own.
     """
     blobs = bytearray()
     text = json.dumps(_to_json(value, blobs), separators=(",", ":")).encode()
@@ -54,6 +54,9 @@ def decode(content: bytes | bytearray | memoryview) -> Any:
 
 
 def _to_json(value: Any, blobs: bytearray) -> Any:
+    # A subclass of a plain type would arrive without its attributes: a float without its weight.
+    if not isinstance(value, torch.Tensor) and getattr(value, "__dict__", None):
+        raise TypeError(f"a {type(value).__name__} with attributes cannot be sent to another rank")
     if value is None or isinstance(value, (bool, str)):
         return value
     if isinstance(value, numbers.Integral):

@@ -98,7 +98,7 @@ class _PredictionRun:
             )
 
     def result(self) -> dict[str, Any]:
-        batch_metrics: list[tuple[int, dict[str, float]]] = []
+        batch_metrics: list[tuple[int, BatchValues]] = []
         file_errors: dict[int, UserCodeError] = {}
         self._report("Passing some samples to the model…")
         with torch.no_grad(), _limit_time("The model's forward", BATCH_S):
@@ -149,21 +149,22 @@ class _PredictionRun:
             return results.prediction(metrics, self._notes).to_dict()
 
     def _measure(
-        self, batch_metrics: list[tuple[int, dict[str, float]]], output: Any, target: Any
+        self, batch_metrics: list[tuple[int, BatchValues]], output: Any, target: Any
     ) -> None:
         """Add loss and metrics of a batch; without them there are predictions all the same."""
         if not self._has_metrics:
             return
         try:
             with self._autocast():
-                loss = user_code.compute_loss(self._model, output, target)
+                loss, weight = user_code.compute_weighted_loss(self._model, output, target)
             metrics = user_code.compute_metrics(self._model, output, target)
         except UserCodeError as error:
             self._has_metrics = False
             batch_metrics.clear()
             self._notes.append(f"There are no metrics: {error.message}")
             return
-        batch_metrics.append((len(batch_metrics), BatchValues(loss, metrics, output, target)))
+        values = BatchValues.of_batch(loss, metrics, output, target, weight)
+        batch_metrics.append((len(batch_metrics), values))
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return precision(torch.device("cpu"), self._precision)

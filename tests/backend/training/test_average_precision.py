@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import io
-import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +22,8 @@ from backend.training.average_precision import (
 )
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import BatchValues, average_values
+from backend.training.strategies.wire_format import decode, encode
+from backend.training.user_code import WeightedMean
 
 Picture = tuple[dict[str, Any], dict[str, Any]]
 
@@ -156,11 +157,17 @@ def test_ranks_measure_the_same_as_one(ranks: int) -> None:
     for rank in range(ranks):
         for number in ValidationOrder(len(pairs), 2, rank, ranks).batch_numbers():
             output, target = zip(*(pairs[n] for n in order.batch_indices(number)), strict=True)
-            values = BatchValues(torch.tensor(1.0), {"share": 0.5}, list(output), list(target))
-            batch_values.append((number, pickle.loads(pickle.dumps(values))))
+            share = WeightedMean.with_weight(0.5 + number, 1.0 + number)
+            values = BatchValues.of_batch(
+                torch.tensor(1.0), {"share": share}, list(output), list(target)
+            )
+            message = decode(encode(values.to_message()))
+            batch_values.append((number, BatchValues.from_message(message)))
+    numbers = range(order.batch_count)
+    expected_share = sum((0.5 + n) * (1 + n) for n in numbers) / sum(1 + n for n in numbers)
     assert average_values(batch_values, order) == {
         "validation/loss": 1.0,
-        "validation/share": 0.5,
+        "validation/share": pytest.approx(expected_share),
         **{f"validation/{name}": value for name, value in expected.items()},
     }
 
@@ -182,7 +189,7 @@ def test_each_set_is_measured_by_itself() -> None:
 
 def test_a_metric_of_the_user_of_this_name_stays() -> None:
     output, target = map(list, zip(*pictures(4), strict=True))
-    values = BatchValues(torch.tensor(1.0), {"AP50": 0.125}, output, target)
+    values = BatchValues.of_batch(torch.tensor(1.0), {"AP50": 0.125}, output, target)
     assert average_values([(0, values)], ValidationOrder(1, 1, 0, 1))["validation/AP50"] == 0.125
 
 

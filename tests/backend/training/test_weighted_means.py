@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import pickle
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from torch import nn
 from backend.training import user_code
 from backend.training.data import ValidationOrder
 from backend.training.evaluation import BatchValues, average_values
+from backend.training.strategies.wire_format import decode, encode
 
 WEIGHTS = torch.tensor([0.2, 5.0, 1.0], dtype=torch.float64)
 
@@ -55,8 +55,10 @@ def test_the_validation_is_that_of_all_samples_at_once(
             batch = WeightedModel(), output[share], target[share]
             with torch.no_grad():
                 loss, weight = user_code.compute_weighted_loss(*batch)
-            values = BatchValues(loss, user_code.compute_metrics(*batch), *batch[1:], weight)
-            batch_values.append((number, pickle.loads(pickle.dumps(values))))
+            metrics = user_code.compute_metrics(*batch)
+            values = BatchValues.of_batch(loss, metrics, *batch[1:], weight)
+            message = decode(encode(values.to_message()))
+            batch_values.append((number, BatchValues.from_message(message)))
     means = average_values(batch_values, order)
     if max(labels) < 0:
         assert math.isnan(means["validation/loss"])

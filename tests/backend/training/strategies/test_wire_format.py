@@ -69,7 +69,19 @@ def test_every_tensor_comes_back_bit_by_bit(kind: str) -> None:
     torch.testing.assert_close(copy, tensor.detach().to_dense(), rtol=0, atol=0, equal_nan=True)
 
 
-@pytest.mark.parametrize("value", [Program(), {"a": object()}, {1, 2}, print])
+class WeightedNumber(float):
+    """A plain value with an attribute of its own."""
+
+
+def weighted_number() -> WeightedNumber:
+    number = WeightedNumber(0.5)
+    number.__dict__["weight"] = 3.0
+    return number
+
+
+@pytest.mark.parametrize(
+    "value", [Program(), {"a": object()}, {1, 2}, print, {"loss": weighted_number()}]
+)
 def test_a_value_of_another_type_is_refused_where_it_is_sent(value: Any) -> None:
     with pytest.raises(TypeError, match="cannot be sent"):
         encode(value)
