@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -24,6 +25,7 @@ from backend.training.data import ValidationOrder
 from backend.training.evaluation import BatchValues, average_values
 from backend.training.strategies.wire_format import decode, encode
 from backend.training.user_code import WeightedMean
+from tests.backend.training.training_rig import new_training
 
 Picture = tuple[dict[str, Any], dict[str, Any]]
 
@@ -232,3 +234,78 @@ def test_odd_detections_count_as_they_should(
     assert mean_precisions(matches_of([output], [{"boxes": BOXES}]))["AP50"] == pytest.approx(
         precision
     )
+
+
+BOX_MODEL = """
+import torch
+from torch import nn
+
+
+class UserModel(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+
+    def forward(self, x):
+        outputs = self.layer(x)
+        if self.training:
+            return outputs
+        box = {"boxes": torch.tensor([[0.0, 0, 4, 4]]), "labels": torch.zeros(1, dtype=torch.int64)}
+        return [{**box, "scores": row[:1].sigmoid(), "raw": row} for row in outputs]
+
+    def loss(self, output, target):
+        rows = output if torch.is_tensor(output) else torch.stack([o["raw"] for o in output])
+        weights = torch.tensor([float(t["labels"].numel()) for t in target])
+        return (rows.square().sum(1) * weights).sum(), weights.sum()
+
+    def metrics(self, output, target):
+        boxes = torch.tensor([float(t["labels"].numel()) for t in target])
+        return {"boxes": (boxes.square().sum(), boxes.sum())}
+"""
+BOX_LOADER = """
+import torch
+
+
+class UserDataset(torch.utils.data.Dataset):
+    count = 16
+
+    def __init__(self, folder):
+        pass
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, index):
+        number = 1 + index % 3
+        boxes = torch.tensor([[0.0, 0, 4, 4], [20, 20, 24, 24], [40, 40, 44, 44]])[:number]
+        target = {"boxes": boxes, "labels": torch.zeros(number, dtype=torch.int64)}
+        return torch.tensor([index, index % 2, 1.0, 0.5]) / 16, target
+
+    def collate(self, items):
+        return torch.stack([x for x, _ in items]), [target for _, target in items]
+
+
+class UserValDataset(UserDataset):
+    count = 11
+"""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "processes"),
+    [({"name": "alone"}, 1), ({"name": "allreduce"}, 2), ({"name": "ddp"}, 2),
+     ({"name": "downpour", "servers": 1}, 2), ({"name": "downpour", "servers": 1}, 3)],
+)  # fmt: skip
+def test_boxes_and_weights_of_means_are_measured_on_the_ranks_of_every_strategy(
+    tmp_path: Path, strategy: dict[str, Any], processes: int
+) -> None:
+    training = new_training(
+        tmp_path, model=BOX_MODEL, loader=BOX_LOADER, strategy=strategy, processes=processes,
+        epochs=1, batch_size=4, optimizer={"name": "sgd", "lr": 1e-12},
+    )  # fmt: skip
+    training.train_well()
+    (precision,) = training.curve("validation/AP50").values()
+    # The one box that is found is 11 of the 21 that there are.
+    assert precision == pytest.approx(0.5, abs=0.05)
+    (mean_boxes,) = training.curve("validation/boxes").values()
+    counts = [1 + n % 3 for n in range(11)]
+    assert mean_boxes == pytest.approx(sum(n * n for n in counts) / sum(counts))
