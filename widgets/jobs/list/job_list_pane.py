@@ -155,7 +155,7 @@ class JobListPane(QWidget):
         self.ticks.keep(kept_ids)
         self._show_ticked()
 
-    def tick(self, ids: Sequence[str]) -> None:
+    def select_jobs(self, ids: Sequence[str]) -> None:
         """Tick only the rows of these jobs, with the next rows."""
         self._pending_ticks = tuple(ids)
 
