@@ -74,7 +74,7 @@ class _Plot(CurvePanel):
 
     @Slot(float, float)
     def _follow_range(self, x0: float, x1: float) -> None:
-        if self.partner is not None and self.partner.is_fitted():
+        if self.partner is not None and self.partner.is_fitted:
             self.fit()
         else:
             self.set_x_range(x0, x1)
@@ -84,7 +84,7 @@ class _Plot(CurvePanel):
         super().refresh()
         # The names of both, at the current plot width, determine where the axis ends.
         partner = self.partner
-        if partner is not None and partner.is_fitted() and partner.x_range() != self.x_range():
+        if partner is not None and partner.is_fitted and partner.x_range() != self.x_range():
             CurvePanel.refresh(partner)
 
     def _name_widths(self) -> list[tuple[float, float]]:
