@@ -440,6 +440,7 @@ class JobForm(QWidget):
         is_narrow = self.width() < _TWO_PANES_FROM_W
         self._side.setVisible(not is_narrow)
         self._foot.setVisible(is_narrow)
+        self._sections.rate_button.setVisible(is_narrow)
 
     @Slot()
     def _choose_job_kind(self) -> None:
