@@ -27,7 +27,7 @@ from backend.launch import placement
 from backend.node.system.process_identity import owner_of
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder, NodeFolder, run_tag
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, rank_plans
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.state import JobState

@@ -10,7 +10,8 @@ from typing import Any
 
 from backend.records.base.schema import json_value
 from backend.records.base.timestamps import seconds
-from backend.records.jobs.config import JobConfig, parse_job, without_secrets
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job, without_secrets
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RankError, RunStatus, finite
 from backend.records.jobs.summary import JobSummary, make_summary

@@ -136,7 +136,7 @@ def _tab(root: Path, background: object) -> tuple[object, Callable[[], None]]:
     import tomllib
 
     from app.jobs.log_controller import LogController
-    from backend.records.jobs.config import parse_job
+    from backend.records.jobs.job_file import parse_job
     from backend.records.jobs.state import JobState
     from backend.records.jobs.view import JobView
     from backend.services.jobs.logs import LogService

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from backend.node.run import launch_command
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.view import JobView
 from backend.records.library.item import Kind

@@ -21,7 +21,7 @@ from typing import Any
 
 from backend.base.progress import Progress
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import Prediction
 from backend.services.tools import tool_process

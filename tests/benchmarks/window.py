@@ -13,7 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView

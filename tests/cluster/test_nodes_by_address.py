@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.view import JobView
 from tests.cluster.commands import ip
 from tests.cluster.ready import ReadyCluster

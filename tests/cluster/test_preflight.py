@@ -16,7 +16,8 @@ import pytest
 
 from backend.base.errors import Cancelled
 from backend.records.base.layout import NodeHome
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import Placement
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding, fixed_placement
 from backend.services.preflight import checks, names

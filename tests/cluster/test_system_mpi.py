@@ -13,7 +13,8 @@ from backend.base.errors import BackendError
 from backend.datastore.nodes import files as node_files
 from backend.provisioning.provisioner import ALREADY_INSTALLED
 from backend.records.base.atomic_files import read_json
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.view import JobView
 from backend.records.nodes.entry import NodeEntry, SetUp
 from backend.records.nodes.preflight import Preflight

@@ -21,7 +21,7 @@ from backend.node.system import process_cleanup, process_identity, temp_dirs
 from backend.node.system.start_supervisor import CODE_ROOT, start_supervisor
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import run_tag
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, Launcher, rank_plans
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import ProcessIdentity, RankExit, RunExit, RunStatus

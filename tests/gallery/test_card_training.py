@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.library.gallery import GalleryEntry
 from backend.records.library.item import Kind

@@ -14,7 +14,7 @@ from backend.node.run.launch_command import environment
 from backend.node.system.start_supervisor import CODE_ROOT
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, rank_plans
 from tests.integration.tiny import raw_job, write_sources
 from tests.waiting import LIMIT_S

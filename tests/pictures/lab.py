@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 import numpy as np
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.history import HistoryUpdate, RunStart
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import DIVERGED, Alarm, EvidenceLine, RankError, RunStatus
 from backend.records.jobs.view import JobView, RunUpdate

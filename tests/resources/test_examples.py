@@ -13,7 +13,7 @@ import torch
 from PySide6.QtGui import QColor, QImage, QPainter
 from torch.utils.data import DataLoader
 
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.training import user_code
 

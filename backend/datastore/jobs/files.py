@@ -35,7 +35,8 @@ from backend.records.base.atomic_files import cached_reader, read_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import AuditEntry, add_entry, entry_number
-from backend.records.jobs.config import JobConfig, ParsedJob, parse_job, with_changes
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import ParsedJob, parse_job, with_changes
 from backend.records.jobs.metric_names import measures_quality, usual_mode
 from backend.records.jobs.settings import CHANGEABLE, default_value, is_of, value_at
 from backend.records.jobs.state import JobState

@@ -22,7 +22,8 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.jobs.checkpoint import checkpoint_to_resume, read_checkpoints
-from backend.records.jobs.config import JobConfig, with_changes
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.launch import Launch, rank_plans
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.status import Continuation, last_status

@@ -25,7 +25,8 @@ from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import Files
 from backend.records.jobs.audit_entry import add_entry
 from backend.records.jobs.checkpoint import read_checkpoints
-from backend.records.jobs.config import JobConfig, with_changes
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState

@@ -28,7 +28,7 @@ from backend.records.base.layout import DataRoot, JobFolder
 from backend.records.base.local_files import Files
 from backend.records.base.schema import json_value
 from backend.records.jobs.audit_entry import add_entry
-from backend.records.jobs.config import with_changes
+from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.status import RunExit
 from backend.records.jobs.stop_request import StopRequest, stop_requested

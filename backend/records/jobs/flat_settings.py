@@ -14,8 +14,8 @@ from backend.records.jobs.config import (
     Optimizer,
     Schedule,
     StrategyConfig,
-    parse_job,
 )
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.jobs.settings import (
     NOTES,

@@ -15,7 +15,8 @@ from backend.base.log import swallowed
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import AttemptFolder
 from backend.records.base.schema import KEY, READ, STRICT, Record, json_value
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.status import Continuation
 from backend.records.jobs.stop_request import STOP_GRACE_S
 

@@ -67,7 +67,7 @@ def take_placement(table: Table) -> tuple[Placement, ...]:
         errors: list[ConfigError] = []
         entry = Table(raw, f"placement[{number}]", errors)
         node = entry.text("node", REQUIRED, empty_ok=False)
-        gpus = Setting("texts").take_value(entry, "gpus", ())
+        gpus = Setting("texts", default=()).take_value(entry, "gpus")
         has_both = gpus and "processes" in entry
         processes = entry.whole_number("processes", 0 if gpus else REQUIRED, 0 if gpus else 1, 4096)
         if has_both:

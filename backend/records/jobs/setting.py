@@ -6,10 +6,10 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
-from backend.records.base.validation import Table, range_text
+from backend.records.base.validation import REQUIRED, Table, range_text
 
 WHAT_SECTION, WHERE_SECTION, HOW_SECTION, KEEP_SECTION = "What", "Where", "How", "Keep"
 SECTIONS = (WHAT_SECTION, WHERE_SECTION, HOW_SECTION, KEEP_SECTION)
@@ -33,8 +33,7 @@ class Setting:
         kind: "text", "texts", "words" (of a command), "whole", "wholes" (a list), "number", "flag",
             "choice" or "pair" (two numbers); "table" is checked by a function of its own.
         label: With the unit after a comma. One without has no field in the form.
-        default: Of a setting of an optimizer, schedule or strategy; those of a job have it in
-            their field.
+        default: ``REQUIRED`` if a job file needs the setting.
         low, high: The first and the last valid number.
         exclusive_low, exclusive_high: A number must be above and below these limits.
         choices: The words of each choice; the first is the default. A text may be another.
@@ -53,7 +52,7 @@ class Setting:
 
     kind: str
     label: str = ""
-    default: Any = None
+    default: Any = REQUIRED
     low: float = 0.0
     high: float | None = None
     exclusive_low: float | None = None
@@ -67,8 +66,15 @@ class Setting:
     is_always_written: bool = False
     job_kind: str = ""
 
-    def take_value(self, table: Table, key: str, default: Any) -> Any:
-        """Take the checked value of a key; add an error to the table if the value is invalid."""
+    def take_value(self, table: Table, key: str, default: Any = MISSING) -> Any:
+        """Take the checked value of a key; add an error to the table if the value is invalid.
+
+        Args:
+            default: In place of the setting's own default, if that depends on other settings.
+        """
+        default = self.default if default is MISSING else default
+        if key not in table and default is not REQUIRED:
+            return default
         if self.kind == "text":
             return table.text(key, default, empty_ok=default == "")
         if self.kind in ("texts", "words"):
@@ -136,9 +142,21 @@ class Setting:
         return (float(value[0]), float(value[1]))
 
 
-def setting_metadata(kind: str, label: str = "", **options: Any) -> dict[str, Setting]:
-    """Return the metadata of a dataclass field that is a setting."""
-    return {"setting": Setting(kind, label, **options)}
+def setting(kind: str, label: str = "", default: Any = REQUIRED, **options: Any) -> Any:
+    """Return a field of a dataclass that is a `Setting`, with the setting's default."""
+    return field(
+        default=MISSING if default is REQUIRED else default,
+        metadata={"setting": Setting(kind, label, default, **options)},
+    )
+
+
+def declared_settings(record_type: type) -> dict[str, Setting]:
+    """Return the settings of a dataclass by the names of their fields, in their order."""
+    return {
+        record_field.name: record_field.metadata["setting"]
+        for record_field in fields(record_type)
+        if "setting" in record_field.metadata
+    }
 
 
 def _read_texts(table: Table, key: str, default: Any, *, is_typed: bool = False) -> tuple[str, ...]:

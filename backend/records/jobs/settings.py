@@ -7,9 +7,9 @@ Standard library only and Python 3.9: the nodes import this.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import MISSING, fields
 from typing import Any
 
+from backend.records.base.validation import REQUIRED
 from backend.records.jobs import arguments
 from backend.records.jobs.config import (
     CheckpointPolicy,
@@ -19,10 +19,9 @@ from backend.records.jobs.config import (
     Optimizer,
     Schedule,
     StrategyConfig,
-    declared_settings,
 )
 from backend.records.jobs.rules import RULES
-from backend.records.jobs.setting import HOW_SECTION, SECTIONS, Setting
+from backend.records.jobs.setting import HOW_SECTION, SECTIONS, Setting, declared_settings
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES, Options
 
 OPTIONS: Mapping[str, Mapping[str, Options]] = {
@@ -143,12 +142,8 @@ def section(key: str) -> str:
 def default_value(path: str) -> Any:
     """Return the default of a setting that is no option; None for one that is required."""
     table, _, key = path.rpartition(".")
-    defaults = {
-        setting_field.name: setting_field.default
-        for setting_field in fields(_TABLES.get(table, JobConfig))
-    }
-    default = defaults.get(key)
-    return None if default is MISSING else default
+    setting = declared_settings(_TABLES.get(table, JobConfig)).get(key)
+    return None if setting is None or setting.default is REQUIRED else setting.default
 
 
 def conditions(path: str, *, script: bool = True) -> tuple[str, ...]:

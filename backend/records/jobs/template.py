@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from backend.records.base.schema import KEY
-from backend.records.jobs.config import without_shared_gpus
+from backend.records.jobs.job_file import without_shared_gpus
 
 SUFFIX = ".toml"
 _OF_ONE_JOB = ("name",)

@@ -17,7 +17,7 @@ from typing import Any
 from backend.records.base.schema import KEY, kind_of
 from backend.records.base.validation import ConfigError, closest_match
 from backend.records.jobs.arguments import argument_name, argument_rows, is_name
-from backend.records.jobs.config import parse_job, with_value
+from backend.records.jobs.job_file import parse_job, with_value
 from backend.records.jobs.settings import (
     NOTES,
     OPTIONS,

@@ -18,8 +18,9 @@ from backend.datastore.bundles.imported_job import (
 from backend.datastore.jobs.files import read_job
 from backend.records.base.program_name import COMMAND
 from backend.records.bundles.job_archive import ReplayResult
-from backend.records.jobs.config import JobConfig, without_shared_gpus
+from backend.records.jobs.config import JobConfig
 from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.job_file import without_shared_gpus
 from backend.records.jobs.metric_names import OF_SERVERS
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.run_environment import RunEnvironment, differences

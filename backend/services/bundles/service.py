@@ -40,7 +40,8 @@ from backend.records.bundles.job_archive import (
     WrittenBundle,
 )
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, shareable_config
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig
+from backend.records.jobs.job_file import shareable_config
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.library.item import KINDS, Kind, LibraryItem, Pin

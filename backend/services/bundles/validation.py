@@ -18,7 +18,8 @@ from backend.records.base.layout import CHECKPOINT_SUFFIX, SIDECAR_SUFFIX
 from backend.records.base.validation import job_name_error, name_error, sanitize
 from backend.records.bundles.job_archive import CHECKPOINTS, JOB_FILE, BundledFile
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.library.item import KINDS, Kind
 
 _TRAINING_KEYS = ("model", "dataset", "loader")

@@ -22,7 +22,8 @@ from backend.datastore.jobs.files import JobFile
 from backend.node.system import wording
 from backend.records.base.program_name import COMMAND
 from backend.records.jobs.checkpoint import Checkpoint, checkpoint_to_resume, finite_checkpoints
-from backend.records.jobs.config import RANDOM_WEIGHTS, with_changes
+from backend.records.jobs.config import RANDOM_WEIGHTS
+from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.settings import CHANGEABLE, label
 from backend.records.jobs.state import JobState

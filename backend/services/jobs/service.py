@@ -47,12 +47,8 @@ from backend.records.base.validation import (
 )
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import (
-    RANDOM_WEIGHTS,
-    JobConfig,
-    shareable_config,
-    without_shared_gpus,
-)
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig
+from backend.records.jobs.job_file import shareable_config, without_shared_gpus
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.rate_search import RateSearch
 from backend.records.jobs.simulation import Simulation

@@ -1,6 +1,6 @@
 """Find all errors that prevent the creation or the start of a job, and compute its figures.
 
-`records.jobs.config.parse_job` checks a job file alone; this module checks it against the library,
+`job_file.parse_job` checks a job file alone; this module checks it against the library,
 the nodes and the size of the data. The loader is a user's code, so counting samples costs a process
 that imports torch. The same files give the same number, so they are counted once and cached by
 hash.
@@ -25,8 +25,9 @@ from backend.records.base import number_format
 from backend.records.base.account import expand_home
 from backend.records.base.validation import ConfigError, closest_match, sanitize
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfig, parse_job
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig, StrategyConfig
 from backend.records.jobs.forecast import parameter_memory_bytes
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.jobs.plan import batch_fit

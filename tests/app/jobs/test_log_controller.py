@@ -11,7 +11,7 @@ from app.jobs.log_controller import LogController
 from app.runtime.background import Background
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.view import JobView

@@ -11,8 +11,8 @@ import pytest
 from app.jobs.status_poller import _ROUNDS_PER_LIST, StatusPoller
 from app.runtime import stale_data
 from backend.base.errors import BackendError
-from backend.records.jobs.config import parse_job
 from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, UnrecordedEnd
 from backend.records.jobs.summary import JobListing

@@ -18,7 +18,8 @@ from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.content import sha256_of, size_of
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
-from backend.records.jobs.config import CheckpointPolicy, parse_job
+from backend.records.jobs.config import CheckpointPolicy
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus

@@ -21,8 +21,8 @@ from backend.base.rendezvous_point import SECRET_VARIABLE
 from backend.base.room import DiskSpace
 from backend.datastore.jobs.history_reader import read_history
 from backend.records.base.layout import JobFolder
-from backend.records.jobs.config import parse_job
 from backend.records.jobs.heartbeat import RankHeartbeat
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, RankPlan
 from backend.records.jobs.script import interpreter
 from backend.records.jobs.status import BAD_CURVE, last_status

@@ -20,7 +20,8 @@ from typing import Any
 from backend.base.rendezvous_point import RendezvousPoint
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot, JobFolder
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, RankPlan
 from tests.waiting import wait_for
 

@@ -1,7 +1,7 @@
 """The fields of the job form, each bound to its path in the job file.
 
 The form's only state is the job file in its fields (`JobFields.draft`). Text that is not a number
-is kept as typed: the check of job files (`backend.records.jobs.config.parse_job`) has the error
+is kept as typed: the check of job files (`backend.records.jobs.job_file.parse_job`) has the error
 message and names the field.
 """
 

@@ -16,8 +16,8 @@ from PySide6.QtGui import QKeySequence, QResizeEvent, QShortcut, QShowEvent
 from PySide6.QtWidgets import QHBoxLayout, QMenu, QWidget
 
 from backend.records.base.validation import ConfigError, sanitize
-from backend.records.jobs.config import parse_job, without_default_stop
 from backend.records.jobs.flat_settings import setting_changes
+from backend.records.jobs.job_file import parse_job, without_default_stop
 from backend.records.jobs.script_help import ScriptHelp
 from backend.records.jobs.settings import SETTINGS
 from backend.records.jobs.template import Template

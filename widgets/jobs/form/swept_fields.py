@@ -8,7 +8,7 @@ from PySide6.QtCore import QEvent, QObject, QPoint, QRectF, Qt, Signal
 from PySide6.QtGui import QContextMenuEvent, QEnterEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QApplication, QMenu, QWidget
 
-from backend.records.jobs.config import with_value
+from backend.records.jobs.job_file import with_value
 from backend.records.sweeps.values import Axis, axis_text
 from widgets.common.buttons import Switch
 from widgets.common.fields import ComboBox, Field, LineEdit

@@ -12,7 +12,7 @@ from backend.datastore.jobs import files
 from backend.datastore.jobs.files import JobFile
 from backend.records.base import timestamps
 from backend.records.jobs.audit_entry import AuditEntry
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from tests.backend.records.jobs.test_job_config import GOOD
 from tests.fakes.mounted_root import mounted
 

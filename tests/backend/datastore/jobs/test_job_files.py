@@ -19,7 +19,8 @@ from backend.records.base.atomic_files import replace_bytes, replace_json
 from backend.records.base.schema import json_value
 from backend.records.jobs.checkpoint import Checkpoint
 from backend.records.jobs.comparison import rated_metrics
-from backend.records.jobs.config import JobConfig, parse_job, with_changes
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job, with_changes
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.stop_request import StopRequest, pause_requested, stop_requested

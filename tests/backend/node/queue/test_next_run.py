@@ -13,7 +13,8 @@ from backend.node.queue.next_run import next_launch, queue_next
 from backend.node.run.launch_command import command, environment
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import RUN_VARIABLE, DataRoot
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, Launcher, rank_plans
 from backend.records.jobs.placement import Placement
 from tests.integration.tiny import raw_job

@@ -20,7 +20,8 @@ from backend.node.queue.scheduler import Scheduler
 from backend.node.run import remote_cleanup
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import OnFailure, parse_job, with_changes
+from backend.records.jobs.config import OnFailure
+from backend.records.jobs.job_file import parse_job, with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.lr_schedule import learning_rate
 from backend.records.jobs.placement import Placement

@@ -18,7 +18,7 @@ from backend.records.base.account import user_name
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
 from backend.records.base.schema import json_value
-from backend.records.jobs.config import with_changes
+from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit

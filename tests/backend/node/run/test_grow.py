@@ -17,7 +17,7 @@ from backend.node.run.launch_command import command
 from backend.records.base import timestamps
 from backend.records.base.atomic_files import read_json, replace_json
 from backend.records.base.layout import DataRoot
-from backend.records.jobs.config import with_changes
+from backend.records.jobs.job_file import with_changes
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus

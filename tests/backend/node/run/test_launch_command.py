@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from backend.base.errors import BackendError
 from backend.launch.placement import require_capacity, this_computer
 from backend.node.run.launch_command import command, environment, shell_line
-from backend.records.jobs.config import JobConfig, parse_job
+from backend.records.jobs.config import JobConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch, Launcher, RankPlan, rank_plans
 
 HOSTS = {"this-computer": "127.0.0.1", "a": "10.77.0.1", "b": "10.77.0.2"}

@@ -14,7 +14,7 @@ from backend.node.run import run_start
 from backend.records.base.atomic_files import replace_json
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus, last_status

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.jobs.config import JobConfig, Optimizer, StrategyConfig, parse_job
+from backend.records.jobs.config import JobConfig, Optimizer, StrategyConfig
 from backend.records.jobs.flat_settings import setting_changes
 from backend.records.jobs.forecast import (
     SimilarJob,
@@ -17,6 +17,7 @@ from backend.records.jobs.forecast import (
     similar_job_of,
     similar_jobs,
 )
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus
 from backend.records.jobs.torch_options import OPTIMIZERS, STRATEGIES

@@ -14,13 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backend.records.base.validation import ConfigError
-from backend.records.jobs.config import (
-    RANDOM_WEIGHTS,
-    JobConfig,
-    parse_job,
-    shareable_config,
-    with_changes,
-)
+from backend.records.jobs.config import RANDOM_WEIGHTS, JobConfig
+from backend.records.jobs.job_file import parse_job, shareable_config, with_changes
 from backend.records.jobs.rules import RULES, Rule
 from backend.records.jobs.settings import CHANGEABLE, SETTINGS, value_at
 from backend.records.jobs.torch_options import OPTIMIZERS, SCHEDULES, STRATEGIES

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from backend.records.jobs.config import parse_job
 from backend.records.jobs.flat_settings import effective_settings, flatten, setting_changes
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.settings import (
     OPTIONS,
     SETTINGS,

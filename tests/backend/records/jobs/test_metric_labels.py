@@ -2,7 +2,7 @@
 
 import pytest
 
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.metric_names import metric_label, short_metric_label, usual_mode
 from tests.backend.records.jobs.test_job_config import GOOD
 

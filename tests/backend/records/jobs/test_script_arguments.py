@@ -17,8 +17,8 @@ from backend.records.jobs.arguments import (
     with_value,
 )
 from backend.records.jobs.comparison import RunFigures, compare
-from backend.records.jobs.config import parse_job, with_changes
 from backend.records.jobs.flat_settings import default_settings, effective_settings, setting_changes
+from backend.records.jobs.job_file import parse_job, with_changes
 from backend.records.jobs.settings import label, section, value_at
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunStatus

@@ -28,8 +28,8 @@ from backend.records.base.content import hash_file
 from backend.records.base.layout import JobFolder
 from backend.records.bundles.job_archive import MANIFEST
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import parse_job
 from backend.records.jobs.history import Block, HistoryUpdate, encode
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.run_environment import RunEnvironment, differences
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import RunExit, RunStatus

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from backend.datastore.nodes import files as node_files
 from backend.records.base.atomic_files import read_json, replace_json
-from backend.records.jobs.config import JobConfig, StrategyConfig, parse_job
+from backend.records.jobs.config import JobConfig, StrategyConfig
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.status import RunStatus
 from backend.records.library.item import Kind
 from backend.records.library.preview import DataSize, ModelCheck

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from backend.datastore.jobs.files import JobFile
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.library.item import Pin
 from backend.services.jobs.model_card import model_card
 from tests.backend.training.training_rig import job

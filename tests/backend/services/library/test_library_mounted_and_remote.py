@@ -18,7 +18,7 @@ from backend.node.metrics.history_writer import HistoryWriter
 from backend.records.base.atomic_files import read_json
 from backend.records.base.layout import DataRoot
 from backend.records.base.remote_root import RemoteRoot
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.library.item import Kind
 from backend.records.nodes import health
 from backend.records.nodes.reading import NodeReading, Presence

@@ -22,7 +22,7 @@ from backend.datastore.queue import files as queue_files
 from backend.provisioning.script_wheels import SCRIPT_MARK, environment_name
 from backend.provisioning.wheelhouse import Wheelhouse
 from backend.records.base.layout import RUN_VARIABLE
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.placement import THIS_COMPUTER, Placement
 from backend.records.queue.entry import QueueEntry

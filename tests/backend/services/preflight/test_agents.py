@@ -9,7 +9,7 @@ import pytest
 
 from backend.base.errors import BackendError
 from backend.base.progress import Progress
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.nodes.preflight import Fix, Preflight, PreflightFinding
 from backend.services.preflight.service import PreflightFailed, PreflightService
 from tests.fakes.mounted_root import mounted

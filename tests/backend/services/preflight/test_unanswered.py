@@ -17,7 +17,7 @@ from backend.base.errors import BackendError
 from backend.cli.commands.job.run import preflight_lines
 from backend.provisioning import cluster_key
 from backend.provisioning.code_archive import bundle_name
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.nodes.preflight import Preflight
 from backend.services.preflight import checks, names, node_probe
 from backend.services.preflight import run as preflight_run

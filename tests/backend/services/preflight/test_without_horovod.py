@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from backend.provisioning.code_archive import bundle_name
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodeInstallation
 from backend.records.nodes.preflight import Fix, PreflightFinding

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backend.records.jobs.config import parse_job
 from backend.records.jobs.history import HistoryUpdate
+from backend.records.jobs.job_file import parse_job
 from backend.records.studies.study import Measure
 from backend.services.studies.measures import measures_of
 from backend.training.async_server import PushRate

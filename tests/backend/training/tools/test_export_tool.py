@@ -25,8 +25,9 @@ from PIL import Image
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import replace_json
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import JobConfig, Optimizer, shareable_config
+from backend.records.jobs.config import JobConfig, Optimizer
 from backend.records.jobs.history import Block, encode
+from backend.records.jobs.job_file import shareable_config
 from backend.records.jobs.placement import Placement
 from backend.services.tools import tool_process
 from backend.training.tools import protocol as tool_protocol

@@ -15,7 +15,7 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.launch import Launch
 from backend.records.jobs.prediction import BOXES, CLASSES, VALUES, Prediction
 from backend.training.checkpoint import FORMAT, write_checkpoint

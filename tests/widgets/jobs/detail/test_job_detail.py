@@ -9,8 +9,8 @@ import shiboken6
 from PySide6.QtCore import QCoreApplication, Qt
 
 from backend.records.jobs.checkpoint import Checkpoint
-from backend.records.jobs.config import parse_job
 from backend.records.jobs.history import HistoryUpdate, RunStart
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.placement import Placement
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import (

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from backend.records.jobs.config import parse_job
 from backend.records.jobs.history import HistoryUpdate, RunStart
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.summary import summary_of
 from tests.job_views import replace_fields
 from tests.widgets.jobs.curves.test_curves_tab import small_plots

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.summary import summary_of
 from backend.records.jobs.view import NO_RESUME_REASON

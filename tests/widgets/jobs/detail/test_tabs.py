@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.runtime.controller import ignore
 from backend.records.jobs.audit_entry import AuditEntry
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.settings import name_and_unit
 from tests.widgets.jobs.detail.test_job_detail import LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture

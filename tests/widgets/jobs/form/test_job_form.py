@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtWidgets import QApplication, QWidget
 
 from backend.records.base.validation import ConfigError
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.torch_options import OPTIMIZERS
 from backend.records.jobs.view import GPU_CHECK, NODE_CHECK, JobCheck, JobForecast
 from backend.records.library.item import Kind, LibraryItem

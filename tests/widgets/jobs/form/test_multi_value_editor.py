@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMenu, QStackedWidget
 
 from backend.records.base.validation import ConfigError
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.view import JobCheck
 from backend.records.library.item import Kind
 from backend.records.nodes.reading import NodeState, Presence

@@ -3,7 +3,7 @@
 import pytest
 from PySide6.QtCore import Qt
 
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.torch_options import STRATEGIES
 from backend.records.jobs.view import JobCheck
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture

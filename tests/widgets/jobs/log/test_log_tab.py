@@ -7,7 +7,7 @@ from PySide6.QtCore import QPoint, Qt, QTimer
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QStackedWidget
 
-from backend.records.jobs.config import parse_job
+from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.state import JobState
 from backend.records.jobs.status import EvidenceLine, RankError
 from backend.records.jobs.view import LogLines, LogMatches, LogSize
