@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Literal
 
-from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal, Slot
+from PySide6.QtCore import QEvent, QPoint, QRectF, QSize, Qt, Signal
 from PySide6.QtGui import QKeySequence, QPainter, QPaintEvent, QPen
 from PySide6.QtWidgets import (
     QAbstractButton,
@@ -277,7 +277,7 @@ class ChoiceRow(QWidget):
         self._group = QButtonGroup(self)
         self._group.setExclusive(True)
         self._keys: list[str] = []
-        self._group.idClicked.connect(self._emit_key)
+        self._group.idClicked.connect(lambda index: self.key_chosen.emit(self._keys[index]))
         self.setAccessibleName(name)
         self.setSizePolicy(QSizePolicy.Policy.Fixed, QSizePolicy.Policy.Fixed)
 
@@ -306,10 +306,6 @@ class ChoiceRow(QWidget):
             return
         index = (self._group.checkedId() + offset) % len(self._keys)
         self._group.button(index).click()
-
-    @Slot(int)
-    def _emit_key(self, index: int) -> None:
-        self.key_chosen.emit(self._keys[index])
 
 
 _WIDEST_COUNT = "00"

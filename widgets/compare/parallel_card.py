@@ -99,7 +99,9 @@ class ParallelCard(Card):
         self.plot.job_hovered.connect(self._select_row)
         self.plot.job_opened.connect(self.job_opened)
         self.plot.brushes_changed.connect(self._fill_table)
-        self.table.activated.connect(self._open_row)
+        self.table.activated.connect(
+            lambda index: self.job_opened.emit(index.data(RECORD_ROLE).job_id)
+        )
         self.table.entered.connect(self._hover_row)
         self.hide()
 
@@ -222,10 +224,6 @@ class ParallelCard(Card):
         job_id = index.data(RECORD_ROLE).job_id
         self.plot.highlight_job(job_id)
         self.job_hovered.emit(job_id)
-
-    @Slot(QModelIndex)
-    def _open_row(self, index: QModelIndex) -> None:
-        self.job_opened.emit(index.data(RECORD_ROLE).job_id)
 
 
 class _LineModel(RowTableModel[ParallelLine]):

@@ -241,7 +241,11 @@ class CompareTable(QWidget):
         self._body = _TableBody(self)
         self._equal_label = Label("", "small", "text3")
         self._all_switch = Switch("Show all")
-        self._all_switch.toggled.connect(self._refresh)
+        self._all_switch.toggled.connect(
+            lambda: self.show_comparison(
+                self._comparison, self._colours, self._read_errors, self._names
+            )
+        )
         self._column = col(self._body, gap=0)
         self.setLayout(self._column)
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Minimum)
@@ -302,10 +306,6 @@ class CompareTable(QWidget):
             if focus is not None and (focus is head or head.isAncestorOf(focus)):
                 return column, head.job_id
         return 0, ""
-
-    @Slot()
-    def _refresh(self) -> None:
-        self.show_comparison(self._comparison, self._colours, self._read_errors, self._names)
 
     def _lay_out(self) -> None:
         keeps_focus = self.window().focusWidget() is self._all_switch

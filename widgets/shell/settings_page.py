@@ -95,7 +95,11 @@ class SettingsPage(QWidget):
         self._temperature = SegmentedControl(_TEMPERATURES, name="Temperatures")
         self._clock = SegmentedControl(_CLOCKS, name="Time of day")
         for control in (self._sizes, self._temperature, self._clock):
-            control.key_chosen.connect(self._choose_units)
+            control.key_chosen.connect(
+                lambda: self.units_chosen.emit(
+                    Units(self._sizes.key(), self._temperature.key(), self._clock.key())
+                )
+            )
         self.notices = NoticeSettings()
         self.ssh = SshSettings()
         self.ssh.path_opened.connect(self.path_opened)
@@ -216,10 +220,6 @@ class SettingsPage(QWidget):
     @Slot(str)
     def _choose_scale(self, key: str) -> None:
         self.scale_chosen.emit(int(key))
-
-    @Slot()
-    def _choose_units(self) -> None:
-        self.units_chosen.emit(Units(self._sizes.key(), self._temperature.key(), self._clock.key()))
 
     @Slot()
     def _refresh(self) -> None:

@@ -46,7 +46,7 @@ class VerifySection(QWidget):
         self.check.clicked.connect(self._request)
         self.contents = Switch(name="Compare contents")
         self.repair_all = Button("Repair all…")
-        self.repair_all.clicked.connect(self._request_all)
+        self.repair_all.clicked.connect(lambda: self.repair_requested.emit(self._findings))
         self.status = TaskStatus("Check everything")
         self.status.reserve_height(False)
         self.status.cancelled.connect(self.cancelled)
@@ -126,10 +126,6 @@ class VerifySection(QWidget):
     @Slot()
     def _request(self) -> None:
         self.check_requested.emit(self.contents.isChecked())
-
-    @Slot()
-    def _request_all(self) -> None:
-        self.repair_requested.emit(self._findings)
 
 
 def repair_question(

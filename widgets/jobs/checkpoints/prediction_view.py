@@ -195,7 +195,9 @@ class PredictionView(QWidget):
         self._cell_note = Label("", "small", "text3", wrap=True)
         self._cell_note.hide()
         self._grid = SampleGrid()
-        self._grid.sample_chosen.connect(self._show_sample)
+        self._grid.sample_chosen.connect(
+            lambda sample: self._answer.show_sample(self._by_index[sample.index])
+        )
         # A single sample needs no grid to choose from.
         is_single_sample = prediction.sample_count == 1
         self._answer = SampleAnswer(is_single_sample)
@@ -307,10 +309,6 @@ class PredictionView(QWidget):
         self._answer.setVisible(bool(samples))
         if samples:
             self._answer.show_sample(samples[0])
-
-    @Slot(object)
-    def _show_sample(self, sample: SamplePreview) -> None:
-        self._answer.show_sample(self._by_index[sample.index])
 
 
 def _table_card(columns: Sequence[TableColumn[T]], rows: Sequence[T]) -> Card:

@@ -430,7 +430,9 @@ class JobForm(QWidget):
         buttons = StartButtons()
         buttons.start.clicked.connect(self._start)
         buttons.queue.clicked.connect(self._queue)
-        buttons.take_back.clicked.connect(self._request_removal)
+        buttons.take_back.clicked.connect(
+            lambda: self.take_back_requested.emit(self._incomplete_sweep)
+        )
         return buttons
 
     # -- events
@@ -485,10 +487,6 @@ class JobForm(QWidget):
     @Slot()
     def _save(self) -> None:
         self.save_requested.emit(self.draft())
-
-    @Slot()
-    def _request_removal(self) -> None:
-        self.take_back_requested.emit(self._incomplete_sweep)
 
     # Origin of the settings.
 

@@ -215,7 +215,9 @@ class AddNodeDialog(Dialog):
         self._key_file_button = IconButton("folder-open", "Choose a key file")
         self._key_file_button.clicked.connect(self._choose_identity)
         self._more_button = Button("More", kind="quiet", icon="caret-down")
-        self._more_button.clicked.connect(self._toggle_rare_fields)
+        self._more_button.clicked.connect(
+            lambda: self._show_rare_fields(self._fields["jump"].isHidden())
+        )
         self._status = TaskStatus("", cancel_label="")
         self._connect_button = Button(
             "Connect", kind="primary", tip="Connect to the node and read its hardware"
@@ -292,10 +294,6 @@ class AddNodeDialog(Dialog):
         self.choices.setEnabled(not self._is_connecting)
         self._more_button.setEnabled(not self._is_connecting)
         self._connect_button.setEnabled(not any(errors.values()) and not self._is_connecting)
-
-    @Slot()
-    def _toggle_rare_fields(self) -> None:
-        self._show_rare_fields(self._fields["jump"].isHidden())
 
     def _show_rare_fields(self, is_visible: bool) -> None:
         # With all fields the dialog is as high as a small screen.

@@ -9,7 +9,7 @@ from PySide6.QtGui import QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QSizePolicy, QWidget
 
 from backend.records.jobs.state import JobState
-from backend.records.nodes.entry import HostKey, SetUp, StepState
+from backend.records.nodes.entry import SetUp, StepState
 from widgets.common import formats, icons
 from widgets.common.buttons import Button
 from widgets.common.cards import VerticalScrollArea
@@ -120,7 +120,9 @@ class SetUpDialog(Dialog):
         self._scroll = VerticalScrollArea(holder)
         self._trusted_key = TrustedKey()
         self._key_plate = KeyPlate("set the node up again")
-        self._key_plate.trust_page.key_trusted.connect(self._pass_trust)
+        self._key_plate.trust_page.key_trusted.connect(
+            lambda key: self.key_trusted.emit(self._selected_node, key)
+        )
         self._key_plate.trust_page.key_refused.connect(self._refuse_key)
         self._key_plate.changed_key_page.closed.connect(self.hide)
         self._key_plate.hide()
@@ -133,10 +135,12 @@ class SetUpDialog(Dialog):
         self._summary = Label("", "small", "text3", elide="right")
         self._options_button = Button("Options…", tip="Set it up with other options")
         self._options_button.setAutoDefault(False)
-        self._options_button.clicked.connect(self._request_choices)
+        self._options_button.clicked.connect(
+            lambda: self.choices_requested.emit(self._selected_node)
+        )
         self._cancel_button = Button("Cancel")
         self._cancel_button.setAutoDefault(False)
-        self._cancel_button.clicked.connect(self._request_cancel)
+        self._cancel_button.clicked.connect(lambda: self.cancel_requested.emit(self._selected_node))
         self._open_button = Button("Show node")
         self._open_button.setAutoDefault(False)
         self._open_button.clicked.connect(self._request_open)
@@ -308,23 +312,11 @@ class SetUpDialog(Dialog):
         self._summary.setText(f"{summary}.")
         self._summary.set_color_role("text3" if color_role == "live" else color_role)
 
-    @Slot(object)
-    def _pass_trust(self, key: HostKey) -> None:
-        self.key_trusted.emit(self._selected_node, key)
-
     @Slot()
     def _refuse_key(self) -> None:
         self._refused_nodes.add(self._selected_node)
         self._show_selected()
         self._refresh_foot()
-
-    @Slot()
-    def _request_cancel(self) -> None:
-        self.cancel_requested.emit(self._selected_node)
-
-    @Slot()
-    def _request_choices(self) -> None:
-        self.choices_requested.emit(self._selected_node)
 
     @Slot()
     def _request_open(self) -> None:

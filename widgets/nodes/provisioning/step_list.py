@@ -148,7 +148,9 @@ class StepDetails(QWidget):
         self._shown_lines: list[str] = []
         self.retry = Button("Retry from here", icon="arrow-clockwise")
         self.copy = Button("Copy log", kind="quiet", icon="copy")
-        self.copy.clicked.connect(self._copy_log)
+        self.copy.clicked.connect(
+            lambda: QGuiApplication.clipboard().setText(strip_codes(self._output))
+        )
         self._actions = QWidget()
         self._actions.setLayout(row(self.retry, self.copy, STRETCH, gap=S2))
         # The remedy comes before the log; a long log would push it out of view.
@@ -186,10 +188,6 @@ class StepDetails(QWidget):
                 label.setText(line)
             else:
                 self._line_column.addWidget(Label(line, "mono", "text2", elide="right"))
-
-    @Slot()
-    def _copy_log(self) -> None:
-        QGuiApplication.clipboard().setText(strip_codes(self._output))
 
 
 class SetUpView(QWidget):
