@@ -282,11 +282,8 @@ def merge_missed(notices: Sequence[Notice]) -> Notice:
         return notices[0]
     title = f"{formats.count(len(notices))} jobs ended while the window was closed"
     text = _join_names([notice.title for notice in notices])
-    return Notice(title, text, notices[-1].timestamp, family=_worst_family(notices))
-
-
-def _worst_family(notices: Iterable[Notice]) -> str:
-    return min((notice.family for notice in notices), key=("bad", "warn", "good").index)
+    worst_family = min((notice.family for notice in notices), key=("bad", "warn", "good").index)
+    return Notice(title, text, notices[-1].timestamp, family=worst_family)
 
 
 def _join_names(names: list[str]) -> str:

@@ -210,8 +210,8 @@ class TaskStatus(QWidget):
         self.progress = ProgressLine(task_name, cancel_label=cancel_label)
         self.progress.cancelled.connect(self.cancelled)
         self.show_in_folder = Button("Show in folder", icon="folder-open")
-        self.show_in_folder.clicked.connect(lambda: self.folder_requested.emit(self._path))
         self._path = ""
+        self.show_in_folder.clicked.connect(lambda: self.folder_requested.emit(self._path))
         line = row((self.message, 1), self.show_in_folder, gap=S2)
         self.setLayout(col(line, self.progress, STRETCH, gap=0))
         self.reserve_height(True)

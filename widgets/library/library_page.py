@@ -192,7 +192,9 @@ class LibraryPage(QWidget):
         texts = self._texts
         self.detail = DETAILS[self.kind]()
         self.detail.back_button.clicked.connect(self._return_to_list)
-        self.detail.item_actions.add_handler(NEW_VERSION, lambda _reference: self._import_again())
+        self.detail.item_actions.add_handler(
+            NEW_VERSION, lambda _reference: self.import_requested.emit(self.shown_name)
+        )
         self._empty_page = EmptyState(
             texts.icon,
             f"No {texts.title.lower()} yet",
@@ -319,10 +321,6 @@ class LibraryPage(QWidget):
     @Slot()
     def _import_new(self) -> None:
         self.import_requested.emit("")
-
-    @Slot()
-    def _import_again(self) -> None:
-        self.import_requested.emit(self.shown_name)
 
 
 def _weights_path(event: QDropEvent) -> str:

@@ -194,13 +194,13 @@ class PredictionView(QWidget):
             self._groups.hide()
         self._cell_note = Label("", "small", "text3", wrap=True)
         self._cell_note.hide()
+        # A single sample needs no grid to choose from.
+        is_single_sample = prediction.sample_count == 1
+        self._answer = SampleAnswer(is_single_sample)
         self._grid = SampleGrid()
         self._grid.sample_chosen.connect(
             lambda sample: self._answer.show_sample(self._by_index[sample.index])
         )
-        # A single sample needs no grid to choose from.
-        is_single_sample = prediction.sample_count == 1
-        self._answer = SampleAnswer(is_single_sample)
         figures = [f"{metric_label(n)} {formats.metric(v)}" for n, v in prediction.metrics.items()]
         figures.append(formats.plural(prediction.sample_count, "sample"))
         notes = (Label(note, "small", "warn", wrap=True) for note in prediction.notes)
