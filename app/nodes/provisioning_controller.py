@@ -60,8 +60,7 @@ class ProvisioningController(DialogController[SetUpAgainDialog]):
         self._running: dict[str, Progress] = {}
         self._blocked_groups: dict[str, tuple[str, ...]] = {}
         self._states: deque[SetUp] = deque()
-        self._state_timer = QTimer(self)
-        self._state_timer.setInterval(_STATE_INTERVAL_MS)
+        self._state_timer = QTimer(self, interval=_STATE_INTERVAL_MS)
         self._state_timer.timeout.connect(self._show_states)
 
     def stop(self) -> None:

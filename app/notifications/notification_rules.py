@@ -114,9 +114,7 @@ class NotificationRules(QObject):
         self._open_sweeps: frozenset[str] = frozenset()
         self._newly_open_sweeps: frozenset[str] = frozenset()
         self._finished_of_sweep: dict[str, list[JobView]] = {}
-        self._merge_timer = QTimer(self)
-        self._merge_timer.setSingleShot(True)
-        self._merge_timer.setInterval(merge_ms)
+        self._merge_timer = QTimer(self, singleShot=True, interval=merge_ms)
         self._merge_timer.timeout.connect(self.send_held_events)
 
     @Slot(object)

@@ -341,8 +341,7 @@ class ComparePage(QWidget):
         return [self._updates[key] for key in self._ids if key in self._updates]
 
     def _one_shot(self, call: Callable[[], object]) -> QTimer:
-        timer = QTimer(self)
-        timer.setSingleShot(True)
+        timer = QTimer(self, singleShot=True)
         timer.timeout.connect(call)
         return timer
 

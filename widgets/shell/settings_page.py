@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from PySide6.QtCore import QSignalBlocker, Signal, Slot
-from PySide6.QtWidgets import QVBoxLayout, QWidget
+from PySide6.QtWidgets import QWidget
 
 from backend.records.nodes.reading import Finding
 from widgets.common import formats
@@ -15,7 +15,7 @@ from widgets.common.cards import PageHeader, VerticalScrollArea
 from widgets.common.formats import Units
 from widgets.common.labels import IconLabel, Label, plain_tip
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S2, S3, S4
+from widgets.common.theme import FORM_MAX_W, ICON_NAV, PAGE_MARGIN, S1, S3, S4
 from widgets.common.theme_manager import SCALES
 from widgets.shell.notification_settings import NoticeSettings
 from widgets.shell.settings_rows import SettingsRow, path_line, section
@@ -104,10 +104,8 @@ class SettingsPage(QWidget):
         self.ssh = SshSettings()
         self.ssh.path_opened.connect(self.path_opened)
         self.verify = VerifySection()
-        self._paths = QVBoxLayout()
-        self._paths.setSpacing(0)
-        self._checks = QVBoxLayout()
-        self._checks.setSpacing(S2)
+        self._paths = col(gap=0)
+        self._checks = col()
         self._recheck = Button("Check again")
         self._recheck.clicked.connect(self._refresh)
         self.keys = Button("Shortcuts", icon="keyboard", tip=plain_tip("Keyboard shortcuts", "?"))

@@ -16,7 +16,7 @@ from widgets.common.cards import VerticalScrollArea
 from widgets.common.dialog import Question, TaskStatus
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
-from widgets.common.theme import ICON_NAV, S1, S2, S3
+from widgets.common.theme import ICON_NAV, S1, S3
 from widgets.shell.settings_rows import SettingsRow
 
 _MAX_ROWS = 100
@@ -50,8 +50,7 @@ class VerifySection(QWidget):
         self.status = TaskStatus("Check everything")
         self.status.reserve_height(False)
         self.status.cancelled.connect(self.cancelled)
-        self.rows = QVBoxLayout()
-        self.rows.setSpacing(S2)
+        self.rows = col()
         self._findings: tuple[VerifyFinding, ...] = ()
         contents = SettingsRow(
             "Compare contents",

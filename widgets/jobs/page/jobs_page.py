@@ -167,13 +167,10 @@ class JobsPage(QWidget):
         self.table.view.job_opened.connect(self.reveal)
         self.sweep.view.job_opened.connect(self.open_job)
         self.table.list_button.clicked.connect(self.show_list)
-        self._animation_timer = QTimer(self)
-        self._animation_timer.setInterval(_TURN_INTERVAL_MS)
+        self._animation_timer = QTimer(self, interval=_TURN_INTERVAL_MS)
         self._animation_timer.timeout.connect(self.list.view.viewport().update)
         self._animation_timer.timeout.connect(self.table.view.viewport().update)
-        self._loading_timer = QTimer(self)
-        self._loading_timer.setSingleShot(True)
-        self._loading_timer.setInterval(LOADING_TEXT_DELAY_MS)
+        self._loading_timer = QTimer(self, singleShot=True, interval=LOADING_TEXT_DELAY_MS)
         self._loading_timer.timeout.connect(self._update_page)
 
     def _add_keys(self) -> None:

@@ -206,8 +206,7 @@ class SetUpView(QWidget):
         self._views: dict[str, StepView] = {}
         self._column = col(gap=0)
         self.setLayout(self._column)
-        self._clock = QTimer(self)
-        self._clock.setInterval(_TICK_MS)
+        self._clock = QTimer(self, interval=_TICK_MS)
         self._clock.timeout.connect(self._tick)
 
     @property
