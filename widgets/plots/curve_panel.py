@@ -107,12 +107,12 @@ class CurvePanel(QWidget):
         """
         super().__init__(parent)
         self.set_title(title)
-        self._axis = axis
+        self.axis = axis
         self._value_text, self._tick_text, self._x_text = value_text, tick_text, x_text
         self._scale = scale
         self._end_names = end_names
         self._several_runs = several_runs
-        self._log_y = self._log_x = False
+        self.log_y = self._log_x = False
         self.is_fitted = True
         self._batch_depth = 0
         self._fixed_x: Range | None = None
@@ -230,14 +230,10 @@ class CurvePanel(QWidget):
 
     # -- Axes
 
-    @property
-    def axis(self) -> XAxis:
-        return self._axis
-
     def set_axis(self, axis: XAxis) -> None:
         """Set another x axis; all curves are in view again."""
-        if axis is not self._axis:
-            self._axis = axis
+        if axis is not self.axis:
+            self.axis = axis
             self._fixed_x = None
             self._map_marks()
             self.fit()
@@ -248,7 +244,7 @@ class CurvePanel(QWidget):
 
         The time of day is never logarithmic, because it has no origin.
         """
-        return self._log_x and self._axis is not XAxis.CLOCK
+        return self._log_x and self.axis is not XAxis.CLOCK
 
     def set_log_x(self, enabled: bool) -> None:
         """Set a logarithmic x axis, all in view. Points at or below zero are hidden."""
@@ -257,14 +253,10 @@ class CurvePanel(QWidget):
             self._map_marks()
             self.fit()
 
-    @property
-    def log_y(self) -> bool:
-        return self._log_y
-
     def set_log_y(self, enabled: bool) -> None:
         """Set a logarithmic y axis. Values at or below zero are gaps."""
-        if enabled != self._log_y:
-            self._log_y = enabled
+        if enabled != self.log_y:
+            self.log_y = enabled
             self.refresh()
 
     def fit(self) -> None:
@@ -423,7 +415,7 @@ class CurvePanel(QWidget):
     @property
     def _mapping(self) -> AxisMapping:
         """Map values to both axes in their present state."""
-        return AxisMapping(self._axis, self.log_x, self._log_y)
+        return AxisMapping(self.axis, self.log_x, self.log_y)
 
     def _width_px(self) -> int:
         return max(int(self._plot.box.width()), 2)
@@ -475,7 +467,7 @@ class CurvePanel(QWidget):
             self.curves.values_and_starts(mapping, x0),
             [mapping.y(threshold.y) for threshold in self.marks.thresholds],
             float(self._plot.box.height()),
-            log=self._log_y,
+            log=self.log_y,
             scale=self._scale,
         )
         self._plot.box.setYRange(*y_range, padding=0)
@@ -489,11 +481,11 @@ class CurvePanel(QWidget):
             self._plot.bottom_axis.setTicks([[]])
             return
         height = float(self._plot.box.height())
-        y_ticks = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self._log_y)
+        y_ticks = plot_range.y_ticks(self.y_range(), height, self._tick_text, log=self.log_y)
         self._plot.left_axis.setTicks([y_ticks])
         widest = max((text_width(text, "tiny") for _, text in y_ticks), default=0)
         self._plot.left_axis.setWidth(max(widest + 12, LEFT_AXIS_MIN_W))
-        x_axis = self.x_range(), self._width_px(), self._axis
+        x_axis = self.x_range(), self._width_px(), self.axis
         x_ticks = plot_range.x_ticks(*x_axis, log=self.log_x)
         self._plot.bottom_axis.setTicks([[tick for tick in x_ticks if self._fits_label(*tick)]])
 
@@ -540,7 +532,7 @@ class CurvePanel(QWidget):
             if curve.last_point is not None:
                 share = name_width(self._end_text(curve)) / self._width_px()
                 reach = share * (self.data_end() - self.data_start())
-                end_x = self._mapping.x(curve.end_x(self._axis))
+                end_x = self._mapping.x(curve.end_x(self.axis))
                 widths.append((self.marks.label_x(end_x, reach), share))
         return widths
 
@@ -638,7 +630,7 @@ class CurvePanel(QWidget):
         position = (
             x_text(x)
             if x_text is not None
-            else position_text(self._axis, x, nearest_point, is_single_run=is_single_run)
+            else position_text(self.axis, x, nearest_point, is_single_run=is_single_run)
         )
         return rows, " · ".join([position, *events] if position else events)
 

@@ -123,7 +123,7 @@ class FailureTab(QWidget):
             self._rerun_button, self._clone_button, self._log_button, STRETCH, gap=S2
         )
         self._buttons = row(self._special_buttons, (self._usual_buttons, 1), gap=S2)
-        self._first_button = self._rerun_button
+        self.first_button = self._rerun_button
         self._evidence_title = Label("", "strong")
         self._evidence_box = TextBox(mono=True, read_only=True, name="Lines of the log")
         self._evidence_card = Card(self._evidence_title, self._evidence_box, gap=S2)
@@ -429,15 +429,10 @@ class FailureTab(QWidget):
             self._choose_button,
             *usual_buttons,
         )
-        self._first_button = next(button for button in buttons if not button.isHidden())
+        self.first_button = next(button for button in buttons if not button.isHidden())
         for button in buttons:
-            button.set_kind("primary" if button is self._first_button else "plain")
+            button.set_kind("primary" if button is self.first_button else "plain")
         self._fit_buttons()
-
-    @property
-    def first_button(self) -> Button:
-        """Return the highlighted button."""
-        return self._first_button
 
     @property
     def _starts_over(self) -> bool:

@@ -106,7 +106,7 @@ class SetUpDialog(Dialog):
         self._addresses: dict[str, str] = {}
         self._tabs: dict[str, _NodeTab] = {}
         self._refused_nodes: set[str] = set()
-        self._selected_node = ""
+        self.selected_node = ""
         self._title = Label("", "title", elide="right")
         self._address = Label("", "small", "text3")
         self._view = SetUpView()
@@ -121,7 +121,7 @@ class SetUpDialog(Dialog):
         self._trusted_key = TrustedKey()
         self._key_plate = KeyPlate("set the node up again")
         self._key_plate.trust_page.key_trusted.connect(
-            lambda key: self.key_trusted.emit(self._selected_node, key)
+            lambda key: self.key_trusted.emit(self.selected_node, key)
         )
         self._key_plate.trust_page.key_refused.connect(self._refuse_key)
         self._key_plate.changed_key_page.closed.connect(self.hide)
@@ -136,11 +136,11 @@ class SetUpDialog(Dialog):
         self._options_button = Button("Options…", tip="Set it up with other options")
         self._options_button.setAutoDefault(False)
         self._options_button.clicked.connect(
-            lambda: self.choices_requested.emit(self._selected_node)
+            lambda: self.choices_requested.emit(self.selected_node)
         )
         self._cancel_button = Button("Cancel")
         self._cancel_button.setAutoDefault(False)
-        self._cancel_button.clicked.connect(lambda: self.cancel_requested.emit(self._selected_node))
+        self._cancel_button.clicked.connect(lambda: self.cancel_requested.emit(self.selected_node))
         self._open_button = Button("Show node")
         self._open_button.setAutoDefault(False)
         self._open_button.clicked.connect(self._request_open)
@@ -191,9 +191,9 @@ class SetUpDialog(Dialog):
         if is_new:
             self._add_tab(set_up.node)
         self._tabs[set_up.node].show_set_up(set_up)
-        if is_new and (not self._selected_node or _has_ended(self._set_ups[self._selected_node])):
+        if is_new and (not self.selected_node or _has_ended(self._set_ups[self.selected_node])):
             self.select_node(set_up.node)
-        elif set_up.node == self._selected_node:
+        elif set_up.node == self.selected_node:
             self._show_selected()
         self._refresh_foot()
 
@@ -201,14 +201,10 @@ class SetUpDialog(Dialog):
     def select_node(self, node: str) -> None:
         """Show the steps of this node."""
         if node in self._set_ups:
-            self._selected_node = node
+            self.selected_node = node
             self._tabs[node].setChecked(True)
             self._show_selected()
             self._refresh_foot()
-
-    @property
-    def selected_node(self) -> str:
-        return self._selected_node
 
     def remove_node(self, node: str) -> None:
         """Remove the tab of a removed node."""
@@ -219,8 +215,8 @@ class SetUpDialog(Dialog):
         self._tab_column.removeWidget(tab)
         tab.hide()
         tab.deleteLater()
-        if node == self._selected_node:
-            self._selected_node = ""
+        if node == self.selected_node:
+            self.selected_node = ""
             next_node = next(iter(self._set_ups), "")
             if next_node:
                 self.select_node(next_node)
@@ -244,7 +240,7 @@ class SetUpDialog(Dialog):
             self.resize(_WIDTH + _NODES_W + S4, self.height())
 
     def _show_selected(self) -> None:
-        node = self._selected_node
+        node = self.selected_node
         set_up = self._set_ups[node]
         self._view.show_set_up(set_up)
         title = f"Set up {node}"
@@ -289,7 +285,7 @@ class SetUpDialog(Dialog):
             self._scroll.ensureWidgetVisible(self._view.step(failed_step.title), 0, 0)
 
     def _refresh_foot(self) -> None:
-        selected = self._set_ups.get(self._selected_node)
+        selected = self._set_ups.get(self.selected_node)
         if selected is None:
             return
         is_running = not all(_has_ended(set_up) for set_up in self._set_ups.values())
@@ -314,14 +310,14 @@ class SetUpDialog(Dialog):
 
     @Slot()
     def _refuse_key(self) -> None:
-        self._refused_nodes.add(self._selected_node)
+        self._refused_nodes.add(self.selected_node)
         self._show_selected()
         self._refresh_foot()
 
     @Slot()
     def _request_open(self) -> None:
         self.hide()
-        self.node_opened.emit(self._selected_node)
+        self.node_opened.emit(self.selected_node)
 
 
 def _has_ended(set_up: SetUp) -> bool:

@@ -201,17 +201,13 @@ class SetUpView(QWidget):
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._set_up = SetUp("")
+        self.set_up = SetUp("")
         self._steps: dict[str, SetUpStep] = {}
         self._views: dict[str, StepView] = {}
         self._column = col(gap=0)
         self.setLayout(self._column)
         self._clock = QTimer(self, interval=_TICK_MS)
         self._clock.timeout.connect(self._tick)
-
-    @property
-    def set_up(self) -> SetUp:
-        return self._set_up
 
     def step(self, title: str) -> StepView:
         return self._views[title]
@@ -220,7 +216,7 @@ class SetUpView(QWidget):
         """Show an update of the set-up; before the first update there are only the plans."""
         steps = {step.title: step for step in set_up.steps or map(SetUpStep, STEPS)}
         is_other = list(self._steps) != list(steps)
-        self._set_up, self._steps = set_up, steps
+        self.set_up, self._steps = set_up, steps
         if is_other:
             self._remove_steps()
             for title in steps:
@@ -249,7 +245,7 @@ class SetUpView(QWidget):
         self._column.addWidget(view)
 
     def _request_retry(self, title: str) -> None:
-        self.retry_requested.emit(self._set_up.node, title)
+        self.retry_requested.emit(self.set_up.node, title)
 
     @Slot()
     def _tick(self) -> None:
