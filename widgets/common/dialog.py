@@ -113,8 +113,8 @@ class Question(Dialog):
         super().__init__(title, width, parent)
         self._action, self._head = action, head
         self._check: Callable[[], bool] = lambda: True
-        self.action_button = Button(action_label, icon=icon)
-        self.action_button.set_kind("danger" if is_dangerous else "primary")
+        kind: Kind = "danger" if is_dangerous else "primary"
+        self.action_button = Button(action_label, kind=kind, icon=icon)
         self.action_button.setDefault(not is_dangerous)
         self.action_button.clicked.connect(self._run_action)
         self._close_button = self.close_button(close_label)
