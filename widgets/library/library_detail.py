@@ -314,10 +314,9 @@ class LibraryDetail(QWidget):
         self._details = KeyValueRow()
         self._tabs = UnderlinedTabs(self.tabs, self.tabs[0][0], name="Parts")
         self._tabs.key_chosen.connect(self._show_tab)
-        self._leak_banner = Banner()
-        self._leak_banner.hide()
-        self._offer_banner = Banner()
-        self._offer_banner.hide()
+        self._leak_banner, self._offer_banner = Banner(), Banner()
+        for banner in (self._leak_banner, self._offer_banner):
+            banner.hide()
         self._banner = PreviewBanner()
         self._banner.class_requested.connect(self._show_class)
         self._progress = ProgressLine("Reading samples")
@@ -340,6 +339,7 @@ class LibraryDetail(QWidget):
                 lambda: self.variance_requested.emit(self.trial)
             )
         self._filter = self.results.samples.filter if "samples" in self.results.pages else QWidget()
+        keep_size_when_hidden(self._filter)
         self._trial_row.setLayout(row(*boxes, self._trial_button, S4, (self._filter, 1), gap=S2))
         self._source = SourceView()
         self._source.text_requested.connect(
