@@ -25,7 +25,7 @@ from backend.base.errors import BackendError
 from backend.records.jobs.heartbeat import Phase, RankHeartbeat
 from backend.records.jobs.launch import Launch
 from backend.training import user_code
-from backend.training.checkpoint import fit_weights, load_checkpoint, load_weights
+from backend.training.checkpoint import load_checkpoint
 from backend.training.checkpoint_content import (
     freeze,
     frozen_names,
@@ -54,6 +54,7 @@ from backend.training.strategies.rendezvous import Rendezvous
 from backend.training.strategies.single_process import SingleProcess
 from backend.training.subject import Subject, collect_traits, open_subject
 from backend.training.train_state import Batch, Outcome
+from backend.training.weights_file import fit_weights, load_weights
 
 
 class TaskSampler(Sampler[BatchIndices]):

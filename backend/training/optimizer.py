@@ -10,9 +10,9 @@ import torch
 from backend.base.errors import BackendError
 from backend.records.jobs.config import JobConfig
 from backend.training import user_code
-from backend.training.checkpoint import names_with_prefix
 from backend.training.lbfgs import Lbfgs
 from backend.training.user_code import UserCodeError
+from backend.training.weights_file import names_with_prefix
 
 RATE_FACTOR = "rate_factor"
 """Key of a group: its learning rate, as a multiple of the job's."""

@@ -20,7 +20,6 @@ from backend.records.library.inspection import (
     WeightRow,
 )
 from backend.records.library.preview import SamplePart
-from backend.training.checkpoint import fit_weights, load_weights
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.histogram import ChannelSpread
 from backend.training.tools.layer_modules import layer_modules
@@ -43,6 +42,7 @@ from backend.training.user_code import (
     is_out_of_memory,
     split_batch,
 )
+from backend.training.weights_file import fit_weights, load_weights
 
 _ROW_LIMIT = 2000
 _MAP_LIMIT, _MAPS_PER_LAYER = 400, 6

@@ -14,6 +14,7 @@ import torch
 
 from backend.base.errors import BackendError
 from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.content import hash_file
 from backend.records.base.layout import JobFolder
 from backend.records.jobs.checkpoint import Checkpoint, read_checkpoints
 from backend.records.jobs.config import CheckpointPolicy
@@ -21,12 +22,11 @@ from backend.training import checkpoint
 from backend.training.checkpoint import (
     FORMAT,
     Checkpointer,
-    fit_weights,
     load_checkpoint,
-    load_weights,
     retired_checkpoints,
     sidecar_of,
 )
+from backend.training.weights_file import fit_weights, load_weights
 from tests.fakes.disk import Disk
 
 
@@ -106,7 +106,7 @@ def bomb_with_record(path: Path) -> None:
     """Write a hostile file with a matching record, as an attacker who knows of the hash."""
     torch.save({"format": FORMAT, "model": Bomb()}, path)
     record = read_json(sidecar_of(path))
-    record.update(bytes=path.stat().st_size, sha256=checkpoint.sha256_of(path))
+    record.update(bytes=path.stat().st_size, sha256=hash_file(path))
     replace_json(sidecar_of(path), record)
 
 

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from backend.base.errors import BackendError
-from backend.training.checkpoint import load_weights, read_weights
+from backend.training.weights_file import load_weights, read_weights
 
 WEIGHTS = {"layer.weight": torch.arange(6.0).reshape(2, 3), "layer.bias": torch.ones(2)}
 
