@@ -37,7 +37,7 @@ from backend.records.nodes.entry import (
     NodePython,
     SetUp,
 )
-from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.provisioning_options import SetUpOptions, choice_errors
 from backend.ssh.interface import Machine, Shell
 
 TITLES = ("Reach", "Inspect", "Python", "Open MPI", "PyTorch", "Agent", "Test")
@@ -192,15 +192,14 @@ class _SetUpWork:
     def inspect(self) -> str:
         self.node_facts = node_facts = self._plan.inspect(self.shell)
         # Before wheels are fetched and sent for minutes.
-        if self._plan.options.system_mpi and not node_facts.mpirun:
-            raise BackendError(
-                f"{self._entry.name} has no Open MPI of its own.",
-                "Use Ringmaster's Open MPI, or install one: apt-get install openmpi-bin.",
-            )
-        self.home = NodeHome(PurePosixPath(node_facts.home))
-        self._environments_home = self._choose_environments_home()
-        self.environments = NodeEnvironments(self.shell, self._environments_home, self._steps)
+        current_entry = replace(self._entry, info=node_facts)
+        for error in choice_errors(self._plan.options, [current_entry], (), "").values():
+            raise BackendError(error)
         relay, root = self._plan.relay, node_facts.data_root
+        self.home = self._environments_home = NodeHome(PurePosixPath(node_facts.home))
+        if self._plan.options.shared:
+            self._environments_home = NodeHome.shared_in(PurePosixPath(root))
+        self.environments = NodeEnvironments(self.shell, self._environments_home, self._steps)
         if (
             relay is not None
             and root
@@ -215,17 +214,6 @@ class _SetUpWork:
             f"{node_facts.system}, {node_facts.machine}, {node_facts.cores} cores, "
             f"{gpus}{shell_note}."
         )
-
-    def _choose_environments_home(self) -> NodeHome:
-        if not self._plan.options.shared:
-            return self.home
-        name, root = self._entry.name, self.node_facts.data_root
-        if not root or not self.node_facts.data_root_writable or self._entry.is_staged:
-            raise BackendError(
-                f"{name} cannot write to the data root, so it cannot use a shared environment.",
-                f"Mount it on {name} with write permission, or set {name} up without sharing.",
-            )
-        return NodeHome.shared_in(PurePosixPath(root))
 
     def python(self) -> str:
         chosen_python, target, horovod = self._plan.wheels.choose(self._entry.name, self.node_facts)

@@ -56,7 +56,7 @@ from backend.records.base.validation import sanitize
 from backend.records.jobs.launch import launch_of, remote_run_of
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import NodeAddress, NodeEntry, NodeInfo, NodePython, SetUp
-from backend.records.nodes.provisioning_options import SetUpOptions
+from backend.records.nodes.provisioning_options import SetUpOptions, different_mpi_message
 from backend.services.tools.training_python import training_python
 from backend.ssh.interface import Machine, Shell
 from backend.ssh.known_hosts import fingerprint_of
@@ -315,10 +315,13 @@ class ProvisioningService:
                     return version.partition(";")[0].strip()
         return ""
 
-    def wake(self, name: str) -> bool:
+    def wake(self, name: str, limit_s: float = 0.0) -> bool:
         """Start the agent of a node that is set up, for example after a reboot.
 
         The agent closes the runs of an earlier boot.
+
+        Args:
+            limit_s: Wait so long for the agent to work; without a limit, only for its start.
 
         Returns:
             Whether the agent was started.
@@ -335,7 +338,8 @@ class ProvisioningService:
             if shell.run(agent_commands.check(agent)).ok:
                 return False
             answer = shell.run(self._start_agent(agent))
-            if not answer.ok:
+            waits = answer.ok and limit_s > 0
+            if not (shell.run(agent_commands.check(agent, limit_s)) if waits else answer).ok:
                 raise BackendError(
                     f"The agent of {name} does not start: {answer.complaint}.",
                     f"Set {name} up again.",
@@ -586,10 +590,9 @@ class ProvisioningService:
 
     @staticmethod
     def _find_entry(entries: Mapping[str, NodeEntry], name: str) -> NodeEntry:
-        try:
-            return entries[name]
-        except KeyError:
-            raise BackendError(f"There is no node “{sanitize(name)}”.", "Add it first.") from None
+        if name not in entries:
+            raise BackendError(f"There is no node “{sanitize(name)}”.", "Add it first.")
+        return entries[name]
 
 
 def _is_on(folder: JobFolder, node: str) -> bool:
@@ -640,8 +643,7 @@ class _MpiVersions:
             for other_node, other_version in sorted(self._versions.items()):
                 if other_version != version:
                     raise BackendError(
-                        f"{name} has Open MPI {version} and {other_node} has {other_version}; the "
-                        "ranks of a job need the same version on all its nodes.",
+                        different_mpi_message(name, version, other_node, other_version),
                         f"Set {name} and {other_node} up again together, and all other nodes: with "
                         "Ringmaster's Open MPI, or with the one of their system.",
                     )
