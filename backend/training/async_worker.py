@@ -33,7 +33,6 @@ from backend.training.checkpoint_content import (
     restore_buffers,
     restore_random_state,
 )
-from backend.training.cpu_wait import CpuWait
 from backend.training.data import (
     BatchIndices,
     TrainingOrder,
@@ -48,10 +47,10 @@ from backend.training.lazy_dynamo import compile_model
 from backend.training.optimizer import served_parameters
 from backend.training.parameter_server import sent_parameters, shard_indices, trained_flags
 from backend.training.step_sync import mean_metrics
-from backend.training.strategies.base import fill_tensors, trainable_parameters
+from backend.training.step_times import CpuWait
+from backend.training.strategies.base import SingleProcess, fill_tensors, trainable_parameters
 from backend.training.strategies.channel import Channel
 from backend.training.strategies.rendezvous import Rendezvous
-from backend.training.strategies.single_process import SingleProcess
 from backend.training.subject import Subject, collect_traits, open_subject
 from backend.training.train_state import Batch, Outcome
 from backend.training.weights_file import fit_weights, load_weights

@@ -22,9 +22,8 @@ from backend.records.library.inspection import (
 from backend.records.library.preview import SamplePart
 from backend.training.tools import protocol as tool_protocol
 from backend.training.tools.histogram import ChannelSpread
-from backend.training.tools.layer_modules import layer_modules
+from backend.training.tools.inspected_model import layer_modules, model_batch, prepare_process
 from backend.training.tools.layers import evaluating_step_by_step, tensors_in
-from backend.training.tools.model_batch import model_batch, prepare_process
 from backend.training.tools.thumbnails import (
     PART_LIMIT,
     as_array,
