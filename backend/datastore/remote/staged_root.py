@@ -310,7 +310,8 @@ class StagedRoot(MirrorReader):
     def _send(self, shell: Shell, files: SftpFiles, path: Path, progress: Progress) -> None:
         remote = self._remote(path)
         try:
-            if files.status(remote).bytes == path.stat().st_size and _is_like(shell, path, remote):
+            has_size = files.status(remote).bytes == path.stat().st_size
+            if has_size and hash_file(path) == remote_content.sha256(shell, remote, lambda n: None):
                 return
         except FileNotFoundError:
             self._make_folders(files, posixpath.dirname(remote))
@@ -402,13 +403,6 @@ def _is_of_run(sidecar: Path, folder: JobFolder, run: int) -> bool:
         is_sent = bool(record.file) and Path(record.path).is_relative_to(folder.output)
         return record.run == run or is_sent
     return False
-
-
-def _is_like(shell: Shell, path: Path, remote: str) -> bool:
-    def unseen(_count: int) -> None:
-        pass
-
-    return hash_file(path, unseen) == remote_content.sha256(shell, remote, unseen)
 
 
 def _is_hidden(name: str) -> bool:

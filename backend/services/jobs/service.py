@@ -352,7 +352,10 @@ class JobService:
         stem = _COPY_SUFFIX.sub("", name)
         taken_names = {view.name for view in self.queries.search(f"{stem} (copy", _MAX_COPIES)}
         suffixes = (f" (copy{f' {number}' * (number > 1)})" for number in itertools.count(1))
-        names = (_truncate(stem, _NAME_BYTES - len(suffix)) + suffix for suffix in suffixes)
+        names = (
+            stem.encode()[: _NAME_BYTES - len(suffix)].decode(errors="ignore") + suffix
+            for suffix in suffixes
+        )
         return next(name for name in names if name not in taken_names)
 
     # Changes by a user.
@@ -586,8 +589,3 @@ def _not_in_trash(job_id: str) -> BackendError:
         f"There is no job “{sanitize(job_id)}” in the trash.",
         "Use the full job id.",
     )
-
-
-def _truncate(name: str, size_bytes: int) -> str:
-    """Return at most ``size_bytes`` of a name, cut between two characters."""
-    return name.encode()[:size_bytes].decode(errors="ignore")

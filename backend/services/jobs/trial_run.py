@@ -77,7 +77,9 @@ class TrialRunService:
         file = self._read_job(job_id)
         if placement:
             file = replace(file, config=replace(file.config, placement=tuple(placement)))
-        trial = replace(file, config=_one_step_config(file.config))
+        policy = CheckpointPolicy(keep_latest=1, keep_best=0)
+        config = replace(file.config, epochs=1, early_stop=None, checkpoint=policy)
+        trial = replace(file, config=config)
         with self._open_folder(trial.config) as folder:
             self._starter.start(folder, replace(trial, id=folder.job_id), _RUN, steps_limit=_STEPS)
             run_state = self._wait(folder, on_state, cancelled)
@@ -220,13 +222,6 @@ class TrialRunService:
             finally:
                 shell.close()
         access.remove_tree(folder.path)
-
-
-def _one_step_config(config: JobConfig) -> JobConfig:
-    """Return the settings of the same training for a single step."""
-    return replace(
-        config, epochs=1, early_stop=None, checkpoint=CheckpointPolicy(keep_latest=1, keep_best=0)
-    )
 
 
 def _endless_config(config: JobConfig) -> JobConfig:

@@ -117,7 +117,10 @@ class JobValidator:
         for key, kind in KINDS.items():
             reference = raw.get(key)
             if isinstance(reference, str) and reference.strip():
-                self._add_pin(checked_job, key, kind, reference)
+                try:
+                    checked_job.pins[key] = self._library.pin(kind, reference)
+                except (BackendError, ValueError) as error:
+                    checked_job.add_error(key, str(error))
         if "script" in checked_job.pins and not checked_job.has_error("entry"):
             self._check_entry(checked_job, checked_job.pins["script"])
         # Everything that does not depend on an invalid setting is checked, too.
@@ -179,12 +182,6 @@ class JobValidator:
     ) -> None:
         for number, placement in enumerate(config.placement):
             self._check_placement(checked_job, f"placement[{number}]", placement, nodes)
-
-    def _add_pin(self, checked_job: CheckedJob, key: str, kind: Kind, reference: str) -> None:
-        try:
-            checked_job.pins[key] = self._library.pin(kind, reference)
-        except (BackendError, ValueError) as error:
-            checked_job.add_error(key, str(error))
 
     def _check_entry(self, checked_job: CheckedJob, pin: Pin) -> None:
         """Check that the script has its entry, or choose an entry."""

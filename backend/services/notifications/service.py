@@ -29,7 +29,6 @@ from backend.records.notifications.notification import (
     WEBHOOK,
     Channels,
     Mail,
-    NotificationTarget,
     RunEndMessage,
     mail_error,
     settings_name,
@@ -227,7 +226,7 @@ class NotificationService:
                     folder.attempt(run),
                     message,
                     channels.targets,
-                    lambda target, message: self._send_to(channels, target, message),
+                    lambda target, message: self._send(channels, target.kind, message, None),
                     self._root.files,
                 )
                 self._deliveries[job_id, run] = delivery
@@ -246,11 +245,6 @@ class NotificationService:
         except OSError as error:
             swallowed(error)
             return b""
-
-    def _send_to(
-        self, channels: Channels, target: NotificationTarget, message: RunEndMessage
-    ) -> None:
-        self._send(channels, target.kind, message, None)
 
     def _send(
         self, channels: Channels, kind: str, message: RunEndMessage, password: str | None
