@@ -10,10 +10,9 @@ import socket
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 from backend.base.errors import BackendError
-from backend.base.progress import Progress
 from backend.node.system.start_supervisor import start_supervisor, supervisor_command
 from backend.provisioning import cluster_key
 from backend.records.base.layout import JobFolder, NodeHome
@@ -37,7 +36,7 @@ class HeadNodeLauncher:
 
     def __init__(self, cluster: NodeRegistry, provisioning: ProvisioningService) -> None:
         self._cluster = cluster
-        self._provisioning = provisioning
+        self.provisioning = provisioning
 
     @contextmanager
     def open_head(self, ranks: Sequence[RankPlan]) -> Iterator[SupervisorStart]:
@@ -75,19 +74,13 @@ class HeadNodeLauncher:
         finally:
             shell.close()
 
-    def provide_script(
-        self, names: Sequence[str], python: str, name: str, source: Path, progress: Progress
-    ) -> str:
-        """Provide the environment of a script; see `ProvisioningService.provide_script`."""
-        return self._provisioning.provide_script(names, python, name, source, progress)
-
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
         """Write the nodes that were added, and host keys accepted, since the head was set up."""
         assert head.info is not None, "a head was set up"
         assert head.installation is not None, "a head was set up"
         home = NodeHome(PurePosixPath(head.info.home))
         cluster_key.write_settings(
-            shell, home, self._provisioning.peers(), head.installation.own_key
+            shell, home, self.provisioning.peers(), head.installation.own_key
         )
 
 
