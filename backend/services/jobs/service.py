@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import tomli_w
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress, swallowed
+from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
 from backend.datastore.bundles.imported_job import mark_replay
@@ -36,7 +36,7 @@ from backend.datastore.jobs.files import JobFile, read_job
 from backend.datastore.queue import files as queue_files
 from backend.node.run import launch_command
 from backend.records.base import content
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.validation import (
     ConfigError,
@@ -249,10 +249,8 @@ class JobService:
     def command(self, job_id: str) -> JobCommand:
         """Return the command of the newest run for a manual run, or that of the first run."""
         folder, file, view = self.queries.read(job_id)
-        try:
-            launch = Launch.from_dict(read_json(folder.launch))
-        except (OSError, ValueError) as error:
-            swallowed(error)
+        launch = stored_record(Launch, folder.launch)
+        if launch is None:
             with suppress(BackendError):
                 launch = self._starter.plan(file.config, job_id, view.run + 1).launch
                 return JobCommand(launch_command.shell_line(launch_command.command(launch), {}))

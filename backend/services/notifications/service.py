@@ -14,14 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 
 from backend.base.errors import BackendError, as_backend_error
-from backend.base.log import suppress, swallowed
+from backend.base.log import swallowed
 from backend.datastore.access.root_access import OpenRoot, now_s
 from backend.node.notifications import send as send_notice
 from backend.node.notifications.delivery import NotificationDelivery
 from backend.node.notifications.message import TAIL_BYTES, message_of
 from backend.node.notifications.transport import NotSent, post_webhook, send_mail
 from backend.records.base import timestamps
-from backend.records.base.atomic_files import read_json, replace_json
+from backend.records.base.atomic_files import replace_json, stored_record
 from backend.records.base.layout import NodeHome
 from backend.records.nodes.entry import NodeEntry
 from backend.records.notifications.notification import (
@@ -92,9 +92,7 @@ class NotificationService:
 
     def channels(self) -> Channels:
         """Return the stored settings; empty settings if they cannot be read."""
-        with suppress(OSError, ValueError):
-            return Channels.from_dict(read_json(self.path))
-        return Channels()
+        return stored_record(Channels, self.path) or Channels()
 
     def store(self, channels: Channels, password: str | None = None) -> Channels:
         """Store settings, and optionally a password.
