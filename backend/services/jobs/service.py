@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 import tomli_w
 
-from backend.base.errors import BackendError, as_backend_error
+from backend.base.errors import BackendError, as_backend_error, exists_error
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import OpenRoot
@@ -30,6 +30,7 @@ from backend.datastore.jobs.checkpoint_files import (
     checkpoint_named,
     keep,
     list_checkpoints,
+    require_checkpoint,
     verify,
 )
 from backend.datastore.jobs.files import JobFile, read_job
@@ -58,7 +59,7 @@ from backend.records.sweeps.spec import sweep_of
 from backend.services.jobs.forecast import JobForecaster
 from backend.services.jobs.lifecycle import JobLifecycle
 from backend.services.jobs.model_card import model_card
-from backend.services.jobs.queries import JobQueries, require_checkpoint
+from backend.services.jobs.queries import JobQueries
 from backend.services.jobs.run_reaper import RunReaper
 from backend.services.jobs.run_starter import RunStarter
 from backend.services.jobs.single_process import find_rate, simulate
@@ -557,7 +558,7 @@ def _copy_out(path: Path, output: Path, *, is_zip: bool) -> None:
     if path.is_dir() and not is_zip:
         raise BackendError(f"The checkpoint {path.name} is a folder.", "Export it as zip.")
     if output.exists():
-        raise BackendError(f"{output} exists already and was not changed.")
+        raise exists_error(output)
     temporary = output.with_name(f".{output.name}.{os.getpid()}.tmp")
     try:
         if is_zip:

@@ -17,7 +17,7 @@ from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.progress import Progress
 from backend.datastore.access.root_access import DataRootAccess, OpenRoot
-from backend.datastore.jobs.checkpoint_files import checkpoint_named, list_checkpoints
+from backend.datastore.jobs.checkpoint_files import list_checkpoints, require_checkpoint
 from backend.datastore.jobs.files import read_job
 from backend.datastore.library import model_weights
 from backend.node.system import wording
@@ -264,9 +264,7 @@ class JobValidator:
                 self._root.files.refresh_job(folder)
         if may_be_job and folder.meta.is_file():
             checkpoints = list_checkpoints(folder, read_job(folder).config.checkpoint)
-            record = checkpoint_named(checkpoints, name)
-            if record is None:
-                raise BackendError(f"The job {job_id} has no checkpoint “{sanitize(name)}”.")
+            record = require_checkpoint(checkpoints, name, job_id)
             return Weights(self._root.files, Path(record.path), f"{job_id}/{record.name}", record)
         if name in model_weights.NAMES:
             with suppress(BackendError, ValueError):
