@@ -23,8 +23,9 @@ from backend.records.jobs.summary import JobSummary
 from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
+from widgets.common.dialog import Question
 from widgets.jobs.actions import job_actions
-from widgets.jobs.list.bulk_dialogs import TagDialog
+from widgets.jobs.actions.job_questions import tag_question
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -81,7 +82,7 @@ _QUEUE = "many jobs"
 _EXPORT = ("latest", "zip")
 
 
-class BulkController(DialogController[TagDialog]):
+class BulkController(DialogController[Question]):
     """Serve the wide job table."""
 
     def __init__(
@@ -129,14 +130,13 @@ class BulkController(DialogController[TagDialog]):
     def _ask_tags(self, ids: tuple[str, ...]) -> None:
         summaries = self._summaries(ids)
         tags = dict.fromkeys(tag for summary in summaries for tag in summary.tags)
-        dialog = TagDialog([summary.name for summary in summaries], tuple(tags), self._window)
 
         def change_tags(add: tuple[str, ...], remove: tuple[str, ...]) -> None:
             retag = partial(self._jobs.retag, add=add, remove=remove)
             self._run_each(summaries, lambda job_id: retag(job_id), "Tagged", self._page.show_view)
 
-        dialog.requested.connect(change_tags)
-        self.open(dialog)
+        names = [summary.name for summary in summaries]
+        self.open(tag_question(names, tuple(tags), change_tags, self._window))
 
     # Stop. It saves a checkpoint first, so it needs no confirmation.
 

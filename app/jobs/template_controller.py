@@ -18,9 +18,10 @@ from backend.records.jobs.view import JobView
 from backend.records.sweeps.spec import read_sweep, sweep_file
 from backend.services.context.container import Services
 from backend.services.jobs.job_file import write_job_file
+from widgets.common.dialog import Question
 from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.load_dialog import JOBS, LoadDialog, NameDialog
+from widgets.jobs.form.load_dialog import JOBS, LoadDialog, name_question
 
 _QUEUE = "templates"
 _MAX_JOBS = 100
@@ -30,7 +31,7 @@ _SAVE_HINT = (
 )
 
 
-class TemplateController(DialogController[LoadDialog | NameDialog]):
+class TemplateController(DialogController[LoadDialog | Question]):
     """Serve the form at its beginning, and save its settings for later.
 
     Signals:
@@ -127,16 +128,16 @@ class TemplateController(DialogController[LoadDialog | NameDialog]):
 
     @Slot(object)
     def ask_name(self, draft: JobDraft) -> None:
-        dialog = NameDialog(
+        dialog = name_question(
             "Save as template",
             "Save",
             self._last_name,
             [t.name for t in self._known_templates],
+            partial(self._save_template, draft),
             self._window,
             note=_SAVE_HINT,
             may_replace=True,
         )
-        dialog.requested.connect(partial(self._save_template, draft))
         self.open(dialog)
 
     def _save_template(self, draft: JobDraft, name: str, replaces: bool) -> None:

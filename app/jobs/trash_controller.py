@@ -15,13 +15,13 @@ from backend.records.jobs.view import JobView
 from backend.services.context.container import Services
 from widgets.common import formats
 from widgets.jobs.actions.job_actions import TRASH, TRASH_ALL
-from widgets.jobs.list.bulk_dialogs import TrashDialog
+from widgets.jobs.actions.job_questions import TrashQuestion
 from widgets.jobs.page.jobs_page import JobsPage
 
 _QUEUE = "many jobs"
 
 
-class TrashController(DialogController[TrashDialog]):
+class TrashController(DialogController[TrashQuestion]):
     """Serve the head of the open job, which does not confirm, and the bulk move, which does.
 
     Signals:
@@ -50,8 +50,8 @@ class TrashController(DialogController[TrashDialog]):
     def _ask_bulk(self, ids: tuple[str, ...]) -> None:
         summaries = map(self._page.model.summary, ids)
         jobs = [(s.id, s.name) for s in summaries if s is not None]
-        dialog = TrashDialog([name for _, name in jobs], self._window)
-        dialog.requested.connect(partial(self._move_jobs, jobs))
+        names = [name for _, name in jobs]
+        dialog = TrashQuestion(names, partial(self._move_jobs, jobs), self._window)
         self.open(dialog)
 
         def read_size() -> int:

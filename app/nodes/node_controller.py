@@ -31,9 +31,10 @@ from backend.records.nodes.provisioning_options import usual_options
 from backend.records.nodes.reading import NodeState, Presence
 from backend.services.context.container import Services
 from backend.ssh.interface import HostKeyChanged, HostKeyUnknown, LoginRefused, PassphraseNeeded
+from widgets.common.dialog import Question
 from widgets.nodes.history.node_history import NodeHistoryData, to_history_data
 from widgets.nodes.page import node_actions
-from widgets.nodes.page.give_way_dialog import GiveWayDialog
+from widgets.nodes.page.node_actions import hours_question
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
 
@@ -70,7 +71,7 @@ def _state_with_health(
     return replace(state, health=health.findings), health
 
 
-class NodeController(DialogController[AddNodeDialog | GiveWayDialog]):
+class NodeController(DialogController[AddNodeDialog | Question]):
     """Serve the page Nodes and its dialogs.
 
     Attributes:
@@ -425,9 +426,8 @@ class NodeController(DialogController[AddNodeDialog | GiveWayDialog]):
     def _ask_hours(self, name: str) -> None:
         for entry in (state.entry for state in self._remote_states or () if state.name == name):
             if entry is not None:
-                dialog = GiveWayDialog(name, entry.gives_way, self._window)
-                dialog.requested.connect(partial(self._set_hours, entry))
-                self.open(dialog)
+                set_hours = partial(self._set_hours, entry)
+                self.open(hours_question(name, entry.gives_way, set_hours, self._window))
 
     def _set_hours(self, entry: NodeEntry, hours: str) -> None:
         set_hours = self._services.cluster.set_gives_way

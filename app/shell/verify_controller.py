@@ -14,7 +14,8 @@ from app.runtime.controller import DialogController, LatestRequest
 from backend.base.errors import BackendError, Cancelled
 from backend.base.progress import Progress
 from backend.records.verify.finding import RepairResult, Verification, VerifyFinding
-from widgets.shell.verify_section import RepairDialog, VerifySection
+from widgets.common.dialog import Question
+from widgets.shell.verify_section import VerifySection, repair_question
 
 if TYPE_CHECKING:
     from backend.services.verify.service import VerifyService
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 _QUEUE = "check everything"
 
 
-class VerifyController(DialogController[RepairDialog]):
+class VerifyController(DialogController[Question]):
     """Check and repair the data root while it is open."""
 
     def __init__(
@@ -59,9 +60,7 @@ class VerifyController(DialogController[RepairDialog]):
 
     @Slot(object)
     def _confirm(self, findings: tuple[VerifyFinding, ...]) -> None:
-        dialog = RepairDialog(findings, self._window)
-        dialog.requested.connect(partial(self._repair, findings))
-        self.open(dialog)
+        self.open(repair_question(findings, partial(self._repair, findings), self._window))
 
     def _repair(self, findings: tuple[VerifyFinding, ...]) -> None:
         verification = self._verification

@@ -1,4 +1,4 @@
-"""The base of all dialogs, those of a task, the holder of an open one, and the dimmed window."""
+"""The base of all dialogs, questions, those of a task, their holder, and the dimmed window."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from PySide6.QtCore import QEvent, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QPainter, QPaintEvent, QShowEvent
-from PySide6.QtWidgets import QDialog, QWidget
+from PySide6.QtWidgets import QDialog, QLineEdit, QWidget
 
 from widgets.common import theme
 from widgets.common.buttons import Button, Kind
@@ -81,6 +81,70 @@ class Dialog(QDialog):
         super().showEvent(event)
         if self._follows_content:
             fit_height(self)
+
+
+_QUESTION_W = 460
+
+
+class Question(Dialog):
+    """A text, fields, and a button that calls ``action`` and closes the dialog.
+
+    Args:
+        head: In place of the title.
+        is_dangerous: Enter presses the other button.
+
+    Attributes:
+        action_button: The button that calls ``action``.
+    """
+
+    def __init__(
+        self,
+        title: str,
+        action_label: str,
+        action: Callable[[], object],
+        parent: QWidget | None = None,
+        *,
+        head: QWidget | None = None,
+        close_label: str = "Close",
+        icon: str = "",
+        is_dangerous: bool = False,
+        width: int = _QUESTION_W,
+    ) -> None:
+        super().__init__(title, width, parent)
+        self._action, self._head = action, head
+        self._check: Callable[[], bool] = lambda: True
+        self.action_button = Button(action_label, icon=icon)
+        self.action_button.set_kind("danger" if is_dangerous else "primary")
+        self.action_button.setDefault(not is_dangerous)
+        self.action_button.clicked.connect(self._run_action)
+        self._close_button = self.close_button(close_label)
+        self._close_button.setDefault(is_dangerous)
+
+    def ask(self, text: str, *items: Item, check: Callable[[], bool] | None = None) -> Question:
+        """Lay out the text and the fields.
+
+        Args:
+            check: Shows the errors of the fields, and returns whether the button is enabled. It is
+                called after each change of a text.
+        """
+        text_label = Label(text, "body", "text2", wrap=True) if text else None
+        self.fill(
+            text_label, *items, head=self._head, foot=(self._close_button, self.action_button)
+        )
+        self._check = check or self._check
+        for edit in self.findChildren(QLineEdit):
+            edit.textChanged.connect(self.update_button)
+        self.update_button()
+        return self
+
+    @Slot()
+    def update_button(self) -> None:
+        self.action_button.setEnabled(self._check())
+
+    @Slot()
+    def _run_action(self) -> None:
+        self._action()
+        self.accept()
 
 
 AnyDialog = TypeVar("AnyDialog", bound=QDialog)

@@ -8,12 +8,9 @@ from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.library.packages import is_package_name, package_of
-from widgets.common.buttons import Button
 from widgets.common.dialog import TaskDialog
 from widgets.common.fields import Field, LineEdit
 from widgets.common.labels import Label
-from widgets.common.layout import STRETCH, col, row
-from widgets.common.theme import S2, S3, S4, S6
 from widgets.jobs.preflight.preflight_text import node_names
 
 
@@ -31,24 +28,15 @@ class InstallDialog(TaskDialog):
         self._name = LineEdit(package_of(module), name="Package")
         self._name.textChanged.connect(self._check_name)
         self._field = Field("Package on PyPI", self._name)
-        self._install_button = Button("Install", kind="primary")
-        self._install_button.setDefault(True)
-        self._install_button.clicked.connect(self._request)
-        self.setLayout(
-            col(
-                Label("Install a package", "title"),
-                Label(
-                    f"The module “{module}” is missing. Its package may have another name. It is "
-                    f"installed on {node_names(nodes)}, with what it needs.",
-                    *("body", "text2"),
-                    wrap=True,
-                ),
-                self._field,
-                self._status,
-                row(STRETCH, self._close, self._install_button, gap=S2),
-                gap=S3,
-                margins=(S6, S4, S6, S4),
-            )
+        self._install_button = self.default_button("Install", self._request)
+        text = (
+            f"The module “{module}” is missing. Its package may have another name. It is "
+            f"installed on {node_names(nodes)}, with what it needs."
+        )
+        self.fill(
+            Label(text, "body", "text2", wrap=True),
+            *(self._field, self._status),
+            foot=(self._close, self._install_button),
         )
         self._name.selectAll()
         self._name.setFocus()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import Signal, Slot
@@ -13,7 +13,7 @@ from backend.records.verify.finding import Verification, VerifyFinding
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import VerticalScrollArea
-from widgets.common.dialog import Dialog, TaskStatus
+from widgets.common.dialog import Question, TaskStatus
 from widgets.common.labels import IconLabel, Label
 from widgets.common.layout import STRETCH, clear, col, row
 from widgets.common.theme import ICON_NAV, S1, S2, S3
@@ -132,42 +132,30 @@ class VerifySection(QWidget):
         self.repair_requested.emit(self._findings)
 
 
-class RepairDialog(Dialog):
-    """The question whether findings are repaired; lists the files that move to the trash.
-
-    Signals:
-        requested: The user confirmed the repair.
-    """
-
-    requested = Signal()
-
-    def __init__(self, findings: Sequence[VerifyFinding], parent: QWidget | None = None) -> None:
-        super().__init__("Repair", _WIDTH, parent)
-        moved_paths = tuple(dict.fromkeys(path for finding in findings for path in finding.moves))
-        repairs = tuple(dict.fromkeys(finding.repair for finding in findings))
-        paths = [
-            Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moved_paths
-        ]
-        holder = QWidget()
-        holder.setLayout(col(*paths, STRETCH, gap=S1))
-        path_list = VerticalScrollArea(holder)
-        height = holder.fontMetrics().lineSpacing() * _LIST_LINES
-        path_list.setFixedHeight(min(height, holder.sizeHint().height()))
-        path_list.setVisible(bool(moved_paths))
-        moves_note = "Nothing is moved or deleted."
-        if moved_paths:
-            count = formats.plural(len(moved_paths), "file or folder", "files or folders")
-            moves_note = f"{count} of the data root move to its trash. Nothing is deleted."
-        repair_button = self.default_button("Repair", self._request)
-        self.fill(
-            *(Label(text, "body", wrap=True) for text in repairs),
-            Label(moves_note, "body", "text2", wrap=True),
-            path_list,
-            head=Label(f"Repair {formats.plural(len(findings), 'finding')}?", "title"),
-            foot=(self.close_button("Cancel"), repair_button),
-        )
-
-    @Slot()
-    def _request(self) -> None:
-        self.requested.emit()
-        self.accept()
+def repair_question(
+    findings: Sequence[VerifyFinding], repair: Callable[[], object], parent: QWidget | None = None
+) -> Question:
+    """Ask whether to repair findings; list the files that move to the trash."""
+    moved_paths = tuple(dict.fromkeys(path for finding in findings for path in finding.moves))
+    repairs = tuple(dict.fromkeys(finding.repair for finding in findings))
+    paths = [Label(sanitize(path, 400), "mono", "text2", elide="middle") for path in moved_paths]
+    holder = QWidget()
+    holder.setLayout(col(*paths, STRETCH, gap=S1))
+    path_list = VerticalScrollArea(holder)
+    height = holder.fontMetrics().lineSpacing() * _LIST_LINES
+    path_list.setFixedHeight(min(height, holder.sizeHint().height()))
+    path_list.setVisible(bool(moved_paths))
+    moves_note = "Nothing is moved or deleted."
+    if moved_paths:
+        count = formats.plural(len(moved_paths), "file or folder", "files or folders")
+        moves_note = f"{count} of the data root move to its trash. Nothing is deleted."
+    head = Label(f"Repair {formats.plural(len(findings), 'finding')}?", "title")
+    question = Question(
+        "Repair", "Repair", repair, parent, head=head, close_label="Cancel", width=_WIDTH
+    )
+    return question.ask(
+        "",
+        *(Label(text, "body", wrap=True) for text in repairs),
+        Label(moves_note, "body", "text2", wrap=True),
+        path_list,
+    )

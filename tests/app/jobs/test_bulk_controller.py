@@ -16,9 +16,9 @@ from backend.records.library.item import Kind
 from tests.backend.catalogue.catalogue_rig import CONFIG
 from tests.integration.tiny import raw_job, write_sources
 from tests.widgets.jobs.jobs_rig import show_jobs
-from tests.windows import find_button, visible_window
+from tests.windows import find_button, find_line, visible_window
+from widgets.common.dialog import Question
 from widgets.jobs.actions import job_actions
-from widgets.jobs.list.bulk_dialogs import TagDialog
 from widgets.jobs.list.job_list_model import CellEdit
 from widgets.jobs.page.jobs_page import JobsPage
 
@@ -73,10 +73,10 @@ def test_tagging_several_jobs_keeps_their_other_tags(controller, page, services,
     services.jobs.annotate(ids[0], tags=("kept", "old"))
     show_jobs(page, services.jobs.queries.list())
     page.job_actions.ask(job_actions.TAG_ALL, ids[:2])
-    dialog = visible_window(TagDialog)
+    dialog = visible_window(Question)
     assert not find_button(dialog, "Tag").isEnabled()
-    dialog._add_edit.setText("a, b")
-    dialog._remove_edit.setText("old")
+    find_line(dialog, "Tags to add").setText("a, b")
+    find_line(dialog, "Tags to remove").setText("old")
     find_button(dialog, "Tag").click()
     assert [services.jobs.queries.show(job_id).tags for job_id in ids] == [
         ("kept", "a", "b"),

@@ -30,12 +30,13 @@ from tests.windows import (
 )
 from widgets.common.buttons import SegmentedControl
 from widgets.common.cards import EmptyState
+from widgets.common.dialog import Question
 from widgets.common.fields import Field, LineEdit, SearchField
 from widgets.jobs.form import form_side
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.load_dialog import LoadDialog, NameDialog
+from widgets.jobs.form.load_dialog import LoadDialog
 from widgets.jobs.page.jobs_page import JobsPage
 
 __all__ = ["paths", "services"]
@@ -74,7 +75,7 @@ def save_template(form, name):
     """Save what is in the form as a template."""
     form._save_menu.actions()[0].trigger()
     name_dialog = dialog(form)
-    assert isinstance(name_dialog, NameDialog)
+    assert isinstance(name_dialog, Question)
     find_only(LineEdit, name_dialog).setText(name)
     find_button(name_dialog, "Save").click()
 
@@ -220,10 +221,10 @@ def test_templates_are_renamed_and_removed_where_they_are_listed(form, services,
     assert not find_button(load_dialog, "Load").isEnabled(), "the damaged one is chosen"
     load_dialog._template_table.selectRow(1)
     find_button(load_dialog, "Rename…").click()
-    find_only(LineEdit, find_only(NameDialog, load_dialog)).setText("night")
-    assert not find_button(find_only(NameDialog, load_dialog), "Rename").isEnabled()
-    find_only(LineEdit, find_only(NameDialog, load_dialog)).setText("Tag")
-    find_button(find_only(NameDialog, load_dialog), "Rename").click()
+    find_only(LineEdit, find_only(Question, load_dialog)).setText("night")
+    assert not find_button(find_only(Question, load_dialog), "Rename").isEnabled()
+    find_only(LineEdit, find_only(Question, load_dialog)).setText("Tag")
+    find_button(find_only(Question, load_dialog), "Rename").click()
     assert [t.name for t in load_dialog.templates.rows] == ["bad", "night", "Tag"]
     load_dialog._template_table.selectRow(0)
     find_button(load_dialog, "Move to trash").click()

@@ -21,7 +21,7 @@ from widgets.common.buttons import Button
 from widgets.common.labels import Label
 from widgets.common.toast import Toast
 from widgets.jobs.actions import job_actions
-from widgets.jobs.list.bulk_dialogs import TrashDialog
+from widgets.jobs.actions.job_questions import TrashQuestion
 from widgets.jobs.page.jobs_page import JobsPage
 
 
@@ -91,7 +91,7 @@ def test_the_dialog_shows_the_size_of_several_jobs_and_one_undo_restores_them(
 ):
     fill(services, ids[0])
     page.job_actions.ask(job_actions.TRASH_ALL, ids[:2])
-    dialog = visible_window(TrashDialog)
+    dialog = visible_window(TrashQuestion)
     assert shows_text(dialog, "5.0\u00a0MB with logs, curves and checkpoints.")
     find_button(dialog, "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
@@ -107,7 +107,7 @@ def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
     page.job_actions.ask(job_actions.TRASH_ALL, ids[:2])
     # Another user was faster with one of them.
     services.jobs.remove(ids[1])
-    find_button(visible_window(TrashDialog), "Move to trash").click()
+    find_button(visible_window(TrashQuestion), "Move to trash").click()
     assert {view.id for view in services.jobs.queries.list()} == {ids[2]}
     assert page.job_count == 2, "what went with the other desktop, the next listing takes away"
     text = find_only(Label, toast).text()
@@ -122,7 +122,7 @@ def test_the_message_names_failed_removals_and_undo_restores_the_moved_jobs(
 def test_a_failed_removal_offers_no_undo(services, page, ids, trash, toast):
     page.job_actions.ask(job_actions.TRASH_ALL, ids[:1])
     services.jobs.remove(ids[0])
-    find_button(visible_window(TrashDialog), "Move to trash").click()
+    find_button(visible_window(TrashQuestion), "Move to trash").click()
     assert (
         find_only(Label, toast)
         .text()
@@ -133,6 +133,6 @@ def test_a_failed_removal_offers_no_undo(services, page, ids, trash, toast):
 
 def test_a_rejected_dialog_moves_no_job_to_the_trash(services, page, ids, trash):
     page.job_actions.ask(job_actions.TRASH_ALL, ids)
-    visible_window(TrashDialog).reject()
+    visible_window(TrashQuestion).reject()
     assert len(services.jobs.queries.list()) == 3
-    assert not visible_windows(TrashDialog)
+    assert not visible_windows(TrashQuestion)

@@ -19,7 +19,7 @@ from tests.widgets.jobs.jobs_rig import show_jobs
 from tests.widgets.nodes import samples
 from tests.windows import find_button, find_only, visible_window, visible_windows
 from widgets.common.banner import Banner
-from widgets.jobs.detail.move_dialog import MoveDialog
+from widgets.jobs.actions.job_questions import MoveQuestion
 from widgets.jobs.form.job_form import JobForm
 from widgets.jobs.page.jobs_page import JobsPage
 from widgets.jobs.placement.placement_picker import PlacementPicker
@@ -112,30 +112,30 @@ def test_a_job_is_stopped_and_when_it_is_over_asked_for_other_nodes(
         controller.move_off(RUNS.id, "gpu07")
     assert (jobs.stopped, page.open_id) == ([RUNS.id], RUNS.id)
     poller.jobs_listed.emit((replace_fields(RUNS, state=JobState.STOPPING),))
-    assert not visible_windows(MoveDialog), "its checkpoint is still being written"
+    assert not visible_windows(MoveQuestion), "its checkpoint is still being written"
     report_end(poller)
-    dialog = visible_window(MoveDialog)
+    dialog = visible_window(MoveQuestion)
     qtbot.addWidget(dialog)
     assert [p["node"] for p in find_only(PlacementPicker, dialog).value()] == ["gpu01"]
     find_button(find_only(PlacementPicker, dialog), "Select 16 for me").click()
     find_button(dialog, "Resume on 16 processes").click()
     assert jobs.resumed == [(RUNS.id, ["gpu01", "gpu09"])]
     report_end(poller)
-    assert not visible_windows(MoveDialog), "it is asked once"
+    assert not visible_windows(MoveQuestion), "it is asked once"
 
 
 def test_a_job_that_finished_meanwhile_has_nowhere_to_go(controller, poller, immediately):
     controller.move_off(RUNS.id, "gpu07")
     report_end(poller, JobState.FINISHED)
     assert immediately.notifications == [f"{RUNS.name} has finished, so it was not moved."]
-    assert not visible_windows(MoveDialog)
+    assert not visible_windows(MoveQuestion)
 
 
 def test_without_a_checkpoint_nothing_is_asked_that_cannot_be(controller, jobs, poller, page):
     jobs.saved_checkpoints = ()
     controller.move_off(RUNS.id, "gpu07")
     report_end(poller)
-    assert not visible_windows(MoveDialog)
+    assert not visible_windows(MoveQuestion)
     assert "has no checkpoint to resume from" in find_only(Banner, page.detail).accessibleName()
 
 
@@ -145,11 +145,11 @@ def test_another_request_meanwhile_cancels_the_dialog_for_the_new_place(
     controller.move_off(RUNS.id, "gpu07")
     controller.resume(RUNS.id)
     report_end(poller)
-    assert not visible_windows(MoveDialog)
+    assert not visible_windows(MoveQuestion)
 
 
 def test_a_refused_stop_moves_nothing(controller, jobs, poller, page):
     jobs.refusal = BackendError("The data root does not answer.")
     controller.move_off(RUNS.id, "gpu07")
     report_end(poller)
-    assert not visible_windows(MoveDialog)
+    assert not visible_windows(MoveQuestion)

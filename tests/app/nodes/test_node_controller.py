@@ -27,8 +27,8 @@ from tests.windows import (
     visible_window,
     visible_windows,
 )
+from widgets.common.dialog import Question
 from widgets.common.fields import Field, LineEdit
-from widgets.nodes.page.give_way_dialog import GiveWayDialog
 from widgets.nodes.page.node_actions import FORGET, GIVE_WAY
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog, NodeRequest
@@ -221,7 +221,7 @@ def test_forget_passphrase_says_what_it_did(page, cluster, immediately):
 def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluster, qtbot):
     controller.refresh()
     controller._page.node_actions.ask(GIVE_WAY, "gpu7")
-    dialog = visible_window(GiveWayDialog)
+    dialog = visible_window(Question)
     edit, save = find_only(LineEdit, dialog), find_button(dialog, "Save")
     assert edit.text() == "never"
     edit.setText("25:00-26:00")
@@ -232,7 +232,7 @@ def test_the_hours_of_a_node_are_checked_while_they_are_typed(controller, cluste
     assert cluster.hours == ("gpu7", "8:00-18:00 Mon-Fri", "")
     cluster.answers = [BackendError("gpu7 was changed meanwhile, and gives way: always.")]
     controller._page.node_actions.ask(GIVE_WAY, "gpu7")
-    find_button(visible_window(GiveWayDialog), "Save").click()
+    find_button(visible_window(Question), "Save").click()
     assert controller._runner.notifications == [
         "gpu7 was changed meanwhile, and gives way: always."
     ]

@@ -24,9 +24,9 @@ from tests.app.used_data_root import FALLING, QUEUED_NAMES
 from tests.fakes import trained
 from tests.windows import find_button, find_only, visible_window
 from widgets.common.labels import Label
+from widgets.jobs.actions.job_questions import TrashQuestion
 from widgets.jobs.form.form_sections import FormSections
 from widgets.jobs.form.form_side import FormSide
-from widgets.jobs.list.bulk_dialogs import TrashDialog
 
 __all__ = ["hands", "ids", "ids_and_program", "program", "table"]
 
@@ -122,7 +122,7 @@ def test_several_jobs_are_moved_to_the_trash_on_request(hands, table, data_root,
     choose_rows(hands, table, names)
     hands.press("Del")
     # Not before it is known how much goes along.
-    hands.wait(lambda: find_button(visible_window(TrashDialog), "Move to trash").isEnabled())
+    hands.wait(lambda: find_button(visible_window(TrashQuestion), "Move to trash").isEnabled())
     hands.tab_to("Move to trash")
     assert all(data_root.job(job_id).path.exists() for job_id in trashed_ids), "only asked"
     hands.press("Space")

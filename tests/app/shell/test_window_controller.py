@@ -31,6 +31,7 @@ from tests.windows import (
     visible_texts,
 )
 from widgets.common import formats, theme
+from widgets.common.dialog import Question
 from widgets.common.fields import ComboBox, LineEdit, SearchField
 from widgets.common.key_value_row import KeyValueRow
 from widgets.common.labels import Label
@@ -43,7 +44,6 @@ from widgets.shell.overlay import RECORD_ROLE
 from widgets.shell.settings_page import SettingsPage
 from widgets.shell.settings_rows import SettingsRow
 from widgets.shell.shortcuts import SHORTCUTS
-from widgets.shell.verify_section import RepairDialog
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +137,8 @@ def test_everything_is_checked_from_the_settings_and_a_leftover_is_moved(qtbot, 
     row = page.rows.itemAt(0).layout()
     button = row.itemAt(0).layout().itemAt(2).widget()
     qtbot.mouseClick(button, Qt.MouseButton.LeftButton)
-    dialog = program.window.findChild(RepairDialog)
-    dialog.requested.emit()
-    dialog.accept()
+    dialog = program.window.findChild(Question)
+    dialog.action_button.click()
     qtbot.waitUntil(lambda: "No findings." in page.status.message.text())
     moved_files = services_of(program).data_root.trash.glob("repaired-*/jobs/copy/notes.txt")
     assert [path.read_text() for path in moved_files] == ["a note"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from app.runtime.controller import ignore
 from backend.records.bundles.job_archive import ImportedJob, WrittenBundle
 from backend.records.library.item import Kind
 from backend.records.library.project import ImportGuess, Project, ProjectPart
@@ -17,13 +18,16 @@ from tests.widgets.jobs import preflight_samples as checks
 from tests.widgets.jobs.checkpoints import test_inspection_dialog as inspected
 from widgets.common.dialog import ProgressDialog
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_questions import (
+    MoveQuestion,
+    TrashQuestion,
+    queue_question,
+    tag_question,
+)
 from widgets.jobs.checkpoints.export_dialog import ExportDialog
 from widgets.jobs.checkpoints.inspection_dialog import InspectionDialog
-from widgets.jobs.detail.move_dialog import MoveDialog
-from widgets.jobs.list.bulk_dialogs import TagDialog, TrashDialog
 from widgets.jobs.page.bundle_dialog import BundleDialog, UnbundleDialog
 from widgets.jobs.preflight.preflight_dialog import PreflightDialog
-from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.library.depth_dialog import DepthDialog
 from widgets.library.import_dialog import ImportDialog
 
@@ -224,7 +228,10 @@ def resume_elsewhere(stage: Stage) -> None:
     open_job(stage, lab.STOPPED)
     placement = [{"node": "gpu07", "gpus": list(lab.EIGHT)}]
     nodes = lab.nodes()
-    stage.lay_over(MoveDialog(lab.STOPPED.name, placement, nodes, "gpu07", stage.window))
+    name = lab.STOPPED.name
+    stage.lay_over(
+        MoveQuestion(name, placement, nodes, ignore, stage.window, excluded_node="gpu07")
+    )
 
 
 @screen("queue-priority")
@@ -232,7 +239,7 @@ def queue_priority(stage: Stage) -> None:
     views, queue = lab.long_queue()
     page = open_job(stage, views[1], views)
     page.show_queue(queue, is_immediate=True)
-    stage.lay_over(QueueDialog(queue.jobs[0].entry, JobActions(), stage.window))
+    stage.lay_over(queue_question(queue.jobs[0].entry, JobActions(), stage.window))
 
 
 NAMES = [view.name for view in lab.JOBS[5:8]]
@@ -241,13 +248,14 @@ NAMES = [view.name for view in lab.JOBS[5:8]]
 @screen("tag-jobs")
 def tag_jobs(stage: Stage) -> None:
     table(stage)
-    stage.lay_over(TagDialog(NAMES, ("baseline", "roads"), stage.window))
+    stage.lay_over(tag_question(NAMES, ("baseline", "roads"), ignore, stage.window))
 
 
 @screen("trash-jobs")
 def trash_jobs(stage: Stage) -> None:
     table(stage)
-    stage.lay_over(TrashDialog([lab.LONG_NAME, *NAMES], stage.window)).show_size(4_200_000_000)
+    dialog = stage.lay_over(TrashQuestion([lab.LONG_NAME, *NAMES], ignore, stage.window))
+    dialog.show_size(4_200_000_000)
 
 
 def _depth(

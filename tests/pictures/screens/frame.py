@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from app.runtime.controller import ignore
 from app.shell.help import read_topics
 from backend.records.nodes.entry import HostKey, SshOverview
 from backend.records.nodes.reading import Finding
@@ -20,7 +21,7 @@ from widgets.shell.command_palette import CommandPalette, PaletteEntry
 from widgets.shell.notification_list import NoticeItem, NoticeList
 from widgets.shell.settings_page import SettingsPage, SettingsPaths, SettingsValues
 from widgets.shell.shortcuts import ShortcutsDialog
-from widgets.shell.verify_section import RepairDialog
+from widgets.shell.verify_section import repair_question
 
 
 def _notices(stage: Stage, items: list[NoticeItem]) -> None:
@@ -159,7 +160,9 @@ def settings_verified(stage: Stage) -> None:
 @screen("repair")
 def repair(stage: Stage) -> None:
     _settings(stage)
-    stage.lay_over(RepairDialog([finding for finding in FINDINGS if finding.repair], stage.window))
+    stage.lay_over(
+        repair_question([finding for finding in FINDINGS if finding.repair], ignore, stage.window)
+    )
 
 
 @screen("repair-many", (SMALL,))
@@ -167,7 +170,7 @@ def repair_many(stage: Stage) -> None:
     _settings(stage)
     findings = [replace(FINDINGS[0], moves=(f"jobs/{ID}/.status.json.{n}.0f3a9c1e.tmp",)) for n in
             range(60)]  # fmt: skip
-    stage.lay_over(RepairDialog(findings, stage.window))
+    stage.lay_over(repair_question(findings, ignore, stage.window))
 
 
 @screen("settings-checking")

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 from PySide6.QtWidgets import QWidget
 
+from app.runtime.controller import ignore
 from backend.records.base.validation import ConfigError, variable_error
 from backend.records.jobs.plan import BatchFit, JobPlan, MemoryPlan, NodesPlan
 from backend.records.jobs.rate_search import RateSearch, RateStep
@@ -30,7 +31,7 @@ from widgets.jobs.form.plan_dialog import PlanDialog
 from widgets.jobs.form.rate_dialog import RateDialog
 from widgets.jobs.form.start_from import StartFrom
 from widgets.jobs.form.trial_status import BatchTrial, TrialState
-from widgets.jobs.placement.gpu_choice import ShareGpuDialog
+from widgets.jobs.placement.gpu_choice import share_question
 
 _HELPS = Path(__file__).parents[2] / "data/script_help"
 
@@ -335,7 +336,7 @@ def use_gpu_anyway(stage: Stage) -> None:
     form = form_with_shared_gpu(stage)
     gpu = samples.gpus("few")[7]
     stage.settle()
-    stage.lay_over(ShareGpuDialog("gpu03", gpu, form.window()))
+    stage.lay_over(share_question("gpu03", gpu, ignore, form.window()))
 
 
 @screen("new-job-long-names")

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from app.runtime.controller import ignore
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.entry import SetUp, SetUpStep, StepState
 from backend.records.nodes.provisioning_options import SetUpOptions
@@ -27,7 +28,7 @@ from tests.widgets.nodes.provisioning.test_reprovision_dialog import THREE_NODES
 from tests.windows import find_only
 from widgets.common.fields import LineEdit
 from widgets.nodes.history.node_history import NodeHistoryData
-from widgets.nodes.page.give_way_dialog import GiveWayDialog
+from widgets.nodes.page.node_actions import hours_question
 from widgets.nodes.page.nodes_page import NodesPage
 from widgets.nodes.provisioning.add_node_dialog import AddNodeDialog
 from widgets.nodes.provisioning.host_key_pages import PassphraseDialog
@@ -191,7 +192,7 @@ def node_gives_way(stage: Stage) -> None:
         replace(state, entry=entry) if state.name == "gpu06" else state for state in lab.nodes()
     )
     _detail(stage, "gpu06", tuple(states))
-    dialog = stage.lay_over(GiveWayDialog("gpu06", hours, stage.window))
+    dialog = stage.lay_over(hours_question("gpu06", hours, ignore, stage.window))
     find_only(LineEdit, dialog).setText("08:00–25:00 Mon–Fri")
 
 

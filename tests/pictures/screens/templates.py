@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from app.runtime.controller import ignore
 from backend.records.jobs.template import Template
 from backend.records.jobs.view import JobForecast
 from tests.pictures import lab
@@ -12,7 +13,7 @@ from tests.pictures.screens.new_job import RAW, READY, filled_form
 from tests.pictures.stage import Stage
 from widgets.jobs.form.job_fields import JobDraft, Origin
 from widgets.jobs.form.job_form import JobForm
-from widgets.jobs.form.load_dialog import JOBS, LoadDialog, NameDialog
+from widgets.jobs.form.load_dialog import JOBS, LoadDialog, name_question
 
 THREE = (LARGE, SMALL, SMALLEST)
 FORECAST = JobForecast(
@@ -88,11 +89,12 @@ def load_jobs(stage: Stage) -> None:
 def template_name(stage: Stage) -> None:
     filled_form(stage)
     stage.lay_over(
-        NameDialog(
+        name_question(
             "Save as template",
             "Save",
             "night run",
             ["night run"],
+            ignore,
             stage.window,
             note="Everything in the form but the name, for all who train in this data root.",
             may_replace=True,

@@ -27,6 +27,7 @@ from widgets.common.layout import col
 from widgets.common.theme import HEADER_H, PAGE_MARGIN, S3
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions, JobSubject
+from widgets.jobs.actions.job_questions import MoveQuestion
 from widgets.jobs.checkpoints.checkpoints_tab import CheckpointsTab
 from widgets.jobs.checkpoints.export_dialog import Exporter
 from widgets.jobs.curves.curves_tab import CurvesTab
@@ -34,7 +35,6 @@ from widgets.jobs.detail.header_texts import stop_cost_message
 from widgets.jobs.detail.job_header import JobHeader
 from widgets.jobs.detail.job_progress import JobProgress
 from widgets.jobs.detail.job_tabs import JobTabs
-from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.run_history_menu import EarlierRuns
 from widgets.jobs.detail.settings_tab import SettingsTab
@@ -85,7 +85,7 @@ class JobDetail(QWidget):
         """The start of stopping, by this computer's clock; the clocks of nodes differ."""
         self._earlier_runs = EarlierRuns(actions, self)
         self.exporter = Exporter(actions, self)
-        self._move_dialog: DialogHolder[MoveDialog] = DialogHolder()
+        self._move_dialog: DialogHolder[MoveQuestion] = DialogHolder()
         self.header = JobHeader(actions)
         self._progress = JobProgress()
         self._banner_key: tuple[bool, str, str, bool] = (False, "", "", False)
@@ -506,9 +506,11 @@ class JobDetail(QWidget):
         if view is None or self._move_dialog.dialog is not None:
             return
         placement = view.config.to_dict()["placement"]
-        dialog = MoveDialog(view.name, placement, self._nodes, excluded_node, self)
-        dialog.resume_requested.connect(
-            lambda placement: self.job_actions.ask(job_actions.RESUME_ON_NODES, view.id, placement)
+        dialog = MoveQuestion(
+            *(view.name, placement, self._nodes),
+            lambda placement: self.job_actions.ask(job_actions.RESUME_ON_NODES, view.id, placement),
+            self,
+            excluded_node=excluded_node,
         )
         self._move_dialog.open(dialog)
 

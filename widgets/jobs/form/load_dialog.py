@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QModelIndex, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QResizeEvent
@@ -14,7 +14,7 @@ from backend.records.jobs.view import JobView
 from widgets.common import formats
 from widgets.common.buttons import Button, SegmentedControl
 from widgets.common.cards import EmptyState
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Dialog, Question
 from widgets.common.fields import Field, LineEdit, SearchField
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, row
@@ -223,8 +223,11 @@ class LoadDialog(Dialog):
     def _ask_name(self) -> None:
         name = self._template_name()
         names = [t.name for t in self._all_templates if t.name != name]
-        dialog = NameDialog("Rename template", "Rename", name, names, self)
-        dialog.requested.connect(lambda new, _replaces: self.rename_requested.emit(name, new))
+
+        def rename(new_name: str, _replaces: bool) -> None:
+            self.rename_requested.emit(name, new_name)
+
+        dialog = name_question("Rename template", "Rename", name, names, rename, self)
         dialog.finished.connect(dialog.deleteLater)
         self._name_dialog = dialog
         dialog.open()
@@ -317,71 +320,41 @@ class TemplateStrip(QWidget):
         self.all_button.setVisible(not all_fit)
 
 
-_WIDTH = 460
+def name_question(
+    title: str,
+    action_label: str,
+    name: str,
+    existing_names: Sequence[str],
+    save: Callable[[str, bool], object],
+    parent: QWidget | None = None,
+    *,
+    note: str = "",
+    may_replace: bool = False,
+) -> Question:
+    """Ask for a name; only the button Replace replaces an existing template.
 
-
-class NameDialog(Dialog):
-    """Asks for a name; only the button Replace replaces an existing template.
-
-    Signals:
-        requested: The name, and whether to replace the template of that name.
+    Args:
+        save: Called with the name, and whether to replace the template of that name.
     """
+    edit = LineEdit(name, name="Name of the template")
+    field = Field("Name", edit)
 
-    requested = Signal(str, bool)
+    def read_name() -> tuple[str, bool]:
+        name = edit.text().strip()
+        return name, name in existing_names
 
-    def __init__(
-        self,
-        title: str,
-        action_label: str,
-        name: str,
-        existing_names: Sequence[str],
-        parent: QWidget | None = None,
-        *,
-        note: str = "",
-        may_replace: bool = False,
-    ) -> None:
-        super().__init__(title, _WIDTH, parent)
-        self._action_label, self._existing_names, self._may_replace = (
-            action_label,
-            tuple(existing_names),
-            may_replace,
-        )
-        self._old_name = name
-        self._edit = LineEdit(name, name="Name of the template")
-        self._edit.textChanged.connect(self._update_state)
-        self._field = Field("Name", self._edit)
-        self._confirm_button = self.default_button(action_label, self._request)
-        note_label = Label(note, "body", "text2", wrap=True) if note else None
-        self.fill(note_label, self._field, foot=(self.close_button(), self._confirm_button))
-        self._edit.selectAll()
-        self._update_state()
+    def check() -> bool:
+        new_name, name_exists = read_name()
+        error = name_error(new_name) if new_name else ""
+        message = f"A template named “{new_name}” already exists"
+        if name_exists and not may_replace:
+            error = f"{message}."
+        field.set_error(error)
+        field.set_note(f"{message} and will be replaced." if name_exists else "", "warn")
+        question.action_button.setText("Replace" if name_exists and may_replace else action_label)
+        is_unchanged = not may_replace and new_name == name
+        return bool(new_name) and not error and not is_unchanged
 
-    def show_error(self, message: str) -> None:
-        """Show why the action failed."""
-        self._field.set_error(message)
-
-    @Slot()
-    def _update_state(self) -> None:
-        name = self._edit.text().strip()
-        error = name_error(name) if name else ""
-        name_exists = name in self._existing_names
-        if name_exists and not self._may_replace:
-            error = f"A template named “{name}” already exists."
-        self._field.set_error(error)
-        self._field.set_note(
-            f"A template named “{name}” already exists and will be replaced."
-            if name_exists
-            else "",
-            "warn",
-        )
-        self._confirm_button.setText(
-            "Replace" if name_exists and self._may_replace else self._action_label
-        )
-        is_unchanged = not self._may_replace and name == self._old_name
-        self._confirm_button.setEnabled(bool(name) and not error and not is_unchanged)
-
-    @Slot()
-    def _request(self) -> None:
-        name = self._edit.text().strip()
-        self.requested.emit(name, name in self._existing_names)
-        self.accept()
+    edit.selectAll()
+    question = Question(title, action_label, lambda: save(*read_name()), parent)
+    return question.ask(note, field, check=check)

@@ -8,6 +8,7 @@ background. So a log of 200 MB opens as fast as its lines can be counted, and a 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -33,7 +34,7 @@ from backend.records.jobs.view import (
 from widgets.common import formats, icons
 from widgets.common.buttons import Button, IconButton
 from widgets.common.cards import Card, EmptyState
-from widgets.common.dialog import Dialog, DialogHolder
+from widgets.common.dialog import DialogHolder, Question
 from widgets.common.fields import ComboBox, Field, LineEdit, SearchField
 from widgets.common.labels import Label, plain_tip
 from widgets.common.layout import col, keep_size_when_hidden, row
@@ -119,7 +120,7 @@ class LogTab(QWidget):
         self._next_button = IconButton("caret-down", "Next match")
         self._next_button.clicked.connect(lambda: self._step_match(1))
         self.view = LogView()
-        self.number_dialog: DialogHolder[NumberDialog] = DialogHolder()
+        self.number_dialog: DialogHolder[Question] = DialogHolder()
         self._error_button = Button("First error", icon="warning")
         self._error_icon_button = IconButton("warning", "First error")
         for button in (self._error_button, self._error_icon_button):
@@ -404,9 +405,8 @@ class LogTab(QWidget):
             if self._is_live
             else "It is drawn when the job runs again. The log that is here stays as it is."
         )
-        dialog = NumberDialog(text, number_span, note, self)
-        dialog.requested.connect(partial(self.number_marked.emit, self._job_id))
-        self.number_dialog.open(dialog)
+        draw = partial(self.number_marked.emit, self._job_id)
+        self.number_dialog.open(number_question(text, number_span, note, draw, self))
 
     @Slot()
     def _follow_end(self) -> None:
@@ -486,67 +486,43 @@ class LogTab(QWidget):
         return message
 
 
-_NUMBER_DIALOG_W = 460
 _HINT = "epoch, epochs, step and total_steps set the progress; any other name is a curve."
 
 
-class NumberDialog(Dialog):
-    """Asks for the name of a number in a line.
+def number_question(
+    line: str,
+    number_span: tuple[int, int],
+    note: str,
+    draw: Callable[[str], object],
+    parent: QWidget | None = None,
+) -> Question:
+    """Ask for the name of a number in a line; ``draw`` gets the pattern of the number."""
+    name_edit = LineEdit(name="Name of the number")
+    name_field = Field("Name", name_edit)
+    pattern_edit = LineEdit(name="Pattern")
+    pattern_field = Field("Pattern", pattern_edit)
 
-    Signals:
-        requested: The pattern of the number.
-    """
-
-    requested = Signal(str)
-
-    def __init__(
-        self, line: str, number_span: tuple[int, int], note: str, parent: QWidget | None = None
-    ) -> None:
-        super().__init__("Draw a number of the log", _NUMBER_DIALOG_W, parent)
-        self._line, self._number_span = line, number_span
-        self._name_edit = LineEdit(name="Name of the number")
-        self._name_field = Field("Name", self._name_edit)
-        self._pattern_edit = LineEdit(name="Pattern")
-        self._pattern_field = Field("Pattern", self._pattern_edit)
-        self._draw_button = self.default_button("Draw", self._request)
-        self.fill(
-            Label(_HINT, "small", "text2", wrap=True),
-            self._name_field,
-            self._pattern_field,
-            Label(note, "small", "text2", wrap=True),
-            foot=(self.close_button(), self._draw_button),
-        )
-        self._name_edit.textChanged.connect(self._fill_pattern)
-        self._pattern_edit.textChanged.connect(self._check_pattern)
-        preceding_text = "".join(
-            c if c.isalnum() or c in "_/.-" else " " for c in line[: number_span[0]]
-        )
-        names = [name for name in preceding_text.lower().split() if is_name(name)]
-        self._name_edit.setText(names[-1] if names else "number")
-        self._name_edit.selectAll()
-
-    @Slot()
-    def _fill_pattern(self) -> None:
-        name = self._name_edit.text().strip()
-        self._name_field.set_error(
-            "" if is_name(name) else "A letter, then letters, digits and _ . / -"
-        )
+    def fill_pattern() -> None:
+        name = name_edit.text().strip()
+        name_field.set_error("" if is_name(name) else "A letter, then letters, digits and _ . / -")
         if is_name(name):
-            self._pattern_edit.setText(pattern_for(self._line, *self._number_span, name))
-        self._check_pattern()
+            pattern_edit.setText(pattern_for(line, *number_span, name))
 
-    @Slot()
-    def _check_pattern(self) -> None:
-        pattern = self._pattern_edit.text()
-        numbers = {} if invalid_pattern([pattern]) else numbers_of([pattern], self._line)
-        self._pattern_field.set_error("" if numbers else "Finds no number in this line")
-        numbers_text = ", ".join(
-            f"{name} {formats.metric(value)}" for name, value in numbers.items()
-        )
-        self._pattern_field.set_note(f"In this line: {numbers_text}" if numbers else "")
-        self._draw_button.setEnabled(bool(numbers) and is_name(self._name_edit.text().strip()))
+    def check() -> bool:
+        pattern = pattern_edit.text()
+        numbers = {} if invalid_pattern([pattern]) else numbers_of([pattern], line)
+        pattern_field.set_error("" if numbers else "Finds no number in this line")
+        numbers_text = ", ".join(f"{name} {formats.metric(n)}" for name, n in numbers.items())
+        pattern_field.set_note(f"In this line: {numbers_text}" if numbers else "")
+        return bool(numbers) and is_name(name_edit.text().strip())
 
-    @Slot()
-    def _request(self) -> None:
-        self.requested.emit(self._pattern_edit.text())
-        self.accept()
+    name_edit.textChanged.connect(fill_pattern)
+    preceding_text = line[: number_span[0]].lower()
+    tokens = "".join(c if c.isalnum() or c in "_/.-" else " " for c in preceding_text).split()
+    names = [token for token in tokens if is_name(token)]
+    name_edit.setText(names[-1] if names else "number")
+    name_edit.selectAll()
+    title = "Draw a number of the log"
+    question = Question(title, "Draw", lambda: draw(pattern_edit.text()), parent)
+    hint, note_label = (Label(text, "small", "text2", wrap=True) for text in (_HINT, note))
+    return question.ask("", hint, name_field, pattern_field, note_label, check=check)

@@ -44,12 +44,12 @@ from widgets.jobs.actions.job_actions import (
     main_action,
     may_have_checkpoints,
 )
+from widgets.jobs.actions.job_questions import queue_question
 from widgets.jobs.detail.job_detail import JobDetail
 from widgets.jobs.list.job_list_model import JOB_ROLE, OPEN_ROLE, QUEUE_ROLE, JobListModel, JobRows
 from widgets.jobs.list.job_list_pane import JobListPane
 from widgets.jobs.list.jobs_table import JobsTable
 from widgets.jobs.page.welcome_page import OnboardingStrip, WelcomePage
-from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.jobs.sweeps.sweep_actions import SweepFolds
 from widgets.jobs.sweeps.sweep_pane import SweepPane
 from widgets.plots.axis_choice import LOG_X_KEY, LOG_Y_KEY
@@ -573,7 +573,7 @@ class JobsPage(QWidget):
     def _ask_priority(self, job_id: str) -> None:
         position = self.model.queued_job(job_id)
         if position is not None:
-            dialog = QueueDialog(position.entry, self.job_actions, self)
+            dialog = queue_question(position.entry, self.job_actions, self)
             dialog.finished.connect(dialog.deleteLater)
             dialog.open()
 

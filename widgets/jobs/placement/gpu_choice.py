@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QWidget
 
 from backend.records.base.validation import sanitize
 from backend.records.jobs.placement import THIS_COMPUTER
 from backend.records.nodes.reading import Gpu, NodeState, Presence
 from widgets.common import formats
-from widgets.common.buttons import Button
-from widgets.common.dialog import Dialog
+from widgets.common.dialog import Question
 from widgets.common.labels import Label
 
 
@@ -86,47 +84,27 @@ def processor_nodes(states: Iterable[NodeState]) -> tuple[str, ...]:
     )
 
 
-_SHARE_DIALOG_W = 460
-
-
-class ShareGpuDialog(Dialog):
-    """The confirmation to share a GPU, once per user.
-
-    Signals:
-        requested: The user confirmed.
-    """
-
-    requested = Signal()
-
-    def __init__(self, node: str, gpu: Gpu, parent: QWidget | None = None) -> None:
-        user = sanitize(owner(gpu))
-        super().__init__(f"Use GPU {gpu.index} anyway", _SHARE_DIALOG_W, parent)
-        process = gpu.compute_processes[0]
-        program = sanitize(process.command.split(" ")[0].rpartition("/")[2]) or "a process"
-        used_memory = formats.used_memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
-        memory = "" if used_memory == formats.NONE else f"; {used_memory} are in use"
-        confirm_button = Button("Use it anyway", kind="danger")
-        confirm_button.clicked.connect(self._request)
-        self.fill(
-            Label(
-                f"{user} runs {program} on it{memory}. Both will run slower, and one will fail"
-                " if GPU memory runs out.",
-                "body",
-                "text2",
-                wrap=True,
-            ),
-            Label(
-                f"This applies to {user} only; if another user is on the GPU by then, the job "
-                "will not start. A queued job waits until the GPU is free.",
-                "body",
-                "text2",
-                wrap=True,
-            ),
-            head=Label(f"Use GPU {gpu.index} of {node} anyway?", "title", wrap=True),
-            foot=(self.default_button("Cancel", self.reject, kind="plain"), confirm_button),
-        )
-
-    @Slot()
-    def _request(self) -> None:
-        self.requested.emit()
-        self.accept()
+def share_question(
+    node: str, gpu: Gpu, share: Callable[[], object], parent: QWidget | None = None
+) -> Question:
+    """Ask whether to share a GPU, once per user."""
+    user = sanitize(owner(gpu))
+    process = gpu.compute_processes[0]
+    program = sanitize(process.command.split(" ")[0].rpartition("/")[2]) or "a process"
+    used_memory = formats.used_memory(gpu.memory_used_bytes, gpu.memory_total_bytes)
+    memory = "" if used_memory == formats.NONE else f"; {used_memory} are in use"
+    return Question(
+        *(f"Use GPU {gpu.index} anyway", "Use it anyway", share, parent),
+        head=Label(f"Use GPU {gpu.index} of {node} anyway?", "title", wrap=True),
+        close_label="Cancel",
+        is_dangerous=True,
+    ).ask(
+        f"{user} runs {program} on it{memory}. Both will run slower, and one will fail"
+        " if GPU memory runs out.",
+        Label(
+            f"This applies to {user} only; if another user is on the GPU by then, the job "
+            "will not start. A queued job waits until the GPU is free.",
+            *("body", "text2"),
+            wrap=True,
+        ),
+    )

@@ -15,7 +15,7 @@ from backend.records.nodes.reading import Gpu, NodeState, Presence, problems_by_
 from widgets.common import formats
 from widgets.common.buttons import Button, Switch
 from widgets.common.cards import VerticalScrollArea
-from widgets.common.dialog import DialogHolder
+from widgets.common.dialog import DialogHolder, Question
 from widgets.common.fields import ErrorLine, SpinBox
 from widgets.common.labels import Label
 from widgets.common.layout import STRETCH, clear, col, row
@@ -25,12 +25,12 @@ from widgets.common.theme import S1, S2, S3, ColorRole, Role
 from widgets.common.throttle import is_on_hidden_page
 from widgets.jobs.placement.gpu_cells import GpuCells
 from widgets.jobs.placement.gpu_choice import (
-    ShareGpuDialog,
     choose_gpus,
     free_gpus,
     is_available,
     owner,
     processor_nodes,
+    share_question,
     sound_gpus,
     unavailable_reason,
 )
@@ -202,7 +202,7 @@ class PlacementPicker(QWidget):
         self._name_w = 0
         self._jobs: Mapping[str, str] = {}
         self._pending_states: tuple[NodeState, ...] | None = None
-        self._share_dialog: DialogHolder[ShareGpuDialog] = DialogHolder()
+        self._share_dialog: DialogHolder[Question] = DialogHolder()
         self._column = col(gap=0)
         self._holder = QWidget()
         self._holder.setLayout(self._column)
@@ -309,9 +309,9 @@ class PlacementPicker(QWidget):
         self._scroll.ensureWidgetVisible(target, 0, S2)
 
     def _ask_share(self, node_row: _NodeRow, gpu: Gpu) -> None:
-        dialog = ShareGpuDialog(inline_node_title(node_row.node), gpu, self.window())
-        dialog.requested.connect(partial(node_row.cells.select_shared, gpu.uuid, owner(gpu)))
-        self._share_dialog.open(dialog)
+        share = partial(node_row.cells.select_shared, gpu.uuid, owner(gpu))
+        title = inline_node_title(node_row.node)
+        self._share_dialog.open(share_question(title, gpu, share, self.window()))
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
         if event.type() in (QEvent.Type.LayoutRequest, QEvent.Type.Resize):

@@ -1,12 +1,18 @@
-"""The table of all actions on nodes, read by the page of a node, its menu and the cards."""
+"""The table of all actions on nodes, and the question for the hours at which a node gives way."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from PySide6.QtWidgets import QWidget
+
+from backend.records.nodes.entry import EXAMPLE, parse_hours
 from backend.records.nodes.reading import Orphan
 from widgets.common.actions import Action, Request, Requests
+from widgets.common.dialog import Question
+from widgets.common.fields import Field, LineEdit
 from widgets.nodes.row.node_row import Condition
 
 
@@ -93,3 +99,31 @@ SAVE = Request[[str, bytes]]("save")
 
 class NodeActions(Requests):
     """The requests on nodes."""
+
+
+_GIVE_WAY_TEXT = (
+    "A job pauses while a process of another user is on one of its GPUs, or a user is at the "
+    "keyboard of {}. It continues by itself. Jobs without GPUs do not pause."
+)
+
+
+def hours_question(
+    node: str, hours: str, set_hours: Callable[[str], object], parent: QWidget | None = None
+) -> Question:
+    """Ask for the hours at which a node gives way to its other users."""
+    edit = LineEdit(hours or "never", name="Hours")
+    field = Field("Gives way", edit, note=f"never, always, or as in {EXAMPLE}")
+
+    def check() -> bool:
+        try:
+            parse_hours(edit.text())
+        except ValueError as error:
+            field.set_error(str(error))
+        else:
+            field.set_error("")
+        return not field.error()
+
+    edit.selectAll()
+    title = f"When {node} gives way"
+    question = Question(title, "Save", lambda: set_hours(edit.text()), parent)
+    return question.ask(_GIVE_WAY_TEXT.format(node), field, check=check)

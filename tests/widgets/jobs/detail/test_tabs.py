@@ -8,6 +8,7 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
+from app.runtime.controller import ignore
 from backend.records.jobs.audit_entry import AuditEntry
 from backend.records.jobs.job_file import parse_job
 from backend.records.jobs.settings import name_and_unit
@@ -16,7 +17,7 @@ from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a
 from tests.widgets.nodes import samples
 from tests.windows import add_widget, all_fields, find_button, find_only, show_widget
 from widgets.jobs.actions.job_actions import JobActions
-from widgets.jobs.detail.move_dialog import MoveDialog
+from widgets.jobs.actions.job_questions import MoveQuestion
 from widgets.jobs.detail.notes_tab import NotesTab
 from widgets.jobs.detail.settings_tab import SettingsTab
 from widgets.jobs.placement.placement_picker import PlacementPicker
@@ -93,18 +94,18 @@ NODES = tuple(samples.state(name, count=0) for name in ("node1", "node2", "node3
 
 def test_the_earlier_nodes_are_preselected_and_others_can_be_chosen(qtbot: QtBot) -> None:
     placement = [{"node": "node1", "processes": 2}, {"node": "node2", "processes": 2}]
-    dialog = add_widget(qtbot, MoveDialog("long", placement, NODES))
+    placements: list[object] = []
+    dialog = add_widget(qtbot, MoveQuestion("long", placement, NODES, placements.append))
     assert find_button(dialog, "Resume on 4 processes").text() == "Resume on 4 processes"
     find_only(PlacementPicker, dialog).put([{"node": "node3", "processes": 1}])
-    dialog._update_button()
+    dialog.update_button()
     assert find_button(dialog, "Resume on 1 process").text() == "Resume on 1 process"
-    with qtbot.waitSignal(dialog.resume_requested) as requested:
-        qtbot.mouseClick(find_button(dialog, "Resume on 1 process"), Qt.MouseButton.LeftButton)
-    assert requested.args == [[{"node": "node3", "processes": 1}]]
+    qtbot.mouseClick(find_button(dialog, "Resume on 1 process"), Qt.MouseButton.LeftButton)
+    assert placements == [[{"node": "node3", "processes": 1}]]
 
 
 def test_without_a_node_nothing_can_be_resumed(qtbot: QtBot) -> None:
-    dialog = add_widget(qtbot, MoveDialog("long", [], NODES))
+    dialog = add_widget(qtbot, MoveQuestion("long", [], NODES, ignore))
     assert not find_button(dialog, "Resume").isEnabled()
 
 
@@ -125,7 +126,8 @@ def test_the_node_that_a_job_is_to_leave_is_not_chosen_and_as_many_gpus_are_offe
     nodes = tuple(samples.state(name) for name in ("gpu01", "gpu07", "gpu09"))
     gpus = [f"GPU-{n}" for n in range(8)]
     placement = [{"node": "gpu01", "gpus": gpus}, {"node": "gpu07", "gpus": gpus}]
-    dialog = add_widget(qtbot, MoveDialog("long", placement, nodes, excluded_node="gpu07"))
+    question = MoveQuestion("long", placement, nodes, ignore, excluded_node="gpu07")
+    dialog = add_widget(qtbot, question)
     assert find_only(PlacementPicker, dialog).value() == [{"node": "gpu01", "gpus": gpus}]
     assert find_button(dialog, "Resume on 8 processes").text() == "Resume on 8 processes"
     assert (

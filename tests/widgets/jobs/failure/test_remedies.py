@@ -19,8 +19,8 @@ from widgets.common.key_value_row import KeyValue, KeyValueRow
 from widgets.common.theme import PAGE_MARGIN
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_questions import MoveQuestion
 from widgets.jobs.detail.job_detail import JobDetail
-from widgets.jobs.detail.move_dialog import MoveDialog
 from widgets.jobs.failure.remedies import cause_of, remedies
 from widgets.jobs.placement.placement_picker import PlacementPicker
 
@@ -136,7 +136,7 @@ def test_each_remedy_is_one_click(detail, qtbot):
     ]
     assert requested.args == ["a", placement]
     qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
-    visible_window(MoveDialog).reject()
+    visible_window(MoveQuestion).reject()
 
 
 def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail, qtbot):
@@ -147,10 +147,10 @@ def test_while_a_node_of_the_job_is_offline_other_nodes_are_offered_first(detail
     assert offered_labels(detail) == (["Choose GPUs…", "Clone and change", "Resume"], [])
     qtbot.mouseClick(find_button(detail.failure, "Choose GPUs…"), Qt.MouseButton.LeftButton)
     node_names = [
-        entry["node"] for entry in find_only(PlacementPicker, visible_window(MoveDialog)).value()
+        entry["node"] for entry in find_only(PlacementPicker, visible_window(MoveQuestion)).value()
     ]
     assert "gpu07" not in node_names
-    visible_window(MoveDialog).reject()
+    visible_window(MoveQuestion).reject()
 
 
 def test_the_head_has_its_act_on_other_tabs_and_while_a_start_can_be_cancelled(detail):

@@ -20,18 +20,18 @@ from tests.widgets import drags
 from tests.widgets.jobs.detail.test_job_detail import CREATED, FAILED, LIVE
 from tests.widgets.jobs.form.test_job_form import DIGITS, form  # noqa: F401 - a fixture
 from tests.widgets.jobs.jobs_rig import rows_of, show_jobs
-from tests.windows import find_button, find_only, start_buttons, visible_texts
+from tests.windows import find_button, find_field, find_only, start_buttons, visible_texts
 from widgets.common.actions import fill_menu
 from widgets.common.banner import Banner
 from widgets.common.fields import LineEdit, SpinBox
 from widgets.common.labels import Label
 from widgets.jobs.actions import job_actions
 from widgets.jobs.actions.job_actions import JobActions
+from widgets.jobs.actions.job_questions import queue_question
 from widgets.jobs.form.job_fields import JobDraft
 from widgets.jobs.list.job_list_model import JOB_ROLE, JobListModel
 from widgets.jobs.list.job_list_view import MIME
 from widgets.jobs.page.jobs_page import JobsPage
-from widgets.jobs.queue.queue_dialog import QueueDialog
 from widgets.shell.main_window import MainWindow
 
 QUEUED = replace_fields(CREATED, state=JobState.QUEUED)
@@ -262,10 +262,10 @@ def test_the_strip_holds_and_frees_the_queue(qtbot, page):
 def test_priority_and_hour_are_asked_in_the_words_of_the_command_line(qtbot):
     entry = queued_job("nightly", 1, not_before="2026-12-24T05:00:00Z").entry
     actions = JobActions()
-    dialog = QueueDialog(entry, actions)
+    dialog = queue_question(entry, actions)
     qtbot.addWidget(dialog)
     find_only(LineEdit, dialog).setText("soon")
-    assert "“soon” is not a time" in dialog._time_field.error()
+    assert "“soon” is not a time" in find_field(dialog, "Not before").error()
     assert not find_button(dialog, "Save").isEnabled()
     find_only(LineEdit, dialog).setText("+2h")
     find_only(SpinBox, dialog).setValue(7)
