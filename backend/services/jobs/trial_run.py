@@ -10,7 +10,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import PurePosixPath
 
@@ -216,11 +216,8 @@ class TrialRunService:
             if not access.exists(folder.path) and not entry.is_staged:
                 return
             remote_folder = PurePosixPath(entry.data_root, "jobs", folder.job_id)
-            shell = self._cluster.open_shell(head)
-            try:
+            with closing(self._cluster.open_shell(head)) as shell:
                 shell.run(["rm", "-rf", "--", str(remote_folder)])
-            finally:
-                shell.close()
         access.remove_tree(folder.path)
 
 

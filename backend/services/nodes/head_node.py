@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import socket
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -51,13 +51,10 @@ class HeadNodeLauncher:
         if name == THIS_COMPUTER:
             yield start_supervisor
             return
-        shell = self._cluster.open_shell(name)
-        try:
+        with closing(self._cluster.open_shell(name)) as shell:
             if any(plan.node != name for plan in ranks):
                 self._renew_settings(shell, self._cluster.entry(name))
             yield partial(_start_remotely, name, shell)
-        finally:
-            shell.close()
 
     def prepare(self, ranks: Sequence[RankPlan]) -> None:
         """Enable the head node to reach the other nodes when it starts a run by itself.
@@ -68,11 +65,8 @@ class HeadNodeLauncher:
         name = ranks[0].node
         if name == THIS_COMPUTER or all(plan.node == name for plan in ranks):
             return
-        shell = self._cluster.open_shell(name)
-        try:
+        with closing(self._cluster.open_shell(name)) as shell:
             self._renew_settings(shell, self._cluster.entry(name))
-        finally:
-            shell.close()
 
     def _renew_settings(self, shell: Shell, head: NodeEntry) -> None:
         """Write the nodes that were added, and host keys accepted, since the head was set up."""

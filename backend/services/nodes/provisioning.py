@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath
@@ -575,11 +575,8 @@ class ProvisioningService:
             return None
 
     def _with_shell(self, entry: NodeEntry, work: Callable[[Shell], T]) -> T:
-        shell = self._open_shell(entry)
-        try:
+        with closing(self._open_shell(entry)) as shell:
             return work(shell)
-        finally:
-            shell.close()
 
     def _entry(self, name: str) -> NodeEntry:
         return self._find_entry(self._entries(), name)

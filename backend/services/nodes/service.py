@@ -179,8 +179,7 @@ class NodeService:
         entry = self._cluster.entry(name)
         if entry.installation is None:
             raise BackendError(f"{name} is not set up.", f"Set up {name} first.")
-        shell = self._cluster.open_shell(name)
-        try:
+        with contextlib.closing(self._cluster.open_shell(name)) as shell:
             answer = shell.run(
                 (
                     *("env", f"PYTHONPATH={entry.installation.bundle}"),
@@ -189,8 +188,6 @@ class NodeService:
                 ),
                 limit_s=limit_s,
             )
-        finally:
-            shell.close()
         try:
             return json.loads(answer.out)
         except ValueError as error:

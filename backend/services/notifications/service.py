@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
@@ -166,8 +167,7 @@ class NotificationService:
     def _copy_to(self, entry: NodeEntry, channels: Channels) -> None:
         assert entry.info is not None
         folder = NodeHome(PurePosixPath(entry.info.home)).notification_settings
-        shell = self._open_shell(entry.name)
-        try:
+        with closing(self._open_shell(entry.name)) as shell:
             # The node knows its data root by the path behind all links.
             real_root = shell.run(["readlink", "-f", entry.data_root])
             path = folder / settings_name(real_root.out.strip() or entry.data_root)
@@ -179,8 +179,6 @@ class NotificationService:
                 raise BackendError(f"{result.complaint}.")
             content = json.dumps(channels.to_dict()).encode()
             shell.write(str(path), content, mode=_FILE_MODE)
-        finally:
-            shell.close()
 
     # Sending.
 
