@@ -107,7 +107,7 @@ class FormSections(QWidget):
         arguments: The fields of the arguments of a script.
         job_kind: The choice of a model or a script.
         gallery: Choose a model from the gallery.
-        rate_button: Search for the learning rate.
+        rate_button: Search for the learning rate, where the curve with its button has no space.
     """
 
     def __init__(self, fields: JobFields, parent: QWidget | None = None) -> None:
