@@ -10,9 +10,9 @@ from pathlib import PurePosixPath
 from typing import Protocol
 
 from backend.base.errors import BackendError
-from backend.base.log import suppress, swallowed
+from backend.base.log import suppress
 from backend.node.run import finalize
-from backend.records.base.atomic_files import read_json
+from backend.records.base.atomic_files import read_json, stored_record
 from backend.records.base.layout import JobFolder
 from backend.records.base.local_files import Files
 from backend.records.jobs.config import OnFailure
@@ -158,13 +158,13 @@ class SlurmLauncher:
         """
         run = folder.newest_run()
         job = self._job(folder, run)
-        run_exit = _read_exit(folder, run)
+        run_exit = stored_record(RunExit, folder.attempt(run).exit)
         user = _user_name(job.cancelled_by) if job is not None else ""
         condition = derive_condition(job, run_exit, user)
         if run_exit is None and job is not None and job.is_over:
             # A record that came after Slurm's answer is the better one.
             self._files.refresh_file(folder.attempt(run).exit)
-            run_exit = _read_exit(folder, run)
+            run_exit = stored_record(RunExit, folder.attempt(run).exit)
             if run_exit is not None:
                 return derive_condition(job, run_exit, user)
             finalize.close_run(folder, run, condition.message, last_status(folder))
@@ -233,14 +233,6 @@ def _submission(folder: JobFolder, run: int) -> Submission:
             f"Run {run} of {folder.job_id} has no readable record of its submission to Slurm.",
             "Look for it with squeue --me.",
         ) from error
-
-
-def _read_exit(folder: JobFolder, run: int) -> RunExit | None:
-    try:
-        return RunExit.from_dict(read_json(folder.attempt(run).exit))
-    except (OSError, ValueError) as error:
-        swallowed(error)
-        return None
 
 
 def _user_name(uid: int | None) -> str:

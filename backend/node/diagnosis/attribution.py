@@ -20,8 +20,6 @@ class Attribution(Enum):
     CODE = "code"
     CALL = "call"
     """A call does not fit the function it calls; it is not known which of the two is wrong."""
-    LIBRARIES = "libraries"
-    """A library needs something that the installed version of another library does not have."""
     UNDECIDED = "nobody"
 
 
@@ -34,10 +32,6 @@ _OF_USE = re.compile(r"(?:Runtime|Value|Assertion|Index|Key|Type|Attribute|NotIm
 _OF_CALL = re.compile(
     r"^TypeError: [^\n]*(?:got (?:an unexpected keyword argument|multiple values for)"
     r"|takes \d+ positional arguments? but \d+ w|missing \d+ required (?:positional|keyword))"
-)
-_OF_VERSIONS = re.compile(
-    r"^AttributeError: module '[^']+' has no attribute|^ImportError: cannot import name"
-    r"|^SyntaxError"
 )
 _OF_OWN_IMPORT = re.compile(
     r"^ImportError: (?:cannot import name '\w+' from [^\n]*\((?![^\n]*(?:site-packages"
@@ -69,8 +63,6 @@ def attribute(exception: LoggedException) -> Attribution:
         return Attribution.CALL
     if last_frame is None:
         return Attribution.UNDECIDED
-    if last_frame.is_of_library and _OF_VERSIONS.search(exception.text):
-        return Attribution.LIBRARIES
     if not last_frame.is_of_library:
         if _OF_OWN_IMPORT.search(exception.text) or (
             exception.kind == "ImportError" and last_frame.source.startswith("from .")

@@ -22,6 +22,7 @@ from backend.node.diagnosis.attribution import (
 from backend.node.diagnosis.log_text import TAIL_SLACK, LogPart, LogTail, is_ordinary, tidy
 from backend.node.diagnosis.rule import RuleMatch, SearchedText, Weight, load, select_causes
 from backend.node.diagnosis.tracebacks import (
+    PACKAGES_PREFIX,
     LoggedException,
     blank_ignored_exceptions,
     final_exceptions,
@@ -40,15 +41,13 @@ _REMEDIES = {
     "code is wrong, fix it, import it as a new version, then clone this job with "
     "that version.",
     Attribution.CALL: "Fix the call. If the function belongs to a library, the code was written "
-    "for "
-    "another version of that library.",
-    Attribution.LIBRARIES: "Set the node up again, or use versions of both that fit each other.",
-    Attribution.UNDECIDED: "Follow the traceback to its last line of your code, and read the log "
-    "lines "
-    "before it.",
+    "for another version of that library.",
+    Attribution.UNDECIDED: "Change what the message names, at the last line of your code in the "
+    "traceback, or in the settings. If the program worked elsewhere, install the versions of the "
+    "libraries that it was written for. The log lines before it may say more.",
 }
 _NEW_VERSION = "Fix the code, import it as a new version, then clone this job with that version."
-_OF_NAMES = re.compile(r"(?:Attribute|Import|Name|Type)Error$")
+_OF_NAMES = re.compile(r"has no attribute|cannot import|is not defined")
 _OTHER_VERSION = (
     "If the missing name belongs to a library, the code was written for another version of it: "
     "adapt the code, or install that version. Otherwise fix the code where the traceback points."
@@ -66,14 +65,13 @@ _MESSAGES = {
     Attribution.CHECK: "The program stopped at a check of its own: {exception}{location}",
     Attribution.CALL: "A function was called with arguments that it does not accept: "
     "{exception}{location}",
-    Attribution.LIBRARIES: "Two libraries on the node are incompatible: {exception}{location}",
     Attribution.UNDECIDED: "The program ended with {exception}{location}",
 }
 _CAUSES = {
     Attribution.CALL: "call_mismatch",
-    Attribution.LIBRARIES: "library_version",
     Attribution.UNDECIDED: UNKNOWN_EXCEPTION,
 }
+_OF_VERSIONS = ("library_version", "library_mismatch", "weights_mismatch")
 _LAUNCHERS = re.compile(
     r"(?:ChildFailedError|CalledProcessError|ProcessRaisedException|ProcessExitedException"
     r"|HorovodInternalError|SystemExit)$"
@@ -265,6 +263,9 @@ def _diagnose_chain(
     match = _match_chain(chain)
     if match is not None and match.is_cause:
         diagnosis = LogDiagnosis.from_match(match, _exception_lines(chain, parts))
+        if match.cause in _OF_VERSIONS and chain[-1].packages:
+            message = f"{diagnosis.explanation.message.strip()} Installed: {chain[-1].packages}."
+            return replace(diagnosis, explanation=replace(diagnosis.explanation, message=message))
         if not match.rule.is_quoted:
             return diagnosis
         message = diagnosis.explanation.message.rstrip(".") + _location_text(chain[-1])
@@ -322,7 +323,7 @@ def _describe_exception(
 
 
 def _remedy(attribution: Attribution, exception: LoggedException) -> str:
-    if attribution is Attribution.UNDECIDED and _OF_NAMES.search(exception.kind):
+    if attribution is Attribution.UNDECIDED and _OF_NAMES.search(exception.text):
         return _OTHER_VERSION
     if attribution is Attribution.UNDECIDED and _ADVICE.search(exception.text):
         return _SUPPLY + _nearest_name(exception.text)
@@ -334,7 +335,7 @@ def _nearest_name(text: str) -> str:
     for match in _LIST_OF_NAMES.finditer(text):
         names = _NAME.findall(match["names"])
         for name in reversed(_NAME.findall(text[: match.start()])):
-            for nearest in difflib.get_close_matches(name, names, 1):
+            for nearest in () if name in names else difflib.get_close_matches(name, names, 1):
                 return f" Of the names it lists, “{nearest}” is the nearest to “{name}”."
     return ""
 
@@ -393,8 +394,9 @@ def _final_chains(
     """Return the exceptions that ended the rank, and the lines their indices refer to."""
     if failure.has_record:
         lines = tuple(tidy(line) for line in failure.traceback.rstrip().split("\n"))
+        notes = [line for log in logs for line in log.lines if line.startswith(PACKAGES_PREFIX)]
         record_part = LogPart("", lines, 0)
-        return (record_part, *logs), final_exceptions(lines, must_be_last=False)
+        return (record_part, *logs), final_exceptions((*lines, *notes), must_be_last=False)
     if not logs:
         return (), ()
     last_part = logs[-1]

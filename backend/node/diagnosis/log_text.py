@@ -119,7 +119,7 @@ def _newlines(descriptor: int, start: int, end: int) -> int:
 
 
 _OF_A_FAILURE = re.compile(
-    r"^\s|^[^\w\s]{3,}"
+    r"^\s|^[^\w\s]{3,}|^── "
     r"|[Ee]rror|ERROR|[Ee]xception|[Ff]ail|FAIL|[Aa]bort|[Tt]erminat|[Kk]ill|[Ss]ignal|\bSIG[A-Z]"
     r"|[Ww]arn|WARN|Traceback|[Ss]tack\b|frame #|core dumped|what\(\)|During handling|direct cause"
     r"|NCCL|UCX|\bMPI\b|ORTE|PRTE|PMIX|PMI[Xx]|CUDA|cuda|slurmstepd|^srun: |[Ee]xit|EXIT"

@@ -116,7 +116,7 @@ class Rule:
         group_names = re.findall(r"\{(\w+)\}", self.message)
         if self.otherwise and not all(groups.get(name) for name in group_names):
             return self.otherwise
-        return self.message.format(**groups)
+        return self.message.format(**groups).rstrip()
 
 
 def _join_patterns(prefix: str, patterns: list[str], suffix: str, wraps: bool) -> str:

@@ -29,6 +29,10 @@ _LIBRARY = re.compile(
     r"site-packages|dist-packages|[/\\]lib(?:64)?[/\\]python\d|[/\\]python\d[\d.]*[/\\]lib[/\\]"
     r"|\.pyx$|^<(?!ipython|path)|^$|backend[/\\](?:training|node|records|errors)"
 )
+PACKAGES_PREFIX = "── packages of this error: "
+"""A line that the guard of a failed rank writes: "torch 2.4.1, timm 1.0.9 (called here)"."""
+_PACKAGE = re.compile(r"-packages[/\\](?:[^/\\]+\.egg[/\\])?(?P<name>\w+)")
+_PASSING_ON = re.compile(r"\(\*\w+(?:\[0\])?, \*\*|\bgetattr\(")
 _WRAPPER = re.compile(r"\S+: Caught \w+ in (?:DataLoader worker|replica|pin memory thread)")
 _CLEANING = re.compile(r"[/\\](?:multiprocessing[/\\]util|weakref|logging[/\\]__init__)\.py$")
 _LAST_LINES = 12
@@ -53,6 +57,18 @@ class TracebackFrame:
         return bool(_LIBRARY.search(self.file))
 
     @property
+    def package(self) -> str:
+        """The installed package of the file, "" for the program and for Python's own."""
+        match = _PACKAGE.search(self.file)
+        return match["name"] if match else ""
+
+    @property
+    def only_passes_on(self) -> bool:
+        """A library's function that does what its own caller asked for."""
+        is_passing_on = self.function == "__getattr__" or _PASSING_ON.search(self.source)
+        return self.is_of_library and bool(is_passing_on or not self.package)
+
+    @property
     def file_name(self) -> str:
         return re.split(r"[/\\]", self.file)[-1]
 
@@ -66,16 +82,24 @@ class LoggedException:
     index: int
     end: int
     frames: tuple[TracebackFrame, ...] = ()
+    packages: str = ""
+    """Packages of the traceback and their versions, as the guard wrote them."""
 
     @property
     def text_and_functions(self) -> str:
         """``text``, "> code" of the program, and "@ file function" for each library function below.
 
-        The code is the line of the innermost frame that is not in a library.
+        The code is the line of the innermost frame that is not in a library. Between them stand
+        "< code" of the innermost frame, "= package" of the one that asked for what is missing,
+        and "$ packages".
         """
         frames = itertools.takewhile(lambda frame: frame.is_of_library, reversed(self.frames))
         functions = [f"@ {frame.file} {frame.function}" for frame in frames]
         code = [f"> {self.user_frame.source}"] if self.user_frame is not None else []
+        asking_frame = next((f for f in reversed(self.frames) if not f.only_passes_on), None)
+        code += [f"< {frame.source}" for frame in self.frames[-1:]]
+        code += [f"= {asking_frame.package}"] if asking_frame and asking_frame.package else []
+        code += [f"$ {self.packages}"] if self.packages else []
         return "\n".join([self.text, *code, *reversed(functions)])
 
     @property
@@ -208,7 +232,9 @@ def _exception_at(lines: Sequence[str], index: int, last_index: int) -> LoggedEx
     while end <= last_index and end - index < _MESSAGE_LINES and _continues_message(lines[end]):
         end += 1
     text = "\n".join(lines[index:end]).lstrip()
-    return LoggedException(match["kind"].rpartition(".")[2], text, index, end, frames)
+    packages = next((line for line in lines[end:] if line.startswith(PACKAGES_PREFIX)), "")
+    packages = packages[len(PACKAGES_PREFIX) :]
+    return LoggedException(match["kind"].rpartition(".")[2], text, index, end, frames, packages)
 
 
 def _continues_message(line: str) -> bool:
@@ -216,7 +242,7 @@ def _continues_message(line: str) -> bool:
 
     A line that a working program writes does not: the exception was caught.
     """
-    is_text = bool(line.strip()) and not is_ordinary(line)
+    is_text = bool(line.strip()) and not is_ordinary(line) and not line.startswith("── ")
     return is_text and not line.startswith(_HEADER) and not _FRAME.match(line)
 
 

@@ -34,6 +34,7 @@ from backend.base.cores import usable_cores
 from backend.base.errors import BackendError
 from backend.base.log import suppress
 from backend.base.room import disk_space
+from backend.node.diagnosis.log_text import read_parts
 from backend.node.run import run_files
 from backend.node.run.rank_bootstrap import DUMP_VARIABLE
 from backend.node.run.rank_outcome import LOG_LINES, EndCause, RankObservation, rank_exit
@@ -192,20 +193,30 @@ class Guard:
         dump = _read_memory(self._dump_fd)
         if dump:
             self._log(dump)
-        return self._record(
-            RankObservation(
-                phase=phase,
-                ended_by=ended_by,
-                wait_status=self._status,
-                error=error,
-                error_is_secondary=secondary,
-                dump=dump,
-                log_tail=self._log_tail(),
-                stall_s=stall_s,
-                stop_was_requested=stop_was_requested,
-                out_of_memory=_oom_kills() > self._out_of_memory,
-            )
+        observation = RankObservation(
+            phase=phase,
+            ended_by=ended_by,
+            wait_status=self._status,
+            error=error,
+            error_is_secondary=secondary,
+            dump=dump,
+            log_tail=self._log_tail(),
+            stall_s=stall_s,
+            stop_was_requested=stop_was_requested,
+            out_of_memory=_oom_kills() > self._out_of_memory,
         )
+        if ended_by is EndCause.ITSELF and self._status:
+            # Whatever is wrong with a package, the exit record must be written.
+            with suppress(Exception):
+                self._log(self._packages_line())
+        return self._record(observation)
+
+    def _packages_line(self) -> str:
+        from backend.node.run.installed_packages import packages_line
+
+        log_parts = read_parts(self._folder.rank_log(self._plan.rank), self._log_start)
+        python = self._launch.script_python or self._launch.config.python or sys.executable
+        return packages_line(log_parts, python)
 
     def _record(self, observation: RankObservation) -> RankExit:
         record = rank_exit(

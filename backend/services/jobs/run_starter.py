@@ -110,7 +110,7 @@ class RunStarter:
             )
         if launch.config.on_failure.continues:
             self._prepare_other_heads(launch.ranks)
-        with self._nodes.head(launch.ranks) as start_supervisor:
+        with self._nodes.heads.open_head(launch.ranks) as start_supervisor:
             if not run_start.claim(folder, run, access):
                 return False
             try:
@@ -128,7 +128,7 @@ class RunStarter:
         """Enable every node to lead the run after a loss of the head."""
         for plan in {plan.node: plan for plan in ranks if plan.node != ranks[0].node}.values():
             with suppress(BackendError):
-                self._nodes.prepare_head((plan, *ranks))
+                self._nodes.heads.prepare((plan, *ranks))
 
     def _version_paths(self, file: JobFile) -> tuple[Path, ...]:
         paths = (
@@ -185,7 +185,9 @@ class RunStarter:
         source = self._library.open_content(Kind.SCRIPT, pin.reference, progress)
         name = environment_name(launch.python, source, pin.sha256)
         nodes = tuple(dict.fromkeys(rank.node for rank in launch.ranks))
-        return self._nodes.provide_script(nodes, launch.python, name, source, progress)
+        return self._nodes.heads.provisioning.provide_script(
+            nodes, launch.python, name, source, progress
+        )
 
     def plan(self, config: JobConfig, job_id: str, run: int) -> PreparedRun:
         """Plan the command of the supervisor and the node of each rank, without the job's files.

@@ -65,8 +65,8 @@ def explained(*texts: str) -> Explanation:
             USER.format("import timm") + OTHER_TRACEBACK,
             "AttributeError: module 'einops' has no attribute 'unusual'",
             "library_version",
-            "Two libraries on the node are incompatible: AttributeError: module 'einops' has "
-            "no attribute 'unusual', at model.py, line 12.",
+            "timm was written for another version of einops: module 'einops' has no attribute "
+            "'unusual'.",
         ),
         (
             USER.format("self.run(x)") + TORCH,
@@ -327,3 +327,90 @@ def test_a_crash_within_an_installed_library_is_not_put_on_the_users_extension(
     )
     assert explanation.cause == "crash"
     assert explanation.remedy.startswith("Set the node up again, so that") is is_of_node
+
+
+PACKAGE = '  File "/opt/lib/python3.11/site-packages/{}/part.py", line 9, in run\n    {}\n'
+INSTALLED = "── packages of this error: torch 2.4.1, transformers 4.46.0 (called here)\n"
+
+
+@pytest.mark.parametrize(
+    ("lines", "exception", "message"),
+    [
+        (
+            USER.format("pl.Trainer(gpus=2)") + PACKAGE.format("lightning", "return fn(**kwargs)"),
+            "TypeError: __init__() got an unexpected keyword argument 'gpus'",
+            "The installed lightning lacks what the code asks for",
+        ),
+        (
+            USER.format("trainer.fit(model)") + PACKAGE.format("lightning", "raise RuntimeError("),
+            "RuntimeError: The hook `on_batch_end` was removed in v1.8. Use `on_train_batch_end`.",
+            "The installed lightning lacks what the code asks for",
+        ),
+        (
+            USER.format("algo.restore(path)") + PACKAGE.format("ray", "state = pickle.load(f)"),
+            "ModuleNotFoundError: No module named 'numpy._core.numeric'",
+            "A file was saved with another version of numpy than the installed one",
+        ),
+        (
+            USER.format("load_url(address)") + PACKAGE.format("torch", "raise RuntimeError("),
+            "RuntimeError: Only one file(not dir) is allowed in the zipfile",
+            "A file was saved in a form that the installed version of Python, PyTorch or another",
+        ),
+        (
+            USER.format("import spacy") + PACKAGE.format("thinc", "if torch.cuda.amp:"),
+            "AttributeError: module 'torch.cuda' has no attribute 'amp'",
+            "thinc was written for another version of torch: module 'torch.cuda' has no",
+        ),
+        (
+            USER.format("Trainer(model)") + PACKAGE.format("transformers", "self.accelerate("),
+            "TypeError: Accelerator.__init__() got an unexpected keyword argument 'even'",
+            "transformers and Accelerator.__init__, which it calls, were not written for each",
+        ),
+        (
+            USER.format("TrainingArguments("),
+            f"TypeError: __init__() got an unexpected keyword argument 'strategy'\n{INSTALLED}",
+            "The installed transformers lacks what the code asks for",
+        ),
+        (
+            USER.format("build(config)") + PACKAGE.format("mmcv", "return obj_cls(**args)"),
+            "TypeError: __init__() got an unexpected keyword argument 'pretrained'",
+            "A function was called with arguments that it does not accept",
+        ),
+        (
+            USER.format("net(x, mask=m)") + PACKAGE.format("torch", "return call(*args, **kwargs)"),
+            "TypeError: forward() got an unexpected keyword argument 'mask'",
+            "A function was called with arguments that it does not accept",
+        ),
+        (
+            USER.format("encoder.load_state_dict(weights)"),
+            "RuntimeError: Error(s) in loading state_dict for CLIPTextModel:\n"
+            '\tUnexpected key(s) in state_dict: "embeddings.position_ids". ',
+            "The saved weights fit the model CLIPTextModel but for",
+        ),
+    ],
+)
+def test_a_name_that_another_version_of_a_library_has_is_traced_to_who_asks_for_it(
+    lines: str, exception: str, message: str
+) -> None:
+    assert explained(HEAD, lines, exception).message.startswith(message)
+
+
+def test_what_numpy_says_of_a_removed_name_is_repeated() -> None:
+    help_text = (
+        "`np.float` was a deprecated alias of `float`. To avoid this error, use `float`. Its"
+    )
+    exception = f"AttributeError: module 'numpy' has no attribute 'float'.\n{help_text}\n"
+    explanation = explained(HEAD, USER.format("np.float"), exception)
+    assert explanation.message.endswith("'float'. To avoid this error, use `float`.")
+
+
+def test_the_installed_versions_are_named_with_a_conflict_of_versions() -> None:
+    lines = (
+        HEAD,
+        USER.format("np.float"),
+        "AttributeError: module 'numpy' has no attribute 'float'\n",
+    )
+    assert "Installed" not in explained(*lines).message
+    assert explained(*lines, INSTALLED).message.endswith(
+        "Installed: torch 2.4.1, transformers 4.46.0 (called here)."
+    )
